@@ -1,0 +1,163 @@
+"""The groups of arguments that the scripts compose. Each flag is declared once; --help shows every default."""
+
+import argparse
+from pathlib import Path
+
+# Without `elmo` here: --help must not wait for Paddle. `elmo.PRESETS` holds the numbers of each size.
+MODEL_SIZES = ("tiny", "small", "medium", "original")
+MODEL_SIZE = "original"  # where the user gives none
+MODEL_NUMBERS = (
+    "input",
+    "projection_dim",
+    "cell_dim",
+    "n_layers",
+    "n_highway",
+    "character_dim",
+    "filters",
+    "activation",
+    "cell_clip",
+    "proj_clip",
+    "use_skip_connections",
+)
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Shows defaults, but not that of flags that have none, and keeps the description's lines."""
+
+    def __init__(self, prog: str):
+        super().__init__(prog, max_help_position=36, width=110)
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default in (None, False) else super()._get_help_string(action)
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """A parser whose --help begins with the script's docstring."""
+    return argparse.ArgumentParser(description=description, formatter_class=_Help)
+
+
+def positive_int(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number above 0")
+    return int(text)
+
+
+def whole_number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number, 0 or more")
+    return int(text)
+
+
+def seed(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**32:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from 0 to below 2**32")
+    return int(text)
+
+
+def share(text: str) -> float:
+    """A number from 0 up to, but not, 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 0 to below 1")
+    return value
+
+
+def positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number above 0")
+    return value
+
+
+def _clip(text: str) -> float:
+    return 0.0 if text in ("0", "0.0") else positive(text)
+
+
+def _filters(text: str) -> tuple[tuple[int, int], ...]:
+    try:
+        return tuple((int(width), int(number)) for width, number in (pair.split(":") for pair in text.split(",")))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected width:number,width:number, as in 1:32,2:64") from None
+
+
+COUNT = {"type": positive_int, "metavar": "N"}
+
+
+def add_device(group) -> None:
+    group.add_argument("--device", default="auto", help="auto, cpu, gpu or gpu:N")
+
+
+def add_vocabulary(group, required: bool = False) -> None:
+    group.add_argument(
+        "--vocab_file", type=Path, required=required, metavar="FILE", help="vocabulary, one token a line"
+    )
+
+
+def add_dev_data(group, required: bool = False) -> None:
+    group.add_argument(
+        "--dev_data_path",
+        required=required,
+        metavar="PATH",
+        help="held-out text: a file, a folder, or a glob in quotes",
+    )
+
+
+def add_batches(group, batch_size: int) -> None:
+    group.add_argument("--batch_size", **COUNT, default=batch_size, help="rows of text on each process")
+    group.add_argument("--unroll_steps", **COUNT, default=20, help="tokens of a row in one step")
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """The network of a new model: a size, and every number of it."""
+    group = parser.add_argument_group("model", "of a new model; a checkpoint brings its own")
+    group.add_argument("--model_size", choices=MODEL_SIZES, help=f"preset of the numbers below (default: {MODEL_SIZE})")
+    group.add_argument("--input", choices=("char", "word"), help="characters (default), or a table of words")
+    group.add_argument("--projection_dim", type=positive_int, metavar="P", help="vectors have 2P dimensions")
+    group.add_argument("--cell_dim", type=positive_int, metavar="H", help="size of an LSTM's cell")
+    group.add_argument("--n_layers", "--num_layers", type=positive_int, metavar="L", help="LSTM layers")
+    group.add_argument(
+        "--n_highway", "--num_highways", type=whole_number, metavar="N", help="highway layers of the character CNN"
+    )
+    group.add_argument("--character_dim", "--char_embed_dim", **COUNT, help="size of a character's vector")
+    group.add_argument(
+        "--filters", type=_filters, metavar="W:N,...", help="of the character CNN, width:number, as in 1:32,2:64"
+    )
+    group.add_argument("--activation", choices=("relu", "tanh"), help="of the character CNN")
+    group.add_argument("--cell_clip", type=_clip, metavar="X", help="bound of an LSTM's cell; 0: none")
+    group.add_argument("--proj_clip", type=_clip, metavar="X", help="bound of an LSTM's output; 0: none")
+    group.add_argument(
+        "--no_skip_connections",
+        dest="use_skip_connections",
+        action="store_const",
+        const=False,
+        help="do not add a layer's input to its output",
+    )
+
+
+def model_changes(args: argparse.Namespace) -> dict:
+    """The numbers that the user gave, which change the preset."""
+    return {name: getattr(args, name) for name in MODEL_NUMBERS if getattr(args, name) is not None}
+
+
+def add_optimizer(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("optimizer")
+    group.add_argument("--optimizer", choices=("adagrad", "adam"), default="adagrad", help="adam warms up and decays")
+    group.add_argument(
+        "--lr", type=positive, metavar="X", help="learning rate (default: 0.2 for adagrad, 0.001 for adam)"
+    )
+    group.add_argument(
+        "--warmup_steps", type=whole_number, metavar="N", default=1000, help="adam: steps of rising rate"
+    )
+    group.add_argument(
+        "--max_grad_norm", type=positive, metavar="X", default=10.0, help="gradients are scaled down to this norm"
+    )
+    group.add_argument("--dropout", type=share, metavar="X", default=0.1, help="dropout between the layers")
+    group.add_argument(
+        "--n_negative_samples", type=whole_number, metavar="N", default=8192, help="candidate words; 0: all words"
+    )

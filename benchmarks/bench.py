@@ -1,0 +1,278 @@
+"""How near the machine's limit the work comes: embedding, training, reading.
+
+    python benchmarks/bench.py encode --model_size small
+    python benchmarks/bench.py train --model_size original
+    python benchmarks/bench.py data
+
+The limit is R, the rate of a 2048 x 2048 float32 product in Paddle, measured around every run. The useful work of a token
+is counted once, from the LSTM alone: F = 2 * layers * 2 * (2 * P * 4H + H * P) FLOP; training counts
+3 * (F + 2 * 2 * P * candidates). efficiency = real tokens/s * F / R: padding, character CNN and Python count against us.
+"""
+
+import argparse
+import contextlib
+import json
+import statistics
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+PROJECT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(PROJECT))
+
+import bench_data
+
+import args as arguments
+import dataset
+import elmo
+import lstmp
+import runtime
+import softmax
+from runtime import paddle
+
+SHARED = PROJECT.parent / "shared" / "data"
+SAMPLE = PROJECT / "data" / "train"
+
+
+def main() -> None:
+    parser = arguments.parser(__doc__)
+    parser.add_argument("what", choices=("encode", "train", "data", "latency"))
+    parser.add_argument("--model_size", choices=arguments.MODEL_SIZES, default="small")
+    parser.add_argument("--batch_size", type=arguments.positive_int, default=128)
+    parser.add_argument("--vocab_size", type=arguments.positive_int, default=150_000, help="train: words to predict")
+    parser.add_argument("--candidates", type=arguments.positive_int, default=8192, help="train: of the sampled softmax")
+    parser.add_argument("--sentences", type=arguments.positive_int, help="encode: only so many, in place of all")
+    parser.add_argument("--runs", type=arguments.positive_int, default=3, help="the median of so many is reported")
+    parser.add_argument("--steps", type=arguments.positive_int, default=10, help="train: steps of a run")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args()
+    runtime.set_device("cpu")
+    runtime.seed_everything(0)
+    result = {"encode": encode, "train": train, "data": data, "latency": latency}[args.what](args)
+    if args.json:
+        print(json.dumps(result))
+        return
+    for name, value in result.items():
+        shown = ", ".join(f"{key} {part:.1%}" for key, part in value.items()) if isinstance(value, dict) else value
+        print(f"{name:22} {shown:,.4g}" if isinstance(shown, float | int) else f"{name:22} {shown}")
+
+
+# What is measured
+
+
+def encode(args: argparse.Namespace) -> dict:
+    """`ELMoEmbedder.encode` over real sentences in random order, all layers, random weights."""
+    sentences = polarity_sentences()[: args.sentences]
+    embedder = embedder_of(args.model_size, args.batch_size)
+    embedder.encode(sentences[:200])
+    tokens = sum(map(len, sentences))
+    work = lstm_flop(embedder.config)
+
+    def run(clock: "Clock") -> tuple[int, float]:
+        embedder.vectors = elmo._CharacterVectors(embedder.bilm.token_encoder)  # nothing remembered from the last run
+        with clock.watching(elmo.CharCNN, "forward", "token encoder"), clock.watching(elmo, "run_layer", "LSTM"):
+            began = time.perf_counter()
+            embedder.encode(sentences)
+            return tokens, time.perf_counter() - began
+
+    return {"sentences": len(sentences), "tokens": tokens, **measured(run, args.runs, work, embedder.config)}
+
+
+def train(args: argparse.Namespace) -> dict:
+    """Whole training steps in the steady state: data, forward, backward, clip and Adagrad."""
+    corpus, vocabulary = training_text(args.vocab_size)
+    config = elmo.ELMoConfig.preset(args.model_size, vocab_size=len(vocabulary))
+    bilm = elmo.BiLM(config)
+    clip = paddle.nn.ClipGradByGlobalNorm(10.0)
+    optimizer = paddle.optimizer.Adagrad(
+        0.2, parameters=bilm.parameters(), initial_accumulator_value=1.0, grad_clip=clip
+    )
+    batches = dataset.Prefetcher(dataset.TrainStream(corpus, vocabulary, args.batch_size, 20))
+    random = np.random.default_rng(0)
+    state = bilm.zero_state(args.batch_size)
+
+    def step(clock: "Clock") -> None:
+        nonlocal state
+        with clock.part("data"):
+            batch = next(batches)
+            candidates = softmax.draw_candidates(len(vocabulary), args.candidates, random)
+        losses, state = bilm(batch, state, candidates, dropout=0.1)
+        with clock.part("backward"):
+            (sum(losses) / 2 * 20).backward()
+        with clock.part("optimizer"):
+            optimizer.step()
+            optimizer.clear_grad()
+
+    for _ in range(3):
+        step(Clock())
+    work = 3 * (lstm_flop(config) + 2 * 2 * config.projection_dim * args.candidates)
+
+    def run(clock: "Clock") -> tuple[int, float]:
+        with (
+            clock.watching(elmo.CharCNN, "forward", "token encoder"),
+            clock.watching(elmo, "run_layer", "LSTM"),
+            clock.watching(lstmp._LayerFunction, "backward", "LSTM backward"),
+            clock.watching(softmax.Softmax, "losses", "softmax"),
+            clock.watching(softmax._SampledLoss, "backward", "softmax backward"),
+        ):
+            began = time.perf_counter()
+            for _ in range(args.steps):
+                step(clock)
+            seconds = time.perf_counter() - began
+        # what of the backward pass is neither of the two is the token encoder's
+        clock.seconds["token encoder"] += clock.seconds.pop("backward") - clock.seconds["LSTM backward"]
+        clock.seconds["token encoder"] -= clock.seconds["softmax backward"]
+        clock.seconds["LSTM"] += clock.seconds.pop("LSTM backward")
+        clock.seconds["softmax"] += clock.seconds.pop("softmax backward")
+        return args.steps * args.batch_size * 20, seconds
+
+    result = measured(run, args.runs, work, config)
+    batches.close()
+    return {"vocabulary": len(vocabulary), "candidates": args.candidates, **result}
+
+
+def data(args: argparse.Namespace) -> dict:
+    """Tokens/s out of the training stream, one thread."""
+    corpus, vocabulary = training_text(args.vocab_size)
+    rates = bench_data.measure(corpus, vocabulary, args.batch_size, 20, "char", args.runs, 3.0)
+    return {"tokens/s": statistics.median(rates)}
+
+
+def latency(args: argparse.Namespace) -> dict:
+    """One sentence of 20 tokens, and loading a checkpoint."""
+    import tempfile
+
+    import checkpoint
+
+    embedder = embedder_of(args.model_size, args.batch_size)
+    sentences = [sentence for sentence in polarity_sentences() if len(sentence) == 20]
+    times = []
+    for sentence in sentences[:100]:
+        began = time.perf_counter()
+        embedder.encode([sentence])
+        times.append(time.perf_counter() - began)
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint.save_config(folder, {"model": embedder.config.to_dict()})
+        weights = {name: weight.numpy() for name, weight in embedder.bilm.state_dict().items()}
+        checkpoint.save(Path(folder) / "1", weights)
+        began = time.perf_counter()
+        elmo.ELMoEmbedder(folder)
+        load = time.perf_counter() - began
+    return {"one sentence, ms": 1000 * statistics.median(times[10:]), "load, s": load}
+
+
+# What they share
+
+
+class Clock:
+    """Seconds that the parts of a run took, those nested in none counted once."""
+
+    def __init__(self):
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    @contextlib.contextmanager
+    def part(self, name: str):
+        began = time.perf_counter()
+        yield
+        self.seconds[name] += time.perf_counter() - began
+
+    @contextlib.contextmanager
+    def watching(self, owner, attribute: str, name: str):
+        """Time every call of an attribute of a module or class while inside."""
+        original = getattr(owner, attribute)
+
+        def timed(*arguments, **options):
+            with self.part(name):
+                return original(*arguments, **options)
+
+        setattr(owner, attribute, staticmethod(timed) if _is_static(owner, attribute) else timed)
+        yield
+        setattr(owner, attribute, staticmethod(original) if _is_static(owner, attribute) else original)
+
+
+def _is_static(owner, attribute: str) -> bool:
+    return isinstance(owner, type) and isinstance(owner.__dict__.get(attribute), staticmethod)
+
+
+def measured(run, runs: int, work: float, config: elmo.ELMoConfig) -> dict:
+    """Rates of several runs, each between two measurements of R, and where the time of the median run went."""
+    results = []
+    rate = matrix_rate()
+    for _ in range(runs):
+        clock = Clock()
+        tokens, seconds = run(clock)
+        before, rate = rate, matrix_rate()
+        limit = (before + rate) / 2
+        results.append((tokens / seconds * work / limit, tokens / seconds, limit, seconds, clock.seconds))
+    efficiency, speed, limit, seconds, parts = sorted(results, key=lambda result: result[0])[len(results) // 2]
+    shares = {name: part / seconds for name, part in parts.items()}
+    shares["rest"] = 1 - sum(shares.values())
+    return {
+        "model": f"P {config.projection_dim}, H {config.cell_dim}, {config.n_layers} layers",
+        "R, GFLOP/s": limit / 1e9,
+        "tokens/s": speed,
+        "efficiency": efficiency,
+        "efficiencies": " ".join(f"{result[0]:.3f}" for result in results),
+        "peak memory, MB": peak_memory() / 2**20,
+        "time": shares,
+    }
+
+
+def matrix_rate(size: int = 2048) -> float:
+    """FLOP/s of a square product, the median of seven."""
+    a = paddle.randn([size, size])
+    times = []
+    for _ in range(8):
+        began = time.perf_counter()
+        paddle.matmul(a, a)
+        times.append(time.perf_counter() - began)
+    return 2 * size**3 / statistics.median(times[1:])
+
+
+def lstm_flop(config: elmo.ELMoConfig) -> float:
+    p, h = config.projection_dim, config.cell_dim
+    return 2 * config.n_layers * 2 * (2 * p * 4 * h + h * p)
+
+
+def peak_memory() -> int:
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def embedder_of(model_size: str, batch_size: int) -> elmo.ELMoEmbedder:
+    """An embedder of random weights."""
+    bilm = elmo.BiLM(elmo.ELMoConfig.preset(model_size))
+    return elmo.ELMoEmbedder((bilm, None), batch_size=batch_size, device="cpu")
+
+
+def polarity_sentences() -> list[list[str]]:
+    """rt-polarity's sentences in random order, or the sample's where it is absent."""
+    files = sorted((SHARED / "rt-polarity").glob("rt-polarity.*"))
+    if files:
+        lines = [line.split() for path in files for line in path.read_text(encoding="latin-1").split("\n")]
+    else:
+        lines = [sentence for path in sorted(SAMPLE.iterdir()) for sentence in dataset.read_sentences(path)]
+    lines = [line for line in lines if line]
+    return [lines[k] for k in np.random.RandomState(0).permutation(len(lines))]
+
+
+def training_text(vocab_size: int) -> tuple[dataset.Corpus, dataset.Vocabulary]:
+    """The 1 Billion Word sample, or ours, and a vocabulary of its words, filled up to the wished size."""
+    source = SHARED / "lm1b"
+    corpus = dataset.Corpus(source if source.exists() else SAMPLE)
+    counts: dict[str, int] = defaultdict(int)
+    for path in corpus.paths:
+        for sentence in dataset.read_sentences(path):
+            for token in sentence:
+                counts[token] += 1
+    words = sorted(counts, key=lambda word: (-counts[word], word))[: vocab_size - 3]
+    filler = [f"word-{k}" for k in range(vocab_size - 3 - len(words))]
+    return corpus, dataset.Vocabulary([*dataset.MARKERS, *words, *filler])
+
+
+if __name__ == "__main__":
+    runtime.script(main)

@@ -1,0 +1,230 @@
+"""Write the sample of this folder: text drawn from two small grammars, whose exact entropy is known.
+
+    python data/make_sample.py                         # writes everything again, byte for byte the same
+    python data/make_sample.py --show 20 --start bank  # prints random sentences of one rule
+    python data/make_sample.py --senses FILE ...       # prints the sense of every ambiguous word of such files
+    python data/make_sample.py --score FILE ...        # prints the exact log-probability of every sentence of such files
+
+`grammar_en.txt` and `grammar_zh.txt` hold the language, `grammar.py` the arithmetic; here is what is drawn and written.
+Needs nothing but Python.
+"""
+
+import argparse
+import json
+import math
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+from grammar import Automaton, GrammarError, GrammarReader, Rules, Word, normalise
+
+HERE = Path(__file__).resolve().parent
+SEED = 2018
+TRAIN_SHARDS, SENTENCES_PER_TRAIN_SHARD = 4, 7500
+DEV_SHARDS, SENTENCES_PER_DEV_SHARD = 2, 1500
+POLARITY_SENTENCES = 600  # of each class
+POLARITY_NOISE = 0.04  # share of reviews that say nothing, and again of reviews in the wrong file
+LAC_TRAIN_SENTENCES, LAC_DEV_SENTENCES = 500, 150
+SPECIAL_TOKENS = ("<S>", "</S>", "<UNK>")
+UNDIVIDED_TAGS = ("c", "p", "q", "r", "u", "w", "xc")  # function words are never spread over several pieces
+
+
+def read_grammar(held_out: bool = False) -> Rules:
+    """The rules of both languages under one start, `sample`: half of the sentences are English, half Chinese."""
+    english, chinese = GrammarReader(), GrammarReader(held_out)
+    english.read(HERE / "grammar_en.txt")
+    chinese.read(HERE / "grammar_zh.txt")
+    if both := english.rules.keys() & chinese.rules.keys():
+        raise GrammarError(f"defined in both languages: {', '.join(sorted(both))}")
+    bodies = [symbols for alternatives in chinese.rules.values() for _, symbols in alternatives]
+    if untagged := {word.text for body in bodies for word in body if isinstance(word, Word) and not word.tag}:
+        raise GrammarError(f"grammar_zh.txt: no part of speech is given for {', '.join(sorted(untagged))}")
+    return normalise({**english.rules, **chinese.rules, "sample": [(1.0, ("en",)), (1.0, ("zh",))]}, "sample")
+
+
+def text_of(words: Iterable[Word]) -> str:
+    return " ".join(word.text for word in words)
+
+
+def bound(automaton: Automaton) -> dict[str, float]:
+    """What no model can beat on fresh text: n words and the marker at the sentence's end (or beginning) are predicted."""
+    entropy, predictions = automaton.entropy(), automaton.expected_length() + 1
+    return {
+        "sentence_entropy_nats": round(entropy, 6),
+        "predictions_per_sentence": round(predictions, 6),
+        "best_perplexity": round(math.exp(entropy / predictions), 6),
+    }
+
+
+def bound_on(automaton: Automaton, sentences: list[str]) -> dict[str, float]:
+    """What the grammar itself scores on these very sentences."""
+    log_probability = math.fsum(automaton.parse(sentence.split())[0] for sentence in sentences)
+    predictions = sum(len(sentence.split()) + 1 for sentence in sentences)
+    return {
+        "sentences": len(sentences),
+        "predictions": predictions,
+        "log_probability_nats": round(log_probability, 4),
+        "best_perplexity": round(math.exp(-log_probability / predictions), 6),
+    }
+
+
+def senses(automaton: Automaton, sentences: Iterable[str]) -> Iterator[tuple[int, int, str, str]]:
+    """(sentence, position, word, sense) of every ambiguous word; sentences and positions are counted from 0."""
+    for number, sentence in enumerate(sentences):
+        for position, word in enumerate(automaton.parse(sentence.split())[1]):
+            if word.sense:
+                yield number, position, word.text, word.sense
+
+
+def sense_table(automaton: Automaton, paths: Iterable[Path]) -> list[str]:
+    rows = ["file\tline\ttoken\tword\tsense"]
+    for path in paths:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        rows += ["\t".join(map(str, (path.name, *row))) for row in senses(automaton, lines)]
+    return rows
+
+
+def score_table(automaton: Automaton, paths: Iterable[Path]) -> list[str]:
+    rows = ["file\tline\tpredictions\tlog_probability"]
+    for path in paths:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+            log_probability, _ = automaton.parse(line.split())
+            rows.append(f"{path.name}\t{number}\t{len(line.split()) + 1}\t{log_probability:.6f}")
+    return rows
+
+
+def vocabulary(sentences: Iterable[str]) -> list[str]:
+    """Special tokens, then falling frequency, ties in the order of the code points."""
+    counts = Counter(token for sentence in sentences for token in sentence.split())
+    return [*SPECIAL_TOKENS, *sorted(counts, key=lambda token: (-counts[token], token))]
+
+
+def write_lines(path: Path, lines: Iterable[str], encoding: str = "utf-8") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode(encoding))
+
+
+def write_shards(folder: Path, sentences: list[str], shards: int) -> list[Path]:
+    size = len(sentences) // shards
+    paths = [folder / f"{folder.name}-{i:05d}-of-{shards:05d}" for i in range(shards)]
+    for i, path in enumerate(paths):
+        write_lines(path, sentences[i * size : (i + 1) * size])
+    return paths
+
+
+def fresh(draw: Callable[[], list[Word]], known: set[str]) -> list[Word]:
+    """A sentence that is not among the known ones; from here on it is."""
+    while text_of(words := draw()) in known:
+        pass
+    known.add(text_of(words))
+    return words
+
+
+def write_polarity(folder: Path, rules: Rules, known: set[str], rng: random.Random) -> None:
+    """Film reviews as in the sentence polarity dataset. Some say nothing and some stand in the wrong file, as in life."""
+    reviews = {kind: Automaton(rules, f"review.{kind}") for kind in ("pos", "neg", "neutral")}
+
+    def draw(kind: str, other: str) -> list[Word]:
+        chance = rng.random()
+        said = "neutral" if chance < POLARITY_NOISE else other if chance < 2 * POLARITY_NOISE else kind
+        return reviews[said].draw(rng)
+
+    for kind, other in (("pos", "neg"), ("neg", "pos")):
+        sentences = [fresh(partial(draw, kind, other), known) for _ in range(POLARITY_SENTENCES)]
+        write_lines(folder / f"rt-polarity.{kind}", (f"{text_of(words)} " for words in sentences), encoding="latin-1")
+
+
+def lac_labels(automaton: Automaton) -> list[str]:
+    """Every tag that can occur and, where a word of it may be spread over several pieces, its -B and -I."""
+    tags = {edge.word.tag.split("-")[0] for edges in automaton.edges for edge in edges}
+    return sorted({tag + part for tag in tags for part in ("", "-B", "-I") if not part or tag not in UNDIVIDED_TAGS})
+
+
+def write_lac(folder: Path, train: Automaton, dev: Automaton, known: set[str], rng: random.Random) -> None:
+    """Chinese sentences with the tags of LAC. Those of the dev set have words that are nowhere else."""
+    for name, automaton, n in (("train", train, LAC_TRAIN_SENTENCES), ("dev", dev, LAC_DEV_SENTENCES)):
+        sentences = [fresh(partial(automaton.draw, rng), known) for _ in range(n)]
+        write_lines(
+            folder / f"{name}.tsv",
+            (f"{text_of(words)}\t{' '.join(word.tag for word in words)}" for words in sentences),
+        )
+    write_lines(folder / "tag.dic", lac_labels(dev))
+
+
+def write_sample(folder: Path, seed: int = SEED) -> None:
+    rules = read_grammar()
+    whole, english, chinese = (Automaton(rules, start) for start in ("sample", "en", "zh"))
+    if ending := whole.ambiguous_ending():
+        raise GrammarError(f"a sentence has two derivations; from where they part: {' '.join(ending)}")
+
+    def rng(part: str) -> random.Random:
+        return random.Random(f"{seed} {part}")
+
+    def sentences(part: str, n: int) -> list[str]:
+        generator = rng(part)
+        return [text_of(whole.draw(generator)) for _ in range(n)]
+
+    train = sentences("train", TRAIN_SHARDS * SENTENCES_PER_TRAIN_SHARD)
+    dev = sentences("dev", DEV_SHARDS * SENTENCES_PER_DEV_SHARD)
+    words = vocabulary(train)
+    write_shards(folder / "train", train, TRAIN_SHARDS)
+    dev_paths = write_shards(folder / "dev", dev, DEV_SHARDS)
+    write_lines(folder / "dev_senses.tsv", sense_table(whole, dev_paths))
+    write_lines(folder / "vocabulary.txt", words)
+
+    write_polarity(folder / "polarity", rules, set(train), rng("polarity"))
+    write_lac(folder / "lac", chinese, Automaton(read_grammar(held_out=True), "zh"), set(train), rng("lac"))
+
+    figures = {
+        "seed": seed,
+        "source": bound(whole),
+        "source_english": bound(english),
+        "source_chinese": bound(chinese),
+        "dev": bound_on(whole, dev),
+        "train": {"sentences": len(train), "predictions": sum(len(line.split()) + 1 for line in train)},
+        "vocabulary": len(words),
+        "grammar": {
+            "rules": len(rules),
+            "free_probabilities": sum(len(alternatives) - 1 for alternatives in rules.values()),
+            "automaton_states": len(whole.edges),
+        },
+    }
+    write_lines(folder / "entropy.json", [json.dumps(figures, indent=2)])
+
+
+def random_sentences(start: str, n: int, seed: int) -> list[str]:
+    """What any rule says: also one whose last part may be left out, which has to be followed by something."""
+    rules = read_grammar()
+    if start not in rules:
+        raise GrammarError(f"there is no rule {start!r}")
+    automaton, rng = Automaton({**rules, "shown": [(1.0, (start, Word("end")))]}, "shown"), random.Random(seed)
+    return [text_of(automaton.draw(rng)[:-1]) for _ in range(n)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Write the sample: text whose exact entropy is known.")
+    parser.add_argument("--output", type=Path, default=HERE, help="folder to write to (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=SEED, help="another seed, another sample (default: %(default)s)")
+    parser.add_argument("--show", type=int, metavar="N", help="only print N random sentences")
+    parser.add_argument("--start", default="sample", help="with --show: the rule that says them (default: %(default)s)")
+    parser.add_argument("--senses", type=Path, nargs="+", metavar="FILE", help="only print the senses in these files")
+    parser.add_argument("--score", type=Path, nargs="+", metavar="FILE", help="only print exact log-probabilities")
+    args = parser.parse_args()
+    try:
+        if args.show is not None:
+            print(*random_sentences(args.start, args.show, args.seed), sep="\n")
+        elif args.senses:
+            print(*sense_table(Automaton(read_grammar(), "sample"), args.senses), sep="\n")
+        elif args.score:
+            print(*score_table(Automaton(read_grammar(), "sample"), args.score), sep="\n")
+        else:
+            write_sample(args.output, args.seed)
+    except (GrammarError, OSError) as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

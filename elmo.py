@@ -1,0 +1,814 @@
+"""ELMo: deep contextual word vectors from a bidirectional language model (Peters et al. 2018, sections 3.1 to 3.3).
+
+    tokens -> token encoder (character CNN | word table) -> BiLM: L projected LSTMs in each direction -> layers 0 .. L
+                                                              |                                         |
+                                                     Softmax (pretraining)                     ScalarMix (downstream)
+
+Letters: B rows, T steps, C characters of a token (50), N distinct tokens of a batch, P projection, H cell,
+V vocabulary, L LSTM layers, M = sum of all row lengths.
+
+Differences from the paper and bilm-tf, all deliberate:
+- each distinct token of a batch is encoded once, over the characters that it has: exact, and several times less work;
+- padding is never computed (see lstmp.py);
+- a sentence starts from the zero state, so that its vectors do not depend on its neighbours; `carry_state=True` gives
+  bilm-tf's behaviour;
+"""
+
+import dataclasses
+import itertools
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+import checkpoint
+import dataset
+import runtime
+from lstmp import LSTMP, Cell, Packing, State, run_layer
+from runtime import UserError, log, paddle, product
+from softmax import Candidates, Softmax
+
+nn = paddle.nn
+
+N_CHARACTERS = 262  # 0 for "no token", 256 bytes, 5 markers and padding
+FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
+PRESETS = {
+    "tiny": {
+        "cell_dim": 256,
+        "projection_dim": 64,
+        "n_highway": 1,
+        "filters": ((1, 16), (2, 32), (3, 64), (4, 64)),
+    },
+    "small": {"cell_dim": 1024, "projection_dim": 128, "n_highway": 1},
+    "medium": {"cell_dim": 2048, "projection_dim": 256, "n_highway": 1},
+    "original": {"cell_dim": 4096, "projection_dim": 512, "n_highway": 2},
+}
+
+
+@dataclass(frozen=True)
+class ELMoConfig:
+    """Everything needed to rebuild a model. `config.json` in a checkpoint's folder is its JSON form."""
+
+    input: str = "char"  # char: a CNN over characters; word: a table of the vocabulary's words
+    vocab_size: int = 0  # words that the language model predicts and the word table holds; 0: no head
+    character_dim: int = 16
+    filters: tuple[tuple[int, int], ...] = FILTERS  # (width, number)
+    activation: str = "relu"  # relu | tanh
+    n_highway: int = 2
+    projection_dim: int = 512
+    cell_dim: int = 4096
+    n_layers: int = 2
+    use_skip_connections: bool = True
+    cell_clip: float = 3.0  # 0: none
+    proj_clip: float = 3.0
+    forget_bias: float = 1.0
+
+    def __post_init__(self):
+        self.validate()
+        object.__setattr__(self, "filters", tuple(tuple(pair) for pair in self.filters))
+
+    @classmethod
+    def preset(cls, name: str, **changes) -> "ELMoConfig":
+        if name not in PRESETS:
+            raise UserError(f"model size {name!r}: expected one of {', '.join(PRESETS)}.")
+        return cls(**{**PRESETS[name], **changes})
+
+    @classmethod
+    def from_dict(cls, values: dict) -> "ELMoConfig":
+        if not isinstance(values, dict):
+            raise UserError(f"model configuration: found {values!r:.60}, expected a JSON object.")
+        known = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise UserError(f"model configuration: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}.")
+        return cls(**values)
+
+    def to_dict(self) -> dict:
+        return dataclasses.asdict(self)
+
+    def validate(self) -> None:
+        def need(field: str, holds: bool, expected: str) -> None:
+            if not holds:
+                raise UserError(f"model configuration: {field} is {getattr(self, field)!r}, expected {expected}.")
+
+        need("input", self.input in ("char", "word"), "'char' or 'word'")
+        need("activation", self.activation in ("relu", "tanh"), "'relu' or 'tanh'")
+        for field in ("character_dim", "projection_dim", "cell_dim", "n_layers"):
+            value = getattr(self, field)
+            need(field, isinstance(value, int) and value > 0, "a whole number above 0")
+        for field in ("vocab_size", "n_highway"):
+            value = getattr(self, field)
+            need(field, isinstance(value, int) and value >= 0, "a whole number, 0 or more")
+        for field in ("cell_clip", "proj_clip"):
+            value = getattr(self, field)
+            need(field, isinstance(value, int | float) and value >= 0, "a number, 0 (no clip) or more")
+        need("forget_bias", isinstance(self.forget_bias, int | float), "a number")
+        need("use_skip_connections", isinstance(self.use_skip_connections, bool), "true or false")
+        need("filters", isinstance(self.filters, list | tuple), "a list of pairs [width, number]")
+        for pair in self.filters:
+            whole = isinstance(pair, list | tuple) and len(pair) == 2
+            whole = whole and all(isinstance(number, int) and number > 0 for number in pair)
+            need("filters", whole and pair[0] <= dataset.MAX_CHARS, "pairs [width, number] of whole numbers")
+        need("filters", self.input == "word" or bool(self.filters), "at least one pair [width, number]")
+        need("vocab_size", self.input == "char" or self.vocab_size > 0, "the number of words (a word table)")
+
+
+class CharCNN(nn.Layer):
+    """Tokens from their characters: embedding, convolutions, max over positions, highways, projection."""
+
+    def __init__(self, config: ELMoConfig):
+        super().__init__()
+        self.config = config
+        n_filters = sum(number for _, number in config.filters)
+        uniform = nn.initializer.Uniform
+        self.embedding = nn.Embedding(N_CHARACTERS, config.character_dim, weight_attr=uniform(-1.0, 1.0))
+        self.convolutions = nn.LayerList(
+            nn.Linear(width * config.character_dim, number, weight_attr=uniform(-0.05, 0.05))
+            for width, number in config.filters
+        )
+        self.highways = nn.LayerList(Highway(n_filters) for _ in range(config.n_highway))
+        if n_filters != config.projection_dim:  # as bilm-tf, which else has none
+            normal = nn.initializer.Normal(std=n_filters**-0.5)
+            self.projection = nn.Linear(n_filters, config.projection_dim, weight_attr=normal)
+        else:
+            self.projection = nn.Identity()
+
+    def forward(self, tokens: dataset.Tokens) -> paddle.Tensor:
+        """Vectors (N, P) of the distinct tokens, whose ids (N, C) are sorted by their number of characters."""
+        parts = [self._features(tokens.ids[a:b], int(tokens.lengths[b - 1])) for a, b in _spans(tokens.lengths)]
+        x = paddle.concat(parts)
+        for highway in self.highways:
+            x = highway(x)
+        return self.projection(x)
+
+    def _features(self, ids: np.ndarray, longest: int) -> paddle.Tensor:
+        """Features (n, F) of tokens of at most `longest` characters.
+
+        A window that begins beyond a token's characters sees padding only, like every one after it: of those one is
+        enough. So `longest + 1` windows say all that 50 columns of characters would.
+        """
+        widest = max(width for width, _ in self.config.filters)
+        columns = min(dataset.MAX_CHARS, longest + widest)
+        characters = self.embedding(paddle.to_tensor(ids[:, :columns].T))  # (columns, n, 16)
+        features = []
+        for (width, _), convolution in zip(self.config.filters, self.convolutions, strict=True):
+            starts = min(longest, dataset.MAX_CHARS - width) + 1
+            windows = _Windows.apply(characters, width, starts)  # (starts, n, width * 16)
+            sums = product(windows, convolution.weight)  # (starts, n, number)
+            features.append(_MaxOverPositions.apply(sums) + convolution.bias)
+        features = paddle.concat(features, axis=1)
+        return nn.functional.relu(features) if self.config.activation == "relu" else paddle.tanh(features)
+
+
+class Highway(nn.Layer):
+    """g * relu(W_t x + b_t) + (1 - g) * x with g = sigmoid(W_c x + b_c)."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        normal = nn.initializer.Normal(std=dim**-0.5)
+        self.transform = nn.Linear(dim, dim, weight_attr=normal)
+        self.carry = nn.Linear(
+            dim,
+            dim,
+            weight_attr=normal,
+            bias_attr=paddle.ParamAttr(initializer=nn.initializer.Constant(-2.0)),
+        )
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        g = nn.functional.sigmoid(self.carry(x))
+        return x + g * (nn.functional.relu(self.transform(x)) - x)
+
+
+class _Windows(paddle.autograd.PyLayer):
+    """The first `starts` windows of `width` characters, end to end. Paddle's own gradient fills a tensor per slice."""
+
+    @staticmethod
+    def forward(ctx, characters, width, starts):
+        ctx.shape, ctx.width, ctx.starts = characters.shape, width, starts
+        return paddle.concat([characters[k : k + starts] for k in range(width)], axis=2)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        total = paddle.zeros(ctx.shape, gradient.dtype)
+        for k, part in enumerate(gradient.split(ctx.width, axis=2)):
+            total[k : k + ctx.starts] = total[k : k + ctx.starts] + part
+        return total
+
+
+class _MaxOverPositions(paddle.autograd.PyLayer):
+    """Maximum over the first axis; the gradient goes to the first of equals. Paddle's own is many times slower."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.shape, ctx.dtype = x.shape, x.dtype
+        ctx.place = None if x.stop_gradient else x.argmax(axis=0, keepdim=True)
+        return x.max(axis=0)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        zeros = paddle.zeros(ctx.shape, ctx.dtype)
+        return paddle.put_along_axis(zeros, ctx.place, gradient.unsqueeze(0), 0)
+
+
+def _spans(lengths: np.ndarray) -> list[tuple[int, int]]:
+    """Cut sorted lengths into runs in which the longest is at most a quarter longer than the shortest."""
+    cuts = [0]
+    while cuts[-1] < len(lengths):
+        longest = lengths[cuts[-1]] * 5 // 4
+        cuts.append(int(np.searchsorted(lengths, longest, side="right")))
+    return list(itertools.pairwise(cuts))
+
+
+class WordTable(nn.Layer):
+    """Tokens from a table of the vocabulary's words."""
+
+    def __init__(self, config: ELMoConfig, sparse: bool):
+        super().__init__()
+        normal = nn.initializer.Normal(std=config.projection_dim**-0.5)
+        self.embedding = nn.Embedding(config.vocab_size, config.projection_dim, sparse=sparse, weight_attr=normal)
+
+    def forward(self, tokens: dataset.Tokens) -> paddle.Tensor:
+        """Vectors (N, P) of the distinct tokens, given by their vocabulary ids (N,)."""
+        return self.embedding(paddle.to_tensor(tokens.ids))
+
+
+BiLMState = list[list[State]]  # of every layer, of both directions: h (B, P) and c (B, H)
+
+
+class BiLM(nn.Layer):
+    """The bidirectional language model. Its sublayers' names are the keys of every checkpoint.
+
+    head: with the softmax over the vocabulary, for pretraining and perplexity. Tables then have sparse gradients, which
+    not every optimizer takes.
+    """
+
+    def __init__(self, config: ELMoConfig, head: bool = True):
+        super().__init__()
+        self.config = config
+        cell = Cell(config.forget_bias, config.cell_clip, config.proj_clip)
+        self.token_encoder = CharCNN(config) if config.input == "char" else WordTable(config, sparse=head)
+        for name in ("forward_lstm", "backward_lstm"):
+            layers = [LSTMP(config.projection_dim, config.cell_dim, cell) for _ in range(config.n_layers)]
+            setattr(self, name, nn.LayerList(layers))
+        if head and config.vocab_size:
+            self.softmax = Softmax(config.vocab_size, config.projection_dim)
+
+    def zero_state(self, rows: int) -> BiLMState:
+        return [[lstmp.zero_state(rows) for lstmp in pair] for pair in self._layers()]
+
+    def run(
+        self,
+        vectors: paddle.Tensor,
+        reads: tuple[np.ndarray, np.ndarray],
+        packing: Packing,
+        state: BiLMState | None = None,
+        dropout: float = 0.0,
+    ) -> tuple[list[list[paddle.Tensor]], BiLMState]:
+        """Run both directions over all layers.
+
+        vectors: (N, P); reads: of each direction the (M,) places in `vectors`, packed; state: what each row starts from.
+        Returns of every layer 0 .. L both directions' packed outputs, and the state every row ends with.
+        """
+        reads = [paddle.to_tensor(places) for places in reads]
+        rows = _Rows(packing.order)
+        state = state or self.zero_state(len(packing.order))
+        x, last, layers = None, [], []
+        for number, (pair, before) in enumerate(zip(self._layers(), state, strict=True)):
+            starts = [rows.sort(part) for part in before]
+            if number == 0 and not dropout:
+                outputs, ends = run_layer(pair, [vectors, vectors], starts, packing.sizes, reads)
+                x = [paddle.gather(vectors, places) for places in reads]
+                layers.append(x)
+            else:
+                x = x or [paddle.gather(vectors, places) for places in reads]
+                layers = layers or [x]
+                dropped = [nn.functional.dropout(part, dropout) for part in x] if dropout else x
+                outputs, ends = run_layer(pair, dropped, starts, packing.sizes)
+            if number and self.config.use_skip_connections:
+                outputs = [output + part for output, part in zip(outputs, x, strict=True)]
+            layers.append(outputs)
+            last.append([rows.unsort(part) for part in ends])
+            x = outputs
+        return layers, last
+
+    def encode(
+        self,
+        vectors: paddle.Tensor,
+        index: np.ndarray,
+        lengths: np.ndarray,
+        state: BiLMState | None = None,
+    ) -> tuple[list[list[paddle.Tensor]], Packing, BiLMState]:
+        """Layers of whole sentences `<S> w1 .. wn </S>`, given by their places (B, T) in the vectors and their lengths.
+
+        Step k of either direction's outputs belongs to the k-th word (1 .. n) from that direction's start. Where no
+        state is carried, the marker at each direction's end is not run: nothing reads it.
+        """
+        packing = Packing.of(lengths if state is not None else lengths - 1)
+        forward = index[packing.row, packing.step]
+        backward = index[packing.row, lengths[packing.row] - 1 - packing.step]
+        layers, state = self.run(vectors, (forward, backward), packing, state)
+        return layers, packing, state
+
+    def forward(
+        self, batch: dataset.LMBatch, state: BiLMState, candidates: Candidates, dropout: float = 0.0
+    ) -> tuple[list[paddle.Tensor], BiLMState]:
+        """Mean loss of the forward and of the backward predictions, and the detached state for the next batch."""
+        dropout = dropout if self.training else 0.0
+        top, targets, _, state = self._top(batch, state, dropout)
+        if dropout:
+            top = [nn.functional.dropout(h, dropout) for h in top]
+        return self.softmax.losses(top, targets, candidates), _detached(state)
+
+    def log_probabilities(
+        self, batch: dataset.LMBatch, state: BiLMState | None = None
+    ) -> tuple[np.ndarray, np.ndarray, BiLMState]:
+        """Exact log-probability of every target, forward and backward, (B, T) with 0 beyond a row's length."""
+        with paddle.no_grad():
+            top, targets, packing, state = self._top(batch, state, 0.0)
+            tasks = [
+                lambda h=h, words=words: self.softmax.log_probabilities(h, words)
+                for h, words in zip(top, targets, strict=True)
+            ]
+            scores = []
+            for values in runtime.in_parallel(tasks):
+                scores.append(np.zeros(batch.forward_target.shape))
+                scores[-1][packing.row, packing.step] = values
+            return scores[0], scores[1], state
+
+    def _top(self, batch: dataset.LMBatch, state: BiLMState | None, dropout: float):
+        packing = Packing.of(batch.lengths)
+        place = packing.row, packing.step
+        vectors = self.token_encoder(batch.tokens)
+        reads = batch.forward_input[place], batch.backward_input[place]
+        layers, state = self.run(vectors, reads, packing, state, dropout)
+        return layers[-1], (batch.forward_target[place], batch.backward_target[place]), packing, state
+
+    def _layers(self):
+        return list(zip(self.forward_lstm, self.backward_lstm, strict=True))
+
+
+class _Rows:
+    """Puts a state's rows into the packed order and back."""
+
+    def __init__(self, order: np.ndarray):
+        self.in_order = bool((np.diff(order) > 0).all())
+        if not self.in_order:
+            self.order, self.back = paddle.to_tensor(order), paddle.to_tensor(np.argsort(order))
+
+    def sort(self, state: State) -> State:
+        return state if self.in_order else tuple(paddle.gather(part, self.order) for part in state)
+
+    def unsort(self, state: State) -> State:
+        return state if self.in_order else tuple(paddle.gather(part, self.back) for part in state)
+
+
+def _detached(state: BiLMState) -> BiLMState:
+    return [[tuple(part.detach() for part in one) for one in pair] for pair in state]
+
+
+def load_bilm(params: str | Path, head: bool = False) -> tuple[BiLM, dataset.Vocabulary | None]:
+    """The model of a checkpoint (prefix, file or folder), with or without its softmax, and its vocabulary."""
+    if not isinstance(params, str | Path):
+        raise TypeError(
+            f"found {_shown(params)}, expected a checkpoint's path: its prefix, a file of it, or its folder."
+        )
+    prefix = checkpoint.resolve(params)
+    values = checkpoint.load_config(prefix.parent)
+    if "model" not in values:
+        raise UserError(f"{prefix.parent / 'config.json'} has no field 'model': it is no configuration of an ELMo.")
+    config = ELMoConfig.from_dict(values["model"])
+    if head and not config.vocab_size:
+        raise UserError(f"{prefix}: this model has no language-model head, only its vectors can be computed.")
+    found = checkpoint.load_params(prefix)
+    if not head:
+        found = {name: array for name, array in found.items() if not name.startswith("softmax.")}
+    with paddle.LazyGuard():  # not initialised: the weights are about to be set
+        bilm = BiLM(config, head)
+    set_weights(bilm, found, str(prefix))
+    return bilm, _vocabulary_of(prefix.parent / "vocab.txt", config) if head or config.input == "word" else None
+
+
+def _vocabulary_of(path: Path, config: ELMoConfig) -> dataset.Vocabulary:
+    """A checkpoint's vocabulary, which must be of the model's size."""
+    vocabulary = dataset.Vocabulary.from_file(path)
+    if len(vocabulary) != config.vocab_size:
+        raise UserError(
+            f"{path} has {len(vocabulary):,} words, but the model beside it was made for {config.vocab_size:,}. "
+            "It is not the vocabulary that this model was trained with."
+        )
+    return vocabulary
+
+
+def set_weights(layer: nn.Layer, found: dict[str, np.ndarray], source: str) -> None:
+    """Put all weights into the layer; nothing is set where one is missing, unexpected or of another shape."""
+    weights = layer.state_dict()
+    checkpoint.match({name: tuple(weight.shape) for name, weight in weights.items()}, found, source)
+    for name, weight in weights.items():
+        weight.set_value(found[name].astype(str(weight.dtype).removeprefix("paddle."), copy=False))
+
+
+class ScalarMix(nn.Layer):
+    """gamma * sum_j softmax(s)_j h_j, with layer norm over the tokens that are there if wished."""
+
+    def __init__(self, n_layers: int, layer_norm: bool = False):
+        super().__init__()
+        self.layer_norm = layer_norm
+        zero, one = nn.initializer.Constant(0.0), nn.initializer.Constant(1.0)
+        self.scalars = self.create_parameter([n_layers], default_initializer=zero)
+        self.gamma = self.create_parameter([1], default_initializer=one)
+
+    def forward(self, layers: Sequence[paddle.Tensor], mask: paddle.Tensor | None = None) -> paddle.Tensor:
+        """layers: each (..., D); mask: (...), 1 at the tokens that are there (for the layer norm)."""
+        if len(layers) != len(self.scalars):
+            raise UserError(f"ScalarMix: found {len(layers)} layers, expected {len(self.scalars)}.")
+        if self.layer_norm:
+            layers = [_normalised(layer, mask) for layer in layers]
+        weights = nn.functional.softmax(self.scalars, axis=0)
+        return self.gamma * sum(weights[j] * layer for j, layer in enumerate(layers))
+
+
+def _normalised(layer: paddle.Tensor, mask: paddle.Tensor | None) -> paddle.Tensor:
+    """Zero mean and unit variance over all features of all tokens that are there."""
+    mask = paddle.ones(layer.shape[:-1], layer.dtype) if mask is None else mask.astype(layer.dtype)
+    mask = mask.unsqueeze(-1)
+    count = mask.sum() * layer.shape[-1]
+    mean = (layer * mask).sum() / count
+    variance = (((layer - mean) * mask) ** 2).sum() / count
+    return (layer - mean) / paddle.sqrt(variance + 1e-12)
+
+
+class ELMo(nn.Layer):
+    """ELMo as a layer of any network: sentences in, mixed vectors out.
+
+    params: a checkpoint.
+    n_mixes: how many ScalarMixes share one pass (the paper puts one at the input of a task's network, one at its output).
+    trainable: whether the biLM learns too, or only the mixes.
+    dropout: on the mixed vectors.
+    l2_coef: of the penalty on the mixes' scalars, `l2_loss()`, which the task adds to its loss.
+    """
+
+    def __init__(
+        self,
+        params: str | Path,
+        n_mixes: int = 1,
+        trainable: bool = False,
+        dropout: float = 0.5,
+        layer_norm: bool = False,
+        l2_coef: float = 0.0,
+    ):
+        super().__init__()
+        if not isinstance(n_mixes, int) or n_mixes < 1:
+            raise UserError(f"n_mixes={n_mixes!r}: expected a whole number above 0.")
+        for name, value, most in (("dropout", dropout, 1), ("l2_coef", l2_coef, float("inf"))):
+            if not isinstance(value, int | float) or not 0 <= value <= most:
+                raise UserError(f"{name}={value!r}: expected a number from 0 to {most}.")
+        self.bilm, self.vocabulary = load_bilm(params)
+        self.config = self.bilm.config
+        self.dim = 2 * self.config.projection_dim
+        self.trainable, self.dropout, self.l2_coef = trainable, dropout, l2_coef
+        for weight in self.bilm.parameters():
+            weight.stop_gradient = not trainable
+        self.mixes = nn.LayerList(ScalarMix(self.config.n_layers + 1, layer_norm) for _ in range(n_mixes))
+
+    def forward(
+        self, sentences: Sequence[Sequence[str]] | dataset.TokenBatch
+    ) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+        """Of every mix (B, T, 2P), zero where a sentence has no token; and the mask (B, T), T the longest sentence."""
+        layers, mask = self.layers(sentences)
+        present = mask.unsqueeze(-1)
+        mixed = [mix(layers, mask) * present for mix in self.mixes]
+        return [nn.functional.dropout(x, self.dropout, training=self.training) for x in mixed], mask
+
+    def layers(
+        self, sentences: Sequence[Sequence[str]] | dataset.TokenBatch
+    ) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+        """Layers 0 .. L of the biLM, each (B, T, 2P), and the mask (B, T)."""
+        if not isinstance(sentences, dataset.TokenBatch):
+            check_sentences(sentences)
+            if not len(sentences):
+                return [paddle.zeros([0, 0, self.dim])] * (self.config.n_layers + 1), paddle.zeros([0, 0])
+            sentences = dataset.token_batch(sentences, self.config.input, self.vocabulary)
+        with paddle.set_grad_enabled(self.trainable and paddle.is_grad_enabled()):
+            vectors = self.bilm.token_encoder(sentences.tokens)
+            packed, packing, _ = self.bilm.encode(vectors, sentences.index, sentences.lengths)
+            return _padded(packed, packing, sentences.lengths - 2)
+
+    def l2_loss(self) -> paddle.Tensor:
+        """The penalty on how far the mixes' scalars are from an even mix."""
+        return self.l2_coef * sum((mix.scalars**2).sum() for mix in self.mixes)
+
+
+def _padded(packed, packing: Packing, lengths: np.ndarray) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+    """Packed outputs of both directions as (B, T, 2P) of the words alone, and the mask (B, T)."""
+    n_rows, longest = len(lengths), int(lengths.max(initial=0))
+    forward, backward = (np.zeros((n_rows, longest), dtype=np.int64) for _ in range(2))
+    for rank, row in enumerate(packing.order):
+        places = packing.places(rank, lengths[row])
+        forward[row, : lengths[row]], backward[row, : lengths[row]] = places, places[::-1]
+    mask = paddle.to_tensor(np.arange(longest) < lengths[:, None]).astype(packed[0][0].dtype)
+    indices = [paddle.to_tensor(places.ravel()) for places in (forward, backward)]
+    layers = []
+    for pair in packed:
+        halves = [paddle.gather(x, index) for x, index in zip(pair, indices, strict=True)]
+        both = paddle.concat(halves, axis=1)
+        layers.append(both.reshape([n_rows, longest, both.shape[1]]) * mask.unsqueeze(-1))
+    return layers, mask
+
+
+class ELMoEmbedder:
+    """Vectors of sentences from a checkpoint.
+
+    params: the prefix `checkpoints/10000`, its .pdparams file, or the folder (its latest); or a BiLM and its vocabulary,
+    as `load_bilm` returns them.
+    layers: all | top | average | a layer's number | weights for a fixed mix, one for each layer.
+    pool: None for a vector of each token; mean or max over a sentence's tokens.
+    carry_state: start each row from the state in which the same row of the batch before ended, as bilm-tf does, the
+    sentences taken in the given order. A call starts from zero.
+    """
+
+    def __init__(
+        self,
+        params: str | Path | tuple[BiLM, dataset.Vocabulary | None],
+        batch_size: int = 128,
+        device: str = "auto",
+        layers: str | int | Sequence[float] = "all",
+        pool: str | None = None,
+        dtype: str = "float32",
+        carry_state: bool = False,
+        progress: bool = False,
+    ):
+        if not (isinstance(batch_size, int) and batch_size > 0):
+            raise UserError(f"batch_size={batch_size!r}: expected a whole number above 0.")
+        if pool not in (None, "mean", "max"):
+            raise UserError(f"pool={pool!r}: expected None, 'mean' or 'max'.")
+        if dtype not in ("float32", "float16"):
+            raise UserError(f"dtype={dtype!r}: expected 'float32' or 'float16'.")
+        self.device = runtime.set_device(device)
+        self.learns_on = isinstance(params, tuple)  # a model of the user's, whose weights may change between calls
+        self.bilm, self.vocabulary = params if self.learns_on else load_bilm(params)
+        self.config = self.bilm.config
+        self.dim = 2 * self.config.projection_dim
+        self.mix = _layer_weights(layers, self.config.n_layers + 1)
+        self.batch_size, self.pool, self.dtype = batch_size, pool, dtype
+        self.carry_state, self.progress = carry_state, progress
+        if self.config.input == "char":
+            self.vectors = _CharacterVectors(self.bilm.token_encoder)
+        else:
+            self.vectors = _WordVectors(self.bilm.token_encoder, self.vocabulary)
+
+    def encode(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        """Arrays in the order of the sentences: (layers, n, 2P), or (n, 2P) for one layer or a mix; without n if pooled."""
+        check_sentences(sentences)
+        total = sum(map(len, sentences))
+        return list(self._encode(sentences, window=max(1, len(sentences), total)))
+
+    def iter_encode(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
+        """The same, one by one, for corpora of any size: memory holds a window of 16 batches, read ahead."""
+        if not isinstance(sentences, Iterator) and not _is_list(sentences):
+            check_sentences(sentences)
+        checked = (check_sentence(sentence, number) for number, sentence in enumerate(sentences))
+        return self._encode(checked, window=16 * self.batch_size)
+
+    @property
+    def oov_share(self) -> float:
+        """Share of the tokens met so far that a word model does not know; 0 for a character model."""
+        return self.vectors.unknown / max(1, self.vectors.met) if self.config.input == "word" else 0.0
+
+    def _encode(self, sentences: Iterable[Sequence[str]], window: int) -> Iterator[np.ndarray]:
+        total = len(sentences) if hasattr(sentences, "__len__") else None
+        if self.learns_on:
+            self.vectors.forget()
+        with tqdm(total=total, unit=" sentences", disable=not self.progress) as bar:
+            try:
+                for array in dataset.in_order(self._batches(sentences, window)):
+                    bar.update()
+                    yield array
+            finally:
+                self.vectors.report()
+
+    def _batches(self, sentences, window: int):
+        """(positions, arrays) of batches that suit the memory: of like length, or in order where state is carried."""
+        if not self.carry_state:
+            budget = self.batch_size * TOKENS_PER_ROW
+            for positions, group in dataset.sentence_batches(sentences, self.batch_size, budget, window):
+                yield positions, self._encode_batch(group)[0]
+            return
+        state, position, sentences = self.bilm.zero_state(self.batch_size), 0, iter(sentences)
+        while group := list(itertools.islice(sentences, self.batch_size)):
+            arrays, state = self._encode_batch(group, state)
+            yield np.arange(position, position + len(group)), arrays
+            position += len(group)
+
+    def _encode_batch(self, sentences, state: BiLMState | None = None):
+        """Arrays of one batch's sentences, and the state for the next batch's rows."""
+        with runtime.on_device(self.device), paddle.no_grad():
+            vectors, index, lengths = self.vectors(sentences)
+            if state is None:
+                layers, packing, _ = self.bilm.encode(vectors, index, lengths)
+            else:  # only the last batch can have fewer rows than the one before
+                state = [[tuple(part[: len(sentences)] for part in one) for one in pair] for pair in state]
+                layers, packing, state = self.bilm.encode(vectors, index, lengths, state)
+            if self.mix is not None:
+                layers = [[_weighted(self.mix, side) for side in zip(*layers, strict=True)]]
+        layers = [[_on_host(side) for side in pair] for pair in layers]
+        arrays: list[np.ndarray] = [None] * len(sentences)
+        for rank, row in enumerate(packing.order):
+            arrays[row] = self._array(layers, packing.places(rank, len(sentences[row])))
+        return arrays, state
+
+    def _array(self, layers, places: np.ndarray) -> np.ndarray:
+        """One sentence's array from the packed layers."""
+        half = self.dim // 2
+        array = np.empty((len(layers), len(places), self.dim), dtype=np.float32 if self.pool else self.dtype)
+        for layer, (forward, backward) in zip(array, layers, strict=True):
+            layer[:, :half] = forward[places]
+            layer[:, half:] = backward[places[::-1]]
+        if self.pool and len(places):
+            array = array.mean(axis=1) if self.pool == "mean" else array.max(axis=1)
+        elif self.pool:
+            array = np.zeros((len(layers), self.dim), dtype=np.float32)
+        array = array.astype(self.dtype, copy=False)
+        return array if self.mix is None else array[0]
+
+
+class _TokenVectors:
+    """Vectors of sentences' tokens, from a table with a row for each known token."""
+
+    def __init__(self, table: paddle.Tensor):
+        self.table = table  # (rows, P)
+        self.lock = threading.Lock()  # several threads may use one embedder
+
+    def __call__(self, sentences) -> tuple[paddle.Tensor, np.ndarray, np.ndarray]:
+        """Vectors (N, P) of the distinct tokens, their places (B, T) in the rows `<S> w1 .. wn </S>`, the rows' lengths."""
+        tokens = [token for sentence in sentences for token in (dataset.BOS, *sentence, dataset.EOS)]
+        lengths = np.array([len(sentence) + 2 for sentence in sentences], dtype=np.int64)
+        with self.lock:
+            distinct, place = np.unique(self.rows(tokens), return_inverse=True)
+            vectors = paddle.gather(self.table, paddle.to_tensor(distinct))
+        index = np.zeros((len(lengths), int(lengths.max(initial=0))), dtype=np.int64)
+        index[np.arange(index.shape[1]) < lengths[:, None]] = place.ravel()
+        return vectors, index, lengths
+
+    def rows(self, tokens: list[str]) -> np.ndarray:
+        """(n,) where in the table the tokens are."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Remember nothing of earlier calls."""
+
+    def report(self) -> None:
+        """Tell the user, once, what happened to tokens that could not be taken whole."""
+
+
+class _WordVectors(_TokenVectors):
+    """The vocabulary's words."""
+
+    def __init__(self, token_encoder: WordTable, vocabulary: dataset.Vocabulary):
+        super().__init__(token_encoder.embedding.weight)
+        self.vocabulary = vocabulary
+        self.unknown, self.met = 0, 0
+
+    def rows(self, tokens: list[str]) -> np.ndarray:
+        ids = self.vocabulary.ids(tokens)
+        markers = np.count_nonzero(ids < dataset.UNK_ID)
+        self.unknown += np.count_nonzero(ids == dataset.UNK_ID)
+        self.met += len(ids) - markers
+        return ids
+
+
+class _CharacterVectors(_TokenVectors):
+    """Tokens from their characters, remembered: a frozen model meets the same words again and again."""
+
+    def __init__(self, token_encoder: CharCNN):
+        self.token_encoder = token_encoder
+        width = token_encoder.config.projection_dim
+        super().__init__(paddle.zeros([1024, width], token_encoder.embedding.weight.dtype))
+        self.places: dict[str, int] = {}
+        self.capacity = CACHE_BYTES // (4 * width)
+        self.too_long: set[str] = set()
+        self.cut, self.told = 0, False
+
+    def rows(self, tokens: list[str]) -> np.ndarray:
+        rows = self._known(tokens)
+        if (rows < 0).any():
+            self._learn(list(dict.fromkeys(tokens[k] for k in np.flatnonzero(rows < 0))), tokens)
+            rows = self._known(tokens)
+        if self.too_long:
+            self.cut += sum(token in self.too_long for token in tokens)
+        return rows
+
+    def forget(self) -> None:
+        """Remember nothing: the weights have changed, or there is no more room."""
+        self.places.clear()
+        self.too_long.clear()
+
+    def _known(self, tokens: list[str]) -> np.ndarray:
+        return np.fromiter(map(self.places.get, tokens, itertools.repeat(-1)), np.int64, len(tokens))
+
+    def _learn(self, new: list[str], batch: list[str]) -> None:
+        if len(self.places) + len(new) > self.capacity and self.places:
+            self.forget()
+            new = list(dict.fromkeys(batch))
+        begin, end = len(self.places), len(self.places) + len(new)
+        if end > len(self.table):
+            more = max(end, 2 * len(self.table)) - len(self.table)
+            room = paddle.zeros([more, self.table.shape[1]], self.table.dtype)
+            self.table = paddle.concat([self.table, room])
+        characters = dataset.CharTable(new)
+        order = np.argsort(characters.lengths, kind="stable")
+        ids, lengths = characters.rows(order), characters.lengths[order].astype(np.int64)
+        for a in range(0, len(new), TOKENS_AT_ONCE):
+            part = slice(a, a + TOKENS_AT_ONCE)
+            self.table[begin + a : begin + a + len(lengths[part])] = self.token_encoder(
+                dataset.Tokens(ids[part], lengths[part])
+            )
+        self.places.update((new[k], row) for k, row in zip(order.tolist(), range(begin, end), strict=True))
+        self.too_long.update(token for token in new if dataset.count_cut([token]))
+
+    def report(self) -> None:
+        if self.cut and not self.told:
+            self.told = True
+            log.warning(f"{self.cut} tokens have more than {dataset.MAX_BYTES} bytes and were read up to there.")
+
+
+def check_sentences(sentences: Sequence[Sequence[str]]) -> None:
+    """Raise a TypeError that shows the right form unless these are lists of tokens."""
+    if not _is_list(sentences):
+        hint = " For a generator there is iter_encode." if isinstance(sentences, Iterator) else ""
+        raise TypeError(
+            f"sentences: found {_shown(sentences)}, expected a list of lists of tokens, {RIGHT_FORM}.{hint}"
+        )
+    for number, sentence in enumerate(sentences):
+        check_sentence(sentence, number)
+
+
+def check_sentence(sentence: Sequence[str], number: int) -> Sequence[str]:
+    """The sentence, if it is a list of tokens without white space."""
+    if not _is_list(sentence):
+        hint = f" Split it into tokens first: {sentence.split()[:4]!r}." if isinstance(sentence, str) else ""
+        raise TypeError(
+            f"sentence {number}: found {_shown(sentence)}, expected a list of tokens, as in {RIGHT_FORM}.{hint}"
+        )
+    if all(isinstance(token, str) for token in sentence) and " ".join(sentence).split() == list(sentence):
+        return sentence
+    for place, token in enumerate(sentence):
+        if not isinstance(token, str):
+            raise TypeError(f"sentence {number}, token {place}: found {_shown(token)}, expected a string.")
+        if token.split() != [token]:
+            spaces = sorted({f"{character!r} (U+{ord(character):04X})" for character in token if character.isspace()})
+            what = f"holds white space, {' and '.join(spaces)}" if token else "is empty"
+            raise UserError(f"sentence {number}, token {place}: {token!r:.60} {what}. Split the sentence into tokens.")
+    return sentence
+
+
+RIGHT_FORM = "[['The', 'first', 'sentence', '.'], ['Second', 'one', '.']]"
+TOKENS_PER_ROW = 64  # a batch holds batch_size rows of up to so many tokens, or fewer rows of longer sentences
+TOKENS_AT_ONCE = 2048  # in one pass of the character CNN
+CACHE_BYTES = 256 * 2**20  # of remembered token vectors
+
+
+def _is_list(value: object) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.ndim > 0
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _shown(value: object) -> str:
+    return f"{type(value).__name__} {value!r:.60}"
+
+
+def _layer_weights(layers: str | int | Sequence[float], n_layers: int) -> np.ndarray | None:
+    """Weights (n_layers,) of a fixed mix; None for all layers one by one."""
+    if isinstance(layers, str) and layers in ("all", "top", "average"):
+        choices = {"all": None, "top": np.eye(n_layers)[-1], "average": np.full(n_layers, 1 / n_layers)}
+        return choices[layers]
+    if isinstance(layers, int | np.integer) and not isinstance(layers, bool) and 0 <= layers < n_layers:
+        return np.eye(n_layers)[layers]
+    if isinstance(layers, list | tuple | np.ndarray) and len(layers) == n_layers:
+        numbers = all(isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers)
+        if numbers and not all(
+            isinstance(weight, int) for weight in layers
+        ):  # [0, 1, 2] would mean layers, not weights
+            return np.asarray(layers, dtype=np.float64)
+    raise UserError(
+        f"layers={layers!r}: expected 'all', 'top', 'average', a number from 0 to {n_layers - 1}, "
+        f"or {n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}."
+    )
+
+
+def _weighted(weights: np.ndarray, layers: Sequence[paddle.Tensor]) -> paddle.Tensor:
+    chosen = [(weight, layer) for weight, layer in zip(weights.tolist(), layers, strict=True) if weight]
+    if not chosen:
+        return layers[0] * 0
+    (first, layer), *others = chosen
+    total = layer if first == 1 else layer * first
+    for weight, layer in others:
+        total = total + layer * weight
+    return total
+
+
+def _on_host(x: paddle.Tensor) -> np.ndarray:
+    return np.from_dlpack(x) if x.place.is_cpu_place() else x.numpy()

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The main job on the bundled sample: pretrains a tiny ELMo on data/, evaluates it, embeds two sentences.
+# Arguments go through to run_pretrain.py.
+set -euo pipefail
+cd "$(dirname "$0")"
+bash setup.sh requirements.txt
+python=.venv/bin/python
+checkpoint=checkpoints/sample
+
+echo "== pretraining on data/train"
+$python run_pretrain.py --train_data_path='data/train/*' --dev_data_path='data/dev/*' --vocab_file=data/vocabulary.txt \
+    --save_dir="$checkpoint" --overwrite --model_size=tiny --epochs=4 --batch_size=32 --n_negative_samples=0 \
+    --optimizer=adam --lr=0.005 --warmup_steps=200 --dropout=0 --eval_freq=500 --log_freq=100 "$@"
+
+echo "== perplexity on data/dev"
+$python run_eval.py --dev_data_path='data/dev/*' --init_from_ckpt="$checkpoint/final"
+
+echo "== two sentences"
+$python - "$checkpoint/final" <<'PYTHON'
+import sys
+
+from elmo import ELMoEmbedder
+
+sentences = [["The", "first", "sentence", "."], ["第二", "句", "。"]]
+for sentence, vectors in zip(sentences, ELMoEmbedder(sys.argv[1]).encode(sentences)):
+    print(" ".join(sentence), vectors.shape)
+PYTHON

@@ -1,0 +1,107 @@
+"""Perplexity of a checkpoint on held-out text: exact, over the full softmax, with nothing dropped.
+
+    python run_eval.py --dev_data_path='corpus/dev/*' --init_from_ckpt=checkpoints/10000
+
+The LSTM's state is carried from sentence to sentence, as in training: BATCH_SIZE streams of sentences run side by side.
+With --per_sentence every sentence is scored by itself, from the zero state, and does not depend on BATCH_SIZE.
+"""
+
+import argparse
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+import args as arguments
+import checkpoint
+import dataset
+import elmo
+import runtime
+from perplexity import Score, evaluate, score_sentences
+from runtime import UserError
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = arguments.parser(__doc__)
+    arguments.add_dev_data(parser, required=True)
+    parser.add_argument("--init_from_ckpt", required=True, metavar="CKPT", help="prefix, file, or folder (its latest)")
+    arguments.add_vocabulary(parser)
+    arguments.add_batches(parser, batch_size=128)
+    parser.add_argument(
+        "--per_sentence",
+        type=Path,
+        metavar="FILE",
+        help="score each sentence by itself; write a header, then a line for each line of the text: its forward, backward "
+        "and mean log-probability (natural logarithm), separated by tabs",
+    )
+    arguments.add_device(parser)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse(argv)
+    runtime.set_device(args.device)
+    bilm, vocabulary = load(args.init_from_ckpt, args.vocab_file)
+    corpus = dataset.Corpus(args.dev_data_path)
+    counts = corpus.count(vocabulary)
+    print(
+        f"text                           {counts.tokens:,} tokens in {counts.sentences:,} sentences; "
+        f"{counts.unknown / max(1, counts.tokens):.2%} of them outside the vocabulary of {len(vocabulary):,} words"
+    )
+    began = time.perf_counter()
+    with tqdm(total=counts.predictions, unit=" predictions", unit_scale=True, disable=None, leave=False) as bar:
+        if args.per_sentence:
+            score = write_scores(args.per_sentence, bilm, corpus, vocabulary, args.batch_size, bar)
+        else:
+            stream = dataset.EvalStream(corpus, vocabulary, args.batch_size, args.unroll_steps, bilm.config.input)
+            score = evaluate(bilm, watched(stream, bar))
+    print(f"predictions in each direction  {score.predictions:,} in {runtime.duration(time.perf_counter() - began)}")
+    print(f"perplexity, forward            {score.forward:.3f}")
+    print(f"perplexity, backward           {score.backward:.3f}")
+    print(f"perplexity, mean of the two    {score.mean:.3f}")
+    print(f"perplexity of the mean loss    {score.of_mean_loss:.3f}")
+    if args.per_sentence:
+        print(f"sentences by themselves        {args.per_sentence}")
+
+
+def load(source: str, vocab_file: Path | None) -> tuple[elmo.BiLM, dataset.Vocabulary]:
+    """The checkpoint's model and vocabulary; one that the user gives must be the same."""
+    bilm, known = elmo.load_bilm(source, head=True)
+    given = dataset.Vocabulary.from_file(vocab_file) if vocab_file else known
+    if given is None:
+        raise UserError(f"{source} has no vocab.txt beside it. Give the one it was trained with by --vocab_file.")
+    if len(given) != bilm.config.vocab_size or (known and known.fingerprint != given.fingerprint):
+        raise UserError(
+            f"{vocab_file or 'vocab.txt'} with its {len(given):,} words is not the vocabulary that {source} was trained "
+            f"with, which has {bilm.config.vocab_size:,}."
+        )
+    return bilm, given
+
+
+def watched(batches: dataset.EvalStream, bar: tqdm) -> Iterator[dataset.LMBatch]:
+    """The batches, shown on the bar when they are done."""
+    for batch in batches:
+        yield batch
+        bar.update(int(batch.lengths.sum()))
+
+
+def write_scores(
+    path: Path, bilm: elmo.BiLM, corpus: dataset.Corpus, vocabulary: dataset.Vocabulary, batch_size: int, bar: tqdm
+) -> Score:
+    """Write the scores of the corpus's lines. Returns their sum, to which blank lines do not count."""
+    lines = itertools.chain.from_iterable(map(dataset.read_sentences, corpus.paths))
+    total = Score()
+    with checkpoint.atomic_write(path) as file:
+        file.write("forward\tbackward\tmean\n")
+        for score in score_sentences(bilm, lines, vocabulary, batch_size):
+            mean = (score.forward_sum + score.backward_sum) / 2
+            file.write(f"{score.forward_sum:.6f}\t{score.backward_sum:.6f}\t{mean:.6f}\n")
+            total += score if score.predictions > 1 else Score()
+            bar.update(score.predictions)
+    return total
+
+
+if __name__ == "__main__":
+    runtime.script(main)

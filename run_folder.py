@@ -1,0 +1,137 @@
+"""The folder of a pretraining run: its checkpoints, config.json, vocab.txt, and log.jsonl with the loss curve."""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+import checkpoint
+import dataset
+from meter import ADVICE
+from runtime import UserError
+
+
+class RunFolder:
+    """What the first rank of a run writes.
+
+    source: the checkpoint that the run comes from, if any.
+    step: at which the run goes on, 0 if the source gives no more than its weights.
+    overwrite: whether what an earlier run has left, which is an error otherwise, is to be deleted by `open`.
+    """
+
+    def __init__(self, path: Path, source: Path | None, step: int, overwrite: bool):
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"--save_dir {path}: no folder can be made there ({error.strerror}).") from error
+        if not os.access(path, os.W_OK):
+            raise UserError(f"--save_dir {path}: this folder cannot be written.")
+        self.path, self.step = path, step
+        self.source = source if step else None
+        self.stale = self._stale()
+        if source and not step and source.parent.samefile(path):
+            raise UserError(f"--save_dir {path} holds what --finetune_from reads. Choose another.")
+        if self.stale and not overwrite:
+            names = ", ".join(prefix.name for prefix in self.stale)
+            raise UserError(
+                f"--save_dir {path} holds checkpoints of an earlier run: {names}. Go on from its latest with "
+                f"--init_from_ckpt={path}, choose another --save_dir, or --overwrite them."
+            )
+
+    def _stale(self) -> list[Path]:
+        """Prefixes of an earlier run's checkpoints. In the folder that the run came from they are those beyond its step.
+
+        There `best` is none unless others are: the steps that it is from were lost when the run was killed, and will be
+        gone again.
+        """
+        found = [path.with_suffix("") for path in sorted(self.path.glob("*.pdparams"))]
+        known = [prefix for prefix in found if prefix.name.isdecimal() or prefix.name in ("final", "best")]
+        if not known or not self._stays():
+            return known
+        later = [prefix for prefix in known if _step(prefix) > self.step]
+        return [] if [prefix.name for prefix in later] == ["best"] else later
+
+    def _stays(self) -> bool:
+        return self.source is not None and self.source.parent.samefile(self.path)
+
+    def open(self, config: Mapping, vocabulary: dataset.Vocabulary) -> None:
+        """Take up what is in the folder. A run that moves here brings its best model and its log along."""
+        for prefix in self.stale:
+            for suffix in checkpoint.SUFFIXES:  # weights first: without them the rest is no checkpoint
+                Path(f"{prefix}{suffix}").unlink(missing_ok=True)
+        checkpoint.save_config(self.path, config)
+        with checkpoint.atomic_write(self.path / "vocab.txt", "wb") as file:
+            vocabulary.write(file)
+        if self.source and not self._stays():
+            self._bring_best(self.source.parent / "best")
+        lines = _read_log(self.source.parent / "log.jsonl") if self.source else []
+        kept = [line for line in lines if line["step"] < self.step + (line["event"] != "start")]
+        with checkpoint.atomic_write(self.path / "log.jsonl") as file:
+            file.writelines(json.dumps(line) + "\n" for line in kept)
+
+    def _bring_best(self, best: Path) -> None:
+        if Path(f"{best}.pdparams").exists() and _step(best) <= self.step:
+            checkpoint.save(self.path / "best", checkpoint.load_params(best), None, checkpoint.load_progress(best))
+
+    def save(
+        self, name: str, weights: Mapping[str, np.ndarray], optimizer: Mapping | None, progress: Mapping, keep: int
+    ) -> None:
+        """Write a checkpoint and prune the numbered ones; weights that are not finite are never written."""
+        broken = [key for key, array in weights.items() if not np.isfinite(array).all()]
+        if broken:
+            raise UserError(
+                f"step {progress['step']:,}: the model is not finite ({', '.join(broken[:3])} ...). {ADVICE}"
+            )
+        checkpoint.save(self.path / name, weights, optimizer, progress)
+        checkpoint.prune(self.path, keep)
+
+    def log(self, event: str, step: int, values: Mapping) -> None:
+        """Add a line to log.jsonl: a JSON object whose "event" is start, training or evaluation."""
+        path = self.path / "log.jsonl"
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"event": event, "step": step, **values}) + "\n")
+        except OSError as error:
+            raise UserError(f"{path} could not be written: {error.strerror}. The checkpoints are intact.") from error
+
+    def plot(self) -> Path:
+        """Draw the log's perplexities over the steps."""
+        os.environ.setdefault("MPLBACKEND", "Agg")
+        import matplotlib.pyplot as plt
+
+        figure, axes = plt.subplots(figsize=(8, 5))
+        log = _read_log(self.path / "log.jsonl")
+        for event, marker in (("training", ""), ("evaluation", "o")):
+            lines = [line for line in log if line["event"] == event]
+            for key in lines[-1] if lines else ():
+                if key.startswith(("forward", "backward")):
+                    values = [line.get(key, math.nan) for line in lines]
+                    steps = [line["step"] for line in lines]
+                    axes.plot(steps, values, label=f"{event}: {key.replace('_', ' ')}", marker=marker)
+        axes.set(xlabel="step", ylabel="perplexity", yscale="log")
+        axes.legend()
+        axes.grid(alpha=0.3)
+        figure.tight_layout()
+        path = self.path / "loss.png"
+        with checkpoint.atomic_write(path, "wb") as file:
+            figure.savefig(file, format="png", dpi=120)
+        plt.close(figure)
+        return path
+
+
+def _step(prefix: Path) -> int:
+    return int(prefix.name) if prefix.name.isdecimal() else int(checkpoint.load_progress(prefix)["step"])
+
+
+def _read_log(path: Path) -> list[dict]:
+    """The lines of a log.jsonl, without one that was being written when the run was killed."""
+    lines = []
+    for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:
+            continue
+    return lines

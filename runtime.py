@@ -1,0 +1,269 @@
+"""What must be right before Paddle is imported, and what every script needs: threads, BLAS, device, seeds, errors.
+
+Take Paddle from here: `from runtime import paddle`. Its CPU build reads the number of threads and the BLAS path from
+the environment while it is being imported, and by itself takes one thread and, on AMD processors, a slow path. Here both
+are set first, wherever the user has not set them, and Paddle's start-up chatter is left out.
+"""
+
+import contextlib
+import ctypes
+import functools
+import io
+import logging
+import os
+import platform
+import random
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+CHATTER = ("OMP_NUM_THREADS set to", "PLEASE USE OMP_NUM_THREADS WISELY")
+
+log = logging.getLogger("elmo")
+
+
+class UserError(ValueError):
+    """A mistake in what the user gave. The message says what was found, where, what was expected and what to do."""
+
+
+def n_cores() -> int:
+    """Cores this process may run on (which containers and `taskset` make fewer than the machine has)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@functools.cache
+def processor() -> str:
+    """Vendor, model and abilities of the processor, as the system tells them."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return f"{platform.processor()} {platform.machine()}"
+    return "\n".join(
+        sorted({line for line in lines if line.startswith(("vendor_id", "model name", "flags", "Features"))})
+    )
+
+
+def local_ranks() -> int:
+    """Processes of this job on this machine, as `paddle.distributed.launch` tells them."""
+    endpoints = os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")
+    host = os.environ.get("PADDLE_CURRENT_ENDPOINT", "").rpartition(":")[0]
+    return max(1, sum(endpoint.rpartition(":")[0] == host for endpoint in endpoints if endpoint))
+
+
+def prepare_environment() -> None:
+    """Set the threads and the BLAS path that Paddle will read, where the user has not chosen them."""
+    chosen = [name for name in THREAD_VARIABLES if name in os.environ]
+    if "PADDLE_TRAINER_ENDPOINTS" in os.environ and chosen == ["OMP_NUM_THREADS"] and os.environ[chosen[0]] == "1":
+        chosen = []  # not the user's choice: the launcher imports Paddle, which sets it for all that follows
+    if not chosen:
+        threads = str(max(1, n_cores() // local_ranks()))
+        os.environ.update(dict.fromkeys(THREAD_VARIABLES, threads))
+    if "AuthenticAMD" in processor():  # on Intel's own it would keep MKL from AVX-512
+        os.environ.setdefault("MKL_DEBUG_CPU_TYPE", "5")
+    # an idle BLAS thread that spins would take the core from the other direction's thread (see in_parallel)
+    os.environ.setdefault("KMP_BLOCKTIME", "0")
+    os.environ.setdefault("GLOG_minloglevel", "2")
+
+
+@functools.cache
+def import_paddle():
+    """Import Paddle with the environment prepared and without its start-up chatter."""
+    if "paddle" in sys.modules:
+        if os.environ.get("OMP_NUM_THREADS", "1") == "1" and n_cores() > 1:
+            warnings.warn(
+                "paddle was imported before elmo and runs on one thread, which is several times slower. "
+                "Import elmo first, or set OMP_NUM_THREADS before starting Python.",
+                stacklevel=2,
+            )
+        return sys.modules["paddle"]
+    prepare_environment()
+    stderr = io.StringIO()
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stderr(stderr):
+            warnings.filterwarnings("ignore", message=".*ccache.*")
+            import paddle
+    finally:
+        loggers = [logging.root, *logging.root.manager.loggerDict.values()]
+        for handler in (handler for logger in loggers for handler in getattr(logger, "handlers", ())):
+            if getattr(handler, "stream", None) is stderr:  # Paddle has given its loggers, and the root, handlers
+                handler.setStream(sys.stderr)
+        for line in stderr.getvalue().splitlines():
+            if not any(words in line for words in CHATTER):
+                print(line, file=sys.stderr)
+    return paddle
+
+
+def __getattr__(name: str):
+    """`runtime.paddle` imports Paddle when it is first asked for: preparing text never needs it."""
+    if name == "paddle":
+        return import_paddle()
+    raise AttributeError(f"module 'runtime' has no attribute {name!r}")
+
+
+def set_device(name: str = "auto") -> str:
+    """Choose the device: auto, cpu, gpu or gpu:N. Returns Paddle's name for it."""
+    paddle = import_paddle()
+    if not isinstance(name, str):
+        raise UserError(f"device {name!r}: expected 'auto', 'cpu', 'gpu' or 'gpu:N'.")
+    gpus = paddle.device.cuda.device_count() if paddle.is_compiled_with_cuda() else 0
+    if name == "auto":
+        name = "gpu" if gpus else "cpu"
+    kind, _, number = name.partition(":")
+    if name != "cpu" and not (kind == "gpu" and (number.isdigit() or name == "gpu")):
+        raise UserError(f"device {name}: expected auto, cpu, gpu or gpu:N (for instance gpu:0).")
+    if kind == "gpu" and not paddle.is_compiled_with_cuda():
+        raise UserError(
+            f"device {name}: this build of Paddle is for CPU only. Install paddlepaddle-gpu (README, "
+            "section GPU), or use --device cpu."
+        )
+    if kind == "gpu" and not gpus:
+        raise UserError(
+            f"device {name}: Paddle sees no GPU. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu."
+        )
+    if number and int(number) >= gpus:
+        raise UserError(f"device {name}: this machine has {gpus} GPUs, gpu:0 to gpu:{gpus - 1}.")
+    paddle.set_device(name)
+    return paddle.get_device()
+
+
+@contextlib.contextmanager
+def on_device(name: str):
+    """Run what is inside on a device, in whatever thread, and leave the thread's own device as it was."""
+    paddle = import_paddle()
+    before = paddle.get_device()
+    if before == name:
+        yield
+        return
+    paddle.set_device(name)
+    try:
+        yield
+    finally:
+        paddle.set_device(before)
+
+
+def seed_everything(seed: int) -> None:
+    """Seed Python, NumPy and Paddle."""
+    import numpy as np
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    import_paddle().seed(seed)
+
+
+@functools.cache
+def mkl() -> ctypes.CDLL | None:
+    """The BLAS that Paddle's CPU build brings for Intel and AMD processors; None where it brings another."""
+    try:
+        return ctypes.CDLL(str(Path(import_paddle().__file__).parent / "libs" / "libmklml_intel.so"))
+    except OSError:
+        return None
+
+
+@functools.cache
+def _workers(process: int) -> ThreadPoolExecutor:
+    """This process's worker threads. Keyed by the process, because a fork does not inherit threads."""
+    return ThreadPoolExecutor(n_cores(), thread_name_prefix="elmo")
+
+
+def in_parallel(tasks: Sequence[Callable]) -> list:
+    """Results of independent pieces of Paddle work; on a CPU with threads to share they run side by side.
+
+    Paddle's elementwise operators run on one thread. Two directions on two threads, each with half of the BLAS threads,
+    keep all cores at work. On a GPU the pieces are queued one after another.
+    """
+    threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
+    share = threads // max(1, len(tasks))
+    if len(tasks) < 2 or not share or mkl() is None or not import_paddle().get_device().startswith("cpu"):
+        return [task() for task in tasks]
+    set_threads = mkl().MKL_Set_Num_Threads_Local
+
+    def run(task):
+        before = set_threads(share)
+        try:
+            return task()
+        finally:
+            set_threads(before)
+
+    others = [_workers(os.getpid()).submit(run, task) for task in tasks[1:]]
+    try:
+        first = run(tasks[0])
+    finally:
+        errors = [other.exception() for other in others]  # also waits: nobody works on after this returns
+    for error in filter(None, errors):
+        raise error
+    return [first, *(other.result() for other in others)]
+
+
+_half_products = False
+
+
+def use_half_products(wanted: bool) -> None:
+    """Make the large products in bfloat16 from here on; everything else stays in float32."""
+    global _half_products
+    _half_products = wanted
+
+
+def half_products_wanted() -> bool:
+    return _half_products
+
+
+def operand(weight):
+    """A weight as the products below take it: converted once, where a loop multiplies with it many times."""
+    if not _half_products:
+        return weight
+    half = weight.astype("bfloat16")
+    return half if weight.place.is_gpu_place() else half.astype(weight.dtype)  # a CPU has no such product: round only
+
+
+def product(x, weight, transpose_x: bool = False, transpose_y: bool = False):
+    """The matrix product of x and an `operand`, in x's own type."""
+    matmul = import_paddle().matmul
+    if not _half_products:
+        return matmul(x, weight, transpose_x, transpose_y)
+    return matmul(operand(x), operand(weight), transpose_x, transpose_y).astype(x.dtype)
+
+
+def memory_in_use() -> int:
+    """Bytes that this process holds; on a GPU the most it has held there."""
+    paddle = import_paddle()
+    if paddle.get_device().startswith("gpu"):
+        return paddle.device.cuda.max_memory_allocated()
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return int(statm.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def duration(seconds: float) -> str:
+    """A time in words: 45 s, 12 min, 3.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def script(main: Callable[[], None]) -> None:
+    """Run a script's main(): the user's mistakes become one message and exit code 2, not a traceback."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False  # Paddle and others give the root logger handlers of their own
+    try:
+        main()
+    except BrokenPipeError:  # `script | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except (UserError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)

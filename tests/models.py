@@ -1,0 +1,96 @@
+"""Tiny random models whose dimensions are all different and coprime, and the same weights for the reference."""
+
+import numpy as np
+import reference
+
+from elmo import BiLM, ELMoConfig
+from runtime import paddle
+
+WORDS = ["<S>", "</S>", "<UNK>", "the", "bank", "of", "river", "苹果", "很", "a", "longerword", "q"]
+CHAR = {
+    "character_dim": 5,
+    "filters": ((1, 2), (2, 3), (4, 6)),
+    "n_highway": 2,
+    "projection_dim": 7,
+    "cell_dim": 13,
+    "vocab_size": len(WORDS),
+    "cell_clip": 0.3,
+    "proj_clip": 0.2,
+}
+SENTENCES = [
+    ["the", "river", "bank"],
+    [],
+    ["苹果", "很", "unknown", "😀", "of", "the", "bank"],
+    ["a"],
+    ["x" * 60, "q", "longerword", "the", "q"],
+]
+
+
+def random_bilm(dtype: str = "float32", seed: int = 1, scale: float = 2.0, **changes) -> BiLM:
+    """A biLM with random weights, large enough that gates saturate and clips bite."""
+    paddle.set_default_dtype(dtype)
+    try:
+        bilm = BiLM(ELMoConfig(**{**CHAR, **changes}))
+    finally:
+        paddle.set_default_dtype("float32")
+    random = np.random.RandomState(seed)
+    for name, weight in bilm.state_dict().items():
+        spread = scale / np.sqrt(weight.shape[0]) if "lstm" in name else 0.6
+        weight.set_value((random.standard_normal(weight.shape) * spread).astype(dtype))
+    return bilm
+
+
+def reference_of(bilm: BiLM) -> reference.Parameters:
+    """The biLM's weights as the reference takes them, promoted to float64."""
+    weights = {name: weight.numpy().astype(np.float64) for name, weight in bilm.state_dict().items()}
+    config = bilm.config
+    lstm = {}
+    for direction in reference.DIRECTIONS:
+        lstm[direction] = []
+        for k in range(config.n_layers):
+            key = f"{direction}_lstm.{k}."
+            names = {"W_x": "input_weight", "W_h": "recurrent_weight", "B": "bias", "W_P": "projection_weight"}
+            lstm[direction].append({ours: weights[key + theirs] for ours, theirs in names.items()})
+    parameters = reference.Parameters(
+        lstm, config.use_skip_connections, config.cell_clip, config.proj_clip, activation=config.activation
+    )
+    if "softmax.weight" in weights:
+        parameters.softmax = weights["softmax.weight"], weights["softmax.bias"][:, 0]
+    if config.input == "word":
+        parameters.word_embed, parameters.vocabulary = weights["token_encoder.embedding.weight"], WORDS
+        return parameters
+    parameters.char_embed = weights["token_encoder.embedding.weight"]
+    for k, (width, number) in enumerate(config.filters):
+        weight = weights[f"token_encoder.convolutions.{k}.weight"].reshape(width, config.character_dim, number)
+        parameters.cnn.append((width, weight, weights[f"token_encoder.convolutions.{k}.bias"]))
+    for k in range(config.n_highway):
+        gates = {
+            f"{letter}_{gate}": weights[f"token_encoder.highways.{k}.{gate}.{name}"]
+            for gate in ("transform", "carry")
+            for letter, name in (("W", "weight"), ("b", "bias"))
+        }
+        parameters.highways.append(gates)
+    if "token_encoder.projection.weight" in weights:
+        parameters.proj = tuple(weights[f"token_encoder.projection.{name}"] for name in ("weight", "bias"))
+    return parameters
+
+
+def dense_gradient(weight: paddle.Tensor) -> np.ndarray:
+    """A weight's gradient, sparse or dense, as a full array."""
+    if not weight.grad.is_selected_rows():
+        return weight.grad.numpy()
+    gradient = np.zeros(weight.shape, dtype=str(weight.dtype).removeprefix("paddle."))
+    np.add.at(gradient, weight.grad.rows(), weight.grad.numpy())
+    return gradient
+
+
+def save(bilm: BiLM, folder) -> str:
+    """A checkpoint of the biLM; returns its prefix."""
+    import checkpoint
+    import dataset
+
+    folder.mkdir(parents=True, exist_ok=True)
+    checkpoint.save_config(folder, {"model": bilm.config.to_dict()})
+    dataset.Vocabulary(WORDS).save(folder / "vocab.txt")
+    checkpoint.save(folder / "1", {name: weight.numpy() for name, weight in bilm.state_dict().items()})
+    return str(folder / "1")

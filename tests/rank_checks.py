@@ -1,0 +1,49 @@
+"""What each of two ranks checks: every method of Ranks, against what it must do."""
+
+import time
+
+import numpy as np
+from models import dense_gradient
+
+from ranks import HEARTBEAT_SECONDS, Ranks
+from runtime import UserError, paddle
+
+ranks = Ranks()
+mine = ranks.rank
+assert ranks.size == 2 and ranks.first == (mine == 0)
+assert ranks.sum([1 + mine, 1e-9]) == [3, 2e-9]
+assert [ranks.any(flag) for flag in (False, mine == 1, True)] == [False, True, True]
+assert ranks.gather({"rank": mine, "array": np.full(3, mine)})[1]["array"].tolist() == [1, 1, 1]
+
+# the first works, the others hear from it all the time, and all have its result or its error
+heard, any_rank = [], ranks.any
+ranks.any = lambda flag: heard.append(time.monotonic()) or any_rank(flag)
+assert ranks.on_first(lambda: (time.sleep(3 * HEARTBEAT_SECONDS), mine, paddle.get_device())[1:]) == (0, "cpu")
+assert len(heard) >= 3 and max(np.diff(heard)) < 2 * HEARTBEAT_SECONDS
+try:
+    ranks.on_first(lambda: int("words"))
+except ValueError as error:
+    first_failed = not isinstance(error, UserError)
+    assert first_failed == ranks.first and "invalid literal for int() with base 10: 'words'" in str(error)
+else:
+    raise AssertionError("the error is lost")
+
+# one weight with dense gradients, two with sparse ones: of other rows on each rank, and of another number of them
+paddle.seed(mine)
+linear = paddle.nn.Linear(3, 2)
+tables = [paddle.nn.Embedding(7, width, sparse=True) for width in (3, 1)]
+weights = [*linear.parameters(), *(table.weight for table in tables)]
+ranks.share_weights(weights)
+assert all(np.array_equal(*pair) for pair in zip(*ranks.gather([weight.numpy() for weight in weights]), strict=True))
+for step in range(2):
+    ids = paddle.to_tensor([1, 5, 5] if ranks.first else [0, 5, 6, 6, 2 + step])
+    (linear(tables[0](ids)).sum() * (1 + mine) + (tables[1](ids) ** 2).sum()).backward()
+    per_rank = ranks.gather([dense_gradient(weight) for weight in weights])
+    ranks.average_gradients(weights)
+    for weight, *gradients in zip(weights, *per_rank, strict=True):
+        np.testing.assert_allclose(dense_gradient(weight), np.mean(gradients, axis=0), rtol=1e-6)
+    assert [weight.grad.is_selected_rows() for weight in weights] == [False, False, True, True]
+    assert len(weights[-1].grad.rows()) == 3 + 5  # and none for padding, which Adam would take for a step
+    for weight in weights:
+        weight.clear_gradient()
+print("all is well")

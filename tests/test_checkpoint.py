@@ -1,0 +1,891 @@
+"""Checkpoints: whole or not at all, whatever happens to process, disk and file; and data only, never a program."""
+
+import copyreg
+import errno
+import io
+import json
+import math
+import os
+import pickle
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import checkpoint
+import runtime
+from runtime import UserError
+
+PROJECT = Path(checkpoint.__file__).parent
+
+
+def weights(value: float, rows: int = 7) -> dict[str, np.ndarray]:
+    return {"softmax.weight": np.full((rows, 13), value, np.float32), "softmax.bias": np.full(rows, value, np.float32)}
+
+
+def save(prefix: Path, value: int, rows: int = 7) -> None:
+    """A checkpoint that consists of one value, in all of its files."""
+    checkpoint.save(prefix, weights(value, rows), {"moment": np.full((rows, 13), value)}, {"step": value})
+
+
+def saved_value(prefix: Path) -> int:
+    values = {float(x) for array in checkpoint.load_params(prefix).values() for x in np.unique(array)}
+    values |= set(np.unique(checkpoint.load_optimizer(prefix)["moment"])) | {checkpoint.load_progress(prefix)["step"]}
+    assert len(values) == 1, f"a mixture of {values}"
+    return int(values.pop())
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def paddle():
+    return runtime.import_paddle()
+
+
+@pytest.fixture(scope="module")
+def memory_folder(tmp_path_factory):
+    """A folder where syncing to the disk costs nothing, if there is one."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    if os.access("/dev/shm", os.W_OK):
+        folder = Path("/dev/shm", f"elmo-{os.getpid()}-{folder.name}")
+        folder.mkdir()
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_arrays_come_back_as_they_were(tmp_path):
+    generator = np.random.default_rng(0)
+    params = {
+        "float32": generator.standard_normal((37, 13), np.float32),
+        "float16": generator.standard_normal(5).astype(np.float16),
+        "float64": generator.standard_normal((2, 3, 5)),
+        "fortran": np.asfortranarray(generator.standard_normal((7, 11))),
+        "strided": generator.standard_normal((20, 30))[::3, ::7],
+        "scalar": np.array(3.5),
+        "empty": np.zeros((0, 4), np.float32),
+        "large": generator.standard_normal((300, 301)),
+        "uint16": np.arange(9, dtype=np.uint16),
+        "bool": np.array([True, False]),
+        "complex": np.array([1 + 2j]),
+        "strings": np.array(["été", "x"]),
+        "bytes": np.array([b"ab", b"c"]),
+    }
+    checkpoint.save(tmp_path / "1", params)
+    loaded = checkpoint.load_params(tmp_path / "1")
+    assert list(loaded) == list(params)
+    for name, array in params.items():
+        assert loaded[name].dtype == array.dtype and loaded[name].shape == array.shape
+        np.testing.assert_array_equal(loaded[name], array)
+        assert loaded[name].flags.writeable and loaded[name].flags.aligned
+
+
+def test_another_byte_order_becomes_that_of_the_machine(tmp_path):
+    checkpoint.save(tmp_path / "1", {"w": np.arange(5, dtype=">f4")})
+    loaded = checkpoint.load_params(tmp_path / "1")["w"]
+    assert loaded.dtype == np.float32 and loaded.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_progress_comes_back_as_it_was(tmp_path):
+    random.seed(5)
+    np.random.seed(6)
+    shared = np.arange(3)
+    progress = {
+        "step": 10000,
+        "epoch": np.int64(3),
+        "best": math.inf,
+        "position": {"shard": "a/b", "rows": [(0, 1), (2,)], "order": (shared, shared), "none": None, "yes": True},
+        "python": random.getstate(),
+        "numpy": np.random.get_state(),
+        "generator": np.random.default_rng(7).bit_generator.state,
+        "states": [OrderedDict(h=np.ones((2, 3), np.float32), c=np.zeros((2, 5), np.float32))] * 2,
+        "bytes": b"\0\xff" * 3,
+        "sets": ({1, 2}, frozenset("ab")),
+        "numbers": [2**200, -(2**40), 70000, -1, 0.1],
+        "text": "é" * 100_000,
+        "keys": {7: 8, (1, "a"): 9},
+    }
+    checkpoint.save(tmp_path / "1", weights(1), progress=progress)
+    loaded = checkpoint.load_progress(tmp_path / "1")
+    np.testing.assert_equal(loaded, progress)
+    assert type(loaded["states"][0]) is OrderedDict and type(loaded["position"]["rows"][1]) is tuple
+    expected = random.random(), np.random.random()
+    random.setstate(loaded["python"])
+    np.random.set_state(loaded["numpy"])
+    assert (random.random(), np.random.random()) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Path("x"),
+        print,
+        np.array([{}, 1], dtype=object),
+        np.zeros(2, "f4,i4"),
+        np.datetime64("2020-01-01"),
+        np.array(["2020"], "M8[s]"),
+        slice(3),
+        bytearray(3),
+        np.load,
+        np.float32,
+    ],
+    ids=str,
+)
+def test_what_could_not_be_loaded_is_not_saved(tmp_path, value):
+    save(tmp_path / "final", 1)
+    before = files(tmp_path)
+    with pytest.raises(TypeError, match="A checkpoint holds arrays"):
+        checkpoint.save(tmp_path / "final", weights(2), progress={"a": [value]})
+    with pytest.raises(TypeError):
+        checkpoint.save(tmp_path / "final", {"a": 3.0})
+    with pytest.raises(TypeError):
+        checkpoint.save(tmp_path / "final", {5: np.zeros(3)})
+    assert files(tmp_path) == before and saved_value(tmp_path / "final") == 1
+
+
+def test_a_checkpoint_needs_no_second_copy_in_memory(tmp_path):
+    megabytes = {str(i): np.ones(1 << 18, np.float32) for i in range(24)}
+    tracemalloc.start()
+    try:
+        checkpoint.save(tmp_path / "1", megabytes)
+        assert tracemalloc.get_traced_memory()[1] < 3e6
+        tracemalloc.reset_peak()
+        checkpoint.load_params(tmp_path / "1")
+        assert tracemalloc.get_traced_memory()[1] < 27e6
+    finally:
+        tracemalloc.stop()
+
+
+def adagrad(paddle, parameters):
+    return paddle.optimizer.Adagrad(0.2, parameters=parameters, initial_accumulator_value=1.0)
+
+
+def adam(paddle, parameters):
+    rate = paddle.optimizer.lr.LinearWarmup(paddle.optimizer.lr.CosineAnnealingDecay(0.1, 9), 3, 0.0, 0.1)
+    return paddle.optimizer.Adam(rate, parameters=parameters)
+
+
+class Training:
+    """A small network in training. Paddle's names start from zero for each, as they do in a process of its own."""
+
+    def __init__(self, paddle, make_optimizer, params=None, optimizer=None):
+        self.paddle, self.names = paddle, paddle.base.unique_name.UniqueNameGenerator()
+        with paddle.utils.unique_name.guard(self.names):
+            self.layer = paddle.nn.Sequential(paddle.nn.Linear(7, 13), paddle.nn.Tanh(), paddle.nn.Linear(13, 5))
+            self.optimizer = make_optimizer(paddle, self.layer.parameters())
+        if params:
+            self.layer.set_state_dict(params)
+            self.optimizer.set_state_dict(optimizer)
+
+    def run(self, steps: int) -> dict[str, np.ndarray]:
+        for _ in range(steps):
+            self.layer(self.paddle.linspace(-1, 1, 21).reshape([3, 7])).square().sum().backward()
+            with self.paddle.utils.unique_name.guard(self.names):
+                self.optimizer.step()
+            self.optimizer.clear_grad()
+            if not isinstance(self.optimizer._learning_rate, float):
+                self.optimizer._learning_rate.step()
+        return {name: tensor.numpy() for name, tensor in self.layer.state_dict().items()}
+
+
+@pytest.mark.filterwarnings("ignore:There are some unused values in state_dict")
+@pytest.mark.parametrize("make_optimizer", [adagrad, adam])
+@pytest.mark.parametrize("reader", ["ours", "paddle"])
+@pytest.mark.parametrize("writer", ["ours", "paddle 2", "paddle 3", "paddle 4"])
+def test_training_goes_on_exactly_from_our_files_and_those_of_paddle(tmp_path, paddle, make_optimizer, reader, writer):
+    training = Training(paddle, make_optimizer)
+    training.run(2)
+    params, optimizer = training.layer.state_dict(), training.optimizer.state_dict()
+    if writer == "ours":
+        checkpoint.save(tmp_path / "1", params, optimizer)
+    else:
+        paddle.save(params, f"{tmp_path}/1.pdparams", protocol=int(writer[-1]))
+        paddle.save(optimizer, f"{tmp_path}/1.pdopt", protocol=int(writer[-1]))
+    if reader == "ours":
+        loaded = checkpoint.load_params(tmp_path / "1"), checkpoint.load_optimizer(tmp_path / "1")
+        assert all(type(array) is np.ndarray for array in loaded[0].values())
+    else:
+        loaded = paddle.load(f"{tmp_path}/1.pdparams"), paddle.load(f"{tmp_path}/1.pdopt")
+        assert all(isinstance(tensor, paddle.Tensor) for tensor in loaded[0].values())
+    assert loaded[0].keys() == params.keys() and loaded[1].keys() == optimizer.keys()
+    resumed = Training(paddle, make_optimizer, *loaded)
+    np.testing.assert_equal(resumed.run(3), training.run(3))
+
+
+def test_tensors_that_paddle_saves_among_other_things(tmp_path, paddle):
+    layer = paddle.nn.Linear(7, 13)
+    paddle.save(layer.state_dict(), f"{tmp_path}/1.pdparams")
+    paddle.save({"master_weights": layer.state_dict(), "scale": 3.0}, f"{tmp_path}/1.pdopt")
+    loaded = checkpoint.load_optimizer(tmp_path / "1")
+    np.testing.assert_array_equal(loaded["master_weights"]["weight"], layer.weight.numpy())
+    assert loaded["scale"] == 3.0
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@pytest.mark.parametrize("core", [b"numpy.core", b"numpy._core"])
+def test_pickles_of_either_numpy(tmp_path, protocol, core):
+    arrays = {
+        "c": np.arange(35, dtype=np.float32).reshape(5, 7),
+        "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "transposed": np.arange(24).reshape(2, 3, 4).transpose(1, 0, 2),
+        "scalar": np.array(1.5),
+        "empty": np.zeros((0, 3)),
+        "large": np.random.default_rng(0).standard_normal((100, 200)),
+    }
+    file = io.BytesIO()
+    pickler = pickle._Pickler(file, protocol)
+    pickler.framer.start_framing = lambda: None  # so that no length depends on the names
+    pickler.dump(arrays)
+    content = file.getvalue()
+    for present in (b"numpy.core", b"numpy._core"):
+        for module in (b".multiarray", b".numeric"):
+            old, new = present + module, core + module
+            content = content.replace(b"c" + old + b"\n", b"c" + new + b"\n")
+            content = content.replace(bytes([0x8C, len(old)]) + old, bytes([0x8C, len(new)]) + new)
+    (tmp_path / "1.pdparams").write_bytes(content)
+    loaded = checkpoint.load_params(tmp_path / "1")
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(loaded[name], array)
+        assert loaded[name].dtype == array.dtype
+
+
+class Call:
+    """Pickled, it is the call of a function."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+def opcodes(*parts: bytes | str) -> bytes:
+    """A pickle put together by hand. A str stands for itself, "module:name" for the global of that name."""
+    content = b"\x80\x04"
+    for part in parts:
+        if isinstance(part, bytes):
+            content += part
+        elif part.count(":") == 1:
+            content += b"c" + part.replace(":", "\n").encode() + b"\n"
+        else:
+            content += b"\x8c" + bytes([len(part)]) + part.encode()
+    return content + b"."
+
+
+def attacks(command: str) -> dict[str, bytes]:
+    """Pickles that run a command when they are unpickled, by all the ways that the format offers."""
+    set_state = (b"}", "__setstate__", "os:system", b"sb", command, b"b")
+    return {
+        "GLOBAL": opcodes("os:system", command, b"\x85R"),
+        "STACK_GLOBAL": opcodes("os", "system", b"\x93", command, b"\x85R"),
+        "dotted": opcodes("shutil", "os.system", b"\x93", command, b"\x85R"),
+        "INST": opcodes(b"(", command, b"ios\nsystem\n"),
+        "OBJ": opcodes(b"(", "os:system", command, b"o"),
+        "NEWOBJ": opcodes("builtins:bytes", "builtins:map", "os:system", b"(", command, b"l\x86\x81\x85\x81"),
+        "NEWOBJ_EX": opcodes("builtins:bytes", "builtins:map", "os:system", b"(", command, b"l\x86}\x92\x85}\x92"),
+        "BUILD": opcodes("argparse:Namespace", b")R", *set_state),
+        "BUILD of what is admitted": opcodes("collections:OrderedDict", b")R", *set_state),
+        "EXT1": opcodes(b"\x82\xf0", command, b"\x85R"),
+        "EXT2": opcodes(b"\x83\xf0\0", command, b"\x85R"),
+        "EXT4": opcodes(b"\x84\xf0\0\0\0", command, b"\x85R"),
+        "eval": pickle.dumps(Call(eval, f"__import__('os').system({command!r})")),
+        "protocol 0": pickle.dumps({"w": Call(os.system, command)}, 0),
+        "protocol 2": pickle.dumps({"w": Call(os.system, command)}, 2),
+        "in an object array": pickle.dumps({"w": np.array([Call(os.system, command)], dtype=object)}),
+        "behind an array": pickle.dumps({"w": np.zeros(3), "x": [Call(os.system, command)]}),
+        "as a key": pickle.dumps({Call(os.system, command): 1}),
+    }
+
+
+@pytest.fixture
+def extension():
+    copyreg.add_extension("posix", "system", 0xF0)
+    yield
+    copyreg.remove_extension("posix", "system", 0xF0)
+
+
+@pytest.mark.parametrize("way", attacks(""))
+def test_no_pickle_runs_a_command(tmp_path, extension, way):
+    trace = tmp_path / "trace"
+    content = attacks(f"touch '{trace}'")[way]
+    try:
+        pickle.loads(content)
+    except TypeError:
+        assert way == "as a key" or way.startswith("NEWOBJ")  # after the fact
+    assert trace.exists(), "this is no attack"
+    trace.unlink()
+    for suffix, load in [
+        (".pdparams", checkpoint.load_params),
+        (".pdopt", checkpoint.load_optimizer),
+        (".pdstate", checkpoint.load_progress),
+    ]:
+        checkpoint.save(tmp_path / "1", weights(1))
+        (tmp_path / f"1{suffix}").write_bytes(content)
+        with pytest.raises(
+            UserError, match=rf"1{suffix} is refused: it (asks for|has the pickle opcode|has an array of dtype 'O8')"
+        ):
+            load(tmp_path / "1")
+    assert not trace.exists()
+
+
+def test_paddle_does_run_it(tmp_path, paddle):
+    trace, path = tmp_path / "trace", tmp_path / "1.pdparams"
+    path.write_bytes(attacks(f"touch '{trace}'")["GLOBAL"])
+    paddle.load(str(path))
+    assert trace.exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("builtins:eval", "builtins:exec", "builtins:getattr", "builtins:__import__", "builtins:open"),
+        *("builtins:bytearray", "os:system", "posix:system", "subprocess:Popen", "operator:attrgetter"),
+        *("functools:partial", "pathlib:Path", "_pickle:loads", "checkpoint:_read", "runtime:script"),
+        *("numpy:load", "numpy:fromfile", "numpy:memmap", "numpy:matrix", "numpy:ndarray.tofile"),
+        *("numpy.lib.npyio:load", "numpy.testing._private.utils:runstring", "numpy.core.multiarray:fromfile"),
+        *("numpy._core.multiarray:_reconstruct.__self__", "numpy.random._pickle:__generator_ctor"),
+    ],
+)
+def test_what_is_refused_is_named(tmp_path, name):
+    module, _, attribute = name.partition(":")
+    for content in (opcodes(name), opcodes(module, attribute, b"\x93")):
+        (tmp_path / "1.pdparams").write_bytes(content)
+        with pytest.raises(UserError, match=f"asks for '{module}.{attribute}'. A checkpoint holds arrays"):
+            checkpoint.load_params(tmp_path / "1")
+
+
+RECONSTRUCT = ("numpy.core.multiarray:_reconstruct", "numpy:ndarray", b"K\0\x85C\1b\x87R")
+NO_SENSE = "IndexError|TypeError|KeyError|UnicodeDecodeError|Memo value not found"
+
+
+def entry(*parts: bytes | str) -> bytes:
+    """The pickle of a dictionary with one weight, put together by hand."""
+    return opcodes(b"}", "w", *parts, b"s")
+
+
+def array(shape: bytes, dtype: str, *data: bytes | str) -> bytes:
+    return entry(*RECONSTRUCT, b"(K\1" + shape, "numpy:dtype", dtype, b"\x85R\x89", *data, b"tb")
+
+
+STRANGE = {
+    "array of objects": (array(b"K\1\x85", "O8", b"C\x08" + bytes(8)), "has an array of dtype 'O8'"),
+    "array of objects in a list": (array(b"K\1\x85", "O8", b"]Na"), "has an array of dtype 'O8'"),
+    "dtype of Python": (entry("numpy:dtype", "object", b"\x85R"), "has an array of dtype 'object'"),
+    "dtype with fields": (entry("numpy:dtype", "f4,O", b"\x85R"), "has an array of dtype 'f4,O'"),
+    "dtype from a dictionary": (entry("numpy:dtype", b"}\x85R"), NO_SENSE),
+    "state of a dtype, fields": (
+        entry("numpy:dtype", "f4", b"\x85R(K\3", "<", b"N", "a", b"\x85}K\4K\1K\0tb"),
+        "with fields or of another byte order",
+    ),
+    "state of a dtype, metadata": (
+        pickle.dumps({"w": np.zeros(2, np.dtype("f4", metadata={"a": 1}))}),
+        "with fields or of another byte order",
+    ),
+    "state of a dtype, byte order": (pickle.dumps({"w": np.zeros(2, ">f4")}), "with fields or of another byte order"),
+    "state of a dtype, a number": (entry("numpy:dtype", "f4", b"\x85RK\1b"), NO_SENSE),
+    "state of a dictionary": (entry(b"}}b"), "sets the state of a dict"),
+    "record": (pickle.dumps({"w": np.zeros(2, "f4,i4")}), "has an array of dtype 'V8'"),
+    "time": (pickle.dumps({"w": np.zeros(2, "M8[s]")}), "has an array of dtype 'M8'"),
+    "subclass": (pickle.dumps({"w": np.zeros(2).view(np.recarray)}), r"asks for 'numpy\.(rec\.)?recarray'"),
+    "subclass by a dtype": (
+        entry("numpy.core.multiarray:_reconstruct", "numpy:dtype", b"K\0\x85C\1b\x87R"),
+        "array of a kind of its own",
+    ),
+    "class of arrays": (entry("numpy:ndarray", b"K\5\x85\x85R"), NO_SENSE),
+    "list for data": (array(b"K\0\x85", "f4", b"]"), "shape of an array does not agree"),
+    "text for data": (array(b"K\4\x85", "S1", "abcd"), "shape of an array does not agree"),
+    "negative shape": (array(b"J\xff\xff\xff\xff\x85", "f4", b"C\0"), "shape of an array does not agree"),
+    "negative shapes": (array(b"J\xff\xff\xff\xffJ\xfc\xff\xff\xff\x86", "i1", b"C\4abcd"), "shape of an array does"),
+    "shape of fractions": (array(b"G?\xf0" + bytes(6) + b"\x85", "i1", b"C\1a"), "shape of an array does not agree"),
+    "too little data": (array(b"K\3\x85", "f4", b"C\4abcd"), "shape of an array does not agree"),
+    "too much data": (array(b"K\1\x85", "f4", b"C\5abcde"), "shape of an array does not agree"),
+    "too many axes": (array(b"(" + b"K\1" * 33 + b"t", "i1", b"C\1a"), "shape of an array does not agree"),
+    "no data": (entry(*RECONSTRUCT, b"K\1b"), NO_SENSE),
+    "scalar": (entry("numpy.core.multiarray:scalar", "numpy:dtype", "f8", b"\x85RC\1a\x86R"), "shape of an array does"),
+    "persistent id": (b"Pid\n.", "has the pickle opcode 'P'"),
+    "binary persistent id": (entry("id", b"Q"), "has the pickle opcode 'Q'"),
+    "buffer elsewhere": (b"\x80\x05\x97.", "has the pickle opcode"),
+    "unknown opcode": (entry(b"\xff"), "has the pickle opcode 'ÿ'"),
+    "empty stack": (opcodes(b"R"), NO_SENSE),
+    "memo that is not there": (entry(b"h\5"), NO_SENSE),
+    "call of text": (entry("os", b")R"), NO_SENSE),
+    "unhashable key": (opcodes(b"}]Ns"), NO_SENSE),
+    "text that is none": (b"\x80\x04\x8c\1\xff.", NO_SENSE),
+    "list": (pickle.dumps([np.zeros(3)]), "is no dictionary of names"),
+    "numbers for names": (pickle.dumps({3: np.zeros(3)}), "is no dictionary of names"),
+    "numbers for arrays": (pickle.dumps({"w": 3}), "expected names with arrays, found 'w' with int"),
+    "function for an array": (entry("numpy:dtype"), "expected names with arrays, found 'w' with function"),
+    "empty file": (b"", "ends too early"),
+    "text file": (b"softmax.weight 3.5\n", "has the pickle opcode 's'|IndexError"),
+    "zip file": (b"PK\3\4" + bytes(1000), "has the pickle opcode 'P'"),
+}
+
+
+@pytest.mark.parametrize("content, reason", STRANGE.values(), ids=STRANGE)
+def test_what_is_no_plain_data_is_refused(tmp_path, content, reason):
+    (tmp_path / "1.pdparams").write_bytes(content)
+    with pytest.raises(UserError, match=rf"1\.pdparams.*({reason})"):
+        checkpoint.load_params(tmp_path / "1")
+
+
+def test_the_arrays_put_together_by_hand_are_read_where_they_are_right(tmp_path):
+    (tmp_path / "1.pdparams").write_bytes(array(b"K\1K\2\x86", "i1", b"C\2\7\x08"))
+    assert checkpoint.load_params(tmp_path / "1")["w"].tolist() == [[7, 8]]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        opcodes(b"\x8e" + struct.pack("<Q", 100 << 30)),
+        opcodes(b"\x8d" + struct.pack("<Q", 100 << 30)),
+        opcodes(b"\x8d" + struct.pack("<Q", 2**64 - 1)),
+        opcodes(b"B" + struct.pack("<I", 2**32 - 1)),
+        opcodes(b"\x95" + struct.pack("<Q", 1 << 62)),
+        opcodes(b"\x96" + struct.pack("<Q", 100 << 30)),
+        opcodes(b"\x8b" + struct.pack("<i", 2**31 - 1)),
+        opcodes(b"\x8b" + struct.pack("<i", -1)),
+        opcodes(b"Nr" + struct.pack("<I", 2**32 - 1)),
+        opcodes("builtins:bytes", b"J" + struct.pack("<i", 2**31 - 1) + b"\x85R"),
+        opcodes("builtins:set", b"J" + struct.pack("<i", 2**31 - 1) + b"\x85R"),
+        opcodes("numpy:dtype", "U999999999", b"\x85R\x8a\5", bytes([0, 0, 0, 0, 1]), b"\x85"),
+        array(b"\x8a\6\0\0\0\0\0\1\x85", "f4", b"C\4abcd"),
+    ],
+)
+def test_a_length_that_is_a_lie_costs_no_memory(tmp_path, content):
+    (tmp_path / "1.pdparams").write_bytes(content)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError, match=r"1\.pdparams is refused"):
+            checkpoint.load_params(tmp_path / "1")
+        assert tracemalloc.get_traced_memory()[1] < 4e6
+    finally:
+        tracemalloc.stop()
+
+
+def damaged(content: bytes, generator: random.Random) -> bytes:
+    if generator.random() < 0.3:
+        return content[: generator.randrange(len(content))]
+    position = generator.randrange(len(content))
+    return content[:position] + bytes([content[position] ^ (1 << generator.randrange(8))]) + content[position + 1 :]
+
+
+@pytest.mark.parametrize("suffix", checkpoint.SUFFIXES)
+def test_any_damage_to_a_file_is_noticed(memory_folder, suffix):
+    prefix = memory_folder / "damaged"
+    state = np.random.RandomState(3).get_state()
+    checkpoint.save(
+        prefix, weights(1, rows=300), {"moment": np.ones(50), "LR": {"last": 0.1}}, {"step": 5, "random": state}
+    )
+    load = {
+        ".pdparams": checkpoint.load_params,
+        ".pdopt": checkpoint.load_optimizer,
+        ".pdstate": checkpoint.load_progress,
+    }
+    path, expected = Path(f"{prefix}{suffix}"), load[suffix](prefix)
+    content, generator = path.read_bytes(), random.Random(0)
+    cuts = [content[: len(content) - n] for n in range(1, 2 * checkpoint.TRAILER.size)] + [content + b"\0", content * 2]
+    refused = 0
+    for changed in cuts + [damaged(content, generator) for _ in range(400)]:
+        path.write_bytes(changed)
+        try:
+            np.testing.assert_equal(load[suffix](prefix), expected)
+        except UserError as error:
+            assert path.name in str(error)
+            refused += 1
+    assert refused == len(cuts) + 400 - 1  # cut to the pickle it is whole, and what paddle.save would have written
+
+
+def test_damage_to_a_file_of_paddle_gives_no_other_error(memory_folder):
+    path, generator = memory_folder / "paddle.pdparams", random.Random(0)
+    arrays = weights(1) | {"name": np.array(["a"]), checkpoint.NAME_TABLE: {"softmax.bias": "linear_0.b_0"}}
+    for protocol in (2, 4):
+        content = pickle.dumps(arrays, protocol)
+        for _ in range(400):
+            changed = damaged(content, generator)
+            path.write_bytes(changed)
+            try:
+                checkpoint.load_params(path)
+            except UserError as error:
+                assert path.name in str(error)
+            else:
+                assert len(changed) == len(content)
+
+
+def test_damage_to_the_configuration_gives_no_other_error(tmp_path):
+    checkpoint.save_config(tmp_path, {"hidden": 17, "filters": [[1, 32], [2, 64]], "name": "é"})
+    content, generator = (tmp_path / "config.json").read_bytes(), random.Random(0)
+    for _ in range(300):
+        (tmp_path / "config.json").write_bytes(damaged(content, generator))
+        try:
+            checkpoint.load_config(tmp_path)
+        except UserError as error:
+            assert "config.json" in str(error)
+
+
+def in_python(call: str, *arguments, **options) -> subprocess.Popen:
+    """A process that calls a function of this file."""
+    paths = os.pathsep.join([str(PROJECT), str(Path(__file__).parent)])
+    code = f"import sys, test_checkpoint; test_checkpoint.{call}(*sys.argv[1:])"
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": paths}, text=True, **options)
+
+
+def kill_at_every_line(folder: str, scenario: str) -> None:
+    """Print what a checkpoint is if the process that replaces 1 by 2 is killed before its first, second, ... line."""
+    line, status = 0, None
+    while status != 0:
+        line += 1
+        here = Path(folder, str(line))
+        save(here / "1" if scenario == "another" else here / "best", 1)
+        child = os.fork()
+        if child == 0:
+            die_at(line)
+            replace(here, scenario)
+            os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert status in (0, 9), status
+        prefix = checkpoint.resolve(here)
+        value = value_left(prefix)
+        print(value)
+        save(here / "3", 3)
+        assert value_left(prefix) == value
+        assert not any(name.endswith(".tmp") for name in files(here)), files(here)
+
+
+def die_at(line: int) -> None:
+    """End this process, as a kill would, when that many lines of checkpoint.py have been run."""
+    lines = 0
+
+    def trace(frame, event, _):
+        nonlocal lines
+        if frame.f_code.co_filename != checkpoint.__file__:
+            return None
+        lines += event == "line"
+        if lines == line:
+            os._exit(9)
+        return trace
+
+    sys.settrace(trace)
+
+
+def replace(here: Path, scenario: str) -> None:
+    if scenario == "another":
+        save(here / "2", 2)
+    elif scenario == "same":
+        save(here / "best", 2)
+    else:
+        checkpoint.save(here / "best", weights(2), progress={"step": 2})
+
+
+def value_left(prefix: Path) -> int:
+    if checkpoint.load_progress(prefix)["step"] == 2 and "fewer" in prefix.parts[-3]:
+        assert (checkpoint.load_params(prefix)["softmax.bias"] == 2).all()
+        with pytest.raises(UserError):
+            checkpoint.load_optimizer(prefix)
+        return 2
+    value = saved_value(prefix)
+    if prefix.name != "best":
+        assert prefix.name == str(value)
+        assert {f"{value}{suffix}" for suffix in checkpoint.SUFFIXES} <= set(files(prefix.parent))
+    return value
+
+
+@pytest.mark.parametrize("scenario", ["another", "same", "fewer"])
+def test_a_kill_at_any_line_of_a_save_leaves_a_whole_checkpoint(memory_folder, scenario):
+    """The one before or the one after; and the next save removes or finishes what the killed one has left."""
+    process = in_python("kill_at_every_line", memory_folder / scenario, scenario, stdout=subprocess.PIPE)
+    values = process.communicate()[0].split()
+    assert process.returncode == 0
+    assert len(values) > 100 and set(values) == {"1", "2"} and values == sorted(values)
+
+
+def save_forever(prefix: str, value: str) -> None:
+    while True:
+        save(Path(prefix), int(value), rows=20000)
+        print(value, flush=True)
+        value = int(value) + 1
+
+
+def test_a_kill_at_a_random_moment_leaves_a_whole_checkpoint(tmp_path):
+    generator, value, in_the_middle = random.Random(0), 0, 0
+    for _ in range(6):
+        process = in_python("save_forever", tmp_path / "final", value, stdout=subprocess.PIPE)
+        assert process.stdout.readline()
+        time.sleep(generator.random() / 5)
+        process.kill()
+        printed = process.communicate()[0].split()
+        in_the_middle += any(name.endswith(".tmp") for name in files(tmp_path))
+        found = saved_value(checkpoint.resolve(tmp_path))
+        assert found >= int(printed[-1] if printed else value)
+        value = found + 1
+    assert in_the_middle, "no kill was in the middle of a save"
+    save(tmp_path / "final", 0)
+    assert files(tmp_path) == ["final.pdopt", "final.pdparams", "final.pdstate"]
+
+
+def test_only_what_nobody_writes_any_more_is_removed(tmp_path, monkeypatch):
+    def kill(pid: int, number: int) -> None:
+        assert number == 0
+        if pid == 1:
+            raise PermissionError
+        original(pid, number)
+
+    original = os.kill
+    monkeypatch.setattr(os, "kill", kill)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    names = {
+        "dead": f".1.pdparams.{'a' * 16}.{ended.pid}.tmp",
+        "of an earlier process of our number": f".1.pdopt.{'b' * 16}.{os.getpid()}.tmp",
+        "old": f".vocab.txt.{'c' * 16}.{os.getppid()}.tmp",
+        "living": f".1.pdparams.{'d' * 16}.{os.getppid()}.tmp",
+        "of another user": f".1.pdparams.{'e' * 16}.1.tmp",
+        "no temporary file of ours": ".1.pdparams.tmp",
+    }
+    for name in names.values():
+        (tmp_path / name).write_bytes(b"x")
+    os.utime(tmp_path / names["old"], (0, 0))
+    with checkpoint.atomic_write(tmp_path / "log.jsonl") as file:
+        file.write("a")
+        save(tmp_path / "1", 1)
+    kept = {names["living"], names["of another user"], names["no temporary file of ours"]}
+    assert set(files(tmp_path)) == kept | {"1.pdparams", "1.pdopt", "1.pdstate", "log.jsonl"}
+
+
+@pytest.mark.parametrize("call", ["fsync", "open"])
+def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, call):
+    save(tmp_path / "10000", 1)
+    save(tmp_path / "final", 1)
+    before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
+    calls = 0
+
+    def full(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return original(*args, **kwargs)
+
+    owner = os if call == "fsync" else Path
+    original = getattr(owner, call)
+    monkeypatch.setattr(owner, call, full)
+    rows = 20000
+    for name in ("20000", "final"):
+        calls = 0
+        with pytest.raises(
+            UserError, match=rf"{name} could not be written, the disk is full: 3\.\d MB are needed, [\d,.]+ MB free"
+        ):
+            save(tmp_path / name, 2, rows)
+    monkeypatch.undo()
+    assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
+
+
+def test_a_disk_that_is_really_full(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = shutil.which("mount") and os.geteuid() == 0
+    if (
+        not mount
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True).returncode
+    ):
+        pytest.skip("a small disk can only be made by root")
+    try:
+        save(disk / "1", 1)
+        with pytest.raises(
+            UserError, match=r"2 could not be written, the disk is full: 3\.\d MB are needed, 1\.0 MB free"
+        ):
+            save(disk / "2", 2, rows=20000)
+        full = pytest.raises(UserError, match=r"vocab\.txt could not be written, the disk is full: 1\.0 MB free")
+        with full, checkpoint.atomic_write(disk / "vocab.txt") as file:
+            file.write("x" * 2_000_000)
+        assert files(disk) == ["1.pdopt", "1.pdparams", "1.pdstate"] and saved_value(disk / "1") == 1
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_files_of_different_saves_are_not_mixed(tmp_path):
+    save(tmp_path / "1", 1)
+    save(tmp_path / "2", 2)
+    shutil.copy(tmp_path / "2.pdopt", tmp_path / "1.pdopt")
+    with pytest.raises(UserError, match=r"1\.pdopt is refused: it was not saved together with 1\.pdparams"):
+        checkpoint.load_optimizer(tmp_path / "1")
+    checkpoint.save(tmp_path / "1", weights(3))
+    assert files(tmp_path) == ["1.pdparams", "2.pdopt", "2.pdparams", "2.pdstate"]
+    with pytest.raises(UserError, match=r"no .*1\.pdstate: this checkpoint is weights only"):
+        checkpoint.load_progress(tmp_path / "1")
+
+
+def test_a_checkpoint_is_found_by_prefix_file_and_folder(tmp_path, monkeypatch):
+    for step in (9000, 10000, 500):
+        save(tmp_path / str(step), step)
+    save(tmp_path / "best", 9000)
+    save(tmp_path / "other-1.5", 20000)
+    for name in ("9000", "best", "other-1.5"):
+        for suffix in ("", *checkpoint.SUFFIXES):
+            assert checkpoint.resolve(f"{tmp_path}/{name}{suffix}") == tmp_path / name
+    assert checkpoint.resolve(tmp_path) == checkpoint.resolve(f"{tmp_path}/") == tmp_path / "10000"
+    assert saved_value(tmp_path / "9000.pdparams") == 9000 and saved_value(tmp_path) == 10000
+    monkeypatch.chdir(tmp_path)
+    assert checkpoint.resolve(".") == Path("10000") and checkpoint.resolve("500") == Path("500")
+
+
+def test_the_latest_checkpoint_is_the_furthest_trained(tmp_path, caplog):
+    save(tmp_path / "best", 30)
+    assert checkpoint.resolve(tmp_path).name == "best"
+    save(tmp_path / "10", 10)
+    assert checkpoint.resolve(tmp_path).name == "10"
+    save(tmp_path / "final", 10)
+    assert checkpoint.resolve(tmp_path).name == "final"
+    save(tmp_path / "20", 20)
+    assert checkpoint.resolve(tmp_path).name == "20"
+    save(tmp_path / "final", 25)
+    assert checkpoint.resolve(tmp_path).name == "final"
+    assert not caplog.records
+    (tmp_path / "final.pdstate").write_bytes(b"damaged")
+    assert checkpoint.resolve(tmp_path).name == "20"
+    assert "final.pdstate is refused" in caplog.text
+    for name in ("10", "20", "best"):
+        (tmp_path / f"{name}.pdparams").unlink()
+    assert checkpoint.resolve(tmp_path).name == "final"
+
+
+def test_a_checkpoint_that_is_not_there_is_answered_by_those_that_are(tmp_path):
+    for step in range(1, 13):
+        checkpoint.save(tmp_path / "run" / f"{step}0000", weights(1))
+    (tmp_path / "run" / "125000.pdopt").write_bytes(b"")
+    (tmp_path / "run" / "weights.hdf5").write_bytes(b"")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "other").mkdir()
+    checkpoint.save(tmp_path / "other" / "mine", weights(1))
+
+    def message(path: str) -> str:
+        with pytest.raises(UserError) as error:
+            checkpoint.load_params(tmp_path / path)
+        return str(error.value).replace(f"{tmp_path}/", "")
+
+    assert message("run/10001") == message("run/10001.pdparams").replace("10001.pdparams: ", "10001: ")
+    assert message("run/10001").startswith("run/10001: there is no run/10001.pdparams. In run there is 10000, ")
+    assert message("run/10001").endswith(" and 2 more.")
+    assert "(only 125000.pdopt: the weights were deleted, or a save was interrupted)" in message("run/125000")
+    assert message("run/weights.hdf5").startswith("run/weights.hdf5 is no checkpoint: expected a .pdparams. In run")
+    assert message("nowhere/1") == "nowhere/1: no checkpoint, for there is no folder nowhere."
+    assert message("empty") == "empty: no checkpoint by a number, final or best. In empty there is no checkpoint."
+    assert message("other") == "other: no checkpoint by a number, final or best. In other there is mine."
+    assert "There are checkpoints in " in message("") and "other, " in message("")
+
+
+def test_weights_are_compared_by_name_shape_and_value():
+    found = {"a": np.ones((3, 4), np.float32), "b": np.ones(5, np.float16), "empty": np.ones((0, 3), np.float32)}
+    checkpoint.match({"b": [5], "a": (3, 4), "empty": (0, 3)}, found, "x.pdparams")
+    expected = {"a": (4, 3), "gone": (7, 2), "nan": (2,), "inf": (2,), "int": (2,), "b": (5,)}
+    found |= {"nan": np.array([1, np.nan]), "inf": np.array([-np.inf, 1]), "int": np.arange(2), "b": found["b"]}
+    with pytest.raises(UserError) as error:
+        checkpoint.match(expected, found, "x.pdparams")
+    assert str(error.value).splitlines() == [
+        "x.pdparams: the weights are not those of the model.",
+        "  1 missing: gone (7, 2)",
+        "  1 unexpected: empty (0, 3)",
+        "  1 of another shape: a (3, 4), expected (4, 3)",
+        "  1 not floating-point: int int64",
+        "  2 not finite: nan, inf",
+    ]
+    with pytest.raises(UserError, match=r"13 missing: w0 \(2,\), .*w9 \(2,\) and 3 more$"):
+        checkpoint.match({f"w{i}": (2,) for i in range(13)}, {}, "x")
+
+
+def test_pruning_keeps_the_last(tmp_path):
+    for step in (9, 10, 100, 20):
+        save(tmp_path / str(step), step)
+    for name in ("final", "best", "mine"):
+        save(tmp_path / name, 1)
+    (tmp_path / "5.pdopt").write_bytes(b"left by a kill")
+    (tmp_path / "7.pdf").write_bytes(b"no checkpoint")
+    checkpoint.prune(tmp_path, 2)
+    assert {name.split(".")[0] for name in files(tmp_path)} == {"20", "100", "final", "best", "mine", "7"}
+    checkpoint.prune(tmp_path, 2)
+    assert saved_value(tmp_path / "20") == 20
+    with pytest.raises(UserError, match="expected 1 or more"):
+        checkpoint.prune(tmp_path, 0)
+
+
+def test_pruning_removes_the_weights_first_and_does_not_mind_a_file_that_has_gone(tmp_path, monkeypatch):
+    save(tmp_path / "1", 1)
+    save(tmp_path / "2", 2)
+    removed, unlink = [], Path.unlink
+
+    def unlink_twice(path, missing_ok=False):
+        removed.append(path.name)
+        unlink(path, missing_ok)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlink_twice)
+    checkpoint.prune(tmp_path, 1)
+    assert removed == ["1.pdparams", "1.pdopt", "1.pdstate"]
+    assert saved_value(tmp_path) == 2
+
+
+def test_the_configuration_comes_back_as_it_was(tmp_path):
+    config = {"hidden": 17, "filters": [[1, 32]], "activation": "relu", "clip": 3.0, "name": "é", "none": None}
+    checkpoint.save_config(tmp_path / "new", config)
+    assert checkpoint.load_config(tmp_path / "new") == config
+    written = json.loads((tmp_path / "new" / "config.json").read_text(encoding="utf-8"))
+    assert written["format_version"] == checkpoint.FORMAT_VERSION
+    with pytest.raises(ValueError):
+        checkpoint.save_config(tmp_path / "new", {"clip": math.nan})
+    assert checkpoint.load_config(tmp_path / "new") == config and files(tmp_path / "new") == ["config.json"]
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b'{"format_version": 2}', "has format_version 2, this program knows 1: upgrade it"),
+        (b'{\n "format_version": 1,\n "hidden" 17}', "config.json, line 3, column 11: no valid JSON: Expecting ':'"),
+        (b"", "line 1, column 1: no valid JSON"),
+        (b"\xff\xfe", "no valid JSON: 'utf-8' codec"),
+        (b"[" * 100_000, "no valid JSON: maximum recursion"),
+        (b'{"format_version": ' + b"1" * 5000 + b"}", "no valid JSON: Exceeds the limit|has format_version 1"),
+        (b"[1]", "expected an object with format_version 1, found None"),
+        (b'{"hidden": 17}', "expected an object with format_version 1, found None"),
+        (b'{"format_version": true}', "found True"),
+        (b'{"format_version": "1"}', "found '1'"),
+        (b'{"format_version": 0}', "found 0"),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_says_why(tmp_path, content, message):
+    (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        checkpoint.load_config(tmp_path)
+
+
+def test_a_configuration_that_is_not_there_is_asked_for(tmp_path):
+    with pytest.raises(UserError, match=r"There is no .*config\.json: it belongs to the checkpoints beside it"):
+        checkpoint.load_config(tmp_path)
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "new" / "vocab.txt"
+    with checkpoint.atomic_write(path) as file:
+        file.write("é\n")
+        assert not path.exists()
+    assert path.read_bytes() == "é\n".encode()
+    for failure in (ValueError(), KeyboardInterrupt(), OSError(errno.EIO, "broken")):
+        with pytest.raises(type(failure)), checkpoint.atomic_write(path, "wb") as file:
+            file.write(b"half")
+            raise failure
+    assert path.read_bytes() == "é\n".encode() and files(path.parent) == ["vocab.txt"]
+    assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,724 @@
+"""Vocabulary, character ids, streams and sentence batches, held against naive versions written here."""
+
+import gzip
+import json
+import os
+import pickle
+import random
+import threading
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import dataset
+from dataset import (
+    Corpus,
+    EvalStream,
+    Prefetcher,
+    TrainStream,
+    Vocabulary,
+    char_ids,
+    count_cut,
+    in_order,
+    lm_batch,
+    read_sentences,
+    sentence_batches,
+    token_batch,
+)
+from runtime import UserError
+
+MARKERS = ["<S>", "</S>", "<UNK>"]
+# Of ten sentences with seed 7: the same on every platform and with every version of NumPy.
+PINNED_ORDER = [5, 9, 1, 2, 7, 6, 4, 0, 8, 3]
+WORDS = ["birds", "sing", "苹果", "rain", "a", "很", "bank", ".", "internationalization"]
+
+
+@pytest.fixture
+def vocabulary():
+    return Vocabulary(MARKERS + WORDS)
+
+
+def make_sentences(n, seed=0):
+    """Sentences of 1 to 9 tokens. The vocabulary lacks 未知 and the last word of each, which no other sentence has."""
+    rng = random.Random(seed)
+    return [[*rng.choices([*WORDS, "未知"], k=rng.randrange(9)), f"未{seed}-{i}"] for i in range(n)]
+
+
+def count_unknown(sentences, vocabulary):
+    return sum(word not in vocabulary for sentence in sentences for word in sentence)
+
+
+def write(path, sentences):
+    path.write_text("".join(" ".join(sentence) + "\n" for sentence in sentences), encoding="utf-8")
+    return path
+
+
+def write_shards(folder, *sizes):
+    """A corpus of one file for each size. Returns it and its sentences in the order of the files."""
+    folder.mkdir(exist_ok=True)
+    shards = [make_sentences(size, seed=i) for i, size in enumerate(sizes)]
+    for i, shard in enumerate(shards):
+        write(folder / f"shard-{i}.txt", shard)
+    return Corpus(folder), [sentence for shard in shards for sentence in shard]
+
+
+def naive_char_ids(token):
+    """bilm-tf's _convert_word_to_char_ids, plus one."""
+    characters = {"<S>": [256], "</S>": [257]}.get(token, list(token.encode("utf-8"))[:48])
+    characters = [258, *characters, 259]
+    return [character + 1 for character in characters + [260] * (50 - len(characters))]
+
+
+def decode(tokens, vocabulary):
+    """The strings of a batch's distinct tokens."""
+    if tokens.lengths is None:
+        return [vocabulary[i] for i in tokens.ids]
+    words = []
+    for row, length in zip(tokens.ids, tokens.lengths, strict=True):
+        assert row[0] == 259 and row[length - 1] == 260 and (row[length:] == 261).all() and (row > 0).all()
+        inner = row[1 : length - 1] - 1
+        words.append(MARKERS[inner[0] - 256] if inner[:1] >= 256 else bytes(inner.astype(np.uint8)).decode())
+    return words
+
+
+def steps_of(batch, vocabulary):
+    """rows × steps of (forward input, forward target, backward input, backward target), as strings."""
+    words = decode(batch.tokens, vocabulary)
+    return [
+        [
+            (
+                words[batch.forward_input[b, t]],
+                vocabulary[batch.forward_target[b, t]],
+                words[batch.backward_input[b, t]],
+                vocabulary[batch.backward_target[b, t]],
+            )
+            for t in range(batch.lengths[b])
+        ]
+        for b in range(len(batch.lengths))
+    ]
+
+
+def naive_steps(sentence, vocabulary, input="char"):
+    """The steps of one sentence, as `steps_of` gives them."""
+
+    def known(words):
+        return [word if word in vocabulary else "<UNK>" for word in words]
+
+    entering = known if input == "word" else list
+    forward, backward = ["<S>", *sentence, "</S>"], ["</S>", *sentence[::-1], "<S>"]
+    return list(
+        zip(entering(forward[:-1]), known(forward[1:]), entering(backward[:-1]), known(backward[1:]), strict=True)
+    )
+
+
+def naive_batches(sentences, batch_size, steps, vocabulary, input="char"):
+    """Batches of rows of steps, made one step at a time, until the sentences have run out."""
+    sentences = iter(sentences)
+    rows = [[] for _ in range(batch_size)]
+    while True:
+        batch = [[] for _ in rows]
+        for row, taken in zip(rows, batch, strict=True):
+            while len(taken) < steps:
+                if not row:
+                    row.extend(naive_steps(next(sentences, []), vocabulary, input))
+                    if row[0][1] == "</S>":
+                        row.clear()
+                        break
+                taken.append(row.pop(0))
+        if not any(batch):
+            return
+        yield batch
+
+
+def fields_of(batch):
+    arrays = [batch.tokens.ids, batch.forward_input, batch.backward_input, batch.forward_target, batch.backward_target]
+    return arrays + [batch.lengths] + ([] if batch.tokens.lengths is None else [batch.tokens.lengths])
+
+
+def assert_same_batch(a, b):
+    for left, right in zip(fields_of(a), fields_of(b), strict=True):
+        assert left.dtype == right.dtype
+        np.testing.assert_array_equal(left, right)
+    assert (a.position is None) == (b.position is None)
+    if a.position is not None:
+        assert {**a.position, "rows": a.position["rows"].tolist()} == {
+            **b.position,
+            "rows": b.position["rows"].tolist(),
+        }
+
+
+@pytest.mark.parametrize(
+    "token",
+    ["cat", "苹果", "👩‍🚀", "x" * 60, "x" * 48, "x" * 49, "y" + "果" * 20, "", "<S>", "</S>", "<UNK>", "\x00\x7f", "ÿ"],
+)
+def test_char_ids_are_those_of_bilm_tf(token):
+    ids = char_ids(["before", token, "after"])
+    assert ids.dtype == np.int32
+    assert ids.tolist() == [naive_char_ids(word) for word in ("before", token, "after")]
+
+
+def test_long_tokens_are_cut_at_bytes_and_counted():
+    cut_within_a_character = "y" + "果" * 20
+    assert len(cut_within_a_character.encode()[:48].decode(errors="ignore").encode()) < 48
+    assert count_cut(["x" * 48, "x" * 49, cut_within_a_character, "", "果" * 16]) == 2
+
+
+def test_char_ids_leave_out_half_a_surrogate_pair():
+    np.testing.assert_array_equal(char_ids(["a\ud800b"]), char_ids(["ab"]))
+    assert char_ids([]).shape == (0, 50)
+
+
+def test_vocabulary_round_trip(tmp_path, vocabulary):
+    vocabulary.save(tmp_path / "vocab.txt")
+    again = Vocabulary.from_file(tmp_path / "vocab.txt")
+    assert again.tokens == vocabulary.tokens and len(again) == 12 and again[3] == "birds" and "苹果" in again
+    assert again.id("birds") == 3 and again.id("nowhere") == 2 and again.id("<S>") == 0
+    ids = again.ids(["很", "nowhere", "</S>"])
+    assert ids.dtype == np.int64 and ids.tolist() == [8, 2, 1]
+    assert again.fingerprint == vocabulary.fingerprint != Vocabulary([*MARKERS, *WORDS[::-1]]).fingerprint
+
+
+def test_vocabulary_reads_gz_a_byte_order_mark_and_no_final_newline(tmp_path):
+    (tmp_path / "v.gz").write_bytes(gzip.compress("\ufeff<S>\n</S>\n<UNK>\n苹果".encode()))
+    assert Vocabulary.from_file(tmp_path / "v.gz").tokens == [*MARKERS, "苹果"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "v.txt: there is no such file.*preprocess.py vocab"),
+        (b"", "v.txt: the file is empty.*preprocess.py vocab"),
+        (b"<S>\n</S>\n<UNK>\nok\ncaf\xe9\n", "v.txt:5: byte 0xe9 is not UTF-8.*--encoding"),
+        (b"the\nof\n<UNK>\n", "v.txt:1: found 'the', expected <S>.*preprocess.py vocab"),
+        (b"<S>\n<UNK>\n</S>\n", "v.txt:2: found '<UNK>', expected </S>"),
+        (b"<S>\n</S>\n", "v.txt:3: found 'the end of the file', expected <UNK>"),
+        (b"<S>\n</S>\n<UNK>\na\nb\na\n", "v.txt:6: 'a' is in line 4 already"),
+        (b"<S>\n</S>\n<UNK>\na\n\nb\n", "v.txt:5: an empty line"),
+        (b"<S>\n</S>\n<UNK>\na\n\n", "v.txt:5: an empty line"),
+        (b"<S>\n</S>\n<UNK>\nNew York\n", "v.txt:4: 'New York' holds white space"),
+        ("<S>\n</S>\n<UNK>\na\n\u3000\n".encode(), "v.txt:5: .* holds white space"),
+        ("<S>\n</S>\n<UNK>\nx\u2028y\n".encode(), "v.txt:4: .* holds white space"),
+        (b"<S>\r\n</S>\r\n<UNK>\r\n", "v.txt:1: the line ends with CR LF"),
+        (b"<S>\n</S>\n<UNK>\na\r\n", "v.txt:4: the line ends with CR LF"),
+    ],
+)
+def test_bad_vocabulary_names_file_and_line(tmp_path, content, message):
+    path = tmp_path / "v.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        Vocabulary.from_file(path)
+
+
+def test_a_folder_is_no_vocabulary(tmp_path):
+    with pytest.raises(UserError, match="no such file"):
+        Vocabulary.from_file(tmp_path)
+
+
+def test_corpus_resolves_files_folders_and_globs(tmp_path, monkeypatch):
+    write(tmp_path / "b.txt", [["b"]])
+    write(tmp_path / "a.txt", [["a"]])
+    write(tmp_path / ".hidden", [["h"]])
+    (tmp_path / "inner").mkdir()
+    write(tmp_path / "inner" / "c[1].txt", [["c"]])
+    monkeypatch.chdir(tmp_path)
+
+    def names(source):
+        return [path.name for path in Corpus(source).paths]
+
+    assert names(tmp_path) == names(str(tmp_path)) == names("*") == names(f"{tmp_path}/*.txt") == ["a.txt", "b.txt"]
+    assert names("b.txt") == ["b.txt"]
+    assert names("**/*.txt") == ["a.txt", "b.txt", "c[1].txt"]
+    assert names("inner/c[1].txt") == ["c[1].txt"]
+    assert names([tmp_path / "b.txt", "inner"]) == ["b.txt", "c[1].txt"]
+    (tmp_path / "inner").rename("a[b]c")
+    assert names("a[b]c") == ["c[1].txt"]
+
+
+def test_corpus_that_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"no file matches 'train/\*', looked for from .*must be quoted in the shell"):
+        Corpus("train/*")
+    with pytest.raises(UserError, match="no file matches"):
+        Corpus(tmp_path)
+    with pytest.raises(UserError, match="no files"):
+        Corpus([])
+
+
+def read_by_training(path, vocabulary):
+    next(TrainStream(Corpus(path), vocabulary, 1, 1))
+
+
+def read_by_evaluation(path, vocabulary):
+    next(iter(EvalStream(Corpus(path), vocabulary, 1, 1)))
+
+
+def read_by_counting(path, vocabulary):
+    Corpus(path).count(vocabulary)
+
+
+@pytest.mark.parametrize("read", [read_by_training, read_by_evaluation, read_by_counting])
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("c.txt", b"", "c.txt: the file is empty"),
+        ("c.txt.gz", gzip.compress(b""), "c.txt.gz: nothing but 0 blank lines"),
+        ("c.txt", b"\n  \n\t\n", "c.txt: nothing but 3 blank lines"),
+        ("c.txt", "好\n很 好\n".encode("gb18030"), "c.txt:1: byte 0xba is not UTF-8.*--encoding"),
+        ("c.txt", b"fine\n" * 1000 + b"caf\xe9\n", "c.txt:1001: byte 0xe9 is not UTF-8"),
+        ("c.txt.gz", b"not compressed", "c.txt.gz: damaged or incomplete"),
+        ("c.txt.gz", gzip.compress(b"a sentence\n" * 999)[:-20], "c.txt.gz: damaged or incomplete"),
+    ],
+    ids=["empty", "empty-gz", "blank", "gb18030", "line-1001", "not-gz", "short-gz"],
+)
+def test_bad_corpus_names_the_file(tmp_path, vocabulary, read, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read(tmp_path / name, vocabulary)
+
+
+def test_the_line_of_a_bad_byte_is_right_behind_the_first_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(dataset, "BLOCK", 10)
+    (tmp_path / "c").write_bytes(b"one two\n" * 7 + b"caf\xe9\n")
+    with pytest.raises(UserError, match="c:8: byte 0xe9"):
+        list(read_sentences(tmp_path / "c"))
+
+
+@pytest.mark.parametrize("block", [1, 7, 1 << 20])
+def test_counts_are_exact_and_irregular_lines_are_told_once(tmp_path, vocabulary, caplog, monkeypatch, block):
+    monkeypatch.setattr(dataset, "BLOCK", block)
+    text = "\ufeffbirds sing\r\n\n  \nrain\u3000new <S>\x0bx\n \u3000\nlast 苹果"
+    (tmp_path / "c.txt").write_text(text, encoding="utf-8", newline="")
+    corpus = Corpus(tmp_path / "c.txt")
+    counts = corpus.count(vocabulary)
+    assert (counts.sentences, counts.tokens, counts.predictions) == (3, 8, 11)
+    assert (counts.unknown, counts.blank_lines, counts.windows_lines, counts.markers) == (3, 3, 1, 1)
+    batches = list(EvalStream(corpus, vocabulary, 2, 3))
+    assert sum(batch.lengths.sum() for batch in batches) == counts.predictions
+    next(TrainStream(corpus, vocabulary, 1, 50))
+    assert [record.message.split(": ")[1] for record in caplog.records] == [
+        "3 blank lines, which are skipped.",
+        "1 lines that end with CR LF, as on Windows, which is accepted.",
+        "1 times <S> or </S> in the text",
+    ]
+
+
+def test_streams_tell_of_irregular_lines_without_a_count(tmp_path, vocabulary, caplog):
+    (tmp_path / "c.txt").write_bytes(b"birds\r\n\r\nsing\n")
+    stream = TrainStream(Corpus(tmp_path / "c.txt"), vocabulary, 1, 50)
+    next(stream), next(stream)
+    assert stream.position["epoch"] > 1
+    assert [record.message.split(": ")[1][:20] for record in caplog.records] == [
+        "1 blank lines, which",
+        "2 lines that end wit",
+    ]
+
+
+def test_counts_are_kept_beside_the_corpus(tmp_path, vocabulary, monkeypatch):
+    corpus, sentences = write_shards(tmp_path / "corpus", 5, 7)
+    counts = corpus.count(vocabulary)
+    assert counts.sentences == 12 and counts.tokens == sum(map(len, sentences))
+    assert counts.unknown == count_unknown(sentences, vocabulary) > 12
+    counted = []
+    count = dataset._count
+    monkeypatch.setattr(dataset, "_count", lambda path, *rest: counted.append(path.name) or count(path, *rest))
+    assert Corpus(tmp_path / "corpus").count(vocabulary) == counts and not counted
+    other = Vocabulary([*MARKERS, "未0-0"])
+    assert corpus.count(other).unknown == counts.tokens - 1 and len(counted) == 2
+    with (tmp_path / "corpus" / "shard-1.txt").open("a", encoding="utf-8") as file:
+        file.write("birds sing\n")
+    counted.clear()
+    assert corpus.count(vocabulary).tokens == counts.tokens + 2 and counted == ["shard-1.txt"]
+    os.utime(corpus.paths[0], (1, 1))
+    assert corpus.count(vocabulary).tokens == counts.tokens + 2 and counted == ["shard-1.txt", "shard-0.txt"]
+    for i in range(20):
+        corpus.count(Vocabulary([*MARKERS, f"word{i}"]))
+    assert len(json.loads((tmp_path / "corpus" / ".elmo_counts.json").read_text())) == dataset.COUNTS_KEPT
+
+
+@pytest.mark.parametrize(
+    "damage", ['{"truncated', "[1, 2]", '{"FINGERPRINT": {"PATH": [1]}}', '{"FINGERPRINT": 3}', None]
+)
+def test_damaged_or_impossible_memory_of_counts_means_counting(tmp_path, vocabulary, damage):
+    corpus, _ = write_shards(tmp_path / "corpus", 5)
+    memory = tmp_path / "corpus" / ".elmo_counts.json"
+    if damage is None:
+        memory.mkdir()
+    else:
+        damage = damage.replace("FINGERPRINT", vocabulary.fingerprint)
+        memory.write_text(damage.replace("PATH", str(corpus.paths[0])), encoding="utf-8")
+    assert corpus.count(vocabulary).sentences == 5
+    assert corpus.count(vocabulary).sentences == 5
+    assert {path.name for path in memory.parent.iterdir()} == {"shard-0.txt", ".elmo_counts.json"}
+
+
+def test_read_sentences_keeps_blank_lines(tmp_path):
+    (tmp_path / "c.gz").write_bytes(gzip.compress("one two\n\n \u3000\n三\r\n".encode()))
+    assert list(read_sentences(tmp_path / "c.gz")) == [["one", "two"], [], [], ["三"]]
+
+
+@pytest.mark.parametrize("input", ["char", "word"])
+def test_token_batch_lists_every_token_once(vocabulary, input):
+    sentences = [["birds", "sing", "birds"], [], ["unheard", "苹果", ".", "x" * 60]]
+    batch = token_batch(sentences, input, vocabulary)
+    assert batch.index.shape == (3, 6) and batch.index.dtype == batch.lengths.dtype == np.int64
+    assert batch.lengths.tolist() == [5, 2, 6]
+    ids = batch.tokens.ids
+    assert len(np.unique(ids, axis=0)) == len(ids)
+    for sentence, row, length in zip(sentences, batch.index, batch.lengths, strict=True):
+        enclosed = ["<S>", *sentence, "</S>"]
+        expected = [naive_char_ids(word) for word in enclosed] if input == "char" else vocabulary.ids(enclosed)
+        np.testing.assert_array_equal(ids[row[:length]], expected)
+        assert not row[length:].any()
+    if input == "char":
+        assert ids.dtype == batch.tokens.lengths.dtype == np.int32
+        assert batch.tokens.lengths.tolist() == sorted((ids != 261).sum(1))
+    else:
+        assert ids.dtype == np.int64 and batch.tokens.lengths is None
+
+
+def test_token_batch_at_its_limits(vocabulary):
+    assert token_batch([]).index.shape == (0, 0)
+    assert token_batch([[]]).index.shape == (1, 2)
+    np.testing.assert_array_equal(token_batch([["<S>"]]).tokens.ids, char_ids(["<S>", "</S>"]))
+    with pytest.raises(TypeError, match="needs a vocabulary"):
+        token_batch([["a"]], "word")
+    with pytest.raises(ValueError, match="expected 'char' or 'word'"):
+        token_batch([["a"]], "chars", vocabulary)
+
+
+@pytest.mark.parametrize("input", ["char", "word"])
+def test_lm_batch_has_a_sentence_in_each_row(vocabulary, input):
+    sentences = [*make_sentences(6), [], ["birds"]]
+    batch = lm_batch(sentences, vocabulary, input)
+    assert batch.position is None and batch.forward_input.shape[1] == batch.lengths.max()
+    assert steps_of(batch, vocabulary) == [naive_steps(sentence, vocabulary, input) for sentence in sentences]
+    padding = np.arange(batch.lengths.max()) >= batch.lengths[:, None]
+    assert padding.any() and not any(array[padding].any() for array in fields_of(batch)[1:5])
+
+
+@pytest.mark.parametrize("input", ["char", "word"])
+@pytest.mark.parametrize(("batch_size", "steps"), [(1, 1), (2, 3), (5, 7), (3, 40)])
+def test_train_stream_is_the_naive_one(tmp_path, vocabulary, input, batch_size, steps):
+    corpus, sentences = write_shards(tmp_path / "c", 9, 4, 11)
+    stream = TrainStream(corpus, vocabulary, batch_size, steps, input, shuffle=False)
+    naive = naive_batches(sentences * 30, batch_size, steps, vocabulary, input)
+    for _ in range(20):
+        batch = next(stream)
+        assert batch.lengths.tolist() == [steps] * batch_size
+        assert steps_of(batch, vocabulary) == next(naive)
+        assert batch.forward_input.shape == batch.backward_target.shape == (batch_size, steps)
+        assert {array.dtype for array in fields_of(batch)[1:6]} == {np.dtype(np.int64)}
+        assert len(np.unique(batch.tokens.ids, axis=0)) == len(batch.tokens.ids)
+        assert input == "word" or (np.diff(batch.tokens.lengths) >= 0).all()
+
+
+def sentences_by_epoch(stream, epochs):
+    """The sentences that a stream of one row and one step deals in its first epochs, each as a tuple of inputs."""
+    dealt = [[] for _ in range(epochs)]
+    for batch in stream:
+        if batch.position["epoch"] == epochs:
+            return dealt
+        word = decode(batch.tokens, None)[batch.forward_input[0, 0]]
+        if word == "<S>":
+            dealt[batch.position["epoch"]].append([])
+        else:
+            dealt[batch.position["epoch"]][-1].append(word)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("sizes", [(20,), (7, 9), (5, 6, 7), (3, 4, 5, 6, 2, 7, 3), (1, 1, 1, 1, 9)])
+def test_the_ranks_together_read_each_sentence_once_an_epoch(tmp_path, vocabulary, world_size, sizes):
+    corpus, sentences = write_shards(tmp_path / "c", *sizes)
+    ranks = [
+        sentences_by_epoch(TrainStream(corpus, vocabulary, 1, 1, rank=rank, world_size=world_size), 3)
+        for rank in range(world_size)
+    ]
+    orders = []
+    for epoch in range(3):
+        order = [" ".join(sentence) for rank in ranks for sentence in rank[epoch]]
+        assert Counter(order) == Counter(map(" ".join, sentences))
+        orders.append(order)
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+
+
+def test_order_depends_on_the_seed_alone(tmp_path, vocabulary):
+    corpus, sentences = write_shards(tmp_path / "c", 10)
+
+    def order(seed):
+        (dealt,) = sentences_by_epoch(TrainStream(corpus, vocabulary, 1, 1, seed=seed), 1)
+        return [sentences.index(sentence) for sentence in dealt]
+
+    assert order(1) == order(1) != order(2)
+    assert order(7) == PINNED_ORDER
+
+
+def test_rank_without_a_sentence(tmp_path, vocabulary):
+    corpus, _ = write_shards(tmp_path / "c", 1)
+    with pytest.raises(UserError, match="rank 1 of 2: the corpus has no sentence for it"):
+        next(TrainStream(corpus, vocabulary, 1, 1, rank=1, world_size=2))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"batch_size": 0}, {"unroll_steps": 0}, {"seed": -1}, {"rank": 2, "world_size": 2}, {"rank": -1}]
+)
+def test_train_stream_refuses_impossible_numbers(tmp_path, vocabulary, wrong):
+    corpus, _ = write_shards(tmp_path / "c", 1)
+    with pytest.raises(UserError, match=f"{next(iter(wrong))}.*expected"):
+        TrainStream(corpus, vocabulary, **{"batch_size": 1, "unroll_steps": 1, **wrong})
+
+
+def test_steps_per_epoch_rounds_up(tmp_path, vocabulary):
+    corpus, sentences = write_shards(tmp_path / "c", 10)
+    predictions = sum(len(sentence) + 1 for sentence in sentences)
+    counts = corpus.count(vocabulary)
+    assert TrainStream(corpus, vocabulary, 1, 1).steps_per_epoch(counts) == predictions
+    three = TrainStream(corpus, vocabulary, 2, 3, rank=1, world_size=3)
+    assert three.steps_per_epoch(counts) == -(-predictions // 18)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batch_size", "steps", "options"),
+    [
+        ((30, 40), 3, 5, {}),
+        ((1, 2, 1, 3, 1), 4, 6, {}),
+        ((5, 1, 6), 3, 4, {"input": "word"}),
+        ((7, 8, 9), 2, 6, {"rank": 1, "world_size": 2}),
+        ((6, 7), 3, 8, {"shuffle": False, "seed": 3}),
+    ],
+)
+def test_a_stream_taken_up_anywhere_goes_on_as_if_it_had_never_stopped(
+    tmp_path, vocabulary, sizes, batch_size, steps, options
+):
+    write_shards(tmp_path / "c", *sizes)
+
+    def make(**more):
+        return TrainStream(Corpus(tmp_path / "c"), vocabulary, batch_size, steps, **options, **more)
+
+    stream = make()
+    start = stream.position
+    batches = [next(stream) for _ in range(60)]
+    visited = {(batch.position["epoch"], batch.position["shard"]) for batch in batches}
+    assert len(visited) > 3 and max(visited)[0] >= 1, "borders of shards and of epochs should be among the positions"
+    for i, position in enumerate([start, *(batch.position for batch in batches[:-3])]):
+        position = pickle.loads(pickle.dumps(position))
+        taken_up = make(position=position)
+        for batch in batches[i : i + 3]:
+            assert_same_batch(next(taken_up), batch)
+    again = make()
+    next(again), next(again)
+    again.seek(batches[7].position)
+    assert_same_batch(next(again), batches[8])
+
+
+def test_position_tells_where_the_stream_is(tmp_path, vocabulary):
+    corpus, _ = write_shards(tmp_path / "c", 4)
+    stream = TrainStream(corpus, vocabulary, 2, 1)
+    position = next(stream).position
+    assert (position["epoch"], position["file"], position["sentence"]) == (0, str(corpus.paths[0]), 2)
+    assert position["rows"].shape == (2, 3)
+
+
+def test_seek_names_what_differs(tmp_path, vocabulary):
+    corpus, _ = write_shards(tmp_path / "c", 4, 5)
+    settings = {"batch_size": 2, "unroll_steps": 3, "seed": 1, "rank": 0, "world_size": 2}
+    position = next(TrainStream(corpus, vocabulary, **settings)).position
+    others = {
+        "batch_size": 3,
+        "unroll_steps": 4,
+        "seed": 2,
+        "rank": 1,
+        "world_size": 4,
+        "shuffle": False,
+        "input": "word",
+    }
+    for name, value in others.items():
+        with pytest.raises(UserError, match=f"saved by another run: {name} was .*, is {value}. Use"):
+            TrainStream(corpus, vocabulary, **{**settings, name: value}, position=position)
+    with pytest.raises(UserError, match=r"vocabulary was 12 tokens \(.*\), is 3 tokens"):
+        TrainStream(corpus, Vocabulary(MARKERS), **settings, position=position)
+    write(tmp_path / "c" / "shard-2.txt", [["birds"]])
+    with pytest.raises(UserError, match=r"corpus was 2 files of .* is 3 files .*; rank was 0, is 1"):
+        TrainStream(Corpus(tmp_path / "c"), vocabulary, **{**settings, "rank": 1}, position=position)
+
+
+def test_seek_goes_on_with_what_is_well_defined(tmp_path, vocabulary, caplog):
+    corpus, _ = write_shards(tmp_path / "c", 40)
+
+    def make(batch_size=2, steps=3, **options):
+        return TrainStream(corpus, vocabulary, batch_size, steps, **options)
+
+    stream = make()
+    batches = [next(stream) for _ in range(80)]
+    position = batches[70].position
+    assert position["epoch"] == 1
+
+    longer = make(steps=6)
+    longer.seek(position, strict=False)
+    first_half = [row[:3] for row in steps_of(next(longer), vocabulary)]
+    assert first_half == steps_of(batches[71], vocabulary)
+
+    fewer = make(batch_size=1)
+    fewer.seek(position, strict=False)
+    assert steps_of(next(fewer), vocabulary)[0] == steps_of(batches[71], vocabulary)[0]
+
+    more = make(batch_size=3)
+    more.seek(position, strict=False)
+    assert steps_of(next(more), vocabulary)[0] == steps_of(batches[71], vocabulary)[0]
+
+    reseeded = make(seed=5)
+    reseeded.seek(position, strict=False)
+    fresh = make(seed=5)
+    fresh._go_to(1, 0, 0)
+    assert_same_batch(next(reseeded), next(fresh))
+    told = [record.message for record in caplog.records]
+    assert len(told) == 4 and "unroll_steps was 3, is 6" in told[0] and "beginning of epoch 1" in told[3]
+
+
+def test_unknown_words_are_forgotten_with_their_shard(tmp_path, vocabulary):
+    corpus, _ = write_shards(tmp_path / "c", *[30] * 12)
+    stream = TrainStream(corpus, vocabulary, 3, 4)
+    most = 0
+    while stream.position["epoch"] < 3:
+        next(stream)
+        most = max(most, len(stream._rows._lexicon._unknown))
+    assert 31 <= most <= 31 + 2 * 3, "a shard's own and those of the sentences under way"
+
+
+def test_one_shard_is_in_memory_at_a_time(tmp_path, vocabulary):
+    corpus, _ = write_shards(tmp_path / "c", *[200] * 6)
+    stream = TrainStream(corpus, vocabulary, 4, 5)
+    for _ in range(400):
+        next(stream)
+        texts = {id(s.words.base) for s in stream._rows.under_way if s.words.base is not None}
+        assert len(texts) <= 1
+
+
+@pytest.mark.parametrize("input", ["char", "word"])
+@pytest.mark.parametrize(("batch_size", "steps"), [(1, 1), (1, 100), (2, 4), (3, 7), (7, 3), (50, 5)])
+def test_evaluation_predicts_every_token_once(tmp_path, vocabulary, input, batch_size, steps):
+    corpus, sentences = write_shards(tmp_path / "c", 6, 9, 1)
+    stream = EvalStream(corpus, vocabulary, batch_size, steps, input)
+    batches = list(stream)
+    got = [steps_of(batch, vocabulary) for batch in batches]
+    assert got == list(naive_batches(sentences, batch_size, steps, vocabulary, input))
+    assert sum(batch.lengths.sum() for batch in batches) == corpus.count(vocabulary).predictions
+    assert all(batch.forward_input.shape == (batch_size, steps) for batch in batches)
+    rows = [[step for batch in got for step in batch[row]] for row in range(batch_size)]
+    predicted = Counter(step[1] for row in rows for step in row)
+    assert predicted == Counter(step[3].replace("<S>", "</S>") for row in rows for step in row)
+    assert predicted["</S>"] == len(sentences)
+    assert predicted["<UNK>"] == count_unknown(sentences, vocabulary) > len(sentences)
+    for again, batch in zip(stream, batches, strict=True):
+        assert_same_batch(again, batch)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "max_tokens", "window"), [(4, 60, 16), (1, 1000, 5), (100, 20, 100), (8, 1, 50)]
+)
+def test_sentence_batches_keep_to_the_budget(batch_size, max_tokens, window):
+    rng = random.Random(0)
+    sentences = [[str(i)] * rng.choice([0, 1, 2, 5, 9, 30]) for i in range(100)]
+    seen = []
+    for positions, batch in sentence_batches(iter(sentences), batch_size, max_tokens, window):
+        assert positions.dtype == np.int64 and [sentences[i] for i in positions] == batch
+        lengths = list(map(len, batch))
+        assert lengths == sorted(lengths, reverse=True) and 1 <= len(batch) <= batch_size
+        assert len(batch) == 1 or len(batch) * (lengths[0] + 2) <= max_tokens
+        assert len({i // window for i in positions}) == 1
+        seen.extend(positions)
+    assert sorted(seen) == list(range(100))
+
+
+def test_sentence_batches_read_no_further_than_a_window():
+    def endless():
+        for i in range(1000):
+            taken.append(i)
+            yield ["w"] * (i % 5)
+
+    taken = []
+    next(sentence_batches(endless(), 8, 100, window=32))
+    assert len(taken) == 32
+    assert list(sentence_batches([], 8)) == []
+    with pytest.raises(ValueError, match="1 or more"):
+        next(sentence_batches([["a"]], 0))
+
+
+def test_in_order_gives_values_back_as_soon_as_possible():
+    given = []
+
+    def pairs():
+        for positions in ([2, 0], [1], [4], [3]):
+            given.append(positions)
+            yield np.array(positions), [f"value {i}" for i in positions]
+
+    values = in_order(pairs())
+    assert next(values) == "value 0" and len(given) == 1
+    assert list(values) == [f"value {i}" for i in range(1, 5)]
+    with pytest.raises(ValueError, match="position 0"):
+        list(in_order([(np.array([1]), ["b"])]))
+
+
+def test_sentences_come_back_in_order():
+    sentences = [["w"] * (7 * i % 11) for i in range(200)]
+    assert list(in_order(sentence_batches(iter(sentences), 16, 100, window=64))) == sentences
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 5
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return condition()
+
+
+def test_prefetcher_keeps_order_and_stays_within_its_depth():
+    taken = []
+    with Prefetcher((taken.append(i) or i for i in range(100)), depth=3) as prefetcher:
+        assert next(prefetcher) == 0
+        assert wait_until(lambda: len(taken) == 5)  # one used, three waiting, one in hand
+        time.sleep(0.1)
+        assert len(taken) == 5
+        assert list(prefetcher) == list(range(1, 100))
+    assert list(prefetcher) == []
+
+
+def test_prefetcher_raises_what_the_iterator_raised():
+    def failing():
+        yield 1
+        yield 2
+        raise UserError("bad line")
+
+    prefetcher = Prefetcher(failing())
+    assert [next(prefetcher), next(prefetcher)] == [1, 2]
+    with pytest.raises(UserError, match="bad line"):
+        next(prefetcher)
+    with pytest.raises(StopIteration):
+        next(prefetcher)
+    prefetcher.close()
+
+
+@pytest.mark.parametrize("drop", [False, True], ids=["closed", "dropped"])
+def test_prefetcher_ends_its_thread(drop):
+    before = threading.active_count()
+    prefetcher = Prefetcher(iter(int, 1), depth=2)
+    next(prefetcher)
+    if drop:
+        del prefetcher
+    else:
+        prefetcher.close()
+        assert list(prefetcher) == []
+    assert wait_until(lambda: threading.active_count() == before)
+
+
+def test_a_prefetched_batch_still_has_its_own_position(tmp_path, vocabulary):
+    corpus, _ = write_shards(tmp_path / "c", 9, 10)
+    plain = TrainStream(corpus, vocabulary, 2, 3)
+    expected = [next(plain) for _ in range(12)]
+    stream = TrainStream(corpus, vocabulary, 2, 3)
+    with Prefetcher(stream, depth=5) as prefetcher:
+        for i in range(8):
+            batch = next(prefetcher)
+            assert_same_batch(batch, expected[i])
+    assert_same_batch(next(TrainStream(corpus, vocabulary, 2, 3, position=batch.position)), expected[8])

@@ -1,0 +1,557 @@
+"""The network against the float64 reference, and what users of its vectors rely on."""
+
+import gc
+import json
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import models
+import numpy as np
+import pytest
+import reference
+
+import dataset
+import elmo
+import runtime
+from elmo import ELMo, ELMoConfig, ELMoEmbedder
+from runtime import UserError, paddle
+from softmax import draw_candidates
+
+SENTENCES = models.SENTENCES
+VARIANTS = {
+    "char relu": {},
+    "tanh, three layers": {"activation": "tanh", "n_layers": 3},
+    "one layer, no highway": {"n_layers": 1, "n_highway": 0},
+    "no skip connections, no clips": {"use_skip_connections": False, "cell_clip": 0.0, "proj_clip": 0.0},
+    "filters as wide as the projection": {"filters": ((1, 3), (3, 4))},
+    "word table": {"input": "word"},
+}
+
+
+@pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
+def variant(request):
+    return models.random_bilm(**request.param)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    return models.save(models.random_bilm(), tmp_path_factory.mktemp("checkpoint"))
+
+
+def assert_close(found, expected, tolerance=1e-5):
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, atol=tolerance, rtol=0)
+
+
+def test_embeddings_equal_the_reference(variant, tmp_path):
+    expected, _ = reference.embed(models.reference_of(variant), SENTENCES)
+    assert_close(ELMoEmbedder(models.save(variant, tmp_path)).encode(SENTENCES), expected)
+
+
+def test_carried_state_equals_the_reference(variant, tmp_path):
+    parameters, state, expected = models.reference_of(variant), None, []
+    for batch in ([SENTENCES[0], SENTENCES[2]], [SENTENCES[4], SENTENCES[1]], [SENTENCES[3]]):
+        arrays, state = reference.embed(parameters, batch, state)
+        expected += arrays
+    order = [0, 2, 4, 1, 3]
+    embedder = ELMoEmbedder(models.save(variant, tmp_path), batch_size=2, carry_state=True)
+    assert_close(embedder.encode([SENTENCES[k] for k in order]), expected)
+
+
+def test_clips_bite_in_these_tests():
+    parameters = models.reference_of(models.random_bilm())
+    clipped, _ = reference.embed(parameters, SENTENCES)
+    parameters.cell_clip = parameters.proj_clip = 0.0
+    free, _ = reference.embed(parameters, SENTENCES)
+    assert np.abs(clipped[2] - free[2]).max() > 0.1
+
+
+def lm_rows(batch: dataset.LMBatch):
+    """A batch's inputs as the reference takes them (character ids of each token, or its vocabulary id), and targets."""
+    inputs, targets = {}, {}
+    for direction in reference.DIRECTIONS:
+        places = getattr(batch, f"{direction}_input")
+        goals = getattr(batch, f"{direction}_target")
+        inputs[direction] = [list(batch.tokens.ids[row[:n]]) for row, n in zip(places, batch.lengths, strict=True)]
+        targets[direction] = [list(row[:n]) for row, n in zip(goals, batch.lengths, strict=True)]
+    return inputs, targets
+
+
+def random_state(bilm, rows):
+    generator = np.random.RandomState(5)
+    dtype = str(bilm.softmax.weight.dtype).removeprefix("paddle.")
+    return [
+        [
+            tuple(paddle.to_tensor(generator.uniform(-0.2, 0.2, part.shape).astype(dtype)) for part in one)
+            for one in pair
+        ]
+        for pair in bilm.zero_state(rows)
+    ]
+
+
+def reference_state(state):
+    return {
+        direction: [tuple(part.numpy().astype(np.float64) for part in pair[d]) for pair in state]
+        for d, direction in enumerate(reference.DIRECTIONS)
+    }
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_training_loss_and_state_equal_the_reference(variant, sampled):
+    vocabulary = dataset.Vocabulary(models.WORDS)
+    batch = dataset.lm_batch([s for s in SENTENCES if s], vocabulary, variant.config.input)
+    state = random_state(variant, len(batch.lengths))
+    candidates = draw_candidates(len(models.WORDS), 6 if sampled else 0, np.random.Generator(np.random.Philox(3)))
+    expected_counts = np.ones(len(models.WORDS))
+    if sampled:
+        expected_counts = reference.expected_count(reference.log_uniform(len(models.WORDS)), candidates.tries)
+    inputs, targets = lm_rows(batch)
+    wanted, last = reference.lm_loss(
+        models.reference_of(variant),
+        inputs,
+        targets,
+        reference_state(state),
+        dict.fromkeys(reference.DIRECTIONS, (candidates.ids, expected_counts)) if sampled else None,
+    )
+    losses, after = variant(batch, state, candidates)
+    assert float(sum(losses)) / 2 == pytest.approx(wanted, abs=1e-5)
+    for direction, layers in reference_state(after).items():
+        for found, expected in zip(layers, last[direction], strict=True):
+            assert_close(found, expected)
+    assert all(part.stop_gradient for pair in after for one in pair for part in one)
+
+
+@pytest.mark.parametrize("input_kind", ["char", "word"])
+@pytest.mark.parametrize("n_candidates", [0, 6])
+def test_training_gradients_equal_finite_differences(input_kind, n_candidates):
+    """Of every weight, through ragged rows, active clips and the sampled softmax, in float64."""
+    bilm = models.random_bilm("float64", input=input_kind)
+    vocabulary = dataset.Vocabulary(models.WORDS)
+    batch = dataset.lm_batch(SENTENCES, vocabulary, input_kind)
+    state = random_state(bilm, len(SENTENCES))
+    candidates = draw_candidates(len(models.WORDS), n_candidates, np.random.Generator(np.random.Philox(3)))
+
+    def loss():
+        return sum(bilm(batch, state, candidates)[0]) / 2
+
+    loss().backward()
+    choose = np.random.RandomState(0)
+    for name, weight in bilm.state_dict().items():
+        values, gradient = weight.numpy(), models.dense_gradient(weight)
+        entries = [tuple(choose.randint(size) for size in values.shape) for _ in range(4)]
+        entries.append(np.unravel_index(np.abs(gradient).argmax(), values.shape))
+
+        def at(x, weight=weight):
+            weight.set_value(x)
+            with paddle.no_grad():
+                return float(loss())
+
+        wanted = reference.numerical_gradient(at, values.copy(), 1e-5, entries)
+        weight.set_value(values)
+        for entry in entries:
+            assert gradient[entry] == pytest.approx(wanted[entry], abs=2e-7), (name, entry)
+
+
+def test_log_probabilities_equal_the_reference(variant):
+    batch = dataset.lm_batch(SENTENCES, dataset.Vocabulary(models.WORDS), variant.config.input)
+    forward, backward, _ = variant.log_probabilities(batch)
+    inputs, targets = lm_rows(batch)
+    parameters = models.reference_of(variant)
+    state = reference.start_state(parameters, len(SENTENCES))
+    for direction, found in (("forward", forward), ("backward", backward)):
+        for row, n in enumerate(batch.lengths):
+            start = [tuple(part[row : row + 1] for part in layer) for layer in state[direction]]
+            wanted, _ = reference.direction_loss(
+                parameters, direction, [inputs[direction][row]], [targets[direction][row]], start
+            )
+            assert -found[row, :n].mean() == pytest.approx(wanted, abs=1e-5)
+            assert not found[row, n:].any()
+
+
+def test_slices_of_the_full_softmax_do_not_change_it(monkeypatch):
+    bilm = models.random_bilm()
+    batch = dataset.lm_batch(SENTENCES, dataset.Vocabulary(models.WORDS))
+    whole = bilm.log_probabilities(batch)[:2]
+    monkeypatch.setattr("softmax.LOGITS_AT_ONCE", 5 * int(batch.lengths.sum()))
+    assert_close(bilm.log_probabilities(batch)[:2], whole, 1e-6)
+
+
+def test_a_token_alone_equals_the_token_in_a_crowd():
+    """Each distinct token is encoded once, over its own characters only: exactly what all 50 columns would give."""
+    encoder = models.random_bilm().token_encoder
+    tokens = ["", "a", "bank", "苹果", "x" * 60, "<S>", "😀", *("w" * n for n in range(1, 50))]
+    table = dataset.CharTable(tokens)
+    order = np.argsort(table.lengths, kind="stable")
+    crowd = encoder(dataset.Tokens(table.rows(order), table.lengths[order].astype(np.int32))).numpy()
+    for place, number in enumerate(order):
+        ids = dataset.char_ids([tokens[number]])
+        every_column = encoder(dataset.Tokens(ids, np.array([50]))).numpy()[0]
+        np.testing.assert_allclose(crowd[place], every_column, atol=2e-6)
+
+
+def test_causality(saved):
+    """A changed word moves no earlier forward state and no later backward state, and does move the others."""
+    half, sentence = 7, ["the", "bank", "of", "the", "river"]
+    before, after = ELMoEmbedder(saved).encode([sentence, ["the", "bank", "q", "the", "river"]])
+    moved = np.abs(before - after).max(axis=(0,))  # (n, 2P) over layers
+    forward, backward = moved[:, :half].max(axis=1), moved[:, half:].max(axis=1)
+    assert (forward[:2] < 1e-6).all() and (forward[2:] > 1e-4).all()
+    assert (backward[3:] < 1e-6).all() and (backward[:3] > 1e-4).all()
+
+
+def test_a_sentence_has_one_vector(saved):
+    """Alone, in any batch, in any order, next to any length, on the first call and later."""
+    generator = random.Random(0)
+    words = [*models.WORDS[3:], "new", "words", "日本語"]
+    sentences = [[generator.choice(words) for _ in range(generator.randrange(0, 30))] for _ in range(60)]
+    alone = [ELMoEmbedder(saved).encode([sentence])[0] for sentence in sentences[:20]]
+    order = list(range(60))
+    generator.shuffle(order)
+    for batch_size in (1, 7, 64):
+        embedder = ELMoEmbedder(saved, batch_size=batch_size)
+        for _ in range(3):
+            shuffled = embedder.encode([sentences[k] for k in order])
+            assert_close([shuffled[order.index(k)] for k in range(20)], alone)
+    assert_close(list(ELMoEmbedder(saved, batch_size=3).iter_encode(iter(sentences)))[:20], alone)
+
+
+def test_remembered_vectors_are_bounded_and_change_nothing(saved, monkeypatch):
+    sentences = [[f"w{k}", f"v{k % 7}", "the"] for k in range(300)]
+    expected = ELMoEmbedder(saved).encode(sentences)
+    monkeypatch.setattr(elmo, "CACHE_BYTES", 4 * 7 * 40)
+    embedder = ELMoEmbedder(saved, batch_size=8)
+    assert_close(embedder.encode(sentences), expected)
+    assert len(embedder.vectors.places) <= 40
+
+
+@pytest.mark.parametrize("carry_state", [False, True])
+def test_empty_input(saved, carry_state):
+    embedder = ELMoEmbedder(saved, carry_state=carry_state)
+    assert embedder.encode([]) == []
+    assert [array.shape for array in embedder.encode([[], []])] == [(3, 0, 14)] * 2
+    pooled = ELMoEmbedder(saved, pool="mean").encode([[], ["the"]])
+    assert pooled[0].shape == (3, 14) and not pooled[0].any()
+
+
+def test_layers_and_pooling(saved):
+    everything = ELMoEmbedder(saved).encode(SENTENCES)
+    for choice, weights in {
+        "top": [0, 0, 1],
+        "average": [1 / 3] * 3,
+        0: [1, 0, 0],
+        1: [0, 1, 0],
+        (0.2, -1.5, 3.0): [0.2, -1.5, 3.0],
+    }.items():
+        found = ELMoEmbedder(saved, layers=choice).encode(SENTENCES)
+        assert_close(found, [np.tensordot(np.array(weights), array, 1) for array in everything], 2e-6)
+    for pool in ("mean", "max"):
+        found = ELMoEmbedder(saved, pool=pool).encode([s for s in SENTENCES if s])
+        assert_close(found, [getattr(array, pool)(axis=1) for array in everything if array.shape[1]], 2e-6)
+    half = ELMoEmbedder(saved, dtype="float16").encode(SENTENCES)
+    assert half[0].dtype == np.float16
+    for found, exact in zip(half, everything, strict=True):
+        np.testing.assert_allclose(found, exact, rtol=1e-3, atol=1e-3)
+
+
+def test_a_very_long_sentence(saved):
+    sentence = ["the", "bank", "of", "q"] * 5000
+    (array,) = ELMoEmbedder(saved, layers="top").encode([sentence])
+    assert array.shape == (20000, 14) and np.isfinite(array).all()
+
+
+@pytest.mark.parametrize(
+    ("sentences", "message"),
+    [
+        ("The bank", r"expected a list of lists of tokens, \[\['The'"),
+        (["The bank", "A river"], r"sentence 0: found str 'The bank'.*Split it into tokens first: \['The', 'bank'\]"),
+        ([["ok"], None], "sentence 1: found NoneType"),
+        ([["ok"], ["fine", 3]], "sentence 1, token 1: found int 3"),
+        (None, "found NoneType None, expected a list of lists"),
+        (np.array("abc"), "expected a list of lists"),
+    ],
+)
+def test_wrong_types_show_the_right_form(saved, sentences, message):
+    embedder = ELMoEmbedder(saved)
+    with pytest.raises(TypeError, match=message):
+        embedder.encode(sentences)
+    with pytest.raises(TypeError, match=message):
+        list(embedder.iter_encode(sentences))
+
+
+@pytest.mark.parametrize("token", ["two words", "", " ", "a\u3000b"])
+def test_a_token_with_white_space_is_named(saved, token):
+    with pytest.raises(UserError, match="sentence 1, token 2"):
+        ELMoEmbedder(saved).encode([["ok"], ["a", "b", token]])
+
+
+def test_cut_tokens_are_counted_once(saved, caplog):
+    embedder = ELMoEmbedder(saved)
+    for _ in range(2):
+        embedder.encode([["x" * 49, "the", "好" * 17], ["x" * 48]])
+    messages = [record.message for record in caplog.records]
+    assert len(messages) == 1 and messages[0].startswith("2 tokens have more than 48 bytes")
+
+
+def test_a_word_model_reports_its_unknown_words(tmp_path):
+    embedder = ELMoEmbedder(models.save(models.random_bilm(input="word"), tmp_path))
+    embedder.encode([["the", "bank", "unknown", "words"]])
+    assert embedder.oov_share == 0.5
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"layers": 3},
+        {"layers": "last"},
+        {"layers": [1, 2]},
+        {"layers": [0, 1, 2]},
+        {"layers": ["a", 1.0, 2]},
+        {"pool": "sum"},
+        {"dtype": "int8"},
+        {"batch_size": 0},
+    ],
+)
+def test_wrong_options_are_named(saved, wrong):
+    (name,) = wrong
+    with pytest.raises(UserError, match=f"^{name}="):
+        ELMoEmbedder(saved, **wrong)
+
+
+def test_an_embedder_follows_weights_that_change(saved):
+    """What it remembers of tokens is forgotten when the model it was given learns on."""
+    bilm, vocabulary = elmo.load_bilm(saved)
+    embedder = ELMoEmbedder((bilm, vocabulary))
+    before = embedder.encode(SENTENCES)
+    bilm.token_encoder.projection.weight.set_value(bilm.token_encoder.projection.weight * 2)
+    after = embedder.encode(SENTENCES)
+    assert np.abs(before[0] - after[0]).max() > 0.1
+    assert_close(after, ELMoEmbedder((bilm, vocabulary)).encode(SENTENCES), 1e-6)
+
+
+def test_several_threads_may_share_an_embedder(saved):
+    groups = [[[f"w{k}{j}", "the", f"v{j}"] for j in range(20)] for k in range(8)]
+    wanted = [ELMoEmbedder(saved).encode(group) for group in groups]
+    embedder = ELMoEmbedder(saved)
+    with ThreadPoolExecutor(4) as pool:
+        for found, expected in zip(pool.map(embedder.encode, groups * 3), wanted * 3, strict=True):
+            assert_close(found, expected)
+
+
+def test_memory_does_not_grow(saved):
+    """Neither in the embedder nor in a trainable layer whose graph nobody differentiates."""
+    embedder, layer = ELMoEmbedder(saved), ELMo(saved, trainable=True)
+    sentences = [["the", "bank", "of", f"w{k % 50}", "river"] * 20 for k in range(200)]
+
+    def work():
+        embedder.encode(sentences)
+        for k in range(0, 200, 50):
+            layer(sentences[k : k + 50])
+        gc.collect()
+        return runtime.memory_in_use()
+
+    work()
+    before = work()
+    for _ in range(6):
+        after = work()
+    assert after - before < 40 * 2**20, f"{(after - before) / 2**20:.0f} MB more"
+
+
+def test_dropout_of_the_language_model_is_for_training_only():
+    """Its vanishing rate gives the loss without it; a real one does not; in evaluation there is none."""
+    bilm, batch = models.random_bilm(), dataset.lm_batch(SENTENCES, dataset.Vocabulary(models.WORDS))
+    candidates = draw_candidates(len(models.WORDS), 0, np.random.default_rng(0))
+
+    def loss(dropout):
+        with paddle.no_grad():
+            return float(sum(bilm(batch, bilm.zero_state(len(SENTENCES)), candidates, dropout)[0]))
+
+    exact = loss(0.0)
+    assert loss(1e-12) == pytest.approx(exact, abs=1e-5)
+    assert abs(loss(0.5) - exact) > 1e-2
+    bilm.eval()
+    assert loss(0.5) == pytest.approx(exact, abs=1e-5)
+
+
+def test_a_character_model_needs_no_vocabulary_and_a_word_model_its_own(saved, tmp_path):
+    prefix = models.save(models.random_bilm(), tmp_path / "char")
+    (tmp_path / "char" / "vocab.txt").unlink()
+    assert_close(ELMoEmbedder(prefix).encode(SENTENCES), ELMoEmbedder(saved).encode(SENTENCES))
+    prefix = models.save(models.random_bilm(input="word"), tmp_path / "word")
+    path = tmp_path / "word" / "vocab.txt"
+    path.write_text(path.read_text(encoding="utf-8") + "more\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"vocab.txt has 13 words, but the model beside it was made for 12"):
+        ELMoEmbedder(prefix)
+    path.unlink()
+    with pytest.raises(UserError, match=r"vocab.txt: there is no such file"):
+        ELMo(prefix)
+
+
+@pytest.mark.parametrize("empty", [[], [[], []]])
+def test_elmo_layer_takes_empty_batches(saved, empty):
+    layer = ELMo(saved)
+    (mixed,), mask = layer(empty)
+    assert mixed.shape == [len(empty), 0, 14] and mask.shape == [len(empty), 0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"dropout": 2.0}, "dropout=2.0"),
+        ({"n_mixes": 0}, "n_mixes=0"),
+        ({"n_mixes": "2"}, "n_mixes='2'"),
+        ({"l2_coef": -1}, "l2_coef=-1"),
+    ],
+)
+def test_wrong_options_of_the_layer_are_named(saved, wrong, message):
+    with pytest.raises(UserError, match=message):
+        ELMo(saved, **wrong)
+
+
+@pytest.mark.parametrize("params", [None, 5, ["a"]])
+def test_what_is_no_checkpoint_is_said(params):
+    with pytest.raises(TypeError, match="expected a checkpoint's path"):
+        ELMoEmbedder(params)
+
+
+def test_elmo_layer_equals_the_embedder(saved):
+    layer = ELMo(saved, n_mixes=2, dropout=0.0)
+    layer.mixes[1].scalars.set_value(np.array([0.3, -1.0, 2.0], dtype=np.float32))
+    layer.mixes[1].gamma.set_value(np.array([1.7], dtype=np.float32))
+    (first, second), mask = layer(SENTENCES)
+    assert mask.numpy().sum(axis=1).tolist() == [len(s) for s in SENTENCES]
+    expected, _ = reference.embed(models.reference_of(layer.bilm), SENTENCES)
+    for mixed, scalars, gamma in ((first, np.zeros(3), 1.0), (second, np.array([0.3, -1.0, 2.0]), 1.7)):
+        wanted = reference.scalar_mix(expected, scalars, gamma)
+        assert_close([row[: len(s)] for row, s in zip(mixed.numpy(), SENTENCES, strict=True)], wanted)
+        assert not (mixed.numpy() * (1 - mask.numpy()[:, :, None])).any()
+
+
+def test_layer_norm_equals_the_reference(saved):
+    layer = ELMo(saved, layer_norm=True, dropout=0.0)
+    layer.mixes[0].scalars.set_value(np.array([0.3, -1.0, 2.0], dtype=np.float32))
+    (mixed,), _ = layer(SENTENCES)
+    expected, _ = reference.embed(models.reference_of(layer.bilm), SENTENCES)
+    wanted = reference.scalar_mix(expected, np.array([0.3, -1.0, 2.0]), 1.0, layer_norm=True)
+    assert_close([row[: len(s)] for row, s in zip(mixed.numpy(), SENTENCES, strict=True)], wanted, 2e-5)
+
+
+@pytest.mark.parametrize("trainable", [False, True])
+def test_elmo_layer_learns_what_it_should(saved, trainable):
+    layer = ELMo(saved, trainable=trainable, l2_coef=0.1)
+    before = {name: weight.numpy() for name, weight in layer.state_dict().items()}
+    optimizer = paddle.optimizer.Adam(0.05, parameters=layer.parameters())
+    (mixed,), _ = layer(SENTENCES)
+    ((mixed**2).mean() + layer.l2_loss()).backward()
+    optimizer.step()
+    moved = {name for name, weight in layer.state_dict().items() if (weight.numpy() != before[name]).any()}
+    if trainable:
+        assert {"bilm.forward_lstm.0.input_weight", "bilm.token_encoder.embedding.weight"} < moved
+    else:
+        assert moved == {"mixes.0.scalars", "mixes.0.gamma"}
+
+
+def test_elmo_layer_trains_through_to_the_characters():
+    """The gradient that a downstream network sends into the biLM is right."""
+    bilm = models.random_bilm("float64")
+    batch = dataset.token_batch(SENTENCES)
+    weight = bilm.token_encoder.convolutions[1].weight
+
+    def loss():
+        packed, _, _ = bilm.encode(bilm.token_encoder(batch.tokens), batch.index, batch.lengths)
+        return sum((part**3).sum() for pair in packed for part in pair)
+
+    loss().backward()
+    gradient, values = weight.grad.numpy(), weight.numpy()
+
+    def at(x):
+        weight.set_value(x)
+        return float(loss())
+
+    entries = [(0, 0), (4, 1), (9, 2)]
+    wanted = reference.numerical_gradient(at, values.copy(), 1e-5, entries)
+    for entry in entries:
+        assert gradient[entry] == pytest.approx(wanted[entry], rel=1e-5, abs=1e-7)
+
+
+def test_dropout_only_in_training(saved):
+    layer = ELMo(saved, dropout=0.9)
+    layer.train()
+    assert (layer(SENTENCES)[0][0].numpy() == 0).mean() > 0.8
+    layer.eval()
+    (first,), _ = layer(SENTENCES)
+    assert_close([first.numpy()], [layer(SENTENCES)[0][0].numpy()], 0)
+
+
+def test_one_batch_can_be_learnt_by_heart():
+    bilm = models.random_bilm(scale=1.0, cell_clip=3.0, proj_clip=3.0)
+    batch = dataset.lm_batch([["the", "river", "bank", "of", "苹果", "a", "q"]], dataset.Vocabulary(models.WORDS))
+    optimizer = paddle.optimizer.Adam(0.03, parameters=bilm.parameters())
+    state, candidates = bilm.zero_state(1), draw_candidates(len(models.WORDS), 0, np.random.default_rng(0))
+    for _ in range(100):
+        losses, _ = bilm(batch, state, candidates)
+        sum(losses).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+    assert float(sum(losses)) / 2 < 0.02
+
+
+@pytest.mark.parametrize(("name", "millions"), [("small", 13.6), ("medium", 28.0), ("original", 93.6)])
+def test_presets_have_the_published_sizes(name, millions):
+    with paddle.LazyGuard():
+        bilm = elmo.BiLM(ELMoConfig.preset(name))
+    assert sum(int(np.prod(weight.shape)) for weight in bilm.parameters()) / 1e6 == pytest.approx(millions, abs=0.05)
+
+
+def test_parameter_names():
+    """They are the keys of every checkpoint: to change one is to break everybody's files."""
+    names = set(models.random_bilm(n_highway=1, filters=((2, 3),)).state_dict())
+    lstm = {"input_weight", "recurrent_weight", "bias", "projection_weight"}
+    assert names == {
+        *(f"{d}_lstm.{k}.{name}" for d in ("forward", "backward") for k in (0, 1) for name in lstm),
+        "token_encoder.embedding.weight",
+        *(f"token_encoder.convolutions.0.{name}" for name in ("weight", "bias")),
+        *(f"token_encoder.highways.0.{gate}.{name}" for gate in ("transform", "carry") for name in ("weight", "bias")),
+        *(f"token_encoder.projection.{name}" for name in ("weight", "bias")),
+        "softmax.weight",
+        "softmax.bias",
+    }
+
+
+def test_config_round_trip():
+    config = ELMoConfig.preset("small", vocab_size=9, activation="tanh")
+    assert ELMoConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"input": "bytes"},
+        {"projection_dim": 0},
+        {"cell_dim": "many"},
+        {"cell_clip": -1.0},
+        {"filters": ((60, 3),)},
+        {"filters": ()},
+        {"activation": "gelu"},
+        {"n_layers": 0},
+        {"no_such_field": 1},
+        {"filters": 5},
+        {"filters": [1, 2]},
+        {"filters": None},
+        {"input": "word", "vocab_size": 0},
+    ],
+)
+def test_config_names_the_wrong_field(wrong):
+    with pytest.raises(UserError, match=list(wrong)[-1]):
+        ELMoConfig.from_dict(wrong)
+
+
+def test_wrong_weights_are_listed_and_nothing_is_loaded(saved, tmp_path):
+    other = models.random_bilm(projection_dim=5)
+    prefix = models.save(other, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    config["model"]["projection_dim"] = 7
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(UserError, match=r"(?s)backward_lstm.0.input_weight.*5.*7|backward_lstm.0.input_weight.*7.*5"):
+        ELMoEmbedder(prefix)

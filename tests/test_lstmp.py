@@ -1,0 +1,184 @@
+"""The projected LSTM: its outputs and its own backward pass against the float64 reference, over ragged rows."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import reference
+
+import fused
+from lstmp import LSTMP, Cell, Packing, run_layer
+from runtime import paddle
+
+P, H = 3, 7
+LENGTHS = np.array([4, 0, 2, 6, 1, 4])
+CLIPS = {"clips that bite": (0.3, 0.25), "no clips": (0.0, 0.0)}
+
+
+@pytest.fixture(autouse=True, params=["Paddle's operators, float64", "Paddle's operators, float32", "fused, float32"])
+def tolerance(request, monkeypatch):
+    """Every test runs on both implementations; the value is how near they must come to the reference."""
+    if "fused" not in request.param:
+        monkeypatch.setattr(fused, "kernel", lambda: None)
+    elif fused.kernel() is None:
+        pytest.skip("no C compiler, or a Paddle without MKL")
+    paddle.set_default_dtype(request.param.split(", ")[1])
+    yield 1e-10 if "float64" in request.param else 2e-4
+    paddle.set_default_dtype("float32")
+
+
+def random_tensor(random, *shape, scale=1.0):
+    values = random.standard_normal(shape) * scale
+    return paddle.to_tensor(values, dtype=paddle.get_default_dtype(), stop_gradient=False)
+
+
+def double(tensor) -> np.ndarray:
+    return tensor.numpy().astype(np.float64)
+
+
+def random_lstmp(random, clips):
+    lstmp = LSTMP(P, H, Cell(1.0, *clips))
+    for weight in lstmp.parameters():
+        weight.set_value(random.standard_normal(weight.shape).astype(paddle.get_default_dtype()))
+    return lstmp
+
+
+def reference_layer(lstmp):
+    names = {
+        "W_x": lstmp.input_weight,
+        "W_h": lstmp.recurrent_weight,
+        "B": lstmp.bias,
+        "W_P": lstmp.projection_weight,
+    }
+    return {name: double(weight) for name, weight in names.items()}
+
+
+def in_rows(packed: np.ndarray, packing: Packing) -> list[np.ndarray]:
+    return [packed[(packing.row == row).nonzero()[0]] for row in range(len(packing.order))]
+
+
+def test_packing():
+    packing = Packing.of(np.array([2, 0, 3, 2]))
+    assert packing.order.tolist() == [2, 0, 3, 1]
+    assert packing.sizes == [3, 3, 1]
+    assert packing.offsets.tolist() == [0, 3, 6, 7]
+    assert list(zip(packing.row.tolist(), packing.step.tolist(), strict=True)) == [
+        (2, 0), (0, 0), (3, 0), (2, 1), (0, 1), (3, 1), (2, 2)
+    ]  # fmt: skip
+    assert Packing.of(np.array([0, 0])).sizes == []
+
+
+@pytest.mark.parametrize("clips", CLIPS.values(), ids=CLIPS)
+@pytest.mark.parametrize("shared_inputs", [False, True])
+def test_outputs_states_and_all_gradients_equal_the_reference(clips, shared_inputs, tolerance):
+    """For both directions of a layer at once, from and to explicit states, also where several places read one input."""
+    random = np.random.RandomState(0)
+    packing = Packing.of(LENGTHS)
+    n_places = len(packing.row)
+    lstmps = [random_lstmp(random, clips) for _ in range(2)]
+    reads = [random.randint(5, size=n_places) if shared_inputs else np.arange(n_places) for _ in lstmps]
+    inputs = [random_tensor(random, 5 if shared_inputs else n_places, P) for _ in lstmps]
+    states = [
+        (random_tensor(random, len(LENGTHS), P, scale=0.2), random_tensor(random, len(LENGTHS), H, scale=0.2))
+        for _ in lstmps
+    ]
+    rows = [paddle.to_tensor(places) for places in reads] if shared_inputs else None
+    outputs, ends = run_layer(lstmps, inputs, states, packing.sizes, rows)
+    weights = [
+        [random_tensor(random, *x.shape) for x in (output, *end)] for output, end in zip(outputs, ends, strict=True)
+    ]
+    loss = 0
+    for output, end, factors in zip(outputs, ends, weights, strict=True):
+        loss = loss + sum((x * w).sum() for x, w in zip((output, *end), factors, strict=True))
+    loss.backward()
+
+    back = np.argsort(packing.order)
+    close = partial(np.testing.assert_allclose, rtol=tolerance, atol=tolerance)
+    for lstmp, x, read, (h, c), output, end, factors in zip(
+        lstmps, inputs, reads, states, outputs, ends, weights, strict=True
+    ):
+        rows = in_rows(double(x)[read], packing)
+        arguments = rows, double(h)[back], double(c)[back], reference_layer(lstmp), *clips
+        wanted, last_h, last_c = reference.lstmp(*arguments)
+        for found, row in zip(in_rows(output.numpy(), packing), wanted, strict=True):
+            close(found, row.reshape(found.shape))
+        close(end[0].numpy()[back], last_h)
+        close(end[1].numpy()[back], last_c)
+
+        d_output, d_h, d_c = map(double, factors)
+        gradients = reference.lstmp_backward(*arguments, in_rows(d_output, packing), d_h[back], d_c[back])
+        d_x = np.zeros(x.shape)
+        for row, d_row in enumerate(gradients["rows"]):
+            np.add.at(d_x, read[(packing.row == row).nonzero()[0]], np.reshape(d_row, (-1, P)))
+        close(x.grad.numpy(), d_x)
+        close(h.grad.numpy()[back], gradients["h0"])
+        close(c.grad.numpy()[back], gradients["c0"])
+        for name, weight in zip(("W_x", "W_h", "B", "W_P"), lstmp.weights(), strict=True):
+            close(weight.grad.numpy(), gradients[name])
+    if clips[0]:
+        reached = max(float(output.abs().max()) for output in outputs)
+        assert reached == pytest.approx(clips[1]), "no clip bites in this test"
+
+
+def test_only_what_is_asked_for_gets_a_gradient():
+    random = np.random.RandomState(0)
+    lstmp = random_lstmp(random, (0.0, 0.0))
+    lstmp.bias.stop_gradient = True
+    x = random_tensor(random, 4, P)
+    (output,), _ = run_layer([lstmp], [x], [lstmp.zero_state(2)], [2, 2])
+    output.sum().backward()
+    assert x.grad is not None and lstmp.input_weight.grad is not None
+    assert lstmp.bias.grad is None
+
+
+def test_training_and_inference_agree(tolerance):
+    random = np.random.RandomState(0)
+    lstmp, x = random_lstmp(random, (0.3, 0.25)), random_tensor(random, 4, P)
+    (trained,), _ = run_layer([lstmp], [x], [lstmp.zero_state(2)], [2, 2])
+    with paddle.no_grad():
+        (inferred,), _ = run_layer([lstmp], [x], [lstmp.zero_state(2)], [2, 2])
+    assert not trained.stop_gradient and inferred.stop_gradient
+    np.testing.assert_allclose(trained.numpy(), inferred.numpy(), atol=min(tolerance, 1e-6))
+
+
+@pytest.mark.parametrize("shared_inputs", [False, True])
+def test_slices_of_the_steps_change_nothing(shared_inputs, tolerance, monkeypatch):
+    random = np.random.RandomState(0)
+    packing, lstmp = Packing.of(LENGTHS), random_lstmp(random, (0.3, 0.25))
+    state = random_tensor(random, len(LENGTHS), P), random_tensor(random, len(LENGTHS), H)
+    rows = [paddle.to_tensor(random.randint(5, size=len(packing.row)))] if shared_inputs else None
+    x = random_tensor(random, 5 if shared_inputs else len(packing.row), P)
+    with paddle.no_grad():
+        whole = run_layer([lstmp], [x], [state], packing.sizes, rows)
+        monkeypatch.setattr("lstmp.INPUT_GATES_AT_ONCE", 4 * H * 6)
+        sliced = run_layer([lstmp], [x], [state], packing.sizes, rows)
+    for found, expected in zip((*sliced[0], *sliced[1][0]), (*whole[0], *whole[1][0]), strict=True):
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=min(tolerance, 1e-6))
+
+
+def test_rows_without_a_single_step_keep_their_state():
+    random = np.random.RandomState(0)
+    lstmp = random_lstmp(random, (0.3, 0.25))
+    state = random_tensor(random, 2, P), random_tensor(random, 2, H)
+    (output,), ((h, c),) = run_layer([lstmp], [random_tensor(random, 0, P)], [state], [])
+    (h.sum() + c.sum() + output.sum()).backward()
+    np.testing.assert_array_equal(h.numpy(), state[0].numpy())
+    np.testing.assert_array_equal(c.numpy(), state[1].numpy())
+    assert (state[0].grad.numpy() == 1).all() and not lstmp.input_weight.grad.numpy().any()
+
+
+@pytest.mark.parametrize("x", [0.0, 1e-6, 0.01, 0.5, 3.0, 20.0, 100.0, 1e30])
+def test_activations_hold_over_the_whole_range(x, tolerance):
+    """One cell, all weights zero but the bias: what the gates make of any number, and of its negative."""
+    lstmp = LSTMP(1, 2, Cell(0.0, 0.0, 0.0))
+    for weight in lstmp.parameters():
+        weight.set_value(np.zeros(weight.shape, paddle.get_default_dtype()))
+    gates = np.array([[x, -x], [x, -x], [-x, x], [x, -x]])  # i, j, f, o
+    lstmp.bias.set_value(gates.ravel().astype(paddle.get_default_dtype()))
+    zero = paddle.zeros([1, 1]), paddle.ones([1, 2])
+    with np.errstate(over="ignore"):
+        i, j, f = 1 / (1 + np.exp(-gates[0])), np.tanh(gates[1]), 1 / (1 + np.exp(-gates[2]))
+    for context in (paddle.no_grad(), paddle.enable_grad()):
+        with context:
+            _, ((_, c),) = run_layer([lstmp], [paddle.zeros([1, 1])], [zero], [1])
+        np.testing.assert_allclose(c.numpy()[0], f + i * j, rtol=1e-6, atol=1e-6)

@@ -1,0 +1,69 @@
+"""Several processes on gloo: what they do together, and how they end when one of them dies."""
+
+import re
+import signal
+import time
+
+import pytest
+import runs
+
+from ranks import Ranks
+from runtime import paddle
+
+
+def test_two_ranks_work_together(tmp_path):
+    processes = runs.start_ranks("tests/rank_checks.py", [], tmp_path)
+    ended = [process.wait(timeout=120) for process in processes]
+    for k in range(2):
+        output = (tmp_path / f"rank{k}").read_text(encoding="utf-8")
+        assert ended[k] == 0 and output.endswith("all is well\n"), output
+
+
+def test_one_rank_alone_does_everything_itself(monkeypatch):
+    monkeypatch.delenv("PADDLE_TRAINERS_NUM", raising=False)
+    ranks = Ranks()
+    assert (ranks.size, ranks.rank, ranks.first) == (1, 0, True)
+    assert (
+        ranks.sum([1.5, 2.0]) == [1.5, 2.0] and ranks.gather("x") == ["x"] and ranks.any(True) and not ranks.any(False)
+    )
+    assert ranks.on_first(lambda: 3) == 3
+    with pytest.raises(ZeroDivisionError):
+        ranks.on_first(lambda: 1 / 0)
+    weight = paddle.create_parameter([2], "float32")
+    (weight * paddle.to_tensor([1.0, 2.0])).sum().backward()
+    ranks.share_weights([weight])
+    ranks.average_gradients([weight])
+    assert weight.grad.tolist() == [1.0, 2.0]
+
+
+@pytest.fixture
+def three_ranks(tmp_path):
+    """Three ranks in the midst of pretraining."""
+    argv = runs.flags(runs.write_corpus(tmp_path / "corpus"), tmp_path / "run", max_steps=100000, log_freq=1)
+    processes = runs.start_ranks("run_pretrain.py", argv, tmp_path, n=3)
+    try:
+        runs.wait_for_step(3, processes[0], tmp_path / "rank0")
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def test_a_rank_that_is_killed_ends_the_others_and_is_named(three_ranks, tmp_path):
+    three_ranks[1].kill()
+    began = time.monotonic()
+    for k in (0, 2):
+        assert three_ranks[k].wait(timeout=60) == 2
+        last = (tmp_path / f"rank{k}").read_text(encoding="utf-8").splitlines()[-1]
+        assert re.match(
+            rf"error: rank {k}: rank 1 on 127\.0\.0\.1 ended or does not answer any more\. .*workerlog\.1", last
+        )
+    assert time.monotonic() - began < 30
+    assert not list((tmp_path / "run").glob("*.pdparams"))
+
+
+def test_a_signal_to_any_rank_stops_all_after_the_same_step(three_ranks, tmp_path):
+    three_ranks[2].send_signal(signal.SIGTERM)
+    assert [process.wait(timeout=60) for process in three_ranks] == [143] * 3
+    assert re.search(r"stopped at step (\d+), saved as .*run/\1\.", (tmp_path / "rank0").read_text(encoding="utf-8"))

@@ -1,0 +1,411 @@
+"""The reference itself, against numbers computed by hand and against finite differences."""
+
+import json
+import math
+
+import h5py
+import numpy as np
+import pytest
+import reference as ref
+
+P, H = 3, 5
+
+
+def normal_layer(rng, P=P, H=H, scale=1.0):
+    shapes = {"W_x": (P, 4 * H), "W_h": (P, 4 * H), "B": (4 * H,), "W_P": (H, P)}
+    return {name: rng.normal(0.0, scale, shape) for name, shape in shapes.items()}
+
+
+def word_parameters(rng, vocabulary=("<S>", "</S>", "<UNK>", "a", "b", "c"), n_layers=2, **options):
+    V = len(vocabulary)
+    return ref.Parameters(
+        lstm={direction: [normal_layer(rng) for _ in range(n_layers)] for direction in ref.DIRECTIONS},
+        word_embed=rng.normal(0.0, 1.0, (V, P)),
+        vocabulary=list(vocabulary),
+        softmax=(rng.normal(0.0, 1.0, (V, P)), rng.normal(0.0, 1.0, V)),
+        **options,
+    )
+
+
+def logistic(x):
+    return 1 / (1 + math.exp(-x))
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(5)
+
+
+@pytest.mark.parametrize(
+    ("token", "start"),
+    [
+        ("ab", [259, 98, 99, 260, 261]),
+        ("é", [259, 0xC3 + 1, 0xA9 + 1, 260, 261]),
+        ("<S>", [259, 257, 260, 261]),
+        ("</S>", [259, 258, 260, 261]),
+        ("<s>", [259, 61, 116, 63, 260, 261]),
+        ("a\udc80b", [259, 98, 99, 260, 261]),
+        ("a" * 48, [259] + [98] * 48 + [260]),
+        ("a" * 47 + "é", [259] + [98] * 47 + [0xC3 + 1, 260]),
+    ],
+)
+def test_char_ids(token, start):
+    ids = ref.char_ids(token)
+    assert ids.shape == (50,)
+    assert list(ids) == start + [261] * (50 - len(start))
+
+
+@pytest.mark.parametrize(("activation", "expected"), [("relu", 0.303), ("tanh", math.tanh(0.303))])
+def test_char_cnn_with_a_filter_of_ones(activation, expected):
+    # Of the neighbours in "ab", 259 98 99 260 261 261 .., 98 + 99 is the smallest sum: negated, the maximum.
+    char_embed = np.zeros((262, 16))
+    char_embed[:, 4] = -np.arange(262) / 1000
+    cnn = [(2, np.ones((2, 16, 1)), np.array([0.5])), (50, np.ones((50, 16, 2)), np.array([20.0, -20.0]))]
+    parameters = ref.Parameters(lstm={}, char_embed=char_embed, cnn=cnn, activation=activation)
+    whole = 20 - (259 + 98 + 99 + 260 + 46 * 261) / 1000  # one window as wide as the token
+    whole, below = (whole, 0.0) if activation == "relu" else (math.tanh(whole), -1.0)
+    assert ref.char_cnn(parameters, ref.char_ids("ab")) == pytest.approx([expected, whole, below])
+
+
+def test_char_cnn_does_not_turn_its_filters():
+    char_embed = np.zeros((262, 16))
+    char_embed[98, 0], char_embed[99, 0] = 1.0, 10.0
+    W = np.zeros((2, 16, 1))
+    W[0, 0], W[1, 0] = 1.0, 2.0
+    parameters = ref.Parameters(lstm={}, char_embed=char_embed, cnn=[(2, W, np.zeros(1))])
+    assert ref.char_cnn(parameters, ref.char_ids("ab")) == pytest.approx([21.0])  # 1 * a + 2 * b
+    assert ref.char_cnn(parameters, ref.char_ids("ba")) == pytest.approx([20.0])  # 2 * b, begin of word before it
+
+
+def test_highway_by_hand():
+    weights = {"W_transform": 2.0, "b_transform": 1.0, "W_carry": 0.5, "b_carry": -2.0}
+    layer = {name: np.full((1, 1) if name[0] == "W" else 1, value) for name, value in weights.items()}
+    gate = logistic(0.5 * 3 - 2)
+    assert ref.highway(np.array([3.0]), layer) == pytest.approx([gate * 7 + (1 - gate) * 3])
+    assert ref.highway(np.array([3.0]), layer) == pytest.approx([4.510162675])
+    gate = logistic(-0.5 - 2)
+    assert ref.highway(np.array([-1.0]), layer) == pytest.approx([(1 - gate) * -1])
+
+
+HAND_LAYER = {
+    "W_x": np.array([[0.1, 0.2, 0.3, 0.4]]),
+    "W_h": np.array([[0.5, -0.5, 0.25, -0.25]]),
+    "B": np.array([0.1, -0.1, 0.2, -0.2]),
+    "W_P": np.array([[2.0]]),
+}
+
+
+@pytest.mark.parametrize(
+    ("cell_clip", "proj_clip", "expected_h", "expected_c"),
+    [
+        (0.0, 0.0, 0.433909927, 0.439541033),
+        (0.3, 0.0, 0.305866117, 0.3),  # 2 * sigmoid(0.1) * tanh(0.3)
+        (0.0, 0.2, 0.2, 0.439541033),
+        (3.0, 3.0, 0.433909927, 0.439541033),
+    ],
+)
+def test_lstmp_step_by_hand(cell_clip, proj_clip, expected_h, expected_c):
+    # x = 1, h = 0.4, c = 0.6: the gates' sums are i 0.4, j -0.1, f 0.6, o 0.1.
+    x, h, c = np.array([[1.0], [0.4], [0.6]])
+    step = ref.lstmp_step(x, h, c, HAND_LAYER, cell_clip, proj_clip)
+    c = logistic(0.6 + 1) * 0.6 + logistic(0.4) * math.tanh(-0.1)
+    assert step["c_raw"] == pytest.approx([c])
+    assert step["c"] == pytest.approx([expected_c])
+    assert step["h"] == pytest.approx([expected_h])
+
+
+def test_a_negative_cell_is_clipped_from_below():
+    step = ref.lstmp_step(np.array([1.0]), np.array([0.4]), np.array([-9.0]), HAND_LAYER, 3.0, 1.0)
+    assert (step["c"], step["h"]) == ([-3.0], [-1.0])
+
+
+def test_lstmp_feeds_its_output_back_and_rows_end_with_their_own_token(rng):
+    layer = normal_layer(rng)
+    rows = [rng.normal(size=(T, P)) for T in (4, 0, 2)]
+    h0, c0 = rng.normal(size=(4, P)), rng.normal(size=(4, H))
+    outputs, h, c = ref.lstmp(rows, h0, c0, layer, 0.7, 0.9)
+    assert [output.shape for output in outputs] == [(4, P), (0, P), (2, P)]
+    np.testing.assert_array_equal(h[[0, 2]], [outputs[0][-1], outputs[2][-1]])
+    np.testing.assert_array_equal(h[[1, 3]], h0[[1, 3]])  # a row without tokens, a state without a row
+    np.testing.assert_array_equal(c[[1, 3]], c0[[1, 3]])
+    # In two parts, the second from the state of the first.
+    first, h, c = ref.lstmp([row[:1] for row in rows], h0, c0, layer, 0.7, 0.9)
+    second, h, c = ref.lstmp([row[1:] for row in rows], h, c, layer, 0.7, 0.9)
+    for output, a, b in zip(outputs, first, second, strict=True):
+        np.testing.assert_array_equal(output, np.concatenate([a, b]))
+
+
+@pytest.mark.parametrize("clips", [(0.0, 0.0), (0.6, 0.0), (0.0, 0.5), (0.6, 0.5), (9.0, 9.0)])
+def test_lstmp_backward_against_finite_differences(rng, clips):
+    layer = normal_layer(rng)
+    rows = [rng.normal(size=(T, P)) for T in (5, 1, 0, 3)]
+    h0, c0 = rng.normal(size=(5, P)), rng.normal(size=(5, H))  # one state more than rows
+    d_outputs = [rng.normal(size=row.shape) for row in rows]
+    d_h, d_c = rng.normal(size=h0.shape), rng.normal(size=c0.shape)
+
+    def scalar(_):
+        outputs, h, c = ref.lstmp(rows, h0, c0, layer, *clips)
+        by_outputs = sum(np.sum(d * output) for d, output in zip(d_outputs, outputs, strict=True))
+        return by_outputs + np.sum(d_h * h) + np.sum(d_c * c)
+
+    bitten = [0, 0]
+    total = [0, 0]
+    for row, h, c in zip(rows, h0, c0, strict=False):
+        for x in row:
+            step = ref.lstmp_step(x, h, c, layer, *clips)
+            h, c = step["h"], step["c"]
+            for k, (raw, clipped) in enumerate([("c_raw", "c"), ("h_raw", "h")]):
+                bitten[k] += np.sum(step[raw] != step[clipped])
+                total[k] += step[raw].size
+    for k, bound in enumerate(clips):  # a clip that is meant to bite does so, and not everywhere
+        assert 0.1 < bitten[k] / total[k] < 0.9 if 0 < bound < 1 else bitten[k] == 0
+
+    grads = ref.lstmp_backward(rows, h0, c0, layer, *clips, d_outputs, d_h, d_c)
+    wanted = {name: (grads[name], array) for name, array in (layer | {"h0": h0, "c0": c0}).items()}
+    wanted |= {f"row {b}": (grads["rows"][b], row) for b, row in enumerate(rows)}
+    for name, (gradient, array) in wanted.items():
+        numerical = ref.numerical_gradient(scalar, array)
+        np.testing.assert_allclose(gradient, numerical, rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+def test_numerical_gradient_of_a_known_function():
+    x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    np.testing.assert_allclose(ref.numerical_gradient(lambda x: np.sum(x**3), x), 3 * x**2, rtol=1e-8)
+    some = ref.numerical_gradient(lambda x: np.sum(x**3), x, entries=[(1, 0)])
+    assert some[1, 0] == pytest.approx(27.0) and np.isnan(some).sum() == 3
+    np.testing.assert_array_equal(x, [[1, 2], [3, 4]])
+
+
+def test_layers_are_aligned_and_skip_only_after_the_first(rng):
+    with_skip, sentences = word_parameters(rng, n_layers=3), [["a", "b", "zzz"], [], ["c"]]
+    embeddings, _ = ref.embed(with_skip, sentences)
+    assert [embedding.shape for embedding in embeddings] == [(4, 3, 2 * P), (4, 0, 2 * P), (4, 1, 2 * P)]
+    table = with_skip.word_embed
+    np.testing.assert_array_equal(embeddings[0][0], np.hstack([table[[3, 4, 2]], table[[3, 4, 2]]]))
+
+    def run(direction, ids, skip):
+        x = table[ids]
+        for number, layer in enumerate(with_skip.lstm[direction]):
+            y = ref.lstmp([x], np.zeros((1, P)), np.zeros((1, H)), layer)[0][0]
+            x = y + x if skip and number > 0 else y
+            yield x
+
+    for skip in (True, False):
+        with_skip.skip = skip
+        embeddings, _ = ref.embed(with_skip, sentences)
+        for number, output in enumerate(run("forward", [0, 3, 4, 2, 1], skip)):
+            np.testing.assert_allclose(embeddings[0][number + 1, :, :P], output[1:4], rtol=1e-12)
+        for number, output in enumerate(run("backward", [1, 2, 4, 3, 0], skip)):
+            np.testing.assert_allclose(embeddings[0][number + 1, :, P:], output[3:0:-1], rtol=1e-12)
+
+
+def test_a_later_word_moves_no_earlier_forward_vector(rng):
+    parameters = word_parameters(rng)
+    (one, other), _ = ref.embed(parameters, [["a", "b", "a"], ["a", "c", "a"]])
+    moved = np.abs(one - other).max(axis=(0,)) > 1e-9  # (n, 2P)
+    assert not moved[0, :P].any() and moved[0, P:].any()
+    assert not moved[2, P:].any() and moved[2, :P].any()
+
+
+def test_carried_state_goes_on_where_the_same_row_ended(rng):
+    parameters = word_parameters(rng, cell_clip=0.8, proj_clip=0.8)
+    first, state = ref.embed(parameters, [["a"], ["b", "c"], ["c"]])
+    _, state = ref.embed(parameters, [["c", "c"]], state)  # a smaller batch leaves rows 1 and 2 as they were
+    third, state = ref.embed(parameters, [["a"], ["a", "b"], ["b"], ["a"]], state)  # row 3 starts from zero
+    np.testing.assert_array_equal(third[3], first[0])
+    assert state["backward"][1][0].shape == (4, P) and state["backward"][1][1].shape == (4, H)
+    # Row 1 in one go: forward <S> b c </S> <S> a b </S>, backward </S> c b <S> </S> b a <S>.
+    for direction, ids, ours, half in [
+        ("forward", [0, 4, 5, 1, 0, 3, 4, 1], slice(5, 7), slice(0, P)),
+        ("backward", [1, 5, 4, 0, 1, 4, 3, 0], slice(6, 4, -1), slice(P, 2 * P)),
+    ]:
+        zero = ref.start_state(parameters, 1)[direction]
+        outputs, last = ref.run_layers(parameters, direction, [parameters.word_embed[ids]], zero)
+        for number, (output, (h, c)) in enumerate(zip(outputs, last, strict=True)):
+            np.testing.assert_allclose(third[1][number + 1][:, half], output[0][ours], rtol=1e-12)
+            np.testing.assert_allclose(state[direction][number][0][1], h[0], rtol=1e-12)
+            np.testing.assert_allclose(state[direction][number][1][1], c[0], rtol=1e-12)
+
+
+def test_float32_weights_are_promoted_exactly(rng):
+    parameters = word_parameters(rng)
+    embeddings = []
+    for dtype in (np.float32, np.float64):
+        parameters.word_embed = parameters.word_embed.astype(dtype)
+        for layer in parameters.lstm["forward"] + parameters.lstm["backward"]:
+            layer.update({name: weight.astype(dtype) for name, weight in layer.items()})
+        embeddings.append(ref.embed(parameters, [["a", "b"]])[0][0])
+    np.testing.assert_array_equal(*embeddings)
+
+
+def test_scalar_mix_by_hand():
+    # Two layers of one token with two dimensions, and of another: softmax([0, log 3]) = [1/4, 3/4].
+    embeddings = [np.array([[[1.0, 3.0]], [[4.0, 8.0]]]), np.array([[[5.0, 7.0]], [[0.0, 4.0]]])]
+    s = np.array([0.0, math.log(3)])
+    mixed = ref.scalar_mix(embeddings, s, 2.0)
+    np.testing.assert_allclose(mixed, [[[6.5, 13.5]], [[2.5, 9.5]]])
+    # Layer 0: 1 3 5 7, mean 4, variance 5. Layer 1: 4 8 0 4, mean 4, variance 8.
+    mixed = ref.scalar_mix(embeddings, s, 2.0, layer_norm=True)
+    a, b = 0.5 / math.sqrt(5), 1.5 / math.sqrt(8)
+    np.testing.assert_allclose(mixed, [[[-3 * a, -a + 4 * b]], [[a - 4 * b, 3 * a]]], atol=1e-11)
+
+
+def test_losses_by_hand():
+    softmax = (np.array([[1.0], [2.0], [0.0]]), np.array([0.0, -1.0, 0.5]))
+    h = np.array([1.0])  # the logits are 1, 1, 0.5
+    full = math.log(2 * math.e + math.exp(0.5)) - 0.5
+    assert ref.full_softmax_loss(h, softmax, 2) == pytest.approx(full)
+    # Corrected logits: target 2: 0.5 - log 0.25; candidate 0: 1 - log 0.5; candidate 2 is the target.
+    expected = np.array([0.5, 0.4, 0.25])
+    target, other = math.exp(0.5) / 0.25, math.exp(1.0) / 0.5
+    assert ref.sampled_softmax_loss(h, softmax, 2, [0, 2], expected) == pytest.approx(
+        math.log((target + other) / target)
+    )
+    assert ref.sampled_softmax_loss(h, softmax, 2, [2], expected) == pytest.approx(0.0)
+
+
+def test_sampled_loss_with_all_classes_is_the_full_loss(rng):
+    softmax, h = (rng.normal(size=(11, P)), rng.normal(size=11)), rng.normal(size=P)
+    for target in range(11):
+        sampled = ref.sampled_softmax_loss(h, softmax, target, rng.permutation(11), np.ones(11))
+        assert sampled == pytest.approx(ref.full_softmax_loss(h, softmax, target), rel=1e-12)
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 3, 1000])
+def test_log_uniform_sums_to_one_and_falls(n_classes):
+    p = ref.log_uniform(n_classes)
+    assert p.sum() == pytest.approx(1.0, rel=1e-12)
+    assert (np.diff(p) < 0).all()
+
+
+def test_log_uniform_by_hand():
+    # log(2) / log(4), log(3/2) / log(4), log(4/3) / log(4)
+    assert ref.log_uniform(3) == pytest.approx([0.5, 0.292481250, 0.207518750])
+
+
+def test_expected_count_and_its_limits():
+    p = np.array([0.5, 0.25, 1e-12])
+    np.testing.assert_allclose(ref.expected_count(p, 1), p, rtol=1e-12)
+    np.testing.assert_allclose(ref.expected_count(p, 2), [0.75, 0.4375, 2e-12], rtol=1e-9)
+    # Certain in the end; n p while n p is small, with nothing lost to rounding.
+    np.testing.assert_allclose(ref.expected_count(p, 1000), [1.0, 1.0, 1e-9], rtol=1e-8)
+
+
+def test_lm_loss_without_knowledge_is_the_log_of_the_classes(rng):
+    parameters = word_parameters(rng)
+    parameters.softmax = (np.zeros((6, P)), np.zeros(6))
+    inputs = {"forward": [["<S>", "a"], ["b"]], "backward": [["</S>", "a"], ["c"]]}
+    targets = {"forward": [[3, 1], [4]], "backward": [[3, 0], [5]]}
+    loss, _ = ref.lm_loss(parameters, inputs, targets)
+    assert loss == pytest.approx(math.log(6))
+
+
+def test_lm_loss_is_the_mean_of_the_predictions_of_the_top_layer_and_carries_its_state(rng):
+    parameters = word_parameters(rng, proj_clip=0.8)
+    rows = {"forward": [["<S>", "a", "b", "x"], ["b", "a", "</S>", "c"]]}
+    rows["backward"] = [row[::-1] for row in rows["forward"]]
+    targets = {"forward": [[3, 4, 2, 5], [3, 1, 5, 0]], "backward": [[1, 2, 3, 4], [5, 4, 3, 2]]}
+    loss, state = ref.lm_loss(parameters, rows, targets)
+
+    losses = []
+    for direction in ref.DIRECTIONS:
+        vectors = [ref.token_vectors(parameters, row) for row in rows[direction]]
+        start = ref.start_state(parameters, 2)[direction]
+        top = ref.run_layers(parameters, direction, vectors, start)[0][-1]
+        for row, row_targets in zip(top, targets[direction], strict=True):
+            for h, target in zip(row, row_targets, strict=True):
+                logits = parameters.softmax[0] @ h + parameters.softmax[1]
+                losses.append(-math.log(math.exp(logits[target]) / np.exp(logits).sum()))
+    assert loss == pytest.approx(np.mean(losses), rel=1e-12)
+
+    def part(dictionary, steps):
+        return {direction: [row[steps] for row in rows] for direction, rows in dictionary.items()}
+
+    first, middle = ref.lm_loss(parameters, part(rows, slice(0, 1)), part(targets, slice(0, 1)))
+    second, last = ref.lm_loss(parameters, part(rows, slice(1, 4)), part(targets, slice(1, 4)), middle)
+    assert loss == pytest.approx((first + 3 * second) / 4, rel=1e-12)
+    np.testing.assert_allclose(last["backward"][1][1], state["backward"][1][1], rtol=1e-12)
+
+    everything = {direction: (range(6), np.ones(6)) for direction in ref.DIRECTIONS}
+    assert ref.lm_loss(parameters, rows, targets, sampled=everything)[0] == pytest.approx(loss, rel=1e-12)
+
+
+BILM_OPTIONS = {
+    "lstm": {"dim": 5, "projection_dim": 3, "n_layers": 2, "use_skip_connections": True, "cell_clip": 3},
+    "char_cnn": {
+        "activation": "tanh",
+        "embedding": {"dim": 16},
+        "filters": [[1, 2], [3, 4]],
+        "max_characters_per_token": 50,
+        "n_characters": 262,
+        "n_highway": 1,
+    },
+}
+
+
+def write_bilm(folder, rng, options, first_shapes):
+    """Random float32 weights under bilm-tf's names -> ((options path, weights path), {name: array})."""
+    shapes = dict(first_shapes)
+    for cell in [f"RNN_{d}/RNN/MultiRNNCell/Cell{layer}/LSTMCell/" for d in (0, 1) for layer in (0, 1)]:
+        shapes |= {cell + "W_0": (2 * P, 4 * H), cell + "B": (4 * H,), cell + "W_P_0": (H, P)}
+    arrays = {name: rng.normal(0, 1, shape).astype(np.float32) for name, shape in shapes.items()}
+    with h5py.File(folder / "weights.hdf5", "w") as file:
+        for name, array in arrays.items():
+            file[name] = array
+    (folder / "options.json").write_text(json.dumps(options), encoding="utf-8")
+    return (folder / "options.json", folder / "weights.hdf5"), arrays
+
+
+def test_read_bilm_characters(rng, tmp_path):
+    shapes = {"char_embed": (261, 16), "CNN_proj/W_proj": (6, P), "CNN_proj/b_proj": (P,)}
+    shapes |= {
+        "CNN/W_cnn_0": (1, 1, 16, 2),
+        "CNN/b_cnn_0": (2,),
+        "CNN/W_cnn_1": (1, 3, 16, 4),
+        "CNN/b_cnn_1": (4,),
+    }
+    for name in ("carry", "transform"):
+        shapes |= {f"CNN_high_0/W_{name}": (6, 6), f"CNN_high_0/b_{name}": (6,)}
+    paths, file = write_bilm(tmp_path, rng, BILM_OPTIONS, shapes)
+    parameters = ref.read_bilm_hdf5(*paths)
+    assert (parameters.skip, parameters.cell_clip, parameters.proj_clip) == (True, 3, 0)
+    assert len(parameters.char_embed) == 262 and not parameters.char_embed[0].any()
+    (embedding,), _ = ref.embed(parameters, [["ab"]])
+    assert embedding.shape == (3, 1, 2 * P) and embedding.dtype == np.float64
+
+    # The vector of "ab" straight from the file: its ids there are those without the one added.
+    characters = file["char_embed"][[258, 97, 98, 259] + [260] * 46].astype(float)
+    x = []
+    for i, (width, n) in enumerate([(1, 2), (3, 4)]):
+        W, b = file[f"CNN/W_cnn_{i}"], file[f"CNN/b_cnn_{i}"]
+        for k in range(n):
+            windows = [np.sum(characters[p : p + width] * W[0, :, :, k]) for p in range(50 - width + 1)]
+            x.append(np.tanh(max(windows) + b[k]))
+    x = np.array(x)
+    gate = 1 / (1 + np.exp(-(x @ file["CNN_high_0/W_carry"] + file["CNN_high_0/b_carry"])))
+    transformed = np.maximum(x @ file["CNN_high_0/W_transform"] + file["CNN_high_0/b_transform"], 0)
+    x = (gate * transformed + (1 - gate) * x) @ file["CNN_proj/W_proj"] + file["CNN_proj/b_proj"]
+    np.testing.assert_allclose(embedding[0, 0], np.concatenate([x, x]), rtol=1e-10)
+
+
+def test_read_bilm_lstms_with_a_word_table(rng, tmp_path):
+    options = {"lstm": BILM_OPTIONS["lstm"] | {"proj_clip": 0.5}}
+    paths, file = write_bilm(tmp_path, rng, options, {"embedding": (4, P)})
+    parameters = ref.read_bilm_hdf5(*paths, vocabulary=["<S>", "</S>", "<UNK>", "a"])
+    (embedding,), _ = ref.embed(parameters, [["a", "b"]])
+
+    # Both directions straight from the file, with the product of bilm-tf: [x, h] W_0 + B.
+    for number, ids, ours in [(0, [0, 3, 2, 1], [1, 2]), (1, [1, 2, 3, 0], [2, 1])]:
+        inputs = file["embedding"][ids].astype(float)
+        for layer in (0, 1):
+            cell = f"RNN_{number}/RNN/MultiRNNCell/Cell{layer}/LSTMCell/"
+            h, c, outputs = np.zeros(P), np.zeros(H), []
+            for x in inputs:
+                z = np.concatenate([x, h]) @ file[cell + "W_0"] + file[cell + "B"]
+                i, j, f, o = z[:H], z[H : 2 * H], z[2 * H : 3 * H], z[3 * H :]
+                c = np.clip(c / (1 + np.exp(-f - 1)) + np.tanh(j) / (1 + np.exp(-i)), -3, 3)
+                h = np.clip(np.tanh(c) / (1 + np.exp(-o)) @ file[cell + "W_P_0"], -0.5, 0.5)
+                outputs.append(h + x if layer == 1 else h)
+            inputs = np.array(outputs)
+            half = embedding[layer + 1][:, number * P : (number + 1) * P]
+            np.testing.assert_allclose(half, inputs[ours], rtol=1e-10)

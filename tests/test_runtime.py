@@ -1,0 +1,130 @@
+"""Threads, device and errors, each in a fresh Python where importing Paddle matters."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import runtime
+from runtime import UserError, in_parallel, paddle
+
+PROJECT = Path(__file__).parent.parent
+
+
+def fresh_python(program: str, **environment: str) -> subprocess.CompletedProcess:
+    clean = {name: value for name, value in os.environ.items() if name not in runtime.THREAD_VARIABLES}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**clean, "PYTHONPATH": str(PROJECT), **environment},
+    )
+
+
+def test_paddle_takes_all_cores_without_a_word():
+    done = fresh_python("from runtime import paddle; import os; print(os.environ['OMP_NUM_THREADS'])")
+    assert done.stdout.strip() == str(runtime.n_cores())
+    assert done.stderr == ""
+
+
+def test_the_users_own_logging_still_speaks():
+    done = fresh_python("import elmo, logging; logging.warning('mine'); elmo.log.warning('ours')")
+    assert "mine" in done.stderr and "ours" in done.stderr
+
+
+def test_the_launchers_one_thread_is_not_the_users_choice():
+    """It imports Paddle, which sets OMP_NUM_THREADS=1 for all that it starts."""
+    program = "import runtime, os; runtime.prepare_environment(); print(os.environ['OMP_NUM_THREADS'])"
+    endpoint = {"PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:6000", "PADDLE_CURRENT_ENDPOINT": "127.0.0.1:6000"}
+    assert fresh_python(program, OMP_NUM_THREADS="1", **endpoint).stdout.strip() == str(runtime.n_cores())
+
+
+def test_the_users_threads_are_respected():
+    done = fresh_python(
+        "from runtime import paddle; import os; print(os.environ['OMP_NUM_THREADS'])", OMP_NUM_THREADS="1"
+    )
+    assert done.stdout.strip() == "1"
+
+
+def test_local_ranks_share_the_cores():
+    program = "import runtime, os; runtime.prepare_environment(); print(os.environ['OMP_NUM_THREADS'])"
+    endpoints = ",".join(f"10.0.0.{host}:{port}" for host in (1, 2) for port in range(6000, 6000 + runtime.n_cores()))
+    environment = {"PADDLE_TRAINER_ENDPOINTS": endpoints, "PADDLE_CURRENT_ENDPOINT": "10.0.0.2:6000"}
+    assert fresh_python(program, **environment).stdout.strip() == "1"
+
+
+def test_paddle_imported_too_early_is_said_once():
+    done = fresh_python("import paddle; from runtime import paddle; from runtime import paddle", OMP_NUM_THREADS="")
+    expected = 1 if runtime.n_cores() > 1 else 0
+    assert done.stderr.count("paddle was imported before elmo") == expected
+
+
+def test_preparing_text_does_not_need_paddle():
+    done = fresh_python("import dataset, preprocess, sys; print('paddle' in sys.modules)")
+    assert done.stdout.strip() == "False", done.stderr
+
+
+@pytest.mark.parametrize("device", ["gpu", "gpu:0"])
+def test_a_missing_gpu_is_a_clear_error(device):
+    if paddle.is_compiled_with_cuda() and paddle.device.cuda.device_count():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(UserError, match=f"device {device}: .*--device cpu"):
+        runtime.set_device(device)
+
+
+@pytest.mark.parametrize("device", ["tpu", "gpu:", "gpu:x", "cpu:0", ""])
+def test_an_unknown_device_is_a_clear_error(device):
+    with pytest.raises(UserError, match="expected auto, cpu, gpu or gpu:N"):
+        runtime.set_device(device)
+
+
+def test_parallel_results_keep_their_order_and_errors_come_through():
+    assert in_parallel([lambda k=k: float(paddle.to_tensor(float(k))) for k in range(2)]) == [0.0, 1.0]
+    for position in range(2):
+        tasks = [lambda: 1, lambda: 2]
+        tasks[position] = lambda: 1 / 0
+        with pytest.raises(ZeroDivisionError):
+            in_parallel(tasks)
+
+
+def test_gradients_are_on_after_parallel_work_without_them():
+    def work():
+        with paddle.no_grad():
+            return paddle.ones([2]).sum()
+
+    for _ in range(20):
+        in_parallel([work, work])
+    assert paddle.is_grad_enabled()
+
+
+@pytest.mark.parametrize(
+    ("statement", "code", "message"),
+    [
+        ("raise runtime.UserError('what to do')", 2, "error: what to do"),
+        ("open('/no/such/file')", 2, "error: [Errno 2] No such file or directory: '/no/such/file'"),
+        ("raise KeyboardInterrupt", 130, "interrupted"),
+        ("runtime.log.info('hello')", 0, "hello"),
+    ],
+)
+def test_a_users_mistake_is_one_line(statement, code, message):
+    done = fresh_python(f"import runtime\ndef main(): {statement}\nruntime.script(main)")
+    assert (done.returncode, done.stderr.strip()) == (code, message)
+
+
+def test_durations_read_well():
+    assert [runtime.duration(seconds) for seconds in (3.2, 200, 9000)] == ["3 s", "3 min", "2.5 h"]
+
+
+def test_half_products_are_near_and_off_by_default():
+    x = paddle.randn([5, 40])
+    exact = runtime.product(x, x, transpose_y=True)
+    runtime.use_half_products(True)
+    try:
+        near = runtime.product(x, runtime.operand(x), transpose_y=True)
+    finally:
+        runtime.use_half_products(False)
+    assert near.dtype == x.dtype
+    assert 0 < float((near - exact).abs().max()) < 1.0
