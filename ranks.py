@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import Any
 
 from runtime import UserError, paddle
 
 HEARTBEAT_SECONDS = 1.0  # between words to the ranks that wait; gloo gives up on a rank that is silent for 30
-ROLL_CALL_SECONDS = 2.0  # for a rank to answer, and to stay so that others who ask find it alive
+ROLL_CALL_SECONDS = 2.0  # for a rank to answer
 
 
 class Ranks:
@@ -27,9 +28,10 @@ class Ranks:
         self.size = int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
         self.rank = int(os.environ.get("PADDLE_TRAINER_ID", "0"))
         self._addresses: list[tuple[str, int]] = []
+        self._lost: list[int] = []  # ranks that another found silent
         if self.size > 1:
             paddle.distributed.init_parallel_env()
-            self._addresses = self.gather(_answer_roll_calls())
+            self._addresses = self.gather(self._answer_roll_calls())
 
     @property
     def first(self) -> bool:
@@ -130,39 +132,44 @@ class Ranks:
             raise UserError(f"rank {self.rank}: {self._missing()} Go on with --init_from_ckpt.") from error
 
     def _missing(self) -> str:
-        """Which rank has ended or hangs. Those that do not stay for a while, so that others find them alive."""
+        """Which rank has ended or hangs: the others are told before this one ends, so that none of them blames it."""
         others = [rank for rank in range(len(self._addresses)) if rank != self.rank]
         until = time.monotonic() + ROLL_CALL_SECONDS
         while time.monotonic() < until:
             silent = [rank for rank in others if not _answers(self._addresses[rank])]
-            if silent:
-                time.sleep(ROLL_CALL_SECONDS)
-                names = " and ".join(f"rank {rank} on {self._addresses[rank][0]}" for rank in silent)
+            lost = list(self._lost) or silent
+            if lost:
+                for rank in set(others) - set(silent):
+                    _answers(self._addresses[rank], lost)
+                names = " and ".join(f"rank {rank} on {self._addresses[rank][0]}" for rank in lost)
                 return (
-                    f"{names} ended or does not answer any more. What it said is in log/workerlog.{silent[0]}, or where "
+                    f"{names} ended or does not answer any more. What it said is in log/workerlog.{lost[0]}, or where "
                     "--log_dir of paddle.distributed.launch says."
                 )
             time.sleep(0.1)
         return "the connection to the other ranks broke."
 
+    def _answer_roll_calls(self) -> tuple[str, int]:
+        """Answer, in a thread, whoever connects to a port of this process, and note whom it has lost. Returns that port."""
+        server = socket.create_server(("", 0))
 
-def _answer_roll_calls() -> tuple[str, int]:
-    """Answer, in a thread, whoever connects to a port of this process. Returns its address."""
-    server = socket.create_server(("", 0))
+        def answer() -> None:
+            while True:
+                connection, _ = server.accept()
+                with connection, suppress(OSError, ValueError):
+                    connection.settimeout(ROLL_CALL_SECONDS)
+                    self._lost = self._lost or [int(rank) for rank in connection.makefile().readline().split()]
+                    connection.sendall(b"!")
 
-    def answer() -> None:
-        while True:
-            connection, _ = server.accept()
-            with connection:
-                connection.sendall(b"!")
-
-    threading.Thread(target=answer, daemon=True, name="roll call").start()
-    return os.environ["PADDLE_CURRENT_ENDPOINT"].rpartition(":")[0], server.getsockname()[1]
+        threading.Thread(target=answer, daemon=True, name="roll call").start()
+        return os.environ["PADDLE_CURRENT_ENDPOINT"].rpartition(":")[0], server.getsockname()[1]
 
 
-def _answers(address: tuple[str, int]) -> bool:
+def _answers(address: tuple[str, int], lost: Sequence[int] = ()) -> bool:
+    """Whether the rank at this address answers. It is told who is lost."""
     try:
         with socket.create_connection(address, timeout=ROLL_CALL_SECONDS) as connection:
+            connection.sendall(f"{' '.join(map(str, lost))}\n".encode())
             return connection.recv(1) == b"!"
     except OSError:
         return False
