@@ -27,13 +27,13 @@ from tqdm import tqdm
 import checkpoint
 import dataset
 import runtime
+from char_cnn import CharCNN
 from lstmp import LSTMP, Cell, Packing, State, run_layer
-from runtime import UserError, log, paddle, product
+from runtime import UserError, log, paddle
 from softmax import Candidates, Softmax
 
 nn = paddle.nn
 
-N_CHARACTERS = 262  # 0 for "no token", 256 bytes, 5 markers and padding
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 PRESETS = {
     "tiny": {
@@ -114,112 +114,6 @@ class ELMoConfig:
             need("filters", whole and pair[0] <= dataset.MAX_CHARS, "pairs [width, number] of whole numbers")
         need("filters", self.input == "word" or bool(self.filters), "at least one pair [width, number]")
         need("vocab_size", self.input == "char" or self.vocab_size > 0, "the number of words (a word table)")
-
-
-class CharCNN(nn.Layer):
-    """Tokens from their characters: embedding, convolutions, max over positions, highways, projection."""
-
-    def __init__(self, config: ELMoConfig):
-        super().__init__()
-        self.config = config
-        n_filters = sum(number for _, number in config.filters)
-        uniform = nn.initializer.Uniform
-        self.embedding = nn.Embedding(N_CHARACTERS, config.character_dim, weight_attr=uniform(-1.0, 1.0))
-        self.convolutions = nn.LayerList(
-            nn.Linear(width * config.character_dim, number, weight_attr=uniform(-0.05, 0.05))
-            for width, number in config.filters
-        )
-        self.highways = nn.LayerList(Highway(n_filters) for _ in range(config.n_highway))
-        if n_filters != config.projection_dim:  # as bilm-tf, which else has none
-            normal = nn.initializer.Normal(std=n_filters**-0.5)
-            self.projection = nn.Linear(n_filters, config.projection_dim, weight_attr=normal)
-        else:
-            self.projection = nn.Identity()
-
-    def forward(self, tokens: dataset.Tokens) -> paddle.Tensor:
-        """Vectors (N, P) of the distinct tokens, whose ids (N, C) are sorted by their number of characters."""
-        parts = [self._features(tokens.ids[a:b], int(tokens.lengths[b - 1])) for a, b in _spans(tokens.lengths)]
-        x = paddle.concat(parts)
-        for highway in self.highways:
-            x = highway(x)
-        return self.projection(x)
-
-    def _features(self, ids: np.ndarray, longest: int) -> paddle.Tensor:
-        """Features (n, F) of tokens of at most `longest` characters.
-
-        A window that begins beyond a token's characters sees padding only, like every one after it: of those one is
-        enough. So `longest + 1` windows say all that 50 columns of characters would.
-        """
-        widest = max(width for width, _ in self.config.filters)
-        columns = min(dataset.MAX_CHARS, longest + widest)
-        characters = self.embedding(paddle.to_tensor(ids[:, :columns].T))  # (columns, n, 16)
-        features = []
-        for (width, _), convolution in zip(self.config.filters, self.convolutions, strict=True):
-            starts = min(longest, dataset.MAX_CHARS - width) + 1
-            windows = _Windows.apply(characters, width, starts)  # (starts, n, width * 16)
-            sums = product(windows, convolution.weight)  # (starts, n, number)
-            features.append(_MaxOverPositions.apply(sums) + convolution.bias)
-        features = paddle.concat(features, axis=1)
-        return nn.functional.relu(features) if self.config.activation == "relu" else paddle.tanh(features)
-
-
-class Highway(nn.Layer):
-    """g * relu(W_t x + b_t) + (1 - g) * x with g = sigmoid(W_c x + b_c)."""
-
-    def __init__(self, dim: int):
-        super().__init__()
-        normal = nn.initializer.Normal(std=dim**-0.5)
-        self.transform = nn.Linear(dim, dim, weight_attr=normal)
-        self.carry = nn.Linear(
-            dim,
-            dim,
-            weight_attr=normal,
-            bias_attr=paddle.ParamAttr(initializer=nn.initializer.Constant(-2.0)),
-        )
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        g = nn.functional.sigmoid(self.carry(x))
-        return x + g * (nn.functional.relu(self.transform(x)) - x)
-
-
-class _Windows(paddle.autograd.PyLayer):
-    """The first `starts` windows of `width` characters, end to end. Paddle's own gradient fills a tensor per slice."""
-
-    @staticmethod
-    def forward(ctx, characters, width, starts):
-        ctx.shape, ctx.width, ctx.starts = characters.shape, width, starts
-        return paddle.concat([characters[k : k + starts] for k in range(width)], axis=2)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        total = paddle.zeros(ctx.shape, gradient.dtype)
-        for k, part in enumerate(gradient.split(ctx.width, axis=2)):
-            total[k : k + ctx.starts] = total[k : k + ctx.starts] + part
-        return total
-
-
-class _MaxOverPositions(paddle.autograd.PyLayer):
-    """Maximum over the first axis; the gradient goes to the first of equals. Paddle's own is many times slower."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.shape, ctx.dtype = x.shape, x.dtype
-        ctx.place = None if x.stop_gradient else x.argmax(axis=0, keepdim=True)
-        return x.max(axis=0)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        zeros = paddle.zeros(ctx.shape, ctx.dtype)
-        return paddle.put_along_axis(zeros, ctx.place, gradient.unsqueeze(0), 0)
-
-
-def _spans(lengths: np.ndarray) -> list[tuple[int, int]]:
-    """Cut sorted lengths into runs in which the longest is at most a quarter longer than the shortest."""
-    cuts = [0]
-    while cuts[-1] < len(lengths):
-        longest = lengths[cuts[-1]] * 5 // 4
-        cuts.append(int(np.searchsorted(lengths, longest, side="right")))
-    return list(itertools.pairwise(cuts))
 
 
 class WordTable(nn.Layer):
@@ -380,9 +274,9 @@ def load_bilm(params: str | Path, head: bool = False) -> tuple[BiLM, dataset.Voc
     if "model" not in values:
         raise UserError(f"{prefix.parent / 'config.json'} has no field 'model': it is no configuration of an ELMo.")
     config = ELMoConfig.from_dict(values["model"])
-    if head and not config.vocab_size:
-        raise UserError(f"{prefix}: this model has no language-model head, only its vectors can be computed.")
     found = checkpoint.load_params(prefix)
+    if head and not any(name.startswith("softmax.") for name in found):
+        raise UserError(f"{prefix}: this model has no language-model head, only its vectors can be computed.")
     if not head:
         found = {name: array for name, array in found.items() if not name.startswith("softmax.")}
     with paddle.LazyGuard():  # not initialised: the weights are about to be set
@@ -393,6 +287,8 @@ def load_bilm(params: str | Path, head: bool = False) -> tuple[BiLM, dataset.Voc
 
 def _vocabulary_of(path: Path, config: ELMoConfig) -> dataset.Vocabulary:
     """A checkpoint's vocabulary, which must be of the model's size."""
+    if not path.is_file():
+        raise UserError(f"There is no {path}: it belongs to the checkpoints beside it and has to be copied with them.")
     vocabulary = dataset.Vocabulary.from_file(path)
     if len(vocabulary) != config.vocab_size:
         raise UserError(
@@ -523,10 +419,13 @@ class ELMoEmbedder:
 
     params: the prefix `checkpoints/10000`, its .pdparams file, or the folder (its latest); or a BiLM and its vocabulary,
     as `load_bilm` returns them.
-    layers: all | top | average | a layer's number | weights for a fixed mix, one for each layer.
+    layers: all | top | average | a layer's number | several, as in "0,1" | weights for a fixed mix, one for each layer.
     pool: None for a vector of each token; mean or max over a sentence's tokens.
     carry_state: start each row from the state in which the same row of the batch before ended, as bilm-tf does, the
     sentences taken in the given order. A call starts from zero.
+    token_vectors, vocabulary: an HDF5 file with the vectors of a fixed vocabulary, as `run_embed.py --vocab` or bilm-tf's
+    dump_token_embeddings write it, and the file of its words. They take the place of the character CNN; a word that is
+    not among them is refused.
     """
 
     def __init__(
@@ -539,6 +438,8 @@ class ELMoEmbedder:
         dtype: str = "float32",
         carry_state: bool = False,
         progress: bool = False,
+        token_vectors: str | Path | None = None,
+        vocabulary: str | Path | None = None,
     ):
         if not (isinstance(batch_size, int) and batch_size > 0):
             raise UserError(f"batch_size={batch_size!r}: expected a whole number above 0.")
@@ -546,15 +447,23 @@ class ELMoEmbedder:
             raise UserError(f"pool={pool!r}: expected None, 'mean' or 'max'.")
         if dtype not in ("float32", "float16"):
             raise UserError(f"dtype={dtype!r}: expected 'float32' or 'float16'.")
+        if (token_vectors is None) != (vocabulary is None):
+            raise UserError(
+                f"token_vectors={token_vectors!r}, vocabulary={vocabulary!r}: expected both, the file of vectors and the "
+                "words of its rows, or neither."
+            )
         self.device = runtime.set_device(device)
         self.learns_on = isinstance(params, tuple)  # a model of the user's, whose weights may change between calls
         self.bilm, self.vocabulary = params if self.learns_on else load_bilm(params)
         self.config = self.bilm.config
         self.dim = 2 * self.config.projection_dim
-        self.mix = _layer_weights(layers, self.config.n_layers + 1)
+        self.chosen = _several_layers(layers, self.config.n_layers + 1)
+        self.mix = None if self.chosen else _layer_weights(layers, self.config.n_layers + 1)
         self.batch_size, self.pool, self.dtype = batch_size, pool, dtype
         self.carry_state, self.progress = carry_state, progress
-        if self.config.input == "char":
+        if token_vectors is not None:
+            self.vectors = _FixedVectors(Path(token_vectors), Path(vocabulary), self.config.projection_dim)
+        elif self.config.input == "char":
             self.vectors = _CharacterVectors(self.bilm.token_encoder)
         else:
             self.vectors = _WordVectors(self.bilm.token_encoder, self.vocabulary)
@@ -562,20 +471,47 @@ class ELMoEmbedder:
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Arrays in the order of the sentences: (layers, n, 2P), or (n, 2P) for one layer or a mix; without n if pooled."""
         check_sentences(sentences)
-        total = sum(map(len, sentences))
-        return list(self._encode(sentences, window=max(1, len(sentences), total)))
+        for number, sentence in enumerate(sentences):
+            self.vectors.check(sentence, number)
+        return list(self._encode(sentences, window=_at_once(sentences)))
 
     def iter_encode(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
         """The same, one by one, for corpora of any size: memory holds a window of 16 batches, read ahead."""
         if not isinstance(sentences, Iterator) and not _is_list(sentences):
             check_sentences(sentences)
-        checked = (check_sentence(sentence, number) for number, sentence in enumerate(sentences))
-        return self._encode(checked, window=16 * self.batch_size)
+        return self._encode(self._checked(sentences), window=16 * self.batch_size)
+
+    def batches(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+        """The arrays of `encode` as they are computed, batch by batch: the places (B,) of its sentences, and theirs."""
+        return self._batches(list(self._checked(sentences)), window=_at_once(sentences))
+
+    def meet(self, sentences: Sequence[Sequence[str]]) -> None:
+        """Remember the tokens as `batches` would, for much less work: what follows is then bit for bit what it was."""
+        with runtime.on_device(self.device), paddle.no_grad():
+            for _, group in self._groups(sentences, window=_at_once(sentences)):
+                self.vectors(group)
+
+    def forget(self) -> None:
+        """Remember nothing of earlier calls."""
+        self.vectors.forget()
+
+    def encode_tokens(self, tokens: Sequence[str]) -> np.ndarray:
+        """Vectors (n, P) of tokens by themselves, without a context: what the LSTMs read, and twice layer 0."""
+        self.vectors.check(tokens, 0)
+        with runtime.on_device(self.device), paddle.no_grad(), self.vectors.lock:
+            rows = self.vectors.rows(list(tokens))
+            return paddle.gather(self.vectors.table, paddle.to_tensor(rows)).numpy()
+
+    def _checked(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+        for number, sentence in enumerate(sentences):
+            check_sentence(sentence, number)
+            self.vectors.check(sentence, number)
+            yield sentence
 
     @property
     def oov_share(self) -> float:
         """Share of the tokens met so far that a word model does not know; 0 for a character model."""
-        return self.vectors.unknown / max(1, self.vectors.met) if self.config.input == "word" else 0.0
+        return self.vectors.unknown / max(1, self.vectors.met)
 
     def _encode(self, sentences: Iterable[Sequence[str]], window: int) -> Iterator[np.ndarray]:
         total = len(sentences) if hasattr(sentences, "__len__") else None
@@ -592,8 +528,7 @@ class ELMoEmbedder:
     def _batches(self, sentences, window: int):
         """(positions, arrays) of batches that suit the memory: of like length, or in order where state is carried."""
         if not self.carry_state:
-            budget = self.batch_size * TOKENS_PER_ROW
-            for positions, group in dataset.sentence_batches(sentences, self.batch_size, budget, window):
+            for positions, group in self._groups(sentences, window):
                 yield positions, self._encode_batch(group)[0]
             return
         state, position, sentences = self.bilm.zero_state(self.batch_size), 0, iter(sentences)
@@ -601,6 +536,9 @@ class ELMoEmbedder:
             arrays, state = self._encode_batch(group, state)
             yield np.arange(position, position + len(group)), arrays
             position += len(group)
+
+    def _groups(self, sentences, window: int):
+        return dataset.sentence_batches(sentences, self.batch_size, self.batch_size * TOKENS_PER_ROW, window)
 
     def _encode_batch(self, sentences, state: BiLMState | None = None):
         """Arrays of one batch's sentences, and the state for the next batch's rows."""
@@ -613,6 +551,8 @@ class ELMoEmbedder:
                 layers, packing, state = self.bilm.encode(vectors, index, lengths, state)
             if self.mix is not None:
                 layers = [[_weighted(self.mix, side) for side in zip(*layers, strict=True)]]
+            else:
+                layers = [layers[number] for number in self.chosen]
         layers = [[_on_host(side) for side in pair] for pair in layers]
         arrays: list[np.ndarray] = [None] * len(sentences)
         for rank, row in enumerate(packing.order):
@@ -639,6 +579,7 @@ class _TokenVectors:
 
     def __init__(self, table: paddle.Tensor):
         self.table = table  # (rows, P)
+        self.unknown, self.met = 0, 0  # tokens, by a word model's own table
         self.lock = threading.Lock()  # several threads may use one embedder
 
     def __call__(self, sentences) -> tuple[paddle.Tensor, np.ndarray, np.ndarray]:
@@ -656,6 +597,9 @@ class _TokenVectors:
         """(n,) where in the table the tokens are."""
         raise NotImplementedError
 
+    def check(self, sentence: Sequence[str], number: int) -> None:
+        """Refuse tokens that cannot be had."""
+
     def forget(self) -> None:
         """Remember nothing of earlier calls."""
 
@@ -669,7 +613,6 @@ class _WordVectors(_TokenVectors):
     def __init__(self, token_encoder: WordTable, vocabulary: dataset.Vocabulary):
         super().__init__(token_encoder.embedding.weight)
         self.vocabulary = vocabulary
-        self.unknown, self.met = 0, 0
 
     def rows(self, tokens: list[str]) -> np.ndarray:
         ids = self.vocabulary.ids(tokens)
@@ -677,6 +620,28 @@ class _WordVectors(_TokenVectors):
         self.unknown += np.count_nonzero(ids == dataset.UNK_ID)
         self.met += len(ids) - markers
         return ids
+
+
+class _FixedVectors(_TokenVectors):
+    """The words of a fixed vocabulary, from a file of their vectors."""
+
+    def __init__(self, path: Path, vocabulary: Path, width: int):
+        import token_vectors  # and with it h5py: only here
+
+        words, vectors = token_vectors.read(path, vocabulary, width)
+        super().__init__(paddle.to_tensor(vectors))
+        self.path, self.places = path, {word: row for row, word in enumerate(words)}
+
+    def check(self, sentence: Sequence[str], number: int) -> None:
+        for place, token in enumerate(sentence):
+            if token not in self.places:
+                raise UserError(
+                    f"sentence {number}, token {place}: {token!r:.60} is not among the {len(self.places):,} words of "
+                    f"{self.path}. Add it to their vocabulary and make the file again, or leave token_vectors out."
+                )
+
+    def rows(self, tokens: list[str]) -> np.ndarray:
+        return np.fromiter(map(self.places.__getitem__, tokens), np.int64, len(tokens))
 
 
 class _CharacterVectors(_TokenVectors):
@@ -780,11 +745,26 @@ def _shown(value: object) -> str:
     return f"{type(value).__name__} {value!r:.60}"
 
 
-def _layer_weights(layers: str | int | Sequence[float], n_layers: int) -> np.ndarray | None:
-    """Weights (n_layers,) of a fixed mix; None for all layers one by one."""
-    if isinstance(layers, str) and layers in ("all", "top", "average"):
-        choices = {"all": None, "top": np.eye(n_layers)[-1], "average": np.full(n_layers, 1 / n_layers)}
-        return choices[layers]
+def _at_once(sentences: Sequence[Sequence[str]]) -> int:
+    """A window that holds all sentences."""
+    return max(1, len(sentences), sum(map(len, sentences)))
+
+
+def _several_layers(layers: str | int | Sequence[float], n_layers: int) -> list[int]:
+    """The numbers of layers that are wanted one by one; none for a single layer or a mix."""
+    if isinstance(layers, str) and layers == "all":
+        return list(range(n_layers))
+    numbers = layers.split(",") if isinstance(layers, str) and "," in layers else []
+    whole = all(number.isdecimal() and int(number) < n_layers for number in numbers)
+    return [int(number) for number in numbers] if whole else []
+
+
+def _layer_weights(layers: str | int | Sequence[float], n_layers: int) -> np.ndarray:
+    """Weights (n_layers,) of a fixed mix, or of a single layer."""
+    if isinstance(layers, str) and layers in ("top", "average"):
+        return {"top": np.eye(n_layers)[-1], "average": np.full(n_layers, 1 / n_layers)}[layers]
+    if isinstance(layers, str) and layers.isdecimal() and int(layers) < n_layers:
+        return np.eye(n_layers)[int(layers)]
     if isinstance(layers, int | np.integer) and not isinstance(layers, bool) and 0 <= layers < n_layers:
         return np.eye(n_layers)[layers]
     if isinstance(layers, list | tuple | np.ndarray) and len(layers) == n_layers:
@@ -794,7 +774,7 @@ def _layer_weights(layers: str | int | Sequence[float], n_layers: int) -> np.nda
         ):  # [0, 1, 2] would mean layers, not weights
             return np.asarray(layers, dtype=np.float64)
     raise UserError(
-        f"layers={layers!r}: expected 'all', 'top', 'average', a number from 0 to {n_layers - 1}, "
+        f"layers={layers!r}: expected 'all', 'top', 'average', a number from 0 to {n_layers - 1}, several as in '0,1', "
         f"or {n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}."
     )
 

@@ -1,18 +1,57 @@
-/* The projected LSTM's loop over the steps of one direction, for CPUs: what lstmp.py does in Paddle's operators, with one
-   pass over the gates in place of a dozen. Compiled by fused.py where there is a compiler; never needed.
+/* The hot loops for CPUs: what lstmp.py, char_cnn.py and softmax.py else do in Paddle's operators, with one pass over the
+   data in place of a dozen. Compiled by fused.py where there is a compiler; never needed.
 
-   Rows are packed as in lstmp.py: step t has sizes[t] rows, the longest first. Letters: P projection, H cell, B rows.
-   All matrices are row-major float32. The matrix product is the one that Paddle brings, passed in as a pointer. */
+   All matrices are row-major float32. The matrix products are those of the MKL that Paddle brings, passed in as pointers. */
 
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
-typedef void (*product_t)(int layout, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda,
-                          const float *b, int ldb, float beta, float *c, int ldc);
-enum { ROW_MAJOR = 101, AS_IS = 111, TRANSPOSED = 112 };
+/* Matrix products */
 
-/* exp(x) to about 1e-7 relative: 2^n * polynomial on [-ln2/2, ln2/2]. Written so that the compiler vectorises it. */
+enum { ROW_MAJOR = 101, AS_IS = 111, TRANSPOSED = 112, PACKED = 151, RIGHT_SIDE = 162 };
+
+typedef struct { /* MKL's functions: one product, and a right side that is packed once for many products */
+    void (*product)(int layout, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda,
+                    const float *b, int ldb, float beta, float *c, int ldc);
+    float *(*allocate)(int side, int m, int n, int k);
+    void (*pack)(int layout, int side, int trans, int m, int n, int k, float alpha, const float *matrix, int ld, float *packed);
+    void (*compute)(int layout, int trans_a, int trans_b, int m, int n, int k, const float *a, int lda, const float *b,
+                    int ldb, float beta, float *c, int ldc);
+    void (*release)(float *packed);
+} blas_t;
+
+typedef struct { /* the right side (k, n) of products to come */
+    const blas_t *blas;
+    const float *matrix;
+    float *packed; /* null where packing does not pay */
+    int trans, k, n, ld;
+} right_t;
+
+/* What is to be multiplied with `matrix`, or with its transpose, in so many products of so many rows altogether. */
+static right_t right_side(const blas_t *blas, int trans, int k, int n, const float *matrix, int64_t products, int64_t rows) {
+    right_t right = {blas, matrix, NULL, trans, k, n, trans == AS_IS ? n : k};
+    if (products > 2 && rows >= 4 * products) right.packed = blas->allocate(RIGHT_SIDE, rows / products, n, k);
+    if (right.packed) blas->pack(ROW_MAJOR, RIGHT_SIDE, trans, rows / products, n, k, 1.0f, matrix, right.ld, right.packed);
+    return right;
+}
+
+static void release(right_t *right) {
+    if (right->packed) right->blas->release(right->packed);
+}
+
+/* c (m, n) = a (m, k) times the right side */
+static void multiply(int m, const float *a, const right_t *b, float *c) {
+    if (b->packed)
+        b->blas->compute(ROW_MAJOR, AS_IS, PACKED, m, b->n, b->k, a, b->k, b->packed, b->ld, 0.0f, c, b->n);
+    else
+        b->blas->product(ROW_MAJOR, AS_IS, b->trans, m, b->n, b->k, 1.0f, a, b->k, b->matrix, b->ld, 0.0f, c, b->n);
+}
+
+/* Elementary functions, written so that the compiler vectorises them */
+
+/* exp(x) to about 1e-7 relative: 2^n * polynomial on [-ln2/2, ln2/2]. */
 static inline float exponential(float x) {
     x = x > 88.0f ? 88.0f : x < -87.0f ? -87.0f : x;
     float n = rintf(x * 1.44269504f);
@@ -37,11 +76,18 @@ static inline float tangent(float x) { return 1.0f - 2.0f / (1.0f + exponential(
 
 static inline float clipped(float x, float bound) { return x > bound ? bound : x < -bound ? -bound : x; }
 
-/* One row of one step: gates (4H) before their activations, without the input's part, which `input` (4H) adds.
-   Updates c (H), sets m (H) to what is projected, and where `keep` is set leaves the activations in `gates`. Inlined with
-   a constant `keep`: with a branch inside, compilers do not vectorise it. */
-static inline __attribute__((always_inline)) void cell_forward(int64_t H, float *restrict gates, const float *restrict input, float *restrict c,
-                         float *restrict m, float cell_clip, int keep) {
+static inline void add_to(float *restrict sum, const float *restrict x, int64_t n) {
+    for (int64_t k = 0; k < n; k++) sum[k] += x[k];
+}
+
+/* The projected LSTM's loop over the steps of one direction. Rows are packed as in lstmp.py: step t has sizes[t] rows, the
+   longest first. Letters: P projection, H cell, B rows, M places. */
+
+/* One row of one step: gates (4H) before their activations, without `input` (4H), which is added. Updates c (H), sets m (H)
+   to what is projected, and where `keep` is set leaves the activations in `gates`. Inlined with a constant `keep`: with a
+   branch inside, compilers do not vectorise it. */
+static inline __attribute__((always_inline)) void cell_forward(int64_t H, float *restrict gates, const float *restrict input,
+                                                               float *restrict c, float *restrict m, float cell_clip, int keep) {
     for (int64_t k = 0; k < H; k++) {
         float i = sigmoid(gates[k] + input[k]);
         float j = tangent(gates[H + k] + input[H + k]);
@@ -76,20 +122,30 @@ static void cell_backward(int64_t H, float *restrict gates, const float *restric
     }
 }
 
-/* inputs: (N, 4H) input products with the bias, read by rows[place] or, where rows is null, by the place itself.
-   h (B, P), c (B, H): the state, from the first to the last. outputs: (M, P).
-   gates, m: (M, 4H), (M, H) where cells (M, H) is given, for the backward pass; else room for one step. */
-void lstmp_forward(product_t product, int64_t steps, const int64_t *sizes, int64_t P, int64_t H, const float *inputs,
-                   const int64_t *rows, const float *recurrent, const float *projection, float cell_clip,
-                   float proj_clip, float *h, float *c, float *outputs, float *gates, float *m, float *cells) {
-    int64_t a = 0;
+/* The gates' input is either `inputs`: (N, 4H) products with the bias, which place a reads in row rows[a]; or `x` (M, P),
+   to be multiplied together with h, and `inputs` is the bias alone.
+   weight: the recurrent one (P, 4H), or with x the input's above it (2P, 4H). h (B, P), c (B, H): the state, from the first
+   to the last. outputs: (M, P). read: room for what is multiplied with the weight, (n, P) or (n, 2P). gates, m: (n, 4H),
+   (n, H). Of these three n is M where cells (M, H) is given, for the backward pass, else room for one step. */
+void lstmp_forward(const blas_t *blas, int64_t steps, const int64_t *sizes, int64_t P, int64_t H, const float *inputs,
+                   const int64_t *rows, const float *x, const float *weight, const float *projection, float cell_clip,
+                   float proj_clip, float *h, float *c, float *outputs, float *read, float *gates, float *m, float *cells) {
+    int64_t places = 0, a = 0, K = x ? 2 * P : P;
+    for (int64_t t = 0; t < steps; t++) places += sizes[t];
+    right_t recurrent = right_side(blas, AS_IS, K, 4 * H, weight, steps, places);
+    right_t down = right_side(blas, AS_IS, H, P, projection, steps, places);
     const float *previous = h;
     for (int64_t t = 0; t < steps; t++) {
         int64_t n = sizes[t], place = cells ? a : 0;
-        float *step_gates = gates + place * 4 * H, *step_m = m + place * H, *output = outputs + a * P;
-        product(ROW_MAJOR, AS_IS, AS_IS, n, 4 * H, P, 1.0f, previous, P, recurrent, 4 * H, 0.0f, step_gates, 4 * H);
+        float *step_read = read + place * K, *step_gates = gates + place * 4 * H, *step_m = m + place * H;
+        float *output = outputs + a * P;
         for (int64_t r = 0; r < n; r++) {
-            const float *input = inputs + (rows ? rows[a + r] : a + r) * 4 * H;
+            if (x) memcpy(step_read + r * K, x + (a + r) * P, P * sizeof(float));
+            memcpy(step_read + (r + 1) * K - P, previous + r * P, P * sizeof(float));
+        }
+        multiply(n, step_read, &recurrent, step_gates);
+        for (int64_t r = 0; r < n; r++) {
+            const float *input = x ? inputs : inputs + rows[a + r] * 4 * H;
             float *row_gates = step_gates + r * 4 * H;
             if (cells)
                 cell_forward(H, row_gates, input, c + r * H, step_m + r * H, cell_clip, 1);
@@ -97,22 +153,28 @@ void lstmp_forward(product_t product, int64_t steps, const int64_t *sizes, int64
                 cell_forward(H, row_gates, input, c + r * H, step_m + r * H, cell_clip, 0);
         }
         if (cells) memcpy(cells + a * H, c, n * H * sizeof(float));
-        product(ROW_MAJOR, AS_IS, AS_IS, n, P, H, 1.0f, step_m, H, projection, P, 0.0f, output, P);
+        multiply(n, step_m, &down, output);
         for (int64_t k = 0; k < n * P; k++) output[k] = clipped(output[k], proj_clip);
         memcpy(h, output, n * P * sizeof(float));
         previous = output;
         a += n;
     }
+    release(&recurrent);
+    release(&down);
 }
 
-/* gates: the activations, which become the gradients before them; d_h, d_c: of the last state, which become those of the
-   first; d_projected (M, P) receives the gradient of what was projected; d_m is room for (B, H). */
-void lstmp_backward(product_t product, int64_t steps, const int64_t *sizes, int64_t P, int64_t H, const float *recurrent,
+/* gates: the activations, which become the gradients before them, whose sum is d_bias (4H); d_h, d_c: of the last state,
+   which become those of the first; d_projected (M, P) receives the gradient of what was projected, d_x (M, P), null where
+   there was no x, that of x; d_m and d_read are room for (B, H) and (B, 2P). */
+void lstmp_backward(const blas_t *blas, int64_t steps, const int64_t *sizes, int64_t P, int64_t H, const float *weight,
                     const float *projection, float cell_clip, float proj_clip, const float *first_c, const float *outputs,
-                    const float *d_outputs, const float *cells, float *gates, float *d_h, float *d_c,
-                    float *d_projected, float *d_m) {
-    int64_t a = 0;
+                    const float *d_outputs, const float *cells, float *gates, float *d_h, float *d_c, float *d_projected,
+                    float *d_x, float *d_bias, float *d_m, float *d_read) {
+    int64_t a = 0, K = d_x ? 2 * P : P;
     for (int64_t t = 0; t < steps; t++) a += sizes[t];
+    right_t up = right_side(blas, TRANSPOSED, P, H, projection, steps, a);
+    right_t recurrent = right_side(blas, TRANSPOSED, 4 * H, K, weight, steps, a);
+    memset(d_bias, 0, 4 * H * sizeof(float));
     for (int64_t t = steps - 1; t >= 0; t--) {
         int64_t n = sizes[t];
         a -= n;
@@ -122,9 +184,242 @@ void lstmp_backward(product_t product, int64_t steps, const int64_t *sizes, int6
             float d = d_h[k] + d_outputs[a * P + k];
             d_output[k] = fabsf(outputs[a * P + k]) < proj_clip ? d : 0.0f;
         }
-        product(ROW_MAJOR, AS_IS, TRANSPOSED, n, H, P, 1.0f, d_output, P, projection, P, 0.0f, d_m, H);
-        for (int64_t r = 0; r < n; r++)
+        multiply(n, d_output, &up, d_m);
+        for (int64_t r = 0; r < n; r++) {
             cell_backward(H, step_gates + r * 4 * H, c + r * H, previous_c + r * H, d_m + r * H, d_c + r * H, cell_clip);
-        product(ROW_MAJOR, AS_IS, TRANSPOSED, n, P, 4 * H, 1.0f, step_gates, 4 * H, recurrent, 4 * H, 0.0f, d_h, P);
+            add_to(d_bias, step_gates + r * 4 * H, 4 * H);
+        }
+        multiply(n, step_gates, &recurrent, d_x ? d_read : d_h);
+        for (int64_t r = 0; d_x && r < n; r++) {
+            memcpy(d_x + (a + r) * P, d_read + r * K, P * sizeof(float));
+            memcpy(d_h + r * P, d_read + r * K + P, P * sizeof(float));
+        }
     }
+    release(&up);
+    release(&recurrent);
+}
+
+/* The character CNN: convolutions, maximum over positions, activation. A token's vector needs the windows that begin at its
+   characters and one of padding alone. Tokens are taken in blocks of about ROWS windows, which stay in the cache.
+   ids (N, C), lengths (N), table (262, D); filter k has widths[k], numbers[k], a weight (width * D, number), a bias. */
+
+enum { ROWS = 256 };
+
+typedef struct {
+    const blas_t *blas;
+    int64_t columns, dim;
+    const int32_t *ids, *lengths;
+    const float *table;
+    int64_t n_filters;
+    const int64_t *widths, *numbers;
+} cnn_t;
+
+static int64_t n_windows(const cnn_t *cnn, int64_t token, int64_t width) {
+    int64_t last = cnn->columns - width, length = cnn->lengths[token];
+    return (length < last ? length : last) + 1;
+}
+
+/* The windows (rows, width * D) of tokens a .. b, one token after another. Returns how many. */
+static int64_t fill_windows(const cnn_t *cnn, int64_t a, int64_t b, int64_t width, float *windows) {
+    int64_t D = cnn->dim, rows = 0;
+    for (int64_t token = a; token < b; token++) {
+        const int32_t *ids = cnn->ids + token * cnn->columns;
+        for (int64_t s = 0, n = n_windows(cnn, token, width); s < n; s++, rows++)
+            for (int64_t w = 0; w < width; w++)
+                memcpy(windows + (rows * width + w) * D, cnn->table + ids[s + w] * D, D * sizeof(float));
+    }
+    return rows;
+}
+
+/* The end of the block of tokens that begins at a. */
+static int64_t block_end(const cnn_t *cnn, int64_t a, int64_t end) {
+    int64_t b = a;
+    for (int64_t rows = 0; b < end && (b == a || rows + cnn->lengths[b] + 1 <= ROWS); b++) rows += cnn->lengths[b] + 1;
+    return b;
+}
+
+static int64_t largest(const int64_t *values, int64_t n) {
+    int64_t most = 0;
+    for (int64_t k = 0; k < n; k++) most = values[k] > most ? values[k] : most;
+    return most;
+}
+
+/* Of tokens begin .. end: features (N, F), and places (N, F), which window each is from. Returns whether there was memory. */
+int cnn_forward(const cnn_t *cnn, int64_t begin, int64_t end, const float *const *weights, const float *const *biases,
+                int is_tanh, float *features, uint8_t *places) {
+    int64_t width = largest(cnn->widths, cnn->n_filters), number = largest(cnn->numbers, cnn->n_filters), F = 0, F0 = 0;
+    for (int64_t k = 0; k < cnn->n_filters; k++) F += cnn->numbers[k];
+    float *windows = malloc(ROWS * width * cnn->dim * sizeof(float)), *sums = malloc(ROWS * number * sizeof(float));
+    int32_t *place = malloc(number * sizeof(int32_t));
+    int whole = windows && sums && place;
+    for (int64_t a = begin, b; whole && a < end; a = b) {
+        b = block_end(cnn, a, end);
+        F0 = 0;
+        for (int64_t k = 0; k < cnn->n_filters; F0 += cnn->numbers[k++]) {
+            int64_t K = cnn->widths[k] * cnn->dim, n = cnn->numbers[k];
+            int64_t rows = fill_windows(cnn, a, b, cnn->widths[k], windows);
+            cnn->blas->product(ROW_MAJOR, AS_IS, AS_IS, rows, n, K, 1.0f, windows, K, weights[k], n, 0.0f, sums, n);
+            const float *row = sums, *bias = biases[k];
+            for (int64_t token = a; token < b; token++) {
+                float *restrict best = features + token * F + F0;
+                memcpy(best, row, n * sizeof(float));
+                memset(place, 0, n * sizeof(int32_t));
+                row += n;
+                for (int32_t s = 1, last = n_windows(cnn, token, cnn->widths[k]); s < last; s++, row += n)
+                    for (int64_t f = 0; f < n; f++) {
+                        place[f] = row[f] > best[f] ? s : place[f];
+                        best[f] = row[f] > best[f] ? row[f] : best[f];
+                    }
+                if (is_tanh)
+                    for (int64_t f = 0; f < n; f++) best[f] = tangent(best[f] + bias[f]);
+                else
+                    for (int64_t f = 0; f < n; f++) best[f] = best[f] + bias[f] < 0.0f ? 0.0f : best[f] + bias[f];
+                for (int64_t f = 0; places && f < n; f++) places[token * F + F0 + f] = place[f];
+            }
+        }
+    }
+    free(windows);
+    free(sums);
+    free(place);
+    return whole;
+}
+
+/* Adds the gradients of tokens begin .. end to d_table (262, D), d_weights and d_biases. d_features: (N, F). */
+int cnn_backward(const cnn_t *cnn, int64_t begin, int64_t end, const float *const *weights, int is_tanh, const float *features,
+                 const uint8_t *places, const float *d_features, float *d_table, float *const *d_weights,
+                 float *const *d_biases) {
+    int64_t width = largest(cnn->widths, cnn->n_filters), number = largest(cnn->numbers, cnn->n_filters), D = cnn->dim, F = 0;
+    for (int64_t k = 0; k < cnn->n_filters; k++) F += cnn->numbers[k];
+    float *windows = malloc(ROWS * width * D * sizeof(float)), *d_windows = malloc(ROWS * width * D * sizeof(float));
+    float *d_sums = malloc(ROWS * number * sizeof(float));
+    int whole = windows && d_windows && d_sums;
+    for (int64_t a = begin, b; whole && a < end; a = b) {
+        b = block_end(cnn, a, end);
+        for (int64_t k = 0, F0 = 0; k < cnn->n_filters; F0 += cnn->numbers[k++]) {
+            int64_t K = cnn->widths[k] * D, n = cnn->numbers[k], row = 0;
+            int64_t rows = fill_windows(cnn, a, b, cnn->widths[k], windows);
+            memset(d_sums, 0, rows * n * sizeof(float));
+            for (int64_t token = a; token < b; row += n_windows(cnn, token++, cnn->widths[k]))
+                for (int64_t f = 0, at = token * F + F0; f < n; f++, at++) {
+                    float slope = is_tanh ? 1.0f - features[at] * features[at] : features[at] > 0.0f;
+                    d_sums[(row + places[at]) * n + f] = d_features[at] * slope;
+                    d_biases[k][f] += d_features[at] * slope;
+                }
+            cnn->blas->product(ROW_MAJOR, TRANSPOSED, AS_IS, K, n, rows, 1.0f, windows, K, d_sums, n, 1.0f, d_weights[k], n);
+            cnn->blas->product(ROW_MAJOR, AS_IS, TRANSPOSED, rows, K, n, 1.0f, d_sums, n, weights[k], n, 0.0f, d_windows, K);
+            const float *d_window = d_windows;
+            for (int64_t token = a; token < b; token++) {
+                const int32_t *ids = cnn->ids + token * cnn->columns;
+                for (int64_t s = 0, last = n_windows(cnn, token, cnn->widths[k]); s < last; s++)
+                    for (int64_t w = 0; w < cnn->widths[k]; w++, d_window += D) add_to(d_table + ids[s + w] * D, d_window, D);
+            }
+        }
+    }
+    free(windows);
+    free(d_windows);
+    free(d_sums);
+    return whole;
+}
+
+/* A highway's gate: y = x + g * (r - x), r = relu(t + t_bias), g = sigmoid(c + c_bias). t and c (N, F) receive r and g. */
+static void gate_row(int64_t F, const float *restrict x, const float *restrict t_bias, const float *restrict c_bias,
+                     float *restrict t, float *restrict c, float *restrict y) {
+    for (int64_t k = 0; k < F; k++) {
+        float r = t[k] + t_bias[k], g = sigmoid(c[k] + c_bias[k]);
+        r = r < 0.0f ? 0.0f : r;
+        y[k] = x[k] + g * (r - x[k]);
+        t[k] = r;
+        c[k] = g;
+    }
+}
+
+void gate_forward(int64_t begin, int64_t end, int64_t F, const float *x, const float *t_bias, const float *c_bias, float *t,
+                  float *c, float *y) {
+    for (int64_t at = begin * F; at < end * F; at += F) gate_row(F, x + at, t_bias, c_bias, t + at, c + at, y + at);
+}
+
+/* d_x (N, F) is the gradient of x as far as it comes through the gate; r and g become those of t and c, whose sums over the
+   rows are added to d_t_bias and d_c_bias (F). */
+static void gate_row_backward(int64_t F, const float *restrict x, const float *restrict d_y, float *restrict r,
+                              float *restrict g, float *restrict d_x, float *restrict d_t_bias, float *restrict d_c_bias) {
+    for (int64_t k = 0; k < F; k++) {
+        float above = r[k], open = g[k];
+        d_x[k] = d_y[k] * (1.0f - open);
+        r[k] = above > 0.0f ? d_y[k] * open : 0.0f;
+        g[k] = d_y[k] * (above - x[k]) * open * (1.0f - open);
+        d_t_bias[k] += r[k];
+        d_c_bias[k] += g[k];
+    }
+}
+
+void gate_backward(int64_t begin, int64_t end, int64_t F, const float *x, const float *d_y, float *r, float *g, float *d_x,
+                   float *d_t_bias, float *d_c_bias) {
+    for (int64_t at = begin * F; at < end * F; at += F)
+        gate_row_backward(F, x + at, d_y + at, r + at, g + at, d_x + at, d_t_bias, d_c_bias);
+}
+
+/* Of each row of logits (n, S): highest (n) becomes the largest of itself and of the row, the logits become
+   exp(logit - highest), and total (n) their sum. */
+void exponentials(int64_t n, int64_t S, float *logits, float *highest, float *total) {
+    enum { LANES = 16 }; /* each with a maximum and a sum of its own, for the sake of vectors */
+    for (int64_t row = 0; row < n; row++) {
+        float *restrict x = logits + row * S, most = highest[row], tops[LANES], sums[LANES] = {0};
+        for (int64_t lane = 0; lane < LANES; lane++) tops[lane] = most;
+        int64_t whole = S - S % LANES;
+        for (int64_t k = 0; k < whole; k += LANES)
+            for (int64_t lane = 0; lane < LANES; lane++) tops[lane] = x[k + lane] > tops[lane] ? x[k + lane] : tops[lane];
+        for (int64_t k = whole; k < S; k++) tops[0] = x[k] > tops[0] ? x[k] : tops[0];
+        for (int64_t lane = 0; lane < LANES; lane++) most = tops[lane] > most ? tops[lane] : most;
+        for (int64_t k = 0; k < whole; k += LANES)
+            for (int64_t lane = 0; lane < LANES; lane++) sums[lane] += x[k + lane] = exponential(x[k + lane] - most);
+        for (int64_t k = whole; k < S; k++) sums[0] += x[k] = exponential(x[k] - most);
+        total[row] = 0.0f;
+        for (int64_t lane = 0; lane < LANES; lane++) total[row] += sums[lane];
+        highest[row] = most;
+    }
+}
+
+static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static void scale_and_add(int64_t n, float *restrict x, float factor, float *restrict sum) {
+    for (int64_t k = 0; k < n; k++) sum[k] += x[k] *= factor;
+}
+
+/* The sampled softmax of M places: h (M, P), table (S, P) and bias (S) of the candidates, of each place its target's logit
+   `true_logits` (M), and the n_hits pairs (row, candidate), rows rising, where a candidate is the target itself, which are
+   left out. Sets loss to the mean over the places, d_h (M, P), d_table (S, P), d_bias (S), and d_true (M) to the gradient of
+   the targets' logits. The logits of SLICE places at a time stay in the cache. Returns whether there was memory. */
+int softmax_loss(const blas_t *blas, int64_t M, int64_t S, int64_t P, const float *h, const float *table, const float *bias,
+                 const float *true_logits, int64_t n_hits, const int64_t *hit_rows, const int64_t *hit_candidates, float *loss,
+                 float *d_h, float *d_table, float *d_bias, float *d_true) {
+    enum { SLICE = 128 };
+    float *logits = malloc(at_most(SLICE, M) * S * sizeof(float));
+    if (!logits) return 0;
+    int64_t slices = (M + SLICE - 1) / SLICE, hit = 0;
+    right_t across = right_side(blas, TRANSPOSED, P, S, table, slices, M), back = right_side(blas, AS_IS, S, P, table, slices, M);
+    double sum = 0;
+    memset(d_table, 0, S * P * sizeof(float));
+    memset(d_bias, 0, S * sizeof(float));
+    for (int64_t a = 0; a < M; a += SLICE) {
+        int64_t n = at_most(SLICE, M - a);
+        multiply(n, h + a * P, &across, logits);
+        for (int64_t row = 0; row < n; row++) {
+            float *x = logits + row * S, true_logit = true_logits[a + row], highest = true_logit, total;
+            add_to(x, bias, S);
+            for (; hit < n_hits && hit_rows[hit] == a + row; hit++) x[hit_candidates[hit]] = -1e30f;
+            exponentials(1, S, x, &highest, &total);
+            float chance = exponential(true_logit - highest);
+            total += chance;
+            sum += logf(total) + highest - true_logit;
+            d_true[a + row] = chance / (total * M) - 1.0f / M;
+            scale_and_add(S, x, 1.0f / (total * M), d_bias);
+        }
+        multiply(n, logits, &back, d_h + a * P);
+        blas->product(ROW_MAJOR, TRANSPOSED, AS_IS, S, P, n, 1.0f, logits, S, h + a * P, P, 1.0f, d_table, P);
+    }
+    *loss = sum / M;
+    release(&across);
+    release(&back);
+    free(logits);
+    return 1;
 }

@@ -1,7 +1,8 @@
-"""An optional accelerator: the LSTMP's loop over the steps in C, for float32 on CPUs.
+"""An optional accelerator: the hot loops of the LSTM, the character CNN and the softmax in C, for float32 on CPUs.
 
 Built on first use with the machine's C compiler and kept in `.cache/`; where there is no compiler, or Paddle does not
-bring MKL, `kernel()` is None and lstmp.py does the same in Paddle's operators. ELMO_FUSED=0 turns it off.
+bring MKL, `kernel()` is None and lstmp.py, char_cnn.py and softmax.py do the same in Paddle's operators. ELMO_FUSED=0 turns
+it off.
 """
 
 import ctypes
@@ -11,49 +12,107 @@ import os
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 import runtime
 from runtime import paddle
 
 SOURCE = Path(__file__).with_name("fused.c")
-FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+FLAGS = (
+    "-O3",
+    "-march=native",
+    "-mprefer-vector-width=512",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-shared",
+    "-fPIC",
+)
 BUILD_SECONDS = 60
 
 
 class Kernel:
-    """The two loops of fused.c over Paddle's tensors. All tensors are float32 on the CPU; see fused.c for the shapes."""
+    """The functions of fused.c over Paddle's tensors. All tensors are on the CPU; see fused.c for what they are."""
 
-    def __init__(self, library: ctypes.CDLL, product: ctypes.c_void_p):
-        self.library, self.product = library, product
+    def __init__(self, library: ctypes.CDLL, mkl: ctypes.CDLL):
+        self.library = library
+        names = ("cblas_sgemm", "cblas_sgemm_alloc", "cblas_sgemm_pack", "cblas_sgemm_compute", "cblas_sgemm_free")
+        functions = [ctypes.cast(getattr(mkl, name), ctypes.c_void_p) for name in names]
+        self.products = (ctypes.c_void_p * len(names))(*functions)  # a blas_t
 
-    def forward(self, sizes, inputs, rows, recurrent, projection, clips, h, c, outputs, gates, m, cells) -> None:
-        arguments = (inputs, rows, recurrent, projection, *clips, h, c, outputs, gates, m, cells)
-        self._call("lstmp_forward", sizes, projection.shape, arguments)
+    def lstmp_forward(self, sizes: Sequence[int], shape: Sequence[int], *arguments) -> None:
+        """shape: of the projection's weight, (H, P)."""
+        self.library.lstmp_forward(self.products, *_steps(sizes, shape), *map(_argument, arguments))
 
-    def backward(self, sizes, recurrent, projection, clips, first_c, outputs, d_outputs, cells, gates, d_h, d_c,
-                 d_projected, d_m) -> None:  # fmt: skip
-        arguments = (
-            recurrent,
-            projection,
-            *clips,
-            first_c,
-            outputs,
-            d_outputs,
-            cells,
-            gates,
-            d_h,
-            d_c,
-            d_projected,
-            d_m,
-        )
-        self._call("lstmp_backward", sizes, projection.shape, arguments)
+    def lstmp_backward(self, sizes: Sequence[int], shape: Sequence[int], *arguments) -> None:
+        self.library.lstmp_backward(self.products, *_steps(sizes, shape), *map(_argument, arguments))
 
-    def _call(self, name: str, sizes, shape, arguments) -> None:
-        cell_dim, projection_dim = shape
-        steps = (ctypes.c_int64 * len(sizes))(*sizes)
-        numbers = [ctypes.c_int64(len(sizes)), steps, ctypes.c_int64(projection_dim), ctypes.c_int64(cell_dim)]
-        getattr(self.library, name)(self.product, *numbers, *map(_argument, arguments))
+    def cnn(self, ids: np.ndarray, lengths: np.ndarray, table, widths: Sequence[int], numbers: Sequence[int]) -> "_CNN":
+        """What the two functions of the character CNN are told of it and its tokens."""
+        ids, lengths = (np.ascontiguousarray(array, dtype=np.int32) for array in (ids, lengths))
+        return _CNN(self.products, ids, lengths, table, widths, numbers)
+
+    def cnn_forward(self, cnn: "_CNN", begin: int, end: int, weights, biases, is_tanh: bool, features, places) -> None:
+        groups = _pointers(weights), _pointers(biases)
+        rest = (int(is_tanh), *map(_argument, (features, places)))
+        if not self.library.cnn_forward(ctypes.byref(cnn), *map(ctypes.c_int64, (begin, end)), *groups, *rest):
+            raise MemoryError("no memory for the character CNN")
+
+    def cnn_backward(self, cnn: "_CNN", begin: int, end: int, weights, is_tanh: bool, features, places, d_features, d_table,
+                     d_weights, d_biases) -> None:  # fmt: skip
+        given = map(_argument, (features, places, d_features, d_table))
+        ends = map(ctypes.c_int64, (begin, end))
+        groups = _pointers(d_weights), _pointers(d_biases)
+        if not self.library.cnn_backward(ctypes.byref(cnn), *ends, _pointers(weights), int(is_tanh), *given, *groups):
+            raise MemoryError("no memory for the character CNN")
+
+    def gate_forward(self, begin: int, end: int, x, *arguments) -> None:
+        self.library.gate_forward(*map(ctypes.c_int64, (begin, end, x.shape[1])), *map(_argument, (x, *arguments)))
+
+    def gate_backward(self, begin: int, end: int, x, *arguments) -> None:
+        self.library.gate_backward(*map(ctypes.c_int64, (begin, end, x.shape[1])), *map(_argument, (x, *arguments)))
+
+    def softmax_loss(self, h, table, bias, true_logits, hit, candidate, loss, d_h, d_table, d_bias, d_true) -> None:
+        sizes = map(ctypes.c_int64, (*h.shape[:1], *table.shape))
+        given = map(_argument, (h, table, bias, true_logits))
+        hits = (ctypes.c_int64(len(hit)), *map(_array, (hit, candidate)))
+        made = map(_argument, (loss, d_h, d_table, d_bias, d_true))
+        if not self.library.softmax_loss(self.products, *sizes, *given, *hits, *made):
+            raise MemoryError("no memory for the softmax")
+
+    def exponentials(self, logits, highest, total) -> None:
+        self.library.exponentials(*map(ctypes.c_int64, logits.shape), *map(_argument, (logits, highest, total)))
+
+
+class _CNN(ctypes.Structure):
+    """cnn_t of fused.c."""
+
+    _fields_ = [
+        ("products", ctypes.c_void_p),
+        ("columns", ctypes.c_int64),
+        ("dim", ctypes.c_int64),
+        ("ids", ctypes.c_void_p),
+        ("lengths", ctypes.c_void_p),
+        ("table", ctypes.c_void_p),
+        ("n_filters", ctypes.c_int64),
+        ("widths", ctypes.c_void_p),
+        ("numbers", ctypes.c_void_p),
+    ]
+
+    def __init__(self, products, ids, lengths, table, widths, numbers):
+        sizes = [(ctypes.c_int64 * len(values))(*values) for values in (widths, numbers)]
+        self.kept = products, ids, lengths, table, sizes  # what the addresses below are of
+        addresses = [ctypes.addressof(values) for values in sizes]
+        arrays = ids.ctypes.data, lengths.ctypes.data, _argument(table)
+        super().__init__(ctypes.addressof(products), ids.shape[1], table.shape[1], *arrays, len(widths), *addresses)
+
+
+def _steps(sizes: Sequence[int], shape: Sequence[int]) -> tuple:
+    cell_dim, projection_dim = shape
+    steps = (ctypes.c_int64 * len(sizes))(*sizes)
+    return ctypes.c_int64(len(sizes)), steps, ctypes.c_int64(projection_dim), ctypes.c_int64(cell_dim)
 
 
 def _argument(value):
@@ -62,14 +121,25 @@ def _argument(value):
         return ctypes.c_float(value or float("inf"))
     if value is None:
         return ctypes.c_void_p()
-    if value.dtype not in (paddle.float32, paddle.int64) or not value.is_contiguous() or not value.place.is_cpu_place():
-        raise TypeError(f"fused.c takes contiguous float32 and int64 tensors on the CPU, found {value.dtype}")
+    known = value.dtype in (paddle.float32, paddle.int64, paddle.uint8)
+    if not known or not value.is_contiguous() or not value.place.is_cpu_place():
+        raise TypeError(f"fused.c takes contiguous float32, int64 and uint8 tensors on the CPU, found {value.dtype}")
     return ctypes.c_void_p(value.data_ptr())
 
 
+def _array(array: np.ndarray):
+    """A contiguous NumPy array by its place in memory."""
+    return array.ctypes.data_as(ctypes.c_void_p)
+
+
+def _pointers(tensors: Sequence):
+    return (ctypes.c_void_p * len(tensors))(*map(_argument, tensors))
+
+
 def suits(x: paddle.Tensor) -> bool:
-    """Whether the kernel can take this tensor's place and type."""
-    return x.dtype == paddle.float32 and x.place.is_cpu_place() and not runtime.half_products_wanted()
+    """Whether there is a kernel, and it can take this tensor's place and type."""
+    fits = x.dtype == paddle.float32 and x.place.is_cpu_place() and not runtime.half_products_wanted()
+    return fits and kernel() is not None
 
 
 @functools.cache
@@ -79,9 +149,9 @@ def kernel() -> Kernel | None:
     if mkl is None or os.environ.get("ELMO_FUSED") == "0":
         return None
     try:
-        return Kernel(ctypes.CDLL(str(_built())), ctypes.cast(mkl.cblas_sgemm, ctypes.c_void_p))
+        return Kernel(ctypes.CDLL(str(_built())), mkl)
     except (OSError, subprocess.SubprocessError, AttributeError) as error:
-        runtime.log.info(f"without the compiled LSTM loop of fused.c, which would be faster: {error}")
+        runtime.log.info(f"without the compiled loops of fused.c, which would be faster: {error}")
         return None
 
 

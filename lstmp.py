@@ -176,12 +176,12 @@ class _Direction:
     def forward(self, training: bool) -> tuple[paddle.Tensor, ...]:
         """Outputs (M, P), last h (B, P), last c (B, H)."""
         with paddle.no_grad():
-            x, h, c, input_weight, recurrent_weight, bias, projection_weight = self.tensors
+            x, h, c, input_weight, recurrent_weight, _, projection_weight = self.tensors
             if not self.sizes:
                 return paddle.zeros_like(x[:0]), h.clone(), c.clone()
-            input_gates = self._input_gates(x, input_weight, bias)
-            if self._fused():
-                return self._forward_fused(input_gates, training)
+            if fused.suits(x):
+                return self._forward_fused(training)
+            input_gates = product(x, input_weight).add_(self._whole_bias())
             recurrent_weight, projection_weight = operand(recurrent_weight), operand(projection_weight)
             outputs, ended, steps = [], [], []
             for t, n in enumerate(self.sizes):
@@ -207,21 +207,18 @@ class _Direction:
     def backward(self, d_outputs, d_last_h, d_last_c) -> tuple[paddle.Tensor | None, ...]:
         """Gradients of x, h, c, W_x, W_h, b, W_p; None for those not wanted."""
         with paddle.no_grad():
-            x, first_h, _, input_weight, *_ = self.tensors
+            x, first_h, *_ = self.tensors
             if not self.sizes:
-                return self._only_wanted(x * 0, d_last_h, d_last_c, *(weight * 0 for weight in self.tensors[3:]))
-            through_steps = self._backward_fused if self._fused() else self._backward_steps
-            d_gates, d_projected, m, d_h, d_c = through_steps(d_outputs, d_last_h, d_last_c)
-            d_input_gates = self._sum_over_reads(d_gates, len(x))
-            return self._only_wanted(
-                product(d_input_gates, input_weight, transpose_y=True),
-                d_h,
-                d_c,
-                product(x, d_input_gates, transpose_x=True),
-                product(self._previous_outputs(first_h), d_gates, transpose_x=True),
-                d_gates.sum(0),
-                product(m, d_projected, transpose_x=True),
-            )
+                gradients = (x * 0, d_last_h, d_last_c, *(weight * 0 for weight in self.tensors[3:]))
+            elif fused.suits(x):
+                gradients = self._backward_fused(d_outputs, d_last_h, d_last_c)
+            else:
+                d_gates, d_projected, m, d_h, d_c = self._backward_steps(d_outputs, d_last_h, d_last_c)
+                d_x, d_input_weight = self._through_input(d_gates)
+                d_recurrent_weight = product(self._previous_outputs(first_h), d_gates, transpose_x=True)
+                d_projection_weight = product(m, d_projected, transpose_x=True)
+                gradients = (d_x, d_h, d_c, d_input_weight, d_recurrent_weight, d_gates.sum(0), d_projection_weight)
+            return tuple(g if want else None for g, want in zip(gradients, self.wanted, strict=True))
 
     def _backward_steps(self, d_outputs, d_last_h, d_last_c) -> tuple[paddle.Tensor, ...]:
         """Gradients of the gates (M, 4H) and of what was projected (M, P), what was projected (M, H), d_h and d_c."""
@@ -249,45 +246,59 @@ class _Direction:
         m = paddle.concat([step.m for step in self.steps])
         return paddle.concat(d_gates[::-1]), paddle.concat(d_projected[::-1]), m, d_h, d_c
 
-    def _fused(self) -> bool:
-        return fused.suits(self.tensors[0]) and fused.kernel() is not None
-
-    def _forward_fused(self, input_gates, training: bool) -> tuple[paddle.Tensor, ...]:
+    def _forward_fused(self, training: bool) -> tuple[paddle.Tensor, ...]:
         """`forward` by the compiled loop."""
-        _, h, c, _, recurrent_weight, _, projection_weight = self.tensors
+        x, h, c, input_weight, recurrent_weight, _, projection_weight = self.tensors
+        if self.index is None:  # x is multiplied together with h
+            inputs, weight = self._whole_bias(), paddle.concat([input_weight, recurrent_weight])
+        else:
+            inputs, weight, x = product(x, input_weight).add_(self._whole_bias()), recurrent_weight, None
         h, c = h.clone(), c.clone()
-        n_places, cell_dim = self.offsets[-1], c.shape[1]
+        (n_places, cell_dim), empty = (self.offsets[-1], c.shape[1]), partial(paddle.empty, dtype=h.dtype)
         room = n_places if training else self.sizes[0]
-        empty = partial(paddle.empty, dtype=h.dtype)
-        outputs = empty([n_places, h.shape[1]])
+        outputs, read = empty([n_places, h.shape[1]]), empty([room, len(weight)])
         gates, m = empty([room, 4 * cell_dim]), empty([room, cell_dim])
         cells = empty([n_places, cell_dim]) if training else None
-        clips = self.cell.cell_clip, self.cell.proj_clip
-        weights = recurrent_weight, projection_weight
-        fused.kernel().forward(self.sizes, input_gates, self.index, *weights, clips, h, c, outputs, gates, m, cells)
-        if training:
-            self.outputs = outputs.detach()  # the tensor itself would close a circle that is never freed
-            self.saved = gates, m, cells, self.outputs
+        given = (inputs, self.index, x, weight, projection_weight, self.cell.cell_clip, self.cell.proj_clip)
+        made = (h, c, outputs, read, gates, m, cells)
+        fused.kernel().lstmp_forward(self.sizes, projection_weight.shape, *given, *made)
+        if training:  # the tensor of the outputs itself would close a circle that is never freed
+            self.saved = weight, read, gates, m, cells, outputs.detach()
         return outputs, h, c
 
     def _backward_fused(self, d_outputs, d_last_h, d_last_c) -> tuple[paddle.Tensor, ...]:
-        """`_backward_steps` by the compiled loop, which puts the gates' gradients where their activations were."""
-        _, _, first_c, _, recurrent_weight, _, projection_weight = self.tensors
-        gates, m, cells, outputs = self.saved
-        d_h, d_c, d_projected = d_last_h.clone(), d_last_c.clone(), paddle.empty_like(outputs)
+        """`backward` by the compiled loop, which puts the gates' gradients where their activations were."""
+        x, _, first_c, _, _, bias, projection_weight = self.tensors
+        weight, read, gates, m, cells, outputs = self.saved
+        d_h, d_c, d_projected, d_bias = (
+            d_last_h.clone(),
+            d_last_c.clone(),
+            paddle.empty_like(outputs),
+            paddle.empty_like(bias),
+        )
+        d_x = paddle.empty_like(x) if self.index is None else None
         d_m = paddle.empty([self.sizes[0], cells.shape[1]], dtype=cells.dtype)
-        clips = self.cell.cell_clip, self.cell.proj_clip
-        weights = recurrent_weight, projection_weight
-        given = first_c.contiguous(), outputs, d_outputs.contiguous(), cells
-        fused.kernel().backward(self.sizes, *weights, clips, *given, gates, d_h, d_c, d_projected, d_m)
-        return gates, d_projected, m, d_h, d_c
+        d_read = paddle.empty([self.sizes[0], len(weight)], dtype=cells.dtype)
+        given = (weight, projection_weight, self.cell.cell_clip, self.cell.proj_clip)
+        given += (first_c.contiguous(), outputs, d_outputs.contiguous(), cells)
+        made = (gates, d_h, d_c, d_projected, d_x, d_bias, d_m, d_read)
+        fused.kernel().lstmp_backward(self.sizes, projection_weight.shape, *given, *made)
+        d_weight = product(read, gates, transpose_x=True)
+        if d_x is None:
+            d_x, d_input_weight = self._through_input(gates)
+            d_recurrent_weight = d_weight
+        else:
+            d_input_weight, d_recurrent_weight = d_weight.split(2)
+        d_projection_weight = product(m, d_projected, transpose_x=True)
+        return d_x, d_h, d_c, d_input_weight, d_recurrent_weight, d_bias, d_projection_weight
 
-    def _input_gates(self, x, weight, bias):
-        """x W_x + b for all steps at once, the forget bias included. (M or N, 4H)"""
+    def _whole_bias(self):
+        """The bias of the four gates, the forget bias included. (4H,)"""
+        bias = self.tensors[5]
         cell_dim = len(bias) // 4
         forget = paddle.zeros_like(bias)
         forget[2 * cell_dim : 3 * cell_dim] = self.cell.forget_bias
-        return product(x, weight).add_(bias + forget)
+        return bias + forget
 
     def _at(self, t: int, input_gates):
         a, b = self.offsets[t], self.offsets[t + 1]
@@ -295,20 +306,19 @@ class _Direction:
             return input_gates[a:b]
         return paddle.gather(input_gates, self.index[a:b])
 
-    def _sum_over_reads(self, d_gates, n_inputs: int):
-        """Gradient of the N input products from that of the M places that read them."""
-        if self.index is None:
-            return d_gates
-        return paddle.zeros([n_inputs, d_gates.shape[1]], d_gates.dtype).index_add_(self.index, 0, d_gates)
+    def _through_input(self, d_gates):
+        """Gradients of x and of the input's weight, those of places that read the same input summed first."""
+        x, input_weight = self.tensors[0], self.tensors[3]
+        if self.index is not None:
+            zeros = paddle.zeros([len(x), d_gates.shape[1]], d_gates.dtype)
+            d_gates = zeros.index_add_(self.index, 0, d_gates)
+        return product(d_gates, input_weight, transpose_y=True), product(x, d_gates, transpose_x=True)
 
     def _previous_outputs(self, first_h):
         """For every packed place the h its step started from. (M, P)"""
         parts = [first_h[: self.sizes[0]]]
         parts += [self.outputs[self.offsets[t - 1] :][:n] for t, n in enumerate(self.sizes) if t]
         return paddle.concat(parts)
-
-    def _only_wanted(self, *gradients):
-        return tuple(g if want else None for g, want in zip(gradients, self.wanted, strict=True))
 
 
 @dataclass

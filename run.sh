@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The main job on the bundled sample: pretrains a tiny ELMo on data/, evaluates it, embeds two sentences.
+# The main job on the bundled sample: pretrains a tiny ELMo on data/, evaluates it, embeds two sentences, shows what two
+# words mean in context.
 # Arguments go through to run_pretrain.py.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -25,3 +26,7 @@ sentences = [["The", "first", "sentence", "."], ["第二", "句", "。"]]
 for sentence, vectors in zip(sentences, ELMoEmbedder(sys.argv[1]).encode(sentences)):
     print(" ".join(sentence), vectors.shape)
 PYTHON
+
+echo "== what a word means in context"
+$python run_polysemy.py --init_from_ckpt="$checkpoint/final" --corpus='data/dev/*' --senses=data/dev_senses.tsv \
+    --word=bank,苹果 --examples=2 --neighbours=1 --plot="$checkpoint/words.png"

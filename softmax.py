@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+import fused
 from runtime import in_parallel, paddle, product
 
 LOGITS_AT_ONCE = 2**22  # elements: what a slice of the logits may hold, so that it stays near the processor
@@ -83,8 +84,7 @@ class Softmax(paddle.nn.Layer):
         ids = paddle.to_tensor(np.concatenate([candidates.ids, *targets]))
         weight = embedding(ids, self.weight, sparse=True)  # (S + directions * M, P)
         bias = embedding(ids, self.bias, sparse=True)
-        rows = paddle.concat([weight, bias], axis=1)  # the bias as one more column: it rides along in every product
-        return list(_SampledLoss.apply(rows, candidates, targets, *directions))
+        return list(_SampledLoss.apply(weight, bias, candidates, targets, *directions))
 
     def log_probabilities(self, h: paddle.Tensor, targets: np.ndarray) -> np.ndarray:
         """Log-probability of each target under the full softmax, in slices of the vocabulary. (M,) float64"""
@@ -96,10 +96,8 @@ class Softmax(paddle.nn.Layer):
             for a in range(0, vocab_size, columns):
                 logits = product(h, self.weight[a : a + columns], transpose_y=True)
                 logits.add_(self.bias[a : a + columns].reshape([1, -1]))
-                new_highest = paddle.maximum(highest, logits.max(axis=1, keepdim=True))
-                total = total * (highest - new_highest).exp() + logits.subtract_(new_highest).exp_().sum(
-                    axis=1, keepdim=True
-                )
+                new_highest, sums = _exponentials(logits, highest)
+                total = total * (highest - new_highest).exp() + sums
                 highest = new_highest
             ids = paddle.to_tensor(targets)
             true = (h * paddle.gather(self.weight, ids)).sum(axis=1, keepdim=True) + paddle.gather(self.bias, ids)
@@ -110,14 +108,15 @@ class _SampledLoss(paddle.autograd.PyLayer):
     """The loss with its gradient made on the way, slice by slice: no (M, S) logits are ever kept."""
 
     @staticmethod
-    def forward(ctx, rows, candidates, targets, *directions):
-        n_candidates = len(candidates.ids)
-        log_expected = paddle.to_tensor(candidates.log_expected_of(candidates.ids)).astype(rows.dtype)
-        table = rows[:n_candidates].clone()  # (S, P + 1)
-        table[:, -1] = table[:, -1] - log_expected
-        ends = n_candidates + np.cumsum([0, *map(len, targets)])
+    def forward(ctx, weight, bias, candidates, targets, *directions):
+        n = len(candidates.ids)
+        log_expected = paddle.to_tensor(candidates.log_expected_of(candidates.ids)).astype(weight.dtype)
+        table, table_bias = weight[:n].contiguous(), bias[:n, 0] - log_expected  # (S, P), (S,)
+        ends = n + np.cumsum([0, *map(len, targets)])
         tasks = [
-            lambda h=h, words=words, a=a, b=b: _direction_loss(h, rows[a:b], table, words, candidates)
+            lambda h=h, words=words, a=a, b=b: _direction_loss(
+                h, weight[a:b], bias[a:b], table, table_bias, words, candidates
+            )
             for h, words, a, b in zip(directions, targets, ends[:-1], ends[1:], strict=True)
         ]
         results = in_parallel(tasks)
@@ -126,40 +125,71 @@ class _SampledLoss(paddle.autograd.PyLayer):
 
     @staticmethod
     def backward(ctx, *upstream):
-        d_table, d_true, d_h = 0, [], []
-        for scale, (h, true, table) in zip(upstream, ctx.gradients, strict=True):
-            d_h.append(h * scale)
-            d_true.append(true * scale)
-            d_table = table * scale + d_table
-        return paddle.concat([d_table, *d_true]), *d_h
+        scaled = [
+            [gradient * scale for gradient in gradients]
+            for scale, gradients in zip(upstream, ctx.gradients, strict=True)
+        ]
+        d_h, d_true_rows, d_true, d_table, d_bias = zip(*scaled, strict=True)
+        d_bias = paddle.concat([sum(d_bias[1:], d_bias[0]).unsqueeze(1), *d_true])
+        return paddle.concat([sum(d_table[1:], d_table[0]), *d_true_rows]), d_bias, *d_h
 
 
-def _direction_loss(h, true_rows, table, words: np.ndarray, candidates: Candidates):
-    """Mean loss of one direction, and its gradients by h (M, P), the targets' rows (M, P + 1), the table (S, P + 1)."""
+def _direction_loss(h, true_weight, true_bias, table, bias, words: np.ndarray, candidates: Candidates):
+    """Mean loss of one direction, and its gradients by h (M, P), by the targets' weights (M, P) and biases (M, 1), and by
+    the candidates' table (S, P) and bias (S,).
+    """
     with paddle.no_grad():
-        one = paddle.ones([len(h), 1], h.dtype)
-        h = paddle.concat([h, one], axis=1)  # (M, P + 1)
         log_expected = paddle.to_tensor(candidates.log_expected_of(words)).astype(h.dtype).unsqueeze(1)
-        true = (h * true_rows).sum(axis=1, keepdim=True) - log_expected  # (M, 1)
-        hit, place = candidates.places_of(words)
-        step = max(1, LOGITS_AT_ONCE // len(table))
-        loss, d_h, true_weights, d_table = 0, [], [], 0
-        for a in range(0, len(h), step):
-            b = min(a + step, len(h))
-            logits = product(h[a:b], table, transpose_y=True)  # (m, S)
-            here = slice(*np.searchsorted(hit, [a, b]))
-            if here.start < here.stop:
-                where = (paddle.to_tensor(hit[here] - a), paddle.to_tensor(place[here]))
-                logits.index_put_(where, paddle.to_tensor(REMOVED, dtype=logits.dtype))
-            highest = paddle.maximum(logits.max(axis=1, keepdim=True), true[a:b])
-            chances = logits.subtract_(highest).exp_()
-            true_chance = (true[a:b] - highest).exp()
-            total = chances.sum(axis=1, keepdim=True) + true_chance
-            loss = loss + (total.log() + highest - true[a:b]).sum()
-            weight = 1 / (total * len(h))  # (m, 1) of a place's loss in the mean, over the softmax's sum
-            d_h.append(product(chances, table).multiply_(weight))
-            d_table = product(chances, h[a:b] * weight, transpose_x=True) + d_table
-            true_weights.append(true_chance * weight - 1 / len(h))
-        true_weights = paddle.concat(true_weights)  # (M, 1) gradient of the targets' logits
-        d_h = paddle.concat(d_h) + true_rows * true_weights
-        return loss / len(h), d_h[:, :-1], h * true_weights, d_table
+        true = (h * true_weight).sum(axis=1, keepdim=True) + true_bias - log_expected  # (M, 1)
+        over_candidates = _fused_loss if fused.suits(h) else _sliced_loss
+        loss, d_h, d_true, d_table, d_bias = over_candidates(h, true, table, bias, *candidates.places_of(words))
+        return loss, d_h + true_weight * d_true, h * d_true, d_true, d_table, d_bias
+
+
+def _sliced_loss(h, true, table, bias, hit: np.ndarray, place: np.ndarray):
+    """Mean loss over the candidates and each place's target, whose logits `true` (M, 1) gives, without accidental hits.
+
+    Returns also the gradients by h, as far as it goes through the candidates, by `true`, by the table and by the bias.
+    """
+    step = max(1, LOGITS_AT_ONCE // len(table))
+    loss, d_h, d_true, d_table, d_bias = 0, [], [], 0, 0
+    for a in range(0, len(h), step):
+        b = min(a + step, len(h))
+        logits = product(h[a:b], table, transpose_y=True).add_(bias)  # (m, S)
+        here = slice(*np.searchsorted(hit, [a, b]))
+        if here.start < here.stop:
+            where = (paddle.to_tensor(hit[here] - a), paddle.to_tensor(place[here]))
+            logits.index_put_(where, paddle.to_tensor(REMOVED, dtype=logits.dtype))
+        highest, sums = _exponentials(logits, true[a:b])
+        true_chance = (true[a:b] - highest).exp()
+        total = sums + true_chance
+        loss = loss + (total.log() + highest - true[a:b]).sum()
+        weight = 1 / (total * len(h))  # (m, 1) of a place's loss in the mean, over the softmax's sum
+        chances = logits.multiply_(weight)
+        d_h.append(product(chances, table))
+        d_table = product(chances, h[a:b], transpose_x=True) + d_table
+        d_bias = chances.sum(0) + d_bias
+        d_true.append(true_chance * weight - 1 / len(h))
+    return loss / len(h), paddle.concat(d_h), paddle.concat(d_true), d_table, d_bias
+
+
+def _fused_loss(h, true, table, bias, hit: np.ndarray, place: np.ndarray):
+    """`_sliced_loss` by the compiled loop."""
+    made = [paddle.empty_like(x) for x in (h, true, table, bias)]
+    loss, (d_h, d_true, d_table, d_bias) = paddle.empty([], h.dtype), made
+    given = h.contiguous(), table, bias, true, hit, place
+    fused.kernel().softmax_loss(*given, loss, d_h, d_table, d_bias, d_true)
+    return loss, d_h, d_true, d_table, d_bias
+
+
+def _exponentials(logits, highest):
+    """Turn logits (m, S) into exp(logit - highest), with the largest of each row and of what `highest` (m, 1) gives.
+
+    Returns that highest (m, 1) and the sum of each row (m, 1).
+    """
+    if not fused.suits(logits):
+        highest = paddle.maximum(logits.max(axis=1, keepdim=True), highest)
+        return highest, logits.subtract_(highest).exp_().sum(axis=1, keepdim=True)
+    highest, sums = highest.clone(), paddle.empty_like(highest)
+    fused.kernel().exponentials(logits, highest, sums)
+    return highest, sums

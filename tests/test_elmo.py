@@ -45,11 +45,13 @@ def assert_close(found, expected, tolerance=1e-5):
         np.testing.assert_allclose(a, b, atol=tolerance, rtol=0)
 
 
+@pytest.mark.usefixtures("implementation")
 def test_embeddings_equal_the_reference(variant, tmp_path):
     expected, _ = reference.embed(models.reference_of(variant), SENTENCES)
     assert_close(ELMoEmbedder(models.save(variant, tmp_path)).encode(SENTENCES), expected)
 
 
+@pytest.mark.usefixtures("implementation")
 def test_carried_state_equals_the_reference(variant, tmp_path):
     parameters, state, expected = models.reference_of(variant), None, []
     for batch in ([SENTENCES[0], SENTENCES[2]], [SENTENCES[4], SENTENCES[1]], [SENTENCES[3]]):
@@ -99,6 +101,7 @@ def reference_state(state):
 
 
 @pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.usefixtures("implementation")
 def test_training_loss_and_state_equal_the_reference(variant, sampled):
     vocabulary = dataset.Vocabulary(models.WORDS)
     batch = dataset.lm_batch([s for s in SENTENCES if s], vocabulary, variant.config.input)
@@ -154,6 +157,7 @@ def test_training_gradients_equal_finite_differences(input_kind, n_candidates):
             assert gradient[entry] == pytest.approx(wanted[entry], abs=2e-7), (name, entry)
 
 
+@pytest.mark.usefixtures("implementation")
 def test_log_probabilities_equal_the_reference(variant):
     batch = dataset.lm_batch(SENTENCES, dataset.Vocabulary(models.WORDS), variant.config.input)
     forward, backward, _ = variant.log_probabilities(batch)

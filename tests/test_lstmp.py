@@ -12,6 +12,7 @@ from runtime import paddle
 
 P, H = 3, 7
 LENGTHS = np.array([4, 0, 2, 6, 1, 4])
+MANY_LENGTHS = np.random.RandomState(0).randint(10, size=60)  # enough rows for packed weights
 CLIPS = {"clips that bite": (0.3, 0.25), "no clips": (0.0, 0.0)}
 
 
@@ -70,16 +71,17 @@ def test_packing():
 
 @pytest.mark.parametrize("clips", CLIPS.values(), ids=CLIPS)
 @pytest.mark.parametrize("shared_inputs", [False, True])
-def test_outputs_states_and_all_gradients_equal_the_reference(clips, shared_inputs, tolerance):
+@pytest.mark.parametrize("lengths", [LENGTHS, MANY_LENGTHS], ids=["few rows", "many rows"])
+def test_outputs_states_and_all_gradients_equal_the_reference(clips, shared_inputs, lengths, tolerance):
     """For both directions of a layer at once, from and to explicit states, also where several places read one input."""
     random = np.random.RandomState(0)
-    packing = Packing.of(LENGTHS)
+    packing = Packing.of(lengths)
     n_places = len(packing.row)
     lstmps = [random_lstmp(random, clips) for _ in range(2)]
     reads = [random.randint(5, size=n_places) if shared_inputs else np.arange(n_places) for _ in lstmps]
     inputs = [random_tensor(random, 5 if shared_inputs else n_places, P) for _ in lstmps]
     states = [
-        (random_tensor(random, len(LENGTHS), P, scale=0.2), random_tensor(random, len(LENGTHS), H, scale=0.2))
+        (random_tensor(random, len(lengths), P, scale=0.2), random_tensor(random, len(lengths), H, scale=0.2))
         for _ in lstmps
     ]
     rows = [paddle.to_tensor(places) for places in reads] if shared_inputs else None

@@ -35,6 +35,12 @@ def test_the_users_own_logging_still_speaks():
     assert "mine" in done.stderr and "ours" in done.stderr
 
 
+def test_other_libraries_do_not_begin_to_chatter():
+    """Paddle gives the root logger a handler and a level at which gensim and others would print what they do."""
+    done = fresh_python("import elmo, logging; elmo.paddle; logging.getLogger('gensim').info('chatter')")
+    assert "chatter" not in done.stderr
+
+
 def test_the_launchers_one_thread_is_not_the_users_choice():
     """It imports Paddle, which sets OMP_NUM_THREADS=1 for all that it starts."""
     program = "import runtime, os; runtime.prepare_environment(); print(os.environ['OMP_NUM_THREADS'])"

@@ -8,6 +8,7 @@ from runtime import paddle
 from softmax import Softmax, draw_candidates, log_uniform
 
 V, P = 50, 5
+pytestmark = pytest.mark.usefixtures("implementation")
 
 
 def generator(seed=0):
@@ -119,6 +120,29 @@ def test_slices_change_nothing(monkeypatch):
     whole = float(softmax.losses([h], [targets], candidates)[0])
     monkeypatch.setattr("softmax.LOGITS_AT_ONCE", 20 * 7)
     assert float(softmax.losses([h], [targets], candidates)[0]) == pytest.approx(whole, abs=1e-6)
+
+
+def test_many_places_are_the_mean_of_their_parts():
+    """More places than are computed at a time: loss and gradients are those of the parts, which other tests prove."""
+    softmax, _, _ = random_softmax()
+    random = np.random.RandomState(1)
+    h, targets = random.standard_normal((500, P)).astype(np.float32), random.randint(V, size=500)
+    candidates = draw_candidates(V, 20, generator())
+
+    def measured(a, b):
+        part = paddle.to_tensor(h[a:b], stop_gradient=False)
+        (loss,) = softmax.losses([part], [targets[a:b]], candidates)
+        loss.backward()
+        gradients = part.grad.numpy(), dense(softmax.weight), dense(softmax.bias)
+        softmax.clear_gradients()
+        return float(loss), *gradients
+
+    loss, d_h, d_weight, d_bias = measured(0, 500)
+    parts = [measured(a, a + 50) for a in range(0, 500, 50)]
+    assert loss == pytest.approx(np.mean([part[0] for part in parts]), rel=1e-5)
+    np.testing.assert_allclose(d_h, np.concatenate([part[1] for part in parts]) / 10, atol=1e-6)
+    np.testing.assert_allclose(d_weight, np.mean([part[2] for part in parts], axis=0), atol=1e-6)
+    np.testing.assert_allclose(d_bias, np.mean([part[3] for part in parts], axis=0), atol=1e-6)
 
 
 def test_the_gradient_touches_only_what_was_read():

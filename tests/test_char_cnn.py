@@ -1,0 +1,56 @@
+"""The character CNN: its compiled loops against Paddle's operators, which the tests of elmo.py prove in float64."""
+
+import numpy as np
+import pytest
+
+import dataset
+import fused
+from char_cnn import CharCNN
+from elmo import ELMoConfig
+from runtime import paddle
+
+FILTERS = ((1, 3), (2, 5), (7, 19))
+
+
+def random_tokens(n: int) -> dataset.Tokens:
+    """Of all lengths that there are, from an empty token to one that is cut."""
+    random = np.random.RandomState(0)
+    words = ["", "x" * 60, *("".join(random.choice(list("abcdeé苹"), random.randint(1, 49))) for _ in range(n - 2))]
+    characters = dataset.CharTable(words)
+    order = np.argsort(characters.lengths, kind="stable")
+    return dataset.Tokens(characters.rows(order), characters.lengths[order].astype(np.int32))
+
+
+def run(tokens: dataset.Tokens, activation: str) -> dict[str, np.ndarray]:
+    """Vectors and all gradients of a CNN with random weights."""
+    random = np.random.RandomState(1)
+    cnn = CharCNN(ELMoConfig(filters=FILTERS, n_highway=2, projection_dim=11, character_dim=5, activation=activation))
+    for weight in cnn.parameters():
+        weight.set_value((random.standard_normal(weight.shape) * 0.4).astype(np.float32))
+    vectors = cnn(tokens)
+    (vectors * paddle.to_tensor(random.standard_normal(vectors.shape).astype(np.float32))).sum().backward()
+    with paddle.no_grad():
+        np.testing.assert_array_equal(cnn(tokens).numpy(), vectors.numpy())
+    return {"vectors": vectors.numpy(), **{name: weight.grad.numpy() for name, weight in cnn.named_parameters()}}
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("n", [2, 150])
+def test_both_implementations_agree(n, activation, monkeypatch):
+    if fused.kernel() is None:
+        pytest.skip("no C compiler, or a Paddle without MKL")
+    tokens = random_tokens(n)
+    found = run(tokens, activation)
+    monkeypatch.setattr(fused, "kernel", lambda: None)
+    for name, expected in run(tokens, activation).items():
+        np.testing.assert_allclose(found[name], expected, atol=1e-5 * np.abs(expected).max(), err_msg=name)
+
+
+@pytest.mark.usefixtures("implementation")
+def test_a_frozen_part_gets_no_gradient_and_the_others_theirs():
+    cnn = CharCNN(ELMoConfig(filters=FILTERS, n_highway=1, projection_dim=11))
+    cnn.embedding.weight.stop_gradient = True
+    cnn.convolutions[1].bias.stop_gradient = True
+    cnn(random_tokens(9)).sum().backward()
+    without = {name for name, weight in cnn.named_parameters() if weight.grad is None}
+    assert without == {"embedding.weight", "convolutions.1.bias"}

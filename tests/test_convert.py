@@ -1,0 +1,809 @@
+"""Weights of others: what is imported computes what its files say, what is exported comes back, damage is told.
+
+The files are written and read here by the tests' own code: tests/reference.py, and the few lines below.
+"""
+
+import copy
+import json
+import logging
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import models
+import numpy as np
+import pytest
+import reference
+import runs
+
+import checkpoint
+import convert
+import dataset
+import run_eval
+from elmo import ELMoEmbedder, load_bilm
+from runtime import UserError, paddle
+
+WORDS = models.WORDS
+P, H, C = 7, 11, 5
+ROUNDS = ([0, 2], [4, 1], [3])  # sentences in batches of two
+LSTM = {"projection_dim": P, "dim": H, "n_layers": 2, "use_skip_connections": True, "cell_clip": 0.4, "proj_clip": 0.3}
+CNN = {
+    "activation": "relu",
+    "filters": [[1, 2], [3, 4], [4, 3]],
+    "n_highway": 2,
+    "embedding": {"dim": C},
+    "n_characters": 262,
+    "max_characters_per_token": 50,
+}
+NO = object()  # a field that is left out
+
+
+def options_of(lstm: dict, cnn: dict | None) -> dict:
+    """options.json with changes; as bilm-tf's training writes it, with more at the top than inference asks for."""
+    options = {"bidirectional": True, "dropout": 0.1, "n_epochs": 10, "lstm": {**LSTM, **lstm}}
+    if cnn is not None:
+        options["char_cnn"] = {**copy.deepcopy(CNN), **cnn}
+    for section in ("lstm", "char_cnn"):
+        if section in options:
+            options[section] = {name: value for name, value in options[section].items() if value is not NO}
+    return options
+
+
+def shapes_of(options: dict, softmax: bool = False) -> dict[str, tuple]:
+    """The datasets of a biLM with these options, as bilm-tf's dump writes them."""
+    lstm = options["lstm"]
+    p, h = lstm["projection_dim"], lstm["dim"]
+    shapes = {"embedding": (len(WORDS), p)}
+    if "char_cnn" in options:
+        cnn = options["char_cnn"]
+        features = sum(number for _, number in cnn["filters"])
+        shapes = {"char_embed": (261, C)}
+        for i, (width, number) in enumerate(cnn["filters"]):
+            shapes |= {f"CNN/W_cnn_{i}": (1, width, C, number), f"CNN/b_cnn_{i}": (number,)}
+        for i in range(cnn.get("n_highway") or 0):
+            for gate in ("carry", "transform"):
+                shapes |= {
+                    f"CNN_high_{i}/W_{gate}": (features, features),
+                    f"CNN_high_{i}/b_{gate}": (features,),
+                }
+        if features != p:
+            shapes |= {"CNN_proj/W_proj": (features, p), "CNN_proj/b_proj": (p,)}
+    for d in (0, 1):
+        for k in range(lstm.get("n_layers", 1)):
+            cell = f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell"
+            shapes |= {f"{cell}/W_0": (2 * p, 4 * h), f"{cell}/B": (4 * h,), f"{cell}/W_P_0": (h, p)}
+    if softmax:
+        shapes |= {"softmax/W": (len(WORDS), p), "softmax/b": (len(WORDS),)}
+    return shapes
+
+
+def write_bilm(folder: Path, options: dict, softmax: bool = False, **changes) -> dict[str, np.ndarray]:
+    """options.json, weights.hdf5 with random numbers, and vocab.txt. Returns the arrays. A change of None leaves one out."""
+    random_numbers = np.random.RandomState(3)
+    arrays = {name: random_numbers.normal(0, 0.7, shape) for name, shape in shapes_of(options, softmax).items()}
+    arrays = {name: array.astype(np.float32) for name, array in arrays.items()} | changes
+    arrays = {name: array for name, array in arrays.items() if array is not None}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "options.json").write_text(json.dumps(options), encoding="utf-8")
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    with h5py.File(folder / "weights.hdf5", "w") as file:
+        for name, array in arrays.items():
+            file[name] = array
+    return arrays
+
+
+def import_flags(folder: Path, output: Path, vocab: bool = False) -> list[str]:
+    flags = ["import", f"--options={folder / 'options.json'}", f"--weights={folder / 'weights.hdf5'}"]
+    return [*flags, f"--output={output}", *([f"--vocab={folder / 'vocab.txt'}"] if vocab else [])]
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    """Two checkpoints have the same weights, bit for bit."""
+    found, expected = checkpoint.load_params(one), checkpoint.load_params(other)
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+        assert found[name].tobytes() == array.tobytes(), name
+
+
+def config_of(folder: Path, without: set[str] = frozenset()) -> dict:
+    return {name: value for name, value in checkpoint.load_config(folder)["model"].items() if name not in without}
+
+
+def assert_vectors(folder: Path, parameters: reference.Parameters, embed=reference.embed) -> None:
+    """A checkpoint's vectors are those of the reference, from the zero state and with the state carried."""
+    sentences = models.SENTENCES
+    assert_close(ELMoEmbedder(folder, device="cpu").encode(sentences), embed(parameters, sentences)[0])
+    expected, state = [], None
+    for batch in ROUNDS:
+        arrays, state = embed(parameters, [sentences[k] for k in batch], state)
+        expected += arrays
+    embedder = ELMoEmbedder(folder, batch_size=2, carry_state=True, device="cpu")
+    assert_close(embedder.encode([sentences[k] for batch in ROUNDS for k in batch]), expected)
+
+
+def assert_close(found, expected) -> None:
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
+
+
+@pytest.fixture
+def said(caplog):
+    """What the user is told."""
+    caplog.set_level(logging.INFO, logger="elmo")
+    return lambda: caplog.text
+
+
+# Import
+
+WORD = None  # in place of the options of a character CNN
+VARIANTS = {
+    "relu, two highways": ({}, {}),
+    "tanh, one highway, no skip, no clips": (
+        {"use_skip_connections": False, "cell_clip": NO, "proj_clip": NO},
+        {"activation": "tanh", "n_highway": 1},
+    ),
+    "no highway, three layers": ({"n_layers": 3, "proj_clip": None}, {"n_highway": NO}),
+    "n_characters of training, highways null": ({"n_layers": 1}, {"n_characters": 261, "n_highway": None}),
+    "filters that add up to P": ({}, {"filters": [[2, 3], [5, 4]], "n_highway": 1}),
+    "P above H": ({"dim": 5, "n_layers": NO}, {"activation": "tanh"}),
+    "words": ({}, WORD),
+    "words, one layer, no skip": ({"n_layers": 1, "use_skip_connections": NO, "cell_clip": 0}, WORD),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_an_imported_model_computes_what_its_files_say(variant, tmp_path):
+    options = options_of(*VARIANTS[variant])
+    write_bilm(tmp_path, options)
+    convert.main(import_flags(tmp_path, tmp_path / "out", vocab="char_cnn" not in options))
+    given = {**options, "lstm": {"use_skip_connections": False, **options["lstm"]}}
+    (tmp_path / "options.json").write_text(json.dumps(given), encoding="utf-8")
+    paths = tmp_path / "options.json", tmp_path / "weights.hdf5"
+    assert_vectors(tmp_path / "out", reference.read_bilm_hdf5(*paths, vocabulary=WORDS))
+    names = {"config.json", "final.pdparams"} | ({"vocab.txt"} if "char_cnn" not in options else set())
+    assert {path.name for path in (tmp_path / "out").iterdir()} == names
+
+
+def single_cells(arrays: dict) -> dict:
+    """A dump of a model with one layer: its cells are not in a MultiRNNCell."""
+    names = [name for name in arrays if "MultiRNNCell" in name]
+    return {name.replace("MultiRNNCell/Cell0/", ""): arrays[name] for name in names} | dict.fromkeys(names)
+
+
+def mask_first(name: str):
+    return lambda arrays: {name: np.concatenate([np.zeros_like(arrays[name][:1]), arrays[name]])}
+
+
+def one_more_character(arrays: dict) -> dict:
+    return {"char_embed": np.concatenate([arrays["char_embed"], np.ones((1, C), np.float32)])}
+
+
+def neutral_projection(_: dict) -> dict:
+    return {"CNN_proj/W_proj": np.eye(P, dtype=np.float32), "CNN_proj/b_proj": np.zeros(P, np.float32)}
+
+
+def of_type(dtype: str):
+    return lambda arrays: {name: array.astype(dtype) for name, array in arrays.items()}
+
+
+SQUARE = {"filters": [[1, P]]}  # filters that add up to P
+SOFTMAX = {"softmax/W": np.ones((9, P)), "softmax/b": np.ones(9)}
+SAME = {  # other files that say the same, and what the user is told
+    "single cells": ({"n_layers": 1}, {}, single_cells, "saved"),
+    "the mask's row": ({}, {}, mask_first("char_embed"), "The first, all zero, is taken for the mask's and left out"),
+    "a character more": ({}, {}, one_more_character, "it was trained with n_characters 262"),
+    "the mask's row of words": ({}, WORD, mask_first("embedding"), "13 rows instead of 12. The first, all zero"),
+    "float64": ({}, {}, of_type("<f8"), "saved"),
+    "big-endian": ({}, {}, of_type(">f4"), "saved"),
+    "AllenNLP's projection": ({}, SQUARE, neutral_projection, "saved"),
+    "more": (
+        {},
+        {},
+        lambda _: {"beta1_power": np.ones(1)},
+        "1 datasets are no part of the model and left out: 'beta1_power'",
+    ),
+    "a softmax without words": ({}, {}, lambda _: SOFTMAX, "is left out: --vocab is missing"),
+}
+
+
+@pytest.mark.parametrize("way", SAME)
+def test_files_that_say_the_same_in_another_way(way, tmp_path, said):
+    lstm, cnn, change, told = SAME[way]
+    options = options_of(lstm, cnn)
+    arrays = write_bilm(tmp_path / "plain", options)
+    write_bilm(tmp_path / "other", options, **change(arrays))
+    for name in ("plain", "other"):
+        convert.main(import_flags(tmp_path / name, tmp_path / f"from {name}", vocab=cnn is WORD))
+    assert_same_weights(tmp_path / "from plain", tmp_path / "from other")
+    assert config_of(tmp_path / "from plain") == config_of(tmp_path / "from other")
+    assert told in said()
+
+
+def test_compressed_weights(tmp_path):
+    arrays = write_bilm(tmp_path, options_of({}, {}))
+    convert.main(import_flags(tmp_path, tmp_path / "plain"))
+    with h5py.File(tmp_path / "weights.hdf5", "w", libver="latest") as file:
+        for name, array in arrays.items():
+            file.create_dataset(name, data=array, compression="gzip", shuffle=True, fletcher32=True)
+    convert.main(import_flags(tmp_path, tmp_path / "packed"))
+    assert_same_weights(tmp_path / "plain", tmp_path / "packed")
+
+
+def test_lstms_without_projections(tmp_path):
+    """bilm-tf leaves projections out where dim is projection_dim, and TensorFlow then clips none."""
+    options = options_of({"dim": P}, {})
+    arrays = write_bilm(tmp_path, options)
+    cells = [name for name in arrays if name.endswith("W_P_0")]
+    write_bilm(tmp_path, options, **dict.fromkeys(cells))
+    convert.main(import_flags(tmp_path, tmp_path / "out"))
+    write_bilm(tmp_path, options_of({"dim": P, "proj_clip": None}, {}), **dict.fromkeys(cells, np.eye(P)))
+    assert_vectors(tmp_path / "out", reference.read_bilm_hdf5(tmp_path / "options.json", tmp_path / "weights.hdf5"))
+
+
+def test_what_options_say_and_is_unusual_is_told(tmp_path, said):
+    options = options_of({"use_skip_connections": NO, "use_peepholes": False}, {"n_characters": 261})
+    write_bilm(tmp_path, options)
+    convert.main(import_flags(tmp_path, tmp_path / "out", vocab=True))
+    for told in (
+        "lstm does not say use_skip_connections, which is taken for false",
+        "'use_peepholes' not known, without effect",
+        "n_characters 261 is what bilm-tf trains with. To run the model it wants 262 there",
+        "--vocab is left out",
+        "2 layers without skip connections, P 7, H 11; clips of cell and projection: 0.4 and 0.3",
+        "none: there will be vectors, no perplexity",
+    ):
+        assert told in said()
+    with pytest.raises(UserError, match="has no language-model head"):
+        load_bilm(tmp_path / "out", head=True)
+
+
+# Language-model heads
+
+
+def perplexity(checkpoint: Path | str, text: Path, capsys) -> list[str]:
+    capsys.readouterr()
+    run_eval.main([f"--dev_data_path={text}", f"--init_from_ckpt={checkpoint}", "--device=cpu", "--batch_size=3"])
+    return [line for line in capsys.readouterr().out.splitlines() if line.startswith("perplexity")]
+
+
+@pytest.mark.parametrize("cnn", [{}, WORD], ids=["characters", "words"])
+@pytest.mark.parametrize("apart", [False, True], ids=["within", "apart"])
+def test_an_imported_softmax_predicts(cnn, apart, tmp_path, capsys):
+    arrays = write_bilm(tmp_path, options_of({}, cnn), softmax=True)
+    flags = import_flags(tmp_path, tmp_path / "out", vocab=True)
+    if apart:
+        (tmp_path / "weights.hdf5").rename(tmp_path / "softmax.hdf5")
+        write_bilm(tmp_path, options_of({}, cnn))
+        flags.append(f"--softmax={tmp_path / 'softmax.hdf5'}")
+    convert.main(flags)
+    parameters = reference.read_bilm_hdf5(tmp_path / "options.json", tmp_path / "weights.hdf5", vocabulary=WORDS)
+    parameters.softmax = arrays["softmax/W"].astype(float), arrays["softmax/b"].astype(float)
+    row, ids = ["<S>", "the", "river", "bank", "</S>"], [0, 3, 6, 4, 1]
+    inputs = {"forward": [row[:-1]], "backward": [row[:0:-1]]}
+    targets = {"forward": [ids[1:]], "backward": [ids[-2::-1]]}
+    loss, _ = reference.lm_loss(parameters, inputs, targets)
+    (tmp_path / "text").write_text("the river bank\n", encoding="utf-8")
+    lines = perplexity(tmp_path / "out", tmp_path / "text", capsys)
+    assert float(lines[-1].split()[-1]) == pytest.approx(np.exp(loss), abs=2e-3)
+
+
+# Export
+
+TRIPS = {
+    "characters": {},
+    "words": {"input": "word", "filters": ((1, 1),)},
+    "no head": {"vocab_size": 0, "n_highway": 0},
+    "no clips, tanh, no skip": {
+        "cell_clip": 0.0,
+        "proj_clip": 0.0,
+        "activation": "tanh",
+        "use_skip_connections": False,
+    },
+    "one layer, filters that add up to P": {"n_layers": 1, "projection_dim": 11, "n_highway": 1},
+    "three layers, P above H": {"n_layers": 3, "cell_dim": 5},
+}
+
+
+@pytest.mark.parametrize("trip", TRIPS)
+def test_import_after_export_is_the_same_checkpoint(trip, tmp_path):
+    bilm = models.random_bilm(**TRIPS[trip])
+    prefix = Path(models.save(bilm, tmp_path / "ours"))
+    convert.main(["export", str(prefix), f"--output={tmp_path / 'theirs'}"])
+    has_words = (tmp_path / "theirs" / "vocab.txt").exists()
+    assert has_words == (trip != "no head")
+    convert.main(import_flags(tmp_path / "theirs", tmp_path / "again", vocab=has_words))
+    assert_same_weights(prefix, tmp_path / "again")
+    unused = {"filters", "character_dim", "n_highway", "activation"} if trip == "words" else set()
+    assert config_of(tmp_path / "again", unused) == config_of(tmp_path / "ours", unused)
+    if has_words:
+        assert dataset.Vocabulary.from_file(tmp_path / "again" / "vocab.txt").tokens == WORDS
+
+
+@pytest.mark.parametrize("trip", TRIPS)
+def test_others_read_what_is_exported(trip, tmp_path):
+    bilm = models.random_bilm(**TRIPS[trip])
+    convert.main(["export", models.save(bilm, tmp_path / "ours"), f"--output={tmp_path / 'theirs'}"])
+    paths = tmp_path / "theirs" / "options.json", tmp_path / "theirs" / "weights.hdf5"
+    found, _ = reference.embed(reference.read_bilm_hdf5(*paths, vocabulary=WORDS), models.SENTENCES)
+    expected, _ = reference.embed(models.reference_of(bilm), models.SENTENCES)
+    assert_close(found, expected)
+    options = json.loads(paths[0].read_text(encoding="utf-8"))
+    assert {"cell_clip", "proj_clip", "n_layers", "dim"} <= options["lstm"].keys()  # AllenNLP takes no default
+    with h5py.File(paths[1]) as file:
+        assert all(file[name].shape == shape for name, shape in shapes_of_export(options).items())
+        assert all(file[name].dtype == "<f4" for name in shapes_of_export(options))
+
+
+def shapes_of_export(options: dict) -> dict[str, tuple]:
+    """What bilm-tf and AllenNLP together ask of a file: of characters always a projection."""
+    shapes = shapes_of(options)
+    if "char_cnn" in options:
+        assert options["char_cnn"]["n_characters"] == 262 and "n_highway" in options["char_cnn"]
+        features = sum(number for _, number in options["char_cnn"]["filters"])
+        shapes["CNN_proj/W_proj"] = (features, options["lstm"]["projection_dim"])
+    return shapes
+
+
+def test_theirs_exported_again_is_the_same(tmp_path):
+    arrays = write_bilm(tmp_path, options_of({}, {}), softmax=True)
+    convert.main(import_flags(tmp_path, tmp_path / "ours", vocab=True))
+    convert.main(["export", str(tmp_path / "ours"), f"--output={tmp_path / 'again'}"])
+    with h5py.File(tmp_path / "again" / "weights.hdf5") as file:
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(file[name], array, strict=True)
+    options = json.loads((tmp_path / "again" / "options.json").read_text(encoding="utf-8"))
+    assert options["lstm"] == LSTM and options["char_cnn"] == CNN
+
+
+REMARKS = {
+    "simple_elmo looks for the weights under the name model.hdf5": {},
+    "bilm-tf reads it with use_character_inputs=False, embedding_weight_file=weights.hdf5": {"input": "word"},
+    "AllenNLP and flair refuse models without skip connections": {"use_skip_connections": False},
+    "bilm-tf and simple_elmo refuse filters that add up to less than 13": {"projection_dim": 13, "cell_dim": 14},
+    "read no W_P_0 where P, 7, is not below H, 6": {"cell_dim": 6},
+    "B was written with the difference": {"forget_bias": 0.0},
+}
+
+
+@pytest.mark.parametrize("told", REMARKS)
+def test_what_others_cannot_do_with_an_export_is_told(told, tmp_path, said):
+    bilm = models.random_bilm(**REMARKS[told])
+    convert.main(["export", models.save(bilm, tmp_path / "ours"), f"--output={tmp_path / 'theirs'}"])
+    assert told in said()
+
+
+def test_another_forget_bias_is_exported_as_the_same_model(tmp_path):
+    prefix = models.save(models.random_bilm(forget_bias=0.0), tmp_path / "ours")
+    convert.main(["export", prefix, f"--output={tmp_path / 'theirs'}"])
+    paths = tmp_path / "theirs" / "options.json", tmp_path / "theirs" / "weights.hdf5"
+    assert_vectors(tmp_path / "ours", reference.read_bilm_hdf5(*paths))
+
+
+# Paddle Fluid
+
+
+def write_fluid(folder: Path, n_layers: int = 2, softmax: bool = True) -> dict[str, np.ndarray]:
+    """A folder as Paddle Fluid's ELMo leaves it, written by Paddle, and vocab.txt beside it."""
+    random_numbers, words = np.random.RandomState(4), len(WORDS)
+    shapes = {"embedding_para": (words, P)}
+    for d, direction in enumerate(("fw", "bw")):
+        for k in range(n_layers):
+            lstmp = f"lstmp_{d * n_layers + k}"
+            shapes |= {f"{direction}_layer{k + 1}_gate_w": (P, 4 * H), f"{lstmp}.w_0": (P, 4 * H)}
+            shapes |= {f"{lstmp}.w_1": (H, P), f"{lstmp}.b_0": (1, 4 * H)}
+    if softmax:
+        shapes |= {"softmax_weight": (words, P), "softmax_bias": (words,)}
+    folder.mkdir(parents=True)
+    (folder.parent / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    spread = {".b_0": 2.5, ".w_1": 1.2}  # so that both clips bite
+    variables = {
+        name: random_numbers.normal(0, spread.get(name[-4:], 0.3), shape).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+    for name, array in variables.items():
+        write_variable(folder / name, array)
+    return variables
+
+
+def write_variable(path: Path, array: np.ndarray) -> None:
+    paddle.save(paddle.to_tensor(array), str(path), use_binary_format=True)
+
+
+def fluid_flags(folder: Path, output: Path) -> list[str]:
+    return ["fluid", str(folder), f"--vocab={folder.parent / 'vocab.txt'}", f"--output={output}"]
+
+
+def fluid_run(variables: dict, direction: str, ids: list[int], state: list | None = None):
+    """Fluid's dynamic_lstmp, in float64, over ids in the order of running: outputs (T, P) of each layer, the last states.
+
+    Gates: candidate, input, forget, output; no forget bias; both clips 3; the identity after the projection.
+    """
+    a = {name: array.astype(np.float64) for name, array in variables.items()}
+    n_layers = sum(name.startswith("fw_") for name in variables)
+    rows, layers, last = list(a["embedding_para"][ids]), [], []
+    for k in range(n_layers):
+        lstmp = f"lstmp_{k + n_layers * (direction == 'bw')}"
+        h, c = state[k] if state else (np.zeros(P), np.zeros(H))
+        outputs = []
+        for x in rows:
+            gates = x @ a[f"{direction}_layer{k + 1}_gate_w"] + h @ a[f"{lstmp}.w_0"] + a[f"{lstmp}.b_0"][0]
+            candidate, i, f, o = np.split(gates, 4)
+            c = np.clip(np.tanh(candidate) / (1 + np.exp(-i)) + c / (1 + np.exp(-f)), -3, 3)
+            h = np.clip(np.tanh(c) / (1 + np.exp(-o)) @ a[f"{lstmp}.w_1"], -3, 3)
+            outputs.append(h + x if k else h)
+        rows = outputs
+        layers.append(np.array(outputs))
+        last.append((h, c))
+    return layers, last
+
+
+def fluid_embed(variables: dict, sentences: list, state: dict | None = None):
+    """What `reference.embed` returns, by Fluid's formula."""
+    state, embeddings = dict(state or {}), []
+    for b, sentence in enumerate(sentences):
+        ids = [WORDS.index(word if word in WORDS else "<UNK>") for word in ["<S>", *sentence, "</S>"]]
+        forward, state[b, "fw"] = fluid_run(variables, "fw", ids, state.get((b, "fw")))
+        backward, state[b, "bw"] = fluid_run(variables, "bw", ids[::-1], state.get((b, "bw")))
+        vectors = variables["embedding_para"][ids]
+        layers = [np.hstack([vectors, vectors])]
+        layers += [np.hstack([one, other[::-1]]) for one, other in zip(forward, backward, strict=True)]
+        embeddings.append(np.array(layers)[:, 1:-1])
+    return embeddings, state
+
+
+@pytest.mark.parametrize("n_layers", [1, 2, 3])
+def test_fluids_variables_compute_what_fluid_did(n_layers, tmp_path):
+    variables = write_fluid(tmp_path / "fluid", n_layers, softmax=n_layers > 1)
+    convert.main(fluid_flags(tmp_path / "fluid", tmp_path / "out"))
+    config = config_of(tmp_path / "out")
+    assert (config["forget_bias"], config["cell_clip"], config["proj_clip"]) == (0, 3, 3)
+    assert_vectors(tmp_path / "out", variables, fluid_embed)
+    assert dataset.Vocabulary.from_file(tmp_path / "out" / "vocab.txt").tokens == WORDS
+
+
+def test_fluids_clips_bite_in_these_tests(tmp_path):
+    embeddings, state = fluid_embed(write_fluid(tmp_path / "fluid"), models.SENTENCES)
+    assert max(np.abs(c).max() for layers in state.values() for _, c in layers) == 3
+    assert max(np.abs(embedding[1]).max(initial=0) for embedding in embeddings) == 3
+
+
+def test_fluids_softmax_predicts(tmp_path, capsys):
+    variables = write_fluid(tmp_path / "fluid")
+    convert.main(fluid_flags(tmp_path / "fluid", tmp_path / "out"))
+    (tmp_path / "text").write_text("the river bank\n", encoding="utf-8")
+    ids, losses = [0, 3, 6, 4, 1], []
+    for direction, run in (("fw", ids), ("bw", ids[::-1])):
+        layers, _ = fluid_run(variables, direction, run[:-1])
+        for h, target in zip(layers[-1], run[1:], strict=True):
+            softmax = variables["softmax_weight"].astype(np.float64), variables["softmax_bias"].astype(np.float64)
+            losses.append(reference.full_softmax_loss(h, softmax, target))
+    lines = perplexity(tmp_path / "out", tmp_path / "text", capsys)
+    assert float(lines[-1].split()[-1]) == pytest.approx(np.exp(np.mean(losses)), rel=1e-3)
+
+
+def test_fluids_other_files_are_told(tmp_path, said):
+    write_fluid(tmp_path / "fluid", softmax=False)
+    for name in ("lstmp_0.w_0_moment_0", "learning_rate_0"):
+        write_variable(tmp_path / "fluid" / name, np.ones((P, 4 * H), np.float32))
+    convert.main(fluid_flags(tmp_path / "fluid", tmp_path / "out"))
+    assert "2 files are no part of the model and left out: 'learning_rate_0', 'lstmp_0.w_0_moment_0'" in said()
+    assert "both clips 3, as published; the folder does not say" in said()
+
+
+# Mistakes
+
+
+def untouched(folder: Path) -> set[str]:
+    return {str(path) for path in folder.rglob("*")}
+
+
+def refused(argv: list[str], message: str, folder: Path) -> None:
+    """The flags lead to the message, and nothing in the folder has changed."""
+    before = untouched(folder)
+    with pytest.raises(UserError, match=message):
+        convert.main(argv)
+    assert untouched(folder) == before
+
+
+OPTIONS = {
+    r"lstm: found 'nothing', expected a JSON object": lambda o: o.pop("lstm"),
+    r"lstm: projection_dim is missing, expected a whole number above 0": lambda o: o["lstm"].pop("projection_dim"),
+    r"lstm: dim is '11', expected a whole number": lambda o: o["lstm"].update(dim="11"),
+    r"lstm: n_layers is True": lambda o: o["lstm"].update(n_layers=True),
+    r"lstm: cell_clip is nan, expected a number": lambda o: o["lstm"].update(cell_clip=float("nan")),
+    r"lstm: proj_clip is inf": lambda o: o["lstm"].update(proj_clip=float("inf")),
+    r"lstm: proj_clip is -1": lambda o: o["lstm"].update(proj_clip=-1),
+    r"lstm: use_skip_connections is 1, expected true or false": lambda o: o["lstm"].update(use_skip_connections=1),
+    r"bidirectional is false": lambda o: o.update(bidirectional=False),
+    r"n_characters is 60, expected 261, as in bilm-tf's training.*or 262, as in its inference": lambda o: o[
+        "char_cnn"
+    ].update(n_characters=60),
+    r"max_characters_per_token is 25, expected 50": lambda o: o["char_cnn"].update(max_characters_per_token=25),
+    r"activation is 'gelu', expected 'relu' or 'tanh'": lambda o: o["char_cnn"].update(activation="gelu"),
+    r"filters is \[\], expected a list of pairs": lambda o: o["char_cnn"].update(filters=[]),
+    r"filters is \[\[51, 2\]\]": lambda o: o["char_cnn"].update(filters=[[51, 2]]),
+    r"embedding: dim is 0": lambda o: o["char_cnn"]["embedding"].update(dim=0),
+    r"has no char_cnn: this model takes words from a table": lambda o: o.pop("char_cnn"),
+    r"W_0 is \(14, 44\), expected \(14, 48\) by .*options.json": lambda o: o["lstm"].update(dim=12),
+    r"no RNN_0/RNN/MultiRNNCell/Cell2/LSTMCell/W_0, expected it with \(14, 44\)": lambda o: o["lstm"].update(
+        n_layers=2**31 - 1
+    ),
+    r"holds 'RNN_0/.*/Cell1/LSTMCell/B'.* do not belong together": lambda o: o["lstm"].update(n_layers=1),
+    r"holds 'CNN_high_1/W_carry', .* do not belong together": lambda o: o["char_cnn"].update(n_highway=1),
+    r"W_cnn_0 is \(1, 1, 5, 2\), expected \(1, 1, 5, 2147483647\)": lambda o: o["char_cnn"].update(
+        filters=[[1, 2**31 - 1]]
+    ),
+}
+
+
+@pytest.mark.parametrize("message", OPTIONS)
+def test_options_that_are_wrong(message, tmp_path):
+    options = options_of({}, {})
+    write_bilm(tmp_path, options)
+    OPTIONS[message](options)
+    (tmp_path / "options.json").write_text(json.dumps(options), encoding="utf-8")
+    refused(import_flags(tmp_path, tmp_path / "out"), message, tmp_path)
+
+
+def cut(path: Path, n: int) -> None:
+    path.write_bytes(path.read_bytes()[:n])
+
+
+def rewrite(path: Path, name: str, **kinds) -> None:
+    """Put another dataset in the place of one."""
+    with h5py.File(path, "a") as file:
+        del file[name]
+        file.create_dataset(name, **kinds)
+
+
+def virtual(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        del file["char_embed"]
+        layout = h5py.VirtualLayout((261, C), "f4")
+        layout[:] = h5py.VirtualSource("/etc/passwd", "x", (261, C))
+        file.create_virtual_dataset("char_embed", layout)
+
+
+NAN = np.full((7,), np.nan, np.float32)
+WEIGHTS = {
+    r"is no HDF5 file, it begins with b'<!DOCTYP'. Expected bilm-tf's weights": lambda p: p.write_bytes(b"<!DOCTYPE html>"),
+    r"is no HDF5 file, it begins with b''": lambda p: p.write_bytes(b""),
+    r"cannot be read, the file is damaged or incomplete \(.*truncated file": lambda p: cut(p, 5000),
+    r"there is no such file, expected bilm-tf's weights": lambda p: p.unlink(),
+    r"is a folder, expected the file with bilm-tf's weights": lambda p: (p.unlink(), p.mkdir()),
+    r"char_embed is \(260, 5\), expected \(261, 5\)": lambda p: rewrite(p, "char_embed", data=np.ones((260, C))),
+    r"CNN/b_cnn_1 is \(\), expected \(4,\)": lambda p: rewrite(p, "CNN/b_cnn_1", data=1.0),
+    r"CNN_proj/b_proj is of type int64": lambda p: rewrite(p, "CNN_proj/b_proj", data=np.ones(P, int)),
+    r"CNN_proj/b_proj has values that are not finite": lambda p: rewrite(p, "CNN_proj/b_proj", data=NAN),
+    r"CNN_proj/b_proj has values that are not": lambda p: rewrite(p, "CNN_proj/b_proj", data=np.full(P, 1e300)),
+    r"char_embed is \(261, 5\), but the file does not hold": lambda p: rewrite(p, "char_embed", shape=(261, C), dtype="f4"),
+    r"char_embed is \(261, 5\), but the file": virtual,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", WEIGHTS)
+def test_weights_that_are_wrong(message, tmp_path):
+    write_bilm(tmp_path, options_of({}, {}))
+    WEIGHTS[message](tmp_path / "weights.hdf5")
+    refused(import_flags(tmp_path, tmp_path / "out"), message, tmp_path)
+
+
+def test_a_size_that_the_file_cannot_hold_takes_no_memory(tmp_path):
+    """256 GB that nobody has written, of which options.json says the same."""
+    options = options_of({"dim": 2**31 - 1}, {})
+    write_bilm(tmp_path, options_of({}, {}))
+    (tmp_path / "options.json").write_text(json.dumps(options), encoding="utf-8")
+    huge = {"shape": (2 * P, 4 * (2**31 - 1)), "dtype": "f4", "chunks": (1, 4096)}
+    rewrite(tmp_path / "weights.hdf5", "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_0", **huge)
+    refused(import_flags(tmp_path, tmp_path / "out"), "but the file does not hold so many numbers", tmp_path)
+
+
+def test_files_that_are_wrong_together(tmp_path):
+    arrays = write_bilm(tmp_path, options_of({}, WORD))
+    flags, vocab = import_flags(tmp_path, tmp_path / "out", vocab=True), tmp_path / "vocab.txt"
+    refused([*flags, f"--softmax={tmp_path / 'options.json'}"], "is no HDF5 file, it begins with", tmp_path)
+    vocab.write_text("\n".join(WORDS[:-1]), encoding="utf-8")
+    refused(flags, r"embedding has 12 rows instead of 11 by the vocabulary, and the first is not the mask's", tmp_path)
+    vocab.write_text("\n".join(WORDS[:-2]), encoding="utf-8")
+    refused(flags, r"embedding is \(12, 7\), expected \(10, 7\) by the vocabulary", tmp_path)
+    vocab.write_text("\n".join(WORDS[1:]), encoding="utf-8")
+    refused(flags, r"vocab.txt:1: found '</S>', expected <S>", tmp_path)
+    write_bilm(tmp_path, options_of({}, {}))
+    softmax = f"--softmax={tmp_path / 'weights.hdf5'}"
+    refused(
+        [*import_flags(tmp_path, tmp_path / "out"), softmax], "has no softmax/W and softmax/b. It holds 'CNN", tmp_path
+    )
+    write_bilm(tmp_path, options_of({}, {}), softmax=True)
+    refused([*import_flags(tmp_path, tmp_path / "out"), softmax], "--softmax needs --vocab", tmp_path)
+    write_bilm(tmp_path, options_of({}, SQUARE), **neutral_projection(arrays) | {"CNN_proj/b_proj": np.ones(P)})
+    refused(import_flags(tmp_path, tmp_path / "out"), "CNN_proj/b_proj is not neutral", tmp_path)
+    (tmp_path / "options.json").write_bytes(b"{")
+    refused(import_flags(tmp_path, tmp_path / "out"), r"options.json is no valid JSON \(Expecting", tmp_path)
+    (tmp_path / "options.json").write_bytes((tmp_path / "weights.hdf5").read_bytes())
+    refused(import_flags(tmp_path, tmp_path / "out"), r"options.json is no valid JSON \('utf-8'", tmp_path)
+    refused(
+        ["import", f"--options={tmp_path}", *flags[2:]],
+        "is a folder, expected the file with bilm-tf's options",
+        tmp_path,
+    )
+
+
+def put(value: bytes, offset: int):
+    """Other bytes at an offset."""
+
+    def change(path: Path) -> None:
+        content = bytearray(path.read_bytes())
+        content[offset : offset + len(value)] = value
+        path.write_bytes(content)
+
+    return change
+
+
+def other(name: str, array: np.ndarray):
+    return lambda folder: write_variable(folder / name, array)
+
+
+def within(name: str, change):
+    return lambda folder: change(folder / name)
+
+
+def nested(folder: Path) -> None:
+    folder.rename(folder.with_name("inner"))
+    folder.mkdir()
+    folder.with_name("inner").rename(folder / "inner")
+
+
+FLUID = {
+    r"there is no such folder": shutil.rmtree,
+    r"is a file, expected a folder. Unpack an archive first": lambda f: (shutil.rmtree(f), f.write_bytes(b"")),
+    r"there is no embedding_para, .* Do you mean .*inner": nested,
+    r"there is no bw_layer2_gate_w": lambda f: (f / "bw_layer2_gate_w").unlink(),
+    r"beside 1 whole layers there are 'bw_layer2_gate_w', 'lstmp_2": lambda f: (f / "fw_layer2_gate_w").unlink(),
+    r"there is no softmax_bias": lambda f: (f / "softmax_bias").unlink(),
+    r"softmax_weight: .* expected \(12, 7\)": other("softmax_weight", np.ones((13, P), np.float32)),
+    r"embedding_para is \(11, 7\), expected \(12, 7\) \(12 words in": other("embedding_para", np.ones((11, P), np.float32)),
+    r"embedding_para is \(84,\), expected 2 dimensions": other("embedding_para", np.ones(84, np.float32)),
+    r"b_0 is \(1, 77\), expected \(1, 44\).*it seems to have peep": other("lstmp_3.b_0", np.ones((1, 7 * H), np.float32)),
+    r"numbers are of type \[6\], expected \[5\], which is float32": other("lstmp_0.w_0", np.ones((P, 4 * H))),
+    r"lstmp_0.w_0 has values that are not finite": other("lstmp_0.w_0", np.full((P, 4 * H), np.inf, np.float32)),
+    r"with \(7, 44\) it should have 1,258 bytes, it has 1,000: truncated": within("lstmp_0.w_0", lambda p: cut(p, 1000)),
+    r"lstmp_0.w_0 is not what .*: it has 19 bytes": within("lstmp_0.w_0", lambda p: cut(p, 19)),
+    r"its description has 6 bytes": within("lstmp_0.w_0", lambda p: cut(p, 22)),
+    r"its description has -1 bytes": within("lstmp_0.w_0", put(b"\xff\xff\xff\xff", 16)),
+    r"has the versions 1 and 0 and 0 levels of detail": within("lstmp_0.w_0", put(b"\1", 0)),
+    r"versions 0 and 0 and 1 levels": within("lstmp_0.w_0", put(b"\1", 4)),
+    r"its description is damaged": within("lstmp_0.w_0", put(b"\xff" * 6, 20)),
+    r"its dimensions are \(0, 44\)": within("lstmp_0.w_0", put(b"\0", 23)),
+    r"it should have .* bytes, it has 1,258": within("lstmp_0.w_0", put(b"\x7f", 23)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", FLUID)
+def test_fluid_folders_that_are_wrong(message, tmp_path):
+    write_fluid(tmp_path / "fluid")
+    FLUID[message](tmp_path / "fluid")
+    refused(fluid_flags(tmp_path / "fluid", tmp_path / "out"), message, tmp_path)
+
+
+def test_outputs_that_are_wrong(tmp_path, monkeypatch):
+    write_bilm(tmp_path / "in", options_of({}, {}))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "note").write_text("mine", encoding="utf-8")
+    refused(import_flags(tmp_path / "in", tmp_path / "full"), "full is there already", tmp_path)
+    refused(import_flags(tmp_path / "in", tmp_path / "full" / "note"), "note is there already", tmp_path)
+    refused(import_flags(tmp_path / "in", tmp_path / "full" / "note" / "out"), "no folder can be made there", tmp_path)
+    refused(["export", str(tmp_path / "in"), f"--output={tmp_path / 'out'}"], "no checkpoint", tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 1000))
+    refused(import_flags(tmp_path / "in", tmp_path / "out"), "MB are needed there, 0.0 MB are free", tmp_path)
+    monkeypatch.undo()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    before = untouched(tmp_path)
+    with pytest.raises(OSError, match="No space"):
+        convert.main(import_flags(tmp_path / "in", tmp_path / "out"))
+    assert untouched(tmp_path) == before
+    monkeypatch.undo()
+    (tmp_path / "empty").mkdir()
+    convert.main(import_flags(tmp_path / "in", tmp_path / "empty"))
+    assert (tmp_path / "empty" / "final.pdparams").exists()
+
+
+def test_the_script_itself(tmp_path):
+    prefix = models.save(models.random_bilm(), tmp_path / "ours")
+
+    command = [sys.executable, str(runs.PROJECT / "convert.py"), "export", prefix, f"--output={tmp_path / 'theirs'}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert f"saved         options.json, vocab.txt, weights.hdf5 in {tmp_path / 'theirs'}" in done.stderr
+
+
+# Damage
+
+
+def damaged(content: bytes, seed: int, within: int | None = None) -> tuple[bytes, int | None]:
+    """The content cut short, or with a byte changed that lies in the first so many. And which byte, if one was."""
+    generator = random.Random(seed)
+    if seed % 3 == 0:
+        return content[: generator.randrange(len(content))], None
+    place = generator.randrange(min(len(content), within or len(content)))
+    value = generator.choice([content[place] ^ (1 << generator.randrange(8)), generator.randrange(256)])
+    return content[:place] + bytes([value]) + content[place + 1 :], place
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A folder with an export, `theirs`, and with the checkpoint that comes back from it, `ours`."""
+    folder = tmp_path_factory.mktemp("exported")
+    prefix = models.save(models.random_bilm(filters=((1, 2), (3, 3)), n_highway=1), folder / "first")
+    convert.main(["export", prefix, f"--output={folder / 'theirs'}"])
+    convert.main(import_flags(folder / "theirs", folder / "ours", vocab=True))
+    return folder
+
+
+@pytest.fixture
+def in_haste(monkeypatch):
+    """What is written need not outlive the machine: waiting for the disk is most of the time of many small imports."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def import_damaged(argv: list[str], output: Path) -> bool:
+    """Whether it was imported. What is refused is refused by a message, and leaves nothing behind."""
+    try:
+        convert.main(argv)
+        return True
+    except UserError as error:
+        assert len(str(error)) > 20 and not output.exists()
+        return False
+
+
+@pytest.mark.parametrize("name", ["options.json", "weights.hdf5", "vocab.txt"])
+def test_damage_to_an_export_is_found_out(name, exported, tmp_path, in_haste):
+    """Of 200 damaged files those that are accepted give the same model, but for a number in the options."""
+    shutil.copytree(exported / "theirs", tmp_path / "in")
+    content, output, accepted = (tmp_path / "in" / name).read_bytes(), tmp_path / "out", 0
+    told = {"cell_clip", "proj_clip", "use_skip_connections"} if name == "options.json" else set()
+    for seed in range(200):
+        bad, _ = damaged(content, seed, within=None if seed % 2 else 6000)
+        (tmp_path / "in" / name).write_bytes(bad)
+        if import_damaged(import_flags(tmp_path / "in", output, vocab=True), output):
+            accepted += 1
+            assert_same_weights(output, exported / "ours")
+            assert config_of(output, told) == config_of(exported / "ours", told)
+            assert dataset.Vocabulary.from_file(output / "vocab.txt").tokens == WORDS
+            shutil.rmtree(output)
+    assert accepted < 100, "most damage matters"
+
+
+def test_damage_to_weights_without_checksums_never_crashes(tmp_path, in_haste):
+    write_bilm(tmp_path, options_of({}, {"filters": [[1, 2], [3, 3]], "n_highway": 1}))
+    content, output = (tmp_path / "weights.hdf5").read_bytes(), tmp_path / "out"
+    for seed in range(200):
+        bad, place = damaged(content, seed, within=6000)
+        (tmp_path / "weights.hdf5").write_bytes(bad)
+        if import_damaged(import_flags(tmp_path, output), output):
+            assert place is not None, "it was cut"
+            assert all(np.isfinite(array).all() for array in checkpoint.load_params(output).values())
+            shutil.rmtree(output)
+
+
+def test_damage_to_fluids_variables(tmp_path, in_haste):
+    """What is accepted has only numbers changed, which nothing could tell."""
+    write_fluid(tmp_path / "fluid")
+    names, output = sorted(path.name for path in (tmp_path / "fluid").iterdir()), tmp_path / "out"
+    for seed in range(200):
+        path = tmp_path / "fluid" / names[seed % len(names)]
+        content = path.read_bytes()
+        bad, place = damaged(content, seed, within=30)
+        path.write_bytes(bad)
+        if import_damaged(fluid_flags(tmp_path / "fluid", output), output):
+            assert bad == content or place >= 20 + content[16], "it is in the header"
+            shutil.rmtree(output)
+        path.write_bytes(content)

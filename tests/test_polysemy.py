@@ -1,0 +1,526 @@
+"""What a word means in context: the sample's senses, the nearest occurrences, the picture, mistakes."""
+
+import random
+import re
+from pathlib import Path
+
+import models
+import numpy as np
+import pytest
+import runs
+
+import occurrences
+import run_polysemy
+import sense_picture
+from elmo import ELMoEmbedder
+from runtime import UserError
+
+DATA = runs.PROJECT / "data"
+SENSES = ["file", "line", "token", "word", "sense"]
+LINES = [
+    "we sat on the bank of the river .",
+    "the bank of the town was closed",
+    "Bank holidays and riverbanks",
+    "",
+    "a bank robber took the money .",
+    "we sat on the bank of the river .",
+    "他 在 银行 的 门口 等 我 们 。",
+    "a 苹果 is on the bank of a deep , wide and very long river that nobody has ever seen",
+    "很 红 的 苹果 很 甜",
+    "only here",
+]
+LABELS = [
+    ("0", "4", "bank", "river"),
+    ("1", "1", "bank", "money"),
+    ("4", "1", "bank", "money"),
+    ("7", "5", "bank", "river"),
+]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A small model after a few steps on the sample."""
+    folder = tmp_path_factory.mktemp("trained")
+    data = {"train_data_path": DATA / "train", "vocab_file": DATA / "vocabulary.txt", "dev_data_path": None}
+    sizes = {"cell_dim": 48, "projection_dim": 24, "filters": "1:8,2:16,3:16", "batch_size": 32, "unroll_steps": 20}
+    optimizer = {"optimizer": "adam", "lr": 0.01, "warmup_steps": 10, "dropout": 0, "n_negative_samples": 0}
+    runs.pretrain(runs.flags(DATA, folder, max_steps=50, **data, **sizes, **optimizer))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A tiny random model of characters."""
+    return models.save(models.random_bilm(), tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def word_model(tmp_path_factory):
+    return models.save(models.random_bilm(input="word"), tmp_path_factory.mktemp("words"))
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return write(tmp_path / "text.txt", LINES)
+
+
+@pytest.fixture
+def senses(tmp_path):
+    return write_senses(tmp_path / "senses.tsv", LABELS)
+
+
+@pytest.fixture
+def printed(capsys):
+    """Runs the script and returns the lines that it prints."""
+
+    def run(model, corpus, *argv) -> list[str]:
+        capsys.readouterr()
+        run_polysemy.main([f"--init_from_ckpt={model}", f"--corpus={corpus}", "--device=cpu", *map(str, argv)])
+        return capsys.readouterr().out.splitlines()
+
+    return run
+
+
+def write(path: Path, lines) -> Path:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def write_senses(path: Path, labels, header=SENSES, file="text.txt") -> Path:
+    return write(path, ["\t".join(header), *("\t".join((file, *label)) for label in labels)])
+
+
+def table(lines) -> dict[str, list[float]]:
+    """Chance and the layers' shares, in percent, of each row of the table."""
+    rows = (re.fullmatch(r"(.+?) {2,}[\d,]+ +\d+ +(\d.*%)", line) for line in lines)
+    return {row[1]: [float(share.rstrip("%")) for share in row[2].split()] for row in rows if row}
+
+
+def sentence_of(line: str) -> str:
+    """The sentence in a line that shows an occurrence."""
+    return line[run_polysemy.HEAD :].replace("[", "").replace("]", "").strip()
+
+
+# The sample
+
+
+def test_contextual_layers_tell_the_senses_of_the_sample_apart_and_layer_0_does_not(trained, printed):
+    lines = printed(trained, DATA / "dev", f"--senses={DATA / 'dev_senses.tsv'}")
+    rows = table(lines)
+    assert len(rows) == 27 and len(lines) == 29
+    for chance, layer_0, *_ in rows.values():
+        assert layer_0 == chance
+    chance, _, layer_1, layer_2 = rows["words of dev_senses.tsv: 26"]
+    assert 40 < chance < 50
+    assert min(layer_1, layer_2) > chance + 20
+
+
+def test_the_end_of_run_sh(trained, printed, tmp_path):
+    argv = [f"--senses={DATA / 'dev_senses.tsv'}", "--word=bank,苹果", "--examples=2", "--neighbours=1"]
+    lines = printed(trained, DATA / "dev", *argv, f"--plot={tmp_path / 'picture.png'}")
+    assert len(lines) < 25
+    assert list(table(lines)) == ["bank", "苹果", "words of dev_senses.tsv: 26"]
+    assert sum("[bank]" in line for line in lines) == sum("[苹果]" in line for line in lines) == 6
+    assert {line[18:23] for line in lines if re.match("  [12] .*bank", line)} == {"river", "money"}
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+# How often the nearest has the same sense
+
+
+def test_equally_near_occurrences_count_by_their_share():
+    vectors = np.array([[1, 0], [0.6, 0.8], [0.6, 0.8], [0.6, -0.8], [-1, 0]])
+    senses, sentences = np.array(list("aabba")), np.arange(5)
+    # the first is as near to 1, 2 and 3; 1 and 2 are each other's; the last is nearest to 1, 2 and 3 again
+    expected = [1 / 3, 0, 0, 0, 1 / 3]
+    np.testing.assert_allclose(occurrences.same_sense(vectors, senses, sentences), expected)
+
+
+def test_an_occurrence_in_the_same_sentence_is_no_neighbour():
+    vectors = np.array([[1, 0], [1, 0], [0.6, 0.8], [0, 1]])
+    senses, sentences = np.array(list("aabb")), np.array([7, 7, 3, 4])
+    np.testing.assert_allclose(occurrences.same_sense(vectors, senses, sentences), [0, 0, 1, 1])
+
+
+def test_many_rows_are_compared_in_parts_that_agree(monkeypatch):
+    generator = np.random.default_rng(0)
+    vectors, senses, sentences = generator.standard_normal((30, 4)), generator.integers(0, 3, 30), np.arange(30) // 2
+    whole = occurrences.same_sense(vectors, senses, sentences)
+    monkeypatch.setattr(occurrences, "ROWS_AT_ONCE", 7)
+    np.testing.assert_array_equal(occurrences.same_sense(vectors, senses, sentences), whole)
+
+
+def test_layer_0_is_at_chance_however_unequal_the_senses_are(model, printed, tmp_path):
+    generator = random.Random(3)
+    lines = [" ".join(generator.choices(models.WORDS[3:], k=4)) + " bank" for _ in range(90)]
+    lines = list(dict.fromkeys(lines))
+    labels = [(str(k), "4", "bank", "rare" if k < 9 else "common") for k in range(len(lines))]
+    senses = write_senses(tmp_path / "senses.tsv", labels)
+    rows = table(printed(model, write(tmp_path / "text.txt", lines), f"--senses={senses}"))
+    n = len(lines)
+    chance = 100 * (9 / n * 8 / (n - 1) + (n - 9) / n * (n - 10) / (n - 1))
+    assert rows["bank"][:2] == [pytest.approx(chance, abs=0.06)] * 2
+
+
+# The occurrences that are shown
+
+
+def test_neighbours_are_the_nearest_by_layer(model, corpus, printed):
+    lines = printed(model, corpus, "--word=bank", "--examples=4", "--neighbours=3")
+    embedder = ELMoEmbedder(model, device="cpu")
+    texts = list(dict.fromkeys(line for line in LINES if "bank" in line.split()))
+    arrays = embedder.encode([text.split() for text in texts])
+    vectors = np.stack([array[:, text.split().index("bank")] for text, array in zip(texts, arrays, strict=True)])
+    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)  # (4, layers, 2P)
+    shown = [line for line in lines[2:] if "[bank]" in line]
+    assert len(shown) == 4 * (1 + 2 * 3)
+    for begin in range(0, len(shown), 7):
+        example, *others = shown[begin : begin + 7]
+        k = next(k for k, text in enumerate(texts) if agrees(example, text))
+        for layer, found in (1, others[:3]), (2, others[3:]):
+            cosines = vectors[:, layer] @ vectors[k, layer]
+            order = [other for other in np.argsort(-cosines) if other != k]
+            for other, line in zip(order, found, strict=True):
+                assert agrees(line, texts[other]), line
+                assert float(line[12:16]) == pytest.approx(cosines[other], abs=0.006)
+
+
+def agrees(line: str, text: str) -> bool:
+    """Whether the line shows the sentence, of which it may cut the ends."""
+    return sentence_of(line).strip("…") in text
+
+
+def test_sentences_that_say_the_same_count_once_and_that_is_said(model, corpus, printed):
+    lines = printed(model, corpus, "--word=bank", "--examples=9", "--neighbours=9")
+    assert lines[0] == "bank: 5 occurrences; 1 left out whose sentences are there already"
+    examples = [line for line in lines if re.match(r"  \d ", line)]
+    assert len(examples) == 4 and sum("sat on" in line for line in examples) == 1
+
+
+def test_a_sentence_of_ones_own_is_compared(model, corpus, printed):
+    text = "the bank of the town was closed"
+    lines = printed(model, corpus, "--word=bank", "--sentence=his bank gave him credit", f"--sentence={text}")
+    examples = [sentence_of(line) for line in lines if re.match(r"  \d ", line)]
+    assert examples == ["his bank gave him credit", text]
+    below = lines[lines.index(next(line for line in lines if re.match("  2 ", line))) + 1 :]
+    assert below and not any("town" in line for line in below)  # the same sentence is no neighbour of itself
+
+
+def test_the_word_stands_in_one_column_whatever_is_before_it(model, printed, tmp_path):
+    lines = [
+        "x " * 60 + "苹果 很 甜",
+        "他 在 银行 的 门口 等 我 们 吃 很 红 的 苹果",
+        "e\u0301te\u0301 苹果",
+        "苹果 ！",
+    ]
+    lines = printed(model, write(tmp_path / "text.txt", lines), "--word=苹果", "--examples=4")
+    places = {occurrences.columns(line.partition("[")[0]) for line in lines[2:]}
+    assert len(lines) == 2 + 4 * (1 + 2 * 3) and len(places) == 1
+    assert max(map(occurrences.columns, lines[2:])) <= 110
+
+
+def test_columns_of_wide_and_combined_characters():
+    assert [occurrences.columns(text) for text in ("bank", "苹果", "，", "e\u0301", "")] == [4, 4, 2, 1, 0]
+    assert occurrences.cut("苹果很甜", 7) == "苹果很…" and occurrences.cut("苹果很甜", 8) == "苹果很甜"
+    assert occurrences.cut("苹果很甜", 6) == "苹果…"
+
+
+def test_what_would_move_the_cursor_is_not_printed(model, printed, tmp_path):
+    corpus = write(tmp_path / "text.txt", ["a \x1b[2J bank", "the \u202e bank", "of bank"])
+    text = "".join(printed(model, corpus, "--word=bank"))
+    assert "\ufffd[2J [bank]" in text and "\x1b" not in text and "\u202e" not in text
+
+
+def test_a_sample_is_fair_seeded_and_said(model, printed, tmp_path):
+    corpus = write(tmp_path / "text.txt", [f"number {k} bank" for k in range(300)])
+    argv = ["--word=bank", "--max_occurrences=30", "--examples=30", "--neighbours=1"]
+    one, again, other = (printed(model, corpus, *argv, f"--seed={seed}") for seed in (1, 1, 2))
+    assert one == again != other
+    assert one[0] == "bank: 300 occurrences; a random sample of 30 (--max_occurrences, --seed)"
+    numbers = [int(line.split()[2]) for line in one if re.match(r"  \d", line)]
+    assert len(set(numbers)) == 30 and min(numbers) < 100 and max(numbers) >= 200
+
+
+def test_a_sample_keeps_each_item_with_the_same_chance():
+    kept = np.zeros(10)
+    for seed in range(2000):
+        sample = occurrences.Sample(4, seed)
+        for item in range(10):
+            sample.add(item)
+        items = sample.items()
+        assert len(items) == 4 and items == sorted(items)
+        kept[items] += 1
+    np.testing.assert_allclose(kept / 2000, 0.4, atol=0.06)
+
+
+def test_static_vectors_stand_beside(model, corpus, printed, tmp_path):
+    vectors = write(tmp_path / "vectors.txt", ["4 2", "bank 1 0", "money 0.8 0.6", "river 0.6 0.8", "苹果 -1 0"])
+    lines = printed(model, corpus, "--word=bank", f"--word2vec={vectors}")
+    assert lines[2] == "  word2vec, one vector for all of them, is nearest to money 0.80, river 0.60, 苹果 -1.00"
+    embedder = ELMoEmbedder(model, device="cpu", layers=0)
+    words = sorted({word for line in LINES for word in line.split() if any(map(str.isalnum, word))})
+    found = np.concatenate(embedder.encode([[word] for word in words]))
+    found /= np.linalg.norm(found, axis=1, keepdims=True)
+    cosines = found @ found[words.index("bank")]
+    order = [k for k in np.argsort(-cosines) if words[k] != "bank"][:5]
+    nearest = ", ".join(f"{words[k]} {cosines[k]:.2f}" for k in order)
+    assert lines[1] == f"  layer 0, one vector for all of them, is nearest to {nearest}"
+
+
+def test_words_are_given_one_by_one_or_with_commas(model, corpus, printed):
+    expected = printed(model, corpus, "--word=bank", "--word=苹果")
+    for given in ("bank,苹果", "bank， 苹果 ,bank,"):
+        assert printed(model, corpus, f"--word={given}") == expected
+
+
+def test_only_occurrences_with_a_sense_are_compared(model, corpus, printed, tmp_path):
+    senses = write_senses(tmp_path / "senses.tsv", LABELS[1:])
+    lines = printed(model, corpus, "--word=bank", f"--senses={senses}", "--examples=9")
+    assert lines[0] == "bank: 5 occurrences; 3 with a sense"
+    assert len([line for line in lines if re.match(r"  \d ", line)]) == 3 and not any(
+        "sat on" in line for line in lines
+    )
+
+
+def test_words_that_cannot_be_counted_are_named(word_model, corpus, printed, tmp_path, caplog):
+    labels = [*LABELS, ("8", "3", "苹果", "fruit"), ("1", "4", "town", "place"), ("9", "0", "only", "x")]
+    senses = write_senses(tmp_path / "senses.tsv", labels)
+    assert list(table(printed(word_model, corpus, f"--senses={senses}"))) == ["bank", "words of senses.tsv: 1"]
+    assert "'苹果' is left out of the table: fewer than two sentences" in caplog.text
+    assert "'town' is left out of the table: the model's table of words lacks it" in caplog.text
+    assert re.search(r"[\d.]+% of the tokens are outside the vocabulary", caplog.text)
+
+
+def test_senses_of_files_that_are_not_read_are_counted(model, corpus, printed, tmp_path, caplog):
+    senses = write_senses(tmp_path / "senses.tsv", LABELS)
+    with senses.open("a", encoding="utf-8") as file:
+        file.write("elsewhere.txt\t0\t0\tbank\tmoney\n")
+    assert table(printed(model, corpus, f"--senses={senses}"))
+    assert "1 of its 5 occurrences are in files that the corpus lacks" in caplog.text
+
+
+# The picture
+
+
+@pytest.fixture
+def only_latin(monkeypatch):
+    """A machine that has Matplotlib's own fonts and no other."""
+    from matplotlib import font_manager
+
+    own = [entry for entry in font_manager.fontManager.ttflist if entry.name == "DejaVu Sans"]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
+
+
+@pytest.mark.parametrize("projection", ["pca", "tsne"])
+def test_the_picture_has_a_panel_for_each_word_and_layer(model, corpus, senses, printed, tmp_path, projection):
+    from matplotlib.image import imread
+
+    argv = ["--word=bank", f"--senses={senses}", f"--projection={projection}"]
+    printed(model, corpus, *argv, f"--plot={tmp_path / 'made' / 'two.png'}")
+    printed(model, corpus, *argv, f"--plot={tmp_path / 'one.PNG'}", "--layers=2")
+    two, one = imread(tmp_path / "made" / "two.png"), imread(tmp_path / "one.PNG")
+    assert two.shape[0] == one.shape[0] and two.shape[1] == 2 * one.shape[1]
+    for colour in sense_picture.COLOURS[:2]:  # of two senses
+        wanted = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+        assert (np.abs(one[:, :, :3] - wanted).max(axis=2) < 0.02).any()
+
+
+def test_without_a_font_numbers_stand_for_what_it_lacks(model, corpus, printed, tmp_path, only_latin, caplog):
+    printed(model, corpus, "--word=bank,苹果", f"--plot={tmp_path / 'picture.png'}")
+    listed = dict(line.split("\t") for line in (tmp_path / "picture.txt").read_text(encoding="utf-8").splitlines())
+    assert listed["[1]"] == "苹果" and any("红" in text or "甜" in text for text in listed.values())
+    assert not any(text.isascii() for text in listed.values())
+    (message,) = (record.message for record in caplog.records if "No font" in record.message)
+    assert re.match(r"No font here has .*: where they are needed .*picture\.txt explains\. Install a font", message)
+
+
+def test_no_list_where_the_font_has_everything(model, printed, tmp_path, only_latin, caplog):
+    corpus = write(tmp_path / "text.txt", ["a $ bank $ \\frac{", "the _ bank $x_1$", "of {bank} bank"])
+    printed(model, corpus, "--word=bank", f"--plot={tmp_path / 'picture.png'}")
+    assert not (tmp_path / "picture.txt").exists() and not caplog.text
+
+
+def test_a_font_is_chosen_that_has_the_characters():
+    from matplotlib import font_manager
+
+    fonts = {name: sense_picture._characters(font_manager.findfont(name)) for name in ("DejaVu Sans", "STIXNonUnicode")}
+    text = "".join(sorted(fonts["STIXNonUnicode"] - fonts["DejaVu Sans"])[:9])
+    assert text
+    lettering = sense_picture.Lettering(["bank", text], None)
+    assert lettering.families[0] == "DejaVu Sans" and len(lettering.families) == 2 and not lettering.missing
+    assert lettering(text) == text and not lettering.numbers
+    given = sense_picture.Lettering(["bank", "苹果"], Path(font_manager.findfont("STIXNonUnicode")))
+    assert given.families == ["DejaVu Sans", "STIXNonUnicode"] and given("苹果") == "[1]"
+
+
+def test_labels_hide_neither_points_nor_each_other():
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    points = np.random.default_rng(0).standard_normal((400, 2))
+    figure = Figure(figsize=(8.5, 6.5))
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.scatter(*points.T)
+    n = sense_picture.write_labels(axes, points, [f"label {k}" for k in range(400)], ["#000000"] * 400, seed=1)
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert 20 < n == len(boxes) <= sense_picture.LABELS
+    assert all(box.count_overlaps(boxes) == 1 for box in boxes)  # itself
+    assert not any(box.count_contains(axes.transData.transform(points)) for box in boxes)
+
+
+def test_key_words_are_rare_in_the_corpus_and_frequent_beside_the_word():
+    sentences = [
+        "the fish in the river bank",
+        "the river by the bank",
+        "the robber in the bank .",
+        "a robber by the bank",
+    ]
+    background = [*sentences, *["the man in the house by the sea ."] * 20]
+    found = [occurrences.Occurrence(tuple(text.split()), text.split().index("bank")) for text in sentences]
+    word = occurrences.Word("bank", 4, 4, found, 0)
+    found = sense_picture.key_words(word, [text.split() for text in background])
+    assert found[0] == "fish river" and "river" in found[1] and "robber" in found[2] and "robber" in found[3]
+
+
+# Mistakes
+
+
+MISTAKES = {
+    "no word": ([], "--word is missing: which word"),
+    "white space": (["--word=New York"], r"--word 'New York': expected one token without white space"),
+    "other case": (
+        ["--word=BANK"],
+        r"'BANK' is not in the corpus .*text.txt\. Near forms in it: bank \(5\), Bank \(1\), riverbanks",
+    ),
+    "full width": (["--word=ｂａｎｋ"], r"Near forms in it: bank \(5\)"),
+    "in longer tokens": (["--word=holiday"], r"Near forms in it: holidays \(1\)\."),
+    "cut otherwise": (["--word=我们"], "In it the word is several tokens: 我 们"),
+    "not at all": (["--word=zebra"], "No token in it is like it or contains it"),
+    "once": (["--word=robber"], r"'robber' occurs only once in .*text\.txt: there is no other to compare with"),
+    "one sentence": (["--word=sat"], "the 2 occurrences of 'sat' that were looked at say the same sentence"),
+    "one at most": (["--word=bank", "--max_occurrences=1"], "--max_occurrences: expected 2 or more"),
+    "no corpus": (["--word=bank", "--corpus=nowhere/*"], r"no file matches 'nowhere/\*'"),
+    "no checkpoint": (["--word=bank", "--init_from_ckpt=nowhere/1"], "no checkpoint, for there is no folder nowhere"),
+    "layer 0": (["--word=bank", "--layers=0,1"], "layer 0 is the same for all occurrences"),
+    "layer 3": (["--word=bank", "--layers=3"], "there is no layer 3. This model has the layers 1 to 2"),
+    "sentence": (
+        ["--word=bank", "--sentence=the banks ."],
+        r"--sentence 'the banks \.': none of its tokens is bank\. Exp",
+    ),
+    "no senses": (["--senses=nowhere.tsv"], r"--senses nowhere\.tsv: there is no such file"),
+    "no vectors": (["--word=bank", "--word2vec=nowhere.txt"], "nowhere.txt: there is no such file of word vectors"),
+    "jpg": (["--word=bank", "--plot=picture.jpg"], "expected a name that ends in .png"),
+    "plot of nothing": (["--plot=picture.png"], "--word is missing"),
+    "many words": (["--word=a,b,c,d,e,f,g,h,i", "--plot=picture.png"], "9 words are too many for one picture, .* 8"),
+    "unwritable": (["--word=bank", "--plot=/proc/nowhere/picture.png"], "no file can be written there"),
+    "no font": (
+        ["--word=bank", "--plot=picture.png", "--font=nowhere.ttf"],
+        r"--font nowhere\.ttf: there is no such file",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_explained(model, corpus, printed, tmp_path, monkeypatch, mistake):
+    argv, message = MISTAKES[mistake]
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message):
+        printed(model, corpus, *argv)
+    assert not list(tmp_path.glob("picture*"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            [("0", "4", "river", "x")],
+            r"senses\.tsv:2: token 4 of line 0 of .*text\.txt is 'bank', not 'river'. Both are",
+        ),
+        ([LABELS[0], ("10", "0", "bank", "x")], r"senses\.tsv:3: there is no line 10 in .*text\.txt"),
+        ([("0", "9", "bank", "x")], r"line 0 of .*text\.txt has 9 tokens, none with the number 9"),
+        ([LABELS[0], ("0", "4", "bank", "money")], r":3: the sense is 'money', but line 2 says 'river'\. Remove one"),
+        ([("0", "4", "bank")], r":2: found \['text\.txt', '0', '4', 'bank'\], expected a file's name, two numbers"),
+        ([("0", "4.0", "bank", "river")], ":2: found .*expected a file's name, two numbers"),
+        ([("0", "4", "bank", "")], ":2: found .*expected a file's name, two numbers"),
+        ([], "nothing but the header"),
+        ([("1", "4", "town", "x")], r"has no sense of 'bank'\. It has those of town\."),
+        ([LABELS[0]], "'bank' occurs only once with a sense in"),
+    ],
+)
+def test_senses_that_do_not_fit_are_explained(model, corpus, printed, tmp_path, rows, message):
+    senses = write_senses(tmp_path / "senses.tsv", rows)
+    word = ["--word=bank"] if message.startswith(("has no", "'bank'")) else []
+    with pytest.raises(UserError, match=message):
+        printed(model, corpus, f"--senses={senses}", *word)
+
+
+def test_senses_of_which_nothing_can_be_counted_are_explained(model, corpus, printed, tmp_path):
+    senses = write_senses(tmp_path / "senses.tsv", [("1", "4", "town", "x"), ("9", "0", "only", "x")])
+    with pytest.raises(UserError, match=r"senses\.tsv: none of its words can be counted"):
+        printed(model, corpus, f"--senses={senses}")
+
+
+def test_a_header_that_is_none_is_explained(model, corpus, printed, tmp_path):
+    senses = write_senses(tmp_path / "senses.tsv", LABELS, header=["text.txt", "0", "4", "bank", "river"])
+    with pytest.raises(UserError, match=r"senses\.tsv:1: found 'text.txt 0 4 bank river', expected the header"):
+        printed(model, corpus, f"--senses={senses}")
+    senses.write_bytes("file\tl\xef".encode("latin-1"))
+    with pytest.raises(UserError, match=r"senses\.tsv: it is not UTF-8"):
+        printed(model, corpus, f"--senses={senses}")
+
+
+def test_senses_of_another_corpus_are_explained(model, corpus, printed, tmp_path):
+    senses = write_senses(tmp_path / "senses.tsv", LABELS, file="other.txt")
+    with pytest.raises(UserError, match=r"is about the files other\.txt, none of which is in the corpus, .* text\.txt"):
+        printed(model, corpus, f"--senses={senses}")
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "other.txt", LINES)
+    with pytest.raises(UserError, match=r"2 files of the corpus are called other\.txt"):
+        printed(model, tmp_path / "[ab]" / "other.txt", f"--senses={senses}")
+
+
+@pytest.mark.parametrize(("content", "message"), [("", "the file is empty"), ("\n \n", "nothing but 2 blank lines")])
+def test_a_corpus_without_text_is_explained(model, printed, tmp_path, content, message):
+    (tmp_path / "text.txt").write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=message):
+        printed(model, tmp_path / "text.txt", "--word=bank")
+
+
+def test_vectors_without_the_word_are_explained(model, corpus, printed, tmp_path):
+    vectors = write(tmp_path / "vectors.txt", ["1 2", "money 0.8 0.6"])
+    with pytest.raises(UserError, match=r"vectors\.txt: it has no vector of 'bank'\. Was it made of the same text"):
+        printed(model, corpus, "--word=bank", f"--word2vec={vectors}")
+
+
+def test_a_font_that_is_none_is_explained(model, corpus, printed, tmp_path):
+    font = write(tmp_path / "font.ttf", ["no font"])
+    with pytest.raises(UserError, match=r"font\.ttf: it cannot be read as a font"):
+        printed(model, corpus, "--word=bank", f"--plot={tmp_path / 'picture.png'}", f"--font={font}")
+
+
+def test_a_word_that_a_table_of_words_lacks_is_explained(word_model, corpus, printed):
+    with pytest.raises(UserError, match=r"'money' is not in the vocabulary of .* to it the word is <UNK>"):
+        printed(word_model, corpus, "--word=bank,money")
+
+
+def test_a_table_of_words_without_its_vocabulary_is_explained(corpus, printed, tmp_path):
+    prefix = models.save(models.random_bilm(input="word"), tmp_path / "model")
+    (tmp_path / "model" / "vocab.txt").unlink()
+    with pytest.raises(UserError, match=r"vocab\.txt"):
+        printed(prefix, corpus, "--word=bank")
+
+
+def test_a_model_of_characters_needs_no_vocabulary(corpus, printed, tmp_path):
+    prefix = models.save(models.random_bilm(), tmp_path / "model")
+    (tmp_path / "model" / "vocab.txt").unlink()
+    assert printed(prefix, corpus, "--word=bank")
+
+
+def test_a_mistake_is_one_message_and_exit_code_2(model, corpus, tmp_path):
+    output = tmp_path / "output"
+    argv = [f"--init_from_ckpt={model}", f"--corpus={corpus}", "--word=money"]
+    assert runs.start("run_polysemy.py", argv, output).wait(timeout=60) == 2
+    *_, last = output.read_text(encoding="utf-8").splitlines()
+    assert re.match("error: 'money' occurs only once in .*", last)
