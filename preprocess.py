@@ -8,20 +8,14 @@ the shards in the order in which they are read, from a deck of shards shuffled a
 are of one size; then each shard is shuffled in itself. Nothing but the text, the options and the seed decides the bytes
 that come out. Memory holds a few batches of lines, then one shard.
 
-English tokens follow the 1 Billion Word corpus. Punctuation, currencies and clitics stand apart (`$ 2,900`, `it 's`,
-`7 / 10`); hyphenated words and dotted abbreviations stay whole (`U.S.-led`); quotation marks, apostrophes and dashes are
-ASCII; a full stop that an abbreviation already has is not written twice. The differences are deliberate: `do n't`,
-unless `--negation lm1b` asks for that corpus's own `don 't`; and what the typist has run together is taken apart
-(`fun--really`, `bad.The`).
+How text is cut into sentences and tokens: tokenise.py.
 """
 
 import argparse
 import codecs
 import gzip
 import hashlib
-import html
 import io
-import logging
 import random
 import re
 import shlex
@@ -29,8 +23,6 @@ import shutil
 import signal
 import tempfile
 import time
-import unicodedata
-import warnings
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -38,7 +30,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
@@ -47,6 +39,7 @@ from tqdm import tqdm
 import runtime
 from dataset import MARKERS, MAX_BYTES, Corpus, Vocabulary
 from runtime import UserError, log
+from tokenise import HAS_WORD, chinese, english, jieba_cut, paragraphs
 
 BATCH_BYTES = 1 << 18  # of whole lines: the work of one process at a time
 BATCHES_AHEAD = 4  # for each process: none waits, and memory stays small
@@ -54,198 +47,6 @@ MAX_SHARDS = 1000  # files open at the same time
 PARTIAL = ".partial-"  # begins the name of the folder that holds what is not whole yet
 SHARD = re.compile(r"part-\d{5}-of-\d{5}\.txt")
 COVERAGE_SIZES = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000)
-
-HAS_WORD = re.compile(r"[^\W_]")
-BREAK = re.compile(r"</?(?:br|p|div|li|ul|ol|tr|td|h[1-6]|hr)\b[^<>]*>|[\r\n\v\f\u2028\u2029]", re.IGNORECASE)
-ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|\w+);")  # whole ones only: ?a=1&section=2 holds none
-TAG = re.compile(r"</?(?:a|b|i|u|s|em|strong|span|font|sup|sub|small|big|center|img)(?:\s[^<>]*)?/?>", re.IGNORECASE)
-UNSEEN = re.compile(
-    r"[\x00-\x08\x0e-\x1b\x7f\xad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff\U000e0000-\U000e007f]"
-)
-# C1 controls are Windows-1252 read as latin-1 and mean what they mean there, as in HTML. Accents that stand alone are
-# typed for apostrophes and quotation marks.
-MENDED = {code: bytes([code]).decode("cp1252", "ignore") or None for code in range(0x80, 0xA0)}
-MENDED |= str.maketrans({"´": "'", "¨": '"'})
-
-
-def paragraphs(line: str, form: str = "NFC") -> list[str]:
-    """The paragraphs of a line of raw text, without HTML and invisible characters, their words one space apart."""
-    parts = BREAK.split(line)
-    marked_up = "<" in line or "&" in line
-    if marked_up:
-        parts = [ENTITY.sub(lambda match: html.unescape(match[0]), TAG.sub("", part)) for part in parts]
-    if marked_up or not line.isascii():
-        parts = [unicodedata.normalize(form, part.translate(MENDED)) for part in parts]
-    return [part for part in (" ".join(UNSEEN.sub("", part).split()) for part in parts) if part]
-
-
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-# English abbreviations without their last stop: NEVER_LAST do not end a sentence, TITLES keep their stop wherever they
-# stand, NUMBERED before a number; after SELDOM_LAST, a sentence begins only with one of STARTERS.
-NEVER_LAST = _set("mr mrs ms dr messrs mme mlle prof st vs v cf e.g i.e eg ie feat ft approx esp")
-TITLES = NEVER_LAST | _set(
-    "adj adm adv asst bldg brig capt cmdr col comdr corp cpl drs ens gen gov hon insp lt maj msgr mt op ord pfc ph.d "
-    "pvt rep reps rev rt sen sens sfc sgt sr supt surg"
-)
-NUMBERED = _set("no nos nr p pp vol vols fig ch ca c jan feb mar apr jun jul aug sep sept oct nov dec")
-SELDOM_LAST = TITLES | _set(
-    "inc ltd co bros jr calif fla conn mich tenn minn wis ariz okla ave blvd dept univ assn est al incl resp viz aka "
-    "dist"
-)
-ABBREVIATIONS = SELDOM_LAST | NUMBERED | _set("etc ect min max sec hr hrs lb lbs oz mins www")
-STARTERS = _set(
-    "a after all also although an and another any as at be because before both but by can could despite did do does "
-    "during each even every everyone everything few for from had has have he her here his how however i if in is it "
-    "it's its just let like many maybe most my nobody none nor not nothing now of oh on once one only or other others "
-    "our overall perhaps please she should since so some someone still such than that that's the their then there "
-    "there's these they this those though thus to two under unless until was we well were what when where whether "
-    "which while who whoever why will with without would yes yet you your"
-)
-
-W = r"[\w\u0300-\u036f]"  # a character of a word
-SENTENCE_END = re.compile(r"""(?<![.!?])([.!?]+(?: [.!?]+)*)(["')\]}]*)(?:( +)|(?=[("]?[^\W\d_]))""")
-LAST_WORD = re.compile(r"""(?!')[^\s"(\[/:;,]*$""")
-NEXT_WORD = re.compile(r"[\w']*\.?")
-INITIALS = re.compile(r"[A-Z]|(?:\w+-)?(?:[^\W\d_]\.)+[^\W\d_]")
-FULL_STOP = re.compile(rf"(?<=[^\s.])\.(?!\.|-?{W})")  # at the end of a word
-NEGATION = re.compile(r"(?<=[^\W\d_])n't(?!\w)", re.IGNORECASE)
-TOKEN = re.compile(
-    rf"""n't(?!{W}) | N'T(?!{W})
-       | (?: (?<=[^\W\d_])'(?=[^\W\d_]) | (?<=\d)'(?=s(?!{W}))  # a clitic: 's, 're, and O 'Neill
-           | (?<=["')\]])-                                      # "round"-like
-           | (?<![^\s(\[$£€])[-.](?=\d) )?                      # -5, .302
-         {W}+ (?: (?: [.-] | \.- | (?<=\d),(?=\d) ) {W}+ )*     # 2,900, U.S.-led
-         (?: \.(?!\.) | -(?=\s(?:and|or|to)\b) )?               # Mr., mid- to late
-       | \.{{2,}} | -{{2,}} | \S""",
-    re.VERBOSE,
-)
-ASCII_MARKS = str.maketrans(
-    {**dict.fromkeys("“”„‟", '"'), **dict.fromkeys("‘’‚‛`", "'"), **dict.fromkeys("—―", " -- ")}
-    | {"…": "...", "‐": "-", "‑": "-", "_": " _ "}
-)
-DASH_IN_NUMBER = re.compile(r"(?<=\d)–(?=\d)")
-SPACED_DOTS = re.compile(r"\.(?: \.)+")
-
-
-def english(paragraph: str, negation: str = "treebank") -> Iterator[list[str]]:
-    """The sentences of an English paragraph, each a list of tokens."""
-    text = DASH_IN_NUMBER.sub("-", paragraph).replace("–", " - ").translate(ASCII_MARKS).replace("''", '"')
-    for sentence in split_english(SPACED_DOTS.sub("...", text)):
-        yield tokenize_english(sentence, negation)
-
-
-def split_english(text: str) -> list[str]:
-    """The sentences of a paragraph."""
-    sentences, start = [], 0
-    for match in SENTENCE_END.finditer(text):
-        if _ends_sentence(text, start, match):
-            sentences.append(text[start : match.end()].rstrip())
-            start = match.end()
-    return [*sentences, text[start:]] if start < len(text) else sentences
-
-
-def _ends_sentence(text: str, start: int, match: re.Match) -> bool:
-    """Whether the marks that SENTENCE_END has found end the sentence that begins at `start`."""
-    marks, closed, gap = match.groups()
-    word = LAST_WORD.search(text[max(start, match.start() - 40) : match.start()].rstrip())[0].rstrip(")]'")
-    rest = text[match.end() : match.end() + 40].lstrip("\"'([{")
-    key, first, follower = word.lower(), rest[:1], NEXT_WORD.match(rest)[0]
-    starts = follower.lower() in STARTERS
-    if not HAS_WORD.search(text, start, match.start()) or (first and first in ",;:.!?)"):
-        return False
-    if not gap:
-        return _is_slip(word, marks, closed, follower)
-    if "!" in marks or "?" in marks:
-        return not first.islower() or not (closed or word.istitle())  # Yahoo! said
-    if len(marks) > 1:
-        return not first.islower()
-    if first.islower():
-        plain = len(word) > (1 if word.islower() else 3) and "." not in word and key not in ABBREVIATIONS
-        return not closed and (plain or word.isdigit())
-    if closed:
-        return True
-    if key in NEVER_LAST or (key in NUMBERED and first.isdigit()) or text[start : match.start()].isdigit():
-        return False
-    if key in ("a.m", "p.m"):
-        return not (follower.isupper() and 1 < len(follower) < 5)  # 5 p.m. EST
-    if key in SELDOM_LAST or INITIALS.fullmatch(word):
-        return starts or word == "I"
-    return True
-
-
-def _is_slip(word: str, marks: str, closed: str, follower: str) -> bool:
-    """Whether a sentence ends though no space follows: bad.The, but not imdb.com, Node.Js, F.E.A.R., well...then."""
-    starts, upper = follower.lower() in STARTERS, follower[:1].isupper()
-    if len(word) < 2 or "." in word or word.lower() in ABBREVIATIONS or closed not in ("", ")"):
-        return False
-    if closed or ".." in marks or not (word.isalpha() and word[-2:].islower()):
-        return starts and upper
-    return starts or (upper and word.islower())
-
-
-def tokenize_english(sentence: str, negation: str = "treebank") -> list[str]:
-    """The tokens of a sentence, in the manner of the 1 Billion Word corpus."""
-    sentence = FULL_STOP.sub(_full_stop, sentence)
-    if negation == "treebank":
-        sentence = NEGATION.sub(r" \g<0>", sentence)
-    return TOKEN.findall(sentence)
-
-
-def _full_stop(match: re.Match) -> str:
-    """The full stop at the end of a word, apart from it unless it belongs to it."""
-    text, end = match.string, match.end()
-    word, rest = LAST_WORD.search(text, max(0, end - 40), end - 1)[0], text[end : end + 2].strip()
-    key = word.lower()
-    if len(word) == 1 and word.isupper():
-        belongs = rest[:1].isalnum()
-    else:
-        belongs = rest[:1].islower() or INITIALS.fullmatch(word) or (key in TITLES and rest)
-    return "." if belongs or (key in NUMBERED and rest.isdigit()) else " ."
-
-
-SENTENCE_END_ZH = re.compile(
-    r"(?:[。！？｡…]|[!?](?![A-Za-z0-9])|\.{3,}|(?<=[\u4e00-\u9fff])\.(?![A-Za-z0-9.]))+([”’」』）】》〉〕)\]}]*)"
-)
-GOES_ON_ZH = re.compile(r"\s*[，、；：,;:。！？…!?]")
-RUN_ZH = re.compile(r"(?<=…) (?=…)|(?<=—) (?=—)|(?<=[０-９Ａ-Ｚａ-ｚ]) (?=[０-９Ａ-Ｚａ-ｚ])")
-
-
-def chinese(paragraph: str) -> Iterator[list[str]]:
-    """The sentences of a Chinese paragraph, each a list of words."""
-    cut = jieba_cut()
-    for sentence in split_chinese(paragraph):
-        yield RUN_ZH.sub("", " ".join(cut(sentence))).split()
-
-
-def split_chinese(text: str) -> list[str]:
-    """The sentences of a paragraph. A straight quotation mark is closing if an odd number stands before it."""
-    sentences, start, quotes, counted = [], 0, 0, 0
-    for match in SENTENCE_END_ZH.finditer(text):
-        end = match.end()
-        if text.startswith('"', end):
-            quotes, counted = quotes + text.count('"', counted, end), end
-            end += quotes % 2
-        before, after = text[max(start, match.start() - 30) : match.start()], text[match.start() : match.start() + 30]
-        in_title = before.rfind("《") > before.rfind("》") and "》" in after
-        if not in_title and HAS_WORD.search(text, start, match.start()) and not GOES_ON_ZH.match(text, end):
-            sentences.append(text[start:end].strip())
-            start = end
-    return [*sentences, text[start:].strip()] if text[start:].strip() else sentences
-
-
-@cache
-def jieba_cut() -> Callable[[str], list[str]]:
-    """jieba's segmentation, its dictionary loaded in silence."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import jieba
-
-    jieba.setLogLevel(logging.WARNING)
-    jieba.initialize()
-    return jieba.lcut
 
 
 def input_files(inputs: Iterable[str]) -> list[Path]:

@@ -98,15 +98,18 @@ def fill_word_table(bilm: elmo.BiLM, vocabulary: dataset.Vocabulary, path: Path)
     log.info(f"word vectors  {len(here):,} of {len(vocabulary):,} words ({share:.1%}) found in {path}")
 
 
-def load_word_vectors(path: Path):
-    """gensim's KeyedVectors of a file in word2vec's format: binary if its name ends in .bin, else text; or either as .gz."""
+def load_word_vectors(path: Path, limit: int | None = None):
+    """gensim's KeyedVectors of a file in word2vec's format: binary if its name ends in .bin, else text; or either as .gz.
+
+    limit: only so many words, the first and most frequent ones.
+    """
     from gensim.models import KeyedVectors
 
     if not path.is_file():
         raise UserError(f"{path}: there is no such file of word vectors.")
     binary = path.name.removesuffix(".gz").endswith(".bin")
     try:
-        vectors = KeyedVectors.load_word2vec_format(str(path), binary=binary)
+        vectors = KeyedVectors.load_word2vec_format(str(path), binary=binary, limit=limit)
         if not np.isfinite(vectors.vectors).all():
             raise ValueError("it has values that are not finite")
     except (ValueError, EOFError, MemoryError, gzip.BadGzipFile, zlib.error) as error:

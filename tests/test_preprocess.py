@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import preprocess
+import tokenise
 from dataset import Corpus, Vocabulary
 from runtime import UserError
 
@@ -24,11 +25,11 @@ SPACES = "".join(c for c in map(chr, range(0x110000)) if c.isspace())
 
 
 def english(raw: str, **options) -> list[str]:
-    return [" ".join(s) for p in preprocess.paragraphs(raw) for s in preprocess.english(p, **options)]
+    return [" ".join(s) for p in tokenise.paragraphs(raw) for s in tokenise.english(p, **options)]
 
 
 def chinese(raw: str, form: str = "NFC") -> list[str]:
-    return [" ".join(s) for p in preprocess.paragraphs(raw, form) for s in preprocess.chinese(p)]
+    return [" ".join(s) for p in tokenise.paragraphs(raw, form) for s in tokenise.chinese(p)]
 
 
 @pytest.mark.parametrize(
@@ -74,11 +75,11 @@ def test_negation_of_the_billion_word_corpus():
     ],
 )
 def test_english_sentences(sentences):
-    assert preprocess.split_english(" ".join(sentences)) == sentences
+    assert tokenise.split_english(" ".join(sentences)) == sentences
 
 
 def test_english_sentences_run_together():
-    found = preprocess.split_english("It is bad.The plot is thin!Avoid it.why he asks?It ended in 1986).If only.")
+    found = tokenise.split_english("It is bad.The plot is thin!Avoid it.why he asks?It ended in 1986).If only.")
     assert found == [
         "It is bad.",
         "The plot is thin!",
@@ -103,7 +104,7 @@ def test_english_sentences_run_together():
     ],
 )
 def test_chinese_sentences(sentences):
-    assert preprocess.split_chinese("".join(sentences)) == sentences
+    assert tokenise.split_chinese("".join(sentences)) == sentences
 
 
 def test_chinese_words():
@@ -500,5 +501,5 @@ def test_agreement_with_the_billion_word_corpus():
     if not LM1B.exists():
         pytest.skip(f"{LM1B} is not there")
     lines = LM1B.read_text(encoding="utf-8").split("\n")[:3000]
-    same = sum(preprocess.tokenize_english(join(line.split()), "lm1b") == line.split() for line in lines)
+    same = sum(tokenise.tokenize_english(join(line.split()), "lm1b") == line.split() for line in lines)
     assert same / len(lines) > 0.96
