@@ -358,28 +358,32 @@ void gate_backward(int64_t begin, int64_t end, int64_t F, const float *x, const 
         gate_row_backward(F, x + at, d_y + at, r + at, g + at, d_x + at, d_t_bias, d_c_bias);
 }
 
+static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+
 /* Of each row of logits (n, S): highest (n) becomes the largest of itself and of the row, the logits become
-   exp(logit - highest), and total (n) their sum. */
+   exp(logit - highest), and total (n) their sum, which many small ones can make up: pieces of it are added in double. */
 void exponentials(int64_t n, int64_t S, float *logits, float *highest, float *total) {
-    enum { LANES = 16 }; /* each with a maximum and a sum of its own, for the sake of vectors */
+    enum { LANES = 16, PIECE = 64 * LANES }; /* each lane with a maximum and a sum of its own, for the sake of vectors */
     for (int64_t row = 0; row < n; row++) {
-        float *restrict x = logits + row * S, most = highest[row], tops[LANES], sums[LANES] = {0};
+        float *restrict x = logits + row * S, most = highest[row], tops[LANES];
         for (int64_t lane = 0; lane < LANES; lane++) tops[lane] = most;
         int64_t whole = S - S % LANES;
         for (int64_t k = 0; k < whole; k += LANES)
             for (int64_t lane = 0; lane < LANES; lane++) tops[lane] = x[k + lane] > tops[lane] ? x[k + lane] : tops[lane];
         for (int64_t k = whole; k < S; k++) tops[0] = x[k] > tops[0] ? x[k] : tops[0];
         for (int64_t lane = 0; lane < LANES; lane++) most = tops[lane] > most ? tops[lane] : most;
-        for (int64_t k = 0; k < whole; k += LANES)
-            for (int64_t lane = 0; lane < LANES; lane++) sums[lane] += x[k + lane] = exponential(x[k + lane] - most);
-        for (int64_t k = whole; k < S; k++) sums[0] += x[k] = exponential(x[k] - most);
-        total[row] = 0.0f;
-        for (int64_t lane = 0; lane < LANES; lane++) total[row] += sums[lane];
+        double sum = 0;
+        for (int64_t a = 0; a < whole; a += PIECE) {
+            float sums[LANES] = {0};
+            for (int64_t k = a; k < at_most(a + PIECE, whole); k += LANES)
+                for (int64_t lane = 0; lane < LANES; lane++) sums[lane] += x[k + lane] = exponential(x[k + lane] - most);
+            for (int64_t lane = 0; lane < LANES; lane++) sum += sums[lane];
+        }
+        for (int64_t k = whole; k < S; k++) sum += x[k] = exponential(x[k] - most);
+        total[row] = sum;
         highest[row] = most;
     }
 }
-
-static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static void scale_and_add(int64_t n, float *restrict x, float factor, float *restrict sum) {
     for (int64_t k = 0; k < n; k++) sum[k] += x[k] *= factor;

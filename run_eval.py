@@ -43,8 +43,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     runtime.set_device(args.device)
-    bilm, vocabulary = load(args.init_from_ckpt, args.vocab_file)
     corpus = dataset.Corpus(args.dev_data_path)
+    if args.per_sentence:
+        check_output(args.per_sentence)
+    bilm, vocabulary = load(args.init_from_ckpt, args.vocab_file)
     counts = corpus.count(vocabulary)
     print(
         f"text                           {counts.tokens:,} tokens in {counts.sentences:,} sentences; "
@@ -66,18 +68,24 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"sentences by themselves        {args.per_sentence}")
 
 
+def check_output(path: Path) -> None:
+    """Refuse, before anything is computed, a file that could not be written."""
+    if path.is_dir():
+        raise UserError(f"--per_sentence: {path} is a folder. Expected the name of a file to write.")
+    if not path.parent.is_dir():
+        raise UserError(f"--per_sentence: there is no folder {path.parent} to write {path.name} into. Make it first.")
+
+
 def load(source: str, vocab_file: Path | None) -> tuple[elmo.BiLM, dataset.Vocabulary]:
     """The checkpoint's model and vocabulary; one that the user gives must be the same."""
-    bilm, known = elmo.load_bilm(source, head=True)
-    given = dataset.Vocabulary.from_file(vocab_file) if vocab_file else known
-    if given is None:
-        raise UserError(f"{source} has no vocab.txt beside it. Give the one it was trained with by --vocab_file.")
-    if len(given) != bilm.config.vocab_size or (known and known.fingerprint != given.fingerprint):
+    given = dataset.Vocabulary.from_file(vocab_file) if vocab_file else None
+    bilm, vocabulary = elmo.load_bilm(source, head=True)
+    if given and given.fingerprint != vocabulary.fingerprint:
         raise UserError(
-            f"{vocab_file or 'vocab.txt'} with its {len(given):,} words is not the vocabulary that {source} was trained "
-            f"with, which has {bilm.config.vocab_size:,}."
+            f"{vocab_file} with its {len(given):,} words is not the vocabulary that {source} was trained with, whose "
+            f"{len(vocabulary):,} words are in its folder's vocab.txt. Leave --vocab_file out."
         )
-    return bilm, given
+    return bilm, vocabulary
 
 
 def watched(batches: dataset.EvalStream, bar: tqdm) -> Iterator[dataset.LMBatch]:

@@ -92,16 +92,16 @@ class Softmax(paddle.nn.Layer):
             vocab_size, _ = self.weight.shape
             columns = max(1, min(vocab_size, LOGITS_AT_ONCE // max(1, len(h))))
             highest = paddle.full([len(h), 1], -np.inf, h.dtype)
-            total = paddle.zeros([len(h), 1], h.dtype)
+            total = paddle.zeros([len(h), 1], "float64")
             for a in range(0, vocab_size, columns):
                 logits = product(h, self.weight[a : a + columns], transpose_y=True)
                 logits.add_(self.bias[a : a + columns].reshape([1, -1]))
                 new_highest, sums = _exponentials(logits, highest)
-                total = total * (highest - new_highest).exp() + sums
+                total = total * (highest - new_highest).astype("float64").exp() + sums.astype("float64")
                 highest = new_highest
             ids = paddle.to_tensor(targets)
             true = (h * paddle.gather(self.weight, ids)).sum(axis=1, keepdim=True) + paddle.gather(self.bias, ids)
-            return (true - highest - total.log()).squeeze(1).numpy().astype(np.float64)
+            return ((true - highest).astype("float64") - total.log()).squeeze(1).numpy()
 
 
 class _SampledLoss(paddle.autograd.PyLayer):
@@ -189,7 +189,8 @@ def _exponentials(logits, highest):
     """
     if not fused.suits(logits):
         highest = paddle.maximum(logits.max(axis=1, keepdim=True), highest)
-        return highest, logits.subtract_(highest).exp_().sum(axis=1, keepdim=True)
+        sums = logits.subtract_(highest).exp_().sum(axis=1, keepdim=True, dtype="float64")  # of many small ones
+        return highest, sums.astype(logits.dtype)
     highest, sums = highest.clone(), paddle.empty_like(highest)
     fused.kernel().exponentials(logits, highest, sums)
     return highest, sums

@@ -152,3 +152,19 @@ def test_the_gradient_touches_only_what_was_read():
     loss.backward()
     assert softmax.weight.grad.is_selected_rows()
     assert set(softmax.weight.grad.rows()) == {*candidates.ids.tolist(), *targets.tolist()}
+
+
+@pytest.mark.parametrize("at_once", [2**24, 2**16])
+def test_many_small_chances_are_not_lost_beside_a_large_one(implementation, monkeypatch, at_once):
+    """In float32 the sum over a large vocabulary, taken word by word, would be too small by up to 1e-4."""
+    vocab_size = 40_000
+    softmax, h, targets = random_softmax(vocab_size)
+    softmax.weight.set_value(softmax.weight.numpy() / 2)
+    likely = np.where(np.arange(vocab_size) < 20, 16, 0)[:, None]
+    softmax.bias.set_value((softmax.bias.numpy() + likely).astype(np.float32))
+    monkeypatch.setattr("softmax.LOGITS_AT_ONCE", at_once)
+    found = softmax.log_probabilities(h, targets)
+    logits = h.numpy().astype(np.float64) @ softmax.weight.numpy().astype(np.float64).T + softmax.bias.numpy()[:, 0]
+    highest = logits.max(axis=1)
+    expected = logits[np.arange(40), targets] - highest - np.log(np.exp(logits - highest[:, None]).sum(axis=1))
+    assert abs(np.mean(found - expected)) < 1e-6 and np.abs(found - expected).max() < 1e-5

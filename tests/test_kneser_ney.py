@@ -1,0 +1,122 @@
+"""The n-grams that the biLM is measured against: the formula itself, sums of one, the same predictions as run_eval.py."""
+
+import random
+import re
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+import runs
+
+import dataset
+
+sys.path.insert(0, str(runs.PROJECT / "benchmarks"))
+
+import kneser_ney
+from kneser_ney import COARSE, KneserNey, estimated_discounts
+
+WORDS = 9  # ids 0 and 1 are the markers, 8 is never seen
+
+
+def sentences(n: int, seed: int) -> list[list[int]]:
+    """Words that come often and words that come rarely, some of them twice in a sentence."""
+    generator = random.Random(seed)
+    return [[0, *(2 + int(6 * generator.random() ** 2) for _ in range(generator.randrange(6))), 1] for _ in range(n)]
+
+
+class Naive:
+    """The formula as it is written, one n-gram at a time. No sentence is long enough for n-grams of 9."""
+
+    def __init__(self, text: list[list[int]], order: int):
+        self.order, self.begin = order, text[0][0]
+        windows = (
+            s[i - k + 1 : i + 1] for s in text for i in range(1, len(s)) for k in range(1, min(i + 2, order + 2))
+        )
+        self.seen = Counter(map(tuple, windows))
+        self.counts = {gram: self.count(gram) for gram in self.seen if len(gram) <= order}
+        self.discounts = {}
+        for k in range(1, order + 1):
+            n = Counter(count for gram, count in self.counts.items() if len(gram) == k)
+            if n[1] and n[2] and n[3]:
+                y = n[1] / (n[1] + 2 * n[2])
+                self.discounts[k] = [i - (i + 1) * y * n[i + 1] / n[i] for i in (1, 2, 3)]
+            if k not in self.discounts or min(self.discounts[k]) <= 0:
+                self.discounts[k] = COARSE
+
+    def count(self, gram: tuple) -> int:
+        if len(gram) == self.order or gram[0] == self.begin:
+            return self.seen[gram]
+        return len({longer[0] for longer in self.seen if len(longer) == len(gram) + 1 and longer[1:] == gram})
+
+    def discount(self, gram: tuple) -> float:
+        return self.discounts[len(gram)][min(self.counts[gram], 3) - 1]
+
+    def probability(self, word: int, context: tuple) -> float:
+        context = context[max(0, len(context) - self.order + 1) :]
+        lower = self.probability(word, context[1:]) if context else 1 / WORDS
+        family = [gram for gram in self.counts if len(gram) == len(context) + 1 and gram[:-1] == context]
+        if not family:
+            return lower
+        total = sum(map(self.counts.get, family))
+        gram = (*context, word)
+        kept = self.counts[gram] - self.discount(gram) if gram in family else 0
+        return kept / total + sum(map(self.discount, family)) / total * lower
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+@pytest.mark.parametrize("order", [1, 2, 3, 4, 9])
+def test_equals_the_formula_taken_word_by_word(order, direction):
+    text, held_out = ([s[::direction] for s in sentences(60, seed)] for seed in (1, 2))
+    held_out.append([held_out[0][0], 8, 2, 8, 8, held_out[0][-1]])
+    model, naive = KneserNey(text, WORDS, order), Naive(text, order)
+    for level, expected in zip(model.levels, naive.discounts.values(), strict=order < 9):
+        assert level.discounts == pytest.approx(expected)
+    expected = [naive.probability(s[i], tuple(s[:i])) for s in held_out for i in range(1, len(s))]
+    np.testing.assert_allclose(model.probabilities(held_out), expected, rtol=1e-12)
+    assert model.perplexity(held_out) == pytest.approx(np.exp(-np.mean(np.log(expected))))
+
+
+@pytest.mark.parametrize("order", [1, 3, 5])
+def test_probabilities_sum_to_one_after_every_context(order):
+    model, generator = KneserNey(sentences(500, seed=3), WORDS, order), random.Random(4)
+    seen = [s[: generator.randrange(1, len(s))] for s in sentences(500, seed=3)[:20]]
+    unseen = [[0, *(generator.randrange(2, WORDS) for _ in range(generator.randrange(8)))] for _ in range(20)]
+    for context in seen + unseen:
+        chances = [model.probabilities([[*context, word]])[-1] for word in range(WORDS)]
+        assert min(chances) > 0 and sum(chances) == pytest.approx(1)
+
+
+def test_discounts_follow_from_the_counts_of_counts():
+    counts = np.repeat([0, 1, 2, 3, 4, 7], [5, 10, 4, 2, 1, 3])
+    y = 10 / 18
+    assert estimated_discounts(counts) == pytest.approx([1 - 2 * y * 4 / 10, 2 - 3 * y * 2 / 4, 3 - 4 * y * 1 / 2])
+    assert estimated_discounts(np.array([1, 1, 2])) == COARSE  # nothing has the count 3
+    assert estimated_discounts(np.repeat([1, 2, 3], [1, 1, 9])) == COARSE  # 2 - 3 * 9 / 3 is below 0
+
+
+def test_scores_the_predictions_of_run_eval(tmp_path):
+    corpus = runs.write_corpus(tmp_path)
+    with (corpus / "dev.txt").open("a", encoding="utf-8") as file:
+        file.write("\nunknown to the vocabulary\n")
+    vocabulary, dev = dataset.Vocabulary.from_file(corpus / "vocab.txt"), dataset.Corpus(corpus / "dev.txt")
+    rows = kneser_ney.read(dev, vocabulary)
+    targets = {"forward": Counter(), "backward": Counter()}
+    for batch in dataset.EvalStream(dev, vocabulary, 3, 7):
+        for row, n in enumerate(batch.lengths):
+            targets["forward"].update(batch.forward_target[row, :n].tolist())
+            targets["backward"].update(batch.backward_target[row, :n].tolist())
+    assert Counter(word for row in rows for word in row[1:].tolist()) == targets["forward"]
+    assert Counter(word for row in rows for word in row[:-1].tolist()) == targets["backward"]
+    assert len(KneserNey(rows, len(vocabulary), 3).probabilities(rows)) == dev.count(vocabulary).predictions
+
+
+def test_the_command_prints_both_directions(tmp_path):
+    """On the sample the figures are those that data/README.md has from outside the project."""
+    argv = [f"--train_data_path={runs.PROJECT}/data/train/*", f"--dev_data_path={runs.PROJECT}/data/dev"]
+    argv += [f"--vocab_file={runs.PROJECT}/data/vocabulary.txt", "--orders", "2", "3", "--discount=0.75"]
+    assert runs.start("benchmarks/kneser_ney.py", argv, tmp_path / "output").wait(timeout=60) == 0
+    output = (tmp_path / "output").read_text(encoding="utf-8")
+    assert "dev         35,660 tokens in 3,000 sentences, 38,660 predictions" in output
+    figures = re.findall(r"^(\d)-gram +([\d.]+) +([\d.]+)", output, re.M)
+    assert figures == [("2", "11.15", "11.15"), ("3", "5.18", "5.17")]
