@@ -161,3 +161,60 @@ def add_optimizer(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--n_negative_samples", type=whole_number, metavar="N", default=8192, help="candidate words; 0: all words"
     )
+
+
+def add_task(parser: argparse.ArgumentParser) -> None:
+    """The polarity task: its reviews, its protocol, the head and what comes out."""
+    data = parser.add_argument_group("data")
+    data.add_argument(
+        "--data_dir",
+        type=Path,
+        metavar="DIR",
+        default=Path("sentence-polarity-dataset-v1"),
+        help="folder with rt-polarity.pos and rt-polarity.neg",
+    )
+    data.add_argument(
+        "--tokenise", choices=("en", "none"), default="en", help="as preprocess.py does, or at white space alone"
+    )
+    data.add_argument("--max_seq_len", **COUNT, default=256, help="tokens of a review that are read")
+    data.add_argument("--num_classes", **COUNT, default=2, help="classes of the data")
+    protocol = parser.add_argument_group("protocol")
+    protocol.add_argument(
+        "--protocol", choices=("cv", "split"), default="cv", help="cross-validation, or the published single split"
+    )
+    protocol.add_argument("--folds", **COUNT, default=10, help="of the cross-validation")
+    protocol.add_argument("--seed", type=seed, metavar="N", default=2020, help="of the folds and all that is random")
+    head = parser.add_argument_group("head", "of several values, those of the lowest dev loss are taken in each fold")
+    several = {"nargs": "+", "metavar": "X"}
+    head.add_argument("--lr", type=positive, default=[0.001, 0.003], help="learning rate", **several)
+    head.add_argument("--weight_decay", type=_clip, default=[0.1, 1.0], help="decay of the weights", **several)
+    head.add_argument("--dropout", type=share, default=[0.5], help="dropout of the sentence vector", **several)
+    head.add_argument(
+        "--sent_embedding_dim", type=whole_number, metavar="N", default=64, help="size of the sentence vector; 0: none"
+    )
+    head.add_argument("--epochs", **COUNT, default=15, help="passes over a training part")
+    head.add_argument("--batch_size", **COUNT, default=64, help="reviews in a step")
+    tuning = parser.add_argument_group("fine-tuning", "of vectors that learn, from the best head on")
+    tuning.add_argument("--tune_epochs", **COUNT, default=5, help="passes over a training part")
+    tuning.add_argument("--limit", **COUNT, help="read no more than the first N vectors of a file")
+    tuning.add_argument("--vectors_trainable", action="store_true", help="let word2vec's vectors learn")
+    tuning.add_argument("--vectors_lr", type=positive, default=[0.0003, 0.001], help="their learning rate", **several)
+    out = parser.add_argument_group("output")
+    add_device(out)
+    out.add_argument("--logging_step", **COUNT, help="steps from line to line (default: a line for each fold)")
+    out.add_argument("--results", type=Path, metavar="FILE", help="write what is said of each review, as JSON")
+    out.add_argument(
+        "--compare_with",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="--results of other runs: is it chance?",
+    )
+    out.add_argument("--confusion", action="store_true", help="print the confusion matrix")
+    out.add_argument(
+        "--mistakes", type=whole_number, metavar="N", default=0, help="print the N most surprising mistakes"
+    )
+    out.add_argument("--save_head", type=Path, metavar="DIR", help="folder for the trained head")
+    out.add_argument("--load_head", type=Path, metavar="DIR", help="predict with the head in this folder")
+    out.add_argument("--predict", type=Path, metavar="FILE", help="print the class of each line of this text")
