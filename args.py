@@ -177,6 +177,7 @@ def add_task(parser: argparse.ArgumentParser) -> None:
         "--tokenise", choices=("en", "none"), default="en", help="as preprocess.py does, or at white space alone"
     )
     data.add_argument("--max_seq_len", **COUNT, default=256, help="tokens of a review that are read")
+    data.add_argument("--limit", **COUNT, help="words of a file of word vectors that are read, from its first")
     data.add_argument("--num_classes", **COUNT, default=2, help="classes of the data")
     protocol = parser.add_argument_group("protocol")
     protocol.add_argument(
@@ -184,7 +185,7 @@ def add_task(parser: argparse.ArgumentParser) -> None:
     )
     protocol.add_argument("--folds", **COUNT, default=10, help="of the cross-validation")
     protocol.add_argument("--seed", type=seed, metavar="N", default=2020, help="of the folds and all that is random")
-    head = parser.add_argument_group("head", "of several values, those of the lowest dev loss are taken in each fold")
+    head = parser.add_argument_group("head", "of several values, the dev part of each fold chooses")
     several = {"nargs": "+", "metavar": "X"}
     head.add_argument("--lr", type=positive, default=[0.001, 0.003], help="learning rate", **several)
     head.add_argument("--weight_decay", type=_clip, default=[0.1, 1.0], help="decay of the weights", **several)
@@ -196,9 +197,11 @@ def add_task(parser: argparse.ArgumentParser) -> None:
     head.add_argument("--batch_size", **COUNT, default=64, help="reviews in a step")
     tuning = parser.add_argument_group("fine-tuning", "of vectors that learn, from the best head on")
     tuning.add_argument("--tune_epochs", **COUNT, default=5, help="passes over a training part")
-    tuning.add_argument("--limit", **COUNT, help="read no more than the first N vectors of a file")
     tuning.add_argument("--vectors_trainable", action="store_true", help="let word2vec's vectors learn")
     tuning.add_argument("--vectors_lr", type=positive, default=[0.0003, 0.001], help="their learning rate", **several)
+    tuning.add_argument(
+        "--word_dropout", type=share, metavar="X", default=0.1, help="share of a batch's words that are left out"
+    )
     out = parser.add_argument_group("output")
     add_device(out)
     out.add_argument("--logging_step", **COUNT, help="steps from line to line (default: a line for each fold)")
@@ -207,9 +210,8 @@ def add_task(parser: argparse.ArgumentParser) -> None:
         "--compare_with",
         type=Path,
         nargs="+",
-        default=[],
         metavar="FILE",
-        help="--results of other runs: is it chance?",
+        help="--results of other runs: is the difference chance?",
     )
     out.add_argument("--confusion", action="store_true", help="print the confusion matrix")
     out.add_argument(

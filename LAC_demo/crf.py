@@ -1,0 +1,82 @@
+"""The linear-chain CRF: exact loss in log space, and decoding by Paddle's Viterbi."""
+
+import numpy as np
+import root  # noqa: F401
+
+from runtime import paddle
+
+nn = paddle.nn
+
+NEVER = -1e4  # the score of what cannot be
+TINY = 1e-250  # a float64 sum below it may have lost digits
+
+
+class LinearChainCRF(nn.Layer):
+    """Scores a labelling by its emissions, its transitions, and the labels it starts and stops with.
+
+    Letters: B sentences, T steps, K labels. What emissions hold beyond a sentence's length is never looked at.
+    impossible: (K + 1, K), whether label j cannot follow label i, or, in the last row, come first; held to in decoding.
+    learning_rate: of the scores, times the optimizer's.
+    """
+
+    def __init__(self, n_labels: int, impossible: np.ndarray | None = None, learning_rate: float = 1.0):
+        super().__init__()
+        attribute = paddle.ParamAttr(initializer=nn.initializer.Uniform(-0.1, 0.1), learning_rate=learning_rate)
+        self.transitions = self.create_parameter([n_labels, n_labels], attr=attribute)  # from row to column
+        self.start = self.create_parameter([n_labels], attr=attribute)
+        self.stop = self.create_parameter([n_labels], attr=attribute)
+        if impossible is None:
+            impossible = np.zeros((n_labels + 1, n_labels), dtype=bool)
+        never = paddle.to_tensor(np.where(impossible, NEVER, 0).astype(np.float32))
+        self.register_buffer("never", never, persistable=False)
+
+    def forward(self, emissions: paddle.Tensor, labels: np.ndarray, lengths: np.ndarray) -> paddle.Tensor:
+        """Minus the log-probability of every sentence's labels, (B,). emissions (B, T, K), labels (B, T), lengths (B,)."""
+        emissions = emissions.astype("float64")
+        return self.log_partition(emissions, lengths) - self.scores(emissions, labels, lengths)
+
+    def scores(self, emissions: paddle.Tensor, labels: np.ndarray, lengths: np.ndarray) -> paddle.Tensor:
+        """The score of every sentence's labels, (B,)."""
+        n_rows, n_steps, n_labels = emissions.shape
+        before = np.concatenate([np.full((n_rows, 1), n_labels), labels[:, :-1]], axis=1)
+        table = paddle.concat([self.transitions, self.start.unsqueeze(0)])  # (K + 1, K)
+        passed = paddle.gather(table.reshape([-1]), paddle.to_tensor((before * n_labels + labels).ravel()))
+        emitted = paddle.take_along_axis(emissions, paddle.to_tensor(labels).unsqueeze(-1), axis=2)
+        score = emitted.squeeze(-1) + passed.reshape([n_rows, n_steps]).astype(emissions.dtype)  # (B, T)
+        there = paddle.to_tensor(np.arange(n_steps) < lengths[:, None])
+        last = paddle.to_tensor(labels[np.arange(n_rows), lengths - 1])
+        score = paddle.where(there, score, paddle.zeros_like(score)).sum(axis=1)
+        return score + paddle.gather(self.stop, last).astype(emissions.dtype)
+
+    def log_partition(self, emissions: paddle.Tensor, lengths: np.ndarray) -> paddle.Tensor:
+        """The log of the sum of exp(score) over all labellings, (B,).
+
+        A step adds up exp(a_i + w_ij) over i for all j: with each row's largest a and each column's largest w taken out,
+        that is a product of matrices. Where even float64 is too narrow for the rest, the slow way is taken.
+        """
+        transitions = self.transitions.astype(emissions.dtype)
+        top = transitions.max(axis=0).detach()  # (K,)
+        weights = paddle.exp(transitions - top)
+        steps = paddle.unstack(emissions, axis=1)
+        a = steps[0] + self.start.astype(emissions.dtype)  # (B, K) log of the sum over beginnings that end in a label
+        for k, step in enumerate(steps[1:], 1):
+            largest = a.max(axis=1, keepdim=True).detach()
+            sums = paddle.matmul(paddle.exp(a - largest), weights)
+            if float(sums.min()) > TINY:
+                following = paddle.log(sums) + largest + top + step
+            else:
+                following = paddle.logsumexp(a.unsqueeze(2) + transitions, axis=1) + step
+            a = paddle.where(paddle.to_tensor((lengths > k)[:, None]), following, a)
+        return paddle.logsumexp(a + self.stop.astype(emissions.dtype), axis=1)
+
+    def decode(self, emissions: paddle.Tensor, lengths: np.ndarray) -> list[np.ndarray]:
+        """The best labels of every sentence, each of its own length."""
+        with paddle.no_grad():
+            n_steps = emissions.shape[1]
+            last = paddle.to_tensor(np.arange(n_steps) == lengths[:, None] - 1).unsqueeze(-1)
+            first = paddle.to_tensor(np.arange(n_steps) == 0).unsqueeze(-1)
+            scores = emissions + paddle.where(last, self.stop, paddle.zeros_like(self.stop))
+            scores = scores + paddle.where(first, self.start + self.never[-1], paddle.zeros_like(self.start))
+            decoder = paddle.text.ViterbiDecoder(self.transitions + self.never[:-1], include_bos_eos_tag=False)
+            _, paths = decoder(scores, paddle.to_tensor(lengths))
+        return [path[:length] for path, length in zip(paths.numpy(), lengths, strict=True)]

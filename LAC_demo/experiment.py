@@ -1,0 +1,317 @@
+"""What ELMo adds to the tagger: baseline and +ELMo over several seeds, on a corpus of lines of `word/TAG`.
+
+    python experiment.py --train_data train.txt --test_data dev.txt --json results.json \\
+        --elmo char=../checkpoints/zh-char/final --elmo word=../checkpoints/zh-word/final
+
+For every seed the training sentences are shuffled, --train_fraction of them taken, and a tenth of these held out to choose
+the epoch; all arms get the same ones. The test sentences are tagged once, by that epoch. The file of results is written
+after every run; a run that is there already is not done again. Unknown words are those that the tagger has not met in its
+training sentences. For orientation jieba.posseg tags the same text: each of its tags counts as the one that it most often
+meets at the same words of the training sentences.
+"""
+
+import argparse
+import dataclasses
+import json
+import logging
+import time
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import root
+import settings
+from bilm import Memory, elmo_encoder, init_pretraining_params, vocabulary_beside
+from pieces import Pieces
+from reader import Faults, Labels, Sentence, Words, read_replacements, read_tagged
+from score import Counts, mean_and_deviation
+from settings import Schedule, Settings
+from tagger import Tagger, fingerprint
+from training import known_words, train, training_words
+
+import args as arguments
+import checkpoint
+import dataset
+import runtime
+from runtime import UserError, log
+
+BASELINE = "baseline"
+HELD_OUT = 0.1
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = arguments.parser(__doc__)
+    data = parser.add_argument_group("data")
+    data.add_argument("--train_data", type=Path, required=True, metavar="FILE", help="lines of word/TAG")
+    data.add_argument("--test_data", type=Path, required=True, metavar="FILE", help="the same, to test on")
+    data.add_argument(
+        "--train_fraction", type=fraction, metavar="X", default=1.0, help="share of the training sentences"
+    )
+    data.add_argument("--whole_words", action="store_true", help="do not cut words into pieces of the vocabulary")
+    data.add_argument(
+        "--vocab_file", type=Path, metavar="FILE", help="the vocabulary of the pieces (default: that of the first ELMo)"
+    )
+    data.add_argument(
+        "--word_rep_dict_path",
+        type=Path,
+        metavar="FILE",
+        default=root.DEMO / "conf" / "q2b.dic",
+        help="full-width to half-width forms, for those that the vocabulary lacks",
+    )
+    data.add_argument("--skip_bad_lines", action="store_true", help="leave out and count lines that cannot be used")
+    data.add_argument("--json", type=Path, required=True, metavar="FILE", help="the results")
+    runs = parser.add_argument_group("runs")
+    runs.add_argument(
+        "--elmo", type=arm, action="append", default=[], metavar="NAME=CKPT", help="an arm with this ELMo; repeatable"
+    )
+    runs.add_argument(
+        "--seeds", type=seeds, default=[1, 2, 3, 4, 5], metavar="N,N,...", help="a run of each arm for each"
+    )
+    settings.add_network(parser)
+    settings.add_training(parser)
+    arguments.add_device(parser)
+    return parser.parse_args(argv)
+
+
+def fraction(text: str) -> float:
+    value = arguments.positive(text)
+    if value > 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number above 0, 1 at the most")
+    return value
+
+
+def arm(text: str) -> tuple[str, str]:
+    name, _, path = text.partition("=")
+    if not name or not path or name == BASELINE:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=CHECKPOINT, as in char=checkpoints/zh/final")
+    return name, path
+
+
+def seeds(text: str) -> list[int]:
+    return [arguments.seed(part) for part in text.split(",")]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse(argv)
+    runtime.set_device(args.device)
+    arms = {BASELINE: None, **dict(args.elmo)}
+    if len(arms) != 1 + len(args.elmo):
+        raise UserError("--elmo: two arms have the same name.")
+    experiment = Experiment(args, arms)
+    for name in arms:
+        experiment.run_arm(name)
+    experiment.run_jieba()
+    print(experiment.report(list(arms)))
+
+
+class Experiment:
+    """The data, and the results so far."""
+
+    def __init__(self, args: argparse.Namespace, arms: dict[str, str | None]):
+        self.args, self.arms = args, arms
+        faults = Faults(args.skip_bad_lines)
+        self.train_words = words_in(args.train_data, faults)
+        self.test_words = words_in(args.test_data, faults)
+        faults.report()
+        self.labels = Labels.of_tags(
+            {tag for words in self.train_words + self.test_words for _, tag in words}, not args.whole_words
+        )
+        self.pieces = Pieces(self.vocabulary(), read_replacements(args.word_rep_dict_path), args.whole_words)
+        self.train = [self.pieces.sentence(words, self.labels) for words in self.train_words]
+        self.test = [self.pieces.sentence(words, self.labels) for words in self.test_words]
+        log.info(f"{len(self.train):,} and {len(self.test):,} sentences, {len(self.labels)} labels")
+        self.results = self.recall()
+
+    def vocabulary(self) -> dataset.Vocabulary | None:
+        """Whose pieces the words become, and whose full-width forms stay."""
+        if self.args.vocab_file:
+            return dataset.Vocabulary.from_file(self.args.vocab_file)
+        found = vocabulary_beside(self.args.elmo[0][1]) if self.args.elmo else None
+        if found is None and not self.args.whole_words:
+            raise UserError("--vocab_file is missing: the vocabulary whose pieces words become. Or give --whole_words.")
+        return found
+
+    def protocol(self) -> dict:
+        """What results must have in common to stand in one table."""
+        args, changes = self.args, {"use_elmo": True}
+        return {
+            "train_data": [args.train_data.name, len(self.train), sum(len(s.pieces) for s in self.train)],
+            "test_data": [args.test_data.name, len(self.test), sum(len(s.pieces) for s in self.test)],
+            "train_fraction": args.train_fraction,
+            "whole_words": args.whole_words,
+            "settings": dataclasses.asdict(settings.of(Settings, args, **changes)),
+            "schedule": dataclasses.asdict(settings.of(Schedule, args)),
+        }
+
+    def recall(self) -> dict:
+        """The results of an earlier call, if there are any."""
+        protocol, path = self.protocol(), self.args.json
+        if not path.exists():
+            return {"protocol": protocol, "runs": []}
+        try:
+            results = json.loads(path.read_text(encoding="utf-8"))
+            found, done = results["protocol"], len(results["runs"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"--json {path} is no file of results: name a new one.") from error
+        different = [name for name in protocol if found.get(name) != protocol[name]]
+        if different:
+            raise UserError(
+                f"--json {path} has results of another experiment, whose {different[0]} was {found.get(different[0])}, "
+                f"not {protocol[different[0]]}. Name a new file."
+            )
+        log.info(f"{done} runs are there already.")
+        return results
+
+    def save(self) -> None:
+        with checkpoint.atomic_write(self.args.json) as file:
+            file.write(json.dumps(self.results, indent=1, ensure_ascii=False) + "\n")
+
+    def run_arm(self, name: str) -> None:
+        pretrained = self.arms[name]
+        weights = fingerprint(pretrained) if pretrained else None
+        done = [run for run in self.results["runs"] if run["arm"] == name]
+        if any(run["elmo"] != weights for run in done):
+            raise UserError(
+                f"--json {self.args.json}: {name} was another checkpoint than {pretrained}. Name a new file."
+            )
+        missing = [seed for seed in self.args.seeds if seed not in {run["seed"] for run in done}]
+        memory = self.memory(pretrained) if pretrained and missing and not self.args.elmo_trainable else None
+        for seed in missing:
+            log.info(f"== {name}, seed {seed}")
+            self.results["runs"].append(
+                {"arm": name, "seed": seed, "elmo": weights, **self.run(pretrained, seed, memory)}
+            )
+            self.save()
+
+    def memory(self, pretrained: str) -> Memory:
+        encoder = elmo_encoder()
+        init_pretraining_params(encoder, pretrained)
+        return Memory(encoder, [sentence.pieces for sentence in self.train + self.test], self.args.elmo_cache)
+
+    def run(self, pretrained: str | None, seed: int, memory: Memory | None) -> dict:
+        """Train one tagger and test it."""
+        runtime.seed_everything(seed)
+        sentences, dev = self.split(seed)
+        words, _ = training_words(sentences)
+        tagger = Tagger(settings.of(Settings, self.args, use_elmo=bool(pretrained)), words, self.labels, pretrained)
+        if pretrained:
+            tagger.network.encoder.memory = memory
+        best = train(tagger, sentences, dev, settings.of(Schedule, self.args, seed=seed))
+        score = tagger.score(self.test, known_words(sentences))
+        log.info(f"test F1 {score.total.f1:.2%}, unknown words {score.unknown.f1:.2%}")
+        mix = {"mix": tagger.network.encoder.mix()} if pretrained else {}
+        return {
+            "sentences": len(sentences),
+            "epoch": best.epoch,
+            "seconds": best.seconds,
+            "dev_f1": best.score.total.f1,
+            "test": score.figures(),
+            **mix,
+        }
+
+    def split(self, seed: int) -> tuple[list[Sentence], list[Sentence]]:
+        """The training sentences of a seed, and those held out of them."""
+        order = np.random.default_rng(seed).permutation(len(self.train))
+        order = order[: max(2, round(len(order) * self.args.train_fraction))]
+        n_dev = max(1, round(len(order) * HELD_OUT))
+        return [self.train[k] for k in order[n_dev:]], [self.train[k] for k in order[:n_dev]]
+
+    def run_jieba(self) -> None:
+        if "jieba" not in self.results:
+            self.results["jieba"] = jieba_figures(self.train_words, self.test_words)
+            self.save()
+
+    def report(self, arms: list[str]) -> str:
+        """The results as a table: mean and standard deviation over the seeds, in per cent."""
+        of_arm = {name: [run for run in self.results["runs"] if run["arm"] == name] for name in arms}
+        rows = [f"{'':<14} {'precision':>14} {'recall':>14} {'F1':>14} {'F1, unknown':>14}  runs"]
+        for name, runs in of_arm.items():
+            cells = [[run["test"][what] for run in runs] for what in ("precision", "recall", "f1")]
+            cells.append([run["test"]["unknown_words"]["f1"] for run in runs])
+            rows.append(f"{name:<14} " + " ".join(f"{spread(cell):>14}" for cell in cells) + f"  {len(runs)}")
+        base = {run["seed"]: run["test"]["f1"] for run in of_arm[BASELINE]}
+        for name in arms[1:]:
+            gains = [run["test"]["f1"] - base[run["seed"]] for run in of_arm[name] if run["seed"] in base]
+            rows.append(f"{name} gains {spread(gains)} points of F1 over the {BASELINE}, seed by seed")
+        jieba = self.results["jieba"]
+        rows.append(
+            f"jieba.posseg: on raw text F1 {jieba['raw']['f1']:.2%} (words alone {jieba['raw_words']['f1']:.2%}); "
+            f"the words given, {jieba['given']['f1']:.2%}"
+        )
+        counts = Counter(tag for words in self.test_words for _, tag in words)
+        rows += ["", f"{'F1 by tag':<14} " + " ".join(f"{name:>14}" for name in arms) + "  words"]
+        for tag, count in counts.most_common():
+            cells = [spread([run["test"]["tags"][tag]["f1"] for run in runs]) for runs in of_arm.values()]
+            rows.append(f"{tag:<14} " + " ".join(f"{cell:>14}" for cell in cells) + f"  {count:,}")
+        return "\n".join(rows)
+
+
+def words_in(path: Path, faults: Faults) -> list[Words]:
+    found = [words for _, words in read_tagged(path, faults) if words]
+    if not found:
+        raise UserError(f"{path}: no sentence. Expected lines of word/TAG.")
+    return found
+
+
+def spread(values: Sequence[float]) -> str:
+    mean, deviation = mean_and_deviation(values)
+    return f"{100 * mean:.2f} ± {100 * deviation:.2f}"
+
+
+Spans = set[tuple[int, int, str]]
+
+
+def jieba_figures(train_words: list[Words], test_words: list[Words]) -> dict:
+    """How well jieba.posseg does: on raw text, where a word counts if its place and tag are right; and word by word."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import jieba
+        import jieba.posseg
+
+    jieba.setLogLevel(logging.WARNING)
+    began = time.perf_counter()
+
+    def raw(words: Words) -> Spans:
+        return spans([(pair.word, pair.flag) for pair in jieba.posseg.lcut("".join(word for word, _ in words))])
+
+    def given(words: Words) -> Spans:
+        return spans([(word, jieba.posseg.lcut(word)[-1].flag) for word, _ in words])
+
+    figures = {}
+    for name, tag in (("raw", raw), ("given", given)):
+        tag_of = mapping([(tag(words), spans(words)) for words in train_words])
+        counts, places = Counts(), Counts()
+        for words in test_words:
+            found = {(begin, end, tag_of.get(flag, "n")) for begin, end, flag in tag(words)}
+            counts += counted(found, spans(words))
+            places += counted({span[:2] for span in found}, {span[:2] for span in spans(words)})
+        figures[name], figures[f"{name}_words"] = counts.figures(), places.figures()
+        figures[f"{name}_tags"] = tag_of
+    return {**figures, "seconds": time.perf_counter() - began}
+
+
+def spans(words: Words) -> Spans:
+    """(begin, end, tag) of the words, in characters."""
+    ends = np.cumsum([len(word) for word, _ in words]).tolist()
+    return {(end - len(word), end, tag) for end, (word, tag) in zip(ends, words, strict=True)}
+
+
+def mapping(pairs: list[tuple[Spans, Spans]]) -> dict[str, str]:
+    """For each of jieba's tags the one that it most often meets at the same word."""
+    met: dict[str, Counter] = defaultdict(Counter)
+    for found, expected in pairs:
+        tags = {span[:2]: span[2] for span in expected}
+        for begin, end, flag in found:
+            if (begin, end) in tags:
+                met[flag][tags[begin, end]] += 1
+    return {flag: counter.most_common(1)[0][0] for flag, counter in sorted(met.items())}
+
+
+def counted(found: set, expected: set) -> Counts:
+    return Counts(len(found & expected), len(found), len(expected))
+
+
+if __name__ == "__main__":
+    runtime.script(main)

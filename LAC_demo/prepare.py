@@ -1,0 +1,122 @@
+"""A tagged corpus into the demo's format, pieces of a vocabulary with labels; and back.
+
+    python prepare.py corpus.txt --vocab_file ../checkpoints/zh/vocab.txt --output data/mine/train.tsv
+    python prepare.py corpus.conll --format conll --whole_words --output data/mine/train.tsv
+    python prepare.py data/mine/train.tsv --reverse --output words.txt
+
+A corpus is lines of `word/TAG word/TAG` (the last slash counts), or CoNLL columns. A word that the vocabulary lacks is
+cut into pieces, from its beginning always the longest that it has; for a biLM that reads characters words can stay
+whole. Full-width forms become half-width ones, unless the vocabulary has them.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import root
+from pieces import Pieces, tagged_line, words_of
+from reader import Faults, Labels, Sentence, Words, read_conll, read_replacements, read_tagged, read_tsv
+
+import args as arguments
+import checkpoint
+import dataset
+import runtime
+from runtime import UserError
+
+READERS = {"tagged": read_tagged, "conll": read_conll}
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = arguments.parser(__doc__)
+    parser.add_argument("input", type=Path, help="the corpus; with --reverse, the demo's format")
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="what is written")
+    parser.add_argument("--format", choices=READERS, default="tagged", help="of the corpus: word/TAG, or CoNLL columns")
+    arguments.add_vocabulary(parser)
+    parser.add_argument("--whole_words", action="store_true", help="do not cut words into pieces")
+    parser.add_argument("--reverse", action="store_true", help="from the demo's format to lines of word/TAG")
+    demo = root.DEMO
+    parser.add_argument(
+        "--label_dict_path", type=Path, metavar="FILE", default=demo / "data" / "tag.dic", help="the labels"
+    )
+    parser.add_argument(
+        "--make_label_dict", action="store_true", help="write --label_dict_path: the corpus's tags, with -B and -I"
+    )
+    parser.add_argument(
+        "--word_rep_dict_path",
+        type=Path,
+        metavar="FILE",
+        default=demo / "conf" / "q2b.dic",
+        help="full-width to half-width forms",
+    )
+    parser.add_argument("--skip_bad_lines", action="store_true", help="leave out and count lines that cannot be used")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse(argv)
+    faults = Faults(args.skip_bad_lines)
+    if args.reverse:
+        sentences = read_tsv(args.input, Labels.from_file(args.label_dict_path), faults)
+        write(args.output, (tagged_line(words_of(sentence.pieces, sentence.labels)) for sentence in sentences))
+        print(f"{args.output}: {len(sentences):,} sentences")
+    else:
+        forward(args, faults)
+    faults.report()
+
+
+def forward(args: argparse.Namespace, faults: Faults) -> None:
+    if not (args.vocab_file or args.whole_words):
+        raise UserError("--vocab_file is missing: the vocabulary whose pieces words become. Or give --whole_words.")
+    vocabulary = dataset.Vocabulary.from_file(args.vocab_file) if args.vocab_file else None
+    pieces = Pieces(vocabulary, read_replacements(args.word_rep_dict_path), args.whole_words)
+    corpus = list(READERS[args.format](args.input, faults))
+    labels = make_labels(args, corpus) if args.make_label_dict else Labels.from_file(args.label_dict_path)
+    sentences = list(labelled(args.input, corpus, pieces, labels, faults))
+    if not sentences:
+        raise UserError(f"{args.input}: no sentence that can be used.")
+    write(args.output, (f"{' '.join(s.pieces)}\t{' '.join(s.labels)}" for s in sentences))
+    report(args, corpus, sentences, pieces)
+
+
+def make_labels(args: argparse.Namespace, corpus: list[tuple[int, Words]]) -> Labels:
+    """All labels that the corpus can need; written, unless there is such a file."""
+    if args.label_dict_path.exists():
+        raise UserError(f"{args.label_dict_path} is there already: name a new file by --label_dict_path.")
+    labels = Labels.of_tags({tag for _, words in corpus for _, tag in words}, not args.whole_words)
+    write(args.label_dict_path, labels.names)
+    return labels
+
+
+def labelled(
+    path: Path, corpus: list[tuple[int, Words]], pieces: Pieces, labels: Labels, faults: Faults
+) -> Iterator[Sentence]:
+    """The sentences that have words, in pieces."""
+    for line, words in corpus:
+        sentence = pieces.sentence(words, labels)
+        if isinstance(sentence, str):
+            faults.add(path, line, f"the tag {sentence!r} is not in {labels.source}, which has {len(labels)} labels.")
+        elif words:
+            yield sentence
+
+
+def write(path: Path, lines) -> None:
+    with checkpoint.atomic_write(path) as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def report(args: argparse.Namespace, corpus, sentences: list[Sentence], pieces: Pieces) -> None:
+    n_pieces = sum(len(sentence.pieces) for sentence in sentences)
+    divided = sum(label.endswith("-B") for sentence in sentences for label in sentence.labels)
+    n_words = sum(not label.endswith("-I") for sentence in sentences for label in sentence.labels)
+    unknown = sum(piece not in pieces.known for sentence in sentences for piece in sentence.pieces)
+    blank = sum(not words for _, words in corpus)
+    print(
+        f"{args.output}: {len(sentences):,} sentences, {n_words:,} words, {divided:,} of them in several pieces; "
+        f"{n_pieces:,} pieces" + (f", {unknown:,} of them not in the vocabulary" if args.vocab_file else "")
+    )
+    if blank:
+        print(f"{blank:,} blank lines passed over")
+
+
+if __name__ == "__main__":
+    runtime.script(main)

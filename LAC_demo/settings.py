@@ -1,0 +1,120 @@
+"""The numbers of a tagger and of its training, and the flags that set them."""
+
+import argparse
+import dataclasses
+from dataclasses import dataclass
+
+import root
+
+import args as arguments
+from runtime import UserError
+
+SAMPLE_ELMO = root.DEMO.parent / "checkpoints" / "sample" / "final"  # what `bash run.sh` in the root makes
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of the network. The learning rates are factors of the optimizer's."""
+
+    use_elmo: bool = True
+    word_emb_dim: int = 128
+    grnn_hidden_dim: int = 256
+    bigru_num: int = 2
+    dropout: float = 0.5
+    emb_learning_rate: float = 2.5
+    crf_learning_rate: float = 0.2
+    elmo_l2_coef: float = 0.001
+    elmo_dropout: float = 0.5
+    elmo_trainable: bool = False
+    elmo_learning_rate: float = 0.1
+
+    @classmethod
+    def from_dict(cls, values: dict) -> "Settings":
+        names = {field.name for field in dataclasses.fields(cls)}
+        if not isinstance(values, dict) or set(values) != names:
+            raise UserError(f"the tagger's settings: found {values!r:.80}, expected {', '.join(sorted(names))}.")
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Of training."""
+
+    epochs: int = 15
+    batch_size: int = 32
+    base_learning_rate: float = 2e-3
+    max_grad_norm: float = 5.0
+    patience: int = 0
+    seed: int = 1
+
+
+def of(kind: type, args: argparse.Namespace, **changes):
+    """Settings or a Schedule, as the flags say."""
+    given = {field.name: getattr(args, field.name) for field in dataclasses.fields(kind) if hasattr(args, field.name)}
+    return kind(**{**given, **changes})
+
+
+def truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected true or false")
+    return text.lower() == "true"
+
+
+TRUTH = {"type": truth, "metavar": "true|false"}
+
+
+def add_network(parser: argparse.ArgumentParser) -> None:
+    group, default = parser.add_argument_group("network"), Settings()
+    group.add_argument(
+        "--word_emb_dim", **arguments.COUNT, default=default.word_emb_dim, help="size of a word's vector"
+    )
+    group.add_argument("--grnn_hidden_dim", **arguments.COUNT, default=default.grnn_hidden_dim, help="size of a GRU")
+    group.add_argument("--bigru_num", **arguments.COUNT, default=default.bigru_num, help="bidirectional GRU layers")
+    rate = {"type": arguments.share, "metavar": "X"}
+    group.add_argument("--dropout", **rate, default=default.dropout, help="dropout on word vectors and GRU outputs")
+    group.add_argument("--elmo_dropout", **rate, default=default.elmo_dropout, help="dropout on ELMo's vectors")
+    group.add_argument(
+        "--elmo_l2_coef",
+        type=float,
+        metavar="X",
+        default=default.elmo_l2_coef,
+        help="penalty on the weights of its layers",
+    )
+    group.add_argument("--elmo_trainable", **TRUTH, default=default.elmo_trainable, help="fine-tune the biLM too")
+    group.add_argument(
+        "--elmo_cache",
+        type=arguments.positive,
+        metavar="GB",
+        default=4.0,
+        help="memory for the vectors of a frozen biLM, which are computed once",
+    )
+
+
+def add_training(parser: argparse.ArgumentParser) -> None:
+    group, default, factor = parser.add_argument_group("training"), Schedule(), Settings()
+    group.add_argument("--epochs", **arguments.COUNT, default=default.epochs, help="the best of which is kept")
+    group.add_argument(
+        "--patience",
+        type=arguments.whole_number,
+        metavar="N",
+        default=default.patience,
+        help="end after so many epochs without a better one; 0: never",
+    )
+    group.add_argument("--batch_size", **arguments.COUNT, default=default.batch_size, help="sentences of a step")
+    rate = {"type": arguments.positive, "metavar": "X"}
+    group.add_argument(
+        "--base_learning_rate", **rate, default=default.base_learning_rate, help="of Adam, falling to a tenth"
+    )
+    group.add_argument(
+        "--emb_learning_rate", **rate, default=factor.emb_learning_rate, help="of the word vectors, times the base"
+    )
+    group.add_argument(
+        "--crf_learning_rate", **rate, default=factor.crf_learning_rate, help="of the CRF, times the base"
+    )
+    group.add_argument(
+        "--elmo_learning_rate",
+        **rate,
+        default=factor.elmo_learning_rate,
+        help="of a biLM that is fine-tuned, times the base",
+    )
+    group.add_argument("--max_grad_norm", **rate, default=default.max_grad_norm, help="gradients are scaled down to it")

@@ -1,0 +1,158 @@
+"""A tagger with all that belongs to it: network, words, labels, pieces; on disk, and at work.
+
+checkpoints/lac/elmo/
+  config.json       the network's numbers; the biLM's checkpoint and a fingerprint of its weights
+  best.pdparams     the weights; a frozen biLM's are those of its own checkpoint
+  words.txt         the words of the training data, as a vocabulary
+  tag.dic           the labels
+  pieces.txt        the vocabulary whose pieces the words were; absent if they were whole
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import root  # noqa: F401
+from bilm import vocabulary_beside
+from network import LexNet
+from pieces import Pieces
+from reader import Labels, Sentence, batch_of
+from score import Score
+from settings import Settings
+
+import checkpoint
+import dataset
+from runtime import UserError, paddle
+
+BATCH_SIZE = 64  # sentences that are tagged at a time
+BATCH_PIECES = 8192  # and their pieces, with padding
+
+
+class Tagger:
+    """Gives pieces their labels.
+
+    pretrained: the checkpoint of the biLM, where settings.use_elmo.
+    pieces: the vocabulary whose pieces the words are, None if words are whole.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        words: dataset.Vocabulary,
+        labels: Labels,
+        pretrained: str | None = None,
+        pieces: dataset.Vocabulary | None = None,
+    ):
+        self.settings, self.words, self.labels = settings, words, labels
+        self.pretrained, self.pieces = pretrained, pieces
+        self.network = LexNet(settings, len(words), labels, pretrained)
+
+    def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
+        """The labels of every sentence's pieces. An empty sentence has none."""
+        window = max(1, len(sentences), sum(map(len, sentences)))
+        return list(self.iter_tag(sentences, window))
+
+    def iter_tag(self, sentences, window: int = 2048) -> Iterator[list[str]]:
+        """The same one by one, for sentences without end, of which `window` are read ahead."""
+        self.network.eval()
+        return dataset.in_order(self._batches(sentences, window))
+
+    def _batches(self, sentences, window: int):
+        for positions, group in dataset.sentence_batches(sentences, BATCH_SIZE, BATCH_PIECES, window):
+            there = [list(sentence) for sentence in group if sentence]  # longest first: the empty ones are the last
+            found = self.network.decode(batch_of(there, self.words)) if there else []
+            names = [[self.labels.names[k] for k in path] for path in found]
+            yield positions, names + [[]] * (len(group) - len(there))
+
+    def score(self, sentences: Sequence[Sentence], known: set[str]) -> Score:
+        """How well it tags; `known`: the words of the training data."""
+        score = Score()
+        for sentence, labels in zip(sentences, self.tag([s.pieces for s in sentences]), strict=True):
+            score.add(sentence.pieces, sentence.labels, labels, known)
+        return score
+
+    def splitter(self, replacements: dict[str, str]) -> Pieces:
+        """How words become the pieces it was trained on; whole words keep the full-width forms that were among them."""
+        return Pieces(self.pieces or self.words, replacements, whole=self.pieces is None)
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """The weights that are its own: without a frozen biLM's."""
+        return {name: weight.numpy() for name, weight in self._own().items()}
+
+    def set_weights(self, weights: dict[str, np.ndarray], source: str) -> None:
+        own = self._own()
+        checkpoint.match({name: weight.shape for name, weight in own.items()}, weights, source)
+        for name, weight in own.items():
+            weight.set_value(weights[name])
+
+    def _own(self) -> dict[str, paddle.Tensor]:
+        state = self.network.state_dict()
+        return {k: v for k, v in state.items() if self.settings.elmo_trainable or not k.startswith(BILM)}
+
+    def save(self, folder: str | Path) -> None:
+        """Write all its files; the weights last, so that what a kill leaves is no tagger."""
+        folder = Path(folder)
+        (folder / "best.pdparams").unlink(missing_ok=True)
+        values = {"tagger": dataclasses.asdict(self.settings)}
+        if self.settings.use_elmo:
+            prefix = checkpoint.resolve(self.pretrained).resolve()
+            values["elmo"] = {"checkpoint": str(prefix), "fingerprint": fingerprint(prefix)}
+        checkpoint.save_config(folder, values)
+        for name, vocabulary in (("words.txt", self.words), ("pieces.txt", self.pieces)):
+            if vocabulary is None:
+                (folder / name).unlink(missing_ok=True)
+                continue
+            with checkpoint.atomic_write(folder / name, "wb") as file:
+                vocabulary.write(file)
+        with checkpoint.atomic_write(folder / "tag.dic") as file:
+            file.write("\n".join(self.labels.names) + "\n")
+        checkpoint.save(folder / "best", self.weights())
+
+    @classmethod
+    def load(cls, folder: str | Path, pretrained: str | None = None) -> "Tagger":
+        """Read what `save` has written. pretrained: where the biLM's checkpoint is, if it has moved."""
+        folder = Path(folder)
+        values = checkpoint.load_config(folder)
+        if "tagger" not in values:
+            raise UserError(
+                f"{folder / 'config.json'} has no field 'tagger': expected a folder that train.py has written."
+            )
+        settings = Settings.from_dict(values["tagger"])
+        if settings.use_elmo:
+            pretrained = pretrained or values["elmo"]["checkpoint"]
+            if fingerprint(pretrained) != values["elmo"]["fingerprint"]:
+                raise UserError(
+                    f"{pretrained} is not the ELMo that {folder} was trained with: its weights are others. Give that one by "
+                    "--pretrain_elmo_model_path, or train the tagger again."
+                )
+        pieces = folder / "pieces.txt"
+        tagger = cls(
+            settings,
+            dataset.Vocabulary.from_file(folder / "words.txt"),
+            Labels.from_file(folder / "tag.dic"),
+            pretrained,
+            dataset.Vocabulary.from_file(pieces) if pieces.is_file() else None,
+        )
+        tagger.set_weights(checkpoint.load_params(folder / "best"), str(folder / "best"))
+        return tagger
+
+
+BILM = "encoder.elmo.bilm."  # begins the names of the biLM's weights
+
+
+def fingerprint(pretrained: str | Path) -> str:
+    """SHA-1 of a biLM's weights, to know them again."""
+    digest = hashlib.sha1()
+    for name, array in sorted(checkpoint.load_params(pretrained).items()):
+        digest.update(f"{name} {array.shape} {array.dtype}".encode())
+        digest.update(np.ascontiguousarray(array))
+    return digest.hexdigest()
+
+
+def pieces_vocabulary(path: Path | None, pretrained: str | None, words: dataset.Vocabulary) -> dataset.Vocabulary:
+    """The vocabulary whose pieces the words of the data are: as given, or else ELMo's, or else the words themselves."""
+    if path:
+        return dataset.Vocabulary.from_file(path)
+    return (vocabulary_beside(pretrained) if pretrained else None) or words

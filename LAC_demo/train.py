@@ -1,0 +1,119 @@
+"""Train the tagger, with ELMo or without it, and keep its best epoch.
+
+    python train.py --pretrain_elmo_model_path ../checkpoints/sample/final --model_save_dir ../checkpoints/lac/elmo
+    python train.py --use_elmo false --model_save_dir ../checkpoints/lac/baseline
+
+The best epoch is that of the highest F1 on --testdata_dir. The data are lines of words, a tab, and as many labels, as
+prepare.py writes them. predict.py tags text with what is saved.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import root
+import score
+import settings
+from bilm import Memory
+from reader import Faults, Labels, parted, read_tsv
+from settings import SAMPLE_ELMO, Schedule, Settings
+from tagger import Tagger, pieces_vocabulary
+from training import train, training_words
+
+import args as arguments
+import checkpoint
+import runtime
+from runtime import UserError, log
+
+DATA = root.DEMO / "data"
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = arguments.parser(__doc__)
+    data = parser.add_argument_group("data", "a file, a folder, or a glob in quotes")
+    data.add_argument("--traindata_dir", metavar="PATH", default=DATA / "train", help="sentences to train on")
+    data.add_argument("--testdata_dir", metavar="PATH", default=DATA / "dev", help="sentences to choose the epoch on")
+    data.add_argument("--label_dict_path", type=Path, metavar="FILE", default=DATA / "tag.dic", help="the labels")
+    data.add_argument(
+        "--vocab_file",
+        type=Path,
+        metavar="FILE",
+        help="the vocabulary whose pieces the words are, for predict.py (default: ELMo's, or else the training words)",
+    )
+    data.add_argument("--skip_bad_lines", action="store_true", help="leave out and count lines that cannot be used")
+    data.add_argument(
+        "--model_save_dir",
+        type=Path,
+        metavar="DIR",
+        default=root.DEMO.parent / "checkpoints" / "lac",
+        help="of the tagger",
+    )
+    data.add_argument("--overwrite", action="store_true", help="replace the tagger that is there")
+    elmo = parser.add_argument_group("ELMo")
+    elmo.add_argument("--use_elmo", **settings.TRUTH, default=True, help="false: the baseline")
+    elmo.add_argument(
+        "--pretrain_elmo_model_path", metavar="CKPT", default=SAMPLE_ELMO, help="prefix, file, or folder (its latest)"
+    )
+    settings.add_network(parser)
+    settings.add_training(parser)
+    parser.add_argument("--seed", type=arguments.seed, metavar="N", default=Schedule.seed, help="of all that is random")
+    arguments.add_device(parser)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse(argv)
+    check(args)
+    runtime.set_device(args.device)
+    runtime.seed_everything(args.seed)
+    labels, faults = Labels.from_file(args.label_dict_path), Faults(args.skip_bad_lines)
+    sentences = read_tsv(args.traindata_dir, labels, faults)
+    dev = read_tsv(args.testdata_dir, labels, faults)
+    faults.report()
+    pretrained = args.pretrain_elmo_model_path if args.use_elmo else None
+    words, _ = training_words(sentences)
+    divided = any(parted(label)[1] for sentence in sentences for label in sentence.labels)
+    pieces = pieces_vocabulary(args.vocab_file, pretrained, words) if divided else None
+    tagger = Tagger(settings.of(Settings, args), words, labels, pretrained, pieces)
+    log.info(f"{len(sentences):,} sentences to train on, {len(dev):,} to choose the epoch on, {len(labels)} labels.")
+    if args.use_elmo and not args.elmo_trainable:
+        encoder = tagger.network.encoder
+        encoder.memory = Memory(encoder, [sentence.pieces for sentence in sentences + dev], args.elmo_cache)
+
+    best = train(tagger, sentences, dev, settings.of(Schedule, args))
+
+    tagger.save(args.model_save_dir)
+    print(score.table(best.score))
+    print(score.line("all", best.score.total))
+    print(score.line("unknown words", best.score.unknown))
+    if args.use_elmo:
+        mix = tagger.network.encoder.mix()
+        print("layers of ELMo " + " ".join(f"{weight:.2f}" for weight in mix["layers"]) + f", times {mix['gamma']:.2f}")
+    print(
+        f"{'+ELMo' if args.use_elmo else 'baseline'} F1 {best.score.total.f1:.2%} in epoch {best.epoch}, "
+        f"saved in {args.model_save_dir}"
+    )
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what would only fail when training is done, or destroy something."""
+    folder = args.model_save_dir
+    if (
+        args.use_elmo
+        and args.pretrain_elmo_model_path == SAMPLE_ELMO
+        and not SAMPLE_ELMO.with_suffix(".pdparams").is_file()
+    ):
+        raise UserError(
+            f"there is no {SAMPLE_ELMO}.pdparams: run `bash run.sh` in {root.DEMO.parent} first, which makes it in a few "
+            "minutes, or name another checkpoint by --pretrain_elmo_model_path."
+        )
+    if not (folder / "config.json").exists():
+        return
+    if "tagger" not in checkpoint.load_config(folder):
+        raise UserError(f"--model_save_dir {folder} holds another model: name a folder of the tagger's own.")
+    if not args.overwrite:
+        raise UserError(f"--model_save_dir {folder} holds a tagger already: name another, or add --overwrite.")
+
+
+if __name__ == "__main__":
+    runtime.script(main)

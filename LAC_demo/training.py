@@ -1,0 +1,95 @@
+"""Training one tagger: epochs over the training sentences, of which the best on the dev sentences is kept."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import root  # noqa: F401
+from pieces import words_of
+from reader import Batch, Sentence, batch_of, training_batches
+from score import Score
+from settings import Schedule
+from tagger import Tagger
+
+import dataset
+from runtime import log, paddle
+
+
+@dataclass
+class Best:
+    """The best epoch, its score on the dev sentences, and the seconds that training took."""
+
+    epoch: int
+    score: Score
+    seconds: float
+
+
+def training_words(sentences: Sequence[Sentence]) -> tuple[dataset.Vocabulary, dict[str, int]]:
+    """The pieces of the sentences as a vocabulary, by falling frequency, and how often each is there."""
+    counts = Counter(piece for sentence in sentences for piece in sentence.pieces)
+    for marker in dataset.MARKERS:
+        counts.pop(marker, None)
+    order = sorted(counts, key=lambda piece: (-counts[piece], piece))
+    return dataset.Vocabulary([*dataset.MARKERS, *order], "training words"), counts
+
+
+def known_words(sentences: Sequence[Sentence]) -> set[str]:
+    """The words, put together from their pieces."""
+    return {word for sentence in sentences for word, _ in words_of(sentence.pieces, sentence.labels)}
+
+
+def train(tagger: Tagger, sentences: Sequence[Sentence], dev: Sequence[Sentence], schedule: Schedule) -> Best:
+    """Train the tagger and leave it with the weights of its best epoch: that of the highest F1 on the dev sentences."""
+    known, random = known_words(sentences), np.random.default_rng(schedule.seed)
+    optimizer = paddle.optimizer.Adam(
+        schedule.base_learning_rate,
+        parameters=[weight for weight in tagger.network.parameters() if not weight.stop_gradient],
+        grad_clip=paddle.nn.ClipGradByGlobalNorm(schedule.max_grad_norm),
+    )
+    best, weights, began = None, {}, time.perf_counter()
+    for epoch in range(1, schedule.epochs + 1):
+        optimizer.set_lr(schedule.base_learning_rate * (1 - 0.9 * (epoch - 1) / schedule.epochs))
+        loss = _epoch(tagger, optimizer, _batches(tagger, sentences, schedule.batch_size, random))
+        score, seconds = tagger.score(dev, known), time.perf_counter() - began
+        better = best is None or score.total.f1 > best.score.total.f1
+        log.info(
+            f"epoch {epoch:>2}/{schedule.epochs}  loss {loss:7.3f}  dev F1 {score.total.f1:6.2%}{' *' if better else '  '}  "
+            f"{seconds:4.0f} s"
+        )
+        if better:
+            best, weights = Best(epoch, score, seconds), tagger.weights()
+        elif schedule.patience and epoch - best.epoch >= schedule.patience:
+            break
+    tagger.set_weights(weights, "the best epoch")
+    best.seconds = time.perf_counter() - began
+    return best
+
+
+def _epoch(tagger: Tagger, optimizer: paddle.optimizer.Optimizer, batches: Iterator[Batch]) -> float:
+    """The mean loss of an epoch of training."""
+    tagger.network.train()
+    losses = []
+    for batch in batches:
+        loss = tagger.network.loss(batch)
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        losses.append(float(loss))
+    return sum(losses) / len(losses)
+
+
+def _batches(
+    tagger: Tagger, sentences: Sequence[Sentence], batch_size: int, random: np.random.Generator
+) -> Iterator[Batch]:
+    """The batches of an epoch. A word met n times is read as unknown in 1 / (n + 1) of the cases: so that is learnt too."""
+    counts = training_words(sentences)[1]
+    chance = np.array([1 / (1 + counts.get(word, 0)) for word in tagger.words.tokens])
+    for numbers in training_batches([len(sentence.pieces) for sentence in sentences], batch_size, random):
+        chosen = [sentences[k] for k in numbers]
+        labels = [tagger.labels.ids(sentence.labels) for sentence in chosen]
+        batch = batch_of([sentence.pieces for sentence in chosen], tagger.words, labels)
+        forgotten = (random.random(batch.ids.shape) < chance[batch.ids]) & (batch.ids > dataset.UNK_ID)
+        batch.ids[forgotten] = dataset.UNK_ID
+        yield batch
