@@ -83,8 +83,8 @@ class Highway(nn.Layer):
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         if fused.suits(x):
-            t, c = product(x, self.transform.weight), product(x, self.carry.weight)
-            return _Gate.apply(x, t, c, self.transform.bias, self.carry.bias)
+            weights = (self.transform.weight, self.transform.bias, self.carry.weight, self.carry.bias)
+            return _Highway.apply(x, *weights)
         g = nn.functional.sigmoid(self.carry(x))
         return x + g * (nn.functional.relu(self.transform(x)) - x)
 
@@ -129,21 +129,21 @@ class _Features(paddle.autograd.PyLayer):
         return tuple(gradient if want else None for gradient, want in zip(sums, wanted, strict=True))
 
 
-class _Gate(paddle.autograd.PyLayer):
-    """x + g * (r - x), r = relu(t + t_bias), g = sigmoid(c + c_bias), by the compiled loop. t and c are used up."""
+class _Highway(paddle.autograd.PyLayer):
+    """x + g * (r - x), r = relu(x W_t + b_t), g = sigmoid(x W_c + b_c), the gate by the compiled loop."""
 
     @staticmethod
-    def forward(ctx, x, t, c, t_bias, c_bias):
-        y = paddle.empty_like(x)
-        x = x.contiguous()
-        halves = _halves(len(x))
-        in_parallel([lambda a=a, b=b: fused.kernel().gate_forward(a, b, x, t_bias, c_bias, t, c, y) for a, b in halves])
-        ctx.saved = x.detach(), t.detach(), c.detach(), halves
+    def forward(ctx, x, transform, transform_bias, carry, carry_bias):
+        x, y, halves = x.contiguous(), paddle.empty_like(x), _halves(len(x))
+        t, c = product(x, transform), product(x, carry)  # which receive r and g
+        given = x, transform_bias, carry_bias, t, c, y
+        in_parallel([lambda a=a, b=b: fused.kernel().gate_forward(a, b, *given) for a, b in halves])
+        ctx.saved = x.detach(), t, c, halves, (transform, transform_bias, carry, carry_bias)
         return y
 
     @staticmethod
     def backward(ctx, d_y):
-        x, r, g, halves = ctx.saved
+        x, r, g, halves, (transform, transform_bias, carry, carry_bias) = ctx.saved
         d_x, d_y = paddle.empty_like(x), d_y.contiguous()
         biases = [paddle.zeros([2, x.shape[1]], x.dtype) for _ in halves]
         in_parallel(
@@ -153,7 +153,12 @@ class _Gate(paddle.autograd.PyLayer):
             ]
         )
         d_t_bias, d_c_bias = sum(biases[1:], biases[0])
-        return d_x, r, g, d_t_bias, d_c_bias
+        gradients = [d_x]
+        for weight, bias, d, d_bias in ((transform, transform_bias, r, d_t_bias), (carry, carry_bias, g, d_c_bias)):
+            fused.kernel().add_product(d, weight, d_x)
+            gradients.append(None if weight.stop_gradient else product(x, d, transpose_x=True))
+            gradients.append(None if bias.stop_gradient else d_bias)
+        return tuple(gradients)
 
 
 class _Windows(paddle.autograd.PyLayer):

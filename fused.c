@@ -427,3 +427,13 @@ int softmax_loss(const blas_t *blas, int64_t M, int64_t S, int64_t P, const floa
     free(logits);
     return 1;
 }
+
+/* Adagrad over the elements begin .. end of a weight, whose gradient g counts by `scale` (the clip of its norm). */
+void adagrad(int64_t begin, int64_t end, const float *restrict g, float scale, float rate, float epsilon, float *restrict weight,
+             float *restrict moment) {
+    for (int64_t k = begin; k < end; k++) {
+        float d = scale * g[k];
+        moment[k] += d * d;
+        weight[k] -= rate * d / (sqrtf(moment[k]) + epsilon);
+    }
+}

@@ -37,7 +37,7 @@ class Kernel:
     """The functions of fused.c over Paddle's tensors. All tensors are on the CPU; see fused.c for what they are."""
 
     def __init__(self, library: ctypes.CDLL, mkl: ctypes.CDLL):
-        self.library = library
+        self.library, self.sgemm = library, mkl.cblas_sgemm
         names = ("cblas_sgemm", "cblas_sgemm_alloc", "cblas_sgemm_pack", "cblas_sgemm_compute", "cblas_sgemm_free")
         functions = [ctypes.cast(getattr(mkl, name), ctypes.c_void_p) for name in names]
         self.products = (ctypes.c_void_p * len(names))(*functions)  # a blas_t
@@ -73,6 +73,20 @@ class Kernel:
 
     def gate_backward(self, begin: int, end: int, x, *arguments) -> None:
         self.library.gate_backward(*map(ctypes.c_int64, (begin, end, x.shape[1])), *map(_argument, (x, *arguments)))
+
+    def add_product(self, a, b, c) -> None:
+        """c (m, n) += a (m, k) b^T, b being (n, k)."""
+        row_major, as_is, transposed, one = 101, 111, 112, ctypes.c_float(1)
+        (m, n), k = c.shape, a.shape[1]
+        places = [_argument(x) for x in (a, b, c)]
+        self.sgemm(row_major, as_is, transposed, m, n, k, one, places[0], k, places[1], k, one, places[2], n)
+
+    def adagrad(
+        self, begin: int, end: int, gradient, scale: float, rate: float, epsilon: float, weight, moment
+    ) -> None:
+        numbers = map(ctypes.c_float, (scale, rate, epsilon))
+        ends, tensors = map(ctypes.c_int64, (begin, end)), map(_argument, (weight, moment))
+        self.library.adagrad(*ends, _argument(gradient), *numbers, *tensors)
 
     def softmax_loss(self, h, table, bias, true_logits, hit, candidate, loss, d_h, d_table, d_bias, d_true) -> None:
         sizes = map(ctypes.c_int64, (*h.shape[:1], *table.shape))

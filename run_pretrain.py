@@ -24,6 +24,7 @@ import dataset
 import elmo
 import runtime
 import start
+from adagrad import Adagrad
 from meter import ADVICE, Meter
 from perplexity import Score, evaluate, perplexity
 from ranks import Ranks
@@ -133,11 +134,11 @@ class Pretraining:
     # How it begins
 
     def _optimizer(self):
-        clip = paddle.nn.ClipGradByGlobalNorm(self.args.max_grad_norm)
-        common = {"learning_rate": self.args.lr, "parameters": self.weights, "grad_clip": clip}
-        if self.args.optimizer == "adam":
-            return paddle.optimizer.Adam(lazy_mode=True, **common)
-        return paddle.optimizer.Adagrad(initial_accumulator_value=1.0, **common)
+        rate, bound = self.args.lr, self.args.max_grad_norm
+        if self.args.optimizer == "adagrad":
+            return Adagrad(rate, self.weights, bound)
+        clip = paddle.nn.ClipGradByGlobalNorm(bound)
+        return paddle.optimizer.Adam(rate, parameters=self.weights, grad_clip=clip, lazy_mode=True)
 
     def _resume(self) -> None:
         """Take up a run where its checkpoint left it."""

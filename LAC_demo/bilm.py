@@ -50,7 +50,7 @@ class elmo_encoder(nn.Layer):
     @property
     def dim(self) -> int:
         """Dimensions of a vector."""
-        return self.elmo.dim
+        return self._filled().dim
 
     def word_ids(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
         """(B, T) int64 numbers of the words in ELMo's vocabulary, 0 beyond a sentence's end."""
@@ -68,7 +68,7 @@ class elmo_encoder(nn.Layer):
         if self.memory is not None and not self.elmo.trainable and self.memory.has(sentences):
             return self.memory.recall(sentences)
         elmo.check_sentences(sentences)
-        return dataset.token_batch(sentences, self.elmo.config.input, self.elmo.vocabulary)
+        return dataset.token_batch(sentences, self._filled().config.input, self.elmo.vocabulary)
 
     def forward(
         self, words: Sequence[Sequence[str]] | np.ndarray | paddle.Tensor | dataset.TokenBatch | Layers
@@ -77,7 +77,7 @@ class elmo_encoder(nn.Layer):
         if isinstance(words, np.ndarray | paddle.Tensor):
             words = self._words_of(np.asarray(words))
         if not isinstance(words, Layers):
-            words = Layers(*self.elmo.layers(words))
+            words = Layers(*self._filled().layers(words))
         mixed = self.elmo.mixes[0](words.layers, words.mask) * words.mask.unsqueeze(-1)
         return nn.functional.dropout(mixed, self.elmo.dropout, training=self.training)
 
@@ -88,6 +88,11 @@ class elmo_encoder(nn.Layer):
         """The weights of the layers, which add up to 1, and the factor of the whole."""
         mix = self.elmo.mixes[0]
         return {"layers": nn.functional.softmax(mix.scalars).tolist(), "gamma": mix.gamma.item()}
+
+    def _filled(self) -> elmo.ELMo:
+        if self.elmo is None:
+            raise UserError("elmo_encoder has no biLM yet: call init_pretraining_params(encoder, checkpoint) first.")
+        return self.elmo
 
     def _words_of(self, ids: np.ndarray) -> list[list[str]]:
         if (
@@ -109,6 +114,7 @@ def init_pretraining_params(encoder: elmo_encoder, pretraining_params_path: str 
     """
     encoder.elmo = elmo.ELMo(pretraining_params_path, **encoder.settings)
     encoder.vocabulary = encoder.elmo.vocabulary or vocabulary_beside(pretraining_params_path)
+    encoder.memory = None
 
 
 def vocabulary_beside(path: str | Path) -> dataset.Vocabulary | None:

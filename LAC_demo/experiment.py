@@ -13,9 +13,7 @@ meets at the same words of the training sentences.
 import argparse
 import dataclasses
 import json
-import logging
 import time
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,6 +34,7 @@ import checkpoint
 import dataset
 import runtime
 from runtime import UserError, log
+from tokenise import jieba_cut
 
 BASELINE = "baseline"
 HELD_OUT = 0.1
@@ -265,12 +264,9 @@ Spans = set[tuple[int, int, str]]
 
 def jieba_figures(train_words: list[Words], test_words: list[Words]) -> dict:
     """How well jieba.posseg does: on raw text, where a word counts if its place and tag are right; and word by word."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import jieba
-        import jieba.posseg
+    jieba_cut()
+    import jieba.posseg
 
-    jieba.setLogLevel(logging.WARNING)
     began = time.perf_counter()
 
     def raw(words: Words) -> Spans:

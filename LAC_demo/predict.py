@@ -8,9 +8,7 @@ Raw text is cut by jieba. A tagger that was trained on pieces of words decides i
 
 import argparse
 import contextlib
-import logging
 import sys
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +22,7 @@ import args as arguments
 import checkpoint
 import runtime
 from runtime import UserError
+from tokenise import jieba_cut
 
 Cut = Callable[[str], list[str]]
 
@@ -99,16 +98,6 @@ def spelling(word: str, pieces: list[str]) -> list[str]:
         parts.append(word[begin : begin + len(piece)])
         begin += len(piece)
     return parts
-
-
-def jieba_cut() -> Cut:
-    """jieba's segmentation, its dictionary loaded in silence."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import jieba
-
-    jieba.setLogLevel(logging.WARNING)
-    return jieba.lcut
 
 
 if __name__ == "__main__":

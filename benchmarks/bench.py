@@ -33,6 +33,7 @@ import fused
 import lstmp
 import runtime
 import softmax
+from adagrad import Adagrad
 from runtime import paddle
 
 SHARED = PROJECT.parent / "shared" / "data"
@@ -92,10 +93,7 @@ def train(args: argparse.Namespace) -> dict:
     corpus, vocabulary = training_text(args.vocab_size)
     config = elmo.ELMoConfig.preset(args.model_size, vocab_size=len(vocabulary))
     bilm = elmo.BiLM(config)
-    clip = paddle.nn.ClipGradByGlobalNorm(10.0)
-    optimizer = paddle.optimizer.Adagrad(
-        0.2, parameters=bilm.parameters(), initial_accumulator_value=1.0, grad_clip=clip
-    )
+    optimizer = Adagrad(0.2, bilm.parameters(), max_grad_norm=10.0)
     batches = dataset.Prefetcher(dataset.TrainStream(corpus, vocabulary, args.batch_size, 20))
     random = np.random.default_rng(0)
     state = bilm.zero_state(args.batch_size)

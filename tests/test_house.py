@@ -22,7 +22,7 @@ SCRIPTS = [
 FLOORS = (  # from the ground up; a module imports only from floors below its own, or earlier ones on its own
     "runtime",
     "args tokenise fused dataset checkpoint hdf5_file scores vector_file",
-    "lstmp char_cnn softmax token_vectors text_windows vector_parts ranks",
+    "lstmp char_cnn softmax adagrad token_vectors text_windows vector_parts ranks",
     "elmo",
     "perplexity meter start run_folder occurrences sense_picture bilm_files fluid_files bow polarity",
     " ".join(SCRIPTS),

@@ -456,6 +456,12 @@ def test_what_has_no_room_is_not_remembered(checkpoints, said):
     assert encoder(encoder.map_words(SENTENCES)).shape == [3, 7, 14]
 
 
+def test_an_encoder_without_its_parameters_says_so():
+    for use in (lambda e: e.dim, lambda e: e.map_words(SENTENCES), lambda e: e(SENTENCES)):
+        with pytest.raises(UserError, match="call init_pretraining_params"):
+            use(elmo_encoder())
+
+
 @pytest.mark.parametrize("trainable", [False, True])
 def test_the_bilm_is_frozen_unless_told_otherwise(checkpoints, trainable):
     encoder = encoder_of(checkpoints["word"], trainable=trainable, dropout=0.0)

@@ -298,6 +298,21 @@ def test_so_with_a_table_of_word_vectors(vectors):
     np.testing.assert_allclose(encoder(reviews).numpy(), means, atol=1e-6)
 
 
+def test_words_are_dropped_whole_and_in_training_only(vectors, checkpoints):
+    learning = Learning([0.1], word_dropout=0.5)
+    encoder = Bags(start.load_word_vectors(vectors), 1, learning)
+    reviews = encoder.read([[word] for word in WORDS.split()])
+    paddle.seed(0)
+    whole, trained = encoder.means(reviews), encoder(reviews).numpy()
+    dropped = ~trained.any(axis=(1, 2))
+    assert 4 < dropped.sum() < len(reviews) - 4
+    np.testing.assert_allclose(trained[~dropped], 2 * whole[~dropped], rtol=1e-5)
+    contextual = Contextual(*elmo.load_bilm(checkpoints["word"]), 0, learning)
+    assert not np.allclose(contextual(models.SENTENCES).numpy(), contextual.means(models.SENTENCES), atol=1e-5)
+    contextual.eval()
+    np.testing.assert_allclose(contextual(models.SENTENCES).numpy(), contextual.means(models.SENTENCES), atol=1e-5)
+
+
 def test_an_unknown_word_has_one_vector_by_its_name_and_the_seed(vectors):
     known = start.load_word_vectors(vectors)
     one, other, seeded = (Bags(known, seed=seed) for seed in (1, 1, 2))
