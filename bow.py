@@ -34,6 +34,7 @@ from scores import CLASSES, accuracy, area
 nn = paddle.nn
 
 WARMUP = 0.1  # share of the way on which the learning rates rise; on the rest they fall to 0
+FIRST_STEPS = 10  # of fine-tuning, after which it is said how long it takes
 MAX_GRAD_NORM = 1.0  # of a group of weights that are fine-tuned
 
 
@@ -349,6 +350,7 @@ class Trainer:
     def __init__(self, model: Model, labels: np.ndarray, args: argparse.Namespace, parts: int):
         self.model, self.labels, self.args = model, labels, args
         self.parts, self.done, self.began = parts, 0, time.perf_counter()
+        self.told = False  # how long fine-tuning takes
 
     def train(self, part: Part, number: int) -> Outcome:
         """Choose on the dev part, score the test part, and leave the model as it was chosen."""
@@ -416,7 +418,7 @@ class Trainer:
 
     def _epochs(self, part: Part, settings: Mapping[str, float], epochs: int, seed: int) -> Iterator[int]:
         """Train the model as it is, epoch after epoch."""
-        model, step, random = self.model, 0, np.random.default_rng(seed)
+        model, step, random, began = self.model, 0, np.random.default_rng(seed), time.perf_counter()
         paddle.seed(seed)
         model.head.dropout = settings["dropout"]
         updates = [_head_update(model.head, settings["lr"], settings["weight_decay"])]
@@ -433,9 +435,20 @@ class Trainer:
                 for update in updates:
                     update((epoch + k / len(batches)) / epochs)
                 step += 1
+                if step == FIRST_STEPS and model.asks and not self.told:
+                    self._foretell((time.perf_counter() - began) / step * len(batches) * epochs)
                 if self.args.logging_step and step % self.args.logging_step == 0:
                     log.info(f"{part.name}  epoch {epoch + 1}/{epochs}  step {step:,}  loss {loss.item():.4f}")
             yield epoch + 1
+
+    def _foretell(self, seconds: float) -> None:
+        """Say, once, how long all will take if one fine-tuning takes so long."""
+        self.told = True
+        tunings = math.prod(len(encoder.learning.rates) for encoder in self.model.learners)
+        total = runtime.duration(seconds * tunings * self.parts)
+        log.info(
+            f"fine-tuning   about {total} for {self.parts} part{'s' * (self.parts > 1)} of the data, {tunings} for each"
+        )
 
     def _batches(self, train: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
         """The reviews, shuffled; where encoders are asked, batches of like length, which cost them less."""

@@ -208,7 +208,9 @@ def run(
     ranks.on_first(done.open)
     model = Model(encoders, args.sent_embedding_dim)
     model.read(reviews.sentences, ranks)
-    log.info(f"reviews       {reviews.identity}; their vectors took {runtime.duration(time.perf_counter() - began)}")
+    shapes = " and ".join(f"{encoder.name} {' x '.join(map(str, encoder.shape))}" for encoder in encoders)
+    taken = runtime.duration(time.perf_counter() - began)
+    log.info(f"reviews       {reviews.identity}, of each the means of layers x dimensions: {shapes}; in {taken}")
     if ranks.size > len(parts):
         log.info(f"processes     {len(parts)} of {ranks.size} have work: each takes whole folds")
     mine = range(ranks.rank, len(parts), ranks.size)

@@ -41,6 +41,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if not (args.pretrained_word2vec_file or args.train_word2vec_on or args.load_head):
         parser.error("vectors are missing: give --pretrained_word2vec_file, or --train_word2vec_on for new ones")
+    if args.train_word2vec_on and args.limit:
+        parser.error("--limit is for a file of vectors, not for --train_word2vec_on")
     if args.train_word2vec_on and args.save_head and not args.pretrained_word2vec_file:
         parser.error("--save_head goes with vectors in a file: say by --pretrained_word2vec_file where to write them")
     return args

@@ -3,6 +3,7 @@
 import gzip
 import json
 import logging
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -557,6 +558,7 @@ def test_elmo_is_fine_tuned_on_the_published_split(folder, checkpoints, input, c
     run_elmo(folder, checkpoints[input], *argv, "--logging_step=3", "--layers=top")
     output = capsys.readouterr().out
     assert "12 reviews" in output and "fold" not in output and "gamma" not in output
+    assert re.search(r"fine-tuning   about \d+ s for 1 part of the data, 1 for each", said())
     assert "split  fine-tuning 1/1, epoch 2/2  dev AUC" in said() and "step 3  loss" in said()
     assert files == sorted((tmp_path.parent).iterdir())
 
@@ -691,6 +693,7 @@ def test_a_folder_that_is_no_head_is_refused(checkpoints, texts, tmp_path):
     ("main", "argv", "message"),
     [
         (word2vec_base.main, [], "vectors are missing"),
+        (word2vec_base.main, ["--train_word2vec_on=x", "--limit=5"], "--limit is for a file of vectors"),
         (word2vec_base.main, ["--train_word2vec_on=x", "--save_head=y"], "--save_head goes with vectors in a file"),
         (run_finetune.main, [], "--init_from_ckpt is missing"),
         (run_finetune.main, ["--layers=bottom"], "expected mix, top, average, or a layer's number"),
