@@ -49,6 +49,11 @@ static void multiply(int m, const float *a, const right_t *b, float *c) {
         b->blas->product(ROW_MAJOR, AS_IS, b->trans, m, b->n, b->k, 1.0f, a, b->k, b->matrix, b->ld, 0.0f, c, b->n);
 }
 
+static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Memory for n numbers, where no vector lies across two lines of the cache; null if there is none. */
+static float *room(int64_t n) { return aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64); }
+
 /* Elementary functions, written so that the compiler vectorises them */
 
 /* exp(x) to about 1e-7 relative: 2^n * polynomial on [-ln2/2, ln2/2]. */
@@ -83,16 +88,17 @@ static inline void add_to(float *restrict sum, const float *restrict x, int64_t 
 /* The projected LSTM's loop over the steps of one direction. Rows are packed as in lstmp.py: step t has sizes[t] rows, the
    longest first. Letters: P projection, H cell, B rows, M places. */
 
-/* One row of one step: gates (4H) before their activations, without `input` (4H), which is added. Updates c (H), sets m (H)
-   to what is projected, and where `keep` is set leaves the activations in `gates`. Inlined with a constant `keep`: with a
-   branch inside, compilers do not vectorise it. */
-static inline __attribute__((always_inline)) void cell_forward(int64_t H, float *restrict gates, const float *restrict input,
-                                                               float *restrict c, float *restrict m, float cell_clip, int keep) {
+/* One row of one step: the gates before their activations are sums (4H) + input (4H). Updates c (H), sets m (H) to what is
+   projected, and where `keep` is set gates (4H) to the activations. Inlined with a constant `keep`: with a branch inside,
+   compilers do not vectorise it. */
+static inline __attribute__((always_inline)) void cell_forward(int64_t H, const float *restrict sums, const float *restrict input,
+                                                               float *restrict c, float *restrict m, float *restrict gates,
+                                                               float cell_clip, int keep) {
     for (int64_t k = 0; k < H; k++) {
-        float i = sigmoid(gates[k] + input[k]);
-        float j = tangent(gates[H + k] + input[H + k]);
-        float f = sigmoid(gates[2 * H + k] + input[2 * H + k]);
-        float o = sigmoid(gates[3 * H + k] + input[3 * H + k]);
+        float i = sigmoid(sums[k] + input[k]);
+        float j = tangent(sums[H + k] + input[H + k]);
+        float f = sigmoid(sums[2 * H + k] + input[2 * H + k]);
+        float o = sigmoid(sums[3 * H + k] + input[3 * H + k]);
         float cell = clipped(f * c[k] + i * j, cell_clip);
         c[k] = cell;
         m[k] = o * tangent(cell);
@@ -125,11 +131,13 @@ static void cell_backward(int64_t H, float *restrict gates, const float *restric
 /* The gates' input is either `inputs`: (N, 4H) products with the bias, which place a reads in row rows[a]; or `x` (M, P),
    to be multiplied together with h, and `inputs` is the bias alone.
    weight: the recurrent one (P, 4H), or with x the input's above it (2P, 4H). h (B, P), c (B, H): the state, from the first
-   to the last. outputs: (M, P). read: room for what is multiplied with the weight, (n, P) or (n, 2P). gates, m: (n, 4H),
-   (n, H). Of these three n is M where cells (M, H) is given, for the backward pass, else room for one step. */
+   to the last. outputs: (M, P). sums: room for one step's products (B, 4H), which stay in the cache. For the backward pass
+   cells (M, H) and gates (M, 4H) are given, else null, and read: what is multiplied with the weight, (n, P) or (n, 2P), and m:
+   what is projected, (n, H), have n = M, else B. */
 void lstmp_forward(const blas_t *blas, int64_t steps, const int64_t *sizes, int64_t P, int64_t H, const float *inputs,
                    const int64_t *rows, const float *x, const float *weight, const float *projection, float cell_clip,
-                   float proj_clip, float *h, float *c, float *outputs, float *read, float *gates, float *m, float *cells) {
+                   float proj_clip, float *h, float *c, float *outputs, float *sums, float *read, float *m, float *gates,
+                   float *cells) {
     int64_t places = 0, a = 0, K = x ? 2 * P : P;
     for (int64_t t = 0; t < steps; t++) places += sizes[t];
     right_t recurrent = right_side(blas, AS_IS, K, 4 * H, weight, steps, places);
@@ -137,20 +145,19 @@ void lstmp_forward(const blas_t *blas, int64_t steps, const int64_t *sizes, int6
     const float *previous = h;
     for (int64_t t = 0; t < steps; t++) {
         int64_t n = sizes[t], place = cells ? a : 0;
-        float *step_read = read + place * K, *step_gates = gates + place * 4 * H, *step_m = m + place * H;
-        float *output = outputs + a * P;
+        float *step_read = read + place * K, *step_m = m + place * H, *output = outputs + a * P;
         for (int64_t r = 0; r < n; r++) {
             if (x) memcpy(step_read + r * K, x + (a + r) * P, P * sizeof(float));
             memcpy(step_read + (r + 1) * K - P, previous + r * P, P * sizeof(float));
         }
-        multiply(n, step_read, &recurrent, step_gates);
+        multiply(n, step_read, &recurrent, sums);
         for (int64_t r = 0; r < n; r++) {
             const float *input = x ? inputs : inputs + rows[a + r] * 4 * H;
-            float *row_gates = step_gates + r * 4 * H;
+            const float *row = sums + r * 4 * H;
             if (cells)
-                cell_forward(H, row_gates, input, c + r * H, step_m + r * H, cell_clip, 1);
+                cell_forward(H, row, input, c + r * H, step_m + r * H, gates + (a + r) * 4 * H, cell_clip, 1);
             else
-                cell_forward(H, row_gates, input, c + r * H, step_m + r * H, cell_clip, 0);
+                cell_forward(H, row, input, c + r * H, step_m + r * H, NULL, cell_clip, 0);
         }
         if (cells) memcpy(cells + a * H, c, n * H * sizeof(float));
         multiply(n, step_m, &down, output);
@@ -203,7 +210,7 @@ void lstmp_backward(const blas_t *blas, int64_t steps, const int64_t *sizes, int
    characters and one of padding alone. Tokens are taken in blocks of about ROWS windows, which stay in the cache.
    ids (N, C), lengths (N), table (262, D); filter k has widths[k], numbers[k], a weight (width * D, number), a bias. */
 
-enum { ROWS = 256 };
+enum { ROWS = 128 };
 
 typedef struct {
     const blas_t *blas;
@@ -249,7 +256,7 @@ int cnn_forward(const cnn_t *cnn, int64_t begin, int64_t end, const float *const
                 int is_tanh, float *features, uint8_t *places) {
     int64_t width = largest(cnn->widths, cnn->n_filters), number = largest(cnn->numbers, cnn->n_filters), F = 0, F0 = 0;
     for (int64_t k = 0; k < cnn->n_filters; k++) F += cnn->numbers[k];
-    float *windows = malloc(ROWS * width * cnn->dim * sizeof(float)), *sums = malloc(ROWS * number * sizeof(float));
+    float *windows = room(ROWS * width * cnn->dim), *sums = room(ROWS * number);
     int32_t *place = malloc(number * sizeof(int32_t));
     int whole = windows && sums && place;
     for (int64_t a = begin, b; whole && a < end; a = b) {
@@ -284,29 +291,53 @@ int cnn_forward(const cnn_t *cnn, int64_t begin, int64_t end, const float *const
     return whole;
 }
 
-/* Adds the gradients of tokens begin .. end to d_table (262, D), d_weights and d_biases. d_features: (N, F). */
+/* A feature is one window's product with one filter: d times either is added to the other's gradient. All of K elements. */
+static void couple(int64_t K, float d, const float *restrict window, const float *restrict filter, float *restrict d_window,
+                   float *restrict d_filter) {
+    enum { LANES = 16 };
+    int64_t whole = K - K % LANES;
+    for (int64_t k = 0; k < whole; k += LANES)
+        for (int64_t lane = k; lane < k + LANES; lane++) {
+            d_filter[lane] += d * window[lane];
+            d_window[lane] += d * filter[lane];
+        }
+    for (int64_t k = whole; k < K; k++) {
+        d_filter[k] += d * window[k];
+        d_window[k] += d * filter[k];
+    }
+}
+
+/* Adds the gradients of tokens begin .. end to d_table (262, D), d_weights and d_biases. d_features: (N, F). Of all windows
+   of a token a feature comes from one: a product over all of them would be of zeros mostly. */
 int cnn_backward(const cnn_t *cnn, int64_t begin, int64_t end, const float *const *weights, int is_tanh, const float *features,
                  const uint8_t *places, const float *d_features, float *d_table, float *const *d_weights,
                  float *const *d_biases) {
     int64_t width = largest(cnn->widths, cnn->n_filters), number = largest(cnn->numbers, cnn->n_filters), D = cnn->dim, F = 0;
     for (int64_t k = 0; k < cnn->n_filters; k++) F += cnn->numbers[k];
-    float *windows = malloc(ROWS * width * D * sizeof(float)), *d_windows = malloc(ROWS * width * D * sizeof(float));
-    float *d_sums = malloc(ROWS * number * sizeof(float));
-    int whole = windows && d_windows && d_sums;
-    for (int64_t a = begin, b; whole && a < end; a = b) {
-        b = block_end(cnn, a, end);
-        for (int64_t k = 0, F0 = 0; k < cnn->n_filters; F0 += cnn->numbers[k++]) {
-            int64_t K = cnn->widths[k] * D, n = cnn->numbers[k], row = 0;
+    enum { SOME = 16 };
+    float *windows = room(ROWS * width * D), *d_windows = room(ROWS * width * D);
+    float *filters = room(number * width * D), *d_filters = room(number * width * D);
+    int whole = windows && d_windows && filters && d_filters;
+    for (int64_t k = 0, F0 = 0; whole && k < cnn->n_filters; F0 += cnn->numbers[k++]) {
+        int64_t K = cnn->widths[k] * D, n = cnn->numbers[k], first[ROWS];
+        for (int64_t f = 0; f < n; f++) /* one filter after another, as the windows are */
+            for (int64_t j = 0; j < K; j++) filters[f * K + j] = weights[k][j * n + f];
+        memset(d_filters, 0, n * K * sizeof(float));
+        for (int64_t a = begin, b; a < end; a = b) {
+            b = block_end(cnn, a, end);
             int64_t rows = fill_windows(cnn, a, b, cnn->widths[k], windows);
-            memset(d_sums, 0, rows * n * sizeof(float));
-            for (int64_t token = a; token < b; row += n_windows(cnn, token++, cnn->widths[k]))
-                for (int64_t f = 0, at = token * F + F0; f < n; f++, at++) {
-                    float slope = is_tanh ? 1.0f - features[at] * features[at] : features[at] > 0.0f;
-                    d_sums[(row + places[at]) * n + f] = d_features[at] * slope;
-                    d_biases[k][f] += d_features[at] * slope;
-                }
-            cnn->blas->product(ROW_MAJOR, TRANSPOSED, AS_IS, K, n, rows, 1.0f, windows, K, d_sums, n, 1.0f, d_weights[k], n);
-            cnn->blas->product(ROW_MAJOR, AS_IS, TRANSPOSED, rows, K, n, 1.0f, d_sums, n, weights[k], n, 0.0f, d_windows, K);
+            for (int64_t token = a, row = 0; token < b; row += n_windows(cnn, token++, cnn->widths[k])) first[token - a] = row;
+            memset(d_windows, 0, rows * K * sizeof(float));
+            for (int64_t f0 = 0; f0 < n; f0 += SOME)
+                for (int64_t token = a; token < b; token++)
+                    for (int64_t f = f0, at = token * F + F0 + f0; f < at_most(f0 + SOME, n); f++, at++) {
+                        float slope = is_tanh ? 1.0f - features[at] * features[at] : features[at] > 0.0f;
+                        float d = d_features[at] * slope;
+                        int64_t window = (first[token - a] + places[at]) * K;
+                        if (d == 0.0f) continue;
+                        d_biases[k][f] += d;
+                        couple(K, d, windows + window, filters + f * K, d_windows + window, d_filters + f * K);
+                    }
             const float *d_window = d_windows;
             for (int64_t token = a; token < b; token++) {
                 const int32_t *ids = cnn->ids + token * cnn->columns;
@@ -314,10 +345,13 @@ int cnn_backward(const cnn_t *cnn, int64_t begin, int64_t end, const float *cons
                     for (int64_t w = 0; w < cnn->widths[k]; w++, d_window += D) add_to(d_table + ids[s + w] * D, d_window, D);
             }
         }
+        for (int64_t f = 0; f < n; f++)
+            for (int64_t j = 0; j < K; j++) d_weights[k][j * n + f] += d_filters[f * K + j];
     }
     free(windows);
     free(d_windows);
-    free(d_sums);
+    free(filters);
+    free(d_filters);
     return whole;
 }
 
@@ -358,8 +392,6 @@ void gate_backward(int64_t begin, int64_t end, int64_t F, const float *x, const 
         gate_row_backward(F, x + at, d_y + at, r + at, g + at, d_x + at, d_t_bias, d_c_bias);
 }
 
-static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* Of each row of logits (n, S): highest (n) becomes the largest of itself and of the row, the logits become
    exp(logit - highest), and total (n) their sum, which many small ones can make up: pieces of it are added in double. */
 void exponentials(int64_t n, int64_t S, float *logits, float *highest, float *total) {
@@ -397,7 +429,7 @@ int softmax_loss(const blas_t *blas, int64_t M, int64_t S, int64_t P, const floa
                  const float *true_logits, int64_t n_hits, const int64_t *hit_rows, const int64_t *hit_candidates, float *loss,
                  float *d_h, float *d_table, float *d_bias, float *d_true) {
     enum { SLICE = 128 };
-    float *logits = malloc(at_most(SLICE, M) * S * sizeof(float));
+    float *logits = room(at_most(SLICE, M) * S);
     if (!logits) return 0;
     int64_t slices = (M + SLICE - 1) / SLICE, hit = 0;
     right_t across = right_side(blas, TRANSPOSED, P, S, table, slices, M), back = right_side(blas, AS_IS, S, P, table, slices, M);

@@ -257,10 +257,10 @@ class _Direction:
         (n_places, cell_dim), empty = (self.offsets[-1], c.shape[1]), partial(paddle.empty, dtype=h.dtype)
         room = n_places if training else self.sizes[0]
         outputs, read = empty([n_places, h.shape[1]]), empty([room, len(weight)])
-        gates, m = empty([room, 4 * cell_dim]), empty([room, cell_dim])
-        cells = empty([n_places, cell_dim]) if training else None
+        sums, m = empty([self.sizes[0], 4 * cell_dim]), empty([room, cell_dim])
+        gates, cells = (empty([n_places, width]) if training else None for width in (4 * cell_dim, cell_dim))
         given = (inputs, self.index, x, weight, projection_weight, self.cell.cell_clip, self.cell.proj_clip)
-        made = (h, c, outputs, read, gates, m, cells)
+        made = (h, c, outputs, sums, read, m, gates, cells)
         fused.kernel().lstmp_forward(self.sizes, projection_weight.shape, *given, *made)
         if training:  # the tensor of the outputs itself would close a circle that is never freed
             self.saved = weight, read, gates, m, cells, outputs.detach()

@@ -74,15 +74,17 @@ def prepare_environment() -> None:
 def _keep_freed_memory() -> None:
     """Let this process keep, up to 2 GB, the memory that tensors leave behind, for the next step's.
 
-    By itself the C library hands large blocks back to the system, which zeroes and maps every page of the next one anew:
-    a tenth of a training step. Without glibc, or with settings of the user's, nothing is changed.
+    By itself the C library hands large blocks back to the system, and whatever other threads leave behind, and the system
+    zeroes and maps every page of the next one anew: a tenth of a training step. Without glibc, or with settings of the
+    user's, nothing is changed.
     """
-    most, trim_threshold, mmap_max = 2**31 - 1, -1, -4
+    most, trim_threshold, mmap_max, arena_max = 2**31 - 1, -1, -4, -8
     if any(name.startswith("MALLOC_") for name in os.environ) or platform.libc_ver()[0] != "glibc":
         return
     mallopt = ctypes.CDLL(None).mallopt
     mallopt(trim_threshold, most)
     mallopt(mmap_max, 0)
+    mallopt(arena_max, 1)
 
 
 @functools.cache

@@ -11,6 +11,7 @@ is counted once, from the LSTM alone: F = 2 * layers * 2 * (2 * P * 4H + H * P) 
 
 import argparse
 import contextlib
+import copy
 import ctypes
 import json
 import statistics
@@ -213,16 +214,17 @@ class Clock:
 
         product, kernel = lstmp.product, fused.kernel()
         lstmp.product = timed(product)
-        if kernel is None:
+        with contextlib.ExitStack() as loops:
+            if kernel is not None:
+                functions = [kind(timed(kind(kernel.products[k]))) for k, kind in MKL_FUNCTIONS.items()]
+                addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
+                changed = dict(zip(MKL_FUNCTIONS, addresses, strict=True))
+                watched = copy.copy(kernel)  # for the LSTM's loops alone: others multiply by the same functions
+                watched.products = type(kernel.products)(*(changed.get(k, p) for k, p in enumerate(kernel.products)))
+                for name in ("lstmp_forward", "lstmp_backward"):
+                    setattr(kernel, name, getattr(watched, name))
+                    loops.callback(delattr, kernel, name)
             yield
-        else:
-            table = kernel.products
-            functions = [kind(timed(kind(table[k]))) for k, kind in MKL_FUNCTIONS.items()]
-            addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
-            changed = dict(zip(MKL_FUNCTIONS, addresses, strict=True))
-            kernel.products = (ctypes.c_void_p * len(table))(*(changed.get(k, table[k]) for k in range(len(table))))
-            yield
-            kernel.products = table
         lstmp.product = product
 
     def split_lstm(self) -> None:
