@@ -11,7 +11,7 @@ Differences from the paper and bilm-tf, all deliberate:
 - each distinct token of a batch is encoded once, over the characters that it has: exact, and several times less work;
 - padding is never computed (see lstmp.py);
 - a sentence starts from the zero state, so that its vectors do not depend on its neighbours; `carry_state=True` gives
-  bilm-tf's behaviour;
+  bilm-tf's behaviour.
 """
 
 import dataclasses
