@@ -46,6 +46,10 @@ PRESETS = {
     "medium": {"cell_dim": 2048, "projection_dim": 256, "n_highway": 1},
     "original": {"cell_dim": 4096, "projection_dim": 512, "n_highway": 2},
 }
+TOKENS_PER_ROW = 64  # of an embedder: batch_size rows of up to so many tokens, or fewer rows of longer sentences
+TOKENS_AT_ONCE = 2048  # of new tokens in one pass of the character CNN
+CACHE_BYTES = 256 * 2**20  # of remembered token vectors
+RIGHT_FORM = "[['The', 'first', 'sentence', '.'], ['Second', 'one', '.']]"
 
 
 @dataclass(frozen=True)
@@ -727,12 +731,6 @@ def check_sentence(sentence: Sequence[str], number: int) -> Sequence[str]:
             what = f"holds white space, {' and '.join(spaces)}" if token else "is empty"
             raise UserError(f"sentence {number}, token {place}: {token!r:.60} {what}. Split the sentence into tokens.")
     return sentence
-
-
-RIGHT_FORM = "[['The', 'first', 'sentence', '.'], ['Second', 'one', '.']]"
-TOKENS_PER_ROW = 64  # a batch holds batch_size rows of up to so many tokens, or fewer rows of longer sentences
-TOKENS_AT_ONCE = 2048  # in one pass of the character CNN
-CACHE_BYTES = 256 * 2**20  # of remembered token vectors
 
 
 def _is_list(value: object) -> bool:
