@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import NoReturn
 
 # Without `elmo` here: --help must not wait for Paddle. `elmo.PRESETS` holds the numbers of each size.
 MODEL_SIZES = ("tiny", "small", "medium", "original")
@@ -31,9 +32,19 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpF
         return action.help if action.default in (None, False) else super()._get_help_string(action)
 
 
+class _Parser(argparse.ArgumentParser):
+    """One of a script, or of a command of it. A mistake is answered in one line, not with all the flags there are."""
+
+    def __init__(self, **options):
+        super().__init__(**{"formatter_class": _Help, **options})
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message}. ({self.prog} --help shows what there is.)\n")
+
+
 def parser(description: str) -> argparse.ArgumentParser:
     """A parser whose --help begins with the script's docstring."""
-    return argparse.ArgumentParser(description=description, formatter_class=_Help)
+    return _Parser(description=description)
 
 
 def positive_int(text: str) -> int:

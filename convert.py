@@ -48,7 +48,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
 
     def command(name: str, help: str) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=help, formatter_class=parser.formatter_class)
+        added = commands.add_parser(name, help=help)
         added.add_argument("--output", type=Path, required=True, metavar="DIR", help="a folder that is made")
         return added
 

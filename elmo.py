@@ -115,7 +115,8 @@ class ELMoConfig:
         for pair in self.filters:
             whole = isinstance(pair, list | tuple) and len(pair) == 2
             whole = whole and all(isinstance(number, int) and number > 0 for number in pair)
-            need("filters", whole and pair[0] <= dataset.MAX_CHARS, "pairs [width, number] of whole numbers")
+            expected = f"pairs [width, number] of whole numbers, widths up to {dataset.MAX_CHARS}"
+            need("filters", whole and pair[0] <= dataset.MAX_CHARS, expected)
         need("filters", self.input == "word" or bool(self.filters), "at least one pair [width, number]")
         need("vocab_size", self.input == "char" or self.vocab_size > 0, "the number of words (a word table)")
 

@@ -36,6 +36,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+import args as arguments
 import runtime
 from dataset import MARKERS, MAX_BYTES, Corpus, Vocabulary
 from runtime import UserError, log
@@ -46,6 +47,7 @@ BATCHES_AHEAD = 4  # for each process: none waits, and memory stays small
 MAX_SHARDS = 1000  # files open at the same time
 PARTIAL = ".partial-"  # begins the name of the folder that holds what is not whole yet
 SHARD = re.compile(r"part-\d{5}-of-\d{5}\.txt")
+NUMBER = {"type": int, "metavar": "N"}
 COVERAGE_SIZES = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000)
 
 
@@ -497,13 +499,17 @@ def check_text(args: argparse.Namespace) -> None:
 
 
 def add_text_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("input", nargs="+", help="files, plain or gzipped, quoted globs, or folders with all in them")
+    parser.add_argument(
+        "input", nargs="+", metavar="INPUT", help="files, plain or gzipped, quoted globs, or folders with all in them"
+    )
     parser.add_argument("--lang", choices=("en", "zh"), required=True, help="language of the text")
-    parser.add_argument("--output", required=True, help="folder of the corpus, which gets train/ and perhaps dev/")
+    parser.add_argument(
+        "--output", required=True, metavar="DIR", help="folder of the corpus, which gets train/ and perhaps dev/"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace train/ and dev/ of an earlier run")
 
     reading = parser.add_argument_group("reading")
-    reading.add_argument("--encoding", default="utf-8", help="encoding of the files")
+    reading.add_argument("--encoding", default="utf-8", metavar="NAME", help="encoding of the files")
     reading.add_argument(
         "--undecodable", choices=("error", "drop"), default="error", help="what to do with a line in another encoding"
     )
@@ -520,33 +526,38 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
     tokens.add_argument(
         "--negation", choices=("treebank", "lm1b"), default="treebank", help="English: do n't, ca n't or don 't, can 't"
     )
-    tokens.add_argument("--min_tokens", type=int, default=2, help="leave out shorter sentences")
-    tokens.add_argument("--max_tokens", type=int, default=500, help="leave out longer sentences")
+    tokens.add_argument("--min_tokens", **NUMBER, default=2, help="leave out shorter sentences")
+    tokens.add_argument("--max_tokens", **NUMBER, default=500, help="leave out longer sentences")
 
     parts = parser.add_argument_group("shards and held-out part")
-    parts.add_argument("--shards", type=int, default=10, help="files that train/ has; one at a time is in memory")
-    parts.add_argument("--dev_fraction", type=float, default=0.0, help="share of the documents that goes to dev/")
+    parts.add_argument("--shards", **NUMBER, default=10, help="files that train/ has; one at a time is in memory")
+    parts.add_argument(
+        "--dev_fraction", type=float, default=0.0, metavar="X", help="share of the documents that goes to dev/"
+    )
     parts.add_argument(
         "--dev_split", choices=("random", "last"), default="random", help="which documents: drawn by lot, or the last"
     )
-    parts.add_argument("--seed", type=int, default=0, help="decides the order and the lot")
-    parts.add_argument("--processes", type=int, default=runtime.n_cores(), help="does not change the result")
+    parts.add_argument("--seed", **NUMBER, default=0, help="decides the order and the lot")
+    parts.add_argument(
+        "--processes", **NUMBER, default=runtime.n_cores(), help="that work; the result does not depend on it"
+    )
 
 
 def add_vocab_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("input", nargs="+", help="the corpus: files, plain or gzipped, quoted globs, or folders")
-    parser.add_argument("--output", required=True, help="the vocabulary file")
+    parser.add_argument(
+        "input", nargs="+", metavar="INPUT", help="the corpus: files, plain or gzipped, quoted globs, or folders"
+    )
+    parser.add_argument("--output", required=True, metavar="FILE", help="the vocabulary file")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier file")
-    parser.add_argument("--min_count", type=int, default=1, help="leave out tokens that occur less often")
-    parser.add_argument("--max_size", type=int, help="most lines of the file, the three special tokens included")
+    parser.add_argument("--min_count", **NUMBER, default=1, help="leave out tokens that occur less often")
+    parser.add_argument("--max_size", **NUMBER, help="most lines of the file, the three special tokens included")
 
 
 def main(argv: list[str] | None = None) -> None:
-    kind = {"formatter_class": argparse.ArgumentDefaultsHelpFormatter}
-    parser = argparse.ArgumentParser(description="Raw text to a corpus, and a corpus to a vocabulary.")
+    parser = arguments.parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    add_text_arguments(commands.add_parser("text", help="raw text to a corpus of tokenised sentences", **kind))
-    add_vocab_arguments(commands.add_parser("vocab", help="a corpus to a vocabulary", **kind))
+    add_text_arguments(commands.add_parser("text", help="raw text to a corpus of tokenised sentences"))
+    add_vocab_arguments(commands.add_parser("vocab", help="a corpus to a vocabulary"))
     args = parser.parse_args(argv)
     {"text": text, "vocab": vocab}[args.command](args)
 

@@ -26,7 +26,7 @@ import runtime
 import start
 from lstmp import Packing
 from ranks import Ranks
-from runtime import paddle
+from runtime import UserError, paddle
 
 nn = paddle.nn
 
@@ -89,6 +89,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 def build(args: argparse.Namespace, reviews: polarity.Reviews, ranks: Ranks) -> list[bow.Encoder]:
     args.init_from_ckpt = str(checkpoint.resolve(args.init_from_ckpt).absolute())  # for --results: not only a folder
     bilm, vocabulary = elmo.load_bilm(args.init_from_ckpt)
+    if isinstance(args.layers, int) and args.layers > bilm.config.n_layers:
+        raise UserError(f"--layers {args.layers}: {args.init_from_ckpt} has layers 0 to {bilm.config.n_layers}.")
     if args.random_weights:
         randomise(bilm, args.random_weights, args.seed)
     learning = None

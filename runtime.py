@@ -138,7 +138,7 @@ def set_device(name: str = "auto") -> str:
     if kind == "gpu" and not paddle.is_compiled_with_cuda():
         raise UserError(
             f"device {name}: this build of Paddle is for CPU only. Install paddlepaddle-gpu (README, "
-            "section GPU), or use --device cpu."
+            "section Pretraining), or use --device cpu."
         )
     if kind == "gpu" and not gpus:
         raise UserError(

@@ -689,6 +689,11 @@ def test_a_folder_that_is_no_head_is_refused(checkpoints, texts, tmp_path):
         run_finetune.main([f"--load_head={no_head}", f"--predict={texts}", "--device=cpu"])
 
 
+def test_a_layer_that_the_model_lacks_is_refused(folder, checkpoints):
+    with pytest.raises(UserError, match=r"--layers 3: .* has layers 0 to 2"):
+        run_elmo(folder, checkpoints["word"], "--layers=3")
+
+
 @pytest.mark.parametrize(
     ("main", "argv", "message"),
     [
@@ -703,4 +708,5 @@ def test_a_folder_that_is_no_head_is_refused(checkpoints, texts, tmp_path):
 def test_flags_that_make_no_sense(main, argv, message, capsys):
     with pytest.raises(SystemExit):
         main(argv)
-    assert message in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line and "--help" in line
