@@ -8,7 +8,7 @@ Everything else (sparse gradients, GPUs, no compiler) is Paddle's.
 import itertools
 
 import fused
-from runtime import in_parallel, n_cores, paddle
+from runtime import in_parallel, n_threads, paddle
 
 WORTH_THREADS = 1 << 16  # elements
 
@@ -25,8 +25,8 @@ class Adagrad(paddle.optimizer.Adagrad):
         if not _suits(gradient):
             return super()._append_optimize_op(block, param_and_grad)
         moment = self._get_accumulator_master(self._moment_acc_str, weight)
-        given = gradient, self._grad_clip.scale, self.get_lr(), self._epsilon, weight, moment
-        parts = n_cores() if weight.size > WORTH_THREADS else 1
+        given = gradient.contiguous(), self._grad_clip.scale, self.get_lr(), self._epsilon, weight, moment
+        parts = n_threads() if weight.size > WORTH_THREADS else 1
         ends = [weight.size * k // parts for k in range(parts + 1)]
         in_parallel([lambda a=a, b=b: fused.kernel().adagrad(a, b, *given) for a, b in itertools.pairwise(ends)])
 
@@ -58,4 +58,4 @@ def _values(gradient):
 
 def _suits(gradient) -> bool:
     """Whether a gradient's weight is updated here."""
-    return not gradient.is_selected_rows() and fused.suits(gradient) and gradient.is_contiguous()
+    return not gradient.is_selected_rows() and fused.suits(gradient)

@@ -86,8 +86,14 @@ def positive(text: str) -> float:
     return value
 
 
-def _clip(text: str) -> float:
-    return 0.0 if text in ("0", "0.0") else positive(text)
+def zero_or_more(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number, 0 or more")
+    return value
 
 
 def _filters(text: str) -> tuple[tuple[int, int], ...]:
@@ -140,8 +146,8 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "--filters", type=_filters, metavar="W:N,...", help="of the character CNN, width:number, as in 1:32,2:64"
     )
     group.add_argument("--activation", choices=("relu", "tanh"), help="of the character CNN")
-    group.add_argument("--cell_clip", type=_clip, metavar="X", help="bound of an LSTM's cell; 0: none")
-    group.add_argument("--proj_clip", type=_clip, metavar="X", help="bound of an LSTM's output; 0: none")
+    group.add_argument("--cell_clip", type=zero_or_more, metavar="X", help="bound of an LSTM's cell; 0: none")
+    group.add_argument("--proj_clip", type=zero_or_more, metavar="X", help="bound of an LSTM's output; 0: none")
     group.add_argument(
         "--no_skip_connections",
         dest="use_skip_connections",
@@ -199,7 +205,7 @@ def add_task(parser: argparse.ArgumentParser) -> None:
     head = parser.add_argument_group("head", "of several values, the dev part of each fold chooses")
     several = {"nargs": "+", "metavar": "X"}
     head.add_argument("--lr", type=positive, default=[0.001, 0.003], help="learning rate", **several)
-    head.add_argument("--weight_decay", type=_clip, default=[0.1, 1.0], help="decay of the weights", **several)
+    head.add_argument("--weight_decay", type=zero_or_more, default=[0.1, 1.0], help="decay of the weights", **several)
     head.add_argument("--dropout", type=share, default=[0.5], help="dropout of the sentence vector", **several)
     head.add_argument(
         "--sent_embedding_dim", type=whole_number, metavar="N", default=64, help="size of the sentence vector; 0: none"

@@ -31,7 +31,7 @@ import numpy as np
 import checkpoint
 import dataset
 import elmo
-from hdf5_file import HDF5File, listed, need_file
+from hdf5_file import HDF5File, need_file, quoted
 from runtime import UserError, log
 
 OPTIONS, WEIGHTS, VOCABULARY = "options.json", "weights.hdf5", "vocab.txt"
@@ -194,11 +194,11 @@ def _check_the_rest(weights: HDF5File, known: set[str], config: elmo.ELMoConfig,
         left -= set(PROJECTION)
     if parts := [name for name in sorted(left) if NETWORK.match(name)]:
         raise UserError(
-            f"{weights.path} holds {listed(parts)}, of which {options_path} says nothing: the two do not belong together."
+            f"{weights.path} holds {quoted(parts)}, of which {options_path} says nothing: the two do not belong together."
         )
     if left:
         log.warning(
-            f"{weights.path}: {len(left)} datasets are no part of the model and left out: {listed(sorted(left))}."
+            f"{weights.path}: {len(left)} datasets are no part of the model and left out: {quoted(sorted(left))}."
         )
 
 
@@ -336,7 +336,7 @@ class _Section:
 
     def tell_the_rest(self) -> None:
         if self.values:
-            log.warning(f"{self.source}: {listed(self.values)} not known, without effect.")
+            log.warning(f"{self.source}: {quoted(self.values)} not known, without effect.")
 
 
 CLIP = "a number, 0 or more, or null for none"

@@ -525,7 +525,7 @@ def on_each(ranks: Ranks, work: Callable[[], Any]) -> list[Any]:
 
     def run() -> None:
         try:
-            paddle.set_device(device)  # each thread has its own
+            paddle.set_device(device)  # a new thread may have another
             outcome["result"] = work()
         except Exception as error:
             outcome["error"] = error

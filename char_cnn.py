@@ -12,7 +12,7 @@ import numpy as np
 
 import dataset
 import fused
-from runtime import in_parallel, paddle, product
+from runtime import in_parallel, n_threads, paddle, product
 
 nn = paddle.nn
 
@@ -102,7 +102,7 @@ class _Features(paddle.autograd.PyLayer):
             fused.kernel().cnn(tokens.ids, tokens.lengths, table, widths, numbers),
             config.activation == "tanh",
         )
-        parts = _parts(tokens.lengths)
+        parts = _shares(tokens.lengths)
         in_parallel(
             [
                 lambda a=a, b=b: fused.kernel().cnn_forward(cnn, a, b, weights, biases, is_tanh, features, places)
@@ -134,22 +134,22 @@ class _Highway(paddle.autograd.PyLayer):
 
     @staticmethod
     def forward(ctx, x, transform, transform_bias, carry, carry_bias):
-        x, y, halves = x.contiguous(), paddle.empty_like(x), _halves(len(x))
+        x, y, shares = x.contiguous(), paddle.empty_like(x), _shares(np.ones(len(x)))
         t, c = product(x, transform), product(x, carry)  # which receive r and g
         given = x, transform_bias, carry_bias, t, c, y
-        in_parallel([lambda a=a, b=b: fused.kernel().gate_forward(a, b, *given) for a, b in halves])
-        ctx.saved = x.detach(), t, c, halves, (transform, transform_bias, carry, carry_bias)
+        in_parallel([lambda a=a, b=b: fused.kernel().gate_forward(a, b, *given) for a, b in shares])
+        ctx.saved = x.detach(), t, c, shares, (transform, transform_bias, carry, carry_bias)
         return y
 
     @staticmethod
     def backward(ctx, d_y):
-        x, r, g, halves, (transform, transform_bias, carry, carry_bias) = ctx.saved
+        x, r, g, shares, (transform, transform_bias, carry, carry_bias) = ctx.saved
         d_x, d_y = paddle.empty_like(x), d_y.contiguous()
-        biases = [paddle.zeros([2, x.shape[1]], x.dtype) for _ in halves]
+        biases = [paddle.zeros([2, x.shape[1]], x.dtype) for _ in shares]
         in_parallel(
             [
                 lambda a=a, b=b, sums=sums: fused.kernel().gate_backward(a, b, x, d_y, r, g, d_x, sums[0], sums[1])
-                for (a, b), sums in zip(halves, biases, strict=True)
+                for (a, b), sums in zip(shares, biases, strict=True)
             ]
         )
         d_t_bias, d_c_bias = sum(biases[1:], biases[0])
@@ -201,12 +201,8 @@ def _spans(lengths: np.ndarray) -> list[tuple[int, int]]:
     return list(itertools.pairwise(cuts))
 
 
-def _halves(n: int) -> list[tuple[int, int]]:
-    return [(0, n // 2), (n // 2, n)]
-
-
-def _parts(lengths: np.ndarray) -> list[tuple[int, int]]:
-    """Two parts of the tokens with about the same number of characters."""
-    total = np.cumsum(lengths)
-    middle = int(np.searchsorted(total, total[-1] / 2)) if len(total) else 0
-    return [(0, middle), (middle, len(lengths))]
+def _shares(weights: np.ndarray) -> list[tuple[int, int]]:
+    """A share for each thread, from and to before, with about the same sum of weights (n,)."""
+    total = np.concatenate([[0], np.cumsum(weights, dtype=np.int64)])
+    cuts = np.searchsorted(total, total[-1] * np.arange(n_threads()) / n_threads())
+    return list(itertools.pairwise([*cuts.tolist(), len(weights)]))

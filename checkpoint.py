@@ -41,7 +41,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from runtime import UserError, log
+from runtime import UserError, listed, log
 
 FORMAT_VERSION = 1
 PARAMS, OPTIMIZER, PROGRESS = SUFFIXES = (".pdparams", ".pdopt", ".pdstate")
@@ -133,6 +133,17 @@ def resolve(path: str | Path) -> Path:
     raise UserError(f"{path}: there is no {weights}{rest}. {_what_there_is(folder, prefix.name)}.")
 
 
+def names(folder: str | Path) -> list[str]:
+    """The checkpoints that a run has left in a folder: the numbers, rising, then `best` and `final`."""
+    return [name for name in _names(Path(folder)) if _is_number(name) or name in ("best", "final")]
+
+
+def step_of(prefix: str | Path) -> int:
+    """The step at which a checkpoint was saved, by its number or its progress; -1 if that cannot be told."""
+    prefix = Path(prefix)
+    return int(prefix.name) if _is_number(prefix.name) else _step_in(prefix)
+
+
 def load_params(path: str | Path) -> dict[str, np.ndarray]:
     """The weights of a checkpoint, {name: array}. `path` as in `resolve`."""
     path = _file(resolve(path), PARAMS)
@@ -195,7 +206,7 @@ def match(expected: Mapping[str, Sequence[int]], found: Mapping[str, np.ndarray]
         "not floating-point": [f"{name} {found[name].dtype}" for name in fitting if name not in floating],
         "not finite": [name for name in floating if not _is_finite(found[name])],
     }
-    lines = [f"\n  {len(names)} {fault}: {_listed(names)}" for fault, names in faults.items() if names]
+    lines = [f"\n  {len(names)} {fault}: {listed(names)}" for fault, names in faults.items() if names]
     if lines:
         raise UserError(f"{what}: the weights are not those of the model." + "".join(lines))
 
@@ -203,10 +214,6 @@ def match(expected: Mapping[str, Sequence[int]], found: Mapping[str, np.ndarray]
 def _is_finite(array: np.ndarray) -> bool:
     """Whether all values are. The extremes tell, and need no memory."""
     return array.size == 0 or bool(np.isfinite(array.min()) and np.isfinite(array.max()))
-
-
-def _listed(names: Sequence[str], most: int = 10) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _file(prefix: Path, suffix: str) -> Path:
@@ -218,25 +225,25 @@ def _is_number(name: str) -> bool:
 
 
 def _names(folder: Path) -> list[str]:
-    """The checkpoints of a folder, the numbers first and rising."""
-    names = sorted(path.stem for path in folder.glob(f"*{PARAMS}"))
-    return sorted(names, key=lambda name: int(name) if _is_number(name) else math.inf)
+    """All weights of a folder, the numbers first and rising."""
+    found = sorted(path.stem for path in folder.glob(f"*{PARAMS}"))
+    return sorted(found, key=lambda name: int(name) if _is_number(name) else math.inf)
 
 
 def _latest(folder: Path) -> str:
-    names = _names(folder)
-    steps = {name: int(name) for name in names if _is_number(name)}
-    if "final" in names:
-        steps["final"] = _step(folder / "final") if steps else 0
-    elif "best" in names and not steps:
+    found = names(folder)
+    steps = {name: int(name) for name in found if _is_number(name)}
+    if "final" in found:
+        steps["final"] = step_of(folder / "final") if steps else 0
+    elif "best" in found and not steps:
         steps["best"] = 0
     if not steps:
         raise UserError(f"{folder}: no checkpoint by a number, final or best. {_what_there_is(folder)}.")
     return max(steps, key=lambda name: (steps[name], name == "final"))
 
 
-def _step(prefix: Path) -> int:
-    """The step at which a checkpoint was saved, -1 if that cannot be told."""
+def _step_in(prefix: Path) -> int:
+    """The step in a checkpoint's progress, -1 if that cannot be told."""
     try:
         return int(load_progress(prefix)["step"])
     except (UserError, KeyError, TypeError, ValueError) as error:
@@ -246,11 +253,11 @@ def _step(prefix: Path) -> int:
 
 def _what_there_is(folder: Path, wanted: str = "") -> str:
     """The checkpoints of a folder, the likest to the wanted one first, or else the folders in it that have some."""
-    if names := _names(folder):
-        names = difflib.get_close_matches(wanted, names, len(names), cutoff=0) if wanted else names
-        return f"In {folder} there is {_listed(names)}"
+    if found := _names(folder):
+        found = difflib.get_close_matches(wanted, found, len(found), cutoff=0) if wanted else found
+        return f"In {folder} there is {listed(found)}"
     folders = sorted({str(path.parent) for path in folder.glob(f"*/*{PARAMS}")})
-    return f"There are checkpoints in {_listed(folders)}" if folders else f"In {folder} there is no checkpoint"
+    return f"There are checkpoints in {listed(folders)}" if folders else f"In {folder} there is no checkpoint"
 
 
 def _part(prefix: Path, suffix: str) -> Path:

@@ -10,7 +10,8 @@ import reads what bilm-tf, AllenNLP and simple_elmo read: every published ELMo i
 its language-model head only where the file has a softmax, which bilm-tf does not dump, and --vocab says its words. Without
 a head there are vectors but no perplexity. A model of words (without char_cnn in options.json) always needs --vocab.
 
-export writes these files. Imported again, they are the same checkpoint bit for bit; damage to the numbers is found out.
+export writes these files. Imported again, they are the same checkpoint bit for bit (a forget bias other than 1 goes into
+the biases, and is rounded there); damage to the numbers is found out.
 
 fluid reads the parameter folder of PaddlePaddle's ELMo for Fluid 1.4, a model of words.
 

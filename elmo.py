@@ -373,6 +373,11 @@ class ELMo(nn.Layer):
         for weight in self.bilm.parameters():
             weight.stop_gradient = not trainable
         self.mixes = nn.LayerList(ScalarMix(self.config.n_layers + 1, layer_norm) for _ in range(n_mixes))
+        self.unknown, self.met, self.told = (
+            0,
+            0,
+            False,
+        )  # tokens, by a word model; whether it was told that some are cut
 
     def forward(
         self, sentences: Sequence[Sequence[str]] | dataset.TokenBatch
@@ -391,11 +396,26 @@ class ELMo(nn.Layer):
             check_sentences(sentences)
             if not len(sentences):
                 return [paddle.zeros([0, 0, self.dim])] * (self.config.n_layers + 1), paddle.zeros([0, 0])
+            self._watch(list(itertools.chain.from_iterable(sentences)))
             sentences = dataset.token_batch(sentences, self.config.input, self.vocabulary)
         with paddle.set_grad_enabled(self.trainable and paddle.is_grad_enabled()):
             vectors = self.bilm.token_encoder(sentences.tokens)
             packed, packing, _ = self.bilm.encode(vectors, sentences.index, sentences.lengths)
             return _padded(packed, packing, sentences.lengths - 2)
+
+    def _watch(self, tokens: list[str]) -> None:
+        """Count the tokens that a word model lacks; say once if there are some that a character model cannot read whole."""
+        if self.config.input == "word":
+            self.met += len(tokens)
+            self.unknown += sum(token not in self.vocabulary for token in tokens)
+        elif not self.told and (cut := dataset.count_cut(tokens)):
+            self.told = True
+            log.warning(f"{cut} tokens of a batch have more than {dataset.MAX_BYTES} bytes and are read up to there.")
+
+    @property
+    def oov_share(self) -> float:
+        """Share of the tokens met so far that a word model does not know; 0 for a character model."""
+        return self.unknown / max(1, self.met)
 
     def l2_loss(self) -> paddle.Tensor:
         """The penalty on how far the mixes' scalars are from an even mix."""
@@ -487,7 +507,10 @@ class ELMoEmbedder:
         return self._encode(self._checked(sentences), window=16 * self.batch_size)
 
     def batches(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-        """The arrays of `encode` as they are computed, batch by batch: the places (B,) of its sentences, and theirs."""
+        """The arrays of `encode` as they are computed, batch by batch: the places (B,) of its sentences, and theirs.
+
+        Vectors of tokens are remembered from call to call, by a model of the user's too: `forget` them when it has changed.
+        """
         return self._batches(list(self._checked(sentences)), window=_at_once(sentences))
 
     def meet(self, sentences: Sequence[Sequence[str]]) -> None:
@@ -498,11 +521,15 @@ class ELMoEmbedder:
 
     def forget(self) -> None:
         """Remember nothing of earlier calls."""
-        self.vectors.forget()
+        with self.vectors.lock:
+            self.vectors.forget()
 
     def encode_tokens(self, tokens: Sequence[str]) -> np.ndarray:
         """Vectors (n, P) of tokens by themselves, without a context: what the LSTMs read, and twice layer 0."""
+        check_sentence(tokens, 0)
         self.vectors.check(tokens, 0)
+        if self.learns_on:
+            self.forget()
         with runtime.on_device(self.device), paddle.no_grad(), self.vectors.lock:
             rows = self.vectors.rows(list(tokens))
             return paddle.gather(self.vectors.table, paddle.to_tensor(rows)).numpy()
@@ -521,7 +548,7 @@ class ELMoEmbedder:
     def _encode(self, sentences: Iterable[Sequence[str]], window: int) -> Iterator[np.ndarray]:
         total = len(sentences) if hasattr(sentences, "__len__") else None
         if self.learns_on:
-            self.vectors.forget()
+            self.forget()
         with tqdm(total=total, unit=" sentences", disable=not self.progress) as bar:
             try:
                 for array in dataset.in_order(self._batches(sentences, window)):
@@ -606,7 +633,7 @@ class _TokenVectors:
         """Refuse tokens that cannot be had."""
 
     def forget(self) -> None:
-        """Remember nothing of earlier calls."""
+        """Remember nothing of earlier calls. The caller holds the lock."""
 
     def report(self) -> None:
         """Tell the user, once, what happened to tokens that could not be taken whole."""

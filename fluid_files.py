@@ -28,7 +28,7 @@ import numpy as np
 
 import dataset
 import elmo
-from hdf5_file import listed
+from hdf5_file import quoted
 from runtime import UserError, log
 
 HEADER = struct.Struct("<IQIi")  # version, levels of detail, the tensor's version, length of the description
@@ -87,9 +87,9 @@ def read(folder: Path, vocabulary: dataset.Vocabulary) -> tuple[elmo.ELMoConfig,
     for item, variable in zip(items, variables, strict=True):
         variable.check(item.shape, config)
     if parts := [name for name in sorted(there.difference(item.name for item in items)) if NETWORK.fullmatch(name)]:
-        raise UserError(f"{folder}: beside {config.n_layers} whole layers there are {listed(parts)}, parts of others.")
+        raise UserError(f"{folder}: beside {config.n_layers} whole layers there are {quoted(parts)}, parts of others.")
     if others := sorted(there.difference(item.name for item in items)):
-        log.warning(f"{folder}: {len(others)} files are no part of the model and left out: {listed(others)}.")
+        log.warning(f"{folder}: {len(others)} files are no part of the model and left out: {quoted(others)}.")
     return config, {item.weight: _ours(item, variable) for item, variable in zip(items, variables, strict=True)}
 
 
@@ -105,7 +105,7 @@ def _variables(folder: Path) -> set[str]:
 def _need(folder: Path, there: set[str], name: str) -> Path:
     if name not in there:
         inner = sorted(str(path.parent) for path in folder.glob("*/embedding_para"))
-        hint = f"Do you mean {inner[0]}?" if inner else f"It has {listed(sorted(there))}." if there else "It is empty."
+        hint = f"Do you mean {inner[0]}?" if inner else f"It has {quoted(sorted(there))}." if there else "It is empty."
         raise UserError(f"{folder}: there is no {name}, which Paddle Fluid's ELMo has. {hint}")
     return folder / name
 

@@ -29,7 +29,8 @@ typedef struct { /* the right side (k, n) of products to come */
     int trans, k, n, ld;
 } right_t;
 
-/* What is to be multiplied with `matrix`, or with its transpose, in so many products of so many rows altogether. */
+/* What is to be multiplied with `matrix`, or with its transpose, in so many products of so many rows altogether. The products
+   have other numbers of rows than it is packed for, which MKL's manual leaves open: the tests hold it (AVX-512 and AVX2). */
 static right_t right_side(const blas_t *blas, int trans, int k, int n, const float *matrix, int64_t products, int64_t rows) {
     right_t right = {blas, matrix, NULL, trans, k, n, trans == AS_IS ? n : k};
     if (products > 2 && rows >= 4 * products) right.packed = blas->allocate(RIGHT_SIDE, rows / products, n, k);
@@ -51,7 +52,7 @@ static void multiply(int m, const float *a, const right_t *b, float *c) {
 
 static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Memory for n numbers, where no vector lies across two lines of the cache; null if there is none. */
+/* Memory for n numbers that begins with a line of the cache: a vector across two lines costs twice. Null if there is none. */
 static float *room(int64_t n) { return aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64); }
 
 /* Elementary functions, written so that the compiler vectorises them */
@@ -131,7 +132,7 @@ static void cell_backward(int64_t H, float *restrict gates, const float *restric
 /* The gates' input is either `inputs`: (N, 4H) products with the bias, which place a reads in row rows[a]; or `x` (M, P),
    to be multiplied together with h, and `inputs` is the bias alone.
    weight: the recurrent one (P, 4H), or with x the input's above it (2P, 4H). h (B, P), c (B, H): the state, from the first
-   to the last. outputs: (M, P). sums: room for one step's products (B, 4H), which stay in the cache. For the backward pass
+   to the last. outputs: (M, P). sums: room for one step's products (B, 4H), used by every step. For the backward pass
    cells (M, H) and gates (M, 4H) are given, else null, and read: what is multiplied with the weight, (n, P) or (n, 2P), and m:
    what is projected, (n, H), have n = M, else B. */
 void lstmp_forward(const blas_t *blas, int64_t steps, const int64_t *sizes, int64_t P, int64_t H, const float *inputs,
@@ -210,7 +211,7 @@ void lstmp_backward(const blas_t *blas, int64_t steps, const int64_t *sizes, int
    characters and one of padding alone. Tokens are taken in blocks of about ROWS windows, which stay in the cache.
    ids (N, C), lengths (N), table (262, D); filter k has widths[k], numbers[k], a weight (width * D, number), a bias. */
 
-enum { ROWS = 128 };
+enum { ROWS = 128 }; /* which is more than a token has windows: fused.py refuses others */
 
 typedef struct {
     const blas_t *blas;
@@ -308,7 +309,7 @@ static void couple(int64_t K, float d, const float *restrict window, const float
 }
 
 /* Adds the gradients of tokens begin .. end to d_table (262, D), d_weights and d_biases. d_features: (N, F). Of all windows
-   of a token a feature comes from one: a product over all of them would be of zeros mostly. */
+   of a token a feature comes from one: a product over all of them would be of zeros mostly. Returns whether there was memory. */
 int cnn_backward(const cnn_t *cnn, int64_t begin, int64_t end, const float *const *weights, int is_tanh, const float *features,
                  const uint8_t *places, const float *d_features, float *d_table, float *const *d_weights,
                  float *const *d_biases) {

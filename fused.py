@@ -31,6 +31,7 @@ FLAGS = (
     "-fPIC",
 )
 BUILD_SECONDS = 60
+MAX_COLUMNS = 127  # of character ids: fused.c has room for so many windows of a token
 
 
 class Kernel:
@@ -52,6 +53,10 @@ class Kernel:
     def cnn(self, ids: np.ndarray, lengths: np.ndarray, table, widths: Sequence[int], numbers: Sequence[int]) -> "_CNN":
         """What the two functions of the character CNN are told of it and its tokens."""
         ids, lengths = (np.ascontiguousarray(array, dtype=np.int32) for array in (ids, lengths))
+        fits = ids.ndim == 2 and lengths.shape == ids.shape[:1] and max(widths) <= ids.shape[1] <= MAX_COLUMNS
+        whole = ids.min(initial=0) >= 0 and ids.max(initial=0) < len(table)
+        if not (fits and whole and lengths.min(initial=0) >= 0 and lengths.max(initial=0) <= ids.shape[1]):
+            raise ValueError(f"character ids {ids.shape} or their lengths are not those of tokens")
         return _CNN(self.products, ids, lengths, table, widths, numbers)
 
     def cnn_forward(self, cnn: "_CNN", begin: int, end: int, weights, biases, is_tanh: bool, features, places) -> None:
@@ -165,7 +170,10 @@ def kernel() -> Kernel | None:
     try:
         return Kernel(ctypes.CDLL(str(_built())), mkl)
     except (OSError, subprocess.SubprocessError, AttributeError) as error:
-        runtime.log.info(f"without the compiled loops of fused.c, which would be faster: {error}")
+        said = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip().splitlines()[-1:]
+        runtime.log.info(
+            f"without the compiled loops of fused.c, which would be faster: {' '.join([str(error), *said])}"
+        )
         return None
 
 
@@ -177,7 +185,8 @@ def _built() -> Path:
         b"\0".join([SOURCE.read_bytes(), version, " ".join(FLAGS).encode(), runtime.processor().encode()])
     )
     name = f"fused-{identity.hexdigest()[:16]}.so"
-    for folder in (SOURCE.parent / ".cache", Path.home() / ".cache" / "elmo"):
+    for place in (SOURCE.parent / ".cache", "~/.cache/elmo"):
+        folder = Path(os.path.expanduser(place))  # noqa: PTH111 - which never fails, where Path.expanduser may
         if (folder / name).exists():
             return folder / name
         try:

@@ -1,6 +1,6 @@
 """HDF5 files from elsewhere: what is in them is looked at before it is read, and a damaged one is told, not crashed upon."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from runtime import UserError
+from runtime import UserError, listed
 
 OBJECTS = 10_000  # a file of weights has fewer
 RATIO = 1100  # more than HDF5's own filters compress
@@ -92,7 +92,7 @@ class HDF5File:
             )  # get() is silent about a damaged one
 
     def holds(self) -> str:
-        return f"It holds {listed(sorted(self.datasets))}." if self.datasets else "It holds no datasets."
+        return f"It holds {quoted(sorted(self.datasets))}." if self.datasets else "It holds no datasets."
 
 
 def need_file(path: Path, what: str) -> None:
@@ -103,7 +103,6 @@ def need_file(path: Path, what: str) -> None:
         raise UserError(f"{path}: there is no such file, expected {what}.")
 
 
-def listed(names, most: int = 6) -> str:
-    """Names that come from a file, quoted, not too many."""
-    quoted = [repr(name) for name in names]
-    return ", ".join(quoted[:most]) + (f" and {len(quoted) - most} more" if len(quoted) > most else "")
+def quoted(names: Iterable[str], most: int = 6) -> str:
+    """Names that come from a file, not too many."""
+    return listed([repr(name) for name in names], most)

@@ -105,7 +105,7 @@ def run_layer(
     Returns for each direction the outputs, packed (M, P), and the state each row ends with.
     """
     rows = rows or [None] * len(directions)
-    fused.kernel()  # built here, once, and not by both directions' threads
+    fused.suits(inputs[0])  # the kernel is built here, once, and not by both directions' threads
     jobs = []
     for lstmp, x, index, (h, c) in zip(directions, inputs, rows, states, strict=True):
         jobs.append(_Direction(lstmp.cell, sizes, index, [x, h, c, *lstmp.weights()]))

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 import dataset
 import elmo
-from runtime import UserError, log
+from runtime import UserError, listed, log
 
 COLUMNS = ("file", "line", "token", "word", "sense")
 NUMBER = re.compile("[0-9]{1,12}")
@@ -112,10 +112,6 @@ def read_senses(path: Path) -> dict[Place, tuple[str, int]]:
     if not labels:
         raise UserError(f"{path}: nothing but the header. Expected a line for each occurrence.")
     return labels
-
-
-def listed(names: Sequence[str], most: int = 30) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 # The occurrences

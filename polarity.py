@@ -18,6 +18,7 @@ import hashlib
 import json
 import shutil
 import time
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +35,7 @@ import tokenise
 from bow import Bags, Encoder, Head, Learning, Model, Outcome, Part, Trainer, on_each
 from ranks import Ranks
 from runtime import UserError, log
-from scores import CLASSES, Results, compare, confusion, mistakes
+from scores import CLASSES, Results, check_same_reviews, compare, confusion, mistakes
 
 FILES = (("rt-polarity.pos", 1), ("rt-polarity.neg", 0))  # in the order that the published scripts' split needs
 HELD_OUT = 0.1  # share of the single split's test part, and of a training part's dev part
@@ -63,7 +64,7 @@ class Reviews:
         return f"{len(self):,} reviews (SHA-1 {digest.hexdigest()[:12]})"
 
 
-def read_reviews(folder: Path, tokenise: str, max_tokens: int) -> Reviews:
+def read_reviews(folder: Path, tokeniser: str, max_tokens: int) -> Reviews:
     """The reviews in rt-polarity.pos and rt-polarity.neg, one a line."""
     texts, labels = [], []
     for name, label in FILES:
@@ -80,7 +81,7 @@ def read_reviews(folder: Path, tokenise: str, max_tokens: int) -> Reviews:
             log.warning(f"{folder / name}: {len(lines) - len(found):,} blank lines, which are passed over.")
         texts += found
         labels += [label] * len(found)
-    return Reviews(texts, tokens_of(texts, tokenise, max_tokens, folder), np.array(labels))
+    return Reviews(texts, tokens_of(texts, tokeniser, max_tokens, folder), np.array(labels))
 
 
 def read_lines(path: Path) -> list[str]:
@@ -96,9 +97,9 @@ def read_lines(path: Path) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def tokens_of(texts: Sequence[str], tokenise: str, max_tokens: int, source: Path) -> list[list[str]]:
+def tokens_of(texts: Sequence[str], tokeniser: str, max_tokens: int, source: Path) -> list[list[str]]:
     """The tokens of every text. How many texts are cut is said."""
-    sentences = list(map(TOKENISERS[tokenise], texts))
+    sentences = list(map(TOKENISERS[tokeniser], texts))
     long = sum(len(sentence) > max_tokens for sentence in sentences)
     if long:
         log.warning(f"{source}: {long:,} reviews have more than --max_seq_len {max_tokens} tokens and are cut there.")
@@ -154,6 +155,11 @@ def _with_dev(train: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndar
     """The training part without its dev part, and that: a tenth, as much of each class."""
     from sklearn.model_selection import train_test_split
 
+    fewest = int(np.bincount(labels[train], minlength=len(CLASSES)).min())
+    if fewest < 2 or len(train) * HELD_OUT <= len(CLASSES) - 1:
+        raise UserError(
+            f"{len(labels):,} reviews are too few: a tenth of a training part must hold some of each class."
+        )
     return tuple(train_test_split(train, test_size=HELD_OUT, stratify=labels[train], random_state=seed))
 
 
@@ -176,13 +182,17 @@ def main(
     ranks = Ranks()
     if not ranks.first:
         log.setLevel("WARNING")
-    others = check(args)
+    check(args)
     reviews = read_reviews(args.data_dir, args.tokenise, args.max_seq_len)
-    run(args, ranks, reviews, build(args, reviews, ranks), others)
+    parts = parts_of(reviews.labels, args.protocol, args.folds, args.seed)
+    others = results_to_compare_with(args, reviews, parts)
+    done = Done(args, reviews)
+    ranks.on_first(done.open)
+    run(args, ranks, reviews, parts, done, build(args, reviews, ranks), others)
 
 
-def check(args: argparse.Namespace) -> list[tuple[Path, Results]]:
-    """Refuse, before the work begins, what would fail at its end. Returns the results to compare with."""
+def check(args: argparse.Namespace) -> None:
+    """Refuse, before the work begins, what would fail at its end."""
     if args.num_classes != len(CLASSES):
         raise UserError(f"--num_classes {args.num_classes}: the sentence polarity dataset has {len(CLASSES)}.")
     if args.predict:
@@ -191,23 +201,33 @@ def check(args: argparse.Namespace) -> list[tuple[Path, Results]]:
         raise UserError(
             f"--save_head {args.save_head}: something is there. Expected a folder that is empty or not there."
         )
-    return [(path, Results.load(path)) for path in args.compare_with or ()]
+
+
+def results_to_compare_with(
+    args: argparse.Namespace, reviews: Reviews, parts: Sequence[Part]
+) -> list[tuple[Path, Results]]:
+    """Other runs' results, which must be about the reviews that this run will score."""
+    others = [(path, Results.load(path)) for path in args.compare_with or ()]
+    scored = np.sort(np.concatenate([part.test for part in parts]))
+    for path, other in others:
+        check_same_reviews(reviews.identity, scored, other, path)
+    return others
 
 
 def run(
     args: argparse.Namespace,
     ranks: Ranks,
     reviews: Reviews,
+    parts: Sequence[Part],
+    done: "Done",
     encoders: Sequence[Encoder],
-    others: Sequence[tuple[Path, Results]] = (),
+    others: Sequence[tuple[Path, Results]],
 ) -> None:
     """The protocol, each rank with its share of the parts; then a head to keep or to predict with, if one is wanted."""
     began = time.perf_counter()
-    parts = parts_of(reviews.labels, args.protocol, args.folds, args.seed)
-    done = Done(args, reviews)
-    ranks.on_first(done.open)
     model = Model(encoders, args.sent_embedding_dim)
     model.read(reviews.sentences, ranks)
+    ranks.on_first(lambda: done.check_vectors(model))
     shapes = " and ".join(f"{encoder.name} {' x '.join(map(str, encoder.shape))}" for encoder in encoders)
     taken = runtime.duration(time.perf_counter() - began)
     log.info(f"reviews       {reviews.identity}, of each the means of layers x dimensions: {shapes}; in {taken}")
@@ -231,10 +251,16 @@ def run(
         ranks.on_first(lambda: keep(args, model, reviews, trainer, parts))
 
 
+def parts_folder(args: argparse.Namespace) -> Path | None:
+    """Where a run with --results keeps what it has done so far."""
+    return Path(f"{args.results}.parts") if args.results else None
+
+
 class Done:
     """The parts that are done, each in a file beside --results until all are: a run that was killed goes on there."""
 
     NOT_THE_RUN = (
+        "train_word2vec_on",
         "results",
         "compare_with",
         "confusion",
@@ -246,7 +272,7 @@ class Done:
     )
 
     def __init__(self, args: argparse.Namespace, reviews: Reviews):
-        self.folder = Path(f"{args.results}.parts") if args.results else None
+        self.folder = parts_folder(args)
         self.settings = {name: str(value) for name, value in vars(args).items() if name not in self.NOT_THE_RUN}
         self.settings["data"] = reviews.identity
 
@@ -254,14 +280,27 @@ class Done:
         """Refuse parts of a run with other settings."""
         if not self.folder:
             return
-        path = self.folder / "settings.json"
+        self._check("settings", self.settings)
+
+    def check_vectors(self, model: Model) -> None:
+        """Refuse parts of a run whose encoders had other weights, though their files had the same names."""
+        if self.folder:
+            weights = [weight.numpy() for encoder in model.encoders for weight in encoder.parameters()]
+            crc = 0
+            for weight in weights:
+                crc = zlib.crc32(np.ascontiguousarray(weight), crc)
+            self._check("vectors", {"vectors": f"CRC-32 {crc:08x}"})
+
+    def _check(self, name: str, values: dict[str, str]) -> None:
+        """Keep the values with the first part, and refuse others with those that follow."""
+        path = self.folder / f"{name}.json"
         if not path.exists():
             with checkpoint.atomic_write(path) as file:
-                file.write(json.dumps(self.settings))
+                file.write(json.dumps(values))
         found = json.loads(path.read_text(encoding="utf-8"))
-        changes = [name for name, value in self.settings.items() if found.get(name) != value]
+        changes = [name for name, value in values.items() if found.get(name) != value]
         if changes:
-            listed = "; ".join(f"{name} was {found.get(name)}, is {self.settings[name]}" for name in changes)
+            listed = "; ".join(f"{name} was {found.get(name)}, is {values[name]}" for name in changes)
             raise UserError(
                 f"{self.folder} holds folds of a run that was interrupted, with other settings: {listed}. Give the same to "
                 "go on, or delete the folder."
@@ -385,10 +424,10 @@ def judge(head: Head, encoders: Iterable[Encoder], sentences: Sequence[Sequence[
     return head.judge([encoder.means(encoder.read(sentences)) for encoder in encoders])
 
 
-def predict(path: Path, head: Head, encoders: Iterable[Encoder], tokenise: str, max_tokens: int) -> None:
+def predict(path: Path, head: Head, encoders: Iterable[Encoder], tokeniser: str, max_tokens: int) -> None:
     """Print for every line of the file the class, its probability and the line, separated by tabs."""
     lines = read_lines(path)
-    for line, found in zip(lines, judge(head, encoders, tokens_of(lines, tokenise, max_tokens, path)), strict=True):
+    for line, found in zip(lines, judge(head, encoders, tokens_of(lines, tokeniser, max_tokens, path)), strict=True):
         print(f"{CLASSES[found.argmax()]}\t{found.max():.4f}\t{line.strip()}")
 
 

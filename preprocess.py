@@ -91,13 +91,18 @@ class Batch:
                 f"{error.start + 1} is not {encoding}. {guess_encoding(b''.join(self.lines), encoding)}"
             ) from None
 
-    def text(self, encoding: str) -> str:
-        """All lines at once."""
+    def text(self) -> str:
+        """All lines at once: those of a corpus, which is UTF-8."""
+        data = b"".join(self.lines)
         try:
-            whole = b"".join(self.lines).decode(encoding)
-        except UnicodeDecodeError:
-            whole = "".join(self.decode(i, encoding) for i in range(len(self.lines)))
-        return whole.removeprefix("\ufeff") if self.first == 1 else whole
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = self.first + data.count(b"\n", 0, error.start)
+            raise UserError(
+                f"{self.path}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8, as a corpus is. Make it with "
+                "`preprocess.py text --encoding`, or convert it with iconv."
+            ) from None
+        return text.removeprefix("\ufeff") if self.first == 1 else text
 
 
 def guess_encoding(data: bytes, wrong: str) -> str:
@@ -440,7 +445,7 @@ def count_tokens(paths: list[Path]) -> Counter:
     counts = Counter()
     with progress(paths, "count tokens") as bar:
         for batch in batches(paths):
-            counts.update(batch.text("utf-8").split())
+            counts.update(batch.text().split())
             bar.update(batch.size)
     return counts
 

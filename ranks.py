@@ -110,7 +110,7 @@ class Ranks:
         return tensors
 
     def _while_others_wait(self, work: Callable[[], Any]) -> tuple[Any, Exception | None]:
-        """The work's result or its error. Paddle's device is each thread's own, and set anew."""
+        """The work's result or its error. In a thread of its own the device is to be set anew."""
         device = paddle.get_device()
         with ThreadPoolExecutor(1) as executor:
             future = executor.submit(lambda: (paddle.set_device(device), work())[1])

@@ -1,9 +1,15 @@
 #!/usr/bin/env bash
 # The main job on the bundled sample: pretrains a tiny ELMo on data/, evaluates it, embeds two sentences, shows what two
 # words mean in context.
-# Arguments go through to run_pretrain.py.
+# Arguments go through to run_pretrain.py, but for --save_dir, which is checkpoints/sample.
 set -euo pipefail
 cd "$(dirname "$0")"
+for argument in "$@"; do
+    if [[ $argument == --save_dir* ]]; then
+        echo "error: run.sh saves in checkpoints/sample. For another folder use run_pretrain.py." >&2
+        exit 2
+    fi
+done
 bash setup.sh requirements.txt
 python=.venv/bin/python
 checkpoint=checkpoints/sample

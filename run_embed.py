@@ -150,6 +150,7 @@ def embed(args: argparse.Namespace) -> None:
     embedding = Embedding(args, share)
     whole = vector_parts.of_all(embedding.settings) if share.parts else embedding.settings
     if args.output.exists() and vector_file.is_finished(args.output, whole):
+        vector_parts.remove(share.parts)  # if they are left of a run that was killed at its very end
         return
     if not (share.parts and share.path.exists() and vector_file.is_finished(share.path, embedding.settings)):
         embedding.introduce()

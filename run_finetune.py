@@ -30,6 +30,8 @@ from runtime import UserError, paddle
 
 nn = paddle.nn
 
+TUNING = {"elmo_lr": [0.0005], "elmo_dropout": 0.2, "elmo_lr_decay": 1.0, "unfreeze_epochs": 0}
+
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
@@ -48,29 +50,35 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     model.add_argument("--elmo_trainable", action="store_true", help="fine-tune the biLM")
     model.add_argument(
-        "--elmo_lr", type=arguments.positive, nargs="+", default=[0.0005], metavar="X", help="its learning rate"
+        "--elmo_lr", type=arguments.positive, nargs="+", metavar="X", help="its learning rate (default: 0.0005)"
     )
     model.add_argument(
-        "--elmo_dropout", type=arguments.share, default=0.2, metavar="X", help="its dropout between the layers"
+        "--elmo_dropout", type=arguments.share, metavar="X", help="its dropout between the layers (default: 0.2)"
     )
     model.add_argument(
         "--elmo_lr_decay",
         type=arguments.positive,
-        default=1.0,
         metavar="X",
-        help="factor of the rate for each layer below",
+        help="factor of the rate for each layer below (default: 1)",
     )
     model.add_argument(
         "--unfreeze_epochs",
         type=arguments.whole_number,
-        default=0,
         metavar="N",
-        help="gradual unfreezing: each N epochs the next layer below begins to learn; 0: all from the start",
+        help="gradual unfreezing: each N epochs the next layer below begins to learn; 0: all from the start (default)",
     )
     arguments.add_task(parser)
     args = parser.parse_args(argv)
     if not (args.init_from_ckpt or args.load_head):
         parser.error("--init_from_ckpt is missing")
+    for name, default in TUNING.items():
+        if getattr(args, name) is None:
+            setattr(args, name, default)
+        elif not args.elmo_trainable:
+            parser.error(f"--{name} has no effect without --elmo_trainable")
+    for name in ("vectors_trainable", "limit"):
+        if getattr(args, name) and not (args.concat_word2vec or args.load_head):
+            parser.error(f"--{name} has no effect without --concat_word2vec")
     return args
 
 

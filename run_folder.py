@@ -18,21 +18,21 @@ class RunFolder:
     """What the first rank of a run writes.
 
     source: the checkpoint that the run comes from, if any.
-    step: at which the run goes on, 0 if the source gives no more than its weights.
+    step: at which the run goes on; None if the source gives no more than its weights, or there is none.
     overwrite: whether what an earlier run has left, which is an error otherwise, is to be deleted by `open`.
     """
 
-    def __init__(self, path: Path, source: Path | None, step: int, overwrite: bool):
+    def __init__(self, path: Path, source: Path | None, step: int | None, overwrite: bool):
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"--save_dir {path}: no folder can be made there ({error.strerror}).") from error
         if not os.access(path, os.W_OK):
             raise UserError(f"--save_dir {path}: this folder cannot be written.")
-        self.path, self.step = path, step
-        self.source = source if step else None
+        self.path, self.step = path, step or 0
+        self.source = source if step is not None else None
         self.stale = self._stale()
-        if source and not step and source.parent.samefile(path):
+        if source and step is None and source.parent.samefile(path):
             raise UserError(f"--save_dir {path} holds what --finetune_from reads. Choose another.")
         if self.stale and not overwrite:
             names = ", ".join(prefix.name for prefix in self.stale)
@@ -47,11 +47,10 @@ class RunFolder:
         There `best` is none unless others are: the steps that it is from were lost when the run was killed, and will be
         gone again.
         """
-        found = [path.with_suffix("") for path in sorted(self.path.glob("*.pdparams"))]
-        known = [prefix for prefix in found if prefix.name.isdecimal() or prefix.name in ("final", "best")]
+        known = [self.path / name for name in checkpoint.names(self.path)]
         if not known or not self._stays():
             return known
-        later = [prefix for prefix in known if _step(prefix) > self.step]
+        later = [prefix for prefix in known if checkpoint.step_of(prefix) > self.step]
         return [] if [prefix.name for prefix in later] == ["best"] else later
 
     def _stays(self) -> bool:
@@ -73,7 +72,7 @@ class RunFolder:
             file.writelines(json.dumps(line) + "\n" for line in kept)
 
     def _bring_best(self, best: Path) -> None:
-        if Path(f"{best}.pdparams").exists() and _step(best) <= self.step:
+        if Path(f"{best}.pdparams").exists() and checkpoint.step_of(best) <= self.step:
             checkpoint.save(self.path / "best", checkpoint.load_params(best), None, checkpoint.load_progress(best))
 
     def save(
@@ -120,10 +119,6 @@ class RunFolder:
             figure.savefig(file, format="png", dpi=120)
         plt.close(figure)
         return path
-
-
-def _step(prefix: Path) -> int:
-    return int(prefix.name) if prefix.name.isdecimal() else int(checkpoint.load_progress(prefix)["step"])
 
 
 def _read_log(path: Path) -> list[dict]:

@@ -42,14 +42,13 @@ from occurrences import (
     find,
     is_known,
     keep,
-    listed,
     nearest_words,
     padded,
     printable,
     read_senses,
     same_sense,
 )
-from runtime import UserError
+from runtime import UserError, listed
 from sense_picture import Picture, check_picture
 
 HEAD = 18  # columns before the sense and the sentence
@@ -151,7 +150,7 @@ def asked_words(given: Sequence[str], labels: Mapping[Place, tuple[str, int]], s
             raise UserError(f"--word {word!r}: expected one token without white space, as the corpus has it.")
     known = sorted({word for _, _, _, word in labels})
     if labels and (unknown := [word for word in words if word not in known]):
-        raise UserError(f"--senses {senses} has no sense of {unknown[0]!r}. It has those of {listed(known)}.")
+        raise UserError(f"--senses {senses} has no sense of {unknown[0]!r}. It has those of {listed(known, 30)}.")
     return words
 
 

@@ -30,7 +30,7 @@ from perplexity import Score, evaluate, perplexity
 from ranks import Ranks
 from run_folder import RunFolder
 from runtime import UserError, log, paddle
-from softmax import Candidates, draw_candidates
+from softmax import Candidates, draw_candidates, is_sampled
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -129,7 +129,9 @@ class Pretraining:
         self.best = math.inf
         if args.init_from_ckpt:
             self._resume()
-        self.folder = ranks.on_first(lambda: RunFolder(args.save_dir, self.source, self.step, args.overwrite))
+        self.folder = ranks.on_first(
+            lambda: RunFolder(args.save_dir, self.source, self.step if args.init_from_ckpt else None, args.overwrite)
+        )
 
     # How it begins
 
@@ -374,7 +376,7 @@ class Pretraining:
         return {name: weight.numpy() for name, weight in self.bilm.state_dict().items()}
 
     def _is_sampled(self) -> bool:
-        return 0 < self.args.n_negative_samples < len(self.vocabulary)
+        return is_sampled(len(self.vocabulary), self.args.n_negative_samples)
 
     def _say(self, event: str, text: str, values: dict) -> None:
         """Tell the user, and log.jsonl."""

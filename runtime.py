@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds in so many
 CHATTER = ("OMP_NUM_THREADS set to", "PLEASE USE OMP_NUM_THREADS WISELY")
 
 log = logging.getLogger("elmo")
@@ -30,10 +31,13 @@ class UserError(ValueError):
 
 
 def n_cores() -> int:
-    """Cores this process may run on (which containers and `taskset` make fewer than the machine has)."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Cores this process may use, which containers and `taskset` make fewer than the machine has."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = CPU_QUOTA.read_text(encoding="ascii").split()
+        return cores if quota == "max" else max(1, min(cores, round(int(quota) / int(period))))
+    except (OSError, ValueError):  # no such container
+        return cores
 
 
 @functools.cache
@@ -46,6 +50,11 @@ def processor() -> str:
     return "\n".join(
         sorted({line for line in lines if line.startswith(("vendor_id", "model name", "flags", "Features"))})
     )
+
+
+def n_threads() -> int:
+    """Threads that Paddle's and our own work is shared among."""
+    return int(os.environ.get("OMP_NUM_THREADS", "1"))
 
 
 def local_ranks() -> int:
@@ -72,14 +81,15 @@ def prepare_environment() -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Let this process keep, up to 2 GB, the memory that tensors leave behind, for the next step's.
+    """Let this process keep the memory that tensors leave behind, for the next step's. It then holds what it once needed.
 
     By itself the C library hands large blocks back to the system, and whatever other threads leave behind, and the system
     zeroes and maps every page of the next one anew: a tenth of a training step. Without glibc, or with settings of the
     user's, nothing is changed.
     """
     most, trim_threshold, mmap_max, arena_max = 2**31 - 1, -1, -4, -8
-    if any(name.startswith("MALLOC_") for name in os.environ) or platform.libc_ver()[0] != "glibc":
+    chosen = [name for name in os.environ if name.startswith("MALLOC_") or name == "GLIBC_TUNABLES"]
+    if chosen or platform.libc_ver()[0] != "glibc":
         return
     mallopt = ctypes.CDLL(None).mallopt
     mallopt(trim_threshold, most)
@@ -152,7 +162,7 @@ def set_device(name: str = "auto") -> str:
 
 @contextlib.contextmanager
 def on_device(name: str):
-    """Run what is inside on a device, in whatever thread, and leave the thread's own device as it was."""
+    """Run what is inside on a device, and go back to the one before. It is all threads': not for two devices at once."""
     paddle = import_paddle()
     before = paddle.get_device()
     if before == name:
@@ -195,8 +205,7 @@ def in_parallel(tasks: Sequence[Callable]) -> list:
     Paddle's elementwise operators run on one thread. Two directions on two threads, each with half of the BLAS threads,
     keep all cores at work. On a GPU the pieces are queued one after another.
     """
-    threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
-    share = threads // max(1, len(tasks))
+    share = n_threads() // max(1, len(tasks))
     if len(tasks) < 2 or not share or mkl() is None or not import_paddle().get_device().startswith("cpu"):
         return [task() for task in tasks]
     set_threads = mkl().MKL_Set_Num_Threads_Local
@@ -233,7 +242,7 @@ def half_products_wanted() -> bool:
 
 def operand(weight):
     """A weight as the products below take it: converted once, where a loop multiplies with it many times."""
-    if not _half_products:
+    if not _half_products or weight.dtype == import_paddle().bfloat16:
         return weight
     half = weight.astype("bfloat16")
     return half if weight.place.is_gpu_place() else half.astype(weight.dtype)  # a CPU has no such product: round only
@@ -259,6 +268,11 @@ def memory_in_use() -> int:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """Names, not too many of them."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def duration(seconds: float) -> str:

@@ -82,13 +82,18 @@ class Results:
             raise UserError(f"{path}: no results of --results ({type(error).__name__}: {error}).") from error
 
 
+def check_same_reviews(data: str, number: np.ndarray, other: Results, name: Path) -> None:
+    """Refuse to compare with results about other reviews than the numbers (n,) of `data`, in rising order."""
+    if data != other.data or not np.array_equal(number, other.number):
+        raise UserError(
+            f"--compare_with {name}: it scored {len(other.number):,} of {other.data}, this run scores {len(number):,} of "
+            f"{data}. Compare runs with the same --data_dir and --protocol (and for split, the same --seed)."
+        )
+
+
 def compare(mine: Results, other: Results, name: Path, seed: int) -> str:
     """Whether the difference between two runs over the same reviews is more than chance, in words."""
-    if mine.data != other.data or not np.array_equal(mine.number, other.number):
-        raise UserError(
-            f"--compare_with {name}: it scored {len(other.number):,} of {other.data}, this run {len(mine.number):,} of "
-            f"{mine.data}. Compare runs with the same --data_dir and --protocol (and for split, the same --seed)."
-        )
+    check_same_reviews(mine.data, mine.number, other, name)
     gained, lost = int((mine.right & ~other.right).sum()), int((other.right & ~mine.right).sum())
     low, high, p = bootstrap(mine.right, other.right, seed)
     return (

@@ -176,7 +176,7 @@ class Picture:
         numbers = self.lettering.numbers
         if not numbers:
             return
-        path = self.path.with_suffix(".txt")
+        path = self.path.with_name(f"{self.path.name}.txt")
         with checkpoint.atomic_write(path) as file:
             file.writelines(f"[{number}]\t{text}\n" for text, number in numbers.items())
         characters = "".join(self.lettering.missing)

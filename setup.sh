@@ -12,7 +12,7 @@ if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
 fi
 
 suits() { "$1" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; }
-if [ ! -x .venv/bin/python ]; then
+if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
     for python in ${PYTHON:-python3 python3.13 python3.12 python3.11 python3.10 python}; do
         if command -v "$python" >/dev/null && suits "$python"; then break; fi
         python=
@@ -30,7 +30,12 @@ if [ ! -x .venv/bin/python ]; then
     fi
 fi
 echo "installing $requirements (about 300 MB, a few minutes)"
-if ! .venv/bin/python -m pip install --disable-pip-version-check --quiet -r "$requirements"; then
+packages=$requirements
+if .venv/bin/python -m pip show --quiet paddlepaddle-gpu >/dev/null 2>&1; then # the CPU build would overwrite it
+    packages=.venv/packages.txt
+    grep -hv -e ^paddlepaddle -e ^-r requirements.txt "$requirements" | sort -u >"$packages"
+fi
+if ! .venv/bin/python -m pip install --disable-pip-version-check --quiet -r "$packages"; then
     echo "error: the installation failed; pip's message above says why. Check the network, then run the command again." >&2
     exit 1
 fi

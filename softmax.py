@@ -50,9 +50,14 @@ def log_expected_count(words: np.ndarray, tries: int, vocab_size: int) -> np.nda
     return np.log(-np.expm1(tries * np.log1p(-log_uniform(words, vocab_size))))
 
 
+def is_sampled(vocab_size: int, n: int) -> bool:
+    """Whether n candidates are drawn: not where n is 0 or nearly all words, of which the last would take long to draw."""
+    return 0 < 5 * n < 4 * vocab_size
+
+
 def draw_candidates(vocab_size: int, n: int, random: np.random.Generator) -> Candidates:
-    """n different words, log-uniform; all words where n is 0 or nearly all (to draw the last ones would take long)."""
-    if n <= 0 or 5 * n >= 4 * vocab_size:
+    """n different words, log-uniform; or all words."""
+    if not is_sampled(vocab_size, n):
         return Candidates(np.arange(vocab_size), vocab_size, tries=0)
     draws = np.zeros(0, dtype=np.int64)
     while True:

@@ -19,8 +19,6 @@ def model(args: argparse.Namespace, source: Path | None) -> tuple[elmo.BiLM, dat
     if source is None:
         return new_model(args, given)
     bilm, known = elmo.load_bilm(source, head=True)
-    if known is None:
-        raise UserError(f"There is no {source.parent / 'vocab.txt'}: it belongs to the checkpoints beside it.")
     check_model_flags(args, bilm.config, source)
     if args.pretrained_word_embeddings:
         log.warning(f"--pretrained_word_embeddings is not read: {source} brings its own vectors.")

@@ -51,13 +51,17 @@ class Text:
 
     def windows(self, begin: int = 0, end: int | None = None) -> Iterator[tuple[int, list[list[str]]]]:
         """The windows from number `begin` to before number `end`: the number of the first line, and the sentences."""
-        line = 0
-        for number, sentences in enumerate(itertools.islice(self._windows(), end)):
+        line, end = 0, len(self.spans) if end is None else end
+        windows = itertools.islice(self._windows(), end if end < len(self.spans) else None)
+        for number, span in enumerate(self.spans[:end]):
+            sentences = next(windows, [])
             if number >= begin:
-                if number >= len(self.spans) or _checksum(sentences) != self.spans[number].checksum:
-                    raise UserError(f"{self.path} has changed while it was read, before line {line + len(sentences)}.")
+                if (len(sentences), _checksum(sentences)) != (span.lines, span.checksum):
+                    raise UserError(f"{self.path} has changed while it was read, before line {line + span.lines + 1}.")
                 yield line, sentences
-            line += len(sentences)
+            line += span.lines
+        if next(windows, None):
+            raise UserError(f"{self.path} has changed while it was read: it is longer than {line} lines.")
 
     def share(self, number: int, of: int) -> tuple[int, int]:
         """The windows of a share, from and to before: with as many tokens as the others, as far as windows allow."""

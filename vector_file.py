@@ -289,7 +289,9 @@ def under_way(
             file = VectorFile(partial, writable=True)
         except Unfinished:
             if partial.stat().st_size:
-                log.warning(f"{partial} was abandoned before anything was in it. It is made again.")
+                log.warning(
+                    f"{partial} has no ledger: it was abandoned before anything was in it, or cut off. It is made again."
+                )
             _create(partial, settings, windows, shapes)
             file = VectorFile(partial, writable=True)
         with file:

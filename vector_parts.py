@@ -61,6 +61,10 @@ def join(parts: Sequence[Path], output: Path) -> None:
     except (vector_file.Busy, FileNotFoundError):
         log.info("Another process puts the parts together.")
         return
+    remove(parts)
+
+
+def remove(parts: Sequence[Path]) -> None:
     for part in parts:
         part.unlink(missing_ok=True)
 

@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def build(args: argparse.Namespace, reviews: polarity.Reviews, ranks: Ranks) -> list[bow.Encoder]:
     path = args.pretrained_word2vec_file
     if args.train_word2vec_on:
-        vectors = ranks.on_first(lambda: train_vectors(args.train_word2vec_on, path, args.seed))
+        vectors = ranks.on_first(lambda: new_vectors(args))
     else:
         vectors = start.load_word_vectors(path, args.limit)
     return [polarity.build_bags(args, path, vectors, reviews)]
@@ -69,13 +69,23 @@ def rebuild(args: argparse.Namespace, specs: list[dict]) -> list[bow.Encoder]:
     return [polarity.rebuild_bags(spec, args.load_head, args.pretrained_word2vec_file) for spec in specs]
 
 
+def new_vectors(args: argparse.Namespace):
+    """Vectors trained for this run, or by it before it was interrupted."""
+    path, folder = args.pretrained_word2vec_file, polarity.parts_folder(args)
+    if path is None and folder:
+        path = folder / "vectors.bin"
+        if path.exists():
+            return start.load_word_vectors(path)
+    return train_vectors(args.train_word2vec_on, path, args.seed)
+
+
 def train_vectors(text: str, path: Path | None, seed: int):
     """gensim's KeyedVectors of a corpus, written to `path` if there is one. Its threads make no two runs quite the same."""
     from gensim.models import Word2Vec
 
     if path and path.exists():
         raise UserError(f"{path} exists already. Leave out --train_word2vec_on to use it, or name another file.")
-    corpus, began = Corpus(text), time.perf_counter()
+    corpus, began = Sentences(text), time.perf_counter()
     log.info(f"word2vec      is trained on {len(corpus.paths)} files: some minutes for each ten million tokens")
     try:
         vectors = Word2Vec(corpus, **SKIP_GRAM, seed=seed, workers=runtime.n_cores()).wv
@@ -89,7 +99,7 @@ def train_vectors(text: str, path: Path | None, seed: int):
     return vectors
 
 
-class Corpus(dataset.Corpus):
+class Sentences(dataset.Corpus):
     """A corpus to be read several times over."""
 
     def __iter__(self) -> Iterator[list[str]]:

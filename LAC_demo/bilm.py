@@ -53,12 +53,18 @@ class elmo_encoder(nn.Layer):
         return self._filled().dim
 
     def word_ids(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
-        """(B, T) int64 numbers of the words in ELMo's vocabulary, 0 beyond a sentence's end."""
+        """(B, T) int64 numbers of the words in ELMo's vocabulary, 0 beyond a sentence's end.
+
+        A character model reads words that its vocabulary lacks, but not from these numbers: give it the words.
+        """
         if self.vocabulary is None:
             raise UserError("This biLM reads characters and has no vocab.txt beside it: give it words, not their ids.")
         lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
         ids = np.zeros((len(sentences), int(lengths.max(initial=0))), dtype=np.int64)
-        ids[np.arange(ids.shape[1]) < lengths[:, None]] = self.vocabulary.ids([w for words in sentences for w in words])
+        found = self.vocabulary.ids([word for words in sentences for word in words])
+        if self._filled().config.input == "char" and (found == dataset.UNK_ID).any():
+            raise UserError("The biLM reads characters, but some of these words have no number: give it the words.")
+        ids[np.arange(ids.shape[1]) < lengths[:, None]] = found
         return ids
 
     def map_words(self, sentences: Sequence[Sequence[str]]) -> dataset.TokenBatch | Layers:
@@ -104,7 +110,10 @@ class elmo_encoder(nn.Layer):
             found = f"shape {ids.shape}, from {ids.min(initial=0)} to {ids.max(initial=0)}"
             size = "none here" if self.vocabulary is None else f"of {len(self.vocabulary):,} words"
             raise UserError(f"word ids: found {found}, expected (B, T) numbers in ELMo's vocabulary ({size}).")
-        return [[self.vocabulary[k] for k in row[row > 0]] for row in ids]
+        lengths = (np.cumsum(ids[:, ::-1] > 0, axis=1) > 0).sum(axis=1)
+        if not ids[np.arange(ids.shape[1]) < lengths[:, None]].all():
+            raise UserError("word ids: found a 0 before a sentence's end, expected it only beyond.")
+        return [[self.vocabulary[k] for k in row[:n]] for row, n in zip(ids, lengths, strict=True)]
 
 
 def init_pretraining_params(encoder: elmo_encoder, pretraining_params_path: str | Path) -> None:

@@ -193,7 +193,7 @@ class Experiment:
         """Train one tagger and test it."""
         runtime.seed_everything(seed)
         sentences, dev = self.split(seed)
-        words, _ = training_words(sentences)
+        words = training_words(sentences)
         tagger = Tagger(settings.of(Settings, self.args, use_elmo=bool(pretrained)), words, self.labels, pretrained)
         if pretrained:
             tagger.network.encoder.memory = memory
@@ -249,8 +249,8 @@ class Experiment:
 
 def words_in(path: Path, faults: Faults) -> list[Words]:
     found = [words for _, words in read_tagged(path, faults) if words]
-    if not found:
-        raise UserError(f"{path}: no sentence. Expected lines of word/TAG.")
+    if len(found) < 2:
+        raise UserError(f"{path}: {len(found)} sentences. Expected lines of word/TAG, two at least.")
     return found
 
 

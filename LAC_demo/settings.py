@@ -103,7 +103,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--batch_size", **arguments.COUNT, default=default.batch_size, help="sentences of a step")
     rate = {"type": arguments.positive, "metavar": "X"}
     group.add_argument(
-        "--base_learning_rate", **rate, default=default.base_learning_rate, help="of Adam, falling to a tenth"
+        "--base_learning_rate", **rate, default=default.base_learning_rate, help="of Adam, falling towards a tenth"
     )
     group.add_argument(
         "--emb_learning_rate", **rate, default=factor.emb_learning_rate, help="of the word vectors, times the base"

@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     dev = read_tsv(args.testdata_dir, labels, faults)
     faults.report()
     pretrained = args.pretrain_elmo_model_path if args.use_elmo else None
-    words, _ = training_words(sentences)
+    words = training_words(sentences)
     divided = any(parted(label)[1] for sentence in sentences for label in sentence.labels)
     pieces = pieces_vocabulary(args.vocab_file, pretrained, words) if divided else None
     tagger = Tagger(settings.of(Settings, args), words, labels, pretrained, pieces)

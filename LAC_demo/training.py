@@ -26,13 +26,15 @@ class Best:
     seconds: float
 
 
-def training_words(sentences: Sequence[Sentence]) -> tuple[dataset.Vocabulary, dict[str, int]]:
-    """The pieces of the sentences as a vocabulary, by falling frequency, and how often each is there."""
-    counts = Counter(piece for sentence in sentences for piece in sentence.pieces)
-    for marker in dataset.MARKERS:
-        counts.pop(marker, None)
-    order = sorted(counts, key=lambda piece: (-counts[piece], piece))
-    return dataset.Vocabulary([*dataset.MARKERS, *order], "training words"), counts
+def training_words(sentences: Sequence[Sentence]) -> dataset.Vocabulary:
+    """The pieces of the sentences as a vocabulary, by falling frequency."""
+    counts = piece_counts(sentences)
+    order = sorted(counts.keys() - set(dataset.MARKERS), key=lambda piece: (-counts[piece], piece))
+    return dataset.Vocabulary([*dataset.MARKERS, *order], "training words")
+
+
+def piece_counts(sentences: Sequence[Sentence]) -> Counter[str]:
+    return Counter(piece for sentence in sentences for piece in sentence.pieces)
 
 
 def known_words(sentences: Sequence[Sentence]) -> set[str]:
@@ -84,8 +86,8 @@ def _batches(
     tagger: Tagger, sentences: Sequence[Sentence], batch_size: int, random: np.random.Generator
 ) -> Iterator[Batch]:
     """The batches of an epoch. A word met n times is read as unknown in 1 / (n + 1) of the cases: so that is learnt too."""
-    counts = training_words(sentences)[1]
-    chance = np.array([1 / (1 + counts.get(word, 0)) for word in tagger.words.tokens])
+    counts = piece_counts(sentences)
+    chance = np.array([1 / (1 + counts[word]) for word in tagger.words.tokens])
     for numbers in training_batches([len(sentence.pieces) for sentence in sentences], batch_size, random):
         chosen = [sentences[k] for k in numbers]
         labels = [tagger.labels.ids(sentence.labels) for sentence in chosen]

@@ -18,6 +18,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,8 @@ from runtime import paddle
 
 SHARED = PROJECT.parent / "shared" / "data"
 SAMPLE = PROJECT / "data" / "train"
+REVIEWS = (PROJECT / "sentence-polarity-dataset-v1", SHARED / "rt-polarity")  # where they may be, or else the sample
+NEWS = (SHARED / "lm1b", PROJECT / "1-billion-word" / "heldout-tokenized-shuffled")
 
 
 def main() -> None:
@@ -86,7 +89,8 @@ def encode(args: argparse.Namespace) -> dict:
             embedder.encode(sentences)
             return tokens, time.perf_counter() - began
 
-    return {"sentences": len(sentences), "tokens": tokens, **measured(run, args.runs, work, embedder.config)}
+    where = {"text": str(first_there(REVIEWS)), "sentences": len(sentences), "tokens": tokens}
+    return {**where, **measured(run, args.runs, work, embedder.config)}
 
 
 def train(args: argparse.Namespace) -> dict:
@@ -137,14 +141,15 @@ def train(args: argparse.Namespace) -> dict:
 
     result = measured(run, args.runs, work, config)
     batches.close()
-    return {"vocabulary": len(vocabulary), "candidates": args.candidates, **result}
+    where = {"text": str(first_there(NEWS)), "vocabulary": len(vocabulary), "candidates": args.candidates}
+    return {**where, **result}
 
 
 def data(args: argparse.Namespace) -> dict:
     """Tokens/s out of the training stream, one thread."""
     corpus, vocabulary = training_text(args.vocab_size)
     rates = bench_data.measure(corpus, vocabulary, args.batch_size, 20, "char", args.runs, 3.0)
-    return {"tokens/s": statistics.median(rates)}
+    return {"text": str(first_there(NEWS)), "tokens/s": statistics.median(rates)}
 
 
 def latency(args: argparse.Namespace) -> dict:
@@ -300,9 +305,14 @@ def embedder_of(model_size: str, batch_size: int) -> elmo.ELMoEmbedder:
     return elmo.ELMoEmbedder((bilm, None), batch_size=batch_size, device="cpu")
 
 
+def first_there(folders: Sequence[Path]) -> Path:
+    """The first of the folders that there is, or the sample."""
+    return next((folder for folder in folders if folder.is_dir()), SAMPLE)
+
+
 def polarity_sentences() -> list[list[str]]:
     """rt-polarity's sentences in random order, or the sample's where it is absent."""
-    files = sorted((SHARED / "rt-polarity").glob("rt-polarity.*"))
+    files = sorted(first_there(REVIEWS).glob("rt-polarity.*"))
     if files:
         lines = [line.split() for path in files for line in path.read_text(encoding="latin-1").split("\n")]
     else:
@@ -313,8 +323,7 @@ def polarity_sentences() -> list[list[str]]:
 
 def training_text(vocab_size: int) -> tuple[dataset.Corpus, dataset.Vocabulary]:
     """The 1 Billion Word sample, or ours, and a vocabulary of its words, filled up to the wished size."""
-    source = SHARED / "lm1b"
-    corpus = dataset.Corpus(source if source.exists() else SAMPLE)
+    corpus = dataset.Corpus(first_there(NEWS))
     counts: dict[str, int] = defaultdict(int)
     for path in corpus.paths:
         for sentence in dataset.read_sentences(path):

@@ -79,10 +79,20 @@ def senses(automaton: Automaton, sentences: Iterable[str]) -> Iterator[tuple[int
                 yield number, position, word.text, word.sense
 
 
+def lines_of(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise GrammarError(f"{path} is not UTF-8: {error}") from error
+
+
 def sense_table(automaton: Automaton, paths: Iterable[Path]) -> list[str]:
     rows = ["file\tline\ttoken\tword\tsense"]
     for path in paths:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = lines_of(path)
+        for number, line in enumerate(lines, 1):
+            if line.split() and automaton.parse(line.split())[0] == -math.inf:
+                raise GrammarError(f"{path}, line {number}: the grammar does not say this: {line[:60]}")
         rows += ["\t".join(map(str, (path.name, *row))) for row in senses(automaton, lines)]
     return rows
 
@@ -90,7 +100,7 @@ def sense_table(automaton: Automaton, paths: Iterable[Path]) -> list[str]:
 def score_table(automaton: Automaton, paths: Iterable[Path]) -> list[str]:
     rows = ["file\tline\tpredictions\tlog_probability"]
     for path in paths:
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+        for number, line in enumerate(lines_of(path)):
             log_probability, _ = automaton.parse(line.split())
             rows.append(f"{path.name}\t{number}\t{len(line.split()) + 1}\t{log_probability:.6f}")
     return rows

@@ -299,9 +299,26 @@ def test_cut_tokens_are_counted_once(saved, caplog):
 
 
 def test_a_word_model_reports_its_unknown_words(tmp_path):
-    embedder = ELMoEmbedder(models.save(models.random_bilm(input="word"), tmp_path))
-    embedder.encode([["the", "bank", "unknown", "words"]])
-    assert embedder.oov_share == 0.5
+    prefix, sentence = models.save(models.random_bilm(input="word"), tmp_path), ["the", "bank", "unknown", "words"]
+    embedder, layer = ELMoEmbedder(prefix), ELMo(prefix)
+    embedder.encode([sentence])
+    layer([sentence])
+    assert embedder.oov_share == layer.oov_share == 0.5
+
+
+def test_the_layer_says_once_that_it_cuts_tokens(saved, caplog):
+    layer = ELMo(saved)
+    for _ in range(2):
+        layer([["x" * 49, "the"]])
+    assert [record.message for record in caplog.records] == [
+        "1 tokens of a batch have more than 48 bytes and are read up to there."
+    ]
+    assert layer.oov_share == 0
+
+
+def test_tokens_by_themselves_are_a_list(saved):
+    with pytest.raises(TypeError, match="expected a list of tokens"):
+        ELMoEmbedder(saved).encode_tokens("word")
 
 
 @pytest.mark.parametrize(

@@ -367,18 +367,28 @@ def test_two_processes_do_not_write_one_file(model, text, tmp_path):
     embed(model, text, output)
 
 
-def test_a_text_that_changes_while_it_is_read_is_noticed(model, tmp_path):
-    path = text_of(tmp_path)
+EDITS = {
+    "changed": lambda text: text.replace("u7", "u8", 1),
+    "longer": lambda text: text + "one more\n",
+    "empty": lambda text: "",
+}
 
-    def change(*_, windows=VectorFile.is_begun):
-        path.write_text(path.read_text(encoding="utf-8").replace("u7", "u8", 1), encoding="utf-8")
-        return windows(*_)
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_text_that_changes_while_it_is_read_is_noticed(model, tmp_path, edit):
+    path = text_of(tmp_path)
+    before = path.read_text(encoding="utf-8")
+
+    def change(*_, is_begun=VectorFile.is_begun):
+        path.write_text(EDITS[edit](before), encoding="utf-8")
+        return is_begun(*_)
 
     with (
         mock.patch.object(VectorFile, "is_begun", change),
         pytest.raises(UserError, match=r"text.txt has changed while it"),
     ):
         embed(model, path, tmp_path / "v.hdf5")
+    assert not (tmp_path / "v.hdf5").exists()
 
 
 # Parts

@@ -425,6 +425,14 @@ def test_mistakes_are_one_message_and_exit_code_2(tiny, tmp_path):
     assert re.fullmatch(r"error: no file matches '.*nothing\*', looked for from .*\n", output)
 
 
+def test_scores_do_not_overwrite_the_text(tiny, text):
+    file = text[0] / "0.txt"
+    before = file.read_bytes()
+    with pytest.raises(UserError, match="is the text that is to be scored"):
+        run_eval.main([f"--init_from_ckpt={tiny}", f"--dev_data_path={text[0]}", f"--per_sentence={file}"])
+    assert file.read_bytes() == before
+
+
 def test_required_flags_and_help(capsys):
     for missing in (["--init_from_ckpt=x"], ["--dev_data_path=x"]):
         with pytest.raises(SystemExit, match="2"):

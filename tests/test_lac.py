@@ -426,7 +426,13 @@ def test_the_encoder_takes_word_ids(checkpoints, kind):
     np.testing.assert_array_equal(ids, [[7, 8, 0], [6, 5, 4]])
     np.testing.assert_array_equal(encoder(ids).numpy(), encoder(known).numpy())
     np.testing.assert_array_equal(encoder(paddle.to_tensor(ids)).numpy(), encoder(known).numpy())
-    assert encoder.word_ids([["nowhere"]]).tolist() == [[dataset.UNK_ID]]
+    with pytest.raises(UserError, match="found a 0 before a sentence's end"):
+        encoder(np.array([[7, 0, 8]]))
+    if kind == "word":
+        assert encoder.word_ids([["nowhere"]]).tolist() == [[dataset.UNK_ID]]
+    else:
+        with pytest.raises(UserError, match="reads characters, but some of these words have no number"):
+            encoder.word_ids([["nowhere"]])
     with pytest.raises(UserError, match="expected \\(B, T\\) numbers"):
         encoder(np.array([[99]]))
 
@@ -537,7 +543,7 @@ def sentences_to_learn() -> list[Sentence]:
 def test_the_tagger_learns_and_keeps_its_best_epoch(checkpoints, kind, monkeypatch):
     sentences = sentences_to_learn()
     paddle.seed(1)
-    words, _ = training.training_words(sentences)
+    words = training.training_words(sentences)
     tagger = Tagger(Settings(**{**vars(TINY), "use_elmo": bool(kind)}), words, LABELS, checkpoints.get(kind))
     scores, score_of = [], Tagger.score
 
@@ -556,7 +562,7 @@ def test_the_tagger_learns_and_keeps_its_best_epoch(checkpoints, kind, monkeypat
 
 def test_rare_words_are_read_as_unknown_while_learning(monkeypatch):
     sentences = [Sentence(["苹果"], ["n"])] * 50 + [Sentence(["好"], ["v"])]
-    words, _ = training.training_words(sentences)
+    words = training.training_words(sentences)
     tagger, seen = Tagger(TINY, words, LABELS), []
     loss = tagger.network.loss
     monkeypatch.setattr(tagger.network, "loss", lambda batch: seen.extend(batch.ids.ravel().tolist()) or loss(batch))

@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import models
 import numpy as np
@@ -551,6 +552,27 @@ def test_a_run_that_was_killed_goes_on_with_the_next_fold(folder, vectors, tmp_p
     assert whole["reviews"] == parts["reviews"] and not (tmp_path / "parts.json.parts").exists()
 
 
+def test_a_run_that_goes_on_has_the_vectors_that_it_began_with(folder, vectors, tmp_path, monkeypatch):
+    """Those of a file must not have changed, and those that it has trained itself are kept with its folds."""
+    flags = [f"--data_dir={folder}", f"--train_word2vec_on={runs.PROJECT / 'data' / 'train'}", *QUICK]
+    mine = tmp_path / "mine.bin"
+    shutil.copy(vectors, mine)
+    with monkeypatch.context() as patch:
+        patch.setattr(bow.Trainer, "train", mock.Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run_baseline(folder, mine, f"--results={tmp_path / 'file.json'}")
+        with pytest.raises(KeyboardInterrupt):
+            word2vec_base.main([*flags, f"--results={tmp_path / 'own.json'}"])
+    changed = start.load_word_vectors(mine)
+    changed.vectors[:] *= 2
+    changed.save_word2vec_format(str(mine), binary=True)
+    with pytest.raises(UserError, match=r"with other settings: vectors was CRC-32 \w+, is CRC-32 \w+\. Give the same"):
+        run_baseline(folder, mine, f"--results={tmp_path / 'file.json'}")
+    monkeypatch.setattr(word2vec_base, "train_vectors", mock.Mock(side_effect=AssertionError("trained again")))
+    word2vec_base.main([*flags, f"--results={tmp_path / 'own.json'}"])
+    assert not (tmp_path / "own.json.parts").exists()
+
+
 @pytest.mark.parametrize("input", ["char", "word"])
 def test_elmo_is_fine_tuned_on_the_published_split(folder, checkpoints, input, capsys, said, tmp_path):
     files = sorted((tmp_path.parent).iterdir())
@@ -702,6 +724,12 @@ def test_a_layer_that_the_model_lacks_is_refused(folder, checkpoints):
         (word2vec_base.main, ["--train_word2vec_on=x", "--save_head=y"], "--save_head goes with vectors in a file"),
         (run_finetune.main, [], "--init_from_ckpt is missing"),
         (run_finetune.main, ["--layers=bottom"], "expected mix, top, average, or a layer's number"),
+        (
+            run_finetune.main,
+            ["--init_from_ckpt=x", "--elmo_lr=0.1"],
+            "--elmo_lr has no effect without --elmo_trainable",
+        ),
+        (run_finetune.main, ["--init_from_ckpt=x", "--vectors_trainable"], "no effect without --concat_word2vec"),
         (run_finetune.main, ["--dropout=1"], "expected a number from 0 to below 1"),
     ],
 )

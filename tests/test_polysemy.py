@@ -327,17 +327,17 @@ def test_the_picture_has_a_panel_for_each_word_and_layer(model, corpus, senses, 
 
 def test_without_a_font_numbers_stand_for_what_it_lacks(model, corpus, printed, tmp_path, only_latin, caplog):
     printed(model, corpus, "--word=bank,苹果", f"--plot={tmp_path / 'picture.png'}")
-    listed = dict(line.split("\t") for line in (tmp_path / "picture.txt").read_text(encoding="utf-8").splitlines())
+    listed = dict(line.split("\t") for line in (tmp_path / "picture.png.txt").read_text(encoding="utf-8").splitlines())
     assert listed["[1]"] == "苹果" and any("红" in text or "甜" in text for text in listed.values())
     assert not any(text.isascii() for text in listed.values())
     (message,) = (record.message for record in caplog.records if "No font" in record.message)
-    assert re.match(r"No font here has .*: where they are needed .*picture\.txt explains\. Install a font", message)
+    assert re.match(r"No font here has .*: where they are needed .*picture\.png\.txt explains\. Install a font", message)
 
 
 def test_no_list_where_the_font_has_everything(model, printed, tmp_path, only_latin, caplog):
     corpus = write(tmp_path / "text.txt", ["a $ bank $ \\frac{", "the _ bank $x_1$", "of {bank} bank"])
     printed(model, corpus, "--word=bank", f"--plot={tmp_path / 'picture.png'}")
-    assert not (tmp_path / "picture.txt").exists() and not caplog.text
+    assert not (tmp_path / "picture.png.txt").exists() and not caplog.text
 
 
 def test_a_font_is_chosen_that_has_the_characters():

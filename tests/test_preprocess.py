@@ -441,7 +441,7 @@ def test_coverage_of_smaller_vocabularies(tmp_path, caplog, monkeypatch):
         (b" \n\n", [], "no tokens"),
         (b"<S> <UNK>\n", [], "no tokens"),
         (b"", [], "empty"),
-        (b"a\nb \xff\n", [], "line 2: byte 0xff at position 3 is not utf-8"),
+        (b"a\nb \xff\n", [], "c.txt, line 2: byte 0xff is not UTF-8.*`preprocess.py text --encoding`"),
         (b"a b\n", ["--min_count", 2], "no token occurs 2 times"),
         (b"a b\n", ["--min_count", 0], "--min_count 0: expected 1 or more"),
         (b"a b\n", ["--max_size", 3], "--max_size 3: expected 4 or more"),

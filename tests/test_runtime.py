@@ -24,6 +24,14 @@ def fresh_python(program: str, **environment: str) -> subprocess.CompletedProces
     )
 
 
+@pytest.mark.parametrize(("quota", "cores"), [("max 100000", 8), ("250000 100000", 2), ("20000 100000", 1), ("", 8)])
+def test_a_containers_share_of_the_processor_counts(tmp_path, monkeypatch, quota, cores):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
+    monkeypatch.setattr(runtime, "CPU_QUOTA", tmp_path / "cpu.max")
+    (tmp_path / "cpu.max").write_text(quota, encoding="ascii")
+    assert runtime.n_cores() == cores
+
+
 def test_paddle_takes_all_cores_without_a_word():
     done = fresh_python("from runtime import paddle; import os; print(os.environ['OMP_NUM_THREADS'])")
     assert done.stdout.strip() == str(runtime.n_cores())

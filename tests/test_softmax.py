@@ -5,7 +5,7 @@ import pytest
 import reference
 
 from runtime import paddle
-from softmax import Softmax, draw_candidates, log_uniform
+from softmax import Softmax, draw_candidates, is_sampled, log_uniform
 
 V, P = 50, 5
 pytestmark = pytest.mark.usefixtures("implementation")
@@ -44,6 +44,7 @@ def test_candidates_are_distinct_and_of_the_wished_number():
 @pytest.mark.parametrize("n", [0, V * 4 // 5, V, V + 1])
 def test_all_words_are_candidates_where_none_or_too_many_are_wished(n):
     candidates = draw_candidates(V, n, generator())
+    assert not is_sampled(V, n) and is_sampled(V, V // 2)
     assert candidates.ids.tolist() == list(range(V)) and not candidates.log_expected_of(candidates.ids).any()
 
 
