@@ -331,7 +331,9 @@ def test_without_a_font_numbers_stand_for_what_it_lacks(model, corpus, printed, 
     assert listed["[1]"] == "苹果" and any("红" in text or "甜" in text for text in listed.values())
     assert not any(text.isascii() for text in listed.values())
     (message,) = (record.message for record in caplog.records if "No font" in record.message)
-    assert re.match(r"No font here has .*: where they are needed .*picture\.png\.txt explains\. Install a font", message)
+    assert re.match(
+        r"No font here has .*: where they are needed .*picture\.png\.txt explains\. Install a font", message
+    )
 
 
 def test_no_list_where_the_font_has_everything(model, printed, tmp_path, only_latin, caplog):
