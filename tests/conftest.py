@@ -1,8 +1,14 @@
 """What several test files share."""
 
+import signal
+
 import pytest
 
 import fused
+
+# A shell's background job ignores Ctrl-C, and so would every script that it starts: the tests would try nothing.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(params=["fused", "Paddle's operators"])
