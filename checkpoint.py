@@ -141,7 +141,13 @@ def names(folder: str | Path) -> list[str]:
 def step_of(prefix: str | Path) -> int:
     """The step at which a checkpoint was saved, by its number or its progress; -1 if that cannot be told."""
     prefix = Path(prefix)
-    return int(prefix.name) if _is_number(prefix.name) else _step_in(prefix)
+    if _is_number(prefix.name):
+        return int(prefix.name)
+    try:
+        return int(load_progress(prefix)["step"])
+    except (UserError, KeyError, TypeError, ValueError) as error:
+        log.warning("%s: the step is not known (%s). The numbered checkpoints are taken to be later.", prefix, error)
+        return -1
 
 
 def load_params(path: str | Path) -> dict[str, np.ndarray]:
@@ -240,15 +246,6 @@ def _latest(folder: Path) -> str:
     if not steps:
         raise UserError(f"{folder}: no checkpoint by a number, final or best. {_what_there_is(folder)}.")
     return max(steps, key=lambda name: (steps[name], name == "final"))
-
-
-def _step_in(prefix: Path) -> int:
-    """The step in a checkpoint's progress, -1 if that cannot be told."""
-    try:
-        return int(load_progress(prefix)["step"])
-    except (UserError, KeyError, TypeError, ValueError) as error:
-        log.warning("%s: the step is not known (%s). The numbered checkpoints are taken to be later.", prefix, error)
-        return -1
 
 
 def _what_there_is(folder: Path, wanted: str = "") -> str:

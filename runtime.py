@@ -53,8 +53,9 @@ def processor() -> str:
 
 
 def n_threads() -> int:
-    """Threads that Paddle's and our own work is shared among."""
-    return int(os.environ.get("OMP_NUM_THREADS", "1"))
+    """Threads that Paddle's and our own work is shared among: one where OMP_NUM_THREADS says no number above 0."""
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # a list is of nested levels
+    return max(1, int(first)) if first.isdecimal() else 1
 
 
 def local_ranks() -> int:

@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import root
 import settings
 from bilm import Memory, elmo_encoder, init_pretraining_params, vocabulary_beside
 from pieces import Pieces
@@ -52,13 +51,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     data.add_argument(
         "--vocab_file", type=Path, metavar="FILE", help="the vocabulary of the pieces (default: that of the first ELMo)"
     )
-    data.add_argument(
-        "--word_rep_dict_path",
-        type=Path,
-        metavar="FILE",
-        default=root.DEMO / "conf" / "q2b.dic",
-        help="full-width to half-width forms, for those that the vocabulary lacks",
-    )
+    settings.add_replacements(data)
     data.add_argument("--skip_bad_lines", action="store_true", help="leave out and count lines that cannot be used")
     data.add_argument("--json", type=Path, required=True, metavar="FILE", help="the results")
     runs = parser.add_argument_group("runs")

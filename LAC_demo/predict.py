@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import root
+import settings
 from pieces import Pieces, tagged_line, words_of
 from reader import Faults, decoded, read_replacements
 from tagger import Tagger
@@ -36,13 +36,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--skip_bad_lines", action="store_true", help="make blank lines of those that are not UTF-8, and count them"
     )
-    parser.add_argument(
-        "--word_rep_dict_path",
-        type=Path,
-        metavar="FILE",
-        default=root.DEMO / "conf" / "q2b.dic",
-        help="full-width to half-width forms, for those that the vocabulary lacks",
-    )
+    settings.add_replacements(parser)
     parser.add_argument(
         "--pretrain_elmo_model_path", metavar="CKPT", help="ELMo, if it is not where it was in training"
     )

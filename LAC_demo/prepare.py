@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import root
+import settings
 from pieces import Pieces, tagged_line, words_of
 from reader import Faults, Labels, Sentence, Words, read_conll, read_replacements, read_tagged, read_tsv
 
@@ -34,20 +35,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments.add_vocabulary(parser)
     parser.add_argument("--whole_words", action="store_true", help="do not cut words into pieces")
     parser.add_argument("--reverse", action="store_true", help="from the demo's format to lines of word/TAG")
-    demo = root.DEMO
     parser.add_argument(
-        "--label_dict_path", type=Path, metavar="FILE", default=demo / "data" / "tag.dic", help="the labels"
+        "--label_dict_path", type=Path, metavar="FILE", default=root.DEMO / "data" / "tag.dic", help="the labels"
     )
     parser.add_argument(
         "--make_label_dict", action="store_true", help="write --label_dict_path: the corpus's tags, with -B and -I"
     )
-    parser.add_argument(
-        "--word_rep_dict_path",
-        type=Path,
-        metavar="FILE",
-        default=demo / "conf" / "q2b.dic",
-        help="full-width to half-width forms",
-    )
+    settings.add_replacements(parser)
     parser.add_argument("--skip_bad_lines", action="store_true", help="leave out and count lines that cannot be used")
     return parser.parse_args(argv)
 

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 
 import root
 
@@ -61,6 +62,16 @@ def truth(text: str) -> bool:
 
 
 TRUTH = {"type": truth, "metavar": "true|false"}
+
+
+def add_replacements(group) -> None:
+    group.add_argument(
+        "--word_rep_dict_path",
+        type=Path,
+        metavar="FILE",
+        default=root.DEMO / "conf" / "q2b.dic",
+        help="full-width to half-width forms, for those that the vocabulary lacks",
+    )
 
 
 def add_network(parser: argparse.ArgumentParser) -> None:

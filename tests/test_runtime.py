@@ -63,6 +63,12 @@ def test_the_users_threads_are_respected():
     assert done.stdout.strip() == "1"
 
 
+@pytest.mark.parametrize(("said", "threads"), [("3", 3), ("4,2", 4), ("0", 1), ("many", 1), ("", 1)])
+def test_there_is_always_a_thread(monkeypatch, said, threads):
+    monkeypatch.setenv("OMP_NUM_THREADS", said)
+    assert runtime.n_threads() == threads
+
+
 def test_local_ranks_share_the_cores():
     program = "import runtime, os; runtime.prepare_environment(); print(os.environ['OMP_NUM_THREADS'])"
     endpoints = ",".join(f"10.0.0.{host}:{port}" for host in (1, 2) for port in range(6000, 6000 + runtime.n_cores()))
