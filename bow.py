@@ -452,13 +452,11 @@ class Trainer:
 
     def _batches(self, train: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
         """The reviews, shuffled; where encoders are asked, batches of like length, which cost them less."""
-        order, size = random.permutation(train), self.args.batch_size
+        size = self.args.batch_size
         if not self.model.asks:
-            return np.array_split(order, math.ceil(len(order) / size))
-        reviews = [self.model.reviews[0][k] for k in order]
-        batches = [order[places] for places, _ in dataset.sentence_batches(reviews, size, window=16 * size)]
-        random.shuffle(batches)
-        return batches
+            return np.array_split(random.permutation(train), math.ceil(len(train) / size))
+        reviews = [self.model.reviews[0][k] for k in train]
+        return [train[places] for places in dataset.shuffled_batches(reviews, size, random)]
 
     def _seconds_left(self, share: float) -> float:
         """Until all parts are done, from the part that is at its `share`."""

@@ -441,7 +441,7 @@ class _Lexicon:
 _MARKERS_ONLY = Vocabulary(MARKERS)
 
 
-def _padded(values: np.ndarray, lengths: np.ndarray, width: int) -> np.ndarray:
+def padded(values: np.ndarray, lengths: np.ndarray, width: int) -> np.ndarray:
     """(B, width) int64, whose row b holds the next lengths[b] of `values`, then zeros."""
     out = np.zeros((len(lengths), width), np.int64)
     out[np.arange(width) < lengths[:, None]] = values
@@ -458,7 +458,7 @@ def token_batch(
     rows = [[BOS, *sentence, EOS] for sentence in sentences]
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     tokens, index = lexicon.distinct(lexicon.number(list(chain.from_iterable(rows))))
-    return TokenBatch(tokens, _padded(index, lengths, lengths.max(initial=0)), lengths)
+    return TokenBatch(tokens, padded(index, lengths, lengths.max(initial=0)), lengths)
 
 
 @dataclass(slots=True, eq=False)
@@ -485,7 +485,7 @@ def _lm_batch(pieces: list[Piece], lengths: np.ndarray, steps: int, lexicon: _Le
         return np.concatenate([s.words[::direction][begin + shift : end + shift] for s, begin, end in pieces])
 
     def rows(values: np.ndarray) -> np.ndarray:
-        return _padded(values, lengths, steps)  # (B, T)
+        return padded(values, lengths, steps)  # (B, T)
 
     tokens, index = lexicon.distinct(np.concatenate([cut(0, 1), cut(0, -1)]))
     forward, backward = np.split(index, 2)
@@ -727,36 +727,53 @@ class TrainStream:
         raise UserError(f"rank {self._rank} of {self._world_size}: the corpus has no sentence for it. Use fewer ranks.")
 
 
+WINDOW = 16  # batches that are made of one window of sentences
+TOKENS_PER_SENTENCE = 32  # on average; where there are more, a window has fewer sentences
+
+
+def windows(sentences: Iterable[Sequence[str]], size: float) -> Iterator[list[Sequence[str]]]:
+    """The sentences, up to `size` at a time; math.inf: all at once."""
+    window, tokens = [], 0
+    for sentence in sentences:
+        window.append(sentence)
+        tokens += len(sentence)
+        if len(window) == size or tokens >= TOKENS_PER_SENTENCE * size:
+            yield window
+            window, tokens = [], 0
+    if window:
+        yield window
+
+
 def sentence_batches(
-    sentences: Iterable[Sequence[str]], batch_size: int = 64, max_tokens: int = 16384, window: int = 2048
+    sentences: Iterable[Sequence[str]], batch_size: int = 64, max_tokens: int = 16384, window: float | None = None
 ) -> Iterator[tuple[np.ndarray, list[Sequence[str]]]]:
-    """Batches of sentences of like length, found among `window` sentences at a time, from an input of any length.
+    """Batches of sentences of like length, found among `window` at a time (default: 16 batches), from endless input, too.
 
     Yields the positions (B,) int64 of the sentences in the input and the sentences, longest first: no more than
     `batch_size`, with no more than `max_tokens` tokens, padding and sentence markers included, unless a single
     sentence has more.
     """
+    window = WINDOW * batch_size if window is None else window
     if min(batch_size, max_tokens, window) < 1:
         raise ValueError("sentence_batches: expected batch_size, max_tokens and window to be 1 or more")
-    numbered = enumerate(sentences)
-    while group := _window(numbered, window):
-        group.sort(key=lambda pair: -len(pair[1]))
-        while group:
-            rows = max(1, min(batch_size, max_tokens // (len(group[0][1]) + 2)))
-            positions, batch = zip(*group[:rows], strict=True)
-            yield np.array(positions, np.int64), list(batch)
-            del group[:rows]
+    begin = 0
+    for group in windows(sentences, window):
+        order = np.argsort([-len(sentence) for sentence in group], kind="stable")
+        while len(order):
+            rows = max(1, min(batch_size, max_tokens // (len(group[order[0]]) + 2)))
+            yield begin + order[:rows], [group[k] for k in order[:rows]]
+            order = order[rows:]
+        begin += len(group)
 
 
-def _window(numbered: Iterator[tuple[int, Sequence[str]]], size: int) -> list[tuple[int, Sequence[str]]]:
-    """The next sentences, at the most `size`, and fewer where they are longer than 32 tokens on average."""
-    group, tokens = [], 0
-    for number, sentence in numbered:
-        group.append((number, sentence))
-        tokens += len(sentence)
-        if len(group) == size or tokens >= 32 * size:
-            break
-    return group
+def shuffled_batches(
+    sentences: Sequence[Sequence[str]], batch_size: int, random: np.random.Generator
+) -> list[np.ndarray]:
+    """The positions (B,) of the sentences of every batch of an epoch: in random order, but like lengths together."""
+    order = random.permutation(len(sentences))
+    batches = [order[places] for places, _ in sentence_batches([sentences[k] for k in order], batch_size)]
+    random.shuffle(batches)
+    return batches
 
 
 def in_order(pairs: Iterable[tuple[np.ndarray, Iterable[Any]]]) -> Iterator[Any]:

@@ -16,6 +16,7 @@ Differences from the paper and bilm-tf, all deliberate:
 
 import dataclasses
 import itertools
+import math
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -498,25 +499,25 @@ class ELMoEmbedder:
         check_sentences(sentences)
         for number, sentence in enumerate(sentences):
             self.vectors.check(sentence, number)
-        return list(self._encode(sentences, window=_at_once(sentences)))
+        return list(self._encode(sentences, window=math.inf))
 
     def iter_encode(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
         """The same, one by one, for corpora of any size: memory holds a window of 16 batches, read ahead."""
         if not isinstance(sentences, Iterator) and not _is_list(sentences):
             check_sentences(sentences)
-        return self._encode(self._checked(sentences), window=16 * self.batch_size)
+        return self._encode(self._checked(sentences))
 
     def batches(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         """The arrays of `encode` as they are computed, batch by batch: the places (B,) of its sentences, and theirs.
 
         Vectors of tokens are remembered from call to call, by a model of the user's too: `forget` them when it has changed.
         """
-        return self._batches(list(self._checked(sentences)), window=_at_once(sentences))
+        return self._batches(list(self._checked(sentences)), window=math.inf)
 
     def meet(self, sentences: Sequence[Sequence[str]]) -> None:
         """Remember the tokens as `batches` would, for much less work: what follows is then bit for bit what it was."""
         with runtime.on_device(self.device), paddle.no_grad():
-            for _, group in self._groups(sentences, window=_at_once(sentences)):
+            for _, group in self._groups(sentences, window=math.inf):
                 self.vectors(group)
 
     def forget(self) -> None:
@@ -545,7 +546,7 @@ class ELMoEmbedder:
         """Share of the tokens met so far that a word model does not know; 0 for a character model."""
         return self.vectors.unknown / max(1, self.vectors.met)
 
-    def _encode(self, sentences: Iterable[Sequence[str]], window: int) -> Iterator[np.ndarray]:
+    def _encode(self, sentences: Iterable[Sequence[str]], window: float | None = None) -> Iterator[np.ndarray]:
         total = len(sentences) if hasattr(sentences, "__len__") else None
         if self.learns_on:
             self.forget()
@@ -557,7 +558,7 @@ class ELMoEmbedder:
             finally:
                 self.vectors.report()
 
-    def _batches(self, sentences, window: int):
+    def _batches(self, sentences, window: float | None):
         """(positions, arrays) of batches that suit the memory: of like length, or in order where state is carried."""
         if not self.carry_state:
             for positions, group in self._groups(sentences, window):
@@ -569,7 +570,7 @@ class ELMoEmbedder:
             yield np.arange(position, position + len(group)), arrays
             position += len(group)
 
-    def _groups(self, sentences, window: int):
+    def _groups(self, sentences, window: float | None):
         return dataset.sentence_batches(sentences, self.batch_size, self.batch_size * TOKENS_PER_ROW, window)
 
     def _encode_batch(self, sentences, state: BiLMState | None = None):
@@ -621,9 +622,7 @@ class _TokenVectors:
         with self.lock:
             distinct, place = np.unique(self.rows(tokens), return_inverse=True)
             vectors = paddle.gather(self.table, paddle.to_tensor(distinct))
-        index = np.zeros((len(lengths), int(lengths.max(initial=0))), dtype=np.int64)
-        index[np.arange(index.shape[1]) < lengths[:, None]] = place.ravel()
-        return vectors, index, lengths
+        return vectors, dataset.padded(place.ravel(), lengths, lengths.max(initial=0)), lengths
 
     def rows(self, tokens: list[str]) -> np.ndarray:
         """(n,) where in the table the tokens are."""
@@ -769,11 +768,6 @@ def _is_list(value: object) -> bool:
 
 def _shown(value: object) -> str:
     return f"{type(value).__name__} {value!r:.60}"
-
-
-def _at_once(sentences: Sequence[Sequence[str]]) -> int:
-    """A window that holds all sentences."""
-    return max(1, len(sentences), sum(map(len, sentences)))
 
 
 def _several_layers(layers: str | int | Sequence[float], n_layers: int) -> list[int]:

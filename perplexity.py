@@ -69,7 +69,7 @@ def score_sentences(
     """Score of each sentence by itself, from the zero state, in the given order."""
 
     def scores() -> Iterator[tuple]:
-        groups = dataset.sentence_batches(sentences, batch_size, 64 * batch_size, 16 * batch_size)
+        groups = dataset.sentence_batches(sentences, batch_size, 64 * batch_size)
         for positions, group in groups:
             batch = dataset.lm_batch(group, vocabulary, bilm.config.input)
             forward, backward, _ = bilm.log_probabilities(batch)

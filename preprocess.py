@@ -47,7 +47,6 @@ BATCHES_AHEAD = 4  # for each process: none waits, and memory stays small
 MAX_SHARDS = 1000  # files open at the same time
 PARTIAL = ".partial-"  # begins the name of the folder that holds what is not whole yet
 SHARD = re.compile(r"part-\d{5}-of-\d{5}\.txt")
-NUMBER = {"type": int, "metavar": "N"}
 COVERAGE_SIZES = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000)
 
 
@@ -421,7 +420,8 @@ def report_text(args: argparse.Namespace, parts: dict, counts: Counter, dropped:
 
 def vocab(args: argparse.Namespace) -> None:
     """A corpus to a vocabulary."""
-    at_least(args, min_count=1, max_size=len(MARKERS) + 1)
+    if args.max_size is not None and args.max_size <= len(MARKERS):
+        raise UserError(f"--max_size {args.max_size}: expected {len(MARKERS) + 1} or more, special tokens included.")
     output = Path(args.output)
     if output.is_dir() or (output.exists() and not args.overwrite):
         raise UserError(f"--output {output} exists already: choose another name, or give --overwrite.")
@@ -483,21 +483,12 @@ def check_encoding(name: str) -> None:
         raise UserError(f"--encoding {name}: convert the files first, with iconv -f {name} -t utf-8.")
 
 
-def at_least(args: argparse.Namespace, **lowest: int) -> None:
-    """Refuse arguments below what makes sense."""
-    for name, least in lowest.items():
-        value = getattr(args, name)
-        if value is not None and value < least:
-            raise UserError(f"--{name} {value}: expected {least} or more.")
-
-
 def check_text(args: argparse.Namespace) -> None:
-    """Refuse arguments of `text` that make no sense."""
-    at_least(args, shards=1, processes=1, min_tokens=1, max_tokens=args.min_tokens)
+    """Refuse arguments of `text` that make no sense together."""
+    if args.max_tokens < args.min_tokens:
+        raise UserError(f"--max_tokens {args.max_tokens}: expected {args.min_tokens} or more, which is --min_tokens.")
     if args.shards > MAX_SHARDS:
         raise UserError(f"--shards {args.shards}: expected {MAX_SHARDS} or fewer, all are open at the same time.")
-    if not 0 <= args.dev_fraction < 1:
-        raise UserError(f"--dev_fraction {args.dev_fraction}: expected a number from 0 to below 1, such as 0.01.")
     if args.dev_split == "last" and not args.dev_fraction:
         raise UserError("--dev_split last: how much is to be held out? Give --dev_fraction, such as 0.01.")
     check_encoding(args.encoding)
@@ -531,20 +522,29 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
     tokens.add_argument(
         "--negation", choices=("treebank", "lm1b"), default="treebank", help="English: do n't, ca n't or don 't, can 't"
     )
-    tokens.add_argument("--min_tokens", **NUMBER, default=2, help="leave out shorter sentences")
-    tokens.add_argument("--max_tokens", **NUMBER, default=500, help="leave out longer sentences")
+    tokens.add_argument("--min_tokens", **arguments.COUNT, default=2, help="leave out shorter sentences")
+    tokens.add_argument("--max_tokens", **arguments.COUNT, default=500, help="leave out longer sentences")
 
     parts = parser.add_argument_group("shards and held-out part")
-    parts.add_argument("--shards", **NUMBER, default=10, help="files that train/ has; one at a time is in memory")
     parts.add_argument(
-        "--dev_fraction", type=float, default=0.0, metavar="X", help="share of the documents that goes to dev/"
+        "--shards", **arguments.COUNT, default=10, help="files that train/ has; one at a time is in memory"
+    )
+    parts.add_argument(
+        "--dev_fraction",
+        type=arguments.share,
+        default=0.0,
+        metavar="X",
+        help="share of the documents that goes to dev/",
     )
     parts.add_argument(
         "--dev_split", choices=("random", "last"), default="random", help="which documents: drawn by lot, or the last"
     )
-    parts.add_argument("--seed", **NUMBER, default=0, help="decides the order and the lot")
+    parts.add_argument("--seed", type=arguments.seed, metavar="N", default=0, help="decides the order and the lot")
     parts.add_argument(
-        "--processes", **NUMBER, default=runtime.n_cores(), help="that work; the result does not depend on it"
+        "--processes",
+        **arguments.COUNT,
+        default=runtime.n_cores(),
+        help="that work; the result does not depend on it",
     )
 
 
@@ -554,8 +554,10 @@ def add_vocab_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output", required=True, metavar="FILE", help="the vocabulary file")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier file")
-    parser.add_argument("--min_count", **NUMBER, default=1, help="leave out tokens that occur less often")
-    parser.add_argument("--max_size", **NUMBER, help="most lines of the file, the three special tokens included")
+    parser.add_argument("--min_count", **arguments.COUNT, default=1, help="leave out tokens that occur less often")
+    parser.add_argument(
+        "--max_size", **arguments.COUNT, help="most lines of the file, the three special tokens included"
+    )
 
 
 def main(argv: list[str] | None = None) -> None:

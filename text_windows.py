@@ -14,9 +14,6 @@ import dataset
 import vector_file
 from runtime import UserError
 
-BATCHES = 16  # a window holds so many batches of lines, among which batches of like length are made
-TOKENS = 32  # of a line on average; where they have more, a window has fewer lines
-
 
 class Span(NamedTuple):
     """What a window holds."""
@@ -33,7 +30,7 @@ class Text:
     def __init__(self, path: Path, batch_size: int, vocabulary: dataset.Vocabulary | None):
         if not path.is_file():
             raise UserError(f"--input {path} {'is a folder' if path.is_dir() else 'is missing'}. Expected a text file.")
-        self.path, self._lines_at_once = path, BATCHES * batch_size
+        self.path, self._window = path, dataset.WINDOW * batch_size
         self.spans: list[Span] = []
         self.lines = self.blank = self.cut = self.unknown = 0
         with progress("counting", " lines") as bar:
@@ -70,15 +67,7 @@ class Text:
         return begin, end if number + 1 < of else len(self.spans)
 
     def _windows(self) -> Iterator[list[list[str]]]:
-        window, tokens = [], 0
-        for sentence in dataset.read_sentences(self.path):
-            window.append(sentence)
-            tokens += len(sentence)
-            if len(window) == self._lines_at_once or tokens >= TOKENS * self._lines_at_once:
-                yield window
-                window, tokens = [], 0
-        if window:
-            yield window
+        return dataset.windows(dataset.read_sentences(self.path), self._window)
 
     def _count(self, sentences: list[list[str]], vocabulary: dataset.Vocabulary | None) -> None:
         tokens = list(itertools.chain.from_iterable(sentences))

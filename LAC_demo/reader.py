@@ -239,28 +239,12 @@ def batch_of(
 ) -> Batch:
     """Sentences, of which none is empty, as a batch."""
     lengths = np.array([len(sentence) for sentence in pieces], dtype=np.int64)
-    ids = padded([words.ids(sentence) for sentence in pieces])
-    return Batch(list(pieces), ids, lengths, None if labels is None else padded(labels))
 
+    def table(rows: Iterable[Sequence[int]]) -> np.ndarray:
+        return dataset.padded(np.concatenate(list(rows)), lengths, lengths.max())
 
-def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """(B, T) int64, zero beyond a row's length."""
-    table = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
-    for k, row in enumerate(rows):
-        table[k, : len(row)] = row
-    return table
-
-
-def training_batches(lengths: Sequence[int], batch_size: int, random: np.random.Generator) -> list[np.ndarray]:
-    """The numbers of the sentences of every batch of an epoch: shuffled, sentences of like length together."""
-    order = random.permutation(len(lengths))
-    pool = 16 * batch_size
-    parts = []
-    for begin in range(0, len(order), pool):
-        part = order[begin : begin + pool]
-        part = part[np.argsort([-lengths[k] for k in part], kind="stable")]
-        parts += [part[k : k + batch_size] for k in range(0, len(part), batch_size)]
-    return [parts[k] for k in random.permutation(len(parts))]
+    ids = table(words.ids(sentence) for sentence in pieces)
+    return Batch(list(pieces), ids, lengths, None if labels is None else table(labels))
 
 
 def _existing(path: str | Path, hint: str = "") -> Path:

@@ -10,6 +10,7 @@ checkpoints/lac/elmo/
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -51,15 +52,14 @@ class Tagger:
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
         """The labels of every sentence's pieces. An empty sentence has none."""
-        window = max(1, len(sentences), sum(map(len, sentences)))
-        return list(self.iter_tag(sentences, window))
+        return list(self.iter_tag(sentences, math.inf))
 
-    def iter_tag(self, sentences, window: int = 2048) -> Iterator[list[str]]:
-        """The same one by one, for sentences without end, of which `window` are read ahead."""
+    def iter_tag(self, sentences, window: float | None = None) -> Iterator[list[str]]:
+        """The same one by one, for sentences without end, of which `window` are read ahead (default: 16 batches)."""
         self.network.eval()
         return dataset.in_order(self._batches(sentences, window))
 
-    def _batches(self, sentences, window: int):
+    def _batches(self, sentences, window: float | None):
         for positions, group in dataset.sentence_batches(sentences, BATCH_SIZE, BATCH_PIECES, window):
             there = [list(sentence) for sentence in group if sentence]  # longest first: the empty ones are the last
             found = self.network.decode(batch_of(there, self.words)) if there else []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import root  # noqa: F401
 from pieces import words_of
-from reader import Batch, Sentence, batch_of, training_batches
+from reader import Batch, Sentence, batch_of
 from score import Score
 from settings import Schedule
 from tagger import Tagger
@@ -88,7 +88,7 @@ def _batches(
     """The batches of an epoch. A word met n times is read as unknown in 1 / (n + 1) of the cases: so that is learnt too."""
     counts = piece_counts(sentences)
     chance = np.array([1 / (1 + counts[word]) for word in tagger.words.tokens])
-    for numbers in training_batches([len(sentence.pieces) for sentence in sentences], batch_size, random):
+    for numbers in dataset.shuffled_batches([sentence.pieces for sentence in sentences], batch_size, random):
         chosen = [sentences[k] for k in numbers]
         labels = [tagger.labels.ids(sentence.labels) for sentence in chosen]
         batch = batch_of([sentence.pieces for sentence in chosen], tagger.words, labels)

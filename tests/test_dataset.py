@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import os
 import pickle
 import random
@@ -25,6 +26,7 @@ from dataset import (
     lm_batch,
     read_sentences,
     sentence_batches,
+    shuffled_batches,
     token_batch,
 )
 from runtime import UserError
@@ -616,7 +618,7 @@ def test_evaluation_predicts_every_token_once(tmp_path, vocabulary, input, batch
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "max_tokens", "window"), [(4, 60, 16), (1, 1000, 5), (100, 20, 100), (8, 1, 50)]
+    ("batch_size", "max_tokens", "window"), [(4, 60, 16), (1, 1000, 5), (100, 20, 100), (8, 1, 50), (8, 400, math.inf)]
 )
 def test_sentence_batches_keep_to_the_budget(batch_size, max_tokens, window):
     rng = random.Random(0)
@@ -644,6 +646,20 @@ def test_sentence_batches_read_no_further_than_a_window():
     assert list(sentence_batches([], 8)) == []
     with pytest.raises(ValueError, match="1 or more"):
         next(sentence_batches([["a"]], 0))
+
+
+def test_shuffled_batches_hold_every_sentence_once_in_another_order_each_time():
+    sentences = [["w"] * (i % 23) for i in range(300)]
+    random = np.random.default_rng(0)
+    first, second = (shuffled_batches(sentences, 10, random) for _ in range(2))
+    for batches in first, second:
+        assert sorted(np.concatenate(batches)) == list(range(300)) and max(map(len, batches)) == 10
+        lengths = [[len(sentences[k]) for k in batch] for batch in batches]
+        assert np.mean([max(batch) - min(batch) for batch in lengths]) < 3  # like lengths together
+        assert [max(batch) for batch in lengths] != sorted((max(batch) for batch in lengths), reverse=True)
+    assert [batch.tolist() for batch in first] != [batch.tolist() for batch in second]
+    again = shuffled_batches(sentences, 10, np.random.default_rng(0))
+    assert [batch.tolist() for batch in again] == [batch.tolist() for batch in first]
 
 
 def test_in_order_gives_values_back_as_soon_as_possible():
