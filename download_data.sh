@@ -10,12 +10,13 @@ staging=""
 
 usage() {
     cat <<'TEXT'
-usage: bash download_data.sh [--dir DIR] [--keep] [lm1b | polarity | baike | all] ...
+usage: bash download_data.sh [--dir DIR] [--keep] [lm1b | polarity | imdb | baike | all] ...
 
   lm1b      1 Billion Word benchmark                           1-billion-word/
   polarity  sentence polarity v1, with the GoogleNews vectors  sentence-polarity-dataset-v1/
+  imdb      film reviews; unsup.txt has those without a rating aclImdb/
   baike     ELMo checkpoint trained on Baidu Baike             baike_elmo_checkpoint/
-  all       lm1b and polarity
+  all       lm1b, polarity and imdb
 
 Without a name: says what there is, how big it is, and what is here already.
 A broken download is resumed by the same command. What is there is skipped; to fetch it anew, remove its folder.
@@ -25,7 +26,7 @@ A broken download is resumed by the same command. What is there is skipped; to f
 
 environment:
   ELMO_DATA_URL                        a mirror that holds the archives under their own names
-  MD5_LM1B, MD5_POLARITY, MD5_BAIKE    the checksum to expect, where the mirror's archive differs
+  MD5_LM1B, MD5_POLARITY, ...          the checksum to expect, where the mirror's archive differs
   RETRY_SECONDS                        pause before another try (3)
 TEXT
 }
@@ -44,7 +45,7 @@ trap 'exit 143' TERM
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
-# describe NAME: sets folder, url and md5 (empty where none is published).
+# describe NAME: sets folder, url, archive and md5 (empty where none is published).
 describe() {
     case "$1" in
     lm1b)
@@ -57,15 +58,23 @@ describe() {
         folder="sentence-polarity-dataset-v1"
         md5="${MD5_POLARITY:-0464239d7b14b18d941f54a948c6cb26}"
         ;;
+    imdb)
+        url="https://dataset.bj.bcebos.com/imdb%2FaclImdb_v1.tar.gz"
+        folder="aclImdb"
+        md5="${MD5_IMDB:-7c2ac02c03563afcf9b574c7e56c153a}"
+        ;;
     baike)
         url="https://dureader.gz.bcebos.com/elmo/baike_elmo_checkpoint.tar.gz"
         folder="baike_elmo_checkpoint"
         md5="${MD5_BAIKE:-}"
         ;;
     esac
+    archive="${url##*/}"
+    archive="${archive##*%2F}"
     if [ -n "${ELMO_DATA_URL:-}" ]; then
-        url="${ELMO_DATA_URL%/}/${url##*/}"
+        url="${ELMO_DATA_URL%/}/$archive"
     fi
+    archive="$directory/$archive"
 }
 
 # md5_of FILE
@@ -177,6 +186,15 @@ verify() {
     fi
 }
 
+# join_reviews FOLDER: the reviews 0_0.txt, 1_0.txt, ... one a line
+join_reviews() {
+    local n
+    for ((n = 0; ; n++)); do
+        [ -f "$1/${n}_0.txt" ] || break
+        printf '%s\n' "$1/${n}_0.txt"
+    done | LC_ALL=C awk '{ file = $0; while ((getline review < file) > 0) print review; close(file) }'
+}
+
 # unpack ARCHIVE FOLDER: the folder appears at once and whole, or not at all
 unpack() {
     local content
@@ -194,6 +212,9 @@ unpack() {
         content="$(find "$staging" -mindepth 1 -maxdepth 1 ! -name '._*')"
         [ -d "$content" ] || content="$staging"
     fi
+    if [ -d "$content/train/unsup" ]; then
+        join_reviews "$content/train/unsup" >"$content/unsup.txt" || fail "$directory: is the disk full?" || return 1
+    fi
     chmod 755 "$content"
     mv "$content" "$directory/$2" || return 1
     rm -rf "$staging"
@@ -202,14 +223,13 @@ unpack() {
 
 # get NAME
 get() {
-    local url folder md5 archive size
+    local url folder archive md5 size
     describe "$1"
     mkdir -p "$directory" || return 1
     if [ -e "$directory/$folder" ]; then
         say "$1: $directory/$folder is there already, skipped."
         return 0
     fi
-    archive="$directory/${url##*/}"
     if [ ! -f "$archive" ]; then
         size="$(remote_size "$url")"
         say "$1: fetching $url ($(size_text "$size"))"
@@ -226,15 +246,15 @@ get() {
 
 # overview: what there is, what is here, and how big the rest is
 overview() {
-    local name url folder md5 state
+    local name url folder archive md5 state
     usage
     say ""
-    for name in lm1b polarity baike; do
+    for name in lm1b polarity imdb baike; do
         describe "$name"
         if [ -e "$directory/$folder" ]; then
             state="here already: $directory/$folder"
-        elif [ -f "$directory/${url##*/}.part" ]; then
-            state="$(human "$(size_of "$directory/${url##*/}.part")") of $(size_text "$(remote_size "$url")") are here"
+        elif [ -f "$archive.part" ]; then
+            state="$(human "$(size_of "$archive.part")") of $(size_text "$(remote_size "$url")") are here"
         else
             state="not here; $url, $(size_text "$(remote_size "$url")")"
         fi
@@ -256,8 +276,8 @@ main() {
             directory="$2"
             shift
             ;;
-        lm1b | polarity | baike) names+=("$1") ;;
-        all) names+=(lm1b polarity) ;;
+        lm1b | polarity | imdb | baike) names+=("$1") ;;
+        all) names+=(lm1b polarity imdb) ;;
         *)
             usage >&2
             fail "unknown: $1" || return 2

@@ -60,12 +60,10 @@ class elmo_encoder(nn.Layer):
         if self.vocabulary is None:
             raise UserError("This biLM reads characters and has no vocab.txt beside it: give it words, not their ids.")
         lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
-        ids = np.zeros((len(sentences), int(lengths.max(initial=0))), dtype=np.int64)
         found = self.vocabulary.ids([word for words in sentences for word in words])
         if self._filled().config.input == "char" and (found == dataset.UNK_ID).any():
             raise UserError("The biLM reads characters, but some of these words have no number: give it the words.")
-        ids[np.arange(ids.shape[1]) < lengths[:, None]] = found
-        return ids
+        return dataset.padded(found, lengths, lengths.max(initial=0))
 
     def map_words(self, sentences: Sequence[Sequence[str]]) -> dataset.TokenBatch | Layers:
         """What `forward` takes for sentences: the words' ids in ELMo's vocabulary or, for a character model, those of

@@ -19,6 +19,7 @@ TOOLS = [tool for tool in ("curl", "wget") if shutil.which(tool)]
 SUMS = [tool for tool in ("md5sum", "md5", "openssl") if shutil.which(tool)]
 pytestmark = pytest.mark.skipif(not TOOLS or not shutil.which("bash"), reason="needs bash, and curl or wget")
 LM1B, POLARITY, BAIKE = "1-billion-word.tar.gz", "sentence-polarity-dataset-v1.tar.gz", "baike_elmo_checkpoint.tar.gz"
+IMDB = "aclImdb_v1.tar.gz"
 
 
 class Server(ThreadingHTTPServer):
@@ -107,7 +108,7 @@ def run(server, tmp_path, *names, tool=None, path=None, **environment) -> subpro
         "no_proxy": "127.0.0.1",
         **environment,
     }
-    for variable, name in (("MD5_LM1B", LM1B), ("MD5_POLARITY", POLARITY)):
+    for variable, name in (("MD5_LM1B", LM1B), ("MD5_POLARITY", POLARITY), ("MD5_IMDB", IMDB)):
         if name in server.files:
             variables.setdefault(variable, hashlib.md5(server.files[name]).hexdigest())
     command = ["bash", str(SCRIPT), "--dir", str(tmp_path / "data"), *names]
@@ -258,6 +259,16 @@ def test_vectors_are_unzipped_and_a_flat_archive_gets_its_folder(server, tmp_pat
     folder = tmp_path / "data/sentence-polarity-dataset-v1"
     assert (folder / "GoogleNews-vectors-negative300.bin").read_bytes() == b"3 2\nbank 1 2\n"
     assert (folder / "rt-polarity.pos").read_bytes() == b"good .\n"
+
+
+def test_reviews_without_a_rating_become_the_lines_of_a_file_in_the_order_of_their_numbers(server, tmp_path):
+    reviews = {f"aclImdb/train/unsup/{n}_0.txt": f"Film {n}: caf\u00e9.<br />".encode() for n in range(12)}
+    server.files[IMDB] = archive({**reviews, "aclImdb/train/pos/0_9.txt": b"Good."})
+    result = run(server, tmp_path, "imdb")
+    assert result.returncode == 0, result.stderr
+    lines = (tmp_path / "data/aclImdb/unsup.txt").read_text(encoding="utf-8").splitlines()
+    assert lines == [f"Film {n}: caf\u00e9.<br />" for n in range(12)]
+    assert left_over(tmp_path) == ["aclImdb"]
 
 
 def test_several_sets_one_of_which_fails(server, tmp_path):
