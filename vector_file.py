@@ -36,7 +36,7 @@ from typing import IO, Any, NamedTuple
 
 import h5py
 import numpy as np
-from h5py import h5d, h5p, h5s, h5t
+from h5py import h5d, h5f, h5p, h5s, h5t
 
 from runtime import UserError, log
 
@@ -381,11 +381,7 @@ def _create(
 ) -> None:
     """Make a file with all its datasets, and an empty ledger behind them."""
     text, place = _length_of_text(windows), None
-    version = ("v108", "v108")  # checksums, and a group whose names need not all be in memory
-    with (
-        _room_needed(path),
-        h5py.File(path, "w", libver=version, meta_block_size=META_BLOCK, locking=False) as hdf5,
-    ):
+    with _room_needed(path), _new_hdf5(path) as hdf5:
         hdf5.attrs[SETTINGS] = np.bytes_(json.dumps(settings))
         kind, lines = h5t.py_create(np.dtype(settings["dtype"])), 0
         for lines, shape in enumerate(shapes, 1):
@@ -404,12 +400,24 @@ def _create(
         _append_ledger(file, path, windows)
 
 
+def _new_hdf5(path: Path) -> h5py.File:
+    """An empty file. The same input makes the same file: h5py's own way notes the time, or not, as its version goes."""
+    creation, access = h5p.create(h5p.FILE_CREATE), h5p.create(h5p.FILE_ACCESS)
+    creation.set_obj_track_times(False)
+    version = h5f.LIBVER_V18  # checksums, and a group whose names need not all be in memory
+    access.set_libver_bounds(version, version)
+    access.set_meta_block_size(META_BLOCK)
+    access.set_file_locking(False, True)
+    access.set_fclose_degree(h5f.CLOSE_STRONG)
+    return h5py.File(h5f.create(os.fsencode(path), h5f.ACC_TRUNC, creation, access))
+
+
 def _empty_dataset(hdf5: h5py.File, name: str, kind: h5t.TypeID, shape: tuple[int, ...]) -> h5d.DatasetID:
     """A dataset that has its place in the file, but no numbers yet."""
     properties = h5p.create(h5p.DATASET_CREATE)
     properties.set_alloc_time(h5d.ALLOC_TIME_EARLY)
     properties.set_fill_time(h5d.FILL_TIME_NEVER)
-    properties.set_obj_track_times(False)  # the same input makes the same file
+    properties.set_obj_track_times(False)
     return h5d.create(hdf5.id, name.encode(), kind, h5s.create_simple(shape), properties)
 
 
