@@ -1,6 +1,8 @@
 """The groups of arguments that the scripts compose. Each flag is declared once; --help shows every default."""
 
 import argparse
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -37,6 +39,15 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **options):
         super().__init__(**{"formatter_class": _Help, **options})
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
+        """A value that is empty comes from a variable of the shell that is not set. Most would mean something else."""
+        args = list(sys.argv[1:] if args is None else args)
+        for before, arg in zip(["", *args], args, strict=False):
+            flag, is_set, value = arg.partition("=")
+            if not arg or (flag.startswith("--") and is_set and not value):
+                self.error(f"{(flag or before or 'an argument')} is empty")
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message}. ({self.prog} --help shows what there is.)\n")
@@ -180,6 +191,21 @@ def add_optimizer(parser: argparse.ArgumentParser) -> None:
     )
 
 
+TUNING = {"tune_epochs": 5, "word_dropout": 0.1}  # defaults of flags that are for vectors that learn ...
+TUNING_OF_VECTORS = {"vectors_lr": [0.0003, 0.001]}  # ... and for those of word2vec
+
+
+def settle(
+    parser: argparse.ArgumentParser, args: argparse.Namespace, defaults: Mapping, wanted: bool, needed: str
+) -> None:
+    """Fill in the defaults of flags that have an effect only if `wanted`; else giving one is a mistake."""
+    for name, default in defaults.items():
+        if getattr(args, name) is None:
+            setattr(args, name, default)
+        elif not wanted:
+            parser.error(f"--{name} has no effect without {needed}")
+
+
 def add_task(parser: argparse.ArgumentParser) -> None:
     """The polarity task: its reviews, its protocol, the head and what comes out."""
     data = parser.add_argument_group("data")
@@ -213,11 +239,11 @@ def add_task(parser: argparse.ArgumentParser) -> None:
     head.add_argument("--epochs", **COUNT, default=15, help="passes over a training part")
     head.add_argument("--batch_size", **COUNT, default=64, help="reviews in a step")
     tuning = parser.add_argument_group("fine-tuning", "of vectors that learn, from the best head on")
-    tuning.add_argument("--tune_epochs", **COUNT, default=5, help="passes over a training part")
+    tuning.add_argument("--tune_epochs", **COUNT, help="passes over a training part (default: 5)")
     tuning.add_argument("--vectors_trainable", action="store_true", help="let word2vec's vectors learn")
-    tuning.add_argument("--vectors_lr", type=positive, default=[0.0003, 0.001], help="their learning rate", **several)
+    tuning.add_argument("--vectors_lr", type=positive, help="their learning rate (default: [0.0003, 0.001])", **several)
     tuning.add_argument(
-        "--word_dropout", type=share, metavar="X", default=0.1, help="share of a batch's words that are left out"
+        "--word_dropout", type=share, metavar="X", help="share of a batch's words that are left out (default: 0.1)"
     )
     out = parser.add_argument_group("output")
     add_device(out)

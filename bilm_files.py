@@ -34,7 +34,7 @@ import elmo
 from hdf5_file import HDF5File, need_file, quoted
 from runtime import UserError, log
 
-OPTIONS, WEIGHTS, VOCABULARY = "options.json", "weights.hdf5", "vocab.txt"
+OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 CHARACTERS = 256 + 5  # bytes and marks; our table has the row 0 of the mask before them
 SOFTMAX = ("softmax/W", "softmax/b")
 PROJECTION = ("CNN_proj/W_proj", "CNN_proj/b_proj")
@@ -433,8 +433,8 @@ def remarks(config: elmo.ELMoConfig) -> list[str]:
         (
             word,
             "This model takes words from a table. bilm-tf reads it with use_character_inputs=False, "
-            f"embedding_weight_file={WEIGHTS} and a TokenBatcher of {VOCABULARY}. AllenNLP, simple_elmo and flair read "
-            "character models only: give them vectors (run_embed.py).",
+            f"embedding_weight_file={WEIGHTS} and a TokenBatcher of {checkpoint.VOCABULARY}. AllenNLP, simple_elmo and "
+            "flair read character models only: give them vectors (run_embed.py).",
         ),
         (not word, f"simple_elmo looks for the weights under the name model.hdf5: rename {WEIGHTS}."),
         (not word and features < size, f"bilm-tf and simple_elmo refuse filters that add up to less than {size}, P."),

@@ -31,6 +31,7 @@ import pickle
 import re
 import shutil
 import struct
+import tempfile
 import time
 import zlib
 from collections import OrderedDict
@@ -45,6 +46,7 @@ from runtime import UserError, listed, log
 
 FORMAT_VERSION = 1
 PARAMS, OPTIMIZER, PROGRESS = SUFFIXES = (".pdparams", ".pdopt", ".pdstate")
+VOCABULARY = "vocab.txt"
 TRAILER = struct.Struct("<8sQ8sI")  # magic, length of the pickle, id of the save, CRC-32 of all before
 MAGIC = b"\x89ELMockp"
 NAME_TABLE = "StructuredToParameterName@@"  # paddle.save adds it to a state_dict
@@ -93,12 +95,29 @@ def save(
 def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO]:
     """Open `path` to write ("w": UTF-8 text, "wb": bytes). The file appears once the block has ended without error."""
     path = Path(path)
+    if path.is_symlink():  # which stays: what it leads to is written
+        path = path.resolve()
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise UserError(f"{path} is a device or a pipe. Expected the name of a file to write.")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path, os.urandom(8))
     with _discarded_on_failure(path, [temporary]):
         with _create(temporary, mode) as file:
             yield file
         _rename(temporary, path)
+
+
+def check_output(flag: str, path: Path, *inputs: Path | None) -> None:
+    """Refuse, before anything is computed, a file that could not be written in the end, or that is itself to be read."""
+    if path.is_dir():
+        raise UserError(f"{flag} {path} is a folder. Expected the name of a file to write.")
+    folder = next(folder for folder in path.absolute().parents if folder.exists())
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise UserError(f"{flag} {path}: no file can be written there ({error.strerror}).") from error
+    if any(path.exists() and source and source.exists() and path.samefile(source) for source in inputs):
+        raise UserError(f"{flag} {path} is what is to be read. Name another file.")
 
 
 def prune(folder: str | Path, keep: int) -> None:
@@ -108,8 +127,17 @@ def prune(folder: str | Path, keep: int) -> None:
     found = {path.stem for path in Path(folder).iterdir() if path.suffix in SUFFIXES and _is_number(path.stem)}
     kept = [name for name in _names(Path(folder)) if _is_number(name)][-keep:]
     for name in found.difference(kept):
-        for suffix in SUFFIXES:  # weights first: without them the rest is no checkpoint
-            Path(folder, name + suffix).unlink(missing_ok=True)
+        delete(Path(folder, name))
+
+
+def delete(prefix: Path) -> None:
+    """Delete the files of a checkpoint; the weights first, for without them the rest is none."""
+    for suffix in SUFFIXES:
+        _file(prefix, suffix).unlink(missing_ok=True)
+
+
+def exists(prefix: Path) -> bool:
+    return _file(prefix, PARAMS).is_file()
 
 
 def resolve(path: str | Path) -> Path:
@@ -174,7 +202,13 @@ def save_config(folder: str | Path, config: Mapping[str, Any]) -> None:
     """Write `config` to the folder's config.json, with the version of the format."""
     config = {"format_version": FORMAT_VERSION, **config}
     with atomic_write(Path(folder, "config.json")) as file:
-        file.write(json.dumps(config, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        file.write(json.dumps(config, indent=2, allow_nan=False) + "\n")
+
+
+def save_vocabulary(folder: str | Path, vocabulary) -> None:
+    """Write the vocabulary's file beside the checkpoints."""
+    with atomic_write(Path(folder, VOCABULARY), "wb") as file:
+        vocabulary.write(file)
 
 
 def load_config(folder: str | Path) -> dict[str, Any]:
@@ -210,14 +244,14 @@ def match(expected: Mapping[str, Sequence[int]], found: Mapping[str, np.ndarray]
         "unexpected": [f"{name} {found[name].shape}" for name in found if name not in shapes],
         "of another shape": [f"{n} {found[n].shape}, expected {shapes[n]}" for n in both if n not in fitting],
         "not floating-point": [f"{name} {found[name].dtype}" for name in fitting if name not in floating],
-        "not finite": [name for name in floating if not _is_finite(found[name])],
+        "not finite": [name for name in floating if not is_finite(found[name])],
     }
     lines = [f"\n  {len(names)} {fault}: {listed(names)}" for fault, names in faults.items() if names]
     if lines:
         raise UserError(f"{what}: the weights are not those of the model." + "".join(lines))
 
 
-def _is_finite(array: np.ndarray) -> bool:
+def is_finite(array: np.ndarray) -> bool:
     """Whether all values are. The extremes tell, and need no memory."""
     return array.size == 0 or bool(np.isfinite(array.min()) and np.isfinite(array.max()))
 

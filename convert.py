@@ -95,7 +95,8 @@ def to_bilm(args: argparse.Namespace) -> None:
     introduce(config, params)
     with new_folder(args.output, n_bytes(params, vocabulary)) as folder:
         bilm_files.write(folder, config, params, vocabulary)
-        write_vocabulary(folder, vocabulary)
+        if vocabulary:
+            checkpoint.save_vocabulary(folder, vocabulary)
     names = [path.name for path in sorted(args.output.iterdir())]
     log.info(f"saved         {', '.join(names)} in {args.output}")
     for remark in bilm_files.remarks(config):
@@ -120,19 +121,14 @@ def write_checkpoint(
     vocabulary = vocabulary if config.vocab_size else None
     with new_folder(output, n_bytes(params, vocabulary)) as folder:
         checkpoint.save_config(folder, {"model": config.to_dict()})
-        write_vocabulary(folder, vocabulary)
+        if vocabulary:
+            checkpoint.save_vocabulary(folder, vocabulary)
         checkpoint.save(folder / NAME, params)
     log.info(f"saved         {output / NAME}{checkpoint.PARAMS}")
 
 
 def has_head(params: Mapping[str, np.ndarray]) -> bool:
     return any(name.startswith("softmax.") for name in params)
-
-
-def write_vocabulary(folder: Path, vocabulary: dataset.Vocabulary | None) -> None:
-    if vocabulary:
-        with checkpoint.atomic_write(folder / bilm_files.VOCABULARY, "wb") as file:
-            vocabulary.write(file)
 
 
 def introduce(config: elmo.ELMoConfig, params: Mapping[str, np.ndarray]) -> None:

@@ -268,9 +268,10 @@ class Corpus:
         stale = [path for path in self.paths if known.get(str(path.absolute()), [])[:2] != _stamp(path)]
         if sum(path.stat().st_size for path in stale) > LONG_COUNT:
             log.info(f"Counting the tokens of {len(stale)} files, once for this vocabulary ...")
+        can_be_kept = True
         for path in stale:
             known[str(path.absolute())] = [*_stamp(path), *astuple(_count(path, vocabulary))]
-            _remember(memory, dict(list(remembered.items())[-COUNTS_KEPT:]))
+            can_be_kept = can_be_kept and _remember(memory, dict(list(remembered.items())[-COUNTS_KEPT:]))
         total = Counts()
         for path in self.paths:
             counts = Counts(*known[str(path.absolute())][2:])
@@ -327,7 +328,8 @@ def _recall(memory: Path) -> dict[str, dict[str, list[int]]]:
         return {}
 
 
-def _remember(memory: Path, counts: dict) -> None:
+def _remember(memory: Path, counts: dict) -> bool:
+    """Write the counts, if that can be done."""
     temporary = memory.with_name(f"{memory.name}.{os.getpid()}")
     try:
         temporary.write_text(json.dumps(counts), encoding="utf-8")
@@ -336,6 +338,8 @@ def _remember(memory: Path, counts: dict) -> None:
         log.info(f"The counts cannot be kept for the next time: {error}")
         with suppress(OSError):
             temporary.unlink()
+        return False
+    return True
 
 
 @dataclass

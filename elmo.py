@@ -18,7 +18,7 @@ import dataclasses
 import itertools
 import math
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -200,6 +200,7 @@ class BiLM(nn.Layer):
         index: np.ndarray,
         lengths: np.ndarray,
         state: BiLMState | None = None,
+        dropout: float = 0.0,
     ) -> tuple[list[list[paddle.Tensor]], Packing, BiLMState]:
         """Layers of whole sentences `<S> w1 .. wn </S>`, given by their places (B, T) in the vectors and their lengths.
 
@@ -209,7 +210,7 @@ class BiLM(nn.Layer):
         packing = Packing.of(lengths if state is not None else lengths - 1)
         forward = index[packing.row, packing.step]
         backward = index[packing.row, lengths[packing.row] - 1 - packing.step]
-        layers, state = self.run(vectors, (forward, backward), packing, state)
+        layers, state = self.run(vectors, (forward, backward), packing, state, dropout)
         return layers, packing, state
 
     def forward(
@@ -288,7 +289,9 @@ def load_bilm(params: str | Path, head: bool = False) -> tuple[BiLM, dataset.Voc
     with paddle.LazyGuard():  # not initialised: the weights are about to be set
         bilm = BiLM(config, head)
     set_weights(bilm, found, str(prefix))
-    return bilm, _vocabulary_of(prefix.parent / "vocab.txt", config) if head or config.input == "word" else None
+    return bilm, _vocabulary_of(
+        prefix.parent / checkpoint.VOCABULARY, config
+    ) if head or config.input == "word" else None
 
 
 def _vocabulary_of(path: Path, config: ELMoConfig) -> dataset.Vocabulary:
@@ -499,13 +502,13 @@ class ELMoEmbedder:
         check_sentences(sentences)
         for number, sentence in enumerate(sentences):
             self.vectors.check(sentence, number)
-        return list(self._encode(sentences, window=math.inf))
+        return list(self._encode(sentences, math.inf, len(sentences)))
 
     def iter_encode(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
         """The same, one by one, for corpora of any size: memory holds a window of 16 batches, read ahead."""
-        if not isinstance(sentences, Iterator) and not _is_list(sentences):
+        if isinstance(sentences, str | bytes | np.ndarray) or not isinstance(sentences, Iterable):
             check_sentences(sentences)
-        return self._encode(self._checked(sentences))
+        return self._encode(self._checked(sentences), total=len(sentences) if isinstance(sentences, Sized) else None)
 
     def batches(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         """The arrays of `encode` as they are computed, batch by batch: the places (B,) of its sentences, and theirs.
@@ -546,8 +549,9 @@ class ELMoEmbedder:
         """Share of the tokens met so far that a word model does not know; 0 for a character model."""
         return self.vectors.unknown / max(1, self.vectors.met)
 
-    def _encode(self, sentences: Iterable[Sequence[str]], window: float | None = None) -> Iterator[np.ndarray]:
-        total = len(sentences) if hasattr(sentences, "__len__") else None
+    def _encode(
+        self, sentences: Iterable[Sequence[str]], window: float | None = None, total: int | None = None
+    ) -> Iterator[np.ndarray]:
         if self.learns_on:
             self.forget()
         with tqdm(total=total, unit=" sentences", disable=not self.progress) as bar:

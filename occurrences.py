@@ -65,7 +65,7 @@ class Sample:
 
 @dataclass
 class Word:
-    """A word's occurrences in the corpus, no two of them in sentences that say the same."""
+    """A word's occurrences in the corpus, no two of them at the same place of sentences that say the same."""
 
     text: str
     met: int  # in the whole corpus

@@ -32,13 +32,14 @@ import elmo
 import runtime
 import start
 import tokenise
-from bow import Bags, Encoder, Head, Learning, Model, Outcome, Part, Trainer, on_each
+from bow import Bags, Encoder, Head, Learning, Model, Outcome, Part, Trainer
 from ranks import Ranks
 from runtime import UserError, log
 from scores import CLASSES, Results, check_same_reviews, compare, confusion, mistakes
 
 FILES = (("rt-polarity.pos", 1), ("rt-polarity.neg", 0))  # in the order that the published scripts' split needs
 HELD_OUT = 0.1  # share of the single split's test part, and of a training part's dev part
+AT_ONCE = 4096  # lines that are predicted together
 PROBE = "it 's a moving film with a perfect ending , but its plot is silly ."  # tells one encoder from another
 
 
@@ -90,7 +91,7 @@ def read_lines(path: Path) -> list[str]:
         raise UserError(f"{path}: there is no such file. Expected one review a line.")
     data = path.read_bytes()
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = data.decode("latin-1")
     lines = [line.removesuffix("\r") for line in text.split("\n")]
@@ -197,6 +198,10 @@ def check(args: argparse.Namespace) -> None:
         raise UserError(f"--num_classes {args.num_classes}: the sentence polarity dataset has {len(CLASSES)}.")
     if args.predict:
         read_lines(args.predict)
+    if args.results:
+        checkpoint.check_output("--results", args.results)
+    if args.save_head:
+        checkpoint.check_output("--save_head", args.save_head / "head.pdparams")
     if args.save_head and args.save_head.exists() and (not args.save_head.is_dir() or any(args.save_head.iterdir())):
         raise UserError(
             f"--save_head {args.save_head}: something is there. Expected a folder that is empty or not there."
@@ -239,16 +244,17 @@ def run(
     def outcome_of(k: int) -> Outcome:
         return done.load(k + 1) if done.has(k + 1) else done.save(k + 1, trainer.train(parts[k], k + 1))
 
-    shares = on_each(ranks, lambda: [outcome_of(k) for k in mine])
+    shares = ranks.on_each(lambda: [outcome_of(k) for k in mine])
     outcomes = [shares[k % ranks.size][k // ranks.size] for k in range(len(parts))]
     if ranks.first:
         results = results_of(outcomes, reviews)
         report(args, outcomes, results, reviews, time.perf_counter() - began)
         for path, other in others:
             print(compare(results, other, path, args.seed))
-        done.close()
     if args.save_head or args.predict:
         ranks.on_first(lambda: keep(args, model, reviews, trainer, parts))
+    if ranks.first:
+        done.close()
 
 
 def parts_folder(args: argparse.Namespace) -> Path | None:
@@ -275,6 +281,9 @@ class Done:
         self.folder = parts_folder(args)
         self.settings = {name: str(value) for name, value in vars(args).items() if name not in self.NOT_THE_RUN}
         self.settings["data"] = reviews.identity
+        text = getattr(args, "train_word2vec_on", None)
+        if text and not args.pretrained_word2vec_file:  # which the vectors would be in, and be known by
+            self.settings["train_word2vec_on"] = text
 
     def open(self) -> None:
         """Refuse parts of a run with other settings."""
@@ -347,9 +356,16 @@ def results_of(outcomes: Sequence[Outcome], reviews: Reviews) -> Results:
 def report(
     args: argparse.Namespace, outcomes: Sequence[Outcome], results: Results, reviews: Reviews, seconds: float
 ) -> None:
-    """Print the scores, and write them where --results says."""
+    """Write the scores where --results says, and print them."""
     scores = np.array([outcome.accuracy for outcome in outcomes])
     first = np.array([outcome.first_accuracy for outcome in outcomes])
+    if args.results:
+        parts = [
+            {"name": outcome.part, "accuracy": outcome.accuracy, "settings": outcome.settings, "mixes": outcome.mixes}
+            for outcome in outcomes
+        ]
+        settings = {name: str(value) for name, value in vars(args).items()}
+        results.save(args.results, first_accuracy=first.mean(), seconds=seconds, parts=parts, settings=settings)
     if args.protocol == "cv":
         print("accuracy of each fold  " + " ".join(f"{score:.2%}" for score in scores))
     if (scores != first).any():
@@ -361,13 +377,6 @@ def report(
         print(confusion(results))
     if args.mistakes:
         print(mistakes(results, reviews.texts, args.mistakes))
-    if args.results:
-        parts = [
-            {"name": outcome.part, "accuracy": outcome.accuracy, "settings": outcome.settings, "mixes": outcome.mixes}
-            for outcome in outcomes
-        ]
-        settings = {name: str(value) for name, value in vars(args).items()}
-        results.save(args.results, first_accuracy=first.mean(), seconds=seconds, parts=parts, settings=settings)
 
 
 def _mean(scores: np.ndarray) -> str:
@@ -427,8 +436,10 @@ def judge(head: Head, encoders: Iterable[Encoder], sentences: Sequence[Sequence[
 def predict(path: Path, head: Head, encoders: Iterable[Encoder], tokeniser: str, max_tokens: int) -> None:
     """Print for every line of the file the class, its probability and the line, separated by tabs."""
     lines = read_lines(path)
-    for line, found in zip(lines, judge(head, encoders, tokens_of(lines, tokeniser, max_tokens, path)), strict=True):
-        print(f"{CLASSES[found.argmax()]}\t{found.max():.4f}\t{line.strip()}")
+    for begin in range(0, len(lines), AT_ONCE):
+        part = lines[begin : begin + AT_ONCE]
+        for line, found in zip(part, judge(head, encoders, tokens_of(part, tokeniser, max_tokens, path)), strict=True):
+            print(f"{CLASSES[found.argmax()]}\t{found.max():.4f}\t{line.strip()}")
 
 
 def build_bags(args: argparse.Namespace, path: Path | None, vectors, reviews: Reviews) -> Bags:

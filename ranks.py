@@ -11,7 +11,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import Any
 
@@ -58,13 +57,34 @@ class Ranks:
 
     def on_first(self, work: Callable[[], Any]) -> Any:
         """The result, on every rank, of long work that the first does while the others wait. Its error is everyone's."""
+        return self.on_each(work if self.first else lambda: None)[0]
+
+    def on_each(self, work: Callable[[], Any]) -> list[Any]:
+        """What each rank's own long work results in, on every rank. An error is everyone's.
+
+        The work is done in a thread, so that the ranks hear of each other meanwhile.
+        """
         if self.size == 1:
-            return work()
-        result, error = self._while_others_wait(work) if self.first else self._wait_for_first()
-        result, reason = self.gather((result, error and f"{type(error).__name__}: {error}"))[0]
-        if reason:
-            raise error or UserError(f"rank 0 stopped ({reason}).")
-        return result
+            return [work()]
+        device, outcome = paddle.get_device(), {}
+
+        def run() -> None:
+            try:
+                paddle.set_device(device)  # a new thread may have another
+                outcome["result"] = work()
+            except Exception as error:
+                outcome["error"] = error
+
+        worker = threading.Thread(target=run, daemon=True)  # daemon: Ctrl-C does not wait for it
+        worker.start()
+        while self.any(worker.is_alive()):
+            worker.join(HEARTBEAT_SECONDS)
+        error = outcome.get("error")
+        found = self.gather((outcome.get("result"), error and f"{type(error).__name__}: {error}"))
+        for rank, (_, reason) in enumerate(found):
+            if reason:
+                raise error or UserError(f"rank {rank} stopped ({reason}).")
+        return [result for result, _ in found]
 
     def share_weights(self, weights: Sequence) -> None:
         """Give every rank the first one's weights."""
@@ -108,21 +128,6 @@ class Ranks:
         tensors: list = []
         self._guarded(lambda: paddle.distributed.all_gather(tensors, tensor))
         return tensors
-
-    def _while_others_wait(self, work: Callable[[], Any]) -> tuple[Any, Exception | None]:
-        """The work's result or its error. In a thread of its own the device is to be set anew."""
-        device = paddle.get_device()
-        with ThreadPoolExecutor(1) as executor:
-            future = executor.submit(lambda: (paddle.set_device(device), work())[1])
-            while self.any(not wait([future], HEARTBEAT_SECONDS).done):
-                pass
-        error = future.exception()
-        return (None, error) if error else (future.result(), None)
-
-    def _wait_for_first(self) -> tuple[None, None]:
-        while self.any(False):
-            pass
-        return None, None
 
     def _guarded(self, call: Callable[[], Any]) -> Any:
         """What the call returns. If the ranks have lost each other, the error says which one is to blame."""

@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     runtime.set_device(args.device)
     corpus = dataset.Corpus(args.dev_data_path)
     if args.per_sentence:
-        check_output(args.per_sentence, corpus)
+        checkpoint.check_output("--per_sentence", args.per_sentence, *corpus.paths)
     bilm, vocabulary = load(args.init_from_ckpt, args.vocab_file)
     counts = corpus.count(vocabulary)
     print(
@@ -66,16 +66,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"perplexity of the mean loss    {score.of_mean_loss:.3f}")
     if args.per_sentence:
         print(f"sentences by themselves        {args.per_sentence}")
-
-
-def check_output(path: Path, corpus: dataset.Corpus) -> None:
-    """Refuse, before anything is computed, a file that could not be written, or that is the text itself."""
-    if path.is_dir():
-        raise UserError(f"--per_sentence: {path} is a folder. Expected the name of a file to write.")
-    if not path.parent.is_dir():
-        raise UserError(f"--per_sentence: there is no folder {path.parent} to write {path.name} into. Make it first.")
-    if path.exists() and any(path.samefile(text) for text in corpus.paths):
-        raise UserError(f"--per_sentence: {path} is the text that is to be scored. Name another file.")
 
 
 def load(source: str, vocab_file: Path | None) -> tuple[elmo.BiLM, dataset.Vocabulary]:

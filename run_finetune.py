@@ -12,6 +12,7 @@ baseline, by the same protocol.
 
 import argparse
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -24,13 +25,12 @@ import elmo
 import polarity
 import runtime
 import start
-from lstmp import Packing
 from ranks import Ranks
-from runtime import UserError, paddle
+from runtime import UserError, log, paddle
 
 nn = paddle.nn
 
-TUNING = {"elmo_lr": [0.0005], "elmo_dropout": 0.2, "elmo_lr_decay": 1.0, "unfreeze_epochs": 0}
+TUNING_OF_ELMO = {"elmo_lr": [0.0005], "elmo_dropout": 0.2, "elmo_lr_decay": 1.0, "unfreeze_epochs": 0}
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -71,11 +71,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if not (args.init_from_ckpt or args.load_head):
         parser.error("--init_from_ckpt is missing")
-    for name, default in TUNING.items():
-        if getattr(args, name) is None:
-            setattr(args, name, default)
-        elif not args.elmo_trainable:
-            parser.error(f"--{name} has no effect without --elmo_trainable")
+    arguments.settle(parser, args, TUNING_OF_ELMO, args.elmo_trainable, "--elmo_trainable")
+    arguments.settle(parser, args, arguments.TUNING_OF_VECTORS, args.vectors_trainable, "--vectors_trainable")
+    learns = args.elmo_trainable or args.vectors_trainable
+    arguments.settle(parser, args, arguments.TUNING, learns, "--elmo_trainable or --vectors_trainable")
     for name in ("vectors_trainable", "limit"):
         if getattr(args, name) and not (args.concat_word2vec or args.load_head):
             parser.error(f"--{name} has no effect without --concat_word2vec")
@@ -107,6 +106,10 @@ def build(args: argparse.Namespace, reviews: polarity.Reviews, ranks: Ranks) -> 
             args.elmo_lr, args.word_dropout, args.elmo_dropout, args.elmo_lr_decay, args.unfreeze_epochs
         )
     source = None if args.random_weights else args.init_from_ckpt
+    if bilm.config.input == "word":
+        ids = vocabulary.ids(list(chain.from_iterable(reviews.sentences)))
+        unknown = np.count_nonzero(ids == dataset.UNK_ID) / max(1, len(ids))
+        log.info(f"ELMo's words  {len(vocabulary):,}; {unknown:.2%} of the reviews' tokens are not among them: <UNK>")
     encoders = [Contextual(bilm, vocabulary, args.layers, learning, source)]
     if args.concat_word2vec:
         vectors = start.load_word_vectors(args.concat_word2vec, args.limit)
@@ -171,12 +174,8 @@ class Contextual(bow.Encoder):
     def forward(self, reviews: list[Sequence[str]]) -> paddle.Tensor:
         batch = dataset.token_batch(reviews, self.bilm.config.input, self.vocabulary)
         vectors = self.without_words(self._token_vectors(batch.tokens))
-        # as BiLM.encode does, but with dropout
-        packing = Packing.of(batch.lengths - 1)
-        forward = batch.index[packing.row, packing.step]
-        backward = batch.index[packing.row, batch.lengths[packing.row] - 1 - packing.step]
         dropout = self.learning.dropout if self.training and self.learning else 0.0
-        layers, _ = self.bilm.run(vectors, (forward, backward), packing, dropout=dropout)
+        layers, packing, _ = self.bilm.encode(vectors, batch.index, batch.lengths, dropout=dropout)
         words = np.flatnonzero(packing.step > 0)  # step 0 is the marker at a direction's start
         rows = packing.row[words]
         shares = np.zeros((len(reviews), len(packing.row)), np.float32)  # (B, M)
@@ -207,7 +206,7 @@ class Contextual(bow.Encoder):
             checkpoint.save(prefix, {name: weight.numpy() for name, weight in self.bilm.state_dict().items()})
             checkpoint.save_config(prefix.parent, {"model": self.bilm.config.to_dict()})
             if self.vocabulary:
-                self.vocabulary.save(prefix.parent / "vocab.txt")
+                checkpoint.save_vocabulary(prefix.parent, self.vocabulary)
         return {"encoder": self.name, "own": own, "checkpoint": self.source, "layers": self.layers}
 
 

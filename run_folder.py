@@ -56,30 +56,32 @@ class RunFolder:
     def _stays(self) -> bool:
         return self.source is not None and self.source.parent.samefile(self.path)
 
-    def open(self, config: Mapping, vocabulary: dataset.Vocabulary) -> None:
-        """Take up what is in the folder. A run that moves here brings its best model and its log along."""
+    def open(self, config: Mapping, vocabulary: dataset.Vocabulary) -> bool:
+        """Take up what is in the folder. A run that moves here brings its best model and its log along.
+
+        Returns whether there is a best model: none is left of a run that goes back to before it.
+        """
         for prefix in self.stale:
-            for suffix in checkpoint.SUFFIXES:  # weights first: without them the rest is no checkpoint
-                Path(f"{prefix}{suffix}").unlink(missing_ok=True)
+            checkpoint.delete(prefix)
         checkpoint.save_config(self.path, config)
-        with checkpoint.atomic_write(self.path / "vocab.txt", "wb") as file:
-            vocabulary.write(file)
+        checkpoint.save_vocabulary(self.path, vocabulary)
         if self.source and not self._stays():
             self._bring_best(self.source.parent / "best")
         lines = _read_log(self.source.parent / "log.jsonl") if self.source else []
         kept = [line for line in lines if line["step"] < self.step + (line["event"] != "start")]
         with checkpoint.atomic_write(self.path / "log.jsonl") as file:
             file.writelines(json.dumps(line) + "\n" for line in kept)
+        return checkpoint.exists(self.path / "best")
 
     def _bring_best(self, best: Path) -> None:
-        if Path(f"{best}.pdparams").exists() and checkpoint.step_of(best) <= self.step:
+        if checkpoint.exists(best) and checkpoint.step_of(best) <= self.step:
             checkpoint.save(self.path / "best", checkpoint.load_params(best), None, checkpoint.load_progress(best))
 
     def save(
         self, name: str, weights: Mapping[str, np.ndarray], optimizer: Mapping | None, progress: Mapping, keep: int
     ) -> None:
         """Write a checkpoint and prune the numbered ones; weights that are not finite are never written."""
-        broken = [key for key, array in weights.items() if not np.isfinite(array).all()]
+        broken = [key for key, array in weights.items() if not checkpoint.is_finite(array)]
         if broken:
             raise UserError(
                 f"step {progress['step']:,}: the model is not finite ({', '.join(broken[:3])} ...). {ADVICE}"

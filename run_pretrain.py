@@ -185,7 +185,8 @@ class Pretraining:
 
     def open_folder(self) -> None:
         config = {"model": self.bilm.config.to_dict(), "training": self._settings()}
-        self.ranks.on_first(lambda: self.folder.open(config, self.vocabulary))
+        if not self.ranks.on_first(lambda: self.folder.open(config, self.vocabulary)):
+            self.best, self.without_gain = math.inf, 0
 
     def introduce(self, device: str) -> None:
         """Say what is about to run."""

@@ -290,6 +290,7 @@ def script(main: Callable[[], None]) -> None:
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False  # Paddle and others give the root logger handlers of their own
+    sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal's encoding lacks
     try:
         main()
     except BrokenPipeError:  # `script | head`

@@ -68,7 +68,7 @@ class Results:
         columns["probability"] = self.probability.astype(float).round(6).tolist()
         values = {"data": self.data, "accuracy": self.accuracy, **more, "reviews": columns}
         with checkpoint.atomic_write(path) as file:
-            file.write(json.dumps(values, ensure_ascii=False) + "\n")
+            file.write(json.dumps(values) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> "Results":

@@ -5,7 +5,6 @@ import functools
 import itertools
 import math
 import random
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -45,13 +44,7 @@ def check_picture(path: Path, font: Path | None, asked: Sequence[str]) -> None:
         raise UserError("--plot: give the words to draw by --word.")
     if len(asked) > PICTURED_WORDS:
         raise UserError(f"--plot: {len(asked)} words are too many for one picture, expected at most {PICTURED_WORDS}.")
-    if path.is_dir():
-        raise UserError(f"--plot {path}: this is a folder, expected the name of a file.")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=path.parent).close()
-    except OSError as error:
-        raise UserError(f"--plot {path}: no file can be written there ({error.strerror}).") from error
+    checkpoint.check_output("--plot", path)
     if font:
         load_font(font)
 

@@ -45,6 +45,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--limit is for a file of vectors, not for --train_word2vec_on")
     if args.train_word2vec_on and args.save_head and not args.pretrained_word2vec_file:
         parser.error("--save_head goes with vectors in a file: say by --pretrained_word2vec_file where to write them")
+    defaults = {**arguments.TUNING, **arguments.TUNING_OF_VECTORS}
+    arguments.settle(parser, args, defaults, args.vectors_trainable, "--vectors_trainable")
     return args
 
 

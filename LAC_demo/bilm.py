@@ -7,6 +7,7 @@
 The names `elmo_encoder` and `init_pretraining_params` are those of Paddle's published demo.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,8 +127,25 @@ def init_pretraining_params(encoder: elmo_encoder, pretraining_params_path: str 
 
 def vocabulary_beside(path: str | Path) -> dataset.Vocabulary | None:
     """A checkpoint's vocabulary. A character model imported from elsewhere may have none."""
-    file = checkpoint.resolve(path).parent / "vocab.txt"
+    file = checkpoint.resolve(path).parent / checkpoint.VOCABULARY
     return dataset.Vocabulary.from_file(file) if file.is_file() else None
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A biLM's checkpoint, known again by its weights: another may come into its place while a tagger is trained."""
+
+    prefix: str
+    fingerprint: str  # SHA-1 of the weights
+
+    @classmethod
+    def of(cls, path: str | Path) -> "Pretrained":
+        """path: a prefix, a file, or a folder, of which the latest is taken now and for good."""
+        prefix, digest = checkpoint.resolve(path).resolve(), hashlib.sha1()
+        for name, array in sorted(checkpoint.load_params(prefix).items()):
+            digest.update(f"{name} {array.shape} {array.dtype}".encode())
+            digest.update(np.ascontiguousarray(array))
+        return cls(str(prefix), digest.hexdigest())
 
 
 class Memory:
@@ -151,6 +169,8 @@ class Memory:
             (encoder.elmo.bilm, encoder.elmo.vocabulary), device=paddle.get_device(), dtype=dtype
         )
         self.layers = dict(zip(distinct, embedder.iter_encode(distinct), strict=True))
+        if embedder.oov_share:
+            log.info(f"{embedder.oov_share:.2%} of the words are not in its vocabulary: to it they are <UNK>.")
 
     def has(self, sentences: Sequence[Sequence[str]]) -> bool:
         return all(tuple(words) in self.layers for words in sentences)

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import numpy as np
 import settings
-from bilm import Memory, elmo_encoder, init_pretraining_params, vocabulary_beside
+from bilm import Memory, Pretrained, elmo_encoder, init_pretraining_params, vocabulary_beside
 from pieces import Pieces
-from reader import Faults, Labels, Sentence, Words, read_replacements, read_tagged
+from reader import OUTSIDE, Faults, Labels, Sentence, Words, read_replacements, read_tagged
 from score import Counts, mean_and_deviation
 from settings import Schedule, Settings
-from tagger import Tagger, fingerprint
+from tagger import Tagger
 from training import known_words, train, training_words
 
 import args as arguments
@@ -88,7 +88,8 @@ def seeds(text: str) -> list[int]:
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     runtime.set_device(args.device)
-    arms = {BASELINE: None, **dict(args.elmo)}
+    checkpoint.check_output("--json", args.json)
+    arms = {BASELINE: None, **{name: Pretrained.of(path) for name, path in args.elmo}}
     if len(arms) != 1 + len(args.elmo):
         raise UserError("--elmo: two arms have the same name.")
     experiment = Experiment(args, arms)
@@ -101,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 class Experiment:
     """The data, and the results so far."""
 
-    def __init__(self, args: argparse.Namespace, arms: dict[str, str | None]):
+    def __init__(self, args: argparse.Namespace, arms: dict[str, Pretrained | None]):
         self.args, self.arms = args, arms
         faults = Faults(args.skip_bad_lines)
         self.train_words = words_in(args.train_data, faults)
@@ -158,15 +159,15 @@ class Experiment:
 
     def save(self) -> None:
         with checkpoint.atomic_write(self.args.json) as file:
-            file.write(json.dumps(self.results, indent=1, ensure_ascii=False) + "\n")
+            file.write(json.dumps(self.results, indent=1) + "\n")
 
     def run_arm(self, name: str) -> None:
         pretrained = self.arms[name]
-        weights = fingerprint(pretrained) if pretrained else None
+        weights = pretrained.fingerprint if pretrained else None
         done = [run for run in self.results["runs"] if run["arm"] == name]
         if any(run["elmo"] != weights for run in done):
             raise UserError(
-                f"--json {self.args.json}: {name} was another checkpoint than {pretrained}. Name a new file."
+                f"--json {self.args.json}: {name} was another checkpoint than {pretrained.prefix}. Name a new file."
             )
         missing = [seed for seed in self.args.seeds if seed not in {run["seed"] for run in done}]
         memory = self.memory(pretrained) if pretrained and missing and not self.args.elmo_trainable else None
@@ -177,12 +178,12 @@ class Experiment:
             )
             self.save()
 
-    def memory(self, pretrained: str) -> Memory:
+    def memory(self, pretrained: Pretrained) -> Memory:
         encoder = elmo_encoder()
-        init_pretraining_params(encoder, pretrained)
+        init_pretraining_params(encoder, pretrained.prefix)
         return Memory(encoder, [sentence.pieces for sentence in self.train + self.test], self.args.elmo_cache)
 
-    def run(self, pretrained: str | None, seed: int, memory: Memory | None) -> dict:
+    def run(self, pretrained: Pretrained | None, seed: int, memory: Memory | None) -> dict:
         """Train one tagger and test it."""
         runtime.seed_everything(seed)
         sentences, dev = self.split(seed)
@@ -232,7 +233,7 @@ class Experiment:
             f"jieba.posseg: on raw text F1 {jieba['raw']['f1']:.2%} (words alone {jieba['raw_words']['f1']:.2%}); "
             f"the words given, {jieba['given']['f1']:.2%}"
         )
-        counts = Counter(tag for words in self.test_words for _, tag in words)
+        counts = Counter(tag for words in self.test_words for _, tag in words if tag != OUTSIDE)
         rows += ["", f"{'F1 by tag':<14} " + " ".join(f"{name:>14}" for name in arms) + "  words"]
         for tag, count in counts.most_common():
             cells = [spread([run["test"]["tags"][tag]["f1"] for run in runs]) for runs in of_arm.values()]

@@ -49,6 +49,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     runtime.set_device(args.device)
     if args.input and not args.input.is_file():
         raise UserError(f"--input {args.input}: there is no such file.")
+    if args.output:
+        checkpoint.check_output("--output", args.output, args.input)
+    else:
+        sys.stdout.reconfigure(encoding="utf-8")  # as the input is
     tagger = Tagger.load(args.model_dir, args.pretrain_elmo_model_path)
     splitter = tagger.splitter(read_replacements(args.word_rep_dict_path))
     cut = str.split if args.segmented else jieba_cut()
@@ -63,11 +67,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def lines(source, name: str | Path, faults: Faults) -> Iterator[str]:
     """The text of every line, blank where it cannot be read."""
-    done = 0
-    for number, line in decoded(source, name, faults):
-        yield from [""] * (number - done - 1)
-        yield line
-        done = number
+    for line in decoded(source, name, faults):
+        yield line or ""
 
 
 def tagged(texts: Iterator[str], tagger: Tagger, splitter: Pieces, cut: Cut) -> Iterator[str]:

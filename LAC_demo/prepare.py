@@ -48,6 +48,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
+    checkpoint.check_output(
+        "--output", args.output, *(dataset.Corpus(args.input).paths if args.reverse else [args.input])
+    )
     faults = Faults(args.skip_bad_lines)
     if args.reverse:
         sentences = read_tsv(args.input, Labels.from_file(args.label_dict_path), faults)

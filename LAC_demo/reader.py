@@ -77,7 +77,7 @@ class Labels:
     def of_tags(cls, tags: Iterable[str], pieces: bool) -> "Labels":
         """All tags in alphabetical order; with their -B and -I where words are spread over pieces."""
         parts = ("", "-B", "-I") if pieces else ("",)
-        return cls([tag + part for tag in sorted(set(tags)) for part in parts])
+        return cls([tag + part for tag in sorted(set(tags)) for part in (parts if tag != OUTSIDE else ("",))])
 
     def __len__(self) -> int:
         return len(self.names)
@@ -90,7 +90,7 @@ class Labels:
 
     def of_word(self, tag: str, n: int) -> list[str] | None:
         """The labels of a word of n pieces; None if a word of this tag cannot be that many pieces."""
-        labels = [tag] if n == 1 else [f"{tag}-B"] + [f"{tag}-I"] * (n - 1)
+        labels = [tag] * n if n == 1 or tag == OUTSIDE else [f"{tag}-B"] + [f"{tag}-I"] * (n - 1)
         return labels if all(label in self.index for label in labels[:2]) else None
 
     def impossible(self) -> np.ndarray:
@@ -130,11 +130,13 @@ def chunks(labels: Sequence[str]) -> list[tuple[int, int, str]]:
 def decoded_lines(path: str | Path, faults: Faults | None = None) -> Iterator[tuple[int, str]]:
     """The number and text of every line of a UTF-8 file; of those that can be read, if `faults` are given."""
     with Path(path).open("rb") as file:
-        yield from decoded(file, path, faults)
+        for number, text in enumerate(decoded(file, path, faults), 1):
+            if text is not None:
+                yield number, text
 
 
-def decoded(file: Iterable[bytes], source: str | Path, faults: Faults | None) -> Iterator[tuple[int, str]]:
-    """The same of an open file."""
+def decoded(file: Iterable[bytes], source: str | Path, faults: Faults | None) -> Iterator[str | None]:
+    """The text of every line of an open file; None where it cannot be read."""
     for number, line in enumerate(file, 1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -143,8 +145,9 @@ def decoded(file: Iterable[bytes], source: str | Path, faults: Faults | None) ->
             if faults is None:
                 raise UserError(f"{source}:{number}: {what}") from error
             faults.add(source, number, what)
-            continue
-        yield number, text.rstrip("\r\n")
+            yield None
+        else:
+            yield text.rstrip("\r\n")
 
 
 def read_tsv(path: str | Path, labels: Labels, faults: Faults) -> list[Sentence]:

@@ -9,14 +9,13 @@ checkpoints/lac/elmo/
 """
 
 import dataclasses
-import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import root  # noqa: F401
-from bilm import vocabulary_beside
+from bilm import Pretrained, vocabulary_beside
 from network import LexNet
 from pieces import Pieces
 from reader import Labels, Sentence, batch_of
@@ -43,12 +42,12 @@ class Tagger:
         settings: Settings,
         words: dataset.Vocabulary,
         labels: Labels,
-        pretrained: str | None = None,
+        pretrained: Pretrained | None = None,
         pieces: dataset.Vocabulary | None = None,
     ):
         self.settings, self.words, self.labels = settings, words, labels
         self.pretrained, self.pieces = pretrained, pieces
-        self.network = LexNet(settings, len(words), labels, pretrained)
+        self.network = LexNet(settings, len(words), labels, pretrained.prefix if pretrained else None)
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
         """The labels of every sentence's pieces. An empty sentence has none."""
@@ -96,9 +95,8 @@ class Tagger:
         folder = Path(folder)
         (folder / "best.pdparams").unlink(missing_ok=True)
         values = {"tagger": dataclasses.asdict(self.settings)}
-        if self.settings.use_elmo:
-            prefix = checkpoint.resolve(self.pretrained).resolve()
-            values["elmo"] = {"checkpoint": str(prefix), "fingerprint": fingerprint(prefix)}
+        if self.pretrained:
+            values["elmo"] = {"checkpoint": self.pretrained.prefix, "fingerprint": self.pretrained.fingerprint}
         checkpoint.save_config(folder, values)
         for name, vocabulary in (("words.txt", self.words), ("pieces.txt", self.pieces)):
             if vocabulary is None:
@@ -119,20 +117,20 @@ class Tagger:
             raise UserError(
                 f"{folder / 'config.json'} has no field 'tagger': expected a folder that train.py has written."
             )
-        settings = Settings.from_dict(values["tagger"])
+        settings, elmo = Settings.from_dict(values["tagger"]), None
         if settings.use_elmo:
-            pretrained = pretrained or values["elmo"]["checkpoint"]
-            if fingerprint(pretrained) != values["elmo"]["fingerprint"]:
+            elmo = Pretrained.of(pretrained or values["elmo"]["checkpoint"])
+            if elmo.fingerprint != values["elmo"]["fingerprint"]:
                 raise UserError(
-                    f"{pretrained} is not the ELMo that {folder} was trained with: its weights are others. Give that one by "
-                    "--pretrain_elmo_model_path, or train the tagger again."
+                    f"{elmo.prefix} is not the ELMo that {folder} was trained with: its weights are others. Give that one "
+                    "by --pretrain_elmo_model_path, or train the tagger again."
                 )
         pieces = folder / "pieces.txt"
         tagger = cls(
             settings,
             dataset.Vocabulary.from_file(folder / "words.txt"),
             Labels.from_file(folder / "tag.dic"),
-            pretrained,
+            elmo,
             dataset.Vocabulary.from_file(pieces) if pieces.is_file() else None,
         )
         tagger.set_weights(checkpoint.load_params(folder / "best"), str(folder / "best"))
@@ -142,17 +140,10 @@ class Tagger:
 BILM = "encoder.elmo.bilm."  # begins the names of the biLM's weights
 
 
-def fingerprint(pretrained: str | Path) -> str:
-    """SHA-1 of a biLM's weights, to know them again."""
-    digest = hashlib.sha1()
-    for name, array in sorted(checkpoint.load_params(pretrained).items()):
-        digest.update(f"{name} {array.shape} {array.dtype}".encode())
-        digest.update(np.ascontiguousarray(array))
-    return digest.hexdigest()
-
-
-def pieces_vocabulary(path: Path | None, pretrained: str | None, words: dataset.Vocabulary) -> dataset.Vocabulary:
+def pieces_vocabulary(
+    path: Path | None, pretrained: Pretrained | None, words: dataset.Vocabulary
+) -> dataset.Vocabulary:
     """The vocabulary whose pieces the words of the data are: as given, or else ELMo's, or else the words themselves."""
     if path:
         return dataset.Vocabulary.from_file(path)
-    return (vocabulary_beside(pretrained) if pretrained else None) or words
+    return (vocabulary_beside(pretrained.prefix) if pretrained else None) or words

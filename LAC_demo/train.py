@@ -14,7 +14,7 @@ from pathlib import Path
 import root
 import score
 import settings
-from bilm import Memory
+from bilm import Memory, Pretrained
 from reader import Faults, Labels, parted, read_tsv
 from settings import SAMPLE_ELMO, Schedule, Settings
 from tagger import Tagger, pieces_vocabulary
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     sentences = read_tsv(args.traindata_dir, labels, faults)
     dev = read_tsv(args.testdata_dir, labels, faults)
     faults.report()
-    pretrained = args.pretrain_elmo_model_path if args.use_elmo else None
+    pretrained = Pretrained.of(args.pretrain_elmo_model_path) if args.use_elmo else None
     words = training_words(sentences)
     divided = any(parted(label)[1] for sentence in sentences for label in sentence.labels)
     pieces = pieces_vocabulary(args.vocab_file, pretrained, words) if divided else None
@@ -98,6 +98,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuse what would only fail when training is done, or destroy something."""
     folder = args.model_save_dir
+    checkpoint.check_output("--model_save_dir", folder / "best.pdparams")
     if (
         args.use_elmo
         and args.pretrain_elmo_model_path == SAMPLE_ELMO

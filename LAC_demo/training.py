@@ -1,5 +1,6 @@
 """Training one tagger: epochs over the training sentences, of which the best on the dev sentences is kept."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from settings import Schedule
 from tagger import Tagger
 
 import dataset
-from runtime import log, paddle
+from runtime import UserError, log, paddle
 
 
 @dataclass
@@ -79,6 +80,8 @@ def _epoch(tagger: Tagger, optimizer: paddle.optimizer.Optimizer, batches: Itera
         optimizer.step()
         optimizer.clear_grad()
         losses.append(float(loss))
+        if not math.isfinite(losses[-1]):
+            raise UserError(f"the loss became {losses[-1]}: give a lower --base_learning_rate.")
     return sum(losses) / len(losses)
 
 

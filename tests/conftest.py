@@ -1,8 +1,11 @@
 """What several test files share."""
 
+import logging
+import os
 import signal
 
 import pytest
+import runs
 
 import fused
 
@@ -19,3 +22,26 @@ def implementation(request, monkeypatch):
     elif fused.kernel() is None:
         pytest.skip("no C compiler, or a Paddle without MKL")
     return request.param
+
+
+@pytest.fixture
+def said(caplog):
+    """What the user is told."""
+    caplog.set_level(logging.INFO, logger="elmo")
+    return lambda: caplog.text
+
+
+@pytest.fixture
+def in_haste(monkeypatch):
+    """What is written need not outlive the machine: waiting for the disk is most of the time of many small files."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs_on():
+    """A test that fails leaves no process behind, which would take the time of those that follow."""
+    yield
+    while runs.STARTED:
+        process = runs.STARTED.pop()
+        process.kill()
+        process.wait()

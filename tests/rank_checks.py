@@ -19,7 +19,7 @@ assert ranks.gather({"rank": mine, "array": np.full(3, mine)})[1]["array"].tolis
 heard, any_rank = [], ranks.any
 ranks.any = lambda flag: heard.append(time.monotonic()) or any_rank(flag)
 assert ranks.on_first(lambda: (time.sleep(3 * HEARTBEAT_SECONDS), mine, paddle.get_device())[1:]) == (0, "cpu")
-assert len(heard) >= 3 and max(np.diff(heard)) < 2 * HEARTBEAT_SECONDS
+assert len(heard) >= 3 and max(np.diff(heard)) < 10  # gloo gives up on who is silent for 30 seconds
 try:
     ranks.on_first(lambda: int("words"))
 except ValueError as error:

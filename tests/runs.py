@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from unittest import mock
 
@@ -18,9 +18,11 @@ import numpy as np
 
 import checkpoint
 import run_pretrain
+import runtime
 from meter import Meter
 
 PROJECT = Path(__file__).resolve().parent.parent
+STARTED: list[subprocess.Popen] = []  # processes that a test has started; conftest.py ends those that are left
 WORDS = [f"{'bcdfg'[k % 5]}{'aeiou'[k % 7 % 5] * (1 + k % 3)}{k}" for k in range(40)]
 
 
@@ -100,11 +102,14 @@ def pretrain(argv: list[str], stop_at: int | None = None) -> run_pretrain.Pretra
 
 def start(script: str, argv: list[str], output: Path, **environment: str) -> subprocess.Popen:
     """A script of the project, in a process of its own whose output goes to a file."""
-    environment = {**os.environ, "PYTHONPATH": f"{PROJECT}:{PROJECT / 'tests'}", **environment}
+    inherited = {name: value for name, value in os.environ.items() if name not in runtime.THREAD_VARIABLES}
+    environment = {**inherited, "PYTHONPATH": f"{PROJECT}:{PROJECT / 'tests'}", **environment}
     with output.open("w", encoding="utf-8") as file:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, str(PROJECT / script), *argv], stdout=file, stderr=subprocess.STDOUT, env=environment
         )
+    STARTED.append(process)
+    return process
 
 
 def wait_for_step(step: int, process: subprocess.Popen, output: Path) -> None:
@@ -117,10 +122,11 @@ def wait_for_step(step: int, process: subprocess.Popen, output: Path) -> None:
         time.sleep(0.002)
 
 
-def start_ranks(script: str, argv: list[str], folder: Path, n: int = 2) -> list[subprocess.Popen]:
+def start_ranks(script: str, argv: list[str], folder: Path, n: int = 2, **environment: str) -> list[subprocess.Popen]:
     """The same on gloo ranks, without the launcher. Their outputs are FOLDER/rank0, FOLDER/rank1 ..."""
-    endpoints = [f"127.0.0.1:{_free_port()}" for _ in range(n)]
+    endpoints = [f"127.0.0.1:{port}" for port in free_ports(n)]
     common = {
+        **environment,
         "PADDLE_TRAINERS_NUM": str(n),
         "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
         "PADDLE_DISTRI_BACKEND": "gloo",
@@ -133,9 +139,10 @@ def start_ranks(script: str, argv: list[str], folder: Path, n: int = 2) -> list[
     ]
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+def free_ports(n: int) -> list[int]:
+    with ExitStack() as servers:  # all are held until each is another
+        found = [servers.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(n)]
+        return [server.getsockname()[1] for server in found]
 
 
 def assert_same(one: Path, other: Path, *loads) -> None:

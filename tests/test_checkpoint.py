@@ -885,6 +885,38 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
 
 
+def test_a_link_stays_and_a_device_is_refused(tmp_path):
+    (tmp_path / "there").write_text("old", encoding="utf-8")
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    with checkpoint.atomic_write(tmp_path / "link") as file:
+        file.write("new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "there").read_text(encoding="utf-8") == "new"
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="pipe is a device or a pipe"), checkpoint.atomic_write(tmp_path / "pipe"):
+        pass
+
+
+def test_what_cannot_be_written_is_found_out_before(tmp_path):
+    text = tmp_path / "text"
+    text.write_text("mine", encoding="utf-8")
+    checkpoint.check_output("--output", tmp_path / "new" / "folder" / "file", text, None)
+    for path, message in (
+        (tmp_path, "--output .* is a folder"),
+        (text / "file", "no file can be written there"),
+        (Path("/proc/nowhere/file"), "no file can be written there"),
+        (tmp_path / "." / "text", "is what is to be read"),
+    ):
+        with pytest.raises(UserError, match=message):
+            checkpoint.check_output("--output", path, text)
+    assert files(tmp_path) == ["text"]
+
+
+def test_a_path_in_another_encoding_comes_back_from_the_configuration(tmp_path):
+    path = os.fsdecode(b"/home/caf\xe9")
+    checkpoint.save_config(tmp_path, {"path": path})
+    assert checkpoint.load_config(tmp_path) == {"path": path}
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

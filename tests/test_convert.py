@@ -5,8 +5,6 @@ The files are written and read here by the tests' own code: tests/reference.py, 
 
 import copy
 import json
-import logging
-import os
 import random
 import shutil
 import subprocess
@@ -129,13 +127,6 @@ def assert_vectors(folder: Path, parameters: reference.Parameters, embed=referen
 def assert_close(found, expected) -> None:
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
-
-
-@pytest.fixture
-def said(caplog):
-    """What the user is told."""
-    caplog.set_level(logging.INFO, logger="elmo")
-    return lambda: caplog.text
 
 
 # Import
@@ -746,12 +737,6 @@ def exported(tmp_path_factory):
     convert.main(["export", prefix, f"--output={folder / 'theirs'}"])
     convert.main(import_flags(folder / "theirs", folder / "ours", vocab=True))
     return folder
-
-
-@pytest.fixture
-def in_haste(monkeypatch):
-    """What is written need not outlive the machine: waiting for the disk is most of the time of many small imports."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def import_damaged(argv: list[str], output: Path) -> bool:

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import logging
 import os
 import random
 import re
@@ -43,13 +42,6 @@ def model(tmp_path_factory):
 @pytest.fixture(scope="module")
 def word_model(tmp_path_factory):
     return models.save(models.random_bilm(input="word"), tmp_path_factory.mktemp("word"))
-
-
-@pytest.fixture
-def said(caplog):
-    """What the run tells the user."""
-    caplog.set_level(logging.INFO, logger="elmo")
-    return lambda: caplog.text
 
 
 def text_of(folder: Path, n: int = 300, seed: int = 0, longest: int = 9) -> Path:
@@ -448,7 +440,7 @@ def test_parts_that_are_no_whole_are_refused(model, text, whole, tmp_path):
         merge(parts[0], *parts)
 
 
-def test_two_processes_of_the_launcher_make_one_file(model, text, whole, tmp_path):
+def test_two_ranks_make_one_file(model, text, whole, tmp_path):
     processes = runs.start_ranks("run_embed.py", flags(model, text, tmp_path / "v.hdf5"), tmp_path)
     ended = [process.wait(timeout=120) for process in processes]
     said = [(tmp_path / f"rank{k}").read_text(encoding="utf-8") for k in range(2)]
@@ -561,6 +553,20 @@ def test_a_disk_that_fills_up_is_told_and_the_run_goes_on_when_there_is_room(mod
 
 
 # Damage
+
+
+def test_damaged_windows_are_computed_again(model, text, whole, tmp_path, said):
+    """Those in a hole between whole ones, too, and the file is what it would have been."""
+    output = tmp_path / "v.hdf5"
+    embed_some(model, text, output, 5)
+    partial = vector_file.partial_of(output)
+    with VectorFile(partial) as file:
+        place = next(place for shape, place in map(file._place, range(40, 60)) if shape[1])
+    data = bytearray(partial.read_bytes())
+    data[place] ^= 1
+    partial.write_bytes(data)
+    assert embed(model, text, output).read_bytes() == whole.read_bytes()
+    assert "1 windows are cut short or damaged. They are computed again" in said()
 
 
 def damaged(data: bytes, generator: random.Random) -> bytes:
@@ -761,7 +767,8 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_explained(model, text, tmp_path, mistake):
+def test_a_mistake_is_explained(model, text, tmp_path, mistake, monkeypatch):
+    monkeypatch.setattr(paddle, "is_compiled_with_cuda", lambda: False)
     changes, content, message = MISTAKES[mistake]
     path = tmp_path / "FILE"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())

@@ -1,12 +1,18 @@
 """The house: imports run one way, as README.md's picture shows, and every script explains itself."""
 
+import argparse
 import ast
+import importlib.util
+import inspect
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import args
 
 PROJECT = Path(__file__).resolve().parent.parent
 SCRIPTS = [
@@ -19,6 +25,7 @@ SCRIPTS = [
     "word2vec_base",
     "convert",
 ]
+DEMO_SCRIPTS = ["train", "predict", "prepare", "experiment"]
 FLOORS = (  # from the ground up; a module imports only from floors below its own, or earlier ones on its own
     "runtime",
     "args tokenise fused dataset checkpoint hdf5_file scores vector_file",
@@ -58,19 +65,64 @@ def test_nobody_imports_the_demo():
         assert not imports(PROJECT / f"{name}.py") & demo
 
 
-def test_text_is_prepared_without_the_network():
-    """dataset.py and checkpoint.py know nothing of it, nor of Paddle."""
-    for name in ("dataset", "checkpoint", "tokenise", "preprocess", "args"):
-        assert not imports(PROJECT / f"{name}.py") & {"paddle", "elmo", "lstmp", "fused"}
+class Parsed(Exception):
+    """Carries a script's parser out of it."""
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_help_shows_an_example_and_every_default(name):
-    command = [sys.executable, str(PROJECT / f"{name}.py"), "--help"]
+def parser_of(script: Path, monkeypatch) -> argparse.ArgumentParser:
+    """The parser that a script makes."""
+
+    def caught(parser, *_):
+        raise Parsed(parser)
+
+    monkeypatch.syspath_prepend(str(script.parent))
+    spec = importlib.util.spec_from_file_location(f"script_{script.stem}", script)
+    module = importlib.util.module_from_spec(spec)
+    with monkeypatch.context() as patched:
+        patched.setattr(argparse.ArgumentParser, "parse_args", caught)
+        patched.setitem(sys.modules, spec.name, module)
+        spec.loader.exec_module(module)
+        with pytest.raises(Parsed) as parsed:
+            begin = getattr(module, "parse", module.main)
+            begin(*[[]][: len(inspect.signature(begin).parameters)])
+    return parsed.value.args[0]
+
+
+def parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """It and those of its commands."""
+    commands = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return [parser, *(part for action in commands for part in action.choices.values())]
+
+
+@pytest.mark.parametrize("name", [*SCRIPTS, *(f"LAC_demo/{name}" for name in DEMO_SCRIPTS)])
+def test_help_shows_an_example_and_every_default(name, monkeypatch):
+    parser = parser_of(PROJECT / f"{name}.py", monkeypatch)
+    assert re.search(rf"^    .*python {Path(name).name}\.py ", parser.format_help(), re.M)
+    for part in parsers(parser):
+        text = "".join(part.format_help().split())
+        for action in part._actions:
+            assert action.help or action.choices, f"{name}: {action.dest}"
+            if action.default not in (None, False, argparse.SUPPRESS):
+                assert "".join(f"(default: {action.default}".split()) in text, f"{name}: {action.dest}"
+
+
+def test_a_script_tells_its_help():
+    command = [sys.executable, str(PROJECT / "run_eval.py"), "--help"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0 and not done.stderr
-    assert re.search(rf"^    python .*{name}\.py ", done.stdout, re.M)
-    assert "(default: None)" not in done.stdout and "Traceback" not in done.stdout
+    assert done.returncode == 0 and not done.stderr and "python run_eval.py" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("argv", "what"), [(["--output="], "--output"), (["--output", ""], "--output"), (["text", ""], "text")]
+)
+def test_what_is_empty_is_refused(argv, what, capsys):
+    """As a shell's variable is that was not set."""
+    parser = args.parser("")
+    parser.add_argument("--output")
+    parser.add_argument("input", nargs="*")
+    with pytest.raises(SystemExit, match="2"):
+        parser.parse_args(argv)
+    assert f"error: {what} is empty" in capsys.readouterr().err
 
 
 def commands(name: str) -> list[str]:
@@ -85,13 +137,16 @@ def test_both_readmes_have_the_same_commands():
     assert len(english) > 20 and english == commands("README_zh.md")
 
 
-def test_the_readmes_name_only_files_and_flags_that_exist():
-    for line in commands("README.md"):
-        for script in re.findall(r"(?<![\w/])((?:\w+/)*\w+\.py)\b", line):
-            folders = [PROJECT, PROJECT / "LAC_demo"]
+@pytest.mark.parametrize("readme", ["README.md", "LAC_demo/README.md", "data/README.md"])
+def test_a_readmes_commands_are_understood(readme, monkeypatch, capsys):
+    """Each of its lines that calls a script of ours has arguments that this script takes."""
+    folders = [(PROJECT / readme).parent, PROJECT, PROJECT / "LAC_demo"]
+    for line in commands(readme):
+        for script, rest in re.findall(r"(?:^|\s)((?:\w+/)*\w+\.py)\b(.*)", line):
             (path, *_) = [folder / script for folder in folders if (folder / script).is_file()] or [None]
             assert path, f"{script} in: {line}"
-            sources = [path, PROJECT / "args.py", PROJECT / "LAC_demo" / "settings.py", PROJECT / "polarity.py"]
-            known = "".join(source.read_text(encoding="utf-8") for source in sources if source.is_file())
-            for flag in re.findall(r"(--\w+)", line.split(script)[-1]):
-                assert f'"{flag}"' in known, f"{flag} in: {line}"
+            if "parser(" in path.read_text(encoding="utf-8"):
+                try:
+                    parser_of(path, monkeypatch).parse_args(shlex.split(rest.partition("|")[0]))
+                except SystemExit:
+                    pytest.fail(f"{line}: {capsys.readouterr().err}")

@@ -3,7 +3,6 @@
 import io
 import itertools
 import json
-import logging
 import random
 import shutil
 import subprocess
@@ -31,7 +30,7 @@ import reader
 import settings
 import train
 import training
-from bilm import Memory, elmo_encoder, init_pretraining_params
+from bilm import Memory, Pretrained, elmo_encoder, init_pretraining_params
 from crf import LinearChainCRF
 from pieces import Pieces, tagged_line, words_of
 from reader import Faults, Labels, Sentence
@@ -54,12 +53,6 @@ def checkpoints(tmp_path_factory):
     )
     (folder / "imported" / "vocab.txt").unlink()
     return found
-
-
-@pytest.fixture
-def said(caplog):
-    caplog.set_level(logging.INFO, logger="elmo")
-    return lambda: caplog.text
 
 
 def write(path: Path, *lines: str) -> Path:
@@ -489,7 +482,9 @@ def test_dropout_and_penalty(checkpoints):
 def tiny_tagger(pretrained: str | None = None, **changes) -> Tagger:
     paddle.seed(1)
     changed = settings.Settings(**{**vars(TINY), "use_elmo": pretrained is not None, **changes})
-    return Tagger(changed, vocabulary("苹果", "很", "好", "the", "of"), LABELS, pretrained)
+    return Tagger(
+        changed, vocabulary("苹果", "很", "好", "the", "of"), LABELS, pretrained and Pretrained.of(pretrained)
+    )
 
 
 @pytest.mark.parametrize("kind", [None, "char", "word"])
@@ -544,7 +539,8 @@ def test_the_tagger_learns_and_keeps_its_best_epoch(checkpoints, kind, monkeypat
     sentences = sentences_to_learn()
     paddle.seed(1)
     words = training.training_words(sentences)
-    tagger = Tagger(Settings(**{**vars(TINY), "use_elmo": bool(kind)}), words, LABELS, checkpoints.get(kind))
+    pretrained = Pretrained.of(checkpoints[kind]) if kind else None
+    tagger = Tagger(Settings(**{**vars(TINY), "use_elmo": bool(kind)}), words, LABELS, pretrained)
     scores, score_of = [], Tagger.score
 
     def score(tagger, *rest):
@@ -593,6 +589,22 @@ def test_another_elmo_than_in_training_is_refused(checkpoints, tmp_path):
         Tagger.load(tmp_path, checkpoints["char"])
     with pytest.raises(UserError, match="no field 'tagger'"):
         Tagger.load(Path(checkpoints["char"]).parent)
+
+
+def test_a_tagger_keeps_the_elmo_that_it_was_trained_with(checkpoints, tmp_path):
+    """Though the pretraining that it comes from has gone on, or has been deleted."""
+    folder = tmp_path / "elmo"
+    shutil.copytree(Path(checkpoints["word"]).parent, folder)
+    first, later = folder / Path(checkpoints["word"]).name, folder / "99999"
+    tagger = tiny_tagger(str(folder))
+    for suffix in (".pdparams",):
+        shutil.copy(f"{checkpoints['char']}{suffix}", f"{later}{suffix}")
+    tagger.save(tmp_path / "tagger")
+    loaded = Tagger.load(tmp_path / "tagger")
+    assert loaded.pretrained == Pretrained.of(first) and loaded.tag(SENTENCES) == tagger.tag(SENTENCES)
+    shutil.rmtree(folder)
+    tagger.save(tmp_path / "tagger")
+    assert (tmp_path / "tagger" / "best.pdparams").exists()
 
 
 # The scripts
@@ -653,15 +665,40 @@ def test_train_and_predict(checkpoints, data, tmp_path, kind, capsys, monkeypatc
 def test_predict_keeps_its_place_at_lines_that_cannot_be_read(data, tmp_path, said):
     train.main(train_flags(data, tmp_path / "tagger", use_elmo="false"))
     raw, output = tmp_path / "raw", tmp_path / "tagged"
-    raw.write_bytes("苹果\n".encode("gb18030") + "好\n".encode())
+    raw.write_bytes("苹果\n".encode("gb18030") + "好\n".encode() + "苹果\n".encode("gb18030"))
     flags = [f"--model_dir={tmp_path / 'tagger'}", f"--input={raw}", f"--output={output}"]
     with pytest.raises(UserError, match=r"raw:1: byte 0x.. is not UTF-8"):
         predict.main(flags)
     assert not output.exists()
     predict.main([*flags, "--skip_bad_lines"])
-    first, second = output.read_text(encoding="utf-8").splitlines()
-    assert not first and second.startswith("好/")
-    assert "1 bad lines" in said()
+    first, second, third = output.read_text(encoding="utf-8").splitlines()
+    assert not first and second.startswith("好/") and not third
+    assert "2 bad lines" in said()
+    before = raw.read_bytes()
+    with pytest.raises(UserError, match=r"--output .*raw is what is to be read"):
+        predict.main([flags[0], f"--input={raw}", f"--output={raw}"])
+    assert raw.read_bytes() == before
+
+
+def test_a_rate_that_is_too_high_is_said_at_once(data, tmp_path):
+    with pytest.raises(UserError, match="the loss became nan: give a lower --base_learning_rate"):
+        train.main(train_flags(data, tmp_path, use_elmo="false", base_learning_rate="1e30", epochs=20))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_corpus_may_have_words_without_a_tag(tmp_path, whole, capsys):
+    """O is no tag: it is not counted, and a word that has it is no word, in however many pieces."""
+    corpus = write(tmp_path / "corpus.txt", *["小明/nr 去/O 北京大学/O 。/w", "小明/nr 走/O"] * 4)
+    pieces = write(tmp_path / "vocab.txt", *dataset.MARKERS, "小明", "北京", "大学")
+    flags = [
+        f"--train_data={corpus}",
+        f"--test_data={corpus}",
+        f"--json={tmp_path / 'x.json'}",
+        f"--vocab_file={pieces}",
+    ]
+    experiment.main([*flags, "--seeds=1", "--epochs=1", *SMALL, *["--whole_words"][:whole]])
+    rows = capsys.readouterr().out.split("F1 by tag")[1].splitlines()[1:]
+    assert sorted(row.split()[0] for row in rows) == ["nr", "w"]
 
 
 def test_train_refuses_to_destroy_or_to_begin_without_elmo(checkpoints, data, tmp_path, monkeypatch):

@@ -171,16 +171,19 @@ def test_rows_without_a_single_step_keep_their_state():
 
 @pytest.mark.parametrize("x", [0.0, 1e-6, 0.01, 0.5, 3.0, 20.0, 100.0, 1e30])
 def test_activations_hold_over_the_whole_range(x, tolerance):
-    """One cell, all weights zero but the bias: what the gates make of any number, and of its negative."""
-    lstmp = LSTMP(1, 2, Cell(0.0, 0.0, 0.0))
+    """All weights zero but the bias, a projection that changes nothing: what gates make of a number, and its negative."""
+    lstmp = LSTMP(2, 2, Cell(0.0, 0.0, 0.0))
     for weight in lstmp.parameters():
         weight.set_value(np.zeros(weight.shape, paddle.get_default_dtype()))
+    lstmp.projection_weight.set_value(np.eye(2, dtype=paddle.get_default_dtype()))
     gates = np.array([[x, -x], [x, -x], [-x, x], [x, -x]])  # i, j, f, o
     lstmp.bias.set_value(gates.ravel().astype(paddle.get_default_dtype()))
-    zero = paddle.zeros([1, 1]), paddle.ones([1, 2])
+    zero = paddle.zeros([1, 2]), paddle.ones([1, 2])
     with np.errstate(over="ignore"):
-        i, j, f = 1 / (1 + np.exp(-gates[0])), np.tanh(gates[1]), 1 / (1 + np.exp(-gates[2]))
+        i, f, o = (1 / (1 + np.exp(-gate)) for gate in gates[[0, 2, 3]])
+    cell = f + i * np.tanh(gates[1])
     for context in (paddle.no_grad(), paddle.enable_grad()):
         with context:
-            _, ((_, c),) = run_layer([lstmp], [paddle.zeros([1, 1])], [zero], [1])
-        np.testing.assert_allclose(c.numpy()[0], f + i * j, rtol=1e-6, atol=1e-6)
+            _, ((h, c),) = run_layer([lstmp], [paddle.zeros([1, 2])], [zero], [1])
+        np.testing.assert_allclose(c.numpy()[0], cell, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(h.numpy()[0], o * np.tanh(cell), rtol=1e-6, atol=1e-6)

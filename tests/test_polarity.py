@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import logging
 import re
 import shutil
 from pathlib import Path
@@ -21,6 +20,7 @@ import bow
 import elmo
 import polarity
 import run_finetune
+import runtime
 import scores
 import start
 import word2vec_base
@@ -68,12 +68,6 @@ def checkpoints(tmp_path_factory):
     """Prefixes of a random biLM over characters and one over a table of words."""
     folder = tmp_path_factory.mktemp("checkpoints")
     return {input: models.save(models.random_bilm(input=input), folder / input) for input in ("char", "word")}
-
-
-@pytest.fixture
-def said(caplog):
-    caplog.set_level(logging.INFO, logger="elmo")
-    return lambda: caplog.text
 
 
 def settings(**changes) -> SimpleNamespace:
@@ -552,6 +546,17 @@ def test_a_run_that_was_killed_goes_on_with_the_next_fold(folder, vectors, tmp_p
     assert whole["reviews"] == parts["reviews"] and not (tmp_path / "parts.json.parts").exists()
 
 
+def test_folds_are_kept_until_the_head_is_saved(folder, vectors, tmp_path, monkeypatch, said):
+    flags = [f"--results={tmp_path / 'r.json'}", f"--save_head={tmp_path / 'head'}"]
+    with monkeypatch.context() as patch:
+        patch.setattr(polarity, "save_head", mock.Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run_baseline(folder, vectors, *flags)
+    run_baseline(folder, vectors, *flags)
+    assert said().count("was done before") == 3 and (tmp_path / "head" / "head.pdparams").exists()
+    assert not (tmp_path / "r.json.parts").exists()
+
+
 def test_a_run_that_goes_on_has_the_vectors_that_it_began_with(folder, vectors, tmp_path, monkeypatch):
     """Those of a file must not have changed, and those that it has trained itself are kept with its folds."""
     flags = [f"--data_dir={folder}", f"--train_word2vec_on={runs.PROJECT / 'data' / 'train'}", *QUICK]
@@ -568,21 +573,24 @@ def test_a_run_that_goes_on_has_the_vectors_that_it_began_with(folder, vectors, 
     changed.save_word2vec_format(str(mine), binary=True)
     with pytest.raises(UserError, match=r"with other settings: vectors was CRC-32 \w+, is CRC-32 \w+\. Give the same"):
         run_baseline(folder, mine, f"--results={tmp_path / 'file.json'}")
+    other = [flags[0], f"--train_word2vec_on={runs.PROJECT / 'data' / 'dev'}", *QUICK]
+    with pytest.raises(UserError, match=r"with other settings: train_word2vec_on was .*train, is .*dev"):
+        word2vec_base.main([*other, f"--results={tmp_path / 'own.json'}"])
     monkeypatch.setattr(word2vec_base, "train_vectors", mock.Mock(side_effect=AssertionError("trained again")))
     word2vec_base.main([*flags, f"--results={tmp_path / 'own.json'}"])
     assert not (tmp_path / "own.json.parts").exists()
 
 
 @pytest.mark.parametrize("input", ["char", "word"])
-def test_elmo_is_fine_tuned_on_the_published_split(folder, checkpoints, input, capsys, said, tmp_path):
-    files = sorted((tmp_path.parent).iterdir())
+def test_elmo_is_fine_tuned_on_the_published_split(folder, checkpoints, input, capsys, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     argv = ["--protocol=split", "--elmo_trainable", "--elmo_lr=0.001", "--tune_epochs=2", "--unfreeze_epochs=1"]
     run_elmo(folder, checkpoints[input], *argv, "--logging_step=3", "--layers=top")
     output = capsys.readouterr().out
     assert "12 reviews" in output and "fold" not in output and "gamma" not in output
     assert re.search(r"fine-tuning   about \d+ s for 1 part of the data, 1 for each", said())
     assert "split  fine-tuning 1/1, epoch 2/2  dev AUC" in said() and "step 3  loss" in said()
-    assert files == sorted((tmp_path.parent).iterdir())
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("what", ["all", "lstm"])
@@ -601,12 +609,13 @@ def test_random_weights_replace_the_pretrained(checkpoints, what):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
 
 
-def test_two_ranks_come_to_what_one_process_comes_to(folder, vectors, checkpoints, tmp_path, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # BLAS rounds as its threads divide the work
+def test_two_ranks_come_to_what_one_process_comes_to(folder, vectors, checkpoints, tmp_path):
+    one_thread = dict.fromkeys(runtime.THREAD_VARIABLES, "1")  # BLAS rounds as its threads divide the work
     argv = [f"--data_dir={folder}", f"--init_from_ckpt={checkpoints['char']}", *QUICK, f"--concat_word2vec={vectors}"]
     argv += ["--elmo_trainable", "--tune_epochs=1", "--elmo_lr=0.01"]
-    processes = runs.start_ranks("run_finetune.py", [*argv, f"--results={tmp_path / 'two.json'}"], tmp_path)
-    processes.append(runs.start("run_finetune.py", [*argv, f"--results={tmp_path / 'one.json'}"], tmp_path / "alone"))
+    two, one = ([*argv, f"--results={tmp_path / name}.json"] for name in ("two", "one"))
+    processes = runs.start_ranks("run_finetune.py", two, tmp_path, **one_thread)
+    processes.append(runs.start("run_finetune.py", one, tmp_path / "alone", **one_thread))
     ended = [process.wait(timeout=120) for process in processes]
     outputs = [(tmp_path / name).read_text(encoding="utf-8") for name in ("rank0", "rank1", "alone")]
     assert ended == [0, 0, 0], outputs

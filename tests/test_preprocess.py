@@ -386,11 +386,12 @@ def test_a_killed_script_tidies_up(tmp_path, sign):
     source.write_text((document(3) + "\n") * 100_000, encoding="utf-8")
     command = [sys.executable, ROOT / "preprocess.py", "text", source, "--lang", "en", "--output", out]
     script = subprocess.Popen([*command, "--processes", "2"], stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 20
-    while not list(out.glob(".partial-*/train/*")) and time.monotonic() < until:
+    until = time.monotonic() + 60
+    while not list(out.glob(".partial-*/train/*")):
+        assert script.poll() is None and time.monotonic() < until
         time.sleep(0.01)
     script.send_signal(sign)
-    said = script.communicate(timeout=20)[1]
+    said = script.communicate(timeout=60)[1]
     assert script.returncode == 130
     assert "Traceback" not in said
     assert not out.exists()

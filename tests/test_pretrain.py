@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import logging
 import random
 import re
 import shutil
@@ -36,13 +35,6 @@ def finished(corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
     runs.pretrain(runs.flags(corpus, folder, save_freq=10, plot=True))
     return folder
-
-
-@pytest.fixture
-def said(caplog):
-    """What the run tells the user."""
-    caplog.set_level(logging.INFO, logger="elmo")
-    return lambda: caplog.text
 
 
 def is_running(pid: str) -> bool:
@@ -103,16 +95,6 @@ def test_ranks_end_with_identical_weights(two_ranks, name):
         np.testing.assert_array_equal(first[key], second[key], err_msg=key)
 
 
-def test_two_ranks_learn_as_one_with_twice_the_batch(two_ranks, corpus, tmp_path):
-    """The held-out perplexity differs by no more than a few times what the seed makes it differ."""
-    found = runs.log_lines(two_ranks / "whole-char-adagrad", "evaluation")[-1]["perplexity"]
-    alone = []
-    for seed in range(5):
-        runs.pretrain(runs.flags(corpus, tmp_path / str(seed), batch_size=10, seed=seed))
-        alone.append(runs.log_lines(tmp_path / str(seed), "evaluation")[-1]["perplexity"])
-    assert abs(found - np.mean(alone)) < 4 * np.std(alone)
-
-
 # Kills, signals, faults
 
 
@@ -122,7 +104,9 @@ def test_ten_kills_change_nothing(corpus, tmp_path):
     runs.pretrain(runs.flags(corpus, tmp_path / "whole", **changes))
     parts, output = tmp_path / "parts", tmp_path / "output"
     argv = runs.flags(corpus, parts, **changes)
-    generator = random.Random()
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    generator = random.Random(seed)
     for kill in range(10):
         resume = [f"--init_from_ckpt={parts}"] if list(parts.glob("*.pdparams")) else []
         if kill in (3, 7):
@@ -130,7 +114,7 @@ def test_ten_kills_change_nothing(corpus, tmp_path):
             process = runs.start("tests/dying_run.py", [call, *argv, *resume], output)
         else:
             process = runs.start("run_pretrain.py", [*argv, *resume], output)
-            runs.wait_for_step(10 * kill + generator.randrange(1, 10), process, output)
+            runs.wait_for_step(8 * kill + generator.randrange(1, 8), process, output)
             time.sleep(generator.random() / 50)
             process.kill()
         assert process.wait(timeout=60) == -signal.SIGKILL, output.read_text(encoding="utf-8")
@@ -203,7 +187,10 @@ def test_an_evaluation_does_not_delay_a_stop_and_is_made_up_for(corpus, finished
 def test_a_full_disk_is_a_clear_error_and_spares_what_is_there(corpus, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", disk], capture_output=True).returncode:
+    if (
+        not shutil.which("mount")
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", disk], capture_output=True).returncode
+    ):
         pytest.skip("a small disk can only be made by root")
     try:
         argv = runs.flags(corpus, disk, dev_data_path=None, save_freq=4, keep=100)
@@ -381,6 +368,15 @@ def test_patience_ends_a_run_whose_best_is_kept(corpus, tmp_path, monkeypatch, s
     longer = [*argv, "--patience=4", "--max_steps=14", f"--init_from_ckpt={tmp_path}"]
     assert runs.pretrain(longer).step == 14
     assert checkpoint.load_progress(tmp_path / "best") == {"step": 14, "best": pytest.approx(18.0)}
+
+
+def test_a_run_that_goes_back_to_before_its_best_model_looks_for_another(corpus, tmp_path, monkeypatch):
+    scores(monkeypatch, [20.0, 10.0, 25.0])
+    argv = runs.flags(corpus, tmp_path, eval_freq=4, save_freq=6, max_steps=8)
+    runs.pretrain(argv)
+    assert checkpoint.load_progress(tmp_path / "best") == {"step": 8, "best": pytest.approx(10.0)}
+    runs.pretrain([*argv, f"--init_from_ckpt={tmp_path / '6'}", "--overwrite"])
+    assert checkpoint.load_progress(tmp_path / "best") == {"step": 8, "best": pytest.approx(25.0)}
 
 
 def test_a_finished_run_has_nothing_left_to_do_until_its_end_is_put_off(corpus, tmp_path, said):
@@ -645,7 +641,8 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_explained(corpus, tmp_path, mistake):
+def test_a_mistake_is_explained(corpus, tmp_path, mistake, monkeypatch):
+    monkeypatch.setattr(paddle, "is_compiled_with_cuda", lambda: False)
     changes, content, message = MISTAKES[mistake]
     path = tmp_path / "FILE"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())

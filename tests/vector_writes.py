@@ -60,9 +60,31 @@ def killed_at(number: int, path: Path) -> bool:
         mock.patch.multiple(os, **patched),
         mock.patch.object(Path, "replace", dying(Path.replace)),
         mock.patch.object(h5d, "create", dying(h5d.create)),
+        noted(path),
     ):
         write(path)
     os._exit(0)
+
+
+def noted(path: Path):
+    """VectorFile.write, which notes in a file what it has written."""
+    whole = vector_file.VectorFile.write
+
+    def write_and_note(file, window, *rest):
+        whole(file, window, *rest)
+        with Path(f"{path}.done").open("a", encoding="utf-8") as note:
+            note.write(f"{window} ")
+
+    return mock.patch.object(vector_file.VectorFile, "write", write_and_note)
+
+
+def check_nothing_done_is_lost(path: Path) -> None:
+    """Every window that was written before the kill is there."""
+    note = Path(f"{path}.done")
+    if note.exists():
+        with vector_file.VectorFile(vector_file.partial_of(path)) as file:
+            lost = [window for window in map(int, note.read_text(encoding="utf-8").split()) if not file.is_done(window)]
+            assert not lost, f"{path}: windows {lost} were written before the kill"
 
 
 if __name__ == "__main__":
@@ -72,6 +94,7 @@ if __name__ == "__main__":
     while killed_at(number, folder / str(number)):
         path = folder / str(number)
         if not path.exists():  # else it was killed when all was done
+            check_nothing_done_is_lost(path)
             write(path)
         found, expected = path.read_bytes(), (folder / "whole").read_bytes()
         assert found[: len(expected)] == expected, f"killed at call {number}"
