@@ -84,7 +84,7 @@ def dense_gradient(weight: paddle.Tensor) -> np.ndarray:
     return gradient
 
 
-def save(bilm: BiLM, folder) -> str:
+def save(bilm: BiLM, folder, name: str = "1") -> str:
     """A checkpoint of the biLM; returns its prefix."""
     import checkpoint
     import dataset
@@ -92,5 +92,5 @@ def save(bilm: BiLM, folder) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint.save_config(folder, {"model": bilm.config.to_dict()})
     dataset.Vocabulary(WORDS).save(folder / "vocab.txt")
-    checkpoint.save(folder / "1", {name: weight.numpy() for name, weight in bilm.state_dict().items()})
-    return str(folder / "1")
+    checkpoint.save(folder / name, {key: weight.numpy() for key, weight in bilm.state_dict().items()})
+    return str(folder / name)

@@ -1,0 +1,60 @@
+"""The Python of README.md, run from its first block to its last in a folder like a user's."""
+
+import re
+
+import models
+import pytest
+import runs
+
+import run_embed
+from runtime import paddle
+
+BLOCKS = re.findall(r"^```python\n(.*?)^```", (runs.PROJECT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """What the commands of README.md have made by then: two checkpoints, vectors of a text and of a vocabulary."""
+    for name in ("10000", "sample/final"):
+        path = tmp_path / "checkpoints" / name
+        models.save(models.random_bilm(), path.parent, path.name)
+    (tmp_path / "sentences.txt").write_text("The first sentence .\n" * 9, encoding="utf-8")
+    words = ["<S>", "</S>", "The", "first", "sentence", ".", "Second", "one"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(runs.PROJECT / "LAC_demo"))
+    for flags in (
+        ["--input=sentences.txt", "--output=vectors.hdf5"],
+        ["--vocab=vocab.txt", "--output=vocab_vectors.hdf5"],
+    ):
+        run_embed.main(["--init_from_ckpt=checkpoints", "--device=cpu", *flags])
+    return tmp_path
+
+
+def test_the_python_of_the_readme_does_what_it_says(folder, capsys):
+    from bilm import elmo_encoder, init_pretraining_params
+
+    encoding, reading, fixed, network, tagger = BLOCKS
+    width = 2 * models.CHAR["projection_dim"]
+    space = {"n_tags": 5, "elmo_encoder": elmo_encoder, "init_pretraining_params": init_pretraining_params}
+    exec(encoding, space)
+    assert capsys.readouterr().out == f"(3, 4, {width})\n(3, 3, {width})\n"
+    exec(reading, space)
+    assert space["index"] == {"The first sentence .": "8"} and space["file"]["7"].shape == (3, 4, width)
+    space["file"].close()
+    exec(fixed, space)
+    assert [array.shape for array in space["embedder"].encode(space["sentences"])] == [(3, 4, width), (3, 3, width)]
+    exec(network, space)
+    assert space["vectors"].shape == [2, 4, width] and space["mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
+    assert space["logits"].shape == [2, 4, 5]
+    exec(tagger, {**space, "word_embedding": paddle.ones([2, 4, 6])})
+
+
+def test_both_readmes_have_the_same_python():
+    chinese = (runs.PROJECT / "README_zh.md").read_text(encoding="utf-8")
+    found = re.findall(r"^```python\n(.*?)^```", chinese, re.M | re.S)
+
+    def code(blocks):
+        return [re.sub(r" *#.*", "", block) for block in blocks]
+
+    assert code(found) == code(BLOCKS)
