@@ -100,13 +100,20 @@ def pretrain(argv: list[str], stop_at: int | None = None) -> run_pretrain.Pretra
     return runs[0] if runs else None
 
 
-def start(script: str, argv: list[str], output: Path, **environment: str) -> subprocess.Popen:
-    """A script of the project, in a process of its own whose output goes to a file."""
+def start(
+    script: str, argv: list[str], output: Path, launch: int = 0, log_dir: Path | None = None, **environment: str
+) -> subprocess.Popen:
+    """A script of the project, in a process of its own whose output goes to a file; or so many, by Paddle's launcher."""
+    launcher = ["-m", "paddle.distributed.launch", "--nproc_per_node", str(launch), "--backend", "gloo"]
+    before = [*launcher, "--log_dir", str(log_dir)] if launch else []
     inherited = {name: value for name, value in os.environ.items() if name not in runtime.THREAD_VARIABLES}
     environment = {**inherited, "PYTHONPATH": f"{PROJECT}:{PROJECT / 'tests'}", **environment}
     with output.open("w", encoding="utf-8") as file:
         process = subprocess.Popen(
-            [sys.executable, str(PROJECT / script), *argv], stdout=file, stderr=subprocess.STDOUT, env=environment
+            [sys.executable, *before, str(PROJECT / script), *argv],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=environment,
         )
     STARTED.append(process)
     return process

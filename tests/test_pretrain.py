@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import random
 import re
 import shutil
@@ -35,13 +36,6 @@ def finished(corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
     runs.pretrain(runs.flags(corpus, folder, save_freq=10, plot=True))
     return folder
-
-
-def is_running(pid: str) -> bool:
-    try:
-        return Path("/proc", pid, "stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 # Exact resume
@@ -152,6 +146,34 @@ def test_ctrl_c_saves_and_says_how_to_go_on(corpus, tmp_path):
     prefix = lines[-1].strip().removeprefix("--init_from_ckpt=")
     assert checkpoint.resolve(tmp_path / "run") == Path(prefix)
     assert int(Path(prefix).name) == checkpoint.load_progress(prefix)["step"] >= 2
+
+
+def test_ranks_whose_launcher_is_killed_stop_and_save(corpus, tmp_path):
+    log = tmp_path / "log"
+    argv = runs.flags(corpus, tmp_path / "run", dev_data_path=None, max_steps=100000, log_freq=1)
+    launcher = runs.start("run_pretrain.py", argv, tmp_path / "output", launch=2, log_dir=log)
+    until = time.monotonic() + 90
+    while not (log / "workerlog.0").exists() or "step 3/" not in (log / "workerlog.0").read_text(encoding="utf-8"):
+        assert launcher.poll() is None and time.monotonic() < until, (tmp_path / "output").read_text(encoding="utf-8")
+        time.sleep(0.05)
+    ranks = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text(encoding="ascii").split()
+    assert len(ranks) == 2
+    try:
+        launcher.kill()
+        while any(map(is_running, ranks)):
+            assert time.monotonic() < until, "the ranks run on"
+            time.sleep(0.05)
+    finally:
+        for rank in filter(is_running, ranks):
+            os.kill(int(rank), signal.SIGKILL)
+    assert checkpoint.step_of(checkpoint.resolve(tmp_path / "run")) >= 3
+
+
+def is_running(pid: str) -> bool:
+    try:
+        return Path("/proc", pid, "stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_a_second_ctrl_c_stops_at_once(corpus, tmp_path, monkeypatch):
