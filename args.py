@@ -1,8 +1,9 @@
 """The groups of arguments that the scripts compose. Each flag is declared once; --help shows every default."""
 
 import argparse
+import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -78,32 +79,24 @@ def seed(text: str) -> int:
 
 def share(text: str) -> float:
     """A number from 0 up to, but not, 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 0 to below 1")
-    return value
+    return _number(text, lambda value: 0 <= value < 1, "a number from 0 to below 1")
 
 
 def positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number above 0")
-    return value
+    return _number(text, lambda value: 0 < value < math.inf, "a number above 0")
 
 
 def zero_or_more(text: str) -> float:
+    return _number(text, lambda value: 0 <= value < math.inf, "a number, 0 or more")
+
+
+def _number(text: str, fits: Callable[[float], bool], expected: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number, 0 or more")
+        value = math.nan
+    if not fits(value):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected {expected}")
     return value
 
 
