@@ -86,7 +86,7 @@ def add_network(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--elmo_dropout", **rate, default=default.elmo_dropout, help="dropout on ELMo's vectors")
     group.add_argument(
         "--elmo_l2_coef",
-        type=float,
+        type=arguments.zero_or_more,
         metavar="X",
         default=default.elmo_l2_coef,
         help="penalty on the weights of its layers",

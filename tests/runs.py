@@ -119,6 +119,14 @@ def start(
     return process
 
 
+def peak_memory(process: subprocess.Popen, output: Path) -> float:
+    """Wait for the end of a process, which must go well. Returns the most megabytes that it has held."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, output.read_text(encoding="utf-8")
+    return usage.ru_maxrss / 1024
+
+
 def wait_for_step(step: int, process: subprocess.Popen, output: Path) -> None:
     """Wait until the process, which must live that long, has put out the progress line of the step or a later one."""
     until = time.monotonic() + 60

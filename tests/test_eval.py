@@ -277,11 +277,7 @@ def test_memory_does_not_grow_with_the_vocabulary(tmp_path):
         models.save(bilm, folder)
         dataset.Vocabulary(vocabulary).save(folder / "vocab.txt")
         argv = [f"--dev_data_path={tmp_path / 'text'}", f"--init_from_ckpt={folder}", "--device=cpu"]
-        process = runs.start("run_eval.py", argv, tmp_path / "output")
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        assert process.returncode == 0, (tmp_path / "output").read_text(encoding="utf-8")
-        peaks.append(usage.ru_maxrss / 1024)
+        peaks.append(runs.peak_memory(runs.start("run_eval.py", argv, tmp_path / "output"), tmp_path / "output"))
     assert peaks[1] < peaks[0] + 150
 
 
