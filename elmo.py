@@ -289,9 +289,8 @@ def load_bilm(params: str | Path, head: bool = False) -> tuple[BiLM, dataset.Voc
     with paddle.LazyGuard():  # not initialised: the weights are about to be set
         bilm = BiLM(config, head)
     set_weights(bilm, found, str(prefix))
-    return bilm, _vocabulary_of(
-        prefix.parent / checkpoint.VOCABULARY, config
-    ) if head or config.input == "word" else None
+    needs_words = head or config.input == "word"
+    return bilm, _vocabulary_of(prefix.parent / checkpoint.VOCABULARY, config) if needs_words else None
 
 
 def _vocabulary_of(path: Path, config: ELMoConfig) -> dataset.Vocabulary:

@@ -121,7 +121,8 @@ class Experiment:
         """Whose pieces the words become, and whose full-width forms stay."""
         if self.args.vocab_file:
             return dataset.Vocabulary.from_file(self.args.vocab_file)
-        found = vocabulary_beside(self.args.elmo[0][1]) if self.args.elmo else None
+        first = next(filter(None, self.arms.values()), None)
+        found = vocabulary_beside(first.prefix) if first else None
         if found is None and not self.args.whole_words:
             raise UserError("--vocab_file is missing: the vocabulary whose pieces words become. Or give --whole_words.")
         return found
