@@ -114,6 +114,16 @@ def add_device(group) -> None:
     group.add_argument("--device", default="auto", help="auto, cpu, gpu or gpu:N")
 
 
+def add_checkpoint(group, required: bool = False) -> None:
+    group.add_argument(
+        "--init_from_ckpt", required=required, metavar="CKPT", help="prefix, file, or folder (its latest)"
+    )
+
+
+def add_seed(group, default: int = 2020) -> None:
+    group.add_argument("--seed", type=seed, metavar="N", default=default, help="of everything that is random")
+
+
 def add_vocabulary(group, required: bool = False) -> None:
     group.add_argument(
         "--vocab_file", type=Path, required=required, metavar="FILE", help="vocabulary, one token a line"
@@ -220,7 +230,7 @@ def add_task(parser: argparse.ArgumentParser) -> None:
         "--protocol", choices=("cv", "split"), default="cv", help="cross-validation, or the published single split"
     )
     protocol.add_argument("--folds", **COUNT, default=10, help="of the cross-validation")
-    protocol.add_argument("--seed", type=seed, metavar="N", default=2020, help="of the folds and all that is random")
+    add_seed(protocol)
     head = parser.add_argument_group("head", "of several values, the dev part of each fold chooses")
     several = {"nargs": "+", "metavar": "X"}
     head.add_argument("--lr", type=positive, default=[0.001, 0.003], help="learning rate", **several)

@@ -98,10 +98,8 @@ class _Features(paddle.autograd.PyLayer):
         widths, numbers = zip(*config.filters, strict=True)
         features = paddle.empty([len(tokens.lengths), sum(numbers)], table.dtype)
         places = paddle.empty(features.shape, dtype="uint8") if training else None
-        cnn, is_tanh = (
-            fused.kernel().cnn(tokens.ids, tokens.lengths, table, widths, numbers),
-            config.activation == "tanh",
-        )
+        cnn = fused.kernel().cnn(tokens.ids, tokens.lengths, table, widths, numbers)
+        is_tanh = config.activation == "tanh"
         parts = _shares(tokens.lengths)
         in_parallel(
             [
@@ -134,6 +132,7 @@ class _Highway(paddle.autograd.PyLayer):
 
     @staticmethod
     def forward(ctx, x, transform, transform_bias, carry, carry_bias):
+        ctx.leads_on = not x.stop_gradient  # False where the convolutions are frozen
         x, y, shares = x.contiguous(), paddle.empty_like(x), _shares(np.ones(len(x)))
         t, c = product(x, transform), product(x, carry)  # which receive r and g
         given = x, transform_bias, carry_bias, t, c, y
@@ -153,9 +152,10 @@ class _Highway(paddle.autograd.PyLayer):
             ]
         )
         d_t_bias, d_c_bias = sum(biases[1:], biases[0])
-        gradients = [d_x]
+        gradients = [d_x if ctx.leads_on else None]
         for weight, bias, d, d_bias in ((transform, transform_bias, r, d_t_bias), (carry, carry_bias, g, d_c_bias)):
-            fused.kernel().add_product(d, weight, d_x)
+            if ctx.leads_on:
+                fused.kernel().add_product(d, weight, d_x)
             gradients.append(None if weight.stop_gradient else product(x, d, transpose_x=True))
             gradients.append(None if bias.stop_gradient else d_bias)
         return tuple(gradients)

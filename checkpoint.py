@@ -4,7 +4,7 @@
       config.json        what is needed to rebuild the model, and the version of the format
       10000.pdparams     weights; a checkpoint exists if and only if this file does
       10000.pdopt        optimizer
-      10000.pdstate      progress: step, epoch, position in the data, random states, ...
+      10000.pdstate      progress: step, epoch, position in the data, ...
       final.*  best.*
 
 A checkpoint is called by its prefix, `checkpoints/10000`. This module knows nothing of the network.
@@ -30,6 +30,7 @@ import os
 import pickle
 import re
 import shutil
+import socket
 import struct
 import tempfile
 import time
@@ -50,7 +51,8 @@ VOCABULARY = "vocab.txt"
 TRAILER = struct.Struct("<8sQ8sI")  # magic, length of the pickle, id of the save, CRC-32 of all before
 MAGIC = b"\x89ELMockp"
 NAME_TABLE = "StructuredToParameterName@@"  # paddle.save adds it to a state_dict
-TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<id>[0-9a-f]{16})\.(?P<pid>\d{1,9})\.tmp")
+TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<id>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>\d{1,9})\.tmp")
+HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"  # whose processes the numbers in such names are
 ABANDONED = 24 * 3600  # seconds after which nobody is still writing a temporary file
 DTYPE = re.compile(r"[biufcSU][1-9]\d{0,8}")
 _being_written: set[Path] = set()  # temporary files of this process
@@ -307,7 +309,7 @@ def _part(prefix: Path, suffix: str) -> Path:
 
 
 def _temporary(path: Path, save_id: bytes) -> Path:
-    return path.with_name(f".{path.name}.{save_id.hex()}.{os.getpid()}.tmp")
+    return path.with_name(f".{path.name}.{save_id.hex()}.{HOST}.{os.getpid()}.tmp")
 
 
 def _temporaries(folder: Path) -> list[tuple[Path, re.Match]]:
@@ -326,12 +328,17 @@ def _create(temporary: Path, mode: str) -> Iterator[IO]:
 
 def _rename(temporary: Path, path: Path) -> None:
     temporary.replace(path)
-    with suppress(OSError):  # some network file systems refuse to sync a folder
-        folder = os.open(path.parent, os.O_RDONLY)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the folder's names on the disk."""
+    with suppress(OSError):  # some network file systems refuse
+        number = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(number)
         finally:
-            os.close(folder)
+            os.close(number)
 
 
 @contextmanager
@@ -359,7 +366,7 @@ def _tidy(folder: Path) -> None:
     """Finish the renaming that a killed save has begun, and remove what else killed processes have left."""
     for temporary, parts in _temporaries(folder):
         path = folder / parts["name"]
-        if _may_be_written(temporary, int(parts["pid"])):
+        if _may_be_written(temporary, parts["host"], int(parts["pid"])):
             continue
         if path.suffix in (OPTIMIZER, PROGRESS) and _save_id(path.with_suffix(PARAMS)).hex() == parts["id"]:
             _rename(temporary, path)
@@ -367,12 +374,14 @@ def _tidy(folder: Path) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _may_be_written(temporary: Path, pid: int) -> bool:
-    """Whether a living process may still be writing the file."""
+def _may_be_written(temporary: Path, host: str, pid: int) -> bool:
+    """Whether a living process may still be writing the file. Of another machine's or container's only time tells."""
     if temporary in _being_written:
         return True
     try:
         recent = time.time() - temporary.stat().st_mtime < ABANDONED  # if not, the number is another process's by now
+        if host != HOST:
+            return recent
         os.kill(pid, 0)
     except (FileNotFoundError, ProcessLookupError):
         return False

@@ -11,7 +11,9 @@ Differences from the paper and bilm-tf, all deliberate:
 - each distinct token of a batch is encoded once, over the characters that it has: exact, and several times less work;
 - padding is never computed (see lstmp.py);
 - a sentence starts from the zero state, so that its vectors do not depend on its neighbours; `carry_state=True` gives
-  bilm-tf's behaviour.
+  bilm-tf's behaviour;
+- in pretraining the skip connection adds a layer's input as it was before dropout; bilm-tf's adds what dropout has left;
+- convolutions begin within +-0.05, as bilm-tf's for relu; for tanh it draws them from a normal distribution.
 """
 
 import dataclasses
@@ -376,11 +378,8 @@ class ELMo(nn.Layer):
         for weight in self.bilm.parameters():
             weight.stop_gradient = not trainable
         self.mixes = nn.LayerList(ScalarMix(self.config.n_layers + 1, layer_norm) for _ in range(n_mixes))
-        self.unknown, self.met, self.told = (
-            0,
-            0,
-            False,
-        )  # tokens, by a word model; whether it was told that some are cut
+        self.unknown = self.met = 0  # tokens that a word model lacked, of those it met
+        self.told = False  # that some tokens are too long for a character model
 
     def forward(
         self, sentences: Sequence[Sequence[str]] | dataset.TokenBatch
@@ -396,15 +395,19 @@ class ELMo(nn.Layer):
     ) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Layers 0 .. L of the biLM, each (B, T, 2P), and the mask (B, T)."""
         if not isinstance(sentences, dataset.TokenBatch):
-            check_sentences(sentences)
-            if not len(sentences):
-                return [paddle.zeros([0, 0, self.dim])] * (self.config.n_layers + 1), paddle.zeros([0, 0])
-            self._watch(list(itertools.chain.from_iterable(sentences)))
-            sentences = dataset.token_batch(sentences, self.config.input, self.vocabulary)
+            sentences = self.token_batch(sentences)
+        if not len(sentences.lengths):
+            return [paddle.zeros([0, 0, self.dim])] * (self.config.n_layers + 1), paddle.zeros([0, 0])
         with paddle.set_grad_enabled(self.trainable and paddle.is_grad_enabled()):
             vectors = self.bilm.token_encoder(sentences.tokens)
             packed, packing, _ = self.bilm.encode(vectors, sentences.index, sentences.lengths)
             return _padded(packed, packing, sentences.lengths - 2)
+
+    def token_batch(self, sentences: Sequence[Sequence[str]]) -> dataset.TokenBatch:
+        """Sentences in the form that the biLM reads, which `forward` takes as well."""
+        check_sentences(sentences)
+        self._watch(list(itertools.chain.from_iterable(sentences)))
+        return dataset.token_batch(sentences, self.config.input, self.vocabulary)
 
     def _watch(self, tokens: list[str]) -> None:
         """Count the tokens that a word model lacks; say once if there are some that a character model cannot read whole."""
@@ -567,7 +570,9 @@ class ELMoEmbedder:
             for positions, group in self._groups(sentences, window):
                 yield positions, self._encode_batch(group)[0]
             return
-        state, position, sentences = self.bilm.zero_state(self.batch_size), 0, iter(sentences)
+        with runtime.on_device(self.device):
+            state = self.bilm.zero_state(self.batch_size)
+        position, sentences = 0, iter(sentences)
         while group := list(itertools.islice(sentences, self.batch_size)):
             arrays, state = self._encode_batch(group, state)
             yield np.arange(position, position + len(group)), arrays
@@ -792,9 +797,8 @@ def _layer_weights(layers: str | int | Sequence[float], n_layers: int) -> np.nda
         return np.eye(n_layers)[layers]
     if isinstance(layers, list | tuple | np.ndarray) and len(layers) == n_layers:
         numbers = all(isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers)
-        if numbers and not all(
-            isinstance(weight, int) for weight in layers
-        ):  # [0, 1, 2] would mean layers, not weights
+        whole = all(isinstance(weight, int) for weight in layers)  # [0, 1, 2] would mean layers, not weights
+        if numbers and not whole:
             return np.asarray(layers, dtype=np.float64)
     raise UserError(
         f"layers={layers!r}: expected 'all', 'top', 'average', a number from 0 to {n_layers - 1}, several as in '0,1', "

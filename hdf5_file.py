@@ -87,9 +87,8 @@ class HDF5File:
         """A dataset's attribute; None where there is none."""
         with self.told(name):
             attributes = self.datasets[name].attrs
-            return (
-                attributes[attribute] if attribute in list(attributes) else None
-            )  # get() is silent about a damaged one
+            there = attribute in list(attributes)  # get() is silent about a damaged one
+            return attributes[attribute] if there else None
 
     def holds(self) -> str:
         return f"It holds {quoted(sorted(self.datasets))}." if self.datasets else "It holds no datasets."

@@ -23,7 +23,7 @@ class Meter:
         self.sums = np.zeros(3)  # forward loss, backward loss, steps
         self._looks_at_once = paddle.get_device() == "cpu"
         self._unseen: list[tuple[int, list, dict]] = []
-        self._restart()
+        self.start()
 
     def add(self, step: int, losses: list, position: dict) -> None:
         """Note a step's losses, and where in the data its batch ended."""
@@ -50,7 +50,7 @@ class Meter:
         seconds = (time.perf_counter() - self._since - self._idle) / self._steps
         forward, backward, steps = ranks.sum(self.sums)
         self.sums[:] = 0
-        self._restart()
+        self.start()
         return forward / steps, backward / steps, seconds
 
     @contextmanager
@@ -60,5 +60,6 @@ class Meter:
         yield
         self._idle += time.perf_counter() - began
 
-    def _restart(self) -> None:
+    def start(self) -> None:
+        """Count time from here."""
         self._since, self._idle, self._steps = time.perf_counter(), 0.0, 0

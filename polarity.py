@@ -39,6 +39,7 @@ from scores import CLASSES, Results, check_same_reviews, compare, confusion, mis
 
 FILES = (("rt-polarity.pos", 1), ("rt-polarity.neg", 0))  # in the order that the published scripts' split needs
 HELD_OUT = 0.1  # share of the single split's test part, and of a training part's dev part
+VECTORS = "vectors.bin"  # word2vec's, trained by a run with --results alone
 AT_ONCE = 4096  # lines that are predicted together
 PROBE = "it 's a moving film with a perfect ending , but its plot is silly ."  # tells one encoder from another
 
@@ -180,7 +181,7 @@ def main(
         head, encoders, settings = load_head(args, rebuild)
         predict(args.predict, head, encoders, settings["tokenise"], settings["max_seq_len"])
         return
-    ranks = Ranks()
+    ranks = Ranks(advice="With --results, the same command goes on behind the folds that are done.")
     if not ranks.first:
         log.setLevel("WARNING")
     check(args)
@@ -287,9 +288,8 @@ class Done:
 
     def open(self) -> None:
         """Refuse parts of a run with other settings."""
-        if not self.folder:
-            return
-        self._check("settings", self.settings)
+        if self.folder and self._check("settings", self.settings):
+            (self.folder / VECTORS).unlink(missing_ok=True)  # of a run that ended before its first part
 
     def check_vectors(self, model: Model) -> None:
         """Refuse parts of a run whose encoders had other weights, though their files had the same names."""
@@ -300,30 +300,29 @@ class Done:
                 crc = zlib.crc32(np.ascontiguousarray(weight), crc)
             self._check("vectors", {"vectors": f"CRC-32 {crc:08x}"})
 
-    def _check(self, name: str, values: dict[str, str]) -> None:
-        """Keep the values with the first part, and refuse others with those that follow."""
+    def _check(self, name: str, values: dict[str, str]) -> bool:
+        """Keep the values with the first part, and refuse others with those that follow. Whether they are news."""
         path = self.folder / f"{name}.json"
-        if not path.exists():
-            with checkpoint.atomic_write(path) as file:
-                file.write(json.dumps(values))
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         changes = [name for name, value in values.items() if found.get(name) != value]
-        if changes:
+        if changes and any(self.folder.glob("[0-9]*.json")):
             listed = "; ".join(f"{name} was {found.get(name)}, is {values[name]}" for name in changes)
             raise UserError(
                 f"{self.folder} holds folds of a run that was interrupted, with other settings: {listed}. Give the same to "
                 "go on, or delete the folder."
             )
+        if changes:
+            with checkpoint.atomic_write(path) as file:
+                file.write(json.dumps(values))
+        return bool(changes)
 
     def has(self, number: int) -> bool:
         return bool(self.folder) and self._path(number).exists()
 
     def load(self, number: int) -> Outcome:
         values = json.loads(self._path(number).read_text(encoding="utf-8"))
-        values["test"], values["probabilities"] = (
-            np.array(values["test"]),
-            np.array(values["probabilities"], np.float32),
-        )
+        values["test"] = np.array(values["test"])
+        values["probabilities"] = np.array(values["probabilities"], np.float32)
         log.info(f"{values['part']}  was done before")
         return Outcome(**values)
 

@@ -21,9 +21,13 @@ ROLL_CALL_SECONDS = 2.0  # for a rank to answer
 
 
 class Ranks:
-    """This process's rank among `size`, and what they do together. Every rank must make the same calls."""
+    """This process's rank among `size`, and what they do together. Every rank must make the same calls.
 
-    def __init__(self):
+    advice: what to do when a rank is lost, for the error's end.
+    """
+
+    def __init__(self, advice: str = ""):
+        self.advice = advice
         self.size = int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
         self.rank = int(os.environ.get("PADDLE_TRAINER_ID", "0"))
         self._addresses: list[tuple[str, int]] = []
@@ -134,7 +138,7 @@ class Ranks:
         try:
             return call()
         except RuntimeError as error:
-            raise UserError(f"rank {self.rank}: {self._missing()} Go on with --init_from_ckpt.") from error
+            raise UserError(f"rank {self.rank}: {self._missing()} {self.advice}".rstrip()) from error
 
     def _missing(self) -> str:
         """Which rank has ended or hangs: the others are told before this one ends, so that none of them blames it."""

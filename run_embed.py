@@ -61,7 +61,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     work.add_argument("--vocab", type=Path, metavar="FILE", help="words, one a line: their vectors without a context")
     work.add_argument("--merge", type=Path, nargs="+", metavar="PART", help="parts that --shard has made")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="HDF5 file to write")
-    parser.add_argument("--init_from_ckpt", metavar="CKPT", help="prefix, file, or folder (its latest)")
+    arguments.add_checkpoint(parser)
     stored = parser.add_argument_group("what is stored")
     choice = stored.add_mutually_exclusive_group()
     choice.add_argument(

@@ -26,7 +26,7 @@ from runtime import UserError
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     arguments.add_dev_data(parser, required=True)
-    parser.add_argument("--init_from_ckpt", required=True, metavar="CKPT", help="prefix, file, or folder (its latest)")
+    arguments.add_checkpoint(parser, required=True)
     arguments.add_vocabulary(parser)
     arguments.add_batches(parser, batch_size=128)
     parser.add_argument(

@@ -36,7 +36,7 @@ TUNING_OF_ELMO = {"elmo_lr": [0.0005], "elmo_dropout": 0.2, "elmo_lr_decay": 1.0
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     model = parser.add_argument_group("ELMo")
-    model.add_argument("--init_from_ckpt", metavar="CKPT", help="prefix, file, or folder (its latest)")
+    arguments.add_checkpoint(model)
     model.add_argument(
         "--layers", type=layers, default="mix", metavar="WHICH", help="mix, top, average, or the number of a layer"
     )

@@ -11,7 +11,7 @@ import numpy as np
 import checkpoint
 import dataset
 from meter import ADVICE
-from runtime import UserError
+from runtime import UserError, listed
 
 
 class RunFolder:
@@ -83,9 +83,7 @@ class RunFolder:
         """Write a checkpoint and prune the numbered ones; weights that are not finite are never written."""
         broken = [key for key, array in weights.items() if not checkpoint.is_finite(array)]
         if broken:
-            raise UserError(
-                f"step {progress['step']:,}: the model is not finite ({', '.join(broken[:3])} ...). {ADVICE}"
-            )
+            raise UserError(f"step {progress['step']:,}: the model is not finite ({listed(broken, 3)}). {ADVICE}")
         checkpoint.save(self.path / name, weights, optimizer, progress)
         checkpoint.prune(self.path, keep)
 

@@ -57,7 +57,7 @@ CORNER = "nearest has the same sense"
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
-    parser.add_argument("--init_from_ckpt", required=True, metavar="CKPT", help="prefix, file, or folder (its latest)")
+    arguments.add_checkpoint(parser, required=True)
     parser.add_argument("--corpus", required=True, metavar="PATH", help="text: a file, a folder, or a glob in quotes")
     parser.add_argument(
         "--word", action="append", metavar="WORD[,...]", help="word to look at; may be given several times"
@@ -68,7 +68,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--max_occurrences", **arguments.COUNT, default=1000, help="of a word; of more a random sample is taken"
     )
-    parser.add_argument("--seed", type=arguments.seed, metavar="N", default=2020, help="of everything that is random")
+    arguments.add_seed(parser)
     parser.add_argument("--batch_size", **arguments.COUNT, default=128, help="sentences embedded at once")
     arguments.add_device(parser)
 

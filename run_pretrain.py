@@ -44,7 +44,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments.add_batches(data, batch_size=128)
     run = parser.add_argument_group("run")
     arguments.add_device(run)
-    run.add_argument("--seed", type=arguments.seed, metavar="N", default=2020, help="of everything that is random")
+    arguments.add_seed(run)
     run.add_argument("--epochs", **count, default=10, help="passes over the text")
     run.add_argument("--max_steps", **count, help="steps in all, in place of epochs")
     run.add_argument("--log_freq", **count, default=100, help="steps from line to line")
@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     device = runtime.set_device(args.device)
     runtime.use_half_products(args.amp)
-    ranks = Ranks()
+    ranks = Ranks(advice="Go on with --init_from_ckpt.")
     if not ranks.first:
         log.setLevel("WARNING")
     run = Pretraining(args, ranks)
@@ -232,6 +232,7 @@ class Pretraining:
         """Step after step, each followed by what is due at it."""
         args = self.args
         with Interruption() as interruption, dataset.Prefetcher(self._batches()) as batches:
+            self.meter.start()
             while True:
                 stopped = self._evaluation_is_due() and not self.evaluate(interruption)
                 if self._is_finished():

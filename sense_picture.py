@@ -186,9 +186,7 @@ def project(vectors: np.ndarray, how: str, seed: int) -> tuple[np.ndarray, str]:
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(
-        1
-    ):  # on a busy machine the threads of such small work wait for each other, t-SNE's for minutes
+    with threadpool_limits(1):  # threads of such small work wait for each other on a busy machine, t-SNE's for minutes
         if how == "pca":
             pca = PCA(2, random_state=seed)
             points = pca.fit_transform(vectors)

@@ -115,6 +115,7 @@ class _SampledLoss(paddle.autograd.PyLayer):
     @staticmethod
     def forward(ctx, weight, bias, candidates, targets, *directions):
         n = len(candidates.ids)
+        ctx.wanted = [not tensor.stop_gradient for tensor in (weight, bias, *directions)]
         log_expected = paddle.to_tensor(candidates.log_expected_of(candidates.ids)).astype(weight.dtype)
         table, table_bias = weight[:n].contiguous(), bias[:n, 0] - log_expected  # (S, P), (S,)
         ends = n + np.cumsum([0, *map(len, targets)])
@@ -136,7 +137,8 @@ class _SampledLoss(paddle.autograd.PyLayer):
         ]
         d_h, d_true_rows, d_true, d_table, d_bias = zip(*scaled, strict=True)
         d_bias = paddle.concat([sum(d_bias[1:], d_bias[0]).unsqueeze(1), *d_true])
-        return paddle.concat([sum(d_table[1:], d_table[0]), *d_true_rows]), d_bias, *d_h
+        d_weight = paddle.concat([sum(d_table[1:], d_table[0]), *d_true_rows])
+        return tuple(d if want else None for d, want in zip((d_weight, d_bias, *d_h), ctx.wanted, strict=True))
 
 
 def _direction_loss(h, true_weight, true_bias, table, bias, words: np.ndarray, candidates: Candidates):

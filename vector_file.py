@@ -30,7 +30,7 @@ import shutil
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -38,6 +38,7 @@ import h5py
 import numpy as np
 from h5py import h5d, h5f, h5p, h5s, h5t
 
+import checkpoint
 from runtime import UserError, log
 
 SETTINGS, SENTENCES = "run_embed", "sentence_to_index"
@@ -267,7 +268,7 @@ class VectorFile:
         self.path.replace(path)
         if not keep_ledger:
             os.ftruncate(self._raw.fileno(), self._ledger)
-        _sync_folder(path.parent)
+        checkpoint.sync_folder(path.parent)
 
     def _put(self, data: bytes | np.ndarray, place: int) -> None:
         put(self._raw.fileno(), data, place, self.path)
@@ -459,15 +460,6 @@ def _room_needed(path: Path) -> Iterator[None]:
             f"{path} could not be written, the disk is full: {size(shutil.disk_usage(path.parent).free)} free in "
             f"{path.parent}. What is there is intact: make room, and the same command goes on."
         ) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # some network file systems refuse to sync a folder
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
 
 
 def _last(data: bytes) -> int:

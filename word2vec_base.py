@@ -75,7 +75,7 @@ def new_vectors(args: argparse.Namespace):
     """Vectors trained for this run, or by it before it was interrupted."""
     path, folder = args.pretrained_word2vec_file, polarity.parts_folder(args)
     if path is None and folder:
-        path = folder / "vectors.bin"
+        path = folder / polarity.VECTORS
         if path.exists():
             return start.load_word_vectors(path)
     return train_vectors(args.train_word2vec_on, path, args.seed)

@@ -72,8 +72,7 @@ class elmo_encoder(nn.Layer):
         """
         if self.memory is not None and not self.elmo.trainable and self.memory.has(sentences):
             return self.memory.recall(sentences)
-        elmo.check_sentences(sentences)
-        return dataset.token_batch(sentences, self._filled().config.input, self.elmo.vocabulary)
+        return self._filled().token_batch(sentences)
 
     def forward(
         self, words: Sequence[Sequence[str]] | np.ndarray | paddle.Tensor | dataset.TokenBatch | Layers
@@ -157,9 +156,8 @@ class Memory:
         n_tokens, n_layers = sum(map(len, distinct)), encoder.elmo.config.n_layers + 1
         self.layers: dict[tuple[str, ...], np.ndarray] = {}  # (L + 1, n, 2P)
         size = 4 * n_tokens * n_layers * encoder.dim
-        dtype = next(
-            (dtype for dtype, part in (("float32", 1), ("float16", 2)) if size / part <= gigabytes * 1e9), None
-        )
+        sizes = {"float32": size, "float16": size / 2}
+        dtype = next((dtype for dtype, needed in sizes.items() if needed <= gigabytes * 1e9), None)
         what = f"{n_tokens:,} words x {n_layers} layers x {encoder.dim}, {size / 1e6:,.0f} MB in float32"
         if dtype is None:
             log.warning(f"ELMo's vectors are computed anew each time: {what}, with room for {gigabytes:g} GB.")

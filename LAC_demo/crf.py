@@ -1,5 +1,7 @@
 """The linear-chain CRF: exact loss in log space, and decoding by Paddle's Viterbi."""
 
+from collections.abc import Callable
+
 import numpy as np
 import root  # noqa: F401
 
@@ -57,16 +59,28 @@ class LinearChainCRF(nn.Layer):
         transitions = self.transitions.astype(emissions.dtype)
         top = transitions.max(axis=0).detach()  # (K,)
         weights = paddle.exp(transitions - top)
-        steps = paddle.unstack(emissions, axis=1)
-        a = steps[0] + self.start.astype(emissions.dtype)  # (B, K) log of the sum over beginnings that end in a label
-        for k, step in enumerate(steps[1:], 1):
+        fits = []  # of each step, whether float64 was wide enough; looked at once, for a GPU would wait each time
+
+        def by_product(a: paddle.Tensor) -> paddle.Tensor:
             largest = a.max(axis=1, keepdim=True).detach()
             sums = paddle.matmul(paddle.exp(a - largest), weights)
-            if float(sums.min()) > TINY:
-                following = paddle.log(sums) + largest + top + step
-            else:
-                following = paddle.logsumexp(a.unsqueeze(2) + transitions, axis=1) + step
-            a = paddle.where(paddle.to_tensor((lengths > k)[:, None]), following, a)
+            fits.append((sums > TINY).all())
+            return paddle.log(sums) + largest + top
+
+        def by_logarithms(a: paddle.Tensor) -> paddle.Tensor:
+            return paddle.logsumexp(a.unsqueeze(2) + transitions, axis=1)
+
+        total = self._passed_through(emissions, lengths, by_product)
+        if fits and not bool(paddle.stack(fits).all()):
+            total = self._passed_through(emissions, lengths, by_logarithms)
+        return total
+
+    def _passed_through(self, emissions: paddle.Tensor, lengths: np.ndarray, step: Callable) -> paddle.Tensor:
+        """`log_partition`, with `step` for a step's sums over the labels before: (B, K) from (B, K), both logarithms."""
+        first, *others = paddle.unstack(emissions, axis=1)
+        a = first + self.start.astype(emissions.dtype)  # (B, K) log of the sum over beginnings that end in a label
+        for k, emitted in enumerate(others, 1):
+            a = paddle.where(paddle.to_tensor((lengths > k)[:, None]), step(a) + emitted, a)
         return paddle.logsumexp(a + self.stop.astype(emissions.dtype), axis=1)
 
     def decode(self, emissions: paddle.Tensor, lengths: np.ndarray) -> list[np.ndarray]:

@@ -52,7 +52,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--vocab_file", type=Path, metavar="FILE", help="the vocabulary of the pieces (default: that of the first ELMo)"
     )
     settings.add_replacements(data)
-    data.add_argument("--skip_bad_lines", action="store_true", help="leave out and count lines that cannot be used")
+    settings.add_skip_bad_lines(data)
     data.add_argument("--json", type=Path, required=True, metavar="FILE", help="the results")
     runs = parser.add_argument_group("runs")
     runs.add_argument(

@@ -13,7 +13,6 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import root
 import settings
 from pieces import Pieces, tagged_line, words_of
 from reader import Faults, Labels, Sentence, Words, read_conll, read_replacements, read_tagged, read_tsv
@@ -35,14 +34,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments.add_vocabulary(parser)
     parser.add_argument("--whole_words", action="store_true", help="do not cut words into pieces")
     parser.add_argument("--reverse", action="store_true", help="from the demo's format to lines of word/TAG")
-    parser.add_argument(
-        "--label_dict_path", type=Path, metavar="FILE", default=root.DEMO / "data" / "tag.dic", help="the labels"
-    )
+    settings.add_label_dict(parser)
     parser.add_argument(
         "--make_label_dict", action="store_true", help="write --label_dict_path: the corpus's tags, with -B and -I"
     )
     settings.add_replacements(parser)
-    parser.add_argument("--skip_bad_lines", action="store_true", help="leave out and count lines that cannot be used")
+    settings.add_skip_bad_lines(parser)
     return parser.parse_args(argv)
 
 

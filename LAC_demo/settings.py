@@ -74,6 +74,15 @@ def add_replacements(group) -> None:
     )
 
 
+def add_label_dict(group) -> None:
+    path = root.DEMO / "data" / "tag.dic"
+    group.add_argument("--label_dict_path", type=Path, metavar="FILE", default=path, help="the labels")
+
+
+def add_skip_bad_lines(group) -> None:
+    group.add_argument("--skip_bad_lines", action="store_true", help="leave out and count lines that cannot be used")
+
+
 def add_network(parser: argparse.ArgumentParser) -> None:
     group, default = parser.add_argument_group("network"), Settings()
     group.add_argument(

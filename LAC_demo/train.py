@@ -33,14 +33,14 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     data = parser.add_argument_group("data", "a file, a folder, or a glob in quotes")
     data.add_argument("--traindata_dir", metavar="PATH", default=DATA / "train", help="sentences to train on")
     data.add_argument("--testdata_dir", metavar="PATH", default=DATA / "dev", help="sentences to choose the epoch on")
-    data.add_argument("--label_dict_path", type=Path, metavar="FILE", default=DATA / "tag.dic", help="the labels")
+    settings.add_label_dict(data)
     data.add_argument(
         "--vocab_file",
         type=Path,
         metavar="FILE",
         help="the vocabulary whose pieces the words are, for predict.py (default: ELMo's, or else the training words)",
     )
-    data.add_argument("--skip_bad_lines", action="store_true", help="leave out and count lines that cannot be used")
+    settings.add_skip_bad_lines(data)
     data.add_argument(
         "--model_save_dir",
         type=Path,
@@ -56,7 +56,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     settings.add_network(parser)
     settings.add_training(parser)
-    parser.add_argument("--seed", type=arguments.seed, metavar="N", default=Schedule.seed, help="of all that is random")
+    arguments.add_seed(parser, default=Schedule.seed)
     arguments.add_device(parser)
     return parser.parse_args(argv)
 

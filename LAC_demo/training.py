@@ -79,10 +79,11 @@ def _epoch(tagger: Tagger, optimizer: paddle.optimizer.Optimizer, batches: Itera
         loss.backward()
         optimizer.step()
         optimizer.clear_grad()
-        losses.append(float(loss))
-        if not math.isfinite(losses[-1]):
-            raise UserError(f"the loss became {losses[-1]}: give a lower --base_learning_rate.")
-    return sum(losses) / len(losses)
+        losses.append(loss.detach())  # looked at once, for a GPU would wait each time
+    mean = float(paddle.stack(losses).mean())
+    if not math.isfinite(mean):
+        raise UserError(f"the loss became {mean}: give a lower --base_learning_rate.")
+    return mean
 
 
 def _batches(

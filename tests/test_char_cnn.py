@@ -47,10 +47,20 @@ def test_both_implementations_agree(n, activation, monkeypatch):
 
 
 @pytest.mark.usefixtures("implementation")
-def test_a_frozen_part_gets_no_gradient_and_the_others_theirs():
-    cnn = CharCNN(ELMoConfig(filters=FILTERS, n_highway=1, projection_dim=11))
-    cnn.embedding.weight.stop_gradient = True
-    cnn.convolutions[1].bias.stop_gradient = True
+@pytest.mark.parametrize(
+    "frozen",
+    [("embedding.weight", "convolutions.1.bias"), ("embedding", "convolutions"), ("highways.0",), ("highways",)],
+)
+def test_a_frozen_part_gets_no_gradient_and_the_others_theirs(frozen):
+    paddle.seed(0)
+    cnn = CharCNN(ELMoConfig(filters=FILTERS, n_highway=2, projection_dim=11))
     cnn(random_tokens(9)).sum().backward()
-    without = {name for name, weight in cnn.named_parameters() if weight.grad is None}
-    assert without == {"embedding.weight", "convolutions.1.bias"}
+    expected = {name: weight.grad.numpy() for name, weight in cnn.named_parameters() if not name.startswith(frozen)}
+    cnn.clear_gradients(set_to_zero=False)
+    for name, weight in cnn.named_parameters():
+        weight.stop_gradient = name.startswith(frozen)
+    cnn(random_tokens(9)).sum().backward()
+    found = {name: weight.grad.numpy() for name, weight in cnn.named_parameters() if weight.grad is not None}
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(found[name], gradient, rtol=1e-6, err_msg=name)

@@ -644,20 +644,23 @@ def test_only_what_nobody_writes_any_more_is_removed(tmp_path, monkeypatch):
     ended = subprocess.Popen(["true"])
     ended.wait()
     names = {
-        "dead": f".1.pdparams.{'a' * 16}.{ended.pid}.tmp",
-        "of an earlier process of our number": f".1.pdopt.{'b' * 16}.{os.getpid()}.tmp",
-        "old": f".vocab.txt.{'c' * 16}.{os.getppid()}.tmp",
-        "living": f".1.pdparams.{'d' * 16}.{os.getppid()}.tmp",
-        "of another user": f".1.pdparams.{'e' * 16}.1.tmp",
+        "dead": f".1.pdparams.{'a' * 16}.{checkpoint.HOST}.{ended.pid}.tmp",
+        "of an earlier process of our number": f".1.pdopt.{'b' * 16}.{checkpoint.HOST}.{os.getpid()}.tmp",
+        "old": f".vocab.txt.{'c' * 16}.{checkpoint.HOST}.{os.getppid()}.tmp",
+        "living": f".1.pdparams.{'d' * 16}.{checkpoint.HOST}.{os.getppid()}.tmp",
+        "of another user": f".1.pdparams.{'e' * 16}.{checkpoint.HOST}.1.tmp",
+        "of another machine": f".scores.tsv.{'f' * 16}.00000000.{ended.pid}.tmp",
+        "of another machine, old": f".scores.tsv.{'0' * 16}.00000000.{ended.pid}.tmp",
         "no temporary file of ours": ".1.pdparams.tmp",
     }
     for name in names.values():
         (tmp_path / name).write_bytes(b"x")
-    os.utime(tmp_path / names["old"], (0, 0))
+    for old in ("old", "of another machine, old"):
+        os.utime(tmp_path / names[old], (0, 0))
     with checkpoint.atomic_write(tmp_path / "log.jsonl") as file:
         file.write("a")
         save(tmp_path / "1", 1)
-    kept = {names["living"], names["of another user"], names["no temporary file of ours"]}
+    kept = {names[of] for of in ("living", "of another user", "of another machine", "no temporary file of ours")}
     assert set(files(tmp_path)) == kept | {"1.pdparams", "1.pdopt", "1.pdstate", "log.jsonl"}
 
 

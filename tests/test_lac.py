@@ -410,6 +410,16 @@ def test_the_encoder_gives_the_mix_of_elmos_layers(checkpoints, kind):
     np.testing.assert_array_equal(encoder(encoder.map_words(SENTENCES)).numpy(), found)
 
 
+@pytest.mark.parametrize("given", ["words", "mapped"])
+def test_what_the_encoder_cannot_read_whole_is_told(checkpoints, given, said):
+    by_characters, by_words = (encoder_of(checkpoints[kind]) for kind in ("char", "word"))
+    for encoder in (by_characters, by_words):
+        sentences = [["x" * 60, "苹果"]]
+        encoder(encoder.map_words(sentences) if given == "mapped" else sentences)
+    assert "1 tokens of a batch have more than 48 bytes" in said()
+    assert by_words.elmo.oov_share == 0.5
+
+
 @pytest.mark.parametrize("kind", ["char", "word"])
 def test_the_encoder_takes_word_ids(checkpoints, kind):
     encoder = encoder_of(checkpoints[kind])

@@ -524,17 +524,23 @@ def test_both_scripts_score_the_same_folds(folder, vectors, checkpoints, tmp_pat
     assert output.count("accuracy of each fold") == 2 and output.count("gamma") == 1
 
 
-def test_a_run_that_was_killed_goes_on_with_the_next_fold(folder, vectors, tmp_path, monkeypatch, said):
-    run_baseline(folder, vectors, f"--results={tmp_path / 'whole.json'}")
+def interrupted_after(folds: int, monkeypatch) -> list[int]:
+    """The numbers of the folds that will be trained: a run ends before the one that follows so many."""
     train, trained = bow.Trainer.train, []
 
-    def train_two(trainer, part, number):
-        if len(trained) == 2:
+    def train_some(trainer, part, number):
+        if len(trained) == folds:
             raise KeyboardInterrupt
         trained.append(number)
         return train(trainer, part, number)
 
-    monkeypatch.setattr(bow.Trainer, "train", train_two)
+    monkeypatch.setattr(bow.Trainer, "train", train_some)
+    return trained
+
+
+def test_a_run_that_was_killed_goes_on_with_the_next_fold(folder, vectors, tmp_path, monkeypatch, said):
+    run_baseline(folder, vectors, f"--results={tmp_path / 'whole.json'}")
+    trained = interrupted_after(2, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         run_baseline(folder, vectors, f"--results={tmp_path / 'parts.json'}")
     with pytest.raises(UserError, match=r"with other settings: seed was 2020, is 7"):
@@ -563,9 +569,10 @@ def test_a_run_that_goes_on_has_the_vectors_that_it_began_with(folder, vectors, 
     mine = tmp_path / "mine.bin"
     shutil.copy(vectors, mine)
     with monkeypatch.context() as patch:
-        patch.setattr(bow.Trainer, "train", mock.Mock(side_effect=KeyboardInterrupt))
+        trained = interrupted_after(1, patch)
         with pytest.raises(KeyboardInterrupt):
             run_baseline(folder, mine, f"--results={tmp_path / 'file.json'}")
+        trained.clear()
         with pytest.raises(KeyboardInterrupt):
             word2vec_base.main([*flags, f"--results={tmp_path / 'own.json'}"])
     changed = start.load_word_vectors(mine)
@@ -579,6 +586,25 @@ def test_a_run_that_goes_on_has_the_vectors_that_it_began_with(folder, vectors, 
     monkeypatch.setattr(word2vec_base, "train_vectors", mock.Mock(side_effect=AssertionError("trained again")))
     word2vec_base.main([*flags, f"--results={tmp_path / 'own.json'}"])
     assert not (tmp_path / "own.json.parts").exists()
+
+
+def test_a_run_that_ended_before_its_first_fold_binds_nobody(folder, vectors, checkpoints, tmp_path, monkeypatch):
+    """After a mistake, or Ctrl-C, other settings may be given for the same --results: vectors, too, are trained anew."""
+    results = f"--results={tmp_path / 'r.json'}"
+    with pytest.raises(UserError, match="nowhere"):
+        run_elmo(folder, "nowhere", results)
+    data, text = f"--data_dir={folder}", runs.PROJECT / "data"
+    with monkeypatch.context() as patch:
+        interrupted_after(0, patch)
+        with pytest.raises(KeyboardInterrupt):
+            word2vec_base.main([data, f"--train_word2vec_on={text / 'dev'}", *QUICK, results])
+        before = start.load_word_vectors(tmp_path / "r.json.parts" / polarity.VECTORS)
+        with pytest.raises(KeyboardInterrupt):
+            word2vec_base.main([data, f"--train_word2vec_on={text / 'train'}", *QUICK, results])
+        after = start.load_word_vectors(tmp_path / "r.json.parts" / polarity.VECTORS)
+    assert len(after) > len(before)
+    run_elmo(folder, checkpoints["word"], results)
+    assert (tmp_path / "r.json").exists() and not (tmp_path / "r.json.parts").exists()
 
 
 @pytest.mark.parametrize("input", ["char", "word"])

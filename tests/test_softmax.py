@@ -62,6 +62,22 @@ def test_candidates_come_as_often_as_expected():
     assert (np.abs(counts - expected) < 5 * error + 0.03 * expected).all()
 
 
+@pytest.mark.parametrize("frozen", [("weight", "bias"), ("weight",), ("h",), ("h", "bias")])
+def test_what_is_frozen_gets_no_gradient_and_the_rest_theirs(frozen):
+    gradients = []
+    for stop in ((), frozen):
+        softmax, h, targets = random_softmax()
+        parts = {"weight": softmax.weight, "bias": softmax.bias, "h": h}
+        for name in stop:
+            parts[name].stop_gradient = True
+        (loss,) = softmax.losses([h], [targets], draw_candidates(V, 20, generator()))
+        loss.backward()
+        gradients.append({name: part.grad.numpy() for name, part in parts.items() if part.grad is not None})
+    assert gradients[1].keys() == gradients[0].keys() - set(frozen)
+    for name, gradient in gradients[1].items():
+        np.testing.assert_array_equal(gradient, gradients[0][name], err_msg=name)
+
+
 def test_with_all_candidates_the_loss_is_the_full_softmax():
     softmax, h, targets = random_softmax()
     (loss,) = softmax.losses([h], [targets], draw_candidates(V, 0, generator()))
