@@ -42,8 +42,11 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**{"formatter_class": _Help, **options})
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
-        """A value that is empty comes from a variable of the shell that is not set. Most would mean something else."""
-        args = list(sys.argv[1:] if args is None else args)
+        """A value that is empty comes from a variable of the shell that is not set. Most would mean something else.
+
+        Shells leave `~` alone behind `=`: it is the home folder there, too.
+        """
+        args = [_from_home(arg) for arg in (sys.argv[1:] if args is None else args)]
         for before, arg in zip(["", *args], args, strict=False):
             flag, is_set, value = arg.partition("=")
             if not arg or (flag.startswith("--") and is_set and not value):
@@ -51,7 +54,15 @@ class _Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments") and any(Path(word).exists() for word in message.split()[2:]):
+            message += ": a glob must be in quotes, as in --dev_data_path='corpus/dev/*'"
         self.exit(2, f"error: {message}. ({self.prog} --help shows what there is.)\n")
+
+
+def _from_home(arg: str) -> str:
+    flag, is_set, value = arg.partition("=")
+    there = flag.startswith("--") and is_set and value.startswith("~/")
+    return f"{flag}={Path(value).expanduser()}" if there else arg
 
 
 def parser(description: str) -> argparse.ArgumentParser:
@@ -60,20 +71,20 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def positive_int(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number above 0")
-    return int(text)
+    return _whole(text, 1, 2**31, "a whole number above 0")
 
 
 def whole_number(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number, 0 or more")
-    return int(text)
+    return _whole(text, 0, 2**31, "a whole number, 0 or more")
 
 
 def seed(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 2**32:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from 0 to below 2**32")
+    return _whole(text, 0, 2**32, "a whole number from 0 to below 2**32")
+
+
+def _whole(text: str, least: int, end: int, expected: str) -> int:
+    if not text.isdecimal() or not least <= int(text[:20]) < end:
+        raise argparse.ArgumentTypeError(f"{text!r:.60}: expected {expected}")
     return int(text)
 
 

@@ -111,8 +111,9 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO]:
 
 def check_output(flag: str, path: Path, *inputs: Path | None) -> None:
     """Refuse, before anything is computed, a file that could not be written in the end, or that is itself to be read."""
-    if path.is_dir():
-        raise UserError(f"{flag} {path} is a folder. Expected the name of a file to write.")
+    if path.exists() and not path.is_file():
+        found = "a folder" if path.is_dir() else "a device or a pipe"
+        raise UserError(f"{flag} {path} is {found}. Expected the name of a file to write.")
     folder = next(folder for folder in path.absolute().parents if folder.exists())
     try:
         tempfile.TemporaryFile(dir=folder).close()
@@ -136,6 +137,12 @@ def delete(prefix: Path) -> None:
     """Delete the files of a checkpoint; the weights first, for without them the rest is none."""
     for suffix in SUFFIXES:
         _file(prefix, suffix).unlink(missing_ok=True)
+
+
+def files(prefix: Path) -> list[Path]:
+    """What a checkpoint consists of."""
+    beside = [prefix.parent / name for name in ("config.json", VOCABULARY)]
+    return [path for path in (*(_file(prefix, suffix) for suffix in SUFFIXES), *beside) if path.exists()]
 
 
 def exists(prefix: Path) -> bool:

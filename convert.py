@@ -24,7 +24,6 @@ The checkpoint is DIR/final. DIR must not exist, or be empty. It appears when al
 import argparse
 import os
 import shutil
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -155,9 +154,13 @@ def n_bytes(params: Mapping[str, np.ndarray], vocabulary: dataset.Vocabulary | N
 
 
 def check_is_free(output: Path) -> None:
-    """Refuse a folder that has something in it."""
+    """Refuse a folder that has something in it, or in which the shell stands: it would stand in the replaced one."""
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise UserError(f"--output {output} is there already. Choose a folder that is not, or an empty one.")
+    if output.exists() and output.samefile("."):
+        raise UserError(
+            f"--output {output} is the current folder, which cannot be replaced. Choose one in it, or another."
+        )
 
 
 @contextmanager
@@ -188,5 +191,4 @@ def new_folder(output: Path, needed: int) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # an end by kill tidies up as Ctrl-C does
     runtime.script(main)

@@ -42,7 +42,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from runtime import UserError, log
+from runtime import UserError, listed, log
 
 MAX_CHARS = 50
 MAX_BYTES = MAX_CHARS - 2  # a token's own, between begin-of-word and end-of-word
@@ -116,6 +116,13 @@ class Vocabulary:
             raise UserError(f"{path}: the file is empty. `preprocess.py vocab` writes a vocabulary.")
         return cls(text.removesuffix("\n").split("\n"), source=path)
 
+    @staticmethod
+    def is_one(path: Path) -> bool:
+        """Whether the file begins as vocabularies do."""
+        beginning = "\n".join((*MARKERS, "")).encode()
+        with path.open("rb") as file:
+            return file.read(len(beginning)) == beginning
+
     def save(self, path: str | Path) -> None:
         """Write the file that `from_file` reads."""
         with Path(path).open("wb") as file:
@@ -152,6 +159,11 @@ class Vocabulary:
         """SHA-1 of the tokens in hexadecimal, to tell vocabularies apart."""
         return hashlib.sha1("\n".join(self.tokens).encode("utf-8", "surrogatepass")).hexdigest()
 
+    @property
+    def identity(self) -> str:
+        """The same in brief, with their number."""
+        return f"{len(self):,} tokens (SHA-1 {self.fingerprint[:12]})"
+
 
 def _first_fault(tokens: list[str]) -> str:
     """The first line of a bad vocabulary that is wrong, and what is wrong with it."""
@@ -180,7 +192,7 @@ def _blocks(path: Path) -> Iterator[str]:
     """The text of a file, plain or .gz, in pieces of whole lines."""
     line = 1
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        with _opened(path) as file:
             while block := file.read(BLOCK) + file.readline():
                 try:
                     text = block.decode("utf-8")
@@ -194,6 +206,16 @@ def _blocks(path: Path) -> Iterator[str]:
                 line += block.count(b"\n")
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{path}: damaged or incomplete ({error}). Fetch or make it again.") from error
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """A file, unpacked if it begins as gzip does, whatever its name."""
+    file = path.open("rb")
+    if file.read(2) == b"\x1f\x8b":
+        file.close()
+        return gzip.open(path, "rb")
+    file.seek(0)
+    return file
 
 
 def _lines(text: str) -> list[str]:
@@ -228,7 +250,7 @@ class Counts:
 
 
 class Corpus:
-    """Text files, one sentence a line: a file, a folder, a glob, or several of these. `.gz` is read as it is."""
+    """Text files, one sentence a line: a file, a folder, a glob, or several of these. gzip is unpacked."""
 
     def __init__(self, source: str | Path | Iterable[str | Path]):
         sources = [source] if isinstance(source, (str, Path)) else source
@@ -239,6 +261,8 @@ class Corpus:
         for path in self.paths:
             if not path.stat().st_size:
                 raise UserError(f"{path}: the file is empty. Expected one sentence a line, or no such file.")
+            if Vocabulary.is_one(path):
+                raise UserError(f"{path} is a vocabulary. Expected text, for instance {path.parent / 'train' / '*'}.")
 
     @cached_property
     def identity(self) -> str:
@@ -288,7 +312,12 @@ def _files(source: str | Path) -> list[Path]:
     if path.is_file():
         return [path]
     pattern = str(Path(glob.escape(str(path)), "*") if path.is_dir() else path)
-    files = sorted(match for match in map(Path, glob.glob(pattern, recursive=True)) if match.is_file())  # noqa: PTH207
+    found = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207
+    files = [match for match in found if match.is_file()]
+    if dangling := [match for match in found if match.is_symlink() and not match.exists()]:
+        raise UserError(f"{dangling[0]} is a link to {dangling[0].readlink()}, which is not there. Remove or mend it.")
+    if path.is_dir() and (folders := [match.name for match in found if match.is_dir()]):
+        log.warning(f"{path} has folders in it, which are passed over: {listed(folders, 3)}.")
     if not files:
         raise UserError(
             f"no file matches {pattern!r}, looked for from {Path.cwd()}. Check the path; a glob must be quoted in the "
@@ -620,7 +649,7 @@ class TrainStream:
         self._new_rows = partial(_Rows, batch_size, unroll_steps, vocabulary, input)
         self._identity = {
             "corpus": corpus.identity,
-            "vocabulary": f"{len(vocabulary):,} tokens (SHA-1 {vocabulary.fingerprint[:12]})",
+            "vocabulary": vocabulary.identity,
             "batch_size": batch_size,
             "unroll_steps": unroll_steps,
             "input": input,

@@ -273,6 +273,7 @@ main() {
         --keep) keep_archive=yes ;;
         --dir)
             [ $# -ge 2 ] || { usage >&2 && fail "--dir needs a folder." || return 2; }
+            [ -n "$2" ] || { usage >&2 && fail "--dir is empty: expected a folder." || return 2; }
             directory="$2"
             shift
             ;;

@@ -52,6 +52,8 @@ PRESETS = {
 TOKENS_PER_ROW = 64  # of an embedder: batch_size rows of up to so many tokens, or fewer rows of longer sentences
 TOKENS_AT_ONCE = 2048  # of new tokens in one pass of the character CNN
 CACHE_BYTES = 256 * 2**20  # of remembered token vectors
+MOST = {"n_layers": 100, "n_highway": 100, "filters": 100}  # of what is built one by one
+LARGEST = 1e30  # what a float32 still holds
 RIGHT_FORM = "[['The', 'first', 'sentence', '.'], ['Second', 'one', '.']]"
 
 
@@ -88,9 +90,11 @@ class ELMoConfig:
         if not isinstance(values, dict):
             raise UserError(f"model configuration: found {values!r:.60}, expected a JSON object.")
         known = {field.name for field in dataclasses.fields(cls)}
-        unknown = sorted(set(values) - known)
+        unknown, missing = sorted(set(values) - known), sorted(known - set(values))
         if unknown:
             raise UserError(f"model configuration: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}.")
+        if missing:
+            raise UserError(f"model configuration: the field {missing[0]!r} is missing.")
         return cls(**values)
 
     def to_dict(self) -> dict:
@@ -103,21 +107,21 @@ class ELMoConfig:
 
         need("input", self.input in ("char", "word"), "'char' or 'word'")
         need("activation", self.activation in ("relu", "tanh"), "'relu' or 'tanh'")
-        for field in ("character_dim", "projection_dim", "cell_dim", "n_layers"):
+        for field in ("character_dim", "projection_dim", "cell_dim", "n_layers", "vocab_size", "n_highway"):
+            least, most = int(field not in ("vocab_size", "n_highway")), MOST.get(field, 2**31 - 1)
             value = getattr(self, field)
-            need(field, isinstance(value, int) and value > 0, "a whole number above 0")
-        for field in ("vocab_size", "n_highway"):
-            value = getattr(self, field)
-            need(field, isinstance(value, int) and value >= 0, "a whole number, 0 or more")
+            need(field, type(value) is int and least <= value <= most, f"a whole number from {least} to {most:,}")
         for field in ("cell_clip", "proj_clip"):
             value = getattr(self, field)
-            need(field, isinstance(value, int | float) and value >= 0, "a number, 0 (no clip) or more")
-        need("forget_bias", isinstance(self.forget_bias, int | float), "a number")
+            need(field, type(value) in (int, float) and 0 <= value < LARGEST, "a number, 0 (no clip) or more")
+        value = self.forget_bias
+        need("forget_bias", type(value) in (int, float) and abs(value) < LARGEST, "a number")
         need("use_skip_connections", isinstance(self.use_skip_connections, bool), "true or false")
         need("filters", isinstance(self.filters, list | tuple), "a list of pairs [width, number]")
+        need("filters", len(self.filters) <= MOST["filters"], f"no more than {MOST['filters']} pairs")
         for pair in self.filters:
             whole = isinstance(pair, list | tuple) and len(pair) == 2
-            whole = whole and all(isinstance(number, int) and number > 0 for number in pair)
+            whole = whole and all(type(number) is int and 0 < number < 2**31 for number in pair)
             expected = f"pairs [width, number] of whole numbers, widths up to {dataset.MAX_CHARS}"
             need("filters", whole and pair[0] <= dataset.MAX_CHARS, expected)
         need("filters", self.input == "word" or bool(self.filters), "at least one pair [width, number]")
@@ -282,7 +286,10 @@ def load_bilm(params: str | Path, head: bool = False) -> tuple[BiLM, dataset.Voc
     values = checkpoint.load_config(prefix.parent)
     if "model" not in values:
         raise UserError(f"{prefix.parent / 'config.json'} has no field 'model': it is no configuration of an ELMo.")
-    config = ELMoConfig.from_dict(values["model"])
+    try:
+        config = ELMoConfig.from_dict(values["model"])
+    except UserError as error:
+        raise UserError(f"{prefix.parent / 'config.json'}: {error}") from error
     found = checkpoint.load_params(prefix)
     if head and not any(name.startswith("softmax.") for name in found):
         raise UserError(f"{prefix}: this model has no language-model head, only its vectors can be computed.")
@@ -291,12 +298,15 @@ def load_bilm(params: str | Path, head: bool = False) -> tuple[BiLM, dataset.Voc
     with paddle.LazyGuard():  # not initialised: the weights are about to be set
         bilm = BiLM(config, head)
     set_weights(bilm, found, str(prefix))
-    needs_words = head or config.input == "word"
-    return bilm, _vocabulary_of(prefix.parent / checkpoint.VOCABULARY, config) if needs_words else None
+    if not head and config.input == "char":
+        return bilm, None
+    training = values.get("training")
+    identity = training.get("vocabulary") if isinstance(training, dict) else None  # other models' are not known
+    return bilm, _vocabulary_of(prefix.parent / checkpoint.VOCABULARY, config, identity)
 
 
-def _vocabulary_of(path: Path, config: ELMoConfig) -> dataset.Vocabulary:
-    """A checkpoint's vocabulary, which must be of the model's size."""
+def _vocabulary_of(path: Path, config: ELMoConfig, identity: str | None) -> dataset.Vocabulary:
+    """A checkpoint's vocabulary, which must be the one that the model was trained with."""
     if not path.is_file():
         raise UserError(f"There is no {path}: it belongs to the checkpoints beside it and has to be copied with them.")
     vocabulary = dataset.Vocabulary.from_file(path)
@@ -304,6 +314,11 @@ def _vocabulary_of(path: Path, config: ELMoConfig) -> dataset.Vocabulary:
         raise UserError(
             f"{path} has {len(vocabulary):,} words, but the model beside it was made for {config.vocab_size:,}. "
             "It is not the vocabulary that this model was trained with."
+        )
+    if identity and vocabulary.identity != identity:
+        raise UserError(
+            f"{path} is not the vocabulary that the model beside it was trained with: found {vocabulary.identity}, "
+            f"expected {identity}. Have its lines been sorted or changed? Copy the original back."
         )
     return vocabulary
 
@@ -368,7 +383,7 @@ class ELMo(nn.Layer):
         super().__init__()
         if not isinstance(n_mixes, int) or n_mixes < 1:
             raise UserError(f"n_mixes={n_mixes!r}: expected a whole number above 0.")
-        for name, value, most in (("dropout", dropout, 1), ("l2_coef", l2_coef, float("inf"))):
+        for name, value, most in (("dropout", dropout, 1), ("l2_coef", l2_coef, LARGEST)):
             if not isinstance(value, int | float) or not 0 <= value <= most:
                 raise UserError(f"{name}={value!r}: expected a number from 0 to {most}.")
         self.bilm, self.vocabulary = load_bilm(params)
@@ -472,7 +487,7 @@ class ELMoEmbedder:
         token_vectors: str | Path | None = None,
         vocabulary: str | Path | None = None,
     ):
-        if not (isinstance(batch_size, int) and batch_size > 0):
+        if not (isinstance(batch_size, int | np.integer) and batch_size > 0):
             raise UserError(f"batch_size={batch_size!r}: expected a whole number above 0.")
         if pool not in (None, "mean", "max"):
             raise UserError(f"pool={pool!r}: expected None, 'mean' or 'max'.")
@@ -485,7 +500,7 @@ class ELMoEmbedder:
             )
         self.device = runtime.set_device(device)
         self.learns_on = isinstance(params, tuple)  # a model of the user's, whose weights may change between calls
-        self.bilm, self.vocabulary = params if self.learns_on else load_bilm(params)
+        self.bilm, self.vocabulary = _given(params) if self.learns_on else load_bilm(params)
         self.config = self.bilm.config
         self.dim = 2 * self.config.projection_dim
         self.chosen = _several_layers(layers, self.config.n_layers + 1)
@@ -776,6 +791,15 @@ def _is_list(value: object) -> bool:
 
 def _shown(value: object) -> str:
     return f"{type(value).__name__} {value!r:.60}"
+
+
+def _given(model: tuple) -> tuple[BiLM, dataset.Vocabulary | None]:
+    """A user's own model with its vocabulary, which a model of words cannot do without."""
+    bilm, vocabulary = model if len(model) == 2 else (None, None)
+    whole = isinstance(vocabulary, dataset.Vocabulary) or (vocabulary is None and bilm and bilm.config.input == "char")
+    if not isinstance(bilm, BiLM) or not whole:
+        raise TypeError(f"params: found {_shown(model)}, expected a path, or (BiLM, Vocabulary) as of `load_bilm`.")
+    return bilm, vocabulary
 
 
 def _several_layers(layers: str | int | Sequence[float], n_layers: int) -> list[int]:

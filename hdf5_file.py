@@ -96,10 +96,12 @@ class HDF5File:
 
 def need_file(path: Path, what: str) -> None:
     """Refuse a path that is no file."""
-    if path.is_dir():
-        raise UserError(f"{path} is a folder, expected the file with {what}.")
     if not path.exists():
         raise UserError(f"{path}: there is no such file, expected {what}.")
+    if not path.is_file():
+        raise UserError(
+            f"{path} is a {'folder' if path.is_dir() else 'device or a pipe'}, expected the file with {what}."
+        )
 
 
 def quoted(names: Iterable[str], most: int = 6) -> str:

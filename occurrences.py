@@ -87,7 +87,8 @@ class Word:
 def read_senses(path: Path) -> dict[Place, tuple[str, int]]:
     """The sense of each occurrence that the file names, and its line there."""
     if not path.is_file():
-        raise UserError(f"--senses {path}: there is no such file.")
+        found = "it is no file" if path.exists() else "there is no such file"
+        raise UserError(f"--senses {path}: {found}. Expected the senses of occurrences.")
     labels: dict[Place, tuple[str, int]] = {}
     try:
         with path.open(encoding="utf-8-sig") as file:
@@ -133,12 +134,13 @@ def find(
             background.add(tokens)
         if samples.keys().isdisjoint(tokens):
             continue
+        sentence = tuple(tokens)  # one for all its occurrences
         for position, token in enumerate(tokens):
             if token in samples:
                 met[token] += 1
                 sense, _ = left.pop((path.name, line, position, token), ("", 0))
                 if sense or not labels:
-                    samples[token].add(Occurrence(tuple(tokens), position, sense))
+                    samples[token].add(Occurrence(sentence, position, sense))
     corpus.check(args.corpus, counts)
     if left:
         check_places(corpus, args.senses, left, len(labels))
@@ -347,10 +349,8 @@ def before(occurrence: Occurrence) -> str:
 
 def cut(text: str, room: int) -> str:
     """As much of the text's beginning as fits into so many columns."""
-    if columns(text) <= room:
-        return text
-    ends = itertools.accumulate(map(columns, text))
-    return text[: sum(end < room for end in ends)] + "…"
+    ends = list(itertools.takewhile(room.__ge__, itertools.accumulate(map(columns, text))))
+    return text if len(ends) == len(text) else text[: sum(end < room for end in ends)] + "…"
 
 
 def columns(text: str) -> int:

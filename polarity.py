@@ -16,10 +16,10 @@ does not mind that fine-tuning makes a classifier too sure of itself.
 import argparse
 import hashlib
 import json
-import shutil
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -91,6 +91,11 @@ def read_lines(path: Path) -> list[str]:
     if not path.is_file():
         raise UserError(f"{path}: there is no such file. Expected one review a line.")
     data = path.read_bytes()
+    for beginning, what in ((b"\x1f\x8b", "gzip"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16")):
+        if data.startswith(beginning):
+            raise UserError(f"{path} is {what}. Expected plain text, in UTF-8 or latin-1.")
+    if b"\0" in data:
+        raise UserError(f"{path} holds NUL bytes: it is no text. Expected one review a line.")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -178,6 +183,9 @@ def main(
     if args.load_head:
         if not args.predict:
             raise UserError("--load_head loads a head to predict with: say by --predict which file.")
+        for flag in ("results", "compare_with", "confusion", "mistakes", "save_head"):
+            if getattr(args, flag):
+                raise UserError(f"--{flag} has no effect with --load_head, which only predicts. Leave one of them out.")
         head, encoders, settings = load_head(args, rebuild)
         predict(args.predict, head, encoders, settings["tokenise"], settings["max_seq_len"])
         return
@@ -303,7 +311,7 @@ class Done:
     def _check(self, name: str, values: dict[str, str]) -> bool:
         """Keep the values with the first part, and refuse others with those that follow. Whether they are news."""
         path = self.folder / f"{name}.json"
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        found = self._read(path) if path.exists() else {}
         changes = [name for name, value in values.items() if found.get(name) != value]
         if changes and any(self.folder.glob("[0-9]*.json")):
             listed = "; ".join(f"{name} was {found.get(name)}, is {values[name]}" for name in changes)
@@ -320,11 +328,27 @@ class Done:
         return bool(self.folder) and self._path(number).exists()
 
     def load(self, number: int) -> Outcome:
-        values = json.loads(self._path(number).read_text(encoding="utf-8"))
-        values["test"] = np.array(values["test"])
-        values["probabilities"] = np.array(values["probabilities"], np.float32)
-        log.info(f"{values['part']}  was done before")
-        return Outcome(**values)
+        values = self._read(self._path(number))
+        try:
+            values["test"] = np.array(values["test"])
+            values["probabilities"] = np.array(values["probabilities"], np.float32)
+            outcome = Outcome(**values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._damaged(self._path(number), error) from error
+        log.info(f"{outcome.part}  was done before")
+        return outcome
+
+    def _read(self, path: Path) -> dict:
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise self._damaged(path, error) from error
+        if not isinstance(values, dict):
+            raise self._damaged(path, "no object")
+        return values
+
+    def _damaged(self, path: Path, error: object) -> UserError:
+        return UserError(f"{path} is damaged ({error}). Delete the folder to begin anew.")
 
     def save(self, number: int, outcome: Outcome) -> Outcome:
         if self.folder:
@@ -337,8 +361,12 @@ class Done:
         return self.folder / f"{number}.json"
 
     def close(self) -> None:
-        if self.folder:
-            shutil.rmtree(self.folder)
+        if not self.folder:
+            return
+        for path in (*self.folder.glob("*.json"), self.folder / VECTORS):
+            path.unlink(missing_ok=True)
+        with suppress(OSError):  # something that is not ours is there
+            self.folder.rmdir()
 
 
 def results_of(outcomes: Sequence[Outcome], reviews: Reviews) -> Results:
@@ -416,10 +444,20 @@ def load_head(
     settings = checkpoint.load_config(args.load_head).get("polarity")
     if settings is None:
         raise UserError(f"--load_head {args.load_head}: this is no folder of --save_head.")
-    encoders = rebuild(args, settings["encoders"])
-    head = Head([encoder.shape for encoder in encoders], settings["hidden"])
-    elmo.set_weights(head, checkpoint.load_params(args.load_head / "head"), str(args.load_head / "head"))
-    if not np.allclose(judge(head, encoders, [PROBE.split()])[0], settings["probe"], atol=1e-3):
+    try:
+        encoders = rebuild(args, settings["encoders"])
+        head = Head([encoder.shape for encoder in encoders], settings["hidden"])
+        elmo.set_weights(head, checkpoint.load_params(args.load_head / "head"), str(args.load_head / "head"))
+        is_the_same = np.allclose(judge(head, encoders, [PROBE.split()])[0], settings["probe"], atol=1e-3)
+        tokens_of([""], settings["tokenise"], settings["max_seq_len"], args.load_head)  # as `predict` will
+    except UserError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{args.load_head / 'config.json'} is not as --save_head wrote it ({type(error).__name__}: {error}). Copy the "
+            "original back, or save the head again."
+        ) from error
+    if not is_the_same:
         raise UserError(
             f"--load_head {args.load_head}: over these vectors the head does not say what it said when it was saved. They "
             f"are not those that it was trained with: {', '.join(map(str, settings['encoders']))}."
@@ -450,8 +488,18 @@ def build_bags(args: argparse.Namespace, path: Path | None, vectors, reviews: Re
     return bags
 
 
+@contextmanager
+def hint_if_moved(flag: str) -> Iterator[None]:
+    """Name the flag that says where a file is whose place, as a saved head remembers it, may be another by now."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{error} If it has been moved, say by {flag} where it is.") if flag else error from None
+
+
 def rebuild_bags(spec: dict, folder: Path, path: Path | None) -> Bags:
     """The word vectors that a saved head was trained with: of its file, unless the user says where that is."""
-    vectors = start.load_word_vectors(path or Path(spec["file"]), spec["limit"])
+    with hint_if_moved("--concat_word2vec or --pretrained_word2vec_file" if path is None else ""):
+        vectors = start.load_word_vectors(path or Path(spec["file"]), spec["limit"])
     learnt = checkpoint.load_params(folder / "words") if spec["learnt"] else {"words": np.array([]), "rows": None}
     return Bags(vectors, spec["seed"], words=learnt["words"].tolist(), rows=learnt["rows"])

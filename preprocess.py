@@ -37,6 +37,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 import args as arguments
+import checkpoint
 import runtime
 from dataset import MARKERS, MAX_BYTES, Corpus, Vocabulary
 from runtime import UserError, log
@@ -54,20 +55,35 @@ def input_files(inputs: Iterable[str]) -> list[Path]:
     """The files that paths, globs and folders (with all below them) stand for, each once, in a fixed order."""
     found: dict[Path, None] = {}
     for name in inputs:
-        path = Path(name).expanduser()
-        if path.is_dir():
-            paths = path.rglob("*")
-        elif path.exists() or not set("*?[") & set(name):
-            paths = [path]
-        else:
-            anchor = Path(path.anchor or ".")
-            paths = anchor.glob(str(path.relative_to(path.anchor)))
-        files = [path for path in sorted(paths) if path.is_file() and not path.name.startswith(".")]
+        path, paths = matches(name)
+        paths = [path for path in paths if not path.name.startswith(".")]
+        if dangling := [path for path in paths if path.is_symlink() and not path.exists()]:
+            raise UserError(f"{dangling[0]} is a link to a file that is not there. Remove or mend it.")
+        files = [path for path in paths if path.is_file()]
         if not files:
             what = "this folder has no files" if path.is_dir() else "no such file"
             raise UserError(f"{name}: {what}, looked for from {Path.cwd()}. Expected a file, a folder or a glob.")
         found.update(dict.fromkeys(files))
     return list(found)
+
+
+def matches(name: str) -> tuple[Path, list[Path]]:
+    """A path, and what it, its folder or its glob has, in a fixed order."""
+    try:
+        path = Path(name).expanduser()
+    except RuntimeError as error:
+        raise UserError(f"{name}: there is no such home folder. Expected a file, a folder or a glob.") from error
+    if path.is_dir():
+        return path, sorted(path.rglob("*"))
+    if path.exists() or not set("*?[") & set(name):
+        return path, [path]
+    anchor = Path(path.anchor or ".")
+    try:
+        return path, sorted(anchor.glob(str(path.relative_to(path.anchor))))
+    except ValueError as error:  # which Python 3.13 no longer raises
+        raise UserError(
+            f"{name}: ** stands for folders, in a part of its own. Expected such as 'raw/**/*.txt'."
+        ) from error
 
 
 @dataclass
@@ -230,14 +246,14 @@ def undisturbed() -> Iterator[None]:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
     for number in handlers:
-        signal.signal(number, lambda *_: came.append(True))
+        signal.signal(number, lambda number, _: came.append(number))
     try:
         yield
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         if came:
-            raise KeyboardInterrupt
+            signal.raise_signal(came[0])
 
 
 def prepare(lang: str) -> None:
@@ -326,9 +342,10 @@ def staging(output: Path) -> Iterator[Path]:
 
 
 def check_output(output: Path, overwrite: bool) -> None:
-    """Refuse to write where something is, and ever to remove what another program wrote."""
+    """Refuse to write where something is or nothing can be, and ever to remove what another program wrote."""
     if output.exists() and not output.is_dir():
         raise UserError(f"--output {output}: this is a file. Expected a folder, which need not exist.")
+    checkpoint.check_output("--output", output / "train" / "*")
     present = [path for path in output.iterdir() if not path.name.startswith(PARTIAL)] if output.exists() else []
     if present and not overwrite:
         raise UserError(
@@ -423,9 +440,9 @@ def vocab(args: argparse.Namespace) -> None:
     if args.max_size is not None and args.max_size <= len(MARKERS):
         raise UserError(f"--max_size {args.max_size}: expected {len(MARKERS) + 1} or more, special tokens included.")
     output = Path(args.output)
-    if output.is_dir() or (output.exists() and not args.overwrite):
-        raise UserError(f"--output {output} exists already: choose another name, or give --overwrite.")
-    counts = count_tokens(Corpus(args.input).paths)
+    paths = list(dict.fromkeys(Corpus(args.input).paths))
+    check_vocabulary(output, args.overwrite, args.input, paths)
+    counts = count_tokens(paths)
     markers = {marker: counts.pop(marker, 0) for marker in MARKERS}
     if not counts:
         raise UserError(f"{' '.join(args.input)}: no tokens. Expected one sentence a line, tokens between white space.")
@@ -433,11 +450,30 @@ def vocab(args: argparse.Namespace) -> None:
     words = words[: args.max_size and args.max_size - len(MARKERS)]
     if not words:
         raise UserError(f"no token occurs {args.min_count} times: lower --min_count.")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=output.parent) as folder:
-        Vocabulary([*MARKERS, *words]).save(Path(folder) / output.name)
-        (Path(folder) / output.name).replace(output)
+    with checkpoint.atomic_write(output, "wb") as file:
+        Vocabulary([*MARKERS, *words]).write(file)
     report_vocab(args, counts, words, markers)
+
+
+def check_vocabulary(output: Path, overwrite: bool, inputs: Iterable[str], paths: Iterable[Path]) -> None:
+    """Refuse, before the counting, an output that cannot be written, is in use, or would be read as text the next time."""
+    checkpoint.check_output("--output", output, *paths)
+    for name in inputs:
+        if stands_for(name, output):
+            raise UserError(
+                f"--output {output} would be text of the corpus {name} the next time. Choose another folder."
+            )
+    if output.exists() and not overwrite:
+        raise UserError(f"--output {output} exists already: choose another name, or give --overwrite.")
+
+
+def stands_for(name: str, path: Path) -> bool:
+    """Whether a folder or glob of a corpus is also about a file that need not exist. `**` are any folders."""
+    source, path = Path(name).resolve(), path.resolve()
+    if source.exists():
+        return source == path.parent
+    root, deep, rest = str(source).partition("**")
+    return path.match(rest.strip("/") or "*") and Path(root) in path.parents if deep else path.match(str(source))
 
 
 def count_tokens(paths: list[Path]) -> Counter:
@@ -476,8 +512,10 @@ def report_vocab(args: argparse.Namespace, counts: Counter, words: list[str], ma
 def check_encoding(name: str) -> None:
     """Refuse an encoding that Python does not know, or whose lines do not end with the byte of ASCII's line feed."""
     try:
-        plain = "\n".encode(name) == b"\n"
-    except LookupError:
+        plain = b"\n".decode(name) == "\n"
+    except UnicodeDecodeError:  # half a character
+        plain = False
+    except (LookupError, UnicodeError):
         raise UserError(f"--encoding {name}: not known. Expected for instance utf-8, gb18030, big5, latin-1.") from None
     if not plain:
         raise UserError(f"--encoding {name}: convert the files first, with iconv -f {name} -t utf-8.")
@@ -570,5 +608,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # an end by kill tidies up as Ctrl-C does
     runtime.script(main)

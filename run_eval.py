@@ -45,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     runtime.set_device(args.device)
     corpus = dataset.Corpus(args.dev_data_path)
     if args.per_sentence:
-        checkpoint.check_output("--per_sentence", args.per_sentence, *corpus.paths)
+        model = checkpoint.files(checkpoint.resolve(args.init_from_ckpt))
+        checkpoint.check_output("--per_sentence", args.per_sentence, *corpus.paths, *model)
     bilm, vocabulary = load(args.init_from_ckpt, args.vocab_file)
     counts = corpus.count(vocabulary)
     print(

@@ -124,7 +124,9 @@ def rebuild(args: argparse.Namespace, specs: list[dict]) -> list[bow.Encoder]:
             encoders.append(polarity.rebuild_bags(spec, args.load_head, args.concat_word2vec))
             continue
         source = args.load_head / OWN if spec["own"] else args.init_from_ckpt or spec["checkpoint"]
-        encoders.append(Contextual(*elmo.load_bilm(source), spec["layers"]))
+        moved = "" if spec["own"] or args.init_from_ckpt else "--init_from_ckpt"
+        with polarity.hint_if_moved(moved):
+            encoders.append(Contextual(*elmo.load_bilm(source), spec["layers"]))
     return encoders
 
 

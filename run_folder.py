@@ -1,5 +1,6 @@
 """The folder of a pretraining run: its checkpoints, config.json, vocab.txt, and log.jsonl with the loss curve."""
 
+import fcntl
 import json
 import math
 import os
@@ -11,7 +12,7 @@ import numpy as np
 import checkpoint
 import dataset
 from meter import ADVICE
-from runtime import UserError, listed
+from runtime import UserError, listed, log
 
 
 class RunFolder:
@@ -55,6 +56,20 @@ class RunFolder:
 
     def _stays(self) -> bool:
         return self.source is not None and self.source.parent.samefile(self.path)
+
+    def lock(self) -> int:
+        """The folder's handle, which keeps other runs out until it is closed or the process has ended, however it ends."""
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(handle)
+            raise UserError(
+                f"--save_dir {self.path}: another run is writing there. Wait for its end, or choose another."
+            ) from error
+        except OSError as error:  # some network file systems have no locks
+            log.warning(f"{self.path} cannot be locked ({error.strerror}): make sure that no other run writes there.")
+        return handle
 
     def open(self, config: Mapping, vocabulary: dataset.Vocabulary) -> bool:
         """Take up what is in the folder. A run that moves here brings its best model and its log along.
@@ -122,11 +137,13 @@ class RunFolder:
 
 
 def _read_log(path: Path) -> list[dict]:
-    """The lines of a log.jsonl, without one that was being written when the run was killed."""
+    """The lines of a log.jsonl, without those that are none of ours, as one that was being written at a kill."""
     lines = []
-    for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
         try:
-            lines.append(json.loads(text))
+            line = json.loads(text)
         except json.JSONDecodeError:
             continue
+        if isinstance(line, dict) and isinstance(line.get("step"), int) and isinstance(line.get("event"), str):
+            lines.append(line)
     return lines

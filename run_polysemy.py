@@ -15,6 +15,7 @@ same sense, for every layer. Layer 0 does not know the context: there all occurr
 
 import argparse
 import itertools
+import os
 import random
 import re
 import shutil
@@ -60,7 +61,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments.add_checkpoint(parser, required=True)
     parser.add_argument("--corpus", required=True, metavar="PATH", help="text: a file, a folder, or a glob in quotes")
     parser.add_argument(
-        "--word", action="append", metavar="WORD[,...]", help="word to look at; may be given several times"
+        "--word", type=_text, action="append", metavar="WORD[,...]", help="word to look at; may be given several times"
     )
     parser.add_argument(
         "--senses", type=Path, metavar="FILE", help="true senses; alone: only the table of all its words"
@@ -77,6 +78,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     shown.add_argument("--neighbours", **arguments.COUNT, default=3, help="nearest others of each, in each layer")
     shown.add_argument(
         "--sentence",
+        type=_text,
         action="append",
         metavar="TEXT",
         help="sentence of your own, tokens separated by spaces, shown in place of the corpus's; may be given several times",
@@ -94,6 +96,16 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     picture.add_argument("--projection", choices=("pca", "tsne"), default="pca", help="how to get to two dimensions")
     picture.add_argument("--font", type=Path, metavar="FILE", help="of the picture (default: one of the machine's)")
     return parser.parse_args(argv)
+
+
+def _text(text: str) -> str:
+    """What came in other bytes than the machine's encoding has is no text, but lone surrogates."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        found = os.fsencode(text)
+        raise argparse.ArgumentTypeError(f"{found!r:.60} is not UTF-8. Set the terminal's encoding to UTF-8") from error
+    return text
 
 
 def _layers(text: str) -> list[int]:

@@ -88,9 +88,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         log.info(f"{run.source} is the end of its run, step {run.step:,} of {run.total:,}: nothing is left to do.")
         log.info("To train on, raise --epochs or --max_steps (or --patience).")
         return
-    run.open_folder()
-    run.introduce(device)
-    run.train()
+    lock = ranks.on_first(run.folder.lock)
+    try:
+        run.open_folder()
+        run.introduce(device)
+        run.train()
+    finally:
+        if ranks.first:
+            os.close(lock)
 
 
 class Pretraining:
@@ -103,6 +108,11 @@ class Pretraining:
         self.args, self.ranks = args, ranks
         self.corpus = dataset.Corpus(args.train_data_path)
         self.dev = dataset.Corpus(args.dev_data_path) if args.dev_data_path else None
+        folders = {path.parent.resolve() for corpus in (self.corpus, self.dev) if corpus for path in corpus.paths}
+        if args.save_dir.resolve() in folders:
+            raise UserError(
+                f"--save_dir {args.save_dir} is the text's own folder. Choose one that is not read as text."
+            )
         source = args.init_from_ckpt or args.finetune_from
         self.source = checkpoint.resolve(source) if source else None
         runtime.seed_everything(args.seed)
@@ -122,7 +132,7 @@ class Pretraining:
             world_size=ranks.size,
         )
         self.position = self.stream.position
-        self.counts = ranks.on_first(lambda: self.corpus.count(self.vocabulary))
+        self.counts = ranks.on_first(self._count)
         self.steps_per_epoch = self.stream.steps_per_epoch(self.counts)
         self.total = args.max_steps or args.epochs * self.steps_per_epoch
         self.step = self.saved = self.evaluated = self.without_gain = 0
@@ -134,6 +144,12 @@ class Pretraining:
         )
 
     # How it begins
+
+    def _count(self) -> dataset.Counts:
+        """What the text holds. Faults of the held-out text, too, are found before anything is trained."""
+        if self.dev:
+            self.dev.count(self.vocabulary)
+        return self.corpus.count(self.vocabulary)
 
     def _optimizer(self):
         rate, bound = self.args.lr, self.args.max_grad_norm

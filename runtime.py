@@ -13,6 +13,7 @@ import logging
 import os
 import platform
 import random
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from pathlib import Path
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds in so many
+OUT_OF_MEMORY = 'Halve --batch_size first; README.md tells more under "Memory and batch sizes".'
 CHATTER = ("OMP_NUM_THREADS set to", "PLEASE USE OMP_NUM_THREADS WISELY")
 
 log = logging.getLogger("elmo")
@@ -115,6 +117,7 @@ def import_paddle():
         with warnings.catch_warnings(), contextlib.redirect_stderr(stderr):
             warnings.filterwarnings("ignore", message=".*ccache.*")
             import paddle
+        paddle.disable_signal_handler()  # which, at the signal to end, print a C++ trace into a script's output
     finally:
         logging.root.handlers[:] = root[0]  # with Paddle's, other libraries' chatter would be printed
         logging.root.setLevel(root[1])
@@ -285,6 +288,12 @@ def duration(seconds: float) -> str:
 
 def script(main: Callable[[], None]) -> None:
     """Run a script's main(): the user's mistakes become one message and exit code 2, not a traceback."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # None where the shell has closed it
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup has other wishes
+            signal.signal(number, _end)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     log.addHandler(handler)
@@ -292,13 +301,33 @@ def script(main: Callable[[], None]) -> None:
     log.propagate = False  # Paddle and others give the root logger handlers of their own
     sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal's encoding lacks
     try:
-        main()
+        try:
+            main()
+        finally:
+            sys.stdout.flush()  # here, where it may fail
     except BrokenPipeError:  # `script | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(141)
     except (UserError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
+        _drop_output()
+        sys.exit(2)
+    except MemoryError as error:
+        print(f"error: out of memory. {OUT_OF_MEMORY} ({str(error).strip()[-200:]})", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
+
+
+def _end(number: int, frame: object) -> None:
+    """End as after the signal, but with everything tidied up on the way."""
+    sys.exit(128 + number)
+
+
+def _drop_output() -> None:
+    """Let the interpreter's last flush of what could not be written succeed."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -77,6 +77,9 @@ class Results:
             columns = {
                 name: np.array(values["reviews"][name]) for name in ("number", "label", "prediction", "probability")
             }
+            lengths = {len(column) for column in columns.values()}
+            if len(lengths) != 1 or any(column.dtype.kind not in "if" for column in columns.values()):
+                raise ValueError("its columns do not fit")
             return cls(values["data"], values["accuracy"], **columns)
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path}: no results of --results ({type(error).__name__}: {error}).") from error

@@ -110,7 +110,13 @@ def load_word_vectors(path: Path, limit: int | None = None):
         vectors = KeyedVectors.load_word2vec_format(str(path), binary=binary, limit=limit)
         if not np.isfinite(vectors.vectors).all():
             raise ValueError("it has values that are not finite")
-    except (ValueError, EOFError, MemoryError, gzip.BadGzipFile, zlib.error) as error:
+        if not len(vectors):
+            raise ValueError("it has no words")
+    except MemoryError as error:
+        raise UserError(
+            f"{path}: its vectors do not fit into memory. --limit N reads the first N words only."
+        ) from error
+    except (ValueError, OverflowError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(
             f"{path} is not in word2vec's {'binary' if binary else 'text'} format ({type(error).__name__}: {error}). Its "
             "first line holds the number of words and of dimensions; the binary format's name ends in .bin."

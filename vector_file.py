@@ -48,6 +48,7 @@ FOOTER = struct.Struct("<8sQQII")  # magic, where the ledger begins, windows, CR
 TABLE = np.dtype([("lines", "<u4"), ("text", "<u8")])
 SUM = np.dtype("<u4")
 META_BLOCK = 1 << 16  # bytes that HDF5 sets aside at a time for its own, so that vectors lie side by side
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
 PER_DATASET = 310  # bytes of HDF5's own for each line, measured
 LONGEST_STRING = 2**31 - 1  # bytes: that NumPy has always been able to read
 
@@ -284,8 +285,13 @@ def under_way(
     """
     partial = partial_of(path)
     _check_text(path, settings, windows)
-    with partial.open("ab") as handle:
+    with partial.open("a+b") as handle:
         _lock(handle, partial)
+        handle.seek(0)
+        if handle.read(len(SIGNATURE)).strip(b"\0") not in (b"", SIGNATURE):
+            raise UserError(
+                f"{partial} would be overwritten, and is no file of vectors. Move it away, or choose another --output."
+            )
         try:
             file = VectorFile(partial, writable=True)
         except Unfinished:

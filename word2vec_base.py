@@ -18,6 +18,7 @@ from pathlib import Path
 
 import args as arguments
 import bow
+import checkpoint
 import dataset
 import polarity
 import runtime
@@ -87,6 +88,8 @@ def train_vectors(text: str, path: Path | None, seed: int):
 
     if path and path.exists():
         raise UserError(f"{path} exists already. Leave out --train_word2vec_on to use it, or name another file.")
+    if path:
+        checkpoint.check_output("--pretrained_word2vec_file", path)
     corpus, began = Sentences(text), time.perf_counter()
     log.info(f"word2vec      is trained on {len(corpus.paths)} files: some minutes for each ten million tokens")
     try:

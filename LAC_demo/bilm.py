@@ -58,11 +58,12 @@ class elmo_encoder(nn.Layer):
 
         A character model reads words that its vocabulary lacks, but not from these numbers: give it the words.
         """
+        config = self._filled().config
         if self.vocabulary is None:
             raise UserError("This biLM reads characters and has no vocab.txt beside it: give it words, not their ids.")
         lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
         found = self.vocabulary.ids([word for words in sentences for word in words])
-        if self._filled().config.input == "char" and (found == dataset.UNK_ID).any():
+        if config.input == "char" and (found == dataset.UNK_ID).any():
             raise UserError("The biLM reads characters, but some of these words have no number: give it the words.")
         return dataset.padded(found, lengths, lengths.max(initial=0))
 
@@ -86,11 +87,11 @@ class elmo_encoder(nn.Layer):
         return nn.functional.dropout(mixed, self.elmo.dropout, training=self.training)
 
     def l2_loss(self) -> paddle.Tensor:
-        return self.elmo.l2_loss()
+        return self._filled().l2_loss()
 
     def mix(self) -> dict[str, list[float] | float]:
         """The weights of the layers, which add up to 1, and the factor of the whole."""
-        mix = self.elmo.mixes[0]
+        mix = self._filled().mixes[0]
         return {"layers": nn.functional.softmax(mix.scalars).tolist(), "gamma": mix.gamma.item()}
 
     def _filled(self) -> elmo.ELMo:
@@ -99,15 +100,13 @@ class elmo_encoder(nn.Layer):
         return self.elmo
 
     def _words_of(self, ids: np.ndarray) -> list[list[str]]:
-        if (
-            self.vocabulary is None
-            or ids.ndim != 2
-            or ids.min(initial=0) < 0
-            or ids.max(initial=0) >= len(self.vocabulary)
-        ):
-            found = f"shape {ids.shape}, from {ids.min(initial=0)} to {ids.max(initial=0)}"
-            size = "none here" if self.vocabulary is None else f"of {len(self.vocabulary):,} words"
-            raise UserError(f"word ids: found {found}, expected (B, T) numbers in ELMo's vocabulary ({size}).")
+        self._filled()
+        whole, n_words = ids.dtype.kind in "iu", len(self.vocabulary or ())
+        if ids.ndim != 2 or not whole or ids.min(initial=0) < 0 or ids.max(initial=0) >= n_words:
+            numbers = f", from {ids.min(initial=0)} to {ids.max(initial=0)}" if whole else ""
+            found = f"{ids.dtype} of shape {ids.shape}{numbers}"
+            size = f"of {n_words:,} words" if n_words else "none here"
+            raise UserError(f"word ids: found {found}, expected (B, T) whole numbers in ELMo's vocabulary ({size}).")
         lengths = (np.cumsum(ids[:, ::-1] > 0, axis=1) > 0).sum(axis=1)
         if not ids[np.arange(ids.shape[1]) < lengths[:, None]].all():
             raise UserError("word ids: found a 0 before a sentence's end, expected it only beyond.")

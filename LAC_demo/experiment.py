@@ -37,6 +37,7 @@ from tokenise import jieba_cut
 
 BASELINE = "baseline"
 HELD_OUT = 0.1
+NUMBER = int | float
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -82,7 +83,10 @@ def arm(text: str) -> tuple[str, str]:
 
 
 def seeds(text: str) -> list[int]:
-    return [arguments.seed(part) for part in text.split(",")]
+    found = [arguments.seed(part) for part in text.split(",")]
+    if len(set(found)) < len(found):
+        raise argparse.ArgumentTypeError(f"{text!r}: a seed is there twice, and would count as two runs")
+    return found
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -108,9 +112,8 @@ class Experiment:
         self.train_words = words_in(args.train_data, faults)
         self.test_words = words_in(args.test_data, faults)
         faults.report()
-        self.labels = Labels.of_tags(
-            {tag for words in self.train_words + self.test_words for _, tag in words}, not args.whole_words
-        )
+        files = f"{args.train_data} and {args.test_data}"
+        self.labels = Labels.of_tags(self.train_words + self.test_words, not args.whole_words, files)
         self.pieces = Pieces(self.vocabulary(), read_replacements(args.word_rep_dict_path), args.whole_words)
         self.train = [self.pieces.sentence(words, self.labels) for words in self.train_words]
         self.test = [self.pieces.sentence(words, self.labels) for words in self.test_words]
@@ -146,17 +149,27 @@ class Experiment:
             return {"protocol": protocol, "runs": []}
         try:
             results = json.loads(path.read_text(encoding="utf-8"))
-            found, done = results["protocol"], len(results["runs"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"--json {path} is no file of results: name a new one.") from error
+        except (ValueError, RecursionError):
+            results = None
+        is_ours = has_form(results, {"protocol": dict})
+        found = results["protocol"] if is_ours else protocol
         different = [name for name in protocol if found.get(name) != protocol[name]]
         if different:
             raise UserError(
                 f"--json {path} has results of another experiment, whose {different[0]} was {found.get(different[0])}, "
                 f"not {protocol[different[0]]}. Name a new file."
             )
-        log.info(f"{done} runs are there already.")
+        if not is_ours or not has_form(results, self.form("jieba" in results)):
+            raise UserError(f"--json {path} is no file of results, or a damaged one: name a new one.")
+        log.info(f"{len(results['runs'])} runs are there already.")
         return results
+
+    def form(self, jieba: bool) -> dict:
+        """What the table is made of, in the results; jieba comes into them last."""
+        f1, tags = {"f1": NUMBER}, {tag for words in self.test_words for _, tag in words if tag != OUTSIDE}
+        test = {"precision": NUMBER, "recall": NUMBER, **f1, "unknown_words": f1, "tags": dict.fromkeys(tags, f1)}
+        form = {"runs": [{"arm": str, "seed": int, "elmo": str | None, "test": test}]}
+        return {**form, "jieba": {"raw": f1, "raw_words": f1, "given": f1}} if jieba else form
 
     def save(self) -> None:
         with checkpoint.atomic_write(self.args.json) as file:
@@ -247,6 +260,15 @@ def words_in(path: Path, faults: Faults) -> list[Words]:
     if len(found) < 2:
         raise UserError(f"{path}: {len(found)} sentences. Expected lines of word/TAG, two at least.")
     return found
+
+
+def has_form(value: object, form: object) -> bool:
+    """Whether JSON has a form: a type, a list of one form, or an object with forms by name and whatever else."""
+    if isinstance(form, dict):
+        return isinstance(value, dict) and all(name in value and has_form(value[name], form[name]) for name in form)
+    if isinstance(form, list):
+        return isinstance(value, list) and all(has_form(one, form[0]) for one in value)
+    return isinstance(value, form)
 
 
 def spread(values: Sequence[float]) -> str:

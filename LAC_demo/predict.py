@@ -29,7 +29,7 @@ Cut = Callable[[str], list[str]]
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
-    parser.add_argument("--model_dir", required=True, metavar="DIR", help="what train.py has saved")
+    parser.add_argument("--model_dir", type=Path, required=True, metavar="DIR", help="what train.py has saved")
     parser.add_argument("--input", type=Path, metavar="FILE", help="text (default: standard input)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="tagged text (default: standard output)")
     parser.add_argument("--segmented", action="store_true", help="the words of the text are separated by spaces")
@@ -49,11 +49,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     runtime.set_device(args.device)
     if args.input and not args.input.is_file():
         raise UserError(f"--input {args.input}: there is no such file.")
+    tagger = Tagger.load(args.model_dir, args.pretrain_elmo_model_path)
     if args.output:
-        checkpoint.check_output("--output", args.output, args.input)
+        folders = [args.model_dir, *([Path(tagger.pretrained.prefix).parent] if tagger.pretrained else [])]
+        models = [path for folder in folders for path in folder.iterdir()]
+        checkpoint.check_output("--output", args.output, args.input, args.word_rep_dict_path, *models)
     else:
         sys.stdout.reconfigure(encoding="utf-8")  # as the input is
-    tagger = Tagger.load(args.model_dir, args.pretrain_elmo_model_path)
     splitter = tagger.splitter(read_replacements(args.word_rep_dict_path))
     cut = str.split if args.segmented else jieba_cut()
     faults = Faults(args.skip_bad_lines)

@@ -45,9 +45,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
-    checkpoint.check_output(
-        "--output", args.output, *(dataset.Corpus(args.input).paths if args.reverse else [args.input])
-    )
+    check(args)
     faults = Faults(args.skip_bad_lines)
     if args.reverse:
         sentences = read_tsv(args.input, Labels.from_file(args.label_dict_path), faults)
@@ -56,6 +54,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     else:
         forward(args, faults)
     faults.report()
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse to write over what is to be read, or two files into one."""
+    corpus = dataset.Corpus(args.input).paths if args.reverse else [args.input]
+    dictionaries = args.vocab_file, args.label_dict_path, args.word_rep_dict_path
+    checkpoint.check_output("--output", args.output, *corpus, *dictionaries)
+    if args.make_label_dict and args.output.resolve() == args.label_dict_path.resolve():
+        raise UserError(f"--output {args.output} is --label_dict_path too, which is to be written. Name another file.")
 
 
 def forward(args: argparse.Namespace, faults: Faults) -> None:
@@ -76,7 +83,7 @@ def make_labels(args: argparse.Namespace, corpus: list[tuple[int, Words]]) -> La
     """All labels that the corpus can need; written, unless there is such a file."""
     if args.label_dict_path.exists():
         raise UserError(f"{args.label_dict_path} is there already: name a new file by --label_dict_path.")
-    labels = Labels.of_tags({tag for _, words in corpus for _, tag in words}, not args.whole_words)
+    labels = Labels.of_tags((words for _, words in corpus), not args.whole_words, args.input)
     write(args.label_dict_path, labels.names)
     return labels
 

@@ -8,6 +8,7 @@
 A word that is one piece carries its bare tag, one that is spread over several pieces `n-B n-I n-I`.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -20,6 +21,12 @@ import dataset
 from runtime import UserError, log
 
 OUTSIDE = "O"  # the label of a piece that belongs to no word; tag.dic need not have it
+
+FOREIGN = {  # what the first bytes of a file tell
+    b"\x1f\x8b": "packed by gzip: unpack it first, with gunzip",
+    b"\xff\xfe": "UTF-16: convert it, iconv -f utf-16 -t utf-8",
+    b"\xfe\xff": "UTF-16: convert it, iconv -f utf-16 -t utf-8",
+}
 
 
 @dataclass
@@ -74,10 +81,27 @@ class Labels:
         return cls([line.split("\t")[1] if _is_numbered(line) else line for line in lines], path)
 
     @classmethod
-    def of_tags(cls, tags: Iterable[str], pieces: bool) -> "Labels":
-        """All tags in alphabetical order; with their -B and -I where words are spread over pieces."""
+    def of_tags(cls, corpus: Iterable[Words], pieces: bool, source: str | Path) -> "Labels":
+        """All tags in alphabetical order; with their -B and -I where words are spread over pieces.
+
+        source: the file of the corpus, for messages.
+        """
+        tags = sorted({tag for words in corpus for _, tag in words})
+        if not tags:
+            raise UserError(f"{source}: no sentence that can be used, so no tags to make labels of.")
+        taken = next((tag for tag in tags if parted(tag)[1]), None)
+        if pieces and taken:
+            raise UserError(
+                f"{source}: the tag {taken!r} ends as the labels of a word's pieces do, with -B or -I. Rename it, or give "
+                "--whole_words if the corpus's words are pieces already."
+            )
         parts = ("", "-B", "-I") if pieces else ("",)
-        return cls([tag + part for tag in sorted(set(tags)) for part in (parts if tag != OUTSIDE else ("",))])
+        return cls([tag + part for tag in tags for part in (parts if tag != OUTSIDE else ("",))], source)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-1 of the labels in hexadecimal."""
+        return hashlib.sha1("\n".join(self.names).encode("utf-8")).hexdigest()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -141,6 +165,9 @@ def decoded(file: Iterable[bytes], source: str | Path, faults: Faults | None) ->
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
+            for mark, what in FOREIGN.items():
+                if number == 1 and line.startswith(mark):  # no line of the file is text then, so none can be left out
+                    raise UserError(f"{source}: the file is {what}.") from error
             what = f"byte 0x{line[error.start]:02x} is not UTF-8. Convert the file: iconv -f gb18030 -t utf-8."
             if faults is None:
                 raise UserError(f"{source}:{number}: {what}") from error

@@ -1,8 +1,22 @@
 #!/usr/bin/env bash
 # Trains the tagger on the bundled sample, without ELMo and with the one that `bash run.sh` in the root has made.
-# Arguments go through to train.py.
+# Usage: bash run.sh [arguments of train.py, whose --help shows them]
+# They go to both trainings. --use_elmo, --pretrain_elmo_model_path and --model_save_dir are run.sh's own.
 set -euo pipefail
 cd "$(dirname "$0")"
+for argument in "$@"; do
+    flag=${argument%%=*}
+    if [[ $flag == -h || (${#flag} -gt 2 && --help == "$flag"*) ]]; then
+        sed -n '2,/^set /s/^# //p' "${0##*/}"
+        exit 0
+    fi
+    for own in --use_elmo --pretrain_elmo_model_path --model_save_dir; do
+        if [[ ${#flag} -gt 2 && $own == "$flag"* ]]; then # train.py would take an abbreviation too
+            echo "error: $flag: run.sh sets $own itself, for each of its two trainings. Use train.py." >&2
+            exit 2
+        fi
+    done
+done
 elmo=../checkpoints/sample/final
 if [ ! -f "$elmo.pdparams" ]; then
     echo "error: there is no checkpoints/sample/final.pdparams. Run \`bash run.sh\` in the repository's root first." >&2

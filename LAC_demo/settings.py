@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,11 +31,41 @@ class Settings:
     elmo_learning_rate: float = 0.1
 
     @classmethod
-    def from_dict(cls, values: dict) -> "Settings":
-        names = {field.name for field in dataclasses.fields(cls)}
-        if not isinstance(values, dict) or set(values) != names:
-            raise UserError(f"the tagger's settings: found {values!r:.80}, expected {', '.join(sorted(names))}.")
+    def from_dict(cls, values: dict, source: str | Path) -> "Settings":
+        """What `dataclasses.asdict` has made. source: the file that holds them, for messages."""
+        if not isinstance(values, dict):
+            raise UserError(f"{source}: tagger is {values!r:.80}, expected a JSON object.")
+        names = [field.name for field in dataclasses.fields(cls)]
+        for name in (*names, *values):
+            if name not in values or name not in names:
+                fault = "is missing" if name in names else f"is not known; known are {', '.join(names)}"
+                raise UserError(f"{source}: tagger.{name:.80} {fault}.")
+        for expected, (fits, fields) in RANGES.items():
+            for name in fields:
+                if not fits(values[name]):
+                    raise UserError(f"{source}: tagger.{name} is {values[name]!r:.80}, expected {expected}.")
         return cls(**values)
+
+
+RANGES = {  # of the settings in a file; those of the flags are argparse's to check
+    "true or false": (lambda value: type(value) is bool, ("use_elmo", "elmo_trainable")),
+    "a whole number above 0": (
+        lambda value: type(value) is int and value > 0,
+        ("word_emb_dim", "grnn_hidden_dim", "bigru_num"),
+    ),
+    "a number from 0 to below 1": (
+        lambda value: type(value) in (int, float) and 0 <= value < 1,
+        ("dropout", "elmo_dropout"),
+    ),
+    "a number above 0": (
+        lambda value: type(value) in (int, float) and 0 < value < math.inf,
+        ("emb_learning_rate", "crf_learning_rate", "elmo_learning_rate"),
+    ),
+    "a number, 0 or more": (
+        lambda value: type(value) in (int, float) and 0 <= value < math.inf,
+        ("elmo_l2_coef",),
+    ),
+}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A tagger with all that belongs to it: network, words, labels, pieces; on disk, and at work.
 
 checkpoints/lac/elmo/
-  config.json       the network's numbers; the biLM's checkpoint and a fingerprint of its weights
+  config.json       the network's numbers; the biLM's checkpoint; fingerprints of its weights and of the dictionaries
   best.pdparams     the weights; a frozen biLM's are those of its own checkpoint
   words.txt         the words of the training data, as a vocabulary
   tag.dic           the labels
@@ -94,7 +94,8 @@ class Tagger:
         """Write all its files; the weights last, so that what a kill leaves is no tagger."""
         folder = Path(folder)
         (folder / "best.pdparams").unlink(missing_ok=True)
-        values = {"tagger": dataclasses.asdict(self.settings)}
+        dictionaries = _fingerprints(self.words, self.labels, self.pieces)
+        values = {"tagger": dataclasses.asdict(self.settings), "dictionaries": dictionaries}
         if self.pretrained:
             values["elmo"] = {"checkpoint": self.pretrained.prefix, "fingerprint": self.pretrained.fingerprint}
         checkpoint.save_config(folder, values)
@@ -112,32 +113,67 @@ class Tagger:
     def load(cls, folder: str | Path, pretrained: str | None = None) -> "Tagger":
         """Read what `save` has written. pretrained: where the biLM's checkpoint is, if it has moved."""
         folder = Path(folder)
-        values = checkpoint.load_config(folder)
+        file, values = folder / "config.json", checkpoint.load_config(folder)
         if "tagger" not in values:
-            raise UserError(
-                f"{folder / 'config.json'} has no field 'tagger': expected a folder that train.py has written."
-            )
-        settings, elmo = Settings.from_dict(values["tagger"]), None
-        if settings.use_elmo:
-            elmo = Pretrained.of(pretrained or values["elmo"]["checkpoint"])
-            if elmo.fingerprint != values["elmo"]["fingerprint"]:
-                raise UserError(
-                    f"{elmo.prefix} is not the ELMo that {folder} was trained with: its weights are others. Give that one "
-                    "by --pretrain_elmo_model_path, or train the tagger again."
-                )
+            raise UserError(f"{file} has no field 'tagger': expected a folder that train.py has written.")
+        settings = Settings.from_dict(values["tagger"], file)
+        elmo = _elmo_of(values.get("elmo"), file, pretrained) if settings.use_elmo else None
+        words, labels = dataset.Vocabulary.from_file(folder / "words.txt"), Labels.from_file(folder / "tag.dic")
         pieces = folder / "pieces.txt"
-        tagger = cls(
-            settings,
-            dataset.Vocabulary.from_file(folder / "words.txt"),
-            Labels.from_file(folder / "tag.dic"),
-            elmo,
-            dataset.Vocabulary.from_file(pieces) if pieces.is_file() else None,
-        )
+        pieces = dataset.Vocabulary.from_file(pieces) if pieces.is_file() else None
+        if "dictionaries" in values:  # the first taggers have none
+            _check_dictionaries(folder, values["dictionaries"], _fingerprints(words, labels, pieces))
+        tagger = cls(settings, words, labels, elmo, pieces)
         tagger.set_weights(checkpoint.load_params(folder / "best"), str(folder / "best"))
         return tagger
 
 
 BILM = "encoder.elmo.bilm."  # begins the names of the biLM's weights
+
+
+def _elmo_of(values: object, file: Path, moved_to: str | None) -> Pretrained:
+    """The biLM that the file names, where it was in training or has moved to."""
+    if not isinstance(values, dict) or not all(isinstance(values.get(k), str) for k in ("checkpoint", "fingerprint")):
+        raise UserError(f"{file}: elmo is {values!r:.80}, expected a checkpoint and the fingerprint of its weights.")
+    try:
+        prefix = checkpoint.resolve(moved_to or values["checkpoint"])
+    except UserError as error:
+        if moved_to:
+            raise
+        raise UserError(
+            f"{error} If this tagger's ELMo has moved, --pretrain_elmo_model_path says where to."
+        ) from error
+    elmo = Pretrained.of(prefix)
+    if elmo.fingerprint != values["fingerprint"]:
+        raise UserError(
+            f"{elmo.prefix} is not the ELMo that {file.parent} was trained with: its weights are others. Give that one "
+            "by --pretrain_elmo_model_path, or train the tagger again."
+        )
+    return elmo
+
+
+def _fingerprints(
+    words: dataset.Vocabulary, labels: Labels, pieces: dataset.Vocabulary | None
+) -> dict[str, str | None]:
+    """Those of the dictionaries, by their files: another order of the lines would give other tags, and no error."""
+    return {
+        "words.txt": words.fingerprint,
+        "tag.dic": labels.fingerprint,
+        "pieces.txt": pieces.fingerprint if pieces else None,
+    }
+
+
+def _check_dictionaries(folder: Path, expected: object, found: dict[str, str | None]) -> None:
+    if not isinstance(expected, dict) or set(expected) != set(found):
+        raise UserError(
+            f"{folder / 'config.json'}: dictionaries is {expected!r:.80}, expected fingerprints of {', '.join(found)}."
+        )
+    for name, fingerprint in found.items():
+        if fingerprint != expected[name]:
+            fault = "is not the one that this tagger was trained with" if fingerprint else "is missing"
+            raise UserError(
+                f"{folder / name} {fault}: copy the folder again as train.py has written it, or train again."
+            )
 
 
 def pieces_vocabulary(

@@ -323,14 +323,19 @@ def polarity_sentences() -> list[list[str]]:
 
 def training_text(vocab_size: int) -> tuple[dataset.Corpus, dataset.Vocabulary]:
     """The 1 Billion Word sample, or ours, and a vocabulary of its words, filled up to the wished size."""
+    n_words = vocab_size - len(dataset.MARKERS)
+    if n_words < 1:
+        raise runtime.UserError(
+            f"--vocab_size {vocab_size}: expected {len(dataset.MARKERS) + 1} or more, markers included."
+        )
     corpus = dataset.Corpus(first_there(NEWS))
     counts: dict[str, int] = defaultdict(int)
     for path in corpus.paths:
         for sentence in dataset.read_sentences(path):
             for token in sentence:
                 counts[token] += 1
-    words = sorted(counts, key=lambda word: (-counts[word], word))[: vocab_size - 3]
-    filler = [f"word-{k}" for k in range(vocab_size - 3 - len(words))]
+    words = sorted(counts, key=lambda word: (-counts[word], word))[:n_words]
+    filler = [f"word-{k}" for k in range(n_words - len(words))]
     return corpus, dataset.Vocabulary([*dataset.MARKERS, *words, *filler])
 
 

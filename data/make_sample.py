@@ -29,6 +29,7 @@ POLARITY_SENTENCES = 600  # of each class
 POLARITY_NOISE = 0.04  # share of reviews that say nothing, and again of reviews in the wrong file
 LAC_TRAIN_SENTENCES, LAC_DEV_SENTENCES = 500, 150
 SPECIAL_TOKENS = ("<S>", "</S>", "<UNK>")
+MOST_SHOWN = 1_000_000  # sentences; they are in memory
 UNDIVIDED_TAGS = ("c", "p", "q", "r", "u", "w", "xc")  # function words are never spread over several pieces
 
 
@@ -205,6 +206,12 @@ def write_sample(folder: Path, seed: int = SEED) -> None:
     write_lines(folder / "entropy.json", [json.dumps(figures, indent=2)])
 
 
+def shown_number(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text[:20]) <= MOST_SHOWN:
+        raise argparse.ArgumentTypeError(f"{text!r:.60}: expected a whole number from 1 to {MOST_SHOWN:,}")
+    return int(text)
+
+
 def random_sentences(start: str, n: int, seed: int) -> list[str]:
     """What any rule says: also one whose last part may be left out, which has to be followed by something."""
     rules = read_grammar()
@@ -218,14 +225,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write the sample: text whose exact entropy is known.")
     parser.add_argument("--output", type=Path, default=HERE, help="folder to write to (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=SEED, help="another seed, another sample (default: %(default)s)")
-    parser.add_argument("--show", type=int, metavar="N", help="only print N random sentences")
-    parser.add_argument("--start", default="sample", help="with --show: the rule that says them (default: %(default)s)")
-    parser.add_argument("--senses", type=Path, nargs="+", metavar="FILE", help="only print the senses in these files")
-    parser.add_argument("--score", type=Path, nargs="+", metavar="FILE", help="only print exact log-probabilities")
+    parser.add_argument("--start", metavar="RULE", help="with --show: the rule that says them (default: sample)")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--show", type=shown_number, metavar="N", help="only print N random sentences")
+    only.add_argument("--senses", type=Path, nargs="+", metavar="FILE", help="only print the senses in these files")
+    only.add_argument("--score", type=Path, nargs="+", metavar="FILE", help="only print exact log-probabilities")
     args = parser.parse_args()
+    if args.start is not None and args.show is None:
+        parser.error("--start has no effect without --show")
+    sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal's encoding lacks
     try:
         if args.show is not None:
-            print(*random_sentences(args.start, args.show, args.seed), sep="\n")
+            print(*random_sentences(args.start or "sample", args.show, args.seed), sep="\n")
         elif args.senses:
             print(*sense_table(Automaton(read_grammar(), "sample"), args.senses), sep="\n")
         elif args.score:

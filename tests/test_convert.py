@@ -5,6 +5,7 @@ The files are written and read here by the tests' own code: tests/reference.py, 
 
 import copy
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -522,8 +523,9 @@ OPTIONS = {
     r"has no char_cnn: this model takes words from a table": lambda o: o.pop("char_cnn"),
     r"W_0 is \(14, 44\), expected \(14, 48\) by .*options.json": lambda o: o["lstm"].update(dim=12),
     r"no RNN_0/RNN/MultiRNNCell/Cell2/LSTMCell/W_0, expected it with \(14, 44\)": lambda o: o["lstm"].update(
-        n_layers=2**31 - 1
+        n_layers=3
     ),
+    r"n_layers is 2147483647, expected a whole number": lambda o: o["lstm"].update(n_layers=2**31 - 1),
     r"holds 'RNN_0/.*/Cell1/LSTMCell/B'.* do not belong together": lambda o: o["lstm"].update(n_layers=1),
     r"holds 'CNN_high_1/W_carry', .* do not belong together": lambda o: o["char_cnn"].update(n_highway=1),
     r"W_cnn_0 is \(1, 1, 5, 2\), expected \(1, 1, 5, 2147483647\)": lambda o: o["char_cnn"].update(
@@ -567,6 +569,7 @@ WEIGHTS = {
     r"cannot be read, the file is damaged or incomplete \(.*truncated file": lambda p: cut(p, 5000),
     r"there is no such file, expected bilm-tf's weights": lambda p: p.unlink(),
     r"is a folder, expected the file with bilm-tf's weights": lambda p: (p.unlink(), p.mkdir()),
+    r"is a device or a pipe, expected the file with bilm-tf's weights": lambda p: (p.unlink(), os.mkfifo(p)),
     r"char_embed is \(260, 5\), expected \(261, 5\)": lambda p: rewrite(p, "char_embed", data=np.ones((260, C))),
     r"CNN/b_cnn_1 is \(\), expected \(4,\)": lambda p: rewrite(p, "CNN/b_cnn_1", data=1.0),
     r"CNN_proj/b_proj is of type int64": lambda p: rewrite(p, "CNN_proj/b_proj", data=np.ones(P, int)),
@@ -689,6 +692,9 @@ def test_outputs_that_are_wrong(tmp_path, monkeypatch):
     refused(import_flags(tmp_path / "in", tmp_path / "full" / "note"), "note is there already", tmp_path)
     refused(import_flags(tmp_path / "in", tmp_path / "full" / "note" / "out"), "no folder can be made there", tmp_path)
     refused(["export", str(tmp_path / "in"), f"--output={tmp_path / 'out'}"], "no checkpoint", tmp_path)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    refused(["export", "any", "--output=."], r"--output \. is the current folder", tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 1000))
     refused(import_flags(tmp_path / "in", tmp_path / "out"), "MB are needed there, 0.0 MB are free", tmp_path)
     monkeypatch.undo()

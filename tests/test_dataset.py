@@ -239,6 +239,22 @@ def test_corpus_resolves_files_folders_and_globs(tmp_path, monkeypatch):
     assert names("a[b]c") == ["c[1].txt"]
 
 
+def test_folders_are_passed_over_with_a_word_and_dangling_links_refused(tmp_path, said):
+    write(tmp_path / "a.txt", [["a"]])
+    (tmp_path / "train").mkdir()
+    assert [path.name for path in Corpus(tmp_path).paths] == ["a.txt"]
+    assert "has folders in it, which are passed over: train." in said()
+    (tmp_path / "b.txt").symlink_to(tmp_path / "gone")
+    with pytest.raises(UserError, match=r"b\.txt is a link to .*gone, which is not there"):
+        Corpus(f"{tmp_path}/*.txt")
+
+
+@pytest.mark.parametrize(("name", "pack"), [("c.txt", gzip.compress), ("c.txt.gz", bytes), ("c.txt.gz", gzip.compress)])
+def test_what_is_packed_is_unpacked_whatever_its_name(tmp_path, name, pack):
+    (tmp_path / name).write_bytes(pack(b"a b\n"))
+    assert list(read_sentences(tmp_path / name)) == [["a", "b"]]
+
+
 def test_corpus_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"no file matches 'train/\*', looked for from .*must be quoted in the shell"):
@@ -270,10 +286,10 @@ def read_by_counting(path, vocabulary):
         ("c.txt", b"\n  \n\t\n", "c.txt: nothing but 3 blank lines"),
         ("c.txt", "好\n很 好\n".encode("gb18030"), "c.txt:1: byte 0xba is not UTF-8.*--encoding"),
         ("c.txt", b"fine\n" * 1000 + b"caf\xe9\n", "c.txt:1001: byte 0xe9 is not UTF-8"),
-        ("c.txt.gz", b"not compressed", "c.txt.gz: damaged or incomplete"),
+        ("vocab.txt", b"<S>\n</S>\n<UNK>\na\n", r"vocab.txt is a vocabulary. Expected text, for instance .*/train/\*"),
         ("c.txt.gz", gzip.compress(b"a sentence\n" * 999)[:-20], "c.txt.gz: damaged or incomplete"),
     ],
-    ids=["empty", "empty-gz", "blank", "gb18030", "line-1001", "not-gz", "short-gz"],
+    ids=["empty", "empty-gz", "blank", "gb18030", "line-1001", "vocabulary", "short-gz"],
 )
 def test_bad_corpus_names_the_file(tmp_path, vocabulary, read, name, content, message):
     (tmp_path / name).write_bytes(content)

@@ -303,7 +303,7 @@ def test_without_a_name_it_tells_what_there_is(server, tmp_path):
     assert server.gets == []
 
 
-@pytest.mark.parametrize("arguments", [["imagenet"], ["--dir"]])
+@pytest.mark.parametrize("arguments", [["imagenet"], ["--dir"], ["--dir", "", "imdb"]])
 def test_wrong_usage(server, tmp_path, arguments):
     result = subprocess.run(["bash", str(SCRIPT), *arguments], capture_output=True, text=True, timeout=60)
     assert result.returncode == 2

@@ -3,13 +3,16 @@
 import gc
 import json
 import random
+import shutil
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import models
 import numpy as np
 import pytest
 import reference
 
+import checkpoint
 import dataset
 import elmo
 import runtime
@@ -395,6 +398,37 @@ def test_dropout_of_the_language_model_is_for_training_only():
     assert loss(0.5) == pytest.approx(exact, abs=1e-5)
 
 
+@pytest.mark.parametrize(("change", "field"), [({"cell_clip": None}, "cell_clip"), ({"colour": 1}, "colour")])
+def test_a_configuration_that_was_changed_names_its_file(saved, tmp_path, change, field):
+    shutil.copytree(Path(saved).parent, tmp_path / "copy")
+    path = tmp_path / "copy" / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    for name, value in change.items():
+        config["model"].pop(name, None)
+        config["model"].update({name: value} if value else {})
+    path.write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(UserError, match=rf"config\.json: model configuration: .*{field}"):
+        elmo.load_bilm(tmp_path / "copy")
+
+
+def test_another_vocabulary_of_the_same_size_is_refused(tmp_path):
+    bilm = models.random_bilm(input="word")
+    prefix, vocabulary = models.save(bilm, tmp_path), dataset.Vocabulary(models.WORDS)
+    config = {"model": bilm.config.to_dict(), "training": {"vocabulary": vocabulary.identity}}
+    checkpoint.save_config(tmp_path, config)
+    assert elmo.load_bilm(prefix)[1].tokens == vocabulary.tokens
+    dataset.Vocabulary([*models.WORDS[:3], *sorted(models.WORDS[3:], reverse=True)]).save(tmp_path / "vocab.txt")
+    with pytest.raises(UserError, match=r"vocab\.txt is not the vocabulary that the model beside it was trained with"):
+        elmo.load_bilm(prefix)
+
+
+@pytest.mark.parametrize("model", [(), ("a", "b"), (None, None), "word without vocabulary"])
+def test_a_model_of_the_users_must_be_one(model):
+    model = (models.random_bilm(input="word"), None) if isinstance(model, str) else model
+    with pytest.raises(TypeError, match="expected a path, or"):
+        ELMoEmbedder(model)
+
+
 def test_a_character_model_needs_no_vocabulary_and_a_word_model_its_own(saved, tmp_path):
     prefix = models.save(models.random_bilm(), tmp_path / "char")
     (tmp_path / "char" / "vocab.txt").unlink()
@@ -561,11 +595,17 @@ def test_config_round_trip():
         {"filters": [1, 2]},
         {"filters": None},
         {"input": "word", "vocab_size": 0},
+        {"forget_bias": float("nan")},
+        {"cell_clip": True},
+        {"proj_clip": 10**400},
+        {"projection_dim": 10**12},
+        {"n_layers": 1_000_000},
+        {"filters": [[1, 1]] * 101},
     ],
 )
 def test_config_names_the_wrong_field(wrong):
     with pytest.raises(UserError, match=list(wrong)[-1]):
-        ELMoConfig.from_dict(wrong)
+        ELMoConfig.from_dict({**ELMoConfig().to_dict(), **wrong})
 
 
 def test_wrong_weights_are_listed_and_nothing_is_loaded(saved, tmp_path):

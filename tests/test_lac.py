@@ -1,5 +1,6 @@
 """The lexical tagger of LAC_demo: its formats, its scores, the CRF, ELMo as its input, training, and the scripts."""
 
+import gzip
 import io
 import itertools
 import json
@@ -196,6 +197,18 @@ def test_a_bad_line_is_an_error_or_counted(tmp_path, said, kind, bad, message):
     assert len(READ[kind](path, faults)) == 2
     faults.report()
     assert "1 bad lines left out" in said() and message in said()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(gzip.compress("苹果/n\n".encode()), "gzip.*gunzip"), ("苹果/n\n".encode("utf-16"), "UTF-16.*iconv -f utf-16")],
+    ids=["gzip", "utf-16"],
+)
+def test_a_file_of_another_kind_is_told_by_its_beginning(tmp_path, content, message):
+    path = tmp_path / "data"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=f"data: .*{message}"):
+        list(reader.read_tagged(path, Faults(skip=True)))
 
 
 def test_a_row_that_cannot_be_read_takes_its_sentence_with_it(tmp_path):
@@ -436,7 +449,7 @@ def test_the_encoder_takes_word_ids(checkpoints, kind):
     else:
         with pytest.raises(UserError, match="reads characters, but some of these words have no number"):
             encoder.word_ids([["nowhere"]])
-    with pytest.raises(UserError, match="expected \\(B, T\\) numbers"):
+    with pytest.raises(UserError, match=r"found int64 of shape \(1, 1\).* 99, expected \(B, T\) whole numbers"):
         encoder(np.array([[99]]))
 
 
@@ -444,6 +457,12 @@ def test_a_character_model_without_vocabulary_takes_words_only(checkpoints):
     encoder = encoder_of(checkpoints["imported"])
     with pytest.raises(UserError, match="give it words"):
         encoder.word_ids(SENTENCES)
+
+
+@pytest.mark.parametrize("ids", [[[7.0, 8.0]], [[True]], [["苹果"]]])
+def test_word_ids_are_whole_numbers(checkpoints, ids):
+    with pytest.raises(UserError, match=r"word ids: found .* of shape \(1, .*expected \(B, T\) whole numbers"):
+        encoder_of(checkpoints["word"])(np.array(ids))
 
 
 @pytest.mark.parametrize(("gigabytes", "dtype", "tolerance"), [(1, "float32", 1e-5), (1e-6, "float16", 5e-3)])
@@ -466,7 +485,15 @@ def test_what_has_no_room_is_not_remembered(checkpoints, said):
 
 
 def test_an_encoder_without_its_parameters_says_so():
-    for use in (lambda e: e.dim, lambda e: e.map_words(SENTENCES), lambda e: e(SENTENCES)):
+    for use in (
+        lambda e: e.dim,
+        lambda e: e.map_words(SENTENCES),
+        lambda e: e.word_ids(SENTENCES),
+        lambda e: e(SENTENCES),
+        lambda e: e(np.array([[7]])),
+        lambda e: e.l2_loss(),
+        lambda e: e.mix(),
+    ):
         with pytest.raises(UserError, match="call init_pretraining_params"):
             use(elmo_encoder())
 
@@ -601,6 +628,68 @@ def test_another_elmo_than_in_training_is_refused(checkpoints, tmp_path):
         Tagger.load(Path(checkpoints["char"]).parent)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("word_emb_dim", "128", "is '128', expected a whole number above 0"),
+        ("word_emb_dim", -1, "is -1, expected a whole number above 0"),
+        ("bigru_num", 2.0, "is 2.0, expected a whole number above 0"),
+        ("grnn_hidden_dim", True, "is True, expected a whole number above 0"),
+        ("dropout", 7, "is 7, expected a number from 0 to below 1"),
+        ("elmo_l2_coef", float("nan"), "is nan, expected a number, 0 or more"),
+        ("crf_learning_rate", None, "is None, expected a number above 0"),
+        ("use_elmo", "false", "is 'false', expected true or false"),
+        ("size", 3, "is not known"),
+        ("dropout", ..., "is missing"),
+    ],
+)
+def test_damaged_settings_are_refused_by_file_and_field(field, value, message):
+    values = {name: found for name, found in {**vars(TINY), field: value}.items() if found is not ...}
+    with pytest.raises(UserError, match=rf"^x/config.json: tagger\.{field} {message}"):
+        Settings.from_dict(values, "x/config.json")
+
+
+def test_every_setting_has_a_range():
+    assert Settings.from_dict(vars(TINY), "config.json") == TINY
+    assert sorted(name for _, fields in settings.RANGES.values() for name in fields) == sorted(vars(TINY))
+
+
+def changed_config(folder: Path, change) -> None:
+    values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    change(values)
+    write(folder / "config.json", json.dumps(values))
+
+
+def test_a_tagger_says_what_its_elmo_lacks_and_how_to_find_it(checkpoints, tmp_path):
+    tiny_tagger(checkpoints["word"]).save(tmp_path)
+    changed_config(tmp_path, lambda values: values["elmo"].update(checkpoint="/moved/away"))
+    with pytest.raises(UserError, match=r"/moved/away: no checkpoint.*--pretrain_elmo_model_path says where to"):
+        Tagger.load(tmp_path)
+    assert Tagger.load(tmp_path, checkpoints["word"]).pretrained == Pretrained.of(checkpoints["word"])
+    for change in (lambda values: values["elmo"].pop("fingerprint"), lambda values: values.pop("elmo")):
+        changed_config(tmp_path, change)
+        with pytest.raises(UserError, match=r"config.json: elmo is .*expected a checkpoint and the fingerprint"):
+            Tagger.load(tmp_path)
+
+
+def test_dictionaries_that_are_not_those_of_training_are_refused(tmp_path):
+    tagger = tiny_tagger()
+    tagger.pieces = tagger.words
+    tagger.save(tmp_path)
+    for name in ("words.txt", "tag.dic", "pieces.txt"):
+        before = (tmp_path / name).read_text(encoding="utf-8")
+        *lines, one, other = before.splitlines()
+        write(tmp_path / name, *lines, other, one)
+        with pytest.raises(UserError, match=f"{name} is not the one that this tagger was trained with"):
+            Tagger.load(tmp_path)
+        write(tmp_path / name, *before.splitlines())
+    (tmp_path / "pieces.txt").unlink()
+    with pytest.raises(UserError, match=r"pieces.txt is missing"):
+        Tagger.load(tmp_path)
+    changed_config(tmp_path, lambda values: values.pop("dictionaries"))
+    assert Tagger.load(tmp_path).pieces is None  # a tagger of the time when their fingerprints were not kept
+
+
 def test_a_tagger_keeps_the_elmo_that_it_was_trained_with(checkpoints, tmp_path):
     """Though the pretraining that it comes from has gone on, or has been deleted."""
     folder = tmp_path / "elmo"
@@ -690,6 +779,18 @@ def test_predict_keeps_its_place_at_lines_that_cannot_be_read(data, tmp_path, sa
     assert raw.read_bytes() == before
 
 
+@pytest.mark.parametrize("target", ["tagger/tag.dic", "tagger/config.json", "elmo/vocab.txt", "q.dic"])
+def test_predict_writes_over_nothing_that_it_reads(checkpoints, tmp_path, target):
+    shutil.copytree(Path(checkpoints["word"]).parent, tmp_path / "elmo")
+    tiny_tagger(str(tmp_path / "elmo")).save(tmp_path / "tagger")
+    raw, forms = write(tmp_path / "raw.txt", "好"), write(tmp_path / "q.dic")
+    before = (tmp_path / target).read_bytes()
+    flags = [f"--model_dir={tmp_path / 'tagger'}", f"--word_rep_dict_path={forms}", f"--input={raw}"]
+    with pytest.raises(UserError, match=f"--output .*{target} is what is to be read"):
+        predict.main([*flags, f"--output={tmp_path / target}"])
+    assert (tmp_path / target).read_bytes() == before
+
+
 def test_a_rate_that_is_too_high_is_said_at_once(data, tmp_path):
     with pytest.raises(UserError, match="the loss became nan: give a lower --base_learning_rate"):
         train.main(train_flags(data, tmp_path, use_elmo="false", base_learning_rate="1e30", epochs=20))
@@ -754,6 +855,38 @@ def test_the_experiment_compares_arms_and_goes_on_where_it_was(checkpoints, data
         experiment.main([*flags[:3], f"--elmo=char={checkpoints['word']}", *flags[4:]])
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda results: {"protocol": [], "runs": []},
+        lambda results: {**results, "runs": [{}]},
+        lambda results: {**results, "runs": {}},
+        lambda results: {**results, "runs": [{**results["runs"][0], "test": {"f1": 1}}]},
+        lambda results: {**results, "jieba": {}},
+        lambda results: "{",
+    ],
+)
+def test_a_damaged_file_of_results_is_refused(data, tmp_path, damage):
+    flags = [f"--train_data={data / 'corpus.txt'}", f"--test_data={data / 'test.txt'}", "--whole_words"]
+    results = tmp_path / "x.json"
+    one = experiment.Experiment(experiment.parse([*flags, f"--json={results}"]), {"baseline": None})
+    tags = {tag: {"f1": 1.0} for tag in ("nr", "v", "n", "w")}
+    test = {"precision": 1.0, "recall": 1, "f1": 1.0, "unknown_words": {"f1": 0.0}, "tags": tags}
+    whole = {"protocol": one.protocol(), "runs": [{"arm": "baseline", "seed": 1, "elmo": None, "test": test}]}
+    write(results, json.dumps(whole))
+    assert one.recall() == whole
+    damaged = damage(whole)
+    write(results, damaged if isinstance(damaged, str) else json.dumps(damaged))
+    with pytest.raises(UserError, match=r"--json .*x.json is no file of results, or a damaged one"):
+        one.recall()
+
+
+def test_a_seed_does_not_count_twice(capsys):
+    with pytest.raises(SystemExit):
+        experiment.parse(["--train_data=x", "--test_data=x", "--json=x", "--seeds=1,2,1"])
+    assert "a seed is there twice" in capsys.readouterr().err
+
+
 def test_the_experiments_arms_get_the_same_sentences(checkpoints, data, tmp_path):
     args = experiment.parse(
         [
@@ -794,6 +927,41 @@ def test_prepare_says_what_is_wrong(tmp_path, flags, message):
         prepare.main([str(corpus), *flags])
 
 
+@pytest.mark.parametrize(
+    ("corpus", "message"),
+    [("苹果/n 好/n-B", "corpus.txt: the tag 'n-B' ends as"), ("", "corpus.txt: no sentence that can be used")],
+)
+def test_a_corpus_that_no_labels_can_be_made_of_is_named(tmp_path, corpus, message):
+    vocabulary("苹").save(tmp_path / "v.txt")
+    flags = [f"--vocab_file={tmp_path / 'v.txt'}", f"--label_dict_path={tmp_path / 'new.dic'}", "--make_label_dict"]
+    with pytest.raises(UserError, match=message):
+        prepare.main([str(write(tmp_path / "corpus.txt", corpus)), f"--output={tmp_path / 'x.tsv'}", *flags])
+    assert not (tmp_path / "new.dic").exists()
+
+
+@pytest.mark.parametrize("more", [[], ["--make_label_dict"], ["--reverse"]])
+@pytest.mark.parametrize("target", ["vocab_file", "label_dict_path", "word_rep_dict_path"])
+def test_prepare_writes_over_nothing_that_it_reads(tmp_path, target, more):
+    corpus = write(tmp_path / "corpus.txt", "苹/n")
+    files = {
+        "vocab_file": write(tmp_path / "v.txt", *dataset.MARKERS),
+        "label_dict_path": write(tmp_path / "t.dic", "n"),
+        "word_rep_dict_path": write(tmp_path / "q.dic"),
+    }
+    before = files[target].read_bytes()
+    flags = [*(f"--{name}={path}" for name, path in files.items()), f"--output={files[target]}"]
+    with pytest.raises(UserError, match=r"--output .* is what is to be read"):
+        prepare.main([str(corpus), *flags, *more])
+    assert files[target].read_bytes() == before
+
+
+def test_prepare_does_not_write_two_files_into_one(tmp_path):
+    corpus, new = write(tmp_path / "corpus.txt", "苹/n"), tmp_path / "new"
+    with pytest.raises(UserError, match=r"--output .* is --label_dict_path too"):
+        prepare.main([str(corpus), "--whole_words", "--make_label_dict", f"--label_dict_path={new}", f"--output={new}"])
+    assert not new.exists()
+
+
 def run(script: str, *flags, cwd: Path, text: str = "") -> subprocess.CompletedProcess:
     return subprocess.run(
         [sys.executable, script, *map(str, flags)],
@@ -827,6 +995,22 @@ def test_the_demo_says_what_it_needs_first(tmp_path):
     for command in (["bash", "run.sh"], ["bash", str(demo / "run.sh")]):
         done = subprocess.run(command, cwd=demo, capture_output=True, encoding="utf-8", check=False)
         assert done.returncode == 2 and "Run `bash run.sh` in the repository's root first" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flag", "code", "message"),
+    [
+        ("--model_save_d=x", 2, "run.sh sets --model_save_dir itself"),
+        ("--use_elmo=false", 2, "run.sh sets --use_elmo itself"),
+        ("--pretrain_elmo_model_path", 2, "run.sh sets --pretrain_elmo_model_path itself"),
+        ("--he", 0, "Usage: bash run.sh"),
+        ("-h", 0, "Usage: bash run.sh"),
+    ],
+)
+def test_the_demo_keeps_its_own_flags(flag, code, message):
+    command = ["bash", str(DEMO / "run.sh"), "--epochs=1", flag]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == code and message in (done.stderr if code else done.stdout)
 
 
 def test_lines_are_written_as_they_are_read():

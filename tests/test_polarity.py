@@ -722,6 +722,7 @@ def test_a_head_is_not_loaded_over_other_vectors(folder, vectors, checkpoints, t
         (["--predict=nothing.txt"], "nothing.txt: there is no such file"),
         (["--pretrained_word2vec_file=nothing.bin"], "nothing.bin: there is no such file of word vectors"),
         (["--load_head=nowhere"], "say by --predict which file"),
+        (["--load_head=nowhere", "--predict=x", "--confusion"], "--confusion has no effect with --load_head"),
         (["--device=gpu"], "device gpu: "),
     ],
 )
@@ -738,6 +739,56 @@ def test_what_is_there_is_not_overwritten(folder, vectors, tmp_path):
         run_baseline(folder, vectors, f"--save_head={tmp_path}")
     with pytest.raises(UserError, match=r"exists already. Leave out --train_word2vec_on to use it"):
         run_baseline(folder, vectors, f"--train_word2vec_on={folder}")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (gzip.compress(b"good film\n"), "is gzip. Expected plain text"),
+        ("good film\n".encode("utf-16"), "is UTF-16. Expected plain text"),
+        (b"good\0film\n", "holds NUL bytes"),
+    ],
+)
+def test_reviews_that_are_no_text_are_refused(tmp_path, content, message):
+    (tmp_path / "reviews.txt").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        polarity.read_lines(tmp_path / "reviews.txt")
+
+
+@pytest.mark.parametrize(
+    "change", [{"encoders": None}, {"hidden": "64"}, {"tokenise": "zh"}, {"max_seq_len": "256"}, {"probe": [1, 2, 3]}]
+)
+def test_a_heads_settings_that_were_changed_are_a_clear_error(folder, checkpoints, texts, tmp_path, change):
+    head = tmp_path / "head"
+    run_elmo(folder, checkpoints["char"], f"--save_head={head}", "--protocol=split")
+    config = json.loads((head / "config.json").read_text(encoding="utf-8"))
+    config["polarity"].update(change)
+    (head / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(UserError, match=r"config\.json is not as --save_head wrote it"):
+        run_finetune.main([f"--load_head={head}", f"--predict={texts}", "--device=cpu"])
+
+
+def test_damaged_folds_and_results_are_a_clear_error(folder, vectors, tmp_path, monkeypatch):
+    results = f"--results={tmp_path / 'r.json'}"
+    with monkeypatch.context() as patch:
+        interrupted_after(1, patch)
+        with pytest.raises(KeyboardInterrupt):
+            run_baseline(folder, vectors, results)
+    (tmp_path / "r.json.parts" / "mine.txt").write_text("x", encoding="utf-8")
+    fold = tmp_path / "r.json.parts" / "1.json"
+    whole = fold.read_bytes()
+    for damage in (b"{", b"{}", b"[]"):
+        fold.write_bytes(damage)
+        with pytest.raises(UserError, match=r"1\.json is damaged .* Delete the folder"):
+            run_baseline(folder, vectors, results)
+    fold.write_bytes(whole)
+    run_baseline(folder, vectors, results)
+    assert [path.name for path in (tmp_path / "r.json.parts").iterdir()] == ["mine.txt"]
+    values = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
+    values["reviews"]["label"].pop()
+    (tmp_path / "r.json").write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(UserError, match="no results of --results"):
+        run_baseline(folder, vectors, "--compare_with", str(tmp_path / "r.json"))
 
 
 def test_a_folder_that_is_no_head_is_refused(checkpoints, texts, tmp_path):

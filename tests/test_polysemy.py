@@ -1,5 +1,7 @@
 """What a word means in context: the sample's senses, the nearest occurrences, the picture, mistakes."""
 
+import argparse
+import os
 import random
 import re
 from pathlib import Path
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 import runs
 
+import dataset
 import occurrences
 import run_polysemy
 import sense_picture
@@ -219,6 +222,13 @@ def test_the_word_stands_in_one_column_whatever_is_before_it(model, printed, tmp
     assert max(map(occurrences.columns, lines[2:])) <= 110
 
 
+def test_a_long_line_is_held_once(tmp_path):
+    args = argparse.Namespace(corpus=tmp_path, senses=None, max_occurrences=100, seed=0)
+    corpus = dataset.Corpus(write(tmp_path / "text.txt", ["The bank " * 20_000, "a river bank . " * 20_000]))
+    found = occurrences.find(corpus, ["bank"], {}, args)[0]["bank"]
+    assert found.met == 40_000 and len({id(occurrence.tokens) for occurrence in found.occurrences}) <= 2
+
+
 def test_columns_of_wide_and_combined_characters():
     assert [occurrences.columns(text) for text in ("bank", "苹果", "，", "e\u0301", "")] == [4, 4, 2, 1, 0]
     assert occurrences.cut("苹果很甜", 7) == "苹果很…" and occurrences.cut("苹果很甜", 8) == "苹果很甜"
@@ -410,6 +420,7 @@ MISTAKES = {
         ["--word=bank", "--sentence=the banks ."],
         r"--sentence 'the banks \.': none of its tokens is bank\. Exp",
     ),
+    "senses in a folder": (["--senses=/"], r"--senses /: it is no file\."),
     "no senses": (["--senses=nowhere.tsv"], r"--senses nowhere\.tsv: there is no such file"),
     "no vectors": (["--word=bank", "--word2vec=nowhere.txt"], "nowhere.txt: there is no such file of word vectors"),
     "jpg": (["--word=bank", "--plot=picture.jpg"], "expected a name that ends in .png"),
@@ -421,6 +432,14 @@ MISTAKES = {
         r"--font nowhere\.ttf: there is no such file",
     ),
 }
+
+
+@pytest.mark.parametrize("flag", ["--word", "--sentence"])
+def test_bytes_of_another_encoding_are_explained(model, corpus, printed, capsys, flag):
+    """As Python hands them over where the terminal's encoding is not the machine's."""
+    with pytest.raises(SystemExit):
+        printed(model, corpus, "--word=bank", f"{flag}={os.fsdecode('苹果'.encode('gbk'))}")
+    assert "'\\xc6\\xbb\\xb9\\xfb' is not UTF-8" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

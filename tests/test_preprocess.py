@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import logging
+import os
 import re
 import shlex
 import signal
@@ -262,6 +263,7 @@ def test_lower_encoding_byte_order_mark_and_line_ends(tmp_path):
     source.write_bytes("\ufeffCafé Noir.\r\nIt's OK\x85\r\n".encode())
     files = text(source, tmp_path / "lower", "--lower", "--shards", 1)
     assert sorted(sentences(files, "train")) == ["café noir .", "it 's ok ..."]
+    assert text(source, tmp_path / "sig", "--lower", "--shards", 1, "--encoding", "utf-8-sig") == files
     source.write_bytes("他来了。\n".encode("gb18030"))
     run("text", source, "--lang", "zh", "--output", tmp_path / "gb", "--shards", 1, "--encoding", "gb18030")
     assert (tmp_path / "gb/train/part-00000-of-00001.txt").read_text(encoding="utf-8") == "他来 了 。\n"
@@ -297,6 +299,7 @@ def test_what_is_left_out_is_counted(tmp_path, caplog):
         ("Good.\n".encode("utf-16"), [], "line 1: .*UTF-16.*iconv"),
         ("é\n".encode(), ["--encoding", "ascii"], "is not ascii.*--encoding utf-8"),
         (b"Good.\n", ["--encoding", "klingon"], "--encoding klingon: not known"),
+        (b"Good.\n", ["--encoding", "undefined"], "--encoding undefined: not known"),
         (b"Good.\n", ["--encoding", "utf-16"], "--encoding utf-16: convert the files"),
         (gzip.compress(b"Good one.\n" * 99)[:-12], [], r"a\.txt: damaged or incomplete"),
         (b"Good one.\n", [], "1 sentences are too few for 3 shards"),
@@ -342,6 +345,22 @@ def test_folders_and_globs_without_files(tmp_path):
         text(tmp_path / "empty", tmp_path / "out")
     with pytest.raises(UserError, match=r"\*\.txt: no such file"):
         text(tmp_path / "*.txt", tmp_path / "out")
+    with pytest.raises(UserError, match="~nosuchuser/x: there is no such home folder"):
+        text("~nosuchuser/x", tmp_path / "out")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="is a glob there")
+def test_a_glob_that_is_none(tmp_path):
+    with pytest.raises(UserError, match=r"\*\*\.txt: \*\* stands for folders"):
+        text(tmp_path / "**.txt", tmp_path / "out")
+
+
+@pytest.mark.parametrize("source", ["", "*.txt", "c.txt"])
+def test_a_link_to_nothing_is_named(raw, tmp_path, source):
+    (raw / "c.txt").symlink_to("nowhere")
+    (raw / ".#a.txt").symlink_to("a lock of Emacs")
+    with pytest.raises(UserError, match=r"c\.txt is a link to a file that is not there"):
+        text(raw / source, tmp_path / "out")
 
 
 def test_overwrite_replaces_only_what_preprocess_wrote(raw, tmp_path):
@@ -364,6 +383,15 @@ def test_overwrite_replaces_only_what_preprocess_wrote(raw, tmp_path):
     assert (raw / "a.txt").exists()
 
 
+@pytest.mark.parametrize("command", ["text", "vocab"])
+@pytest.mark.parametrize("output", ["raw/a.txt/x/y", "/proc/x/y"])
+def test_an_output_that_cannot_be_made_is_found_before_the_work(raw, tmp_path, monkeypatch, command, output):
+    monkeypatch.setattr(preprocess, "batches", None)
+    options = ["--lang", "en", "--dev_fraction", 0.5, "--dev_split", "last"] if command == "text" else []
+    with pytest.raises(UserError, match=f"--output .*{output}.*: no file can be written there"):
+        run(command, raw / "a.txt", *options, "--output", tmp_path / output)
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, OSError])
 def test_an_interrupted_run_leaves_the_earlier_one(raw, tmp_path, monkeypatch, error):
     def fail(*_):
@@ -380,8 +408,8 @@ def test_an_interrupted_run_leaves_the_earlier_one(raw, tmp_path, monkeypatch, e
     assert not (tmp_path / "fresh" / "out").exists()
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-def test_a_killed_script_tidies_up(tmp_path, sign):
+@pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_killed_script_tidies_up(tmp_path, sign, code):
     source, out = tmp_path / "a.txt", tmp_path / "out"
     source.write_text((document(3) + "\n") * 100_000, encoding="utf-8")
     command = [sys.executable, ROOT / "preprocess.py", "text", source, "--lang", "en", "--output", out]
@@ -392,7 +420,7 @@ def test_a_killed_script_tidies_up(tmp_path, sign):
         time.sleep(0.01)
     script.send_signal(sign)
     said = script.communicate(timeout=60)[1]
-    assert script.returncode == 130
+    assert script.returncode == code
     assert "Traceback" not in said
     assert not out.exists()
 
@@ -469,6 +497,45 @@ def test_vocabulary_is_not_overwritten_by_accident(tmp_path):
     with pytest.raises(UserError, match="exists already"):
         run("vocab", tmp_path / "c.txt", "--output", tmp_path / "v.txt")
     assert (tmp_path / "v.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "message"),
+    [
+        ("c/train", "c/train/v.txt", "would be text of the corpus"),
+        ("c/*/*", "c/train/v.txt", "would be text of the corpus"),
+        ("c/**/*.txt", "c/v.txt", "would be text of the corpus"),
+        ("c/train", "c/train/a.txt", "is what is to be read"),
+        ("c/train", "link", "is what is to be read"),
+        ("c/train", "pipe", "is a device or a pipe"),
+        ("c/train", "c", "is a folder"),
+    ],
+)
+def test_a_vocabulary_never_replaces_what_it_must_not(tmp_path, source, output, message):
+    (tmp_path / "c" / "train").mkdir(parents=True)
+    (tmp_path / "c" / "train" / "a.txt").write_text("a b\n")
+    (tmp_path / "link").symlink_to("c/train/a.txt")
+    os.mkfifo(tmp_path / "pipe")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UserError, match=f"--output .*{output} {message}"):
+        run("vocab", tmp_path / source, "--output", tmp_path / output, "--overwrite")
+    assert sorted(tmp_path.rglob("*")) == before and (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "c" / "train" / "a.txt").read_text() == "a b\n"
+
+
+def test_a_vocabulary_beside_its_corpus_and_through_a_link(tmp_path):
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "a.txt").write_text("a b\n")
+    (tmp_path / "link").symlink_to("v.txt")
+    for source in ("train", "train/*", "**/a.txt", "*/*.txt"):
+        run("vocab", tmp_path / source, "--output", tmp_path / "link", "--overwrite")
+    assert (tmp_path / "link").is_symlink() and len(Vocabulary.from_file(tmp_path / "v.txt").tokens) == 5
+
+
+def test_a_file_given_twice_counts_once(tmp_path):
+    (tmp_path / "c.txt").write_text("a b b\n")
+    run("vocab", *[tmp_path / "c.txt"] * 2, "--output", tmp_path / "v.txt", "--min_count", 2)
+    assert Vocabulary.from_file(tmp_path / "v.txt").tokens[3:] == ["b"]
 
 
 def script(*argv) -> subprocess.CompletedProcess:

@@ -659,6 +659,14 @@ MISTAKES = {
     "folder is a file": ({"save_dir": "FILE"}, "x", "--save_dir .*FILE"),
     "device": ({"device": "gpu"}, "", "device gpu"),
     "missing held-out text": ({"dev_data_path": "FOLDER/x"}, "", "no file matches"),
+    "blank held-out text": ({"dev_data_path": "FILE"}, "\n\n", "nothing but 2 blank lines"),
+    "held-out text in GBK": ({"dev_data_path": "FILE"}, "很好\n".encode("gbk"), "FILE:1: byte 0xba is not UTF-8"),
+    "a vocabulary as text": (
+        {"train_data_path": "FILE"},
+        "<S>\n</S>\n<UNK>\na\n",
+        "FILE is a vocabulary. Expected text",
+    ),
+    "the text's own folder": ({"dev_data_path": "FILE", "save_dir": "FOLDER"}, "a\n", "is the text's own folder"),
 }
 
 
@@ -676,8 +684,49 @@ def test_a_mistake_is_explained(corpus, tmp_path, mistake, monkeypatch):
         run_pretrain.main(runs.flags(corpus, **{"save_dir": tmp_path / "run", **changes}))
 
 
+def test_two_runs_in_one_folder_do_not_mix(corpus, tmp_path):
+    argv = runs.flags(corpus, tmp_path / "run", max_steps=100000, log_freq=1)
+    process = runs.start("run_pretrain.py", argv, tmp_path / "output")
+    runs.wait_for_step(3, process, tmp_path / "output")
+    with pytest.raises(UserError, match="another run is writing there"):
+        run_pretrain.main([*argv, "--overwrite"])
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 143
+
+
+def test_lines_in_the_log_that_are_none_of_ours_are_no_obstacle(corpus, finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "copy")
+    with (tmp_path / "copy" / "log.jsonl").open("ab") as file:
+        file.write(b'{}\n123\n\xff\xfe\n{"step": "7"}\n')
+    runs.pretrain(runs.flags(corpus, tmp_path / "copy", init_from_ckpt=tmp_path / "copy" / "final", max_steps=31))
+    assert runs.log_lines(tmp_path / "copy", "training")[-1]["step"] == 31
+
+
+def test_a_path_from_home_is_one_behind_an_equals_sign_too(corpus, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert run_pretrain.parse([*runs.flags(corpus, "x"), "--save_dir=~/run"]).save_dir == tmp_path / "run"
+
+
+def test_a_glob_that_the_shell_has_resolved_is_explained(corpus, tmp_path, capsys):
+    argv = runs.flags(corpus, tmp_path, train_data_path=None)
+    with pytest.raises(SystemExit, match="2"):
+        run_pretrain.main([*argv, "--train_data_path", *map(str, sorted((corpus / "train").iterdir()))])
+    assert "a glob must be in quotes" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
-    "wrong", ["--batch_size=0", "--lr=-1", "--dropout=1", "--filters=3", "--seed=-1", "--patience=0", "--optimizer=sgd"]
+    "wrong",
+    [
+        "--unroll_steps=100000000000",
+        "--batch_size=0",
+        "--lr=-1",
+        "--dropout=1",
+        "--filters=3",
+        "--seed=-1",
+        "--patience=0",
+        "--optimizer=sgd",
+    ],
 )
 def test_a_wrong_value_is_named(corpus, tmp_path, capsys, wrong):
     with pytest.raises(SystemExit, match="2"):

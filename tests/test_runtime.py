@@ -137,6 +137,43 @@ def test_a_users_mistake_is_one_line(statement, code, message):
     assert (done.returncode, done.stderr.strip()) == (code, message)
 
 
+@pytest.mark.parametrize("statement", ["raise MemoryError('(300 GB)')", "import numpy; numpy.ones(10**16)"])
+def test_out_of_memory_is_told(statement):
+    done = fresh_python(f"import runtime\ndef main(): {statement}\nruntime.script(main)")
+    assert done.returncode == 2 and done.stderr.startswith("error: out of memory. Halve --batch_size first")
+
+
+PRINTS = f"import sys; sys.path.insert(0, {str(PROJECT)!r}); import runtime; runtime.script(lambda: print('x' * 9))"
+
+
+@pytest.mark.parametrize(
+    ("shell", "code", "message"),
+    [
+        ("| true", 141, ""),
+        ("> /dev/full", 2, "error: [Errno 28] No space left on device\n"),
+        (">&- 2>&- <&-", 0, ""),
+    ],
+)
+def test_output_that_cannot_be_written(shell, code, message):
+    """Python's own last flush must not fail once more."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = f'{sys.executable} -c "$0" {shell}; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", command, PRINTS], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, message)
+
+
+def test_the_signal_to_end_tidies_up_and_prints_nothing(tmp_path):
+    program = (
+        "import os, signal; from runtime import paddle, script\n"
+        "def main():\n"
+        "    try: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    finally: print('tidied up')\n"
+        "script(main)"
+    )
+    done = fresh_python(program)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "tidied up\n", "")
+
+
 def test_durations_read_well():
     assert [runtime.duration(seconds) for seconds in (3.2, 200, 9000)] == ["3 s", "3 min", "2.5 h"]
 

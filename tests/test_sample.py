@@ -263,9 +263,10 @@ def test_lac_sample():
 
 
 def test_command_line(tmp_path):
-    def run(*arguments: str) -> subprocess.CompletedProcess:
+    def run(*arguments: str, encoding: str = "utf-8") -> subprocess.CompletedProcess:
         command = [sys.executable, str(DATA / "make_sample.py"), *arguments]
-        return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60)
+        environment = {**os.environ, "PYTHONIOENCODING": encoding}
+        return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, env=environment)
 
     sentences = tmp_path / "three.txt"
     sentences.write_text(run("--show", "3", "--start", "zh").stdout, encoding="utf-8")
@@ -275,3 +276,20 @@ def test_command_line(tmp_path):
     assert run("--senses", str(sentences)).stdout.startswith("file\tline\ttoken\tword\tsense\nthree.txt\t")
     wrong = run("--show", "3", "--start", "nonsense")
     assert (wrong.returncode, wrong.stderr) == (1, "error: there is no rule 'nonsense'\n")
+    assert "\\u" in run("--show", "3", "--start", "zh", encoding="ascii").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--start bank", "--start has no effect without --show"),
+        ("--show 0", "expected a whole number from 1 to 1,000,000"),
+        (f"--show {10**30}", "expected a whole number from 1 to 1,000,000"),
+        ("--show 3 --score x", "not allowed with argument --show"),
+    ],
+)
+def test_wrong_usage(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.setattr(sys, "argv", ["make_sample.py", "--output", str(tmp_path), *arguments.split()])
+    with pytest.raises(SystemExit, match="2"):
+        make_sample.main()
+    assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
