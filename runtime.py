@@ -288,18 +288,11 @@ def duration(seconds: float) -> str:
 
 def script(main: Callable[[], None]) -> None:
     """Run a script's main(): the user's mistakes become one message and exit code 2, not a traceback."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # None where the shell has closed it
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    _open_streams()
+    _log_to_stderr()
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup has other wishes
             signal.signal(number, _end)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    log.propagate = False  # Paddle and others give the root logger handlers of their own
-    sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal's encoding lacks
     try:
         try:
             main()
@@ -318,6 +311,21 @@ def script(main: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
+
+
+def _open_streams() -> None:
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # None where the shell has closed it
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+    sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal's encoding lacks
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False  # Paddle and others give the root logger handlers of their own
 
 
 def _end(number: int, frame: object) -> None:
