@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
 # The main job on the bundled sample: pretrains a tiny ELMo on data/, evaluates it, embeds two sentences, shows what two
 # words mean in context.
-# Arguments go through to run_pretrain.py, but for --save_dir, which is checkpoints/sample.
+# Usage: bash run.sh [arguments of run_pretrain.py, whose --help shows them]
+# All but --save_dir, which is checkpoints/sample.
 set -euo pipefail
 cd "$(dirname "$0")"
 for argument in "$@"; do
-    if [[ $argument == --save_dir* ]]; then
+    flag=${argument%%=*}
+    if [[ $flag == -h || (${#flag} -gt 2 && --help == "$flag"*) ]]; then
+        sed -n '2,/^set /s/^# //p' "${0##*/}"
+        exit 0
+    fi
+    if [[ ${#flag} -gt 7 && --save_dir == "$flag"* ]]; then # run_pretrain.py would take an abbreviation too
         echo "error: run.sh saves in checkpoints/sample. For another folder use run_pretrain.py." >&2
         exit 2
     fi

@@ -50,7 +50,7 @@ class Settings:
 RANGES = {  # of the settings in a file; those of the flags are argparse's to check
     "true or false": (lambda value: type(value) is bool, ("use_elmo", "elmo_trainable")),
     "a whole number above 0": (
-        lambda value: type(value) is int and value > 0,
+        lambda value: type(value) is int and 0 < value < 2**31,
         ("word_emb_dim", "grnn_hidden_dim", "bigru_num"),
     ),
     "a number from 0 to below 1": (

@@ -293,3 +293,17 @@ def test_wrong_usage(tmp_path, monkeypatch, capsys, arguments, message):
     with pytest.raises(SystemExit, match="2"):
         make_sample.main()
     assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("flag", "code", "message"),
+    [
+        ("--help", 0, "Usage: bash run.sh"),
+        ("-h", 0, "Usage: bash run.sh"),
+        ("--save_d=x", 2, "run.sh saves in checkpoints/sample"),
+    ],
+)
+def test_run_sh_looks_at_its_flags_before_it_begins(flag, code, message):
+    command = ["bash", str(Path(__file__).parent.parent / "run.sh"), flag]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHON": "/none"})
+    assert done.returncode == code and message in done.stdout + done.stderr
