@@ -99,8 +99,7 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO]:
     path = Path(path)
     if path.is_symlink():  # which stays: what it leads to is written
         path = path.resolve()
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise UserError(f"{path} is a device or a pipe. Expected the name of a file to write.")
+    _need_file(path, str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path, os.urandom(8))
     with _discarded_on_failure(path, [temporary]):
@@ -111,9 +110,7 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO]:
 
 def check_output(flag: str, path: Path, *inputs: Path | None) -> None:
     """Refuse, before anything is computed, a file that could not be written in the end, or that is itself to be read."""
-    if path.exists() and not path.is_file():
-        found = "a folder" if path.is_dir() else "a device or a pipe"
-        raise UserError(f"{flag} {path} is {found}. Expected the name of a file to write.")
+    _need_file(path, f"{flag} {path}")
     folder = next(folder for folder in path.absolute().parents if folder.exists())
     try:
         tempfile.TemporaryFile(dir=folder).close()
@@ -121,6 +118,13 @@ def check_output(flag: str, path: Path, *inputs: Path | None) -> None:
         raise UserError(f"{flag} {path}: no file can be written there ({error.strerror}).") from error
     if any(path.exists() and source and source.exists() and path.samefile(source) for source in inputs):
         raise UserError(f"{flag} {path} is what is to be read. Name another file.")
+
+
+def _need_file(path: Path, what: str) -> None:
+    """Refuse to write what is there and is no file."""
+    if path.exists() and not path.is_file():
+        found = "a folder" if path.is_dir() else "a device or a pipe"
+        raise UserError(f"{what} is {found}. Expected the name of a file to write.")
 
 
 def prune(folder: str | Path, keep: int) -> None:
@@ -336,6 +340,22 @@ def _create(temporary: Path, mode: str) -> Iterator[IO]:
 def _rename(temporary: Path, path: Path) -> None:
     temporary.replace(path)
     sync_folder(path.parent)
+
+
+class Busy(UserError):
+    """Another process writes there."""
+
+
+def lock(handle: int, path: Path) -> None:
+    """Refuse an open file or folder that another process has locked. The lock ends with the process, however it ends."""
+    import fcntl  # here: Windows, where checkpoints can be read all the same, has none
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise Busy(f"{path} is being written by another process. Wait for its end, or end it.") from error
+    except OSError as error:  # some network file systems have no locks
+        log.warning(f"{path} cannot be locked ({error.strerror}): make sure that no other process writes there.")
 
 
 def sync_folder(folder: Path) -> None:

@@ -44,6 +44,7 @@ import numpy as np
 
 from runtime import UserError, listed, log
 
+FOREIGN_FORMS = {b"\x1f\x8b": "gzip", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # by a file's first bytes
 MAX_CHARS = 50
 MAX_BYTES = MAX_CHARS - 2  # a token's own, between begin-of-word and end-of-word
 MARKERS = BOS, EOS, UNK = "<S>", "</S>", "<UNK>"
@@ -211,11 +212,16 @@ def _blocks(path: Path) -> Iterator[str]:
 def _opened(path: Path) -> IO[bytes]:
     """A file, unpacked if it begins as gzip does, whatever its name."""
     file = path.open("rb")
-    if file.read(2) == b"\x1f\x8b":
+    if foreign_form(file.read(2)) == "gzip":
         file.close()
         return gzip.open(path, "rb")
     file.seek(0)
     return file
+
+
+def foreign_form(beginning: bytes) -> str | None:
+    """What a file's first bytes say that it is, if it is not plain text."""
+    return next((form for mark, form in FOREIGN_FORMS.items() if beginning.startswith(mark)), None)
 
 
 def _lines(text: str) -> list[str]:

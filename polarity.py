@@ -18,8 +18,8 @@ import hashlib
 import json
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -28,6 +28,7 @@ from pathlib import Path
 import numpy as np
 
 import checkpoint
+import dataset
 import elmo
 import runtime
 import start
@@ -91,9 +92,8 @@ def read_lines(path: Path) -> list[str]:
     if not path.is_file():
         raise UserError(f"{path}: there is no such file. Expected one review a line.")
     data = path.read_bytes()
-    for beginning, what in ((b"\x1f\x8b", "gzip"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16")):
-        if data.startswith(beginning):
-            raise UserError(f"{path} is {what}. Expected plain text, in UTF-8 or latin-1.")
+    if form := dataset.foreign_form(data):
+        raise UserError(f"{path} is {form}. Expected plain text, in UTF-8 or latin-1.")
     if b"\0" in data:
         raise UserError(f"{path} holds NUL bytes: it is no text. Expected one review a line.")
     try:
@@ -181,13 +181,7 @@ def main(
     """A script's work. `build` makes its encoders for the reviews, `rebuild` those that a saved head was trained with."""
     runtime.set_device(args.device)
     if args.load_head:
-        if not args.predict:
-            raise UserError("--load_head loads a head to predict with: say by --predict which file.")
-        for flag in ("results", "compare_with", "confusion", "mistakes", "save_head"):
-            if getattr(args, flag):
-                raise UserError(f"--{flag} has no effect with --load_head, which only predicts. Leave one of them out.")
-        head, encoders, settings = load_head(args, rebuild)
-        predict(args.predict, head, encoders, settings["tokenise"], settings["max_seq_len"])
+        predict_by_saved(args, rebuild)
         return
     ranks = Ranks(advice="With --results, the same command goes on behind the folds that are done.")
     if not ranks.first:
@@ -199,6 +193,19 @@ def main(
     done = Done(args, reviews)
     ranks.on_first(done.open)
     run(args, ranks, reviews, parts, done, build(args, reviews, ranks), others)
+
+
+def predict_by_saved(
+    args: argparse.Namespace, rebuild: Callable[[argparse.Namespace, list[dict]], list[Encoder]]
+) -> None:
+    """--load_head, which does nothing else."""
+    if not args.predict:
+        raise UserError("--load_head loads a head to predict with: say by --predict which file.")
+    for flag in ("results", "compare_with", "confusion", "mistakes", "save_head"):
+        if getattr(args, flag):
+            raise UserError(f"--{flag} has no effect with --load_head, which only predicts. Leave one of them out.")
+    head, encoders, settings = load_head(args, rebuild)
+    predict(args.predict, head, encoders, settings["tokenise"], settings["max_seq_len"])
 
 
 def check(args: argparse.Namespace) -> None:
@@ -488,18 +495,9 @@ def build_bags(args: argparse.Namespace, path: Path | None, vectors, reviews: Re
     return bags
 
 
-@contextmanager
-def hint_if_moved(flag: str) -> Iterator[None]:
-    """Name the flag that says where a file is whose place, as a saved head remembers it, may be another by now."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{error} If it has been moved, say by {flag} where it is.") if flag else error from None
-
-
 def rebuild_bags(spec: dict, folder: Path, path: Path | None) -> Bags:
     """The word vectors that a saved head was trained with: of its file, unless the user says where that is."""
-    with hint_if_moved("--concat_word2vec or --pretrained_word2vec_file" if path is None else ""):
+    with runtime.hint_if_moved("--concat_word2vec or --pretrained_word2vec_file", path):
         vectors = start.load_word_vectors(path or Path(spec["file"]), spec["limit"])
     learnt = checkpoint.load_params(folder / "words") if spec["learnt"] else {"words": np.array([]), "rows": None}
     return Bags(vectors, spec["seed"], words=learnt["words"].tolist(), rows=learnt["rows"])

@@ -26,7 +26,7 @@ import polarity
 import runtime
 import start
 from ranks import Ranks
-from runtime import UserError, log, paddle
+from runtime import UserError, hint_if_moved, log, paddle
 
 nn = paddle.nn
 
@@ -124,8 +124,7 @@ def rebuild(args: argparse.Namespace, specs: list[dict]) -> list[bow.Encoder]:
             encoders.append(polarity.rebuild_bags(spec, args.load_head, args.concat_word2vec))
             continue
         source = args.load_head / OWN if spec["own"] else args.init_from_ckpt or spec["checkpoint"]
-        moved = "" if spec["own"] or args.init_from_ckpt else "--init_from_ckpt"
-        with polarity.hint_if_moved(moved):
+        with hint_if_moved("--init_from_ckpt", spec["own"] or args.init_from_ckpt):
             encoders.append(Contextual(*elmo.load_bilm(source), spec["layers"]))
     return encoders
 

@@ -1,6 +1,5 @@
 """The folder of a pretraining run: its checkpoints, config.json, vocab.txt, and log.jsonl with the loss curve."""
 
-import fcntl
 import json
 import math
 import os
@@ -12,7 +11,7 @@ import numpy as np
 import checkpoint
 import dataset
 from meter import ADVICE
-from runtime import UserError, listed, log
+from runtime import UserError, listed
 
 
 class RunFolder:
@@ -61,14 +60,12 @@ class RunFolder:
         """The folder's handle, which keeps other runs out until it is closed or the process has ended, however it ends."""
         handle = os.open(self.path, os.O_RDONLY)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+            checkpoint.lock(handle, self.path)
+        except checkpoint.Busy as error:
             os.close(handle)
             raise UserError(
                 f"--save_dir {self.path}: another run is writing there. Wait for its end, or choose another."
             ) from error
-        except OSError as error:  # some network file systems have no locks
-            log.warning(f"{self.path} cannot be locked ({error.strerror}): make sure that no other run writes there.")
         return handle
 
     def open(self, config: Mapping, vocabulary: dataset.Vocabulary) -> bool:

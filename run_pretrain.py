@@ -108,11 +108,7 @@ class Pretraining:
         self.args, self.ranks = args, ranks
         self.corpus = dataset.Corpus(args.train_data_path)
         self.dev = dataset.Corpus(args.dev_data_path) if args.dev_data_path else None
-        folders = {path.parent.resolve() for corpus in (self.corpus, self.dev) if corpus for path in corpus.paths}
-        if args.save_dir.resolve() in folders:
-            raise UserError(
-                f"--save_dir {args.save_dir} is the text's own folder. Choose one that is not read as text."
-            )
+        self._check_folder()
         source = args.init_from_ckpt or args.finetune_from
         self.source = checkpoint.resolve(source) if source else None
         runtime.seed_everything(args.seed)
@@ -144,6 +140,14 @@ class Pretraining:
         )
 
     # How it begins
+
+    def _check_folder(self) -> None:
+        """Refuse checkpoints among the text: the next run would read them."""
+        folders = {path.parent.resolve() for corpus in (self.corpus, self.dev) if corpus for path in corpus.paths}
+        if self.args.save_dir.resolve() in folders:
+            raise UserError(
+                f"--save_dir {self.args.save_dir} is the text's own folder. Choose one that is not read as text."
+            )
 
     def _count(self) -> dataset.Counts:
         """What the text holds. Faults of the held-out text, too, are found before anything is trained."""

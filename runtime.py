@@ -16,7 +16,7 @@ import random
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -272,6 +272,17 @@ def memory_in_use() -> int:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+@contextlib.contextmanager
+def hint_if_moved(flag: str, given: object) -> Iterator[None]:
+    """Name the flag for a file whose place is remembered, and may be another by now, unless the user has given it."""
+    try:
+        yield
+    except UserError as error:
+        if given:
+            raise
+        raise UserError(f"{error} If it has moved, {flag} says where to.") from error
 
 
 def listed(names: Sequence[str], most: int = 10) -> str:

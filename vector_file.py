@@ -23,7 +23,6 @@ which HDF5 needs several copies in memory. Who reads the dataset gets bytes in e
 """
 
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -55,10 +54,6 @@ LONGEST_STRING = 2**31 - 1  # bytes: that NumPy has always been able to read
 
 class Unfinished(UserError):
     """There is no ledger at the file's end."""
-
-
-class Busy(UserError):
-    """Another process writes the file."""
 
 
 class Window(NamedTuple):
@@ -360,14 +355,9 @@ def differences(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
 
 def _lock(handle: IO, path: Path) -> None:
     """Refuse to work where another process works. The lock ends with the process, however it ends."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise Busy(f"{path} is being written by another process. Wait for its end, or end it.") from error
-    except OSError as error:  # some network file systems have no locks
-        log.warning(f"{path} cannot be locked ({error.strerror}): make sure that no other process writes it.")
+    checkpoint.lock(handle.fileno(), path)
     if not path.exists() or not os.path.samestat(os.fstat(handle.fileno()), path.stat()):
-        raise Busy(f"{path} has just been finished by another process.")
+        raise checkpoint.Busy(f"{path} has just been finished by another process.")
 
 
 def _check_text(path: Path, settings: Mapping[str, Any], windows: Sequence[Window]) -> None:

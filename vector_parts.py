@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import checkpoint
 import vector_file
 from runtime import UserError, log
 from text_windows import progress
@@ -58,7 +59,7 @@ def join(parts: Sequence[Path], output: Path) -> None:
         return
     try:
         merge(parts, output)
-    except (vector_file.Busy, FileNotFoundError):
+    except (checkpoint.Busy, FileNotFoundError):
         log.info("Another process puts the parts together.")
         return
     remove(parts)

@@ -22,11 +22,7 @@ from runtime import UserError, log
 
 OUTSIDE = "O"  # the label of a piece that belongs to no word; tag.dic need not have it
 
-FOREIGN = {  # what the first bytes of a file tell
-    b"\x1f\x8b": "packed by gzip: unpack it first, with gunzip",
-    b"\xff\xfe": "UTF-16: convert it, iconv -f utf-16 -t utf-8",
-    b"\xfe\xff": "UTF-16: convert it, iconv -f utf-16 -t utf-8",
-}
+REMEDIES = {"gzip": "unpack it first, with gunzip", "UTF-16": "convert it, iconv -f utf-16 -t utf-8"}
 
 
 @dataclass
@@ -165,9 +161,9 @@ def decoded(file: Iterable[bytes], source: str | Path, faults: Faults | None) ->
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            for mark, what in FOREIGN.items():
-                if number == 1 and line.startswith(mark):  # no line of the file is text then, so none can be left out
-                    raise UserError(f"{source}: the file is {what}.") from error
+            form = dataset.foreign_form(line) if number == 1 else None
+            if form:  # no line of the file is text then, so none can be left out
+                raise UserError(f"{source}: the file is {form}: {REMEDIES[form]}.") from error
             what = f"byte 0x{line[error.start]:02x} is not UTF-8. Convert the file: iconv -f gb18030 -t utf-8."
             if faults is None:
                 raise UserError(f"{source}:{number}: {what}") from error

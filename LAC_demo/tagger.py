@@ -24,7 +24,7 @@ from settings import Settings
 
 import checkpoint
 import dataset
-from runtime import UserError, paddle
+from runtime import UserError, hint_if_moved, paddle
 
 BATCH_SIZE = 64  # sentences that are tagged at a time
 BATCH_PIECES = 8192  # and their pieces, with padding
@@ -121,7 +121,7 @@ class Tagger:
         words, labels = dataset.Vocabulary.from_file(folder / "words.txt"), Labels.from_file(folder / "tag.dic")
         pieces = folder / "pieces.txt"
         pieces = dataset.Vocabulary.from_file(pieces) if pieces.is_file() else None
-        if "dictionaries" in values:  # the first taggers have none
+        if "dictionaries" in values:  # without them nothing can be verified
             _check_dictionaries(folder, values["dictionaries"], _fingerprints(words, labels, pieces))
         tagger = cls(settings, words, labels, elmo, pieces)
         tagger.set_weights(checkpoint.load_params(folder / "best"), str(folder / "best"))
@@ -135,14 +135,8 @@ def _elmo_of(values: object, file: Path, moved_to: str | None) -> Pretrained:
     """The biLM that the file names, where it was in training or has moved to."""
     if not isinstance(values, dict) or not all(isinstance(values.get(k), str) for k in ("checkpoint", "fingerprint")):
         raise UserError(f"{file}: elmo is {values!r:.80}, expected a checkpoint and the fingerprint of its weights.")
-    try:
+    with hint_if_moved("--pretrain_elmo_model_path", moved_to):
         prefix = checkpoint.resolve(moved_to or values["checkpoint"])
-    except UserError as error:
-        if moved_to:
-            raise
-        raise UserError(
-            f"{error} If this tagger's ELMo has moved, --pretrain_elmo_model_path says where to."
-        ) from error
     elmo = Pretrained.of(prefix)
     if elmo.fingerprint != values["fingerprint"]:
         raise UserError(
