@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-# Without `elmo` here: --help must not wait for Paddle. `elmo.PRESETS` holds the numbers of each size.
+# Without `elmo` here: --help must not wait for Paddle. `PRESETS` holds the numbers of each size.
 MODEL_SIZES = ("tiny", "small", "medium", "original")
 MODEL_SIZE = "original"  # where the user gives none
 MODEL_NUMBERS = (

@@ -31,13 +31,12 @@ from pathlib import Path
 import numpy as np
 
 import args as arguments
-import bilm_files
-import checkpoint
-import dataset
 import elmo
-import fluid_files
-import runtime
-from runtime import UserError, log, paddle
+from elmo_core import checkpoint, runtime
+from elmo_core.config import ELMoConfig
+from elmo_core.runtime import UserError, log, paddle
+from elmo_core.tokens import Vocabulary
+from elmo_core.weights import bilm_tf, fluid
 
 NAME = "final"
 ROOM = 1 << 20  # bytes for all but the weights and the vocabulary
@@ -75,17 +74,17 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def from_bilm(args: argparse.Namespace) -> None:
-    vocabulary = dataset.Vocabulary.from_file(args.vocab) if args.vocab else None
-    config, params = bilm_files.read(args.options, args.weights, vocabulary, args.softmax)
+    vocabulary = Vocabulary.from_file(args.vocab) if args.vocab else None
+    config, params = bilm_tf.read(args.options, args.weights, vocabulary, args.softmax)
     log.info(f"read          {args.options}, {args.weights}")
     write_checkpoint(args.output, config, params, vocabulary)
 
 
 def from_fluid(args: argparse.Namespace) -> None:
-    vocabulary = dataset.Vocabulary.from_file(args.vocab)
-    config, params = fluid_files.read(args.folder, vocabulary)
+    vocabulary = Vocabulary.from_file(args.vocab)
+    config, params = fluid.read(args.folder, vocabulary)
     log.info(f"read          {args.folder}")
-    log.info(f"assumed       both clips {fluid_files.CLIP:g}, as published; the folder does not say. See config.json")
+    log.info(f"assumed       both clips {fluid.CLIP:g}, as published; the folder does not say. See config.json")
     write_checkpoint(args.output, config, params, vocabulary)
 
 
@@ -93,23 +92,23 @@ def to_bilm(args: argparse.Namespace) -> None:
     config, params, vocabulary = read_checkpoint(args.checkpoint)
     introduce(config, params)
     with new_folder(args.output, n_bytes(params, vocabulary)) as folder:
-        bilm_files.write(folder, config, params, vocabulary)
+        bilm_tf.write(folder, config, params, vocabulary)
         if vocabulary:
             checkpoint.save_vocabulary(folder, vocabulary)
     names = [path.name for path in sorted(args.output.iterdir())]
     log.info(f"saved         {', '.join(names)} in {args.output}")
-    for remark in bilm_files.remarks(config):
+    for remark in bilm_tf.remarks(config):
         log.warning(f"note          {remark}")
 
 
-def read_checkpoint(source: str) -> tuple[elmo.ELMoConfig, dict[str, np.ndarray], dataset.Vocabulary | None]:
+def read_checkpoint(source: str) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
     """A checkpoint's model with all its weights, and its vocabulary where the model needs one."""
     bilm, vocabulary = elmo.load_bilm(source, head=has_head(checkpoint.load_params(source)))
     return bilm.config, {name: weight.numpy() for name, weight in bilm.state_dict().items()}, vocabulary
 
 
 def write_checkpoint(
-    output: Path, config: elmo.ELMoConfig, params: Mapping[str, np.ndarray], vocabulary: dataset.Vocabulary | None
+    output: Path, config: ELMoConfig, params: Mapping[str, np.ndarray], vocabulary: Vocabulary | None
 ) -> None:
     """A folder with the checkpoint of a model, which is verified before. The vocabulary is for those that need one."""
     introduce(config, params)
@@ -130,7 +129,7 @@ def has_head(params: Mapping[str, np.ndarray]) -> bool:
     return any(name.startswith("softmax.") for name in params)
 
 
-def introduce(config: elmo.ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
+def introduce(config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
     """Say what the model is."""
     words = f"a table of {config.vocab_size:,} words"
     filters = f"{len(config.filters)} filters, {config.activation}, {config.n_highway} highways"
@@ -147,7 +146,7 @@ def introduce(config: elmo.ELMoConfig, params: Mapping[str, np.ndarray]) -> None
     log.info(f"head          {head}")
 
 
-def n_bytes(params: Mapping[str, np.ndarray], vocabulary: dataset.Vocabulary | None) -> int:
+def n_bytes(params: Mapping[str, np.ndarray], vocabulary: Vocabulary | None) -> int:
     """What the files of a model take, a little more rather than less."""
     words = sum(len(token) + 1 for token in vocabulary.tokens) * 4 if vocabulary else 0
     return sum(weight.nbytes for weight in params.values()) + words + ROOM

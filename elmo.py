@@ -16,129 +16,35 @@ Differences from the paper and bilm-tf, all deliberate:
 - convolutions begin within +-0.05, as bilm-tf's for relu; for tanh it draws them from a normal distribution.
 """
 
-import dataclasses
 import itertools
 import math
-import threading
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
-import checkpoint
-import dataset
-import runtime
-from char_cnn import CharCNN
-from lstmp import LSTMP, Cell, Packing, State, run_layer
-from runtime import UserError, log, paddle
-from softmax import Candidates, Softmax
+from elmo_core import checkpoint, runtime
+from elmo_core.arguments import check_sentence, check_sentences, layer_weights, several_layers, shown
+from elmo_core.config import LARGEST, ELMoConfig
+from elmo_core.lstmp import LSTMP, Cell, Packing, State, run_layer
+from elmo_core.runtime import UserError, log, paddle
+from elmo_core.softmax import Candidates, Softmax
+from elmo_core.token_encoders import token_encoder
+from elmo_core.token_tables import CharacterVectors, FixedVectors, WordVectors
+from elmo_core.tokens import (
+    MAX_BYTES,
+    LMBatch,
+    TokenBatch,
+    Vocabulary,
+    count_cut,
+    in_order,
+    sentence_batches,
+    token_batch,
+)
 
 nn = paddle.nn
-
-FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
-PRESETS = {
-    "tiny": {
-        "cell_dim": 256,
-        "projection_dim": 64,
-        "n_highway": 1,
-        "filters": ((1, 16), (2, 32), (3, 64), (4, 64)),
-    },
-    "small": {"cell_dim": 1024, "projection_dim": 128, "n_highway": 1},
-    "medium": {"cell_dim": 2048, "projection_dim": 256, "n_highway": 1},
-    "original": {"cell_dim": 4096, "projection_dim": 512, "n_highway": 2},
-}
 TOKENS_PER_ROW = 64  # of an embedder: batch_size rows of up to so many tokens, or fewer rows of longer sentences
-TOKENS_AT_ONCE = 2048  # of new tokens in one pass of the character CNN
-CACHE_BYTES = 256 * 2**20  # of remembered token vectors
-MOST = {"n_layers": 100, "n_highway": 100, "filters": 100}  # of what is built one by one
-LARGEST = 1e30  # what a float32 still holds
-RIGHT_FORM = "[['The', 'first', 'sentence', '.'], ['Second', 'one', '.']]"
-
-
-@dataclass(frozen=True)
-class ELMoConfig:
-    """Everything needed to rebuild a model. `config.json` in a checkpoint's folder is its JSON form."""
-
-    input: str = "char"  # char: a CNN over characters; word: a table of the vocabulary's words
-    vocab_size: int = 0  # words that the language model predicts and the word table holds; 0: no head
-    character_dim: int = 16
-    filters: tuple[tuple[int, int], ...] = FILTERS  # (width, number)
-    activation: str = "relu"  # relu | tanh
-    n_highway: int = 2
-    projection_dim: int = 512
-    cell_dim: int = 4096
-    n_layers: int = 2
-    use_skip_connections: bool = True
-    cell_clip: float = 3.0  # 0: none
-    proj_clip: float = 3.0
-    forget_bias: float = 1.0
-
-    def __post_init__(self):
-        self.validate()
-        object.__setattr__(self, "filters", tuple(tuple(pair) for pair in self.filters))
-
-    @classmethod
-    def preset(cls, name: str, **changes) -> "ELMoConfig":
-        if name not in PRESETS:
-            raise UserError(f"model size {name!r}: expected one of {', '.join(PRESETS)}.")
-        return cls(**{**PRESETS[name], **changes})
-
-    @classmethod
-    def from_dict(cls, values: dict) -> "ELMoConfig":
-        if not isinstance(values, dict):
-            raise UserError(f"model configuration: found {values!r:.60}, expected a JSON object.")
-        known = {field.name for field in dataclasses.fields(cls)}
-        unknown, missing = sorted(set(values) - known), sorted(known - set(values))
-        if unknown:
-            raise UserError(f"model configuration: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}.")
-        if missing:
-            raise UserError(f"model configuration: the field {missing[0]!r} is missing.")
-        return cls(**values)
-
-    def to_dict(self) -> dict:
-        return dataclasses.asdict(self)
-
-    def validate(self) -> None:
-        def need(field: str, holds: bool, expected: str) -> None:
-            if not holds:
-                raise UserError(f"model configuration: {field} is {getattr(self, field)!r}, expected {expected}.")
-
-        need("input", self.input in ("char", "word"), "'char' or 'word'")
-        need("activation", self.activation in ("relu", "tanh"), "'relu' or 'tanh'")
-        for field in ("character_dim", "projection_dim", "cell_dim", "n_layers", "vocab_size", "n_highway"):
-            least, most = int(field not in ("vocab_size", "n_highway")), MOST.get(field, 2**31 - 1)
-            value = getattr(self, field)
-            need(field, type(value) is int and least <= value <= most, f"a whole number from {least} to {most:,}")
-        for field in ("cell_clip", "proj_clip"):
-            value = getattr(self, field)
-            need(field, type(value) in (int, float) and 0 <= value < LARGEST, "a number, 0 (no clip) or more")
-        value = self.forget_bias
-        need("forget_bias", type(value) in (int, float) and abs(value) < LARGEST, "a number")
-        need("use_skip_connections", isinstance(self.use_skip_connections, bool), "true or false")
-        need("filters", isinstance(self.filters, list | tuple), "a list of pairs [width, number]")
-        need("filters", len(self.filters) <= MOST["filters"], f"no more than {MOST['filters']} pairs")
-        for pair in self.filters:
-            whole = isinstance(pair, list | tuple) and len(pair) == 2
-            whole = whole and all(type(number) is int and 0 < number < 2**31 for number in pair)
-            expected = f"pairs [width, number] of whole numbers, widths up to {dataset.MAX_CHARS}"
-            need("filters", whole and pair[0] <= dataset.MAX_CHARS, expected)
-        need("filters", self.input == "word" or bool(self.filters), "at least one pair [width, number]")
-        need("vocab_size", self.input == "char" or self.vocab_size > 0, "the number of words (a word table)")
-
-
-class WordTable(nn.Layer):
-    """Tokens from a table of the vocabulary's words."""
-
-    def __init__(self, config: ELMoConfig, sparse: bool):
-        super().__init__()
-        normal = nn.initializer.Normal(std=config.projection_dim**-0.5)
-        self.embedding = nn.Embedding(config.vocab_size, config.projection_dim, sparse=sparse, weight_attr=normal)
-
-    def forward(self, tokens: dataset.Tokens) -> paddle.Tensor:
-        """Vectors (N, P) of the distinct tokens, given by their vocabulary ids (N,)."""
-        return self.embedding(paddle.to_tensor(tokens.ids))
 
 
 BiLMState = list[list[State]]  # of every layer, of both directions: h (B, P) and c (B, H)
@@ -155,7 +61,7 @@ class BiLM(nn.Layer):
         super().__init__()
         self.config = config
         cell = Cell(config.forget_bias, config.cell_clip, config.proj_clip)
-        self.token_encoder = CharCNN(config) if config.input == "char" else WordTable(config, sparse=head)
+        self.token_encoder = token_encoder(config, sparse=head)
         for name in ("forward_lstm", "backward_lstm"):
             layers = [LSTMP(config.projection_dim, config.cell_dim, cell) for _ in range(config.n_layers)]
             setattr(self, name, nn.LayerList(layers))
@@ -220,7 +126,7 @@ class BiLM(nn.Layer):
         return layers, packing, state
 
     def forward(
-        self, batch: dataset.LMBatch, state: BiLMState, candidates: Candidates, dropout: float = 0.0
+        self, batch: LMBatch, state: BiLMState, candidates: Candidates, dropout: float = 0.0
     ) -> tuple[list[paddle.Tensor], BiLMState]:
         """Mean loss of the forward and of the backward predictions, and the detached state for the next batch."""
         dropout = dropout if self.training else 0.0
@@ -230,7 +136,7 @@ class BiLM(nn.Layer):
         return self.softmax.losses(top, targets, candidates), _detached(state)
 
     def log_probabilities(
-        self, batch: dataset.LMBatch, state: BiLMState | None = None
+        self, batch: LMBatch, state: BiLMState | None = None
     ) -> tuple[np.ndarray, np.ndarray, BiLMState]:
         """Exact log-probability of every target, forward and backward, (B, T) with 0 beyond a row's length."""
         with paddle.no_grad():
@@ -245,7 +151,7 @@ class BiLM(nn.Layer):
                 scores[-1][packing.row, packing.step] = values
             return scores[0], scores[1], state
 
-    def _top(self, batch: dataset.LMBatch, state: BiLMState | None, dropout: float):
+    def _top(self, batch: LMBatch, state: BiLMState | None, dropout: float):
         packing = Packing.of(batch.lengths)
         place = packing.row, packing.step
         vectors = self.token_encoder(batch.tokens)
@@ -276,11 +182,11 @@ def _detached(state: BiLMState) -> BiLMState:
     return [[tuple(part.detach() for part in one) for one in pair] for pair in state]
 
 
-def load_bilm(params: str | Path, head: bool = False) -> tuple[BiLM, dataset.Vocabulary | None]:
+def load_bilm(params: str | Path, head: bool = False) -> tuple[BiLM, Vocabulary | None]:
     """The model of a checkpoint (prefix, file or folder), with or without its softmax, and its vocabulary."""
     if not isinstance(params, str | Path):
         raise TypeError(
-            f"found {_shown(params)}, expected a checkpoint's path: its prefix, a file of it, or its folder."
+            f"found {shown(params)}, expected a checkpoint's path: its prefix, a file of it, or its folder."
         )
     prefix = checkpoint.resolve(params)
     values = checkpoint.load_config(prefix.parent)
@@ -305,11 +211,11 @@ def load_bilm(params: str | Path, head: bool = False) -> tuple[BiLM, dataset.Voc
     return bilm, _vocabulary_of(prefix.parent / checkpoint.VOCABULARY, config, identity)
 
 
-def _vocabulary_of(path: Path, config: ELMoConfig, identity: str | None) -> dataset.Vocabulary:
+def _vocabulary_of(path: Path, config: ELMoConfig, identity: str | None) -> Vocabulary:
     """A checkpoint's vocabulary, which must be the one that the model was trained with."""
     if not path.is_file():
         raise UserError(f"There is no {path}: it belongs to the checkpoints beside it and has to be copied with them.")
-    vocabulary = dataset.Vocabulary.from_file(path)
+    vocabulary = Vocabulary.from_file(path)
     if len(vocabulary) != config.vocab_size:
         raise UserError(
             f"{path} has {len(vocabulary):,} words, but the model beside it was made for {config.vocab_size:,}. "
@@ -396,20 +302,16 @@ class ELMo(nn.Layer):
         self.unknown = self.met = 0  # tokens that a word model lacked, of those it met
         self.told = False  # that some tokens are too long for a character model
 
-    def forward(
-        self, sentences: Sequence[Sequence[str]] | dataset.TokenBatch
-    ) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+    def forward(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Of every mix (B, T, 2P), zero where a sentence has no token; and the mask (B, T), T the longest sentence."""
         layers, mask = self.layers(sentences)
         present = mask.unsqueeze(-1)
         mixed = [mix(layers, mask) * present for mix in self.mixes]
         return [nn.functional.dropout(x, self.dropout, training=self.training) for x in mixed], mask
 
-    def layers(
-        self, sentences: Sequence[Sequence[str]] | dataset.TokenBatch
-    ) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+    def layers(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Layers 0 .. L of the biLM, each (B, T, 2P), and the mask (B, T)."""
-        if not isinstance(sentences, dataset.TokenBatch):
+        if not isinstance(sentences, TokenBatch):
             sentences = self.token_batch(sentences)
         if not len(sentences.lengths):
             return [paddle.zeros([0, 0, self.dim])] * (self.config.n_layers + 1), paddle.zeros([0, 0])
@@ -418,20 +320,20 @@ class ELMo(nn.Layer):
             packed, packing, _ = self.bilm.encode(vectors, sentences.index, sentences.lengths)
             return _padded(packed, packing, sentences.lengths - 2)
 
-    def token_batch(self, sentences: Sequence[Sequence[str]]) -> dataset.TokenBatch:
+    def token_batch(self, sentences: Sequence[Sequence[str]]) -> TokenBatch:
         """Sentences in the form that the biLM reads, which `forward` takes as well."""
         check_sentences(sentences)
         self._watch(list(itertools.chain.from_iterable(sentences)))
-        return dataset.token_batch(sentences, self.config.input, self.vocabulary)
+        return token_batch(sentences, self.config.input, self.vocabulary)
 
     def _watch(self, tokens: list[str]) -> None:
         """Count the tokens that a word model lacks; say once if there are some that a character model cannot read whole."""
         if self.config.input == "word":
             self.met += len(tokens)
             self.unknown += sum(token not in self.vocabulary for token in tokens)
-        elif not self.told and (cut := dataset.count_cut(tokens)):
+        elif not self.told and (cut := count_cut(tokens)):
             self.told = True
-            log.warning(f"{cut} tokens of a batch have more than {dataset.MAX_BYTES} bytes and are read up to there.")
+            log.warning(f"{cut} tokens of a batch have more than {MAX_BYTES} bytes and are read up to there.")
 
     @property
     def oov_share(self) -> float:
@@ -476,7 +378,7 @@ class ELMoEmbedder:
 
     def __init__(
         self,
-        params: str | Path | tuple[BiLM, dataset.Vocabulary | None],
+        params: str | Path | tuple[BiLM, Vocabulary | None],
         batch_size: int = 128,
         device: str = "auto",
         layers: str | int | Sequence[float] = "all",
@@ -503,16 +405,16 @@ class ELMoEmbedder:
         self.bilm, self.vocabulary = _given(params) if self.learns_on else load_bilm(params)
         self.config = self.bilm.config
         self.dim = 2 * self.config.projection_dim
-        self.chosen = _several_layers(layers, self.config.n_layers + 1)
-        self.mix = None if self.chosen else _layer_weights(layers, self.config.n_layers + 1)
+        self.chosen = several_layers(layers, self.config.n_layers + 1)
+        self.mix = None if self.chosen else layer_weights(layers, self.config.n_layers + 1)
         self.batch_size, self.pool, self.dtype = batch_size, pool, dtype
         self.carry_state, self.progress = carry_state, progress
         if token_vectors is not None:
-            self.vectors = _FixedVectors(Path(token_vectors), Path(vocabulary), self.config.projection_dim)
+            self.vectors = FixedVectors(Path(token_vectors), Path(vocabulary), self.config.projection_dim)
         elif self.config.input == "char":
-            self.vectors = _CharacterVectors(self.bilm.token_encoder)
+            self.vectors = CharacterVectors(self.bilm.token_encoder)
         else:
-            self.vectors = _WordVectors(self.bilm.token_encoder, self.vocabulary)
+            self.vectors = WordVectors(self.bilm.token_encoder, self.vocabulary)
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Arrays in the order of the sentences: (layers, n, 2P), or (n, 2P) for one layer or a mix; without n if pooled."""
@@ -573,7 +475,7 @@ class ELMoEmbedder:
             self.forget()
         with tqdm(total=total, unit=" sentences", disable=not self.progress) as bar:
             try:
-                for array in dataset.in_order(self._batches(sentences, window)):
+                for array in in_order(self._batches(sentences, window)):
                     bar.update()
                     yield array
             finally:
@@ -594,7 +496,7 @@ class ELMoEmbedder:
             position += len(group)
 
     def _groups(self, sentences, window: float | None):
-        return dataset.sentence_batches(sentences, self.batch_size, self.batch_size * TOKENS_PER_ROW, window)
+        return sentence_batches(sentences, self.batch_size, self.batch_size * TOKENS_PER_ROW, window)
 
     def _encode_batch(self, sentences, state: BiLMState | None = None):
         """Arrays of one batch's sentences, and the state for the next batch's rows."""
@@ -630,204 +532,13 @@ class ELMoEmbedder:
         return array if self.mix is None else array[0]
 
 
-class _TokenVectors:
-    """Vectors of sentences' tokens, from a table with a row for each known token."""
-
-    def __init__(self, table: paddle.Tensor):
-        self.table = table  # (rows, P)
-        self.unknown, self.met = 0, 0  # tokens, by a word model's own table
-        self.lock = threading.Lock()  # several threads may use one embedder
-
-    def __call__(self, sentences) -> tuple[paddle.Tensor, np.ndarray, np.ndarray]:
-        """Vectors (N, P) of the distinct tokens, their places (B, T) in the rows `<S> w1 .. wn </S>`, the rows' lengths."""
-        tokens = [token for sentence in sentences for token in (dataset.BOS, *sentence, dataset.EOS)]
-        lengths = np.array([len(sentence) + 2 for sentence in sentences], dtype=np.int64)
-        with self.lock:
-            distinct, place = np.unique(self.rows(tokens), return_inverse=True)
-            vectors = paddle.gather(self.table, paddle.to_tensor(distinct))
-        return vectors, dataset.padded(place.ravel(), lengths, lengths.max(initial=0)), lengths
-
-    def rows(self, tokens: list[str]) -> np.ndarray:
-        """(n,) where in the table the tokens are."""
-        raise NotImplementedError
-
-    def check(self, sentence: Sequence[str], number: int) -> None:
-        """Refuse tokens that cannot be had."""
-
-    def forget(self) -> None:
-        """Remember nothing of earlier calls. The caller holds the lock."""
-
-    def report(self) -> None:
-        """Tell the user, once, what happened to tokens that could not be taken whole."""
-
-
-class _WordVectors(_TokenVectors):
-    """The vocabulary's words."""
-
-    def __init__(self, token_encoder: WordTable, vocabulary: dataset.Vocabulary):
-        super().__init__(token_encoder.embedding.weight)
-        self.vocabulary = vocabulary
-
-    def rows(self, tokens: list[str]) -> np.ndarray:
-        ids = self.vocabulary.ids(tokens)
-        markers = np.count_nonzero(ids < dataset.UNK_ID)
-        self.unknown += np.count_nonzero(ids == dataset.UNK_ID)
-        self.met += len(ids) - markers
-        return ids
-
-
-class _FixedVectors(_TokenVectors):
-    """The words of a fixed vocabulary, from a file of their vectors."""
-
-    def __init__(self, path: Path, vocabulary: Path, width: int):
-        import token_vectors  # and with it h5py: only here
-
-        words, vectors = token_vectors.read(path, vocabulary, width)
-        super().__init__(paddle.to_tensor(vectors))
-        self.path, self.places = path, {word: row for row, word in enumerate(words)}
-
-    def check(self, sentence: Sequence[str], number: int) -> None:
-        for place, token in enumerate(sentence):
-            if token not in self.places:
-                raise UserError(
-                    f"sentence {number}, token {place}: {token!r:.60} is not among the {len(self.places):,} words of "
-                    f"{self.path}. Add it to their vocabulary and make the file again, or leave token_vectors out."
-                )
-
-    def rows(self, tokens: list[str]) -> np.ndarray:
-        return np.fromiter(map(self.places.__getitem__, tokens), np.int64, len(tokens))
-
-
-class _CharacterVectors(_TokenVectors):
-    """Tokens from their characters, remembered: a frozen model meets the same words again and again."""
-
-    def __init__(self, token_encoder: CharCNN):
-        self.token_encoder = token_encoder
-        width = token_encoder.config.projection_dim
-        super().__init__(paddle.zeros([1024, width], token_encoder.embedding.weight.dtype))
-        self.places: dict[str, int] = {}
-        self.capacity = CACHE_BYTES // (4 * width)
-        self.too_long: set[str] = set()
-        self.cut, self.told = 0, False
-
-    def rows(self, tokens: list[str]) -> np.ndarray:
-        rows = self._known(tokens)
-        if (rows < 0).any():
-            self._learn(list(dict.fromkeys(tokens[k] for k in np.flatnonzero(rows < 0))), tokens)
-            rows = self._known(tokens)
-        if self.too_long:
-            self.cut += sum(token in self.too_long for token in tokens)
-        return rows
-
-    def forget(self) -> None:
-        """Remember nothing: the weights have changed, or there is no more room."""
-        self.places.clear()
-        self.too_long.clear()
-
-    def _known(self, tokens: list[str]) -> np.ndarray:
-        return np.fromiter(map(self.places.get, tokens, itertools.repeat(-1)), np.int64, len(tokens))
-
-    def _learn(self, new: list[str], batch: list[str]) -> None:
-        if len(self.places) + len(new) > self.capacity and self.places:
-            self.forget()
-            new = list(dict.fromkeys(batch))
-        begin, end = len(self.places), len(self.places) + len(new)
-        if end > len(self.table):
-            more = max(end, 2 * len(self.table)) - len(self.table)
-            room = paddle.zeros([more, self.table.shape[1]], self.table.dtype)
-            self.table = paddle.concat([self.table, room])
-        characters = dataset.CharTable(new)
-        order = np.argsort(characters.lengths, kind="stable")
-        ids, lengths = characters.rows(order), characters.lengths[order].astype(np.int64)
-        for a in range(0, len(new), TOKENS_AT_ONCE):
-            part = slice(a, a + TOKENS_AT_ONCE)
-            self.table[begin + a : begin + a + len(lengths[part])] = self.token_encoder(
-                dataset.Tokens(ids[part], lengths[part])
-            )
-        self.places.update((new[k], row) for k, row in zip(order.tolist(), range(begin, end), strict=True))
-        self.too_long.update(token for token in new if dataset.count_cut([token]))
-
-    def report(self) -> None:
-        if self.cut and not self.told:
-            self.told = True
-            log.warning(f"{self.cut} tokens have more than {dataset.MAX_BYTES} bytes and were read up to there.")
-
-
-def check_sentences(sentences: Sequence[Sequence[str]]) -> None:
-    """Raise a TypeError that shows the right form unless these are lists of tokens."""
-    if not _is_list(sentences):
-        hint = " For a generator there is iter_encode." if isinstance(sentences, Iterator) else ""
-        raise TypeError(
-            f"sentences: found {_shown(sentences)}, expected a list of lists of tokens, {RIGHT_FORM}.{hint}"
-        )
-    for number, sentence in enumerate(sentences):
-        check_sentence(sentence, number)
-
-
-def check_sentence(sentence: Sequence[str], number: int) -> Sequence[str]:
-    """The sentence, if it is a list of tokens without white space."""
-    if not _is_list(sentence):
-        hint = f" Split it into tokens first: {sentence.split()[:4]!r}." if isinstance(sentence, str) else ""
-        raise TypeError(
-            f"sentence {number}: found {_shown(sentence)}, expected a list of tokens, as in {RIGHT_FORM}.{hint}"
-        )
-    if all(isinstance(token, str) for token in sentence) and " ".join(sentence).split() == list(sentence):
-        return sentence
-    for place, token in enumerate(sentence):
-        if not isinstance(token, str):
-            raise TypeError(f"sentence {number}, token {place}: found {_shown(token)}, expected a string.")
-        if token.split() != [token]:
-            spaces = sorted({f"{character!r} (U+{ord(character):04X})" for character in token if character.isspace()})
-            what = f"holds white space, {' and '.join(spaces)}" if token else "is empty"
-            raise UserError(f"sentence {number}, token {place}: {token!r:.60} {what}. Split the sentence into tokens.")
-    return sentence
-
-
-def _is_list(value: object) -> bool:
-    if isinstance(value, np.ndarray):
-        return value.ndim > 0
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
-
-
-def _shown(value: object) -> str:
-    return f"{type(value).__name__} {value!r:.60}"
-
-
-def _given(model: tuple) -> tuple[BiLM, dataset.Vocabulary | None]:
+def _given(model: tuple) -> tuple[BiLM, Vocabulary | None]:
     """A user's own model with its vocabulary, which a model of words cannot do without."""
     bilm, vocabulary = model if len(model) == 2 else (None, None)
-    whole = isinstance(vocabulary, dataset.Vocabulary) or (vocabulary is None and bilm and bilm.config.input == "char")
+    whole = isinstance(vocabulary, Vocabulary) or (vocabulary is None and bilm and bilm.config.input == "char")
     if not isinstance(bilm, BiLM) or not whole:
-        raise TypeError(f"params: found {_shown(model)}, expected a path, or (BiLM, Vocabulary) as of `load_bilm`.")
+        raise TypeError(f"params: found {shown(model)}, expected a path, or (BiLM, Vocabulary) as of `load_bilm`.")
     return bilm, vocabulary
-
-
-def _several_layers(layers: str | int | Sequence[float], n_layers: int) -> list[int]:
-    """The numbers of layers that are wanted one by one; none for a single layer or a mix."""
-    if isinstance(layers, str) and layers == "all":
-        return list(range(n_layers))
-    numbers = layers.split(",") if isinstance(layers, str) and "," in layers else []
-    whole = all(number.isdecimal() and int(number) < n_layers for number in numbers)
-    return [int(number) for number in numbers] if whole else []
-
-
-def _layer_weights(layers: str | int | Sequence[float], n_layers: int) -> np.ndarray:
-    """Weights (n_layers,) of a fixed mix, or of a single layer."""
-    if isinstance(layers, str) and layers in ("top", "average"):
-        return {"top": np.eye(n_layers)[-1], "average": np.full(n_layers, 1 / n_layers)}[layers]
-    if isinstance(layers, str) and layers.isdecimal() and int(layers) < n_layers:
-        return np.eye(n_layers)[int(layers)]
-    if isinstance(layers, int | np.integer) and not isinstance(layers, bool) and 0 <= layers < n_layers:
-        return np.eye(n_layers)[layers]
-    if isinstance(layers, list | tuple | np.ndarray) and len(layers) == n_layers:
-        numbers = all(isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers)
-        whole = all(isinstance(weight, int) for weight in layers)  # [0, 1, 2] would mean layers, not weights
-        if numbers and not whole:
-            return np.asarray(layers, dtype=np.float64)
-    raise UserError(
-        f"layers={layers!r}: expected 'all', 'top', 'average', a number from 0 to {n_layers - 1}, several as in '0,1', "
-        f"or {n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}."
-    )
 
 
 def _weighted(weights: np.ndarray, layers: Sequence[paddle.Tensor]) -> paddle.Tensor:

@@ -37,11 +37,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 import args as arguments
-import checkpoint
-import runtime
-from dataset import MARKERS, MAX_BYTES, Corpus, Vocabulary
-from runtime import UserError, log
-from tokenise import HAS_WORD, chinese, english, jieba_cut, paragraphs
+from dataset import Corpus
+from elmo_core import disk, runtime
+from elmo_core.runtime import UserError, log
+from elmo_core.tokenise import HAS_WORD, chinese, english, jieba_cut, paragraphs
+from elmo_core.tokens import MARKERS, MAX_BYTES, Vocabulary
 
 BATCH_BYTES = 1 << 18  # of whole lines: the work of one process at a time
 BATCHES_AHEAD = 4  # for each process: none waits, and memory stays small
@@ -345,7 +345,7 @@ def check_output(output: Path, overwrite: bool) -> None:
     """Refuse to write where something is or nothing can be, and ever to remove what another program wrote."""
     if output.exists() and not output.is_dir():
         raise UserError(f"--output {output}: this is a file. Expected a folder, which need not exist.")
-    checkpoint.check_output("--output", output / "train" / "*")
+    disk.check_output("--output", output / "train" / "*")
     present = [path for path in output.iterdir() if not path.name.startswith(PARTIAL)] if output.exists() else []
     if present and not overwrite:
         raise UserError(
@@ -450,14 +450,14 @@ def vocab(args: argparse.Namespace) -> None:
     words = words[: args.max_size and args.max_size - len(MARKERS)]
     if not words:
         raise UserError(f"no token occurs {args.min_count} times: lower --min_count.")
-    with checkpoint.atomic_write(output, "wb") as file:
+    with disk.atomic_write(output, "wb") as file:
         Vocabulary([*MARKERS, *words]).write(file)
     report_vocab(args, counts, words, markers)
 
 
 def check_vocabulary(output: Path, overwrite: bool, inputs: Iterable[str], paths: Iterable[Path]) -> None:
     """Refuse, before the counting, an output that cannot be written, is in use, or would be read as text the next time."""
-    checkpoint.check_output("--output", output, *paths)
+    disk.check_output("--output", output, *paths)
     for name in inputs:
         if stands_for(name, output):
             raise UserError(

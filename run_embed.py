@@ -35,15 +35,13 @@ import numpy as np
 from tqdm import tqdm
 
 import args as arguments
-import dataset
-import runtime
-import token_vectors
-import vector_file
-import vector_parts
-from runtime import UserError, log
-from text_windows import Text, progress
-from vector_file import VectorFile, Window
-from vector_parts import Share
+from elmo_core import runtime, token_vectors
+from elmo_core.runtime import UserError, log
+from elmo_core.tokens import MAX_BYTES, UNK, count_cut
+from embedding import vector_file, vector_parts
+from embedding.text_windows import Text, progress
+from embedding.vector_file import VectorFile, Window
+from embedding.vector_parts import Share
 
 if TYPE_CHECKING:  # neither --help nor --merge waits for Paddle
     from elmo import ELMoEmbedder
@@ -196,8 +194,8 @@ class Embedding:
         log.info(f"vectors       ({shape}) {settings['dtype']}, {each}")
         for count, what in (
             (text.blank, f"blank lines: their {'vectors are zero' if pooled else 'datasets are empty'}"),
-            (text.cut, f"tokens with more than {dataset.MAX_BYTES} bytes, which are read up to there"),
-            (text.unknown, f"tokens that the model's vocabulary lacks: they have the vectors of {dataset.UNK}"),
+            (text.cut, f"tokens with more than {MAX_BYTES} bytes, which are read up to there"),
+            (text.unknown, f"tokens that the model's vocabulary lacks: they have the vectors of {UNK}"),
         ):
             if count:
                 log.warning(f"{text.path}: {count:,} {what}.")
@@ -362,8 +360,8 @@ def embed_vocabulary(args: argparse.Namespace) -> None:
     log.info(f"device        {embedder.device}")
     log.info(f"vectors       ({len(words):,}, {width}) float32, {vector_file.size(4 * len(words) * width)}")
     for count, what in (
-        (sum(word not in known for word in words) if known else 0, f"lacks: they have the vector of {dataset.UNK}"),
-        (0 if known else dataset.count_cut(words), f"reads no further than {dataset.MAX_BYTES} bytes"),
+        (sum(word not in known for word in words) if known else 0, f"lacks: they have the vector of {UNK}"),
+        (0 if known else count_cut(words), f"reads no further than {MAX_BYTES} bytes"),
     ):
         if count:
             log.warning(f"{args.vocab}: {count:,} words that the model {what}.")

@@ -15,12 +15,13 @@ from pathlib import Path
 from tqdm import tqdm
 
 import args as arguments
-import checkpoint
 import dataset
 import elmo
-import runtime
-from perplexity import Score, evaluate, score_sentences
-from runtime import UserError
+from elmo_core import checkpoint, disk, runtime
+from elmo_core.runtime import UserError
+from elmo_core.text import read_sentences
+from elmo_core.tokens import LMBatch, Vocabulary
+from pretraining.perplexity import Score, evaluate, score_sentences
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     corpus = dataset.Corpus(args.dev_data_path)
     if args.per_sentence:
         model = checkpoint.files(checkpoint.resolve(args.init_from_ckpt))
-        checkpoint.check_output("--per_sentence", args.per_sentence, *corpus.paths, *model)
+        disk.check_output("--per_sentence", args.per_sentence, *corpus.paths, *model)
     bilm, vocabulary = load(args.init_from_ckpt, args.vocab_file)
     counts = corpus.count(vocabulary)
     print(
@@ -69,9 +70,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"sentences by themselves        {args.per_sentence}")
 
 
-def load(source: str, vocab_file: Path | None) -> tuple[elmo.BiLM, dataset.Vocabulary]:
+def load(source: str, vocab_file: Path | None) -> tuple[elmo.BiLM, Vocabulary]:
     """The checkpoint's model and vocabulary; one that the user gives must be the same."""
-    given = dataset.Vocabulary.from_file(vocab_file) if vocab_file else None
+    given = Vocabulary.from_file(vocab_file) if vocab_file else None
     bilm, vocabulary = elmo.load_bilm(source, head=True)
     if given and given.fingerprint != vocabulary.fingerprint:
         raise UserError(
@@ -81,7 +82,7 @@ def load(source: str, vocab_file: Path | None) -> tuple[elmo.BiLM, dataset.Vocab
     return bilm, vocabulary
 
 
-def watched(batches: dataset.EvalStream, bar: tqdm) -> Iterator[dataset.LMBatch]:
+def watched(batches: dataset.EvalStream, bar: tqdm) -> Iterator[LMBatch]:
     """The batches, shown on the bar when they are done."""
     for batch in batches:
         yield batch
@@ -89,12 +90,12 @@ def watched(batches: dataset.EvalStream, bar: tqdm) -> Iterator[dataset.LMBatch]
 
 
 def write_scores(
-    path: Path, bilm: elmo.BiLM, corpus: dataset.Corpus, vocabulary: dataset.Vocabulary, batch_size: int, bar: tqdm
+    path: Path, bilm: elmo.BiLM, corpus: dataset.Corpus, vocabulary: Vocabulary, batch_size: int, bar: tqdm
 ) -> Score:
     """Write the scores of the corpus's lines. Returns their sum, to which blank lines do not count."""
-    lines = itertools.chain.from_iterable(map(dataset.read_sentences, corpus.paths))
+    lines = itertools.chain.from_iterable(map(read_sentences, corpus.paths))
     total = Score()
-    with checkpoint.atomic_write(path) as file:
+    with disk.atomic_write(path) as file:
         file.write("forward\tbackward\tmean\n")
         for score in score_sentences(bilm, lines, vocabulary, batch_size):
             mean = (score.forward_sum + score.backward_sum) / 2

@@ -18,15 +18,13 @@ from pathlib import Path
 import numpy as np
 
 import args as arguments
-import bow
-import checkpoint
-import dataset
 import elmo
-import polarity
-import runtime
-import start
-from ranks import Ranks
-from runtime import UserError, hint_if_moved, log, paddle
+from elmo_core import checkpoint, runtime
+from elmo_core.ranks import Ranks
+from elmo_core.runtime import UserError, hint_if_moved, log, paddle
+from elmo_core.tokens import UNK_ID, Tokens, Vocabulary, token_batch
+from elmo_core.word_vectors import load_word_vectors
+from tasks import bow, polarity
 
 nn = paddle.nn
 
@@ -108,11 +106,11 @@ def build(args: argparse.Namespace, reviews: polarity.Reviews, ranks: Ranks) -> 
     source = None if args.random_weights else args.init_from_ckpt
     if bilm.config.input == "word":
         ids = vocabulary.ids(list(chain.from_iterable(reviews.sentences)))
-        unknown = np.count_nonzero(ids == dataset.UNK_ID) / max(1, len(ids))
+        unknown = np.count_nonzero(ids == UNK_ID) / max(1, len(ids))
         log.info(f"ELMo's words  {len(vocabulary):,}; {unknown:.2%} of the reviews' tokens are not among them: <UNK>")
     encoders = [Contextual(bilm, vocabulary, args.layers, learning, source)]
     if args.concat_word2vec:
-        vectors = start.load_word_vectors(args.concat_word2vec, args.limit)
+        vectors = load_word_vectors(args.concat_word2vec, args.limit)
         encoders.append(polarity.build_bags(args, args.concat_word2vec, vectors, reviews))
     return encoders
 
@@ -153,7 +151,7 @@ class Contextual(bow.Encoder):
     def __init__(
         self,
         bilm: elmo.BiLM,
-        vocabulary: dataset.Vocabulary | None,
+        vocabulary: Vocabulary | None,
         layers: str | int,
         learning: bow.Learning | None = None,
         source: str | None = None,
@@ -173,7 +171,7 @@ class Contextual(bow.Encoder):
         return np.array(self.embedder.encode(reviews), np.float32).reshape(-1, *self.shape)
 
     def forward(self, reviews: list[Sequence[str]]) -> paddle.Tensor:
-        batch = dataset.token_batch(reviews, self.bilm.config.input, self.vocabulary)
+        batch = token_batch(reviews, self.bilm.config.input, self.vocabulary)
         vectors = self.without_words(self._token_vectors(batch.tokens))
         dropout = self.learning.dropout if self.training and self.learning else 0.0
         layers, packing, _ = self.bilm.encode(vectors, batch.index, batch.lengths, dropout=dropout)
@@ -189,7 +187,7 @@ class Contextual(bow.Encoder):
             return paddle.stack(means, axis=1)
         return means[-1 if self.layers == "top" else self.layers].unsqueeze(1)
 
-    def _token_vectors(self, tokens: dataset.Tokens) -> paddle.Tensor:
+    def _token_vectors(self, tokens: Tokens) -> paddle.Tensor:
         """Vectors (N, P) of distinct tokens. A table of words gets a sparse gradient, which its optimizer is quick with."""
         if self.bilm.config.input == "char":
             return self.bilm.token_encoder(tokens)

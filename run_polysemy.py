@@ -29,9 +29,10 @@ import numpy as np
 import args as arguments
 import dataset
 import elmo
-import runtime
-import start
-from occurrences import (
+from elmo_core import runtime
+from elmo_core.runtime import UserError, listed
+from elmo_core.word_vectors import load_word_vectors
+from senses.occurrences import (
     NEAREST_WORDS,
     Occurrence,
     Place,
@@ -49,8 +50,7 @@ from occurrences import (
     read_senses,
     same_sense,
 )
-from runtime import UserError, listed
-from sense_picture import Picture, check_picture
+from senses.picture import Picture, check_picture
 
 HEAD = 18  # columns before the sense and the sentence
 CORNER = "nearest has the same sense"
@@ -201,7 +201,7 @@ def shown_layers(given: Sequence[int] | None, n_layers: int) -> list[int]:
 
 def load_static(path: Path, asked: Sequence[str]):
     """word2vec's vectors, which must hold the asked words."""
-    vectors = start.load_word_vectors(path)
+    vectors = load_word_vectors(path)
     for word in asked:
         if word not in vectors:
             raise UserError(

@@ -19,18 +19,18 @@ from pathlib import Path
 import numpy as np
 
 import args as arguments
-import checkpoint
 import dataset
 import elmo
-import runtime
-import start
-from adagrad import Adagrad
-from meter import ADVICE, Meter
-from perplexity import Score, evaluate, perplexity
-from ranks import Ranks
-from run_folder import RunFolder
-from runtime import UserError, log, paddle
-from softmax import Candidates, draw_candidates, is_sampled
+from elmo_core import checkpoint, runtime
+from elmo_core.ranks import Ranks
+from elmo_core.runtime import UserError, log, paddle
+from elmo_core.softmax import Candidates, draw_candidates, is_sampled
+from elmo_core.tokens import LMBatch
+from pretraining import start
+from pretraining.adagrad import Adagrad
+from pretraining.folder import RunFolder
+from pretraining.meter import ADVICE, Meter
+from pretraining.perplexity import Score, evaluate, perplexity
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -283,7 +283,7 @@ class Pretraining:
         if args.plot and self.ranks.first:
             log.info(f"drew          {self.folder.plot()}")
 
-    def _batches(self) -> Iterator[tuple[dataset.LMBatch, Candidates]]:
+    def _batches(self) -> Iterator[tuple[LMBatch, Candidates]]:
         """The stream's batches with the candidates of their steps, all prepared in another thread."""
         for step, batch in enumerate(self.stream, self.step + 1):
             random = np.random.default_rng([self.args.seed, step, self.ranks.rank])

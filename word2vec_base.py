@@ -17,14 +17,13 @@ from itertools import chain
 from pathlib import Path
 
 import args as arguments
-import bow
-import checkpoint
 import dataset
-import polarity
-import runtime
-import start
-from ranks import Ranks
-from runtime import UserError, log
+from elmo_core import disk, runtime
+from elmo_core.ranks import Ranks
+from elmo_core.runtime import UserError, log
+from elmo_core.text import read_sentences
+from elmo_core.word_vectors import load_word_vectors
+from tasks import bow, polarity
 
 SKIP_GRAM = {"sg": 1, "vector_size": 300, "window": 5, "min_count": 3, "epochs": 5}
 
@@ -57,10 +56,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def build(args: argparse.Namespace, reviews: polarity.Reviews, ranks: Ranks) -> list[bow.Encoder]:
     path = args.pretrained_word2vec_file
-    if args.train_word2vec_on:
-        vectors = ranks.on_first(lambda: new_vectors(args))
-    else:
-        vectors = start.load_word_vectors(path, args.limit)
+    train = args.train_word2vec_on
+    vectors = ranks.on_first(lambda: new_vectors(args)) if train else load_word_vectors(path, args.limit)
     return [polarity.build_bags(args, path, vectors, reviews)]
 
 
@@ -78,7 +75,7 @@ def new_vectors(args: argparse.Namespace):
     if path is None and folder:
         path = folder / polarity.VECTORS
         if path.exists():
-            return start.load_word_vectors(path)
+            return load_word_vectors(path)
     return train_vectors(args.train_word2vec_on, path, args.seed)
 
 
@@ -89,7 +86,7 @@ def train_vectors(text: str, path: Path | None, seed: int):
     if path and path.exists():
         raise UserError(f"{path} exists already. Leave out --train_word2vec_on to use it, or name another file.")
     if path:
-        checkpoint.check_output("--pretrained_word2vec_file", path)
+        disk.check_output("--pretrained_word2vec_file", path)
     corpus, began = Sentences(text), time.perf_counter()
     log.info(f"word2vec      is trained on {len(corpus.paths)} files: some minutes for each ten million tokens")
     try:
@@ -108,7 +105,7 @@ class Sentences(dataset.Corpus):
     """A corpus to be read several times over."""
 
     def __iter__(self) -> Iterator[list[str]]:
-        return filter(None, chain.from_iterable(map(dataset.read_sentences, self.paths)))
+        return filter(None, chain.from_iterable(map(read_sentences, self.paths)))
 
 
 def write_vectors(vectors, path: Path) -> None:

@@ -7,7 +7,6 @@
 The names `elmo_encoder` and `init_pretraining_params` are those of Paddle's published demo.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import root  # noqa: F401
 
-import checkpoint
-import dataset
 import elmo
-from runtime import UserError, log, paddle
+from elmo_core import checkpoint
+from elmo_core.runtime import UserError, log, paddle
+from elmo_core.tokens import UNK_ID, TokenBatch, Vocabulary, padded
 
 nn = paddle.nn
 
@@ -45,7 +44,7 @@ class elmo_encoder(nn.Layer):
         super().__init__()
         self.settings = {"l2_coef": elmo_l2_coef, "dropout": dropout, "trainable": trainable}
         self.elmo: elmo.ELMo | None = None
-        self.vocabulary: dataset.Vocabulary | None = None
+        self.vocabulary: Vocabulary | None = None
         self.memory: Memory | None = None
 
     @property
@@ -63,11 +62,11 @@ class elmo_encoder(nn.Layer):
             raise UserError("This biLM reads characters and has no vocab.txt beside it: give it words, not their ids.")
         lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
         found = self.vocabulary.ids([word for words in sentences for word in words])
-        if config.input == "char" and (found == dataset.UNK_ID).any():
+        if config.input == "char" and (found == UNK_ID).any():
             raise UserError("The biLM reads characters, but some of these words have no number: give it the words.")
-        return dataset.padded(found, lengths, lengths.max(initial=0))
+        return padded(found, lengths, lengths.max(initial=0))
 
-    def map_words(self, sentences: Sequence[Sequence[str]]) -> dataset.TokenBatch | Layers:
+    def map_words(self, sentences: Sequence[Sequence[str]]) -> TokenBatch | Layers:
         """What `forward` takes for sentences: the words' ids in ELMo's vocabulary or, for a character model, those of
         their characters; or else the layers that are remembered for them.
         """
@@ -76,7 +75,7 @@ class elmo_encoder(nn.Layer):
         return self._filled().token_batch(sentences)
 
     def forward(
-        self, words: Sequence[Sequence[str]] | np.ndarray | paddle.Tensor | dataset.TokenBatch | Layers
+        self, words: Sequence[Sequence[str]] | np.ndarray | paddle.Tensor | TokenBatch | Layers
     ) -> paddle.Tensor:
         """words: sentences of words; or `word_ids` of them, (B, T); or what `map_words` has made of them."""
         if isinstance(words, np.ndarray | paddle.Tensor):
@@ -123,10 +122,10 @@ def init_pretraining_params(encoder: elmo_encoder, pretraining_params_path: str 
     encoder.memory = None
 
 
-def vocabulary_beside(path: str | Path) -> dataset.Vocabulary | None:
+def vocabulary_beside(path: str | Path) -> Vocabulary | None:
     """A checkpoint's vocabulary. A character model imported from elsewhere may have none."""
     file = checkpoint.resolve(path).parent / checkpoint.VOCABULARY
-    return dataset.Vocabulary.from_file(file) if file.is_file() else None
+    return Vocabulary.from_file(file) if file.is_file() else None
 
 
 @dataclass(frozen=True)
@@ -139,11 +138,8 @@ class Pretrained:
     @classmethod
     def of(cls, path: str | Path) -> "Pretrained":
         """path: a prefix, a file, or a folder, of which the latest is taken now and for good."""
-        prefix, digest = checkpoint.resolve(path).resolve(), hashlib.sha1()
-        for name, array in sorted(checkpoint.load_params(prefix).items()):
-            digest.update(f"{name} {array.shape} {array.dtype}".encode())
-            digest.update(np.ascontiguousarray(array))
-        return cls(str(prefix), digest.hexdigest())
+        prefix = checkpoint.resolve(path).resolve()
+        return cls(str(prefix), checkpoint.fingerprint(checkpoint.load_params(prefix)))
 
 
 class Memory:

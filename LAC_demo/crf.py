@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import root  # noqa: F401
 
-from runtime import paddle
+from elmo_core.runtime import paddle
 
 nn = paddle.nn
 

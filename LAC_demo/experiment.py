@@ -29,11 +29,10 @@ from tagger import Tagger
 from training import known_words, train, training_words
 
 import args as arguments
-import checkpoint
-import dataset
-import runtime
-from runtime import UserError, log
-from tokenise import jieba_cut
+from elmo_core import disk, runtime
+from elmo_core.runtime import UserError, log
+from elmo_core.tokenise import jieba_cut
+from elmo_core.tokens import Vocabulary
 
 BASELINE = "baseline"
 HELD_OUT = 0.1
@@ -92,7 +91,7 @@ def seeds(text: str) -> list[int]:
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     runtime.set_device(args.device)
-    checkpoint.check_output("--json", args.json)
+    disk.check_output("--json", args.json)
     arms = {BASELINE: None, **{name: Pretrained.of(path) for name, path in args.elmo}}
     if len(arms) != 1 + len(args.elmo):
         raise UserError("--elmo: two arms have the same name.")
@@ -120,10 +119,10 @@ class Experiment:
         log.info(f"{len(self.train):,} and {len(self.test):,} sentences, {len(self.labels)} labels")
         self.results = self.recall()
 
-    def vocabulary(self) -> dataset.Vocabulary | None:
+    def vocabulary(self) -> Vocabulary | None:
         """Whose pieces the words become, and whose full-width forms stay."""
         if self.args.vocab_file:
-            return dataset.Vocabulary.from_file(self.args.vocab_file)
+            return Vocabulary.from_file(self.args.vocab_file)
         first = next(filter(None, self.arms.values()), None)
         found = vocabulary_beside(first.prefix) if first else None
         if found is None and not self.args.whole_words:
@@ -172,7 +171,7 @@ class Experiment:
         return {**form, "jieba": {"raw": f1, "raw_words": f1, "given": f1}} if jieba else form
 
     def save(self) -> None:
-        with checkpoint.atomic_write(self.args.json) as file:
+        with disk.atomic_write(self.args.json) as file:
             file.write(json.dumps(self.results, indent=1) + "\n")
 
     def run_arm(self, name: str) -> None:

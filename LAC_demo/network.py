@@ -12,7 +12,7 @@ from crf import LinearChainCRF
 from reader import Batch, Labels
 from settings import Settings
 
-from runtime import paddle
+from elmo_core.runtime import paddle
 
 nn = paddle.nn
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import root  # noqa: F401
 from reader import OUTSIDE, Labels, Sentence, Words, chunks
 
-import dataset
+from elmo_core.tokens import MARKERS, Vocabulary
 
 
 class Pieces:
@@ -17,8 +17,8 @@ class Pieces:
     whole: leave words whole, for biLMs that read characters.
     """
 
-    def __init__(self, vocabulary: dataset.Vocabulary | None, replacements: Mapping[str, str], whole: bool = False):
-        self.known = set(vocabulary.tokens).difference(dataset.MARKERS) if vocabulary else set()
+    def __init__(self, vocabulary: Vocabulary | None, replacements: Mapping[str, str], whole: bool = False):
+        self.known = set(vocabulary.tokens).difference(MARKERS) if vocabulary else set()
         self.longest = max(map(len, self.known), default=1)
         self.whole = whole
         self.replacements = {wide: narrow for wide, narrow in replacements.items() if wide not in self.known}

@@ -19,10 +19,9 @@ from reader import Faults, decoded, read_replacements
 from tagger import Tagger
 
 import args as arguments
-import checkpoint
-import runtime
-from runtime import UserError
-from tokenise import jieba_cut
+from elmo_core import disk, runtime
+from elmo_core.runtime import UserError
+from elmo_core.tokenise import jieba_cut
 
 Cut = Callable[[str], list[str]]
 
@@ -53,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.output:
         folders = [args.model_dir, *([Path(tagger.pretrained.prefix).parent] if tagger.pretrained else [])]
         models = [path for folder in folders for path in folder.iterdir()]
-        checkpoint.check_output("--output", args.output, args.input, args.word_rep_dict_path, *models)
+        disk.check_output("--output", args.output, args.input, args.word_rep_dict_path, *models)
     else:
         sys.stdout.reconfigure(encoding="utf-8")  # as the input is
     splitter = tagger.splitter(read_replacements(args.word_rep_dict_path))
@@ -61,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     faults = Faults(args.skip_bad_lines)
     with contextlib.ExitStack() as files:
         source = files.enter_context(args.input.open("rb")) if args.input else sys.stdin.buffer
-        target = files.enter_context(checkpoint.atomic_write(args.output)) if args.output else sys.stdout
+        target = files.enter_context(disk.atomic_write(args.output)) if args.output else sys.stdout
         for line in tagged(lines(source, args.input or "standard input", faults), tagger, splitter, cut):
             target.write(line + "\n")
     faults.report()

@@ -18,10 +18,10 @@ from pieces import Pieces, tagged_line, words_of
 from reader import Faults, Labels, Sentence, Words, read_conll, read_replacements, read_tagged, read_tsv
 
 import args as arguments
-import checkpoint
 import dataset
-import runtime
-from runtime import UserError
+from elmo_core import disk, runtime
+from elmo_core.runtime import UserError
+from elmo_core.tokens import Vocabulary
 
 READERS = {"tagged": read_tagged, "conll": read_conll}
 
@@ -60,7 +60,7 @@ def check(args: argparse.Namespace) -> None:
     """Refuse to write over what is to be read, or two files into one."""
     corpus = dataset.Corpus(args.input).paths if args.reverse else [args.input]
     dictionaries = args.vocab_file, args.label_dict_path, args.word_rep_dict_path
-    checkpoint.check_output("--output", args.output, *corpus, *dictionaries)
+    disk.check_output("--output", args.output, *corpus, *dictionaries)
     if args.make_label_dict and args.output.resolve() == args.label_dict_path.resolve():
         raise UserError(f"--output {args.output} is --label_dict_path too, which is to be written. Name another file.")
 
@@ -68,7 +68,7 @@ def check(args: argparse.Namespace) -> None:
 def forward(args: argparse.Namespace, faults: Faults) -> None:
     if not (args.vocab_file or args.whole_words):
         raise UserError("--vocab_file is missing: the vocabulary whose pieces words become. Or give --whole_words.")
-    vocabulary = dataset.Vocabulary.from_file(args.vocab_file) if args.vocab_file else None
+    vocabulary = Vocabulary.from_file(args.vocab_file) if args.vocab_file else None
     pieces = Pieces(vocabulary, read_replacements(args.word_rep_dict_path), args.whole_words)
     corpus = list(READERS[args.format](args.input, faults))
     labels = make_labels(args, corpus) if args.make_label_dict else Labels.from_file(args.label_dict_path)
@@ -101,7 +101,7 @@ def labelled(
 
 
 def write(path: Path, lines) -> None:
-    with checkpoint.atomic_write(path) as file:
+    with disk.atomic_write(path) as file:
         file.writelines(f"{line}\n" for line in lines)
 
 

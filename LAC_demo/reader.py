@@ -18,7 +18,9 @@ import numpy as np
 import root  # noqa: F401
 
 import dataset
-from runtime import UserError, log
+from elmo_core.runtime import UserError, log
+from elmo_core.text import foreign_form
+from elmo_core.tokens import Vocabulary, padded
 
 OUTSIDE = "O"  # the label of a piece that belongs to no word; tag.dic need not have it
 
@@ -161,7 +163,7 @@ def decoded(file: Iterable[bytes], source: str | Path, faults: Faults | None) ->
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            form = dataset.foreign_form(line) if number == 1 else None
+            form = foreign_form(line) if number == 1 else None
             if form:  # no line of the file is text then, so none can be left out
                 raise UserError(f"{source}: the file is {form}: {REMEDIES[form]}.") from error
             what = f"byte 0x{line[error.start]:02x} is not UTF-8. Convert the file: iconv -f gb18030 -t utf-8."
@@ -260,14 +262,12 @@ class Batch:
     labels: np.ndarray | None  # (B, T) int64; padding is 0
 
 
-def batch_of(
-    pieces: Sequence[list[str]], words: dataset.Vocabulary, labels: Sequence[list[int]] | None = None
-) -> Batch:
+def batch_of(pieces: Sequence[list[str]], words: Vocabulary, labels: Sequence[list[int]] | None = None) -> Batch:
     """Sentences, of which none is empty, as a batch."""
     lengths = np.array([len(sentence) for sentence in pieces], dtype=np.int64)
 
     def table(rows: Iterable[Sequence[int]]) -> np.ndarray:
-        return dataset.padded(np.concatenate(list(rows)), lengths, lengths.max())
+        return padded(np.concatenate(list(rows)), lengths, lengths.max())
 
     ids = table(words.ids(sentence) for sentence in pieces)
     return Batch(list(pieces), ids, lengths, None if labels is None else table(labels))

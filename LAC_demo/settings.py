@@ -9,7 +9,7 @@ from pathlib import Path
 import root
 
 import args as arguments
-from runtime import UserError
+from elmo_core.runtime import UserError
 
 SAMPLE_ELMO = root.DEMO.parent / "checkpoints" / "sample" / "final"  # what `bash run.sh` in the root makes
 

@@ -22,9 +22,9 @@ from reader import Labels, Sentence, batch_of
 from score import Score
 from settings import Settings
 
-import checkpoint
-import dataset
-from runtime import UserError, hint_if_moved, paddle
+from elmo_core import checkpoint, disk
+from elmo_core.runtime import UserError, hint_if_moved, paddle
+from elmo_core.tokens import Vocabulary, in_order, sentence_batches
 
 BATCH_SIZE = 64  # sentences that are tagged at a time
 BATCH_PIECES = 8192  # and their pieces, with padding
@@ -40,10 +40,10 @@ class Tagger:
     def __init__(
         self,
         settings: Settings,
-        words: dataset.Vocabulary,
+        words: Vocabulary,
         labels: Labels,
         pretrained: Pretrained | None = None,
-        pieces: dataset.Vocabulary | None = None,
+        pieces: Vocabulary | None = None,
     ):
         self.settings, self.words, self.labels = settings, words, labels
         self.pretrained, self.pieces = pretrained, pieces
@@ -56,10 +56,10 @@ class Tagger:
     def iter_tag(self, sentences, window: float | None = None) -> Iterator[list[str]]:
         """The same one by one, for sentences without end, of which `window` are read ahead (default: 16 batches)."""
         self.network.eval()
-        return dataset.in_order(self._batches(sentences, window))
+        return in_order(self._batches(sentences, window))
 
     def _batches(self, sentences, window: float | None):
-        for positions, group in dataset.sentence_batches(sentences, BATCH_SIZE, BATCH_PIECES, window):
+        for positions, group in sentence_batches(sentences, BATCH_SIZE, BATCH_PIECES, window):
             there = [list(sentence) for sentence in group if sentence]  # longest first: the empty ones are the last
             found = self.network.decode(batch_of(there, self.words)) if there else []
             names = [[self.labels.names[k] for k in path] for path in found]
@@ -103,9 +103,9 @@ class Tagger:
             if vocabulary is None:
                 (folder / name).unlink(missing_ok=True)
                 continue
-            with checkpoint.atomic_write(folder / name, "wb") as file:
+            with disk.atomic_write(folder / name, "wb") as file:
                 vocabulary.write(file)
-        with checkpoint.atomic_write(folder / "tag.dic") as file:
+        with disk.atomic_write(folder / "tag.dic") as file:
             file.write("\n".join(self.labels.names) + "\n")
         checkpoint.save(folder / "best", self.weights())
 
@@ -118,9 +118,9 @@ class Tagger:
             raise UserError(f"{file} has no field 'tagger': expected a folder that train.py has written.")
         settings = Settings.from_dict(values["tagger"], file)
         elmo = _elmo_of(values.get("elmo"), file, pretrained) if settings.use_elmo else None
-        words, labels = dataset.Vocabulary.from_file(folder / "words.txt"), Labels.from_file(folder / "tag.dic")
+        words, labels = Vocabulary.from_file(folder / "words.txt"), Labels.from_file(folder / "tag.dic")
         pieces = folder / "pieces.txt"
-        pieces = dataset.Vocabulary.from_file(pieces) if pieces.is_file() else None
+        pieces = Vocabulary.from_file(pieces) if pieces.is_file() else None
         if "dictionaries" in values:  # without them nothing can be verified
             _check_dictionaries(folder, values["dictionaries"], _fingerprints(words, labels, pieces))
         tagger = cls(settings, words, labels, elmo, pieces)
@@ -146,9 +146,7 @@ def _elmo_of(values: object, file: Path, moved_to: str | None) -> Pretrained:
     return elmo
 
 
-def _fingerprints(
-    words: dataset.Vocabulary, labels: Labels, pieces: dataset.Vocabulary | None
-) -> dict[str, str | None]:
+def _fingerprints(words: Vocabulary, labels: Labels, pieces: Vocabulary | None) -> dict[str, str | None]:
     """Those of the dictionaries, by their files: another order of the lines would give other tags, and no error."""
     return {
         "words.txt": words.fingerprint,
@@ -170,10 +168,8 @@ def _check_dictionaries(folder: Path, expected: object, found: dict[str, str | N
             )
 
 
-def pieces_vocabulary(
-    path: Path | None, pretrained: Pretrained | None, words: dataset.Vocabulary
-) -> dataset.Vocabulary:
+def pieces_vocabulary(path: Path | None, pretrained: Pretrained | None, words: Vocabulary) -> Vocabulary:
     """The vocabulary whose pieces the words of the data are: as given, or else ELMo's, or else the words themselves."""
     if path:
-        return dataset.Vocabulary.from_file(path)
+        return Vocabulary.from_file(path)
     return (vocabulary_beside(pretrained.prefix) if pretrained else None) or words

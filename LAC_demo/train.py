@@ -21,9 +21,8 @@ from tagger import Tagger, pieces_vocabulary
 from training import train, training_words
 
 import args as arguments
-import checkpoint
-import runtime
-from runtime import UserError, log
+from elmo_core import checkpoint, disk, runtime
+from elmo_core.runtime import UserError, log
 
 DATA = root.DEMO / "data"
 
@@ -98,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuse what would only fail when training is done, or destroy something."""
     folder = args.model_save_dir
-    checkpoint.check_output("--model_save_dir", folder / "best.pdparams")
+    disk.check_output("--model_save_dir", folder / "best.pdparams")
     if (
         args.use_elmo
         and args.pretrain_elmo_model_path == SAMPLE_ELMO

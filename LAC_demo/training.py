@@ -14,8 +14,8 @@ from score import Score
 from settings import Schedule
 from tagger import Tagger
 
-import dataset
-from runtime import UserError, log, paddle
+from elmo_core.runtime import UserError, log, paddle
+from elmo_core.tokens import MARKERS, UNK_ID, Vocabulary, shuffled_batches
 
 
 @dataclass
@@ -27,11 +27,11 @@ class Best:
     seconds: float
 
 
-def training_words(sentences: Sequence[Sentence]) -> dataset.Vocabulary:
+def training_words(sentences: Sequence[Sentence]) -> Vocabulary:
     """The pieces of the sentences as a vocabulary, by falling frequency."""
     counts = piece_counts(sentences)
-    order = sorted(counts.keys() - set(dataset.MARKERS), key=lambda piece: (-counts[piece], piece))
-    return dataset.Vocabulary([*dataset.MARKERS, *order], "training words")
+    order = sorted(counts.keys() - set(MARKERS), key=lambda piece: (-counts[piece], piece))
+    return Vocabulary([*MARKERS, *order], "training words")
 
 
 def piece_counts(sentences: Sequence[Sentence]) -> Counter[str]:
@@ -92,10 +92,10 @@ def _batches(
     """The batches of an epoch. A word met n times is read as unknown in 1 / (n + 1) of the cases: so that is learnt too."""
     counts = piece_counts(sentences)
     chance = np.array([1 / (1 + counts[word]) for word in tagger.words.tokens])
-    for numbers in dataset.shuffled_batches([sentence.pieces for sentence in sentences], batch_size, random):
+    for numbers in shuffled_batches([sentence.pieces for sentence in sentences], batch_size, random):
         chosen = [sentences[k] for k in numbers]
         labels = [tagger.labels.ids(sentence.labels) for sentence in chosen]
         batch = batch_of([sentence.pieces for sentence in chosen], tagger.words, labels)
-        forgotten = (random.random(batch.ids.shape) < chance[batch.ids]) & (batch.ids > dataset.UNK_ID)
-        batch.ids[forgotten] = dataset.UNK_ID
+        forgotten = (random.random(batch.ids.shape) < chance[batch.ids]) & (batch.ids > UNK_ID)
+        batch.ids[forgotten] = UNK_ID
         yield batch

@@ -23,6 +23,9 @@ from pathlib import Path
 
 import numpy as np
 
+from elmo_core.text import read_sentences
+from elmo_core.tokens import MARKERS, Vocabulary
+
 PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
@@ -31,12 +34,9 @@ import bench_data
 import args as arguments
 import dataset
 import elmo
-import fused
-import lstmp
-import runtime
-import softmax
-from adagrad import Adagrad
-from runtime import paddle
+from elmo_core import fused, lstmp, runtime, softmax
+from elmo_core.runtime import paddle
+from pretraining.adagrad import Adagrad
 
 SHARED = PROJECT.parent / "shared" / "data"
 SAMPLE = PROJECT / "data" / "train"
@@ -156,7 +156,7 @@ def latency(args: argparse.Namespace) -> dict:
     """One sentence of 20 tokens, and loading a checkpoint."""
     import tempfile
 
-    import checkpoint
+    from elmo_core import checkpoint
 
     embedder = embedder_of(args.model_size, args.batch_size)
     sentences = [sentence for sentence in polarity_sentences() if len(sentence) == 20]
@@ -316,27 +316,25 @@ def polarity_sentences() -> list[list[str]]:
     if files:
         lines = [line.split() for path in files for line in path.read_text(encoding="latin-1").split("\n")]
     else:
-        lines = [sentence for path in sorted(SAMPLE.iterdir()) for sentence in dataset.read_sentences(path)]
+        lines = [sentence for path in sorted(SAMPLE.iterdir()) for sentence in read_sentences(path)]
     lines = [line for line in lines if line]
     return [lines[k] for k in np.random.RandomState(0).permutation(len(lines))]
 
 
-def training_text(vocab_size: int) -> tuple[dataset.Corpus, dataset.Vocabulary]:
+def training_text(vocab_size: int) -> tuple[dataset.Corpus, Vocabulary]:
     """The 1 Billion Word sample, or ours, and a vocabulary of its words, filled up to the wished size."""
-    n_words = vocab_size - len(dataset.MARKERS)
+    n_words = vocab_size - len(MARKERS)
     if n_words < 1:
-        raise runtime.UserError(
-            f"--vocab_size {vocab_size}: expected {len(dataset.MARKERS) + 1} or more, markers included."
-        )
+        raise runtime.UserError(f"--vocab_size {vocab_size}: expected {len(MARKERS) + 1} or more, markers included.")
     corpus = dataset.Corpus(first_there(NEWS))
     counts: dict[str, int] = defaultdict(int)
     for path in corpus.paths:
-        for sentence in dataset.read_sentences(path):
+        for sentence in read_sentences(path):
             for token in sentence:
                 counts[token] += 1
     words = sorted(counts, key=lambda word: (-counts[word], word))[:n_words]
     filler = [f"word-{k}" for k in range(n_words - len(words))]
-    return corpus, dataset.Vocabulary([*dataset.MARKERS, *words, *filler])
+    return corpus, Vocabulary([*MARKERS, *words, *filler])
 
 
 if __name__ == "__main__":

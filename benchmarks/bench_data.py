@@ -15,11 +15,14 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from elmo_core.text import read_sentences
+from elmo_core.tokens import EOS, MARKERS, Vocabulary
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import runtime
-from dataset import EOS, MARKERS, Corpus, TrainStream, Vocabulary, read_sentences
+from dataset import Corpus, TrainStream
+from elmo_core import runtime
 
 SAMPLE = ROOT / "data" / "train"
 LM1B = ROOT.parent / "shared" / "data" / "lm1b"

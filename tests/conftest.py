@@ -7,7 +7,7 @@ import signal
 import pytest
 import runs
 
-import fused
+from elmo_core import fused
 
 # A shell's background job ignores Ctrl-C, and so would every script that it starts: the tests would try nothing.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -5,8 +5,8 @@ import signal
 import sys
 from pathlib import Path
 
-import checkpoint
 import run_pretrain
+from elmo_core import checkpoint
 
 saves, calls, save = 0, 0, checkpoint.save
 

@@ -4,7 +4,8 @@ import numpy as np
 import reference
 
 from elmo import BiLM, ELMoConfig
-from runtime import paddle
+from elmo_core.runtime import paddle
+from elmo_core.tokens import Vocabulary
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "bank", "of", "river", "苹果", "很", "a", "longerword", "q"]
 CHAR = {
@@ -86,11 +87,10 @@ def dense_gradient(weight: paddle.Tensor) -> np.ndarray:
 
 def save(bilm: BiLM, folder, name: str = "1") -> str:
     """A checkpoint of the biLM; returns its prefix."""
-    import checkpoint
-    import dataset
+    from elmo_core import checkpoint
 
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint.save_config(folder, {"model": bilm.config.to_dict()})
-    dataset.Vocabulary(WORDS).save(folder / "vocab.txt")
+    Vocabulary(WORDS).save(folder / "vocab.txt")
     checkpoint.save(folder / name, {key: weight.numpy() for key, weight in bilm.state_dict().items()})
     return str(folder / name)

@@ -5,8 +5,8 @@ import time
 import numpy as np
 from models import dense_gradient
 
-from ranks import HEARTBEAT_SECONDS, Ranks
-from runtime import UserError, paddle
+from elmo_core.ranks import HEARTBEAT_SECONDS, Ranks
+from elmo_core.runtime import UserError, paddle
 
 ranks = Ranks()
 mine = ranks.rank

@@ -16,10 +16,9 @@ from unittest import mock
 
 import numpy as np
 
-import checkpoint
 import run_pretrain
-import runtime
-from meter import Meter
+from elmo_core import checkpoint, runtime
+from pretraining.meter import Meter
 
 PROJECT = Path(__file__).resolve().parent.parent
 STARTED: list[subprocess.Popen] = []  # processes that a test has started; conftest.py ends those that are left

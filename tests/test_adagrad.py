@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from adagrad import Adagrad
-from runtime import paddle
+from elmo_core.runtime import paddle
+from pretraining.adagrad import Adagrad
 
 SHAPES = {"large": (300, 301), "small": (7,), "table": (40, 5), "frozen": (3, 2)}
 

@@ -3,25 +3,25 @@
 import numpy as np
 import pytest
 
-import dataset
-import fused
-from char_cnn import CharCNN
 from elmo import ELMoConfig
-from runtime import paddle
+from elmo_core import fused
+from elmo_core.char_cnn import CharCNN
+from elmo_core.runtime import paddle
+from elmo_core.tokens import CharTable, Tokens
 
 FILTERS = ((1, 3), (2, 5), (7, 19))
 
 
-def random_tokens(n: int) -> dataset.Tokens:
+def random_tokens(n: int) -> Tokens:
     """Of all lengths that there are, from an empty token to one that is cut."""
     random = np.random.RandomState(0)
     words = ["", "x" * 60, *("".join(random.choice(list("abcdeé苹"), random.randint(1, 49))) for _ in range(n - 2))]
-    characters = dataset.CharTable(words)
+    characters = CharTable(words)
     order = np.argsort(characters.lengths, kind="stable")
-    return dataset.Tokens(characters.rows(order), characters.lengths[order].astype(np.int32))
+    return Tokens(characters.rows(order), characters.lengths[order].astype(np.int32))
 
 
-def run(tokens: dataset.Tokens, activation: str) -> dict[str, np.ndarray]:
+def run(tokens: Tokens, activation: str) -> dict[str, np.ndarray]:
     """Vectors and all gradients of a CNN with random weights."""
     random = np.random.RandomState(1)
     cnn = CharCNN(ELMoConfig(filters=FILTERS, n_highway=2, projection_dim=11, character_dim=5, activation=activation))

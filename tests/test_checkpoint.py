@@ -20,11 +20,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import checkpoint
-import runtime
-from runtime import UserError
+from elmo_core import checkpoint, disk, runtime
+from elmo_core.runtime import UserError
 
-PROJECT = Path(checkpoint.__file__).parent
+PROJECT = Path(__file__).resolve().parent.parent
 
 
 def weights(value: float, rows: int = 7) -> dict[str, np.ndarray]:
@@ -644,11 +643,11 @@ def test_only_what_nobody_writes_any_more_is_removed(tmp_path, monkeypatch):
     ended = subprocess.Popen(["true"])
     ended.wait()
     names = {
-        "dead": f".1.pdparams.{'a' * 16}.{checkpoint.HOST}.{ended.pid}.tmp",
-        "of an earlier process of our number": f".1.pdopt.{'b' * 16}.{checkpoint.HOST}.{os.getpid()}.tmp",
-        "old": f".vocab.txt.{'c' * 16}.{checkpoint.HOST}.{os.getppid()}.tmp",
-        "living": f".1.pdparams.{'d' * 16}.{checkpoint.HOST}.{os.getppid()}.tmp",
-        "of another user": f".1.pdparams.{'e' * 16}.{checkpoint.HOST}.1.tmp",
+        "dead": f".1.pdparams.{'a' * 16}.{disk.HOST}.{ended.pid}.tmp",
+        "of an earlier process of our number": f".1.pdopt.{'b' * 16}.{disk.HOST}.{os.getpid()}.tmp",
+        "old": f".vocab.txt.{'c' * 16}.{disk.HOST}.{os.getppid()}.tmp",
+        "living": f".1.pdparams.{'d' * 16}.{disk.HOST}.{os.getppid()}.tmp",
+        "of another user": f".1.pdparams.{'e' * 16}.{disk.HOST}.1.tmp",
         "of another machine": f".scores.tsv.{'f' * 16}.00000000.{ended.pid}.tmp",
         "of another machine, old": f".scores.tsv.{'0' * 16}.00000000.{ended.pid}.tmp",
         "no temporary file of ours": ".1.pdparams.tmp",
@@ -657,7 +656,7 @@ def test_only_what_nobody_writes_any_more_is_removed(tmp_path, monkeypatch):
         (tmp_path / name).write_bytes(b"x")
     for old in ("old", "of another machine, old"):
         os.utime(tmp_path / names[old], (0, 0))
-    with checkpoint.atomic_write(tmp_path / "log.jsonl") as file:
+    with disk.atomic_write(tmp_path / "log.jsonl") as file:
         file.write("a")
         save(tmp_path / "1", 1)
     kept = {names[of] for of in ("living", "of another user", "of another machine", "no temporary file of ours")}
@@ -708,7 +707,7 @@ def test_a_disk_that_is_really_full(tmp_path):
         ):
             save(disk / "2", 2, rows=20000)
         full = pytest.raises(UserError, match=r"vocab\.txt could not be written, the disk is full: 1\.0 MB free")
-        with full, checkpoint.atomic_write(disk / "vocab.txt") as file:
+        with full, disk.atomic_write(disk / "vocab.txt") as file:
             file.write("x" * 2_000_000)
         assert files(disk) == ["1.pdopt", "1.pdparams", "1.pdstate"] and saved_value(disk / "1") == 1
     finally:
@@ -876,12 +875,12 @@ def test_a_configuration_that_is_not_there_is_asked_for(tmp_path):
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
     path = tmp_path / "new" / "vocab.txt"
-    with checkpoint.atomic_write(path) as file:
+    with disk.atomic_write(path) as file:
         file.write("é\n")
         assert not path.exists()
     assert path.read_bytes() == "é\n".encode()
     for failure in (ValueError(), KeyboardInterrupt(), OSError(errno.EIO, "broken")):
-        with pytest.raises(type(failure)), checkpoint.atomic_write(path, "wb") as file:
+        with pytest.raises(type(failure)), disk.atomic_write(path, "wb") as file:
             file.write(b"half")
             raise failure
     assert path.read_bytes() == "é\n".encode() and files(path.parent) == ["vocab.txt"]
@@ -891,18 +890,18 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
 def test_a_link_stays_and_a_device_is_refused(tmp_path):
     (tmp_path / "there").write_text("old", encoding="utf-8")
     (tmp_path / "link").symlink_to(tmp_path / "there")
-    with checkpoint.atomic_write(tmp_path / "link") as file:
+    with disk.atomic_write(tmp_path / "link") as file:
         file.write("new")
     assert (tmp_path / "link").is_symlink() and (tmp_path / "there").read_text(encoding="utf-8") == "new"
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UserError, match="pipe is a device or a pipe"), checkpoint.atomic_write(tmp_path / "pipe"):
+    with pytest.raises(UserError, match="pipe is a device or a pipe"), disk.atomic_write(tmp_path / "pipe"):
         pass
 
 
 def test_what_cannot_be_written_is_found_out_before(tmp_path):
     text = tmp_path / "text"
     text.write_text("mine", encoding="utf-8")
-    checkpoint.check_output("--output", tmp_path / "new" / "folder" / "file", text, None)
+    disk.check_output("--output", tmp_path / "new" / "folder" / "file", text, None)
     for path, message in (
         (tmp_path, "--output .* is a folder"),
         (text / "file", "no file can be written there"),
@@ -910,7 +909,7 @@ def test_what_cannot_be_written_is_found_out_before(tmp_path):
         (tmp_path / "." / "text", "is what is to be read"),
     ):
         with pytest.raises(UserError, match=message):
-            checkpoint.check_output("--output", path, text)
+            disk.check_output("--output", path, text)
     assert files(tmp_path) == ["text"]
 
 

@@ -19,12 +19,12 @@ import pytest
 import reference
 import runs
 
-import checkpoint
 import convert
-import dataset
 import run_eval
 from elmo import ELMoEmbedder, load_bilm
-from runtime import UserError, paddle
+from elmo_core import checkpoint
+from elmo_core.runtime import UserError, paddle
+from elmo_core.tokens import Vocabulary
 
 WORDS = models.WORDS
 P, H, C = 7, 11, 5
@@ -313,7 +313,7 @@ def test_import_after_export_is_the_same_checkpoint(trip, tmp_path):
     unused = {"filters", "character_dim", "n_highway", "activation"} if trip == "words" else set()
     assert config_of(tmp_path / "again", unused) == config_of(tmp_path / "ours", unused)
     if has_words:
-        assert dataset.Vocabulary.from_file(tmp_path / "again" / "vocab.txt").tokens == WORDS
+        assert Vocabulary.from_file(tmp_path / "again" / "vocab.txt").tokens == WORDS
 
 
 @pytest.mark.parametrize("trip", TRIPS)
@@ -455,7 +455,7 @@ def test_fluids_variables_compute_what_fluid_did(n_layers, tmp_path):
     config = config_of(tmp_path / "out")
     assert (config["forget_bias"], config["cell_clip"], config["proj_clip"]) == (0, 3, 3)
     assert_vectors(tmp_path / "out", variables, fluid_embed)
-    assert dataset.Vocabulary.from_file(tmp_path / "out" / "vocab.txt").tokens == WORDS
+    assert Vocabulary.from_file(tmp_path / "out" / "vocab.txt").tokens == WORDS
 
 
 def test_fluids_clips_bite_in_these_tests(tmp_path):
@@ -768,7 +768,7 @@ def test_damage_to_an_export_is_found_out(name, exported, tmp_path, in_haste):
             accepted += 1
             assert_same_weights(output, exported / "ours")
             assert config_of(output, told) == config_of(exported / "ours", told)
-            assert dataset.Vocabulary.from_file(output / "vocab.txt").tokens == WORDS
+            assert Vocabulary.from_file(output / "vocab.txt").tokens == WORDS
             shutil.rmtree(output)
     assert accepted < 100, "most damage matters"
 

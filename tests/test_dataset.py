@@ -14,22 +14,10 @@ import numpy as np
 import pytest
 
 import dataset
-from dataset import (
-    Corpus,
-    EvalStream,
-    Prefetcher,
-    TrainStream,
-    Vocabulary,
-    char_ids,
-    count_cut,
-    in_order,
-    lm_batch,
-    read_sentences,
-    sentence_batches,
-    shuffled_batches,
-    token_batch,
-)
-from runtime import UserError
+from dataset import Corpus, EvalStream, Prefetcher, TrainStream, lm_batch
+from elmo_core.runtime import UserError
+from elmo_core.text import read_sentences
+from elmo_core.tokens import Vocabulary, char_ids, count_cut, in_order, sentence_batches, shuffled_batches, token_batch
 
 MARKERS = ["<S>", "</S>", "<UNK>"]
 # Of ten sentences with seed 7: the same on every platform and with every version of NumPy.

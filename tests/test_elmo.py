@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import reference
 
-import checkpoint
 import dataset
 import elmo
-import runtime
 from elmo import ELMo, ELMoConfig, ELMoEmbedder
-from runtime import UserError, paddle
-from softmax import draw_candidates
+from elmo_core import checkpoint, runtime
+from elmo_core.runtime import UserError, paddle
+from elmo_core.softmax import draw_candidates
+from elmo_core.tokens import CharTable, LMBatch, Tokens, Vocabulary, char_ids, token_batch
 
 SENTENCES = models.SENTENCES
 VARIANTS = {
@@ -73,7 +73,7 @@ def test_clips_bite_in_these_tests():
     assert np.abs(clipped[2] - free[2]).max() > 0.1
 
 
-def lm_rows(batch: dataset.LMBatch):
+def lm_rows(batch: LMBatch):
     """A batch's inputs as the reference takes them (character ids of each token, or its vocabulary id), and targets."""
     inputs, targets = {}, {}
     for direction in reference.DIRECTIONS:
@@ -106,7 +106,7 @@ def reference_state(state):
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.usefixtures("implementation")
 def test_training_loss_and_state_equal_the_reference(variant, sampled):
-    vocabulary = dataset.Vocabulary(models.WORDS)
+    vocabulary = Vocabulary(models.WORDS)
     batch = dataset.lm_batch([s for s in SENTENCES if s], vocabulary, variant.config.input)
     state = random_state(variant, len(batch.lengths))
     candidates = draw_candidates(len(models.WORDS), 6 if sampled else 0, np.random.Generator(np.random.Philox(3)))
@@ -134,7 +134,7 @@ def test_training_loss_and_state_equal_the_reference(variant, sampled):
 def test_training_gradients_equal_finite_differences(input_kind, n_candidates):
     """Of every weight, through ragged rows, active clips and the sampled softmax, in float64."""
     bilm = models.random_bilm("float64", input=input_kind)
-    vocabulary = dataset.Vocabulary(models.WORDS)
+    vocabulary = Vocabulary(models.WORDS)
     batch = dataset.lm_batch(SENTENCES, vocabulary, input_kind)
     state = random_state(bilm, len(SENTENCES))
     candidates = draw_candidates(len(models.WORDS), n_candidates, np.random.Generator(np.random.Philox(3)))
@@ -162,7 +162,7 @@ def test_training_gradients_equal_finite_differences(input_kind, n_candidates):
 
 @pytest.mark.usefixtures("implementation")
 def test_log_probabilities_equal_the_reference(variant):
-    batch = dataset.lm_batch(SENTENCES, dataset.Vocabulary(models.WORDS), variant.config.input)
+    batch = dataset.lm_batch(SENTENCES, Vocabulary(models.WORDS), variant.config.input)
     forward, backward, _ = variant.log_probabilities(batch)
     inputs, targets = lm_rows(batch)
     parameters = models.reference_of(variant)
@@ -179,7 +179,7 @@ def test_log_probabilities_equal_the_reference(variant):
 
 def test_slices_of_the_full_softmax_do_not_change_it(monkeypatch):
     bilm = models.random_bilm()
-    batch = dataset.lm_batch(SENTENCES, dataset.Vocabulary(models.WORDS))
+    batch = dataset.lm_batch(SENTENCES, Vocabulary(models.WORDS))
     whole = bilm.log_probabilities(batch)[:2]
     monkeypatch.setattr("softmax.LOGITS_AT_ONCE", 5 * int(batch.lengths.sum()))
     assert_close(bilm.log_probabilities(batch)[:2], whole, 1e-6)
@@ -189,12 +189,12 @@ def test_a_token_alone_equals_the_token_in_a_crowd():
     """Each distinct token is encoded once, over its own characters only: exactly what all 50 columns would give."""
     encoder = models.random_bilm().token_encoder
     tokens = ["", "a", "bank", "苹果", "x" * 60, "<S>", "😀", *("w" * n for n in range(1, 50))]
-    table = dataset.CharTable(tokens)
+    table = CharTable(tokens)
     order = np.argsort(table.lengths, kind="stable")
-    crowd = encoder(dataset.Tokens(table.rows(order), table.lengths[order].astype(np.int32))).numpy()
+    crowd = encoder(Tokens(table.rows(order), table.lengths[order].astype(np.int32))).numpy()
     for place, number in enumerate(order):
-        ids = dataset.char_ids([tokens[number]])
-        every_column = encoder(dataset.Tokens(ids, np.array([50]))).numpy()[0]
+        ids = char_ids([tokens[number]])
+        every_column = encoder(Tokens(ids, np.array([50]))).numpy()[0]
         np.testing.assert_allclose(crowd[place], every_column, atol=2e-6)
 
 
@@ -384,7 +384,7 @@ def test_memory_does_not_grow(saved):
 
 def test_dropout_of_the_language_model_is_for_training_only():
     """Its vanishing rate gives the loss without it; a real one does not; in evaluation there is none."""
-    bilm, batch = models.random_bilm(), dataset.lm_batch(SENTENCES, dataset.Vocabulary(models.WORDS))
+    bilm, batch = models.random_bilm(), dataset.lm_batch(SENTENCES, Vocabulary(models.WORDS))
     candidates = draw_candidates(len(models.WORDS), 0, np.random.default_rng(0))
 
     def loss(dropout):
@@ -413,11 +413,11 @@ def test_a_configuration_that_was_changed_names_its_file(saved, tmp_path, change
 
 def test_another_vocabulary_of_the_same_size_is_refused(tmp_path):
     bilm = models.random_bilm(input="word")
-    prefix, vocabulary = models.save(bilm, tmp_path), dataset.Vocabulary(models.WORDS)
+    prefix, vocabulary = models.save(bilm, tmp_path), Vocabulary(models.WORDS)
     config = {"model": bilm.config.to_dict(), "training": {"vocabulary": vocabulary.identity}}
     checkpoint.save_config(tmp_path, config)
     assert elmo.load_bilm(prefix)[1].tokens == vocabulary.tokens
-    dataset.Vocabulary([*models.WORDS[:3], *sorted(models.WORDS[3:], reverse=True)]).save(tmp_path / "vocab.txt")
+    Vocabulary([*models.WORDS[:3], *sorted(models.WORDS[3:], reverse=True)]).save(tmp_path / "vocab.txt")
     with pytest.raises(UserError, match=r"vocab\.txt is not the vocabulary that the model beside it was trained with"):
         elmo.load_bilm(prefix)
 
@@ -510,7 +510,7 @@ def test_elmo_layer_learns_what_it_should(saved, trainable):
 def test_elmo_layer_trains_through_to_the_characters():
     """The gradient that a downstream network sends into the biLM is right."""
     bilm = models.random_bilm("float64")
-    batch = dataset.token_batch(SENTENCES)
+    batch = token_batch(SENTENCES)
     weight = bilm.token_encoder.convolutions[1].weight
 
     def loss():
@@ -541,7 +541,7 @@ def test_dropout_only_in_training(saved):
 
 def test_one_batch_can_be_learnt_by_heart():
     bilm = models.random_bilm(scale=1.0, cell_clip=3.0, proj_clip=3.0)
-    batch = dataset.lm_batch([["the", "river", "bank", "of", "苹果", "a", "q"]], dataset.Vocabulary(models.WORDS))
+    batch = dataset.lm_batch([["the", "river", "bank", "of", "苹果", "a", "q"]], Vocabulary(models.WORDS))
     optimizer = paddle.optimizer.Adam(0.03, parameters=bilm.parameters())
     state, candidates = bilm.zero_state(1), draw_candidates(len(models.WORDS), 0, np.random.default_rng(0))
     for _ in range(100):

@@ -21,15 +21,15 @@ import pytest
 import runs
 import vector_writes
 
-import dataset
 import elmo
 import run_embed
-import token_vectors
-import vector_file
-import vector_parts
 from elmo import ELMoEmbedder, ScalarMix
-from runtime import UserError, paddle
-from vector_file import VectorFile
+from elmo_core import token_vectors
+from elmo_core.runtime import UserError, paddle
+from elmo_core.text import read_sentences
+from elmo_core.tokens import Tokens, char_ids
+from embedding import vector_file, vector_parts
+from embedding.vector_file import VectorFile
 
 DIM = 2 * models.CHAR["projection_dim"]
 
@@ -76,7 +76,7 @@ def contents(path: Path) -> dict[str, np.ndarray]:
 
 
 def sentences_of(path: Path) -> list[list[str]]:
-    return list(dataset.read_sentences(path))
+    return list(read_sentences(path))
 
 
 @pytest.fixture(scope="module")
@@ -658,7 +658,7 @@ def test_vectors_of_a_vocabulary_are_layer_0(model, words):
     assert found.keys() == {"embedding"} and found["embedding"].dtype == np.float32
     array = ELMoEmbedder(model, layers=0, device="cpu").encode([tokens])[0]
     np.testing.assert_allclose(found["embedding"], array[:, : DIM // 2], atol=1e-5)
-    marker = models.random_bilm().token_encoder(dataset.Tokens(dataset.char_ids(["<S>"]), np.array([3]))).numpy()
+    marker = models.random_bilm().token_encoder(Tokens(char_ids(["<S>"]), np.array([3]))).numpy()
     np.testing.assert_allclose(found["embedding"][0], marker[0], atol=1e-5)  # the marker, not the letters < S >
 
 

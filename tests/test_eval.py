@@ -15,14 +15,14 @@ import pytest
 import reference
 import runs
 
-import checkpoint
-import dataset
-import perplexity
 import run_eval
 from elmo import BiLM
-from perplexity import Score
-from runtime import UserError, paddle
-from softmax import Softmax
+from elmo_core import checkpoint
+from elmo_core.runtime import UserError, paddle
+from elmo_core.softmax import Softmax
+from elmo_core.tokens import BOS, EOS, UNK_ID, Vocabulary
+from pretraining import perplexity
+from pretraining.perplexity import Score
 
 KINDS = {
     "char": {},
@@ -74,13 +74,13 @@ def evaluate(capsys, checkpoint_, folder, *more) -> tuple[dict[str, float], str]
 
 def log_probability(weights: reference.Parameters, direction: str, sentences: list[list[str]]) -> float:
     """Of all predictions in a stream of sentences that begins in the zero state."""
-    begin, end = (dataset.BOS, dataset.EOS) if direction == "forward" else (dataset.EOS, dataset.BOS)
+    begin, end = (BOS, EOS) if direction == "forward" else (EOS, BOS)
     order = 1 if direction == "forward" else -1
     inputs, targets = [], []
     for sentence in sentences:
         words = sentence[::order]
         inputs += [begin, *words]
-        targets += [models.WORDS.index(w) if w in models.WORDS else dataset.UNK_ID for w in (*words, end)]
+        targets += [models.WORDS.index(w) if w in models.WORDS else UNK_ID for w in (*words, end)]
     state = reference.start_state(weights, 1)[direction]
     loss, _ = reference.direction_loss(weights, direction, [inputs], [targets], state)
     return -loss * len(targets)
@@ -275,7 +275,7 @@ def test_memory_does_not_grow_with_the_vocabulary(tmp_path):
         vocabulary = [*models.WORDS, *(f"w{k}" for k in range(words - len(models.WORDS)))]
         bilm = models.random_bilm(vocab_size=words)
         models.save(bilm, folder)
-        dataset.Vocabulary(vocabulary).save(folder / "vocab.txt")
+        Vocabulary(vocabulary).save(folder / "vocab.txt")
         argv = [f"--dev_data_path={tmp_path / 'text'}", f"--init_from_ckpt={folder}", "--device=cpu"]
         peaks.append(runs.peak_memory(runs.start("run_eval.py", argv, tmp_path / "output"), tmp_path / "output"))
     assert peaks[1] < peaks[0] + 150
@@ -398,7 +398,7 @@ BAD_CHECKPOINTS = {
         r"vocab\.txt: there is no|There is no .*vocab\.txt",
     ),
     "another's vocabulary": (
-        lambda prefix: dataset.Vocabulary(models.WORDS[:-1]).save(prefix.parent / "vocab.txt"),
+        lambda prefix: Vocabulary(models.WORDS[:-1]).save(prefix.parent / "vocab.txt"),
         r"vocab\.txt has 11 words, but the model beside it was made for 12",
     ),
 }

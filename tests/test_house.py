@@ -15,54 +15,65 @@ import pytest
 import args
 
 PROJECT = Path(__file__).resolve().parent.parent
-SCRIPTS = [
-    "preprocess",
-    "run_pretrain",
-    "run_eval",
-    "run_embed",
-    "run_finetune",
-    "run_polysemy",
-    "word2vec_base",
-    "convert",
-]
+PACKAGES = sorted(path.parent.name for path in PROJECT.glob("*/__init__.py"))
+SCRIPTS = sorted(path.stem for path in PROJECT.glob("*.py") if "__main__" in path.read_text(encoding="utf-8"))
 DEMO_SCRIPTS = ["train", "predict", "prepare", "experiment"]
-FLOORS = (  # from the ground up; a module imports only from floors below its own, or earlier ones on its own
-    "runtime",
-    "args tokenise fused dataset checkpoint hdf5_file scores vector_file",
-    "lstmp char_cnn softmax adagrad token_vectors text_windows vector_parts ranks",
-    "elmo",
-    "perplexity meter start run_folder occurrences sense_picture bilm_files fluid_files bow polarity",
-    " ".join(SCRIPTS),
-)
-ORDER = " ".join(FLOORS).split()
+LIBRARY = {"elmo", "elmo_core"}
+TOP = {path.stem for path in PROJECT.glob("*.py")} | set(PACKAGES)
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {
+    module_name(path): path
+    for path in sorted([*PROJECT.glob("*.py"), *(path for name in PACKAGES for path in (PROJECT / name).rglob("*.py"))])
+}
 
 
 def imports(path: Path) -> set[str]:
-    """What a file imports, anywhere in it."""
+    """The modules that a file imports, anywhere in it; for `from package import name`, both forms."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
     return found
 
 
-def test_every_module_has_its_place():
-    assert sorted(path.stem for path in PROJECT.glob("*.py")) == sorted(ORDER)
+def ours(name: str) -> set[str]:
+    """The project's top-level modules and packages that a module imports."""
+    return {found.partition(".")[0] for found in imports(MODULES[name])} & TOP
 
 
-@pytest.mark.parametrize("name", ORDER)
+@pytest.mark.parametrize("name", MODULES)
 def test_imports_run_downwards(name):
-    ours = imports(PROJECT / f"{name}.py") & set(ORDER)
-    above = [other for other in ours if ORDER.index(other) >= ORDER.index(name)]
-    assert not above and not ours & set(SCRIPTS)
+    """Scripts import capabilities, capabilities the library, the library nothing but itself."""
+    top = name.partition(".")[0]
+    assert not ours(name) & set(SCRIPTS) or (name in SCRIPTS and ours(name) & set(SCRIPTS) == {name})
+    if top in LIBRARY:
+        assert ours(name) <= LIBRARY
+    if top == "elmo_core":
+        assert "elmo" not in ours(name)
+    if top in PACKAGES:
+        assert not imports(MODULES[name]) & {"args", "argparse"}, "only scripts know flags"
+
+
+def test_imports_are_no_circle():
+    graph = {name: imports(path) & set(MODULES) - {name} for name, path in MODULES.items()}
+    while leaves := {name for name, needed in graph.items() if not needed}:
+        graph = {name: needed - leaves for name, needed in graph.items() if name not in leaves}
+    assert not graph
 
 
 def test_nobody_imports_the_demo():
     demo = {path.stem for path in (PROJECT / "LAC_demo").glob("*.py")}
-    for name in ORDER:
-        assert not imports(PROJECT / f"{name}.py") & demo
+    assert not demo & TOP
+    for path in MODULES.values():
+        assert not imports(path) & demo
 
 
 class Parsed(Exception):

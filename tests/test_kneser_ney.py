@@ -16,6 +16,8 @@ sys.path.insert(0, str(runs.PROJECT / "benchmarks"))
 import kneser_ney
 from kneser_ney import COARSE, KneserNey, estimated_discounts
 
+from elmo_core.tokens import Vocabulary
+
 WORDS = 9  # ids 0 and 1 are the markers, 8 is never seen
 
 
@@ -99,7 +101,7 @@ def test_scores_the_predictions_of_run_eval(tmp_path):
     corpus = runs.write_corpus(tmp_path)
     with (corpus / "dev.txt").open("a", encoding="utf-8") as file:
         file.write("\nunknown to the vocabulary\n")
-    vocabulary, dev = dataset.Vocabulary.from_file(corpus / "vocab.txt"), dataset.Corpus(corpus / "dev.txt")
+    vocabulary, dev = Vocabulary.from_file(corpus / "vocab.txt"), dataset.Corpus(corpus / "dev.txt")
     rows = kneser_ney.read(dev, vocabulary)
     targets = {"forward": Counter(), "backward": Counter()}
     for batch in dataset.EvalStream(dev, vocabulary, 3, 7):

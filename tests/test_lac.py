@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 import runs
 
-import dataset
 import elmo
-from runtime import UserError, paddle
+from elmo_core.runtime import UserError, paddle
+from elmo_core.tokens import MARKERS, UNK_ID, Vocabulary
 
 DEMO = runs.PROJECT / "LAC_demo"
 sys.path.append(str(DEMO))
@@ -61,8 +61,8 @@ def write(path: Path, *lines: str) -> Path:
     return path
 
 
-def vocabulary(*words: str) -> dataset.Vocabulary:
-    return dataset.Vocabulary([*dataset.MARKERS, *words])
+def vocabulary(*words: str) -> Vocabulary:
+    return Vocabulary([*MARKERS, *words])
 
 
 def encoder_of(path: str, **changes) -> elmo_encoder:
@@ -445,7 +445,7 @@ def test_the_encoder_takes_word_ids(checkpoints, kind):
     with pytest.raises(UserError, match="found a 0 before a sentence's end"):
         encoder(np.array([[7, 0, 8]]))
     if kind == "word":
-        assert encoder.word_ids([["nowhere"]]).tolist() == [[dataset.UNK_ID]]
+        assert encoder.word_ids([["nowhere"]]).tolist() == [[UNK_ID]]
     else:
         with pytest.raises(UserError, match="reads characters, but some of these words have no number"):
             encoder.word_ids([["nowhere"]])
@@ -800,7 +800,7 @@ def test_a_rate_that_is_too_high_is_said_at_once(data, tmp_path):
 def test_a_corpus_may_have_words_without_a_tag(tmp_path, whole, capsys):
     """O is no tag: it is not counted, and a word that has it is no word, in however many pieces."""
     corpus = write(tmp_path / "corpus.txt", *["小明/nr 去/O 北京大学/O 。/w", "小明/nr 走/O"] * 4)
-    pieces = write(tmp_path / "vocab.txt", *dataset.MARKERS, "小明", "北京", "大学")
+    pieces = write(tmp_path / "vocab.txt", *MARKERS, "小明", "北京", "大学")
     flags = [
         f"--train_data={corpus}",
         f"--test_data={corpus}",
@@ -944,7 +944,7 @@ def test_a_corpus_that_no_labels_can_be_made_of_is_named(tmp_path, corpus, messa
 def test_prepare_writes_over_nothing_that_it_reads(tmp_path, target, more):
     corpus = write(tmp_path / "corpus.txt", "苹/n")
     files = {
-        "vocab_file": write(tmp_path / "v.txt", *dataset.MARKERS),
+        "vocab_file": write(tmp_path / "v.txt", *MARKERS),
         "label_dict_path": write(tmp_path / "t.dic", "n"),
         "word_rep_dict_path": write(tmp_path / "q.dic"),
     }

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import reference
 
-import fused
-from lstmp import LSTMP, Cell, Packing, run_layer
-from runtime import paddle
+from elmo_core import fused
+from elmo_core.lstmp import LSTMP, Cell, Packing, run_layer
+from elmo_core.runtime import paddle
 
 P, H = 3, 7
 LENGTHS = np.array([4, 0, 2, 6, 1, 4])

@@ -16,18 +16,16 @@ from gensim.models import KeyedVectors
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
-import bow
 import elmo
-import polarity
 import run_finetune
-import runtime
-import scores
-import start
 import word2vec_base
-from bow import Bags, Learning
-from ranks import Ranks
+from elmo_core import runtime
+from elmo_core.ranks import Ranks
+from elmo_core.runtime import UserError, paddle
+from elmo_core.word_vectors import load_word_vectors
 from run_finetune import Contextual
-from runtime import UserError, paddle
+from tasks import bow, polarity, scores
+from tasks.bow import Bags, Learning
 
 SAMPLE = runs.PROJECT / "data" / "polarity"
 QUICK = ["--device=cpu", "--folds=3", "--epochs=2", "--lr=0.01", "--weight_decay=0.1", "--batch_size=16"]
@@ -285,7 +283,7 @@ def test_what_is_fine_tuned_begins_as_what_was_frozen(checkpoints, input, layers
 
 
 def test_so_with_a_table_of_word_vectors(vectors):
-    encoder = Bags(start.load_word_vectors(vectors), seed=1)
+    encoder = Bags(load_word_vectors(vectors), seed=1)
     reviews = encoder.read([["a", "film", "a", "unheard"], [], ["dull"]])
     means = encoder.means(reviews)
     table = {word: encoder.vector(word) for word in ("a", "film", "unheard", "dull")}
@@ -296,7 +294,7 @@ def test_so_with_a_table_of_word_vectors(vectors):
 
 def test_words_are_dropped_whole_and_in_training_only(vectors, checkpoints):
     learning = Learning([0.1], word_dropout=0.5)
-    encoder = Bags(start.load_word_vectors(vectors), 1, learning)
+    encoder = Bags(load_word_vectors(vectors), 1, learning)
     reviews = encoder.read([[word] for word in WORDS.split()])
     paddle.seed(0)
     whole, trained = encoder.means(reviews), encoder(reviews).numpy()
@@ -310,7 +308,7 @@ def test_words_are_dropped_whole_and_in_training_only(vectors, checkpoints):
 
 
 def test_an_unknown_word_has_one_vector_by_its_name_and_the_seed(vectors):
-    known = start.load_word_vectors(vectors)
+    known = load_word_vectors(vectors)
     one, other, seeded = (Bags(known, seed=seed) for seed in (1, 1, 2))
     one.read([["new", "a", "newer"]]), other.read([["newer"], ["a", "new", "new"]]), seeded.read([["new"]])
     rows = [encoder.table.numpy()[encoder.index["new"]] for encoder in (one, other, seeded)]
@@ -322,16 +320,16 @@ def test_an_unknown_word_has_one_vector_by_its_name_and_the_seed(vectors):
 
 
 def test_a_table_grows_and_keeps_what_it_has_learnt(vectors):
-    encoder = Bags(start.load_word_vectors(vectors), 1, words=["a", "odd"], rows=np.ones((2, 7), np.float32))
+    encoder = Bags(load_word_vectors(vectors), 1, words=["a", "odd"], rows=np.ones((2, 7), np.float32))
     (first,) = encoder.means(encoder.read([["a", "odd", "film"]]))
     np.testing.assert_allclose(first[0], (2 + encoder.vector("film")) / 3, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["vectors.txt", "vectors.txt.gz", "vectors.bin", "vectors.bin.gz"])
 def test_word_vectors_are_written_and_read_in_every_form(vectors, tmp_path, name):
-    known = start.load_word_vectors(vectors)
+    known = load_word_vectors(vectors)
     word2vec_base.write_vectors(known, tmp_path / "deep" / name)
-    found = start.load_word_vectors(tmp_path / "deep" / name, None)
+    found = load_word_vectors(tmp_path / "deep" / name, None)
     assert found.index_to_key == known.index_to_key
     np.testing.assert_allclose(found.vectors, known.vectors, atol=1e-6)
     assert name.endswith(".gz") == ((tmp_path / "deep" / name).read_bytes()[:2] == gzip.compress(b"")[:2])
@@ -339,14 +337,14 @@ def test_word_vectors_are_written_and_read_in_every_form(vectors, tmp_path, name
 
 
 def test_no_more_vectors_are_read_than_the_limit(vectors):
-    assert start.load_word_vectors(vectors, 4).index_to_key == WORDS.split()[:4]
+    assert load_word_vectors(vectors, 4).index_to_key == WORDS.split()[:4]
 
 
 def test_fine_tuning_changes_what_is_to_learn_and_begins_anew_for_each_part(checkpoints, vectors):
     reviews = polarity.read_reviews(SAMPLE, "en", 256)
     few = np.r_[0:30, 600:630]
     sentences, labels = [reviews.sentences[k] for k in few], reviews.labels[few]
-    known = start.load_word_vectors(vectors)
+    known = load_word_vectors(vectors)
     bilm, vocabulary = elmo.load_bilm(checkpoints["word"])
     encoders = [
         Contextual(bilm, vocabulary, "mix", Learning([0.001])),
@@ -493,7 +491,7 @@ def test_the_baseline_trains_vectors_scores_and_compares(folder, tmp_path):
         "have none, and get a random one",
     ):
         assert words in output
-    known = start.load_word_vectors(tmp_path / "v.txt.gz", None)
+    known = load_word_vectors(tmp_path / "v.txt.gz", None)
     assert known.vector_size == 300 and "the" in known
     values = json.loads((tmp_path / "one.json").read_text(encoding="utf-8"))
     assert len(values["parts"]) == 3 and values["reviews"]["number"] == list(range(120))
@@ -575,7 +573,7 @@ def test_a_run_that_goes_on_has_the_vectors_that_it_began_with(folder, vectors, 
         trained.clear()
         with pytest.raises(KeyboardInterrupt):
             word2vec_base.main([*flags, f"--results={tmp_path / 'own.json'}"])
-    changed = start.load_word_vectors(mine)
+    changed = load_word_vectors(mine)
     changed.vectors[:] *= 2
     changed.save_word2vec_format(str(mine), binary=True)
     with pytest.raises(UserError, match=r"with other settings: vectors was CRC-32 \w+, is CRC-32 \w+\. Give the same"):
@@ -598,10 +596,10 @@ def test_a_run_that_ended_before_its_first_fold_binds_nobody(folder, vectors, ch
         interrupted_after(0, patch)
         with pytest.raises(KeyboardInterrupt):
             word2vec_base.main([data, f"--train_word2vec_on={text / 'dev'}", *QUICK, results])
-        before = start.load_word_vectors(tmp_path / "r.json.parts" / polarity.VECTORS)
+        before = load_word_vectors(tmp_path / "r.json.parts" / polarity.VECTORS)
         with pytest.raises(KeyboardInterrupt):
             word2vec_base.main([data, f"--train_word2vec_on={text / 'train'}", *QUICK, results])
-        after = start.load_word_vectors(tmp_path / "r.json.parts" / polarity.VECTORS)
+        after = load_word_vectors(tmp_path / "r.json.parts" / polarity.VECTORS)
     assert len(after) > len(before)
     run_elmo(folder, checkpoints["word"], results)
     assert (tmp_path / "r.json").exists() and not (tmp_path / "r.json.parts").exists()

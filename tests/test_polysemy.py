@@ -12,11 +12,10 @@ import pytest
 import runs
 
 import dataset
-import occurrences
 import run_polysemy
-import sense_picture
 from elmo import ELMoEmbedder
-from runtime import UserError
+from elmo_core.runtime import UserError
+from senses import occurrences, picture
 
 DATA = runs.PROJECT / "data"
 SENSES = ["file", "line", "token", "word", "sense"]
@@ -330,7 +329,7 @@ def test_the_picture_has_a_panel_for_each_word_and_layer(model, corpus, senses, 
     printed(model, corpus, *argv, f"--plot={tmp_path / 'one.PNG'}", "--layers=2")
     two, one = imread(tmp_path / "made" / "two.png"), imread(tmp_path / "one.PNG")
     assert two.shape[0] == one.shape[0] and two.shape[1] == 2 * one.shape[1]
-    for colour in sense_picture.COLOURS[:2]:  # of two senses
+    for colour in picture.COLOURS[:2]:  # of two senses
         wanted = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
         assert (np.abs(one[:, :, :3] - wanted).max(axis=2) < 0.02).any()
 
@@ -355,13 +354,13 @@ def test_no_list_where_the_font_has_everything(model, printed, tmp_path, only_la
 def test_a_font_is_chosen_that_has_the_characters():
     from matplotlib import font_manager
 
-    fonts = {name: sense_picture._characters(font_manager.findfont(name)) for name in ("DejaVu Sans", "STIXNonUnicode")}
+    fonts = {name: picture._characters(font_manager.findfont(name)) for name in ("DejaVu Sans", "STIXNonUnicode")}
     text = "".join(sorted(fonts["STIXNonUnicode"] - fonts["DejaVu Sans"])[:9])
     assert text
-    lettering = sense_picture.Lettering(["bank", text], None)
+    lettering = picture.Lettering(["bank", text], None)
     assert lettering.families[0] == "DejaVu Sans" and len(lettering.families) == 2 and not lettering.missing
     assert lettering(text) == text and not lettering.numbers
-    given = sense_picture.Lettering(["bank", "苹果"], Path(font_manager.findfont("STIXNonUnicode")))
+    given = picture.Lettering(["bank", "苹果"], Path(font_manager.findfont("STIXNonUnicode")))
     assert given.families == ["DejaVu Sans", "STIXNonUnicode"] and given("苹果") == "[1]"
 
 
@@ -374,9 +373,9 @@ def test_labels_hide_neither_points_nor_each_other():
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     axes.scatter(*points.T)
-    n = sense_picture.write_labels(axes, points, [f"label {k}" for k in range(400)], ["#000000"] * 400, seed=1)
+    n = picture.write_labels(axes, points, [f"label {k}" for k in range(400)], ["#000000"] * 400, seed=1)
     boxes = [text.get_window_extent() for text in axes.texts]
-    assert 20 < n == len(boxes) <= sense_picture.LABELS
+    assert 20 < n == len(boxes) <= picture.LABELS
     assert all(box.count_overlaps(boxes) == 1 for box in boxes)  # itself
     assert not any(box.count_contains(axes.transData.transform(points)) for box in boxes)
 
@@ -391,7 +390,7 @@ def test_key_words_are_rare_in_the_corpus_and_frequent_beside_the_word():
     background = [*sentences, *["the man in the house by the sea ."] * 20]
     found = [occurrences.Occurrence(tuple(text.split()), text.split().index("bank")) for text in sentences]
     word = occurrences.Word("bank", 4, 4, found, 0)
-    found = sense_picture.key_words(word, [text.split() for text in background])
+    found = picture.key_words(word, [text.split() for text in background])
     assert found[0] == "fish river" and "river" in found[1] and "robber" in found[2] and "robber" in found[3]
 
 

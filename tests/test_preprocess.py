@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 import preprocess
-import tokenise
-from dataset import Corpus, Vocabulary
-from runtime import UserError
+from dataset import Corpus
+from elmo_core import tokenise
+from elmo_core.runtime import UserError
+from elmo_core.tokens import Vocabulary
 
 ROOT = Path(__file__).resolve().parent.parent
 LM1B = ROOT.parent / "shared" / "data" / "lm1b" / "heldout-00010-00011.txt"

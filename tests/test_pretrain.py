@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 import runs
 
-import checkpoint
-import dataset
 import run_pretrain
-from meter import Meter
-from perplexity import Score
-from runtime import UserError, paddle
+from elmo_core import checkpoint
+from elmo_core.runtime import UserError, paddle
+from elmo_core.tokens import MARKERS, Vocabulary
+from pretraining.meter import Meter
+from pretraining.perplexity import Score
 
 KINDS = list(itertools.product(("char", "word"), ("adagrad", "adam")))
 
@@ -282,15 +282,15 @@ def test_a_rate_that_is_too_high_ends_in_a_clear_error(corpus, tmp_path):
 def test_finetuning_with_the_same_vocabulary_starts_from_the_weights(corpus, finished, tmp_path):
     run = runs.pretrain(runs.flags(corpus, tmp_path, finetune_from=finished, max_steps=1, lr=1e-12, vocab_file=None))
     before = checkpoint.load_params(finished / "final")
-    assert run.step == 1 and run.vocabulary.tokens == dataset.Vocabulary.from_file(corpus / "vocab.txt").tokens
+    assert run.step == 1 and run.vocabulary.tokens == Vocabulary.from_file(corpus / "vocab.txt").tokens
     for name, array in checkpoint.load_params(tmp_path / "final").items():
         np.testing.assert_allclose(array, before[name], atol=1e-9, err_msg=name)
 
 
 @pytest.mark.parametrize("input", ["char", "word"])
 def test_finetuning_with_another_vocabulary_keeps_the_rows_of_known_words(corpus, tmp_path, said, input):
-    known = dataset.Vocabulary.from_file(corpus / "vocab.txt")
-    new = dataset.Vocabulary([*dataset.MARKERS, "new", *reversed(known.tokens[5:]), "words"])
+    known = Vocabulary.from_file(corpus / "vocab.txt")
+    new = Vocabulary([*MARKERS, "new", *reversed(known.tokens[5:]), "words"])
     new.save(tmp_path / "new.txt")
     runs.pretrain(runs.flags(corpus, tmp_path / "1", max_steps=2, input=input))
     changes = {"finetune_from": tmp_path / "1", "vocab_file": tmp_path / "new.txt", "max_steps": 1, "lr": 1e-12}
@@ -511,7 +511,7 @@ def test_another_number_of_processes(two_ranks, corpus, tmp_path, said):
 
 
 def test_a_resumed_run_keeps_its_vocabulary(corpus, finished, tmp_path):
-    dataset.Vocabulary([*dataset.MARKERS, "other"]).save(tmp_path / "other.txt")
+    Vocabulary([*MARKERS, "other"]).save(tmp_path / "other.txt")
     argv = runs.flags(corpus, tmp_path / "run", init_from_ckpt=finished, vocab_file=tmp_path / "other.txt")
     with pytest.raises(UserError, match=r"other\.txt is not the vocabulary of .*final \(4 and 40 words\)"):
         run_pretrain.main(argv)

@@ -6,8 +6,8 @@ import signal
 import pytest
 import runs
 
-from ranks import Ranks
-from runtime import paddle
+from elmo_core.ranks import Ranks
+from elmo_core.runtime import paddle
 
 
 def test_two_ranks_work_together(tmp_path):

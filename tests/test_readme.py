@@ -7,7 +7,7 @@ import pytest
 import runs
 
 import run_embed
-from runtime import paddle
+from elmo_core.runtime import paddle
 
 BLOCKS = re.findall(r"^```python\n(.*?)^```", (runs.PROJECT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import runtime
-from runtime import UserError, in_parallel, paddle
+from elmo_core import runtime
+from elmo_core.runtime import UserError, in_parallel, paddle
 
 PROJECT = Path(__file__).parent.parent
 

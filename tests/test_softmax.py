@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import reference
 
-from runtime import paddle
-from softmax import Softmax, draw_candidates, is_sampled, log_uniform
+from elmo_core.runtime import paddle
+from elmo_core.softmax import Softmax, draw_candidates, is_sampled, log_uniform
 
 V, P = 50, 5
 pytestmark = pytest.mark.usefixtures("implementation")

@@ -9,8 +9,8 @@ from unittest import mock
 import numpy as np
 from h5py import h5d
 
-import vector_file
-from vector_file import Window
+from embedding import vector_file
+from embedding.vector_file import Window
 
 LENGTHS = [3, 0, 5, 1, 2, 2, 7, 0, 0, 4, 1, 6, 3]
 WINDOW = 3

@@ -1,0 +1,1 @@
+"""What elmo.py is made of."""

@@ -1,0 +1,208 @@
+"""Token vectors from characters: embedding, convolutions, maximum over positions, highways, projection.
+
+Letters: N distinct tokens, C characters of a token (50), D of a character's vector, F filters altogether, P projection.
+
+A window that begins beyond a token's characters sees padding only, like every one after it: of those one is enough. So a
+token of n characters needs n + 1 windows of each width, which say all that 50 columns of characters would.
+"""
+
+import itertools
+
+import numpy as np
+
+from elmo_core import fused
+from elmo_core.runtime import in_parallel, n_threads, paddle, product
+from elmo_core.tokens import MAX_CHARS, Tokens
+
+nn = paddle.nn
+
+N_CHARACTERS = 262  # 0 for "no token", 256 bytes, 5 markers and padding
+
+
+class CharCNN(nn.Layer):
+    """The token encoder of a character model, as its `ELMoConfig` says."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        n_filters = sum(number for _, number in config.filters)
+        uniform = nn.initializer.Uniform
+        self.embedding = nn.Embedding(N_CHARACTERS, config.character_dim, weight_attr=uniform(-1.0, 1.0))
+        self.convolutions = nn.LayerList(
+            nn.Linear(width * config.character_dim, number, weight_attr=uniform(-0.05, 0.05))
+            for width, number in config.filters
+        )
+        self.highways = nn.LayerList(Highway(n_filters) for _ in range(config.n_highway))
+        if n_filters != config.projection_dim:  # as bilm-tf, which else has none
+            normal = nn.initializer.Normal(std=n_filters**-0.5)
+            self.projection = nn.Linear(n_filters, config.projection_dim, weight_attr=normal)
+        else:
+            self.projection = nn.Identity()
+
+    def forward(self, tokens: Tokens) -> paddle.Tensor:
+        """Vectors (N, P) of the distinct tokens, whose ids (N, C) are sorted by their number of characters."""
+        x = self._features(tokens)
+        for highway in self.highways:
+            x = highway(x)
+        return self.projection(x)
+
+    def _features(self, tokens: Tokens) -> paddle.Tensor:
+        """What the convolutions find, after the activation. (N, F)"""
+        table = self.embedding.weight
+        if fused.suits(table):
+            weights = [convolution.weight for convolution in self.convolutions]
+            biases = [convolution.bias for convolution in self.convolutions]
+            return _Features.apply(tokens, self.config, paddle.is_grad_enabled(), table, *weights, *biases)
+        spans = _spans(tokens.lengths)
+        return paddle.concat([self._features_of(tokens.ids[a:b], int(tokens.lengths[b - 1])) for a, b in spans])
+
+    def _features_of(self, ids: np.ndarray, longest: int) -> paddle.Tensor:
+        """The same of tokens of at most `longest` characters. (n, F)"""
+        widest = max(width for width, _ in self.config.filters)
+        columns = min(MAX_CHARS, longest + widest)
+        characters = self.embedding(paddle.to_tensor(ids[:, :columns].T))  # (columns, n, D)
+        features = []
+        for (width, _), convolution in zip(self.config.filters, self.convolutions, strict=True):
+            starts = min(longest, MAX_CHARS - width) + 1
+            windows = _Windows.apply(characters, width, starts)  # (starts, n, width * D)
+            sums = product(windows, convolution.weight)  # (starts, n, number)
+            features.append(_MaxOverPositions.apply(sums) + convolution.bias)
+        features = paddle.concat(features, axis=1)
+        return nn.functional.relu(features) if self.config.activation == "relu" else paddle.tanh(features)
+
+
+class Highway(nn.Layer):
+    """g * relu(W_t x + b_t) + (1 - g) * x with g = sigmoid(W_c x + b_c)."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        normal = nn.initializer.Normal(std=dim**-0.5)
+        closed = paddle.ParamAttr(initializer=nn.initializer.Constant(-2.0))
+        self.transform = nn.Linear(dim, dim, weight_attr=normal)
+        self.carry = nn.Linear(dim, dim, weight_attr=normal, bias_attr=closed)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        if fused.suits(x):
+            weights = (self.transform.weight, self.transform.bias, self.carry.weight, self.carry.bias)
+            return _Highway.apply(x, *weights)
+        g = nn.functional.sigmoid(self.carry(x))
+        return x + g * (nn.functional.relu(self.transform(x)) - x)
+
+
+class _Features(paddle.autograd.PyLayer):
+    """The convolutions' features by the compiled loop, each thread some of the tokens."""
+
+    @staticmethod
+    def forward(ctx, tokens, config, training, table, *rest):
+        weights, biases = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+        widths, numbers = zip(*config.filters, strict=True)
+        features = paddle.empty([len(tokens.lengths), sum(numbers)], table.dtype)
+        places = paddle.empty(features.shape, dtype="uint8") if training else None
+        cnn = fused.kernel().cnn(tokens.ids, tokens.lengths, table, widths, numbers)
+        is_tanh = config.activation == "tanh"
+        parts = _shares(tokens.lengths)
+        in_parallel(
+            [
+                lambda a=a, b=b: fused.kernel().cnn_forward(cnn, a, b, weights, biases, is_tanh, features, places)
+                for a, b in parts
+            ]
+        )
+        ctx.saved = cnn, parts, table, weights, biases, is_tanh, features.detach(), places
+        return features
+
+    @staticmethod
+    def backward(ctx, d_features):
+        cnn, parts, table, weights, biases, is_tanh, features, places = ctx.saved
+        d_features = d_features.contiguous()
+
+        def gradients(a: int, b: int) -> list[paddle.Tensor]:
+            d_table, *rest = [paddle.zeros_like(weight) for weight in (table, *weights, *biases)]
+            groups = rest[: len(weights)], rest[len(weights) :]
+            fused.kernel().cnn_backward(cnn, a, b, weights, is_tanh, features, places, d_features, d_table, *groups)
+            return [d_table, *rest]
+
+        results = in_parallel([lambda a=a, b=b: gradients(a, b) for a, b in parts])
+        sums = [sum(group[1:], group[0]) for group in zip(*results, strict=True)]
+        wanted = [not weight.stop_gradient for weight in (table, *weights, *biases)]
+        return tuple(gradient if want else None for gradient, want in zip(sums, wanted, strict=True))
+
+
+class _Highway(paddle.autograd.PyLayer):
+    """x + g * (r - x), r = relu(x W_t + b_t), g = sigmoid(x W_c + b_c), the gate by the compiled loop."""
+
+    @staticmethod
+    def forward(ctx, x, transform, transform_bias, carry, carry_bias):
+        ctx.leads_on = not x.stop_gradient  # False where the convolutions are frozen
+        x, y, shares = x.contiguous(), paddle.empty_like(x), _shares(np.ones(len(x)))
+        t, c = product(x, transform), product(x, carry)  # which receive r and g
+        given = x, transform_bias, carry_bias, t, c, y
+        in_parallel([lambda a=a, b=b: fused.kernel().gate_forward(a, b, *given) for a, b in shares])
+        ctx.saved = x.detach(), t, c, shares, (transform, transform_bias, carry, carry_bias)
+        return y
+
+    @staticmethod
+    def backward(ctx, d_y):
+        x, r, g, shares, (transform, transform_bias, carry, carry_bias) = ctx.saved
+        d_x, d_y = paddle.empty_like(x), d_y.contiguous()
+        biases = [paddle.zeros([2, x.shape[1]], x.dtype) for _ in shares]
+        in_parallel(
+            [
+                lambda a=a, b=b, sums=sums: fused.kernel().gate_backward(a, b, x, d_y, r, g, d_x, sums[0], sums[1])
+                for (a, b), sums in zip(shares, biases, strict=True)
+            ]
+        )
+        d_t_bias, d_c_bias = sum(biases[1:], biases[0])
+        gradients = [d_x if ctx.leads_on else None]
+        for weight, bias, d, d_bias in ((transform, transform_bias, r, d_t_bias), (carry, carry_bias, g, d_c_bias)):
+            if ctx.leads_on:
+                fused.kernel().add_product(d, weight, d_x)
+            gradients.append(None if weight.stop_gradient else product(x, d, transpose_x=True))
+            gradients.append(None if bias.stop_gradient else d_bias)
+        return tuple(gradients)
+
+
+class _Windows(paddle.autograd.PyLayer):
+    """The first `starts` windows of `width` characters, end to end. Paddle's own gradient fills a tensor per slice."""
+
+    @staticmethod
+    def forward(ctx, characters, width, starts):
+        ctx.shape, ctx.width, ctx.starts = characters.shape, width, starts
+        return paddle.concat([characters[k : k + starts] for k in range(width)], axis=2)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        total = paddle.zeros(ctx.shape, gradient.dtype)
+        for k, part in enumerate(gradient.split(ctx.width, axis=2)):
+            total[k : k + ctx.starts] = total[k : k + ctx.starts] + part
+        return total
+
+
+class _MaxOverPositions(paddle.autograd.PyLayer):
+    """Maximum over the first axis; the gradient goes to the first of equals. Paddle's own is many times slower."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.shape, ctx.dtype = x.shape, x.dtype
+        ctx.place = None if x.stop_gradient else x.argmax(axis=0, keepdim=True)
+        return x.max(axis=0)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        zeros = paddle.zeros(ctx.shape, ctx.dtype)
+        return paddle.put_along_axis(zeros, ctx.place, gradient.unsqueeze(0), 0)
+
+
+def _spans(lengths: np.ndarray) -> list[tuple[int, int]]:
+    """Cut sorted lengths into runs in which the longest is at most a quarter longer than the shortest."""
+    cuts = [0]
+    while cuts[-1] < len(lengths):
+        longest = lengths[cuts[-1]] * 5 // 4
+        cuts.append(int(np.searchsorted(lengths, longest, side="right")))
+    return list(itertools.pairwise(cuts))
+
+
+def _shares(weights: np.ndarray) -> list[tuple[int, int]]:
+    """A share for each thread, from and to before, with about the same sum of weights (n,)."""
+    total = np.concatenate([[0], np.cumsum(weights, dtype=np.int64)])
+    cuts = np.searchsorted(total, total[-1] * np.arange(n_threads()) / n_threads())
+    return list(itertools.pairwise([*cuts.tolist(), len(weights)]))

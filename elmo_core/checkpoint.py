@@ -1,0 +1,359 @@
+"""Checkpoints on disk: weights, optimizer and progress as dictionaries of arrays, and the configuration beside them.
+
+    checkpoints/
+      config.json        what is needed to rebuild the model, and the version of the format
+      10000.pdparams     weights; a checkpoint exists if and only if this file does
+      10000.pdopt        optimizer
+      10000.pdstate      progress: step, epoch, position in the data, ...
+      final.*  best.*
+
+A checkpoint is called by its prefix, `checkpoints/10000`. This module knows nothing of the network.
+
+Format. A file is the pickle of a dictionary, as `paddle.save` writes it, and behind it a trailer: magic, length of the
+pickle, id of the save, CRC-32 of all before. `paddle.load` stops at the end of the pickle, so it reads our files; those
+of `paddle.save`, which have no trailer, are read here.
+
+Whole or not at all. A file is written under a temporary name in its own folder, synced to the disk, then renamed. The
+three files of a save carry its id. Where a prefix is overwritten, the rename of `.pdparams` is what replaces the old
+checkpoint by the new one: a `.pdopt` or `.pdstate` whose rename a kill has prevented is found by its id under its
+temporary name, and the next save in the folder finishes the renaming.
+
+Safety. A pickle is a program, and `paddle.load` runs it. Here it is read by an unpickler that knows arrays and plain
+containers only and refuses everything else by name.
+"""
+
+import difflib
+import hashlib
+import json
+import math
+import os
+import pickle
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from elmo_core.disk import (
+    atomic_write,
+    create,
+    discarded_on_failure,
+    may_be_written,
+    rename,
+    temporaries,
+    temporary_name,
+)
+from elmo_core.runtime import UserError, listed, log
+from elmo_core.safe_pickle import Pickler, Summed, Unpickler
+
+FORMAT_VERSION = 1
+PARAMS, OPTIMIZER, PROGRESS = SUFFIXES = (".pdparams", ".pdopt", ".pdstate")
+VOCABULARY = "vocab.txt"
+TRAILER = struct.Struct("<8sQ8sI")  # magic, length of the pickle, id of the save, CRC-32 of all before
+MAGIC = b"\x89ELMockp"
+NAME_TABLE = "StructuredToParameterName@@"  # paddle.save adds it to a state_dict
+
+
+def save(
+    prefix: str | Path,
+    params: Mapping[str, Any],
+    optimizer: Mapping[str, Any] | None = None,
+    progress: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the checkpoint `prefix`. A failure or a kill leaves the one that was there or the new one, never a mixture.
+
+    params: {name: array}. optimizer, progress: arrays, numbers, strings and plain containers of them; `resolve` goes by
+    the "step" of progress. An array is one of NumPy, or what NumPy can make one of, such as Paddle's tensors. In a
+    distributed job only rank 0 calls this.
+    """
+    for name, value in params.items():
+        if not isinstance(name, str) or not hasattr(value, "__array__"):
+            raise TypeError(f"params: expected names with arrays, found {name!r} with {type(value).__name__}.")
+    prefix = Path(prefix)
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    _tidy(prefix.parent)
+
+    parts = {OPTIMIZER: optimizer, PROGRESS: progress, PARAMS: params}
+    contents = {_file(prefix, part): dict(content) for part, content in parts.items() if content is not None}
+    save_id = os.urandom(8)
+    temporaries = {path: temporary_name(path, save_id) for path in contents}
+    with discarded_on_failure(prefix, temporaries.values(), lambda: sum(map(_write, contents.values()))):
+        for path, content in contents.items():
+            with create(temporaries[path], "wb") as file:
+                _write(content, save_id, file)
+
+    # Renaming the weights is what makes a checkpoint: with all the rest in place if it is new, before it otherwise.
+    for path in reversed(contents) if _file(prefix, PARAMS).exists() else contents:
+        rename(temporaries[path], path)
+    for path in {_file(prefix, part) for part in parts}.difference(contents):
+        path.unlink(missing_ok=True)
+
+
+def prune(folder: str | Path, keep: int) -> None:
+    """Delete all numbered checkpoints but the `keep` with the highest numbers; never `final` or `best`."""
+    if keep < 1:
+        raise UserError(f"{keep} checkpoints to keep: expected 1 or more.")
+    found = {path.stem for path in Path(folder).iterdir() if path.suffix in SUFFIXES and _is_number(path.stem)}
+    kept = [name for name in _names(Path(folder)) if _is_number(name)][-keep:]
+    for name in found.difference(kept):
+        delete(Path(folder, name))
+
+
+def delete(prefix: Path) -> None:
+    """Delete the files of a checkpoint; the weights first, for without them the rest is none."""
+    for suffix in SUFFIXES:
+        _file(prefix, suffix).unlink(missing_ok=True)
+
+
+def files(prefix: Path) -> list[Path]:
+    """What a checkpoint consists of."""
+    beside = [prefix.parent / name for name in ("config.json", VOCABULARY)]
+    return [path for path in (*(_file(prefix, suffix) for suffix in SUFFIXES), *beside) if path.exists()]
+
+
+def exists(prefix: Path) -> bool:
+    return _file(prefix, PARAMS).is_file()
+
+
+def resolve(path: str | Path) -> Path:
+    """The prefix that `path` means: itself a prefix, or one of the checkpoint's files, or a folder, then its latest.
+
+    The latest is the one of the highest step, by its number or, for `final`, its progress; `best` if there is no other.
+    """
+    path = Path(path)
+    prefix = path.with_suffix("") if path.suffix in SUFFIXES else path
+    folder, weights = prefix.parent, _file(prefix, PARAMS)
+    if weights.is_file():
+        return prefix
+    if path.is_dir():
+        return path / _latest(path)
+    if not folder.is_dir():
+        raise UserError(f"{path}: no checkpoint, for there is no folder {folder}.")
+    if path == prefix and path.exists():
+        raise UserError(f"{path} is no checkpoint: expected a {PARAMS}. {_what_there_is(folder, path.name)}.")
+    rest = " and ".join(f"{prefix.name}{part}" for part in SUFFIXES if _file(prefix, part).exists())
+    rest = f" (only {rest}: the weights were deleted, or a save was interrupted)" if rest else ""
+    raise UserError(f"{path}: there is no {weights}{rest}. {_what_there_is(folder, prefix.name)}.")
+
+
+def names(folder: str | Path) -> list[str]:
+    """The checkpoints that a run has left in a folder: the numbers, rising, then `best` and `final`."""
+    return [name for name in _names(Path(folder)) if _is_number(name) or name in ("best", "final")]
+
+
+def step_of(prefix: str | Path) -> int:
+    """The step at which a checkpoint was saved, by its number or its progress; -1 if that cannot be told."""
+    prefix = Path(prefix)
+    if _is_number(prefix.name):
+        return int(prefix.name)
+    try:
+        return int(load_progress(prefix)["step"])
+    except (UserError, KeyError, TypeError, ValueError) as error:
+        log.warning("%s: the step is not known (%s). The numbered checkpoints are taken to be later.", prefix, error)
+        return -1
+
+
+def load_params(path: str | Path) -> dict[str, np.ndarray]:
+    """The weights of a checkpoint, {name: array}. `path` as in `resolve`."""
+    path = _file(resolve(path), PARAMS)
+    params = _read(path)
+    for name, value in params.items():
+        if not isinstance(value, np.ndarray):
+            raise UserError(f"{path}: expected names with arrays, found {name!r:.80} with {type(value).__name__}.")
+    return params
+
+
+def load_optimizer(path: str | Path) -> dict[str, Any]:
+    """The state of a checkpoint's optimizer, as it was given to `save`. `path` as in `resolve`."""
+    return _read(_part(resolve(path), OPTIMIZER))
+
+
+def load_progress(path: str | Path) -> dict[str, Any]:
+    """How far the training of a checkpoint had come, as it was given to `save`. `path` as in `resolve`."""
+    return _read(_part(resolve(path), PROGRESS))
+
+
+def save_config(folder: str | Path, config: Mapping[str, Any]) -> None:
+    """Write `config` to the folder's config.json, with the version of the format."""
+    config = {"format_version": FORMAT_VERSION, **config}
+    with atomic_write(Path(folder, "config.json")) as file:
+        file.write(json.dumps(config, indent=2, allow_nan=False) + "\n")
+
+
+def save_vocabulary(folder: str | Path, vocabulary) -> None:
+    """Write the vocabulary's file beside the checkpoints."""
+    with atomic_write(Path(folder, VOCABULARY), "wb") as file:
+        vocabulary.write(file)
+
+
+def load_config(folder: str | Path) -> dict[str, Any]:
+    """What was given to `save_config`."""
+    path = Path(folder, "config.json")
+    if not path.is_file():
+        raise UserError(f"There is no {path}: it belongs to the checkpoints beside it and has to be copied with them.")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}, line {error.lineno}, column {error.colno}: no valid JSON: {error.msg}.") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: no valid JSON: {error}.") from error
+    version = config.pop("format_version", None) if isinstance(config, dict) else None
+    if type(version) is not int or version < 1:
+        raise UserError(f"{path}: expected an object with format_version {FORMAT_VERSION}, found {version!r:.80}.")
+    if version > FORMAT_VERSION:
+        raise UserError(f"{path} has format_version {version}, this program knows {FORMAT_VERSION}: upgrade it.")
+    return config
+
+
+def match(expected: Mapping[str, Sequence[int]], found: Mapping[str, np.ndarray], what: str) -> None:
+    """Raise a UserError about `what` that names all weights which are missing, unexpected, or not usable.
+
+    expected: {name: shape}. Usable is an array of that shape, of a floating-point type and with finite values only.
+    """
+    shapes = {name: tuple(shape) for name, shape in expected.items()}
+    both = [name for name in shapes if name in found]
+    fitting = [name for name in both if found[name].shape == shapes[name]]
+    floating = [name for name in fitting if found[name].dtype.kind == "f"]
+    faults = {
+        "missing": [f"{name} {shapes[name]}" for name in shapes if name not in found],
+        "unexpected": [f"{name} {found[name].shape}" for name in found if name not in shapes],
+        "of another shape": [f"{n} {found[n].shape}, expected {shapes[n]}" for n in both if n not in fitting],
+        "not floating-point": [f"{name} {found[name].dtype}" for name in fitting if name not in floating],
+        "not finite": [name for name in floating if not is_finite(found[name])],
+    }
+    lines = [f"\n  {len(names)} {fault}: {listed(names)}" for fault, names in faults.items() if names]
+    if lines:
+        raise UserError(f"{what}: the weights are not those of the model." + "".join(lines))
+
+
+def fingerprint(weights: Mapping[str, np.ndarray]) -> str:
+    """SHA-1 of all names and arrays in hexadecimal, to tell models apart."""
+    digest = hashlib.sha1()
+    for name, array in sorted(weights.items()):
+        digest.update(f"{name} {array.shape} {array.dtype}".encode())
+        digest.update(np.ascontiguousarray(array))
+    return digest.hexdigest()
+
+
+def is_finite(array: np.ndarray) -> bool:
+    """Whether all values are. The extremes tell, and need no memory."""
+    return array.size == 0 or bool(np.isfinite(array.min()) and np.isfinite(array.max()))
+
+
+def _file(prefix: Path, suffix: str) -> Path:
+    return Path(f"{prefix}{suffix}")
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal()
+
+
+def _names(folder: Path) -> list[str]:
+    """All weights of a folder, the numbers first and rising."""
+    found = sorted(path.stem for path in folder.glob(f"*{PARAMS}"))
+    return sorted(found, key=lambda name: int(name) if _is_number(name) else math.inf)
+
+
+def _latest(folder: Path) -> str:
+    found = names(folder)
+    steps = {name: int(name) for name in found if _is_number(name)}
+    if "final" in found:
+        steps["final"] = step_of(folder / "final") if steps else 0
+    elif "best" in found and not steps:
+        steps["best"] = 0
+    if not steps:
+        raise UserError(f"{folder}: no checkpoint by a number, final or best. {_what_there_is(folder)}.")
+    return max(steps, key=lambda name: (steps[name], name == "final"))
+
+
+def _what_there_is(folder: Path, wanted: str = "") -> str:
+    """The checkpoints of a folder, the likest to the wanted one first, or else the folders in it that have some."""
+    if found := _names(folder):
+        found = difflib.get_close_matches(wanted, found, len(found), cutoff=0) if wanted else found
+        return f"In {folder} there is {listed(found)}"
+    folders = sorted({str(path.parent) for path in folder.glob(f"*/*{PARAMS}")})
+    return f"There are checkpoints in {listed(folders)}" if folders else f"In {folder} there is no checkpoint"
+
+
+def _part(prefix: Path, suffix: str) -> Path:
+    """The file saved together with the weights of `prefix`, under its temporary name if a kill has left it so."""
+    path = _file(prefix, suffix)
+    wanted, found = _save_id(_file(prefix, PARAMS)), _save_id(path)
+    if wanted != found:
+        for temporary, parts in temporaries(prefix.parent):
+            if parts["name"] == path.name and parts["id"] == wanted.hex():
+                return temporary
+    if not path.exists():
+        raise UserError(f"There is no {path}: this checkpoint is weights only, training cannot be resumed from it.")
+    if wanted and found and wanted != found:
+        raise UserError(f"{path} is refused: it was not saved together with {prefix.name}{PARAMS}.")
+    return path
+
+
+def _tidy(folder: Path) -> None:
+    """Finish the renaming that a killed save has begun, and remove what else killed processes have left."""
+    for temporary, parts in temporaries(folder):
+        path = folder / parts["name"]
+        if may_be_written(temporary, parts["host"], int(parts["pid"])):
+            continue
+        if path.suffix in (OPTIMIZER, PROGRESS) and _save_id(path.with_suffix(PARAMS)).hex() == parts["id"]:
+            rename(temporary, path)
+        else:
+            temporary.unlink(missing_ok=True)
+
+
+def _write(content: dict, save_id: bytes = b"", file: IO[bytes] | None = None) -> int:
+    """Write a dictionary and its trailer. Without a file: only find out how many bytes they are."""
+    summed = Summed(file)
+    Pickler(summed).dump(content)
+    summed.write(_trailer(summed, save_id))
+    return summed.length
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The dictionary in a file, with every byte of it verified if there is a trailer."""
+    try:
+        with path.open("rb") as file:
+            trailer = _find_trailer(file)
+            summed = Summed(file, os.fstat(file.fileno()).st_size - len(trailer))
+            content = Unpickler(summed).load()
+        if summed.left:
+            raise pickle.UnpicklingError(f"{summed.left} bytes follow its end")
+        if trailer and trailer != _trailer(summed, TRAILER.unpack(trailer)[2]):
+            raise pickle.UnpicklingError("its checksum is wrong")
+        if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
+            raise pickle.UnpicklingError("it is no dictionary of names")
+    except OSError:
+        raise
+    except Exception as error:  # a damaged pickle can lead to any
+        reason = error if isinstance(error, pickle.UnpicklingError) else f"{type(error).__name__} {error}"
+        raise UserError(
+            f"{path} is refused: {reason}. A checkpoint holds arrays and plain containers, nothing else. "
+            "The file is truncated or damaged, or was not written by this program or by paddle.save."
+        ) from error
+    content.pop(NAME_TABLE, None)
+    return content
+
+
+def _trailer(pickled: Summed, save_id: bytes) -> bytes:
+    unsealed = TRAILER.pack(MAGIC, pickled.length, save_id, 0)[:-4]
+    return unsealed + struct.pack("<I", zlib.crc32(unsealed, pickled.crc))
+
+
+def _find_trailer(file: IO[bytes]) -> bytes:
+    """The trailer of a file, empty if it has none. Leaves the file at its beginning."""
+    file.seek(max(0, os.fstat(file.fileno()).st_size - TRAILER.size))
+    trailer = file.read()
+    file.seek(0)
+    return trailer if len(trailer) == TRAILER.size and trailer.startswith(MAGIC) else b""
+
+
+def _save_id(path: Path) -> bytes:
+    """The id of the save that wrote the file; empty if there is no file or no trailer."""
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        trailer = _find_trailer(file)
+        return TRAILER.unpack(trailer)[2] if trailer else b""
+    return b""

@@ -1,0 +1,156 @@
+"""Files that appear whole or not at all, outputs checked before anything is computed, locks."""
+
+import errno
+import os
+import re
+import shutil
+import socket
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from elmo_core.runtime import UserError, log
+
+TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<id>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>\d{1,9})\.tmp")
+HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"  # whose processes the numbers in such names are
+ABANDONED = 24 * 3600  # seconds after which nobody is still writing a temporary file
+_being_written: set[Path] = set()  # temporary files of this process
+
+
+@contextmanager
+def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO]:
+    """Open `path` to write ("w": UTF-8 text, "wb": bytes). The file appears once the block has ended without error."""
+    path = Path(path)
+    if path.is_symlink():  # which stays: what it leads to is written
+        path = path.resolve()
+    _check_is_file(path, str(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_name(path, os.urandom(8))
+    with discarded_on_failure(path, [temporary]):
+        with create(temporary, mode) as file:
+            yield file
+        rename(temporary, path)
+
+
+def check_input(path: Path, expected: str, flag: str = "") -> None:
+    """Refuse a path that is no file. expected: what should be there, for the message."""
+    if not path.is_file():
+        found = "there is no such file" if not path.exists() else f"this is {_kind(path)}"
+        raise UserError(f"{flag} {path}: {found}, expected {expected}.".lstrip())
+
+
+def _kind(path: Path) -> str:
+    return "a folder" if path.is_dir() else "a device or a pipe"
+
+
+def check_output(flag: str, path: Path, *inputs: Path | None) -> None:
+    """Refuse, before anything is computed, a file that could not be written in the end, or that is itself to be read."""
+    _check_is_file(path, f"{flag} {path}")
+    folder = next(folder for folder in path.absolute().parents if folder.exists())
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise UserError(f"{flag} {path}: no file can be written there ({error.strerror}).") from error
+    if any(path.exists() and source and source.exists() and path.samefile(source) for source in inputs):
+        raise UserError(f"{flag} {path} is what is to be read. Name another file.")
+
+
+def _check_is_file(path: Path, what: str) -> None:
+    """Refuse to write what is there and is no file."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{what} is {_kind(path)}. Expected the name of a file to write.")
+
+
+def temporary_name(path: Path, save_id: bytes) -> Path:
+    return path.with_name(f".{path.name}.{save_id.hex()}.{HOST}.{os.getpid()}.tmp")
+
+
+def temporaries(folder: Path) -> list[tuple[Path, re.Match]]:
+    found = ((path, TEMPORARY.fullmatch(path.name)) for path in folder.iterdir())
+    return [(path, parts) for path, parts in found if parts]
+
+
+@contextmanager
+def create(temporary: Path, mode: str) -> Iterator[IO]:
+    """A file that is not there yet, and on the disk when the block has ended."""
+    with temporary.open(mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def rename(temporary: Path, path: Path) -> None:
+    temporary.replace(path)
+    sync_folder(path.parent)
+
+
+class Busy(UserError):
+    """Another process writes there."""
+
+
+def lock(handle: int, path: Path) -> None:
+    """Refuse an open file or folder that another process has locked. The lock ends with the process, however it ends."""
+    import fcntl  # here: Windows, where checkpoints can be read all the same, has none
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise Busy(f"{path} is being written by another process. Wait for its end, or end it.") from error
+    except OSError as error:  # some network file systems have no locks
+        log.warning(f"{path} cannot be locked ({error.strerror}): make sure that no other process writes there.")
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the folder's names on the disk."""
+    with suppress(OSError):  # some network file systems refuse
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+@contextmanager
+def discarded_on_failure(
+    path: Path, temporaries: Collection[Path], size: Callable[[], int] | None = None
+) -> Iterator[None]:
+    """Remove the temporary files if the block fails. If that is for want of space, say how much is needed and free.
+
+    size: tells how many bytes are to be written.
+    """
+    _being_written.update(temporaries)
+    try:
+        yield
+    except BaseException as error:
+        for temporary in temporaries:
+            temporary.unlink(missing_ok=True)
+        if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        needed = f"{size() / 1e6:,.1f} MB are needed, " if size else ""
+        free = f"{shutil.disk_usage(path.parent).free / 1e6:,.1f} MB free"
+        raise UserError(
+            f"{path} could not be written, the disk is full: {needed}{free} in {path.parent}. "
+            "What was there before is intact. Make room or choose another folder."
+        ) from error
+    finally:
+        _being_written.difference_update(temporaries)
+
+
+def may_be_written(temporary: Path, host: str, pid: int) -> bool:
+    """Whether a living process may still be writing the file. Of another machine's or container's only time tells."""
+    if temporary in _being_written:
+        return True
+    try:
+        recent = time.time() - temporary.stat().st_mtime < ABANDONED  # if not, the number is another process's by now
+        if host != HOST:
+            return recent
+        os.kill(pid, 0)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except PermissionError:
+        pass
+    return recent and pid != os.getpid()

@@ -1,0 +1,100 @@
+"""HDF5 files from elsewhere: what is in them is looked at before it is read, and a damaged one is told, not crashed upon."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from elmo_core.disk import check_input
+from elmo_core.runtime import UserError, listed
+
+OBJECTS = 10_000  # a file of weights has fewer
+RATIO = 1100  # more than HDF5's own filters compress
+
+
+class HDF5File:
+    """The datasets of an HDF5 file by name. `what` says in messages what the file should hold."""
+
+    def __init__(self, path: Path, what: str):
+        check_input(path, what)
+        self.path, self.size = path, path.stat().st_size
+        self.datasets: dict[str, h5py.Dataset] = {}
+        with path.open("rb") as file:
+            begin = file.read(8)
+        if not h5py.is_hdf5(path):
+            raise UserError(f"{path} is no HDF5 file, it begins with {begin!r}. Expected {what}.")
+        with self.told():
+            self.file = h5py.File(path, "r")
+        try:
+            with self.told():
+                self.file.visititems(self._note)
+        except UserError:
+            self.__exit__()
+            raise
+
+    def __enter__(self) -> "HDF5File":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        with suppress(Exception):  # what a damaged file can lead to even here
+            self.file.close()
+
+    def _note(self, name: str | bytes, found: Any) -> None:
+        if isinstance(name, bytes):  # no UTF-8
+            name = name.decode("utf-8", "backslashreplace")
+        if isinstance(found, h5py.Dataset):
+            self.datasets[name] = found
+        if len(self.datasets) > OBJECTS:
+            raise UserError(f"{self.path} has more than {OBJECTS:,} datasets: this is no file of weights.")
+
+    @contextmanager
+    def told(self, name: str = "") -> Iterator[None]:
+        """What goes wrong inside, be it HDF5's error or another, becomes a message about the file."""
+        try:
+            yield
+        except UserError:
+            raise
+        except Exception as error:  # a damaged file can lead to any
+            where = f"{name} of {self.path}" if name else str(self.path)
+            raise UserError(f"{where} cannot be read, the file is damaged or incomplete ({error}).") from error
+
+    def check(self, name: str, shape: tuple[int, ...], source: str | Path, one_more_row: bool = False) -> None:
+        """Refuse a dataset that is missing, of another shape than the `source` says, or not wholly in the file."""
+        if name not in self.datasets:
+            raise UserError(f"{self.path}: there is no {name}, expected it with {shape} by {source}. {self.holds()}")
+        dataset = self.datasets[name]
+        with self.told(name):
+            found, kind, stored = dataset.shape, dataset.dtype, dataset.id.get_storage_size()
+            elsewhere = dataset.is_virtual or bool(dataset.external)
+        if found != shape and not (one_more_row and found == (shape[0] + 1, *shape[1:])):
+            raise UserError(f"{self.path}: {name} is {found}, expected {shape} by {source}.")
+        if kind.kind != "f" or kind.itemsize > 8:
+            raise UserError(f"{self.path}: {name} is of type {kind}, expected floating-point numbers.")
+        if elsewhere or kind.itemsize * np.prod(found, dtype=float) > RATIO * min(stored, self.size):
+            raise UserError(f"{self.path}: {name} is {found}, but the file does not hold so many numbers.")
+
+    def array(self, name: str) -> np.ndarray:
+        """A dataset's numbers in float32. It must have been checked: nothing here bounds the memory."""
+        with self.told(name), np.errstate(over="ignore"):
+            array = np.ascontiguousarray(self.datasets[name][...], dtype=np.float32)
+        if not np.isfinite(array).all():
+            raise UserError(f"{self.path}: {name} has values that are not finite.")
+        return array
+
+    def attribute(self, name: str, attribute: str) -> Any:
+        """A dataset's attribute; None where there is none."""
+        with self.told(name):
+            attributes = self.datasets[name].attrs
+            there = attribute in list(attributes)  # get() is silent about a damaged one
+            return attributes[attribute] if there else None
+
+    def holds(self) -> str:
+        return f"It holds {quoted(sorted(self.datasets))}." if self.datasets else "It holds no datasets."
+
+
+def quoted(names: Iterable[str], most: int = 6) -> str:
+    """Names that come from a file, not too many."""
+    return listed([repr(name) for name in names], most)

@@ -1,0 +1,339 @@
+"""Tokens: the vocabulary, their characters, and batches of sentences. NumPy only.
+
+Letters in shapes: B rows, T steps, N distinct tokens of a batch, C = 50 characters of a token.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, repeat
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from elmo_core.runtime import UserError
+from elmo_core.text import blocks
+
+MAX_CHARS = 50
+MAX_BYTES = MAX_CHARS - 2  # a token's own, between begin-of-word and end-of-word
+MARKERS = BOS, EOS, UNK = "<S>", "</S>", "<UNK>"
+UNK_ID = MARKERS.index(UNK)
+# Five bytes that UTF-8 never uses stand for bilm-tf's characters 256 to 260, so that a table of tokens is one string
+# of bytes. CHARACTERS turns a byte into bilm-tf's id plus one; BEHIND[n] turns, by "or", all but n bytes into padding.
+BOS_BYTE, EOS_BYTE, WORD_BEGIN, WORD_END, PADDING = (bytes([byte]) for byte in range(0xFB, 0x100))
+CHARACTERS = np.r_[1:0xFC, 257:262].astype(np.int32)
+BEHIND = np.where(np.arange(MAX_CHARS) < np.arange(MAX_CHARS + 1)[:, None], 0, PADDING[0]).astype(np.uint8)
+
+
+class CharTable:
+    """The characters of many tokens, end to end in one string of bytes, expanded into rows of ids on demand."""
+
+    def __init__(self, tokens: Iterable[str]):
+        marker = {BOS: BOS_BYTE, EOS: EOS_BYTE}
+        words = [marker.get(token) or _utf8(token)[:MAX_BYTES] for token in tokens]
+        text = WORD_BEGIN + (WORD_END + WORD_BEGIN).join(words) + WORD_END + PADDING * MAX_CHARS
+        self.lengths = np.fromiter(map(len, words), np.uint8, len(words)) + np.uint8(2)  # (n,) with begin and end
+        self._starts = np.cumsum(self.lengths, dtype=np.int64) - self.lengths
+        self._windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(text, np.uint8), MAX_CHARS)
+
+    def rows(self, which: np.ndarray) -> np.ndarray:
+        """(n, C) int32 character ids of the tokens numbered `which` (n,)."""
+        return CHARACTERS.take(self._windows[self._starts[which]] | BEHIND[self.lengths[which]])
+
+
+def char_ids(tokens: Sequence[str]) -> np.ndarray:
+    """(n, C) int32: bilm-tf's character ids plus one. "<S>" and "</S>" become the marker characters."""
+    return CharTable(tokens).rows(np.arange(len(tokens)))
+
+
+def count_cut(tokens: Iterable[str]) -> int:
+    """How many of the tokens have more bytes than the character input takes, and are therefore cut."""
+    return sum(len(_utf8(token)) > MAX_BYTES for token in tokens)
+
+
+def _utf8(token: str) -> bytes:
+    return token.encode("utf-8", "ignore")  # as bilm-tf: half a surrogate pair is left out
+
+
+class Vocabulary:
+    """The words that can be predicted: `<S>`, `</S>`, `<UNK>`, then by falling frequency, which is not checked.
+
+    `source` is the file whose lines the tokens were, for messages.
+    """
+
+    def __init__(self, tokens: Iterable[str], source: str | Path = "vocabulary"):
+        self.tokens = list(tokens)
+        self.index = {token: i for i, token in enumerate(self.tokens)}
+        distinct = len(self.index) == len(self.tokens)
+        marked = tuple(self.tokens[: len(MARKERS)]) == MARKERS
+        if not (distinct and marked and "\n".join(self.tokens).split() == self.tokens):
+            raise UserError(f"{source}:{_first_fault(self.tokens)}")
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> "Vocabulary":
+        """Read a vocabulary file: UTF-8, one token a line."""
+        path = Path(path)
+        if not path.is_file():
+            raise UserError(f"{path}: there is no such file. `preprocess.py vocab` writes a vocabulary.")
+        text = "".join(blocks(path))
+        if not text:
+            raise UserError(f"{path}: the file is empty. `preprocess.py vocab` writes a vocabulary.")
+        return cls(text.removesuffix("\n").split("\n"), source=path)
+
+    @staticmethod
+    def is_one(path: Path) -> bool:
+        """Whether the file begins as vocabularies do."""
+        beginning = "\n".join((*MARKERS, "")).encode()
+        with path.open("rb") as file:
+            return file.read(len(beginning)) == beginning
+
+    def save(self, path: str | Path) -> None:
+        """Write the file that `from_file` reads."""
+        with Path(path).open("wb") as file:
+            self.write(file)
+
+    def write(self, file: IO[bytes]) -> None:
+        """The same into an open file."""
+        file.write(("\n".join(self.tokens) + "\n").encode("utf-8"))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __contains__(self, token: object) -> bool:
+        return token in self.index
+
+    def __getitem__(self, i: int) -> str:
+        return self.tokens[i]
+
+    def id(self, token: str) -> int:
+        """The token's id, or `<UNK>`'s."""
+        return self.index.get(token, UNK_ID)
+
+    def ids(self, tokens: Sequence[str]) -> np.ndarray:
+        """(n,) int64 ids, `<UNK>`'s for unknown tokens."""
+        return np.fromiter(map(self.index.get, tokens, repeat(UNK_ID)), np.int64, len(tokens))
+
+    @cached_property
+    def characters(self) -> CharTable:
+        """The characters of all tokens, built when first needed."""
+        return CharTable(self.tokens)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-1 of the tokens in hexadecimal, to tell vocabularies apart."""
+        return hashlib.sha1("\n".join(self.tokens).encode("utf-8", "surrogatepass")).hexdigest()
+
+    @property
+    def identity(self) -> str:
+        """The same in brief, with their number."""
+        return f"{len(self):,} tokens (SHA-1 {self.fingerprint[:12]})"
+
+
+def _first_fault(tokens: list[str]) -> str:
+    """The first line of a bad vocabulary that is wrong, and what is wrong with it."""
+    first: dict[str, int] = {}
+    for line, token in enumerate(tokens + ["the end of the file"] * (len(MARKERS) - len(tokens)), 1):
+        if token.endswith("\r"):
+            fault = "the line ends with CR LF, as on Windows. Convert the file: sed -i 's/\\r$//'"
+        elif line <= len(MARKERS) and token != MARKERS[line - 1]:
+            fault = (
+                f"found {token!r}, expected {MARKERS[line - 1]}. The first three lines must be {', '.join(MARKERS)}, "
+                "as `preprocess.py vocab` writes them."
+            )
+        elif not token:
+            fault = "an empty line. Expected one token a line: remove it."
+        elif token.split() != [token]:
+            fault = f"{token!r} holds white space, which separates tokens. Expected one token a line."
+        elif first.setdefault(token, line) != line:
+            fault = f"{token!r} is in line {first[token]} already. Remove one of the two."
+        else:
+            continue
+        return f"{line}: {fault}"
+    raise AssertionError("there is no fault")
+
+
+@dataclass
+class Tokens:
+    """The distinct tokens of a batch: what the token encoder of the network takes."""
+
+    ids: np.ndarray  # "char": (N, C) int32 character ids, shortest token first; "word": (N,) int64 vocabulary ids
+    lengths: np.ndarray | None  # "char": (N,) int32 characters that are not padding, bytes + 2; "word": None
+
+
+@dataclass
+class TokenBatch:
+    """Sentences to embed, each row `<S> w1 .. wn </S>`."""
+
+    tokens: Tokens
+    index: np.ndarray  # (B, n_max + 2) int64 into tokens; padding is 0
+    lengths: np.ndarray  # (B,) int64, n + 2
+
+
+@dataclass
+class LMBatch:
+    """B rows of T steps in both directions. Padding, from a row's length on, is 0."""
+
+    tokens: Tokens  # the distinct inputs of both directions
+    forward_input: np.ndarray  # (B, T) int64 into tokens
+    backward_input: np.ndarray  # (B, T) int64 into tokens
+    forward_target: np.ndarray  # (B, T) int64 vocabulary ids
+    backward_target: np.ndarray  # (B, T) int64 vocabulary ids
+    lengths: np.ndarray  # (B,) int64 steps that are real: in training T
+    position: dict | None = None  # in training: where the stream stands after this batch
+
+
+class Lexicon:
+    """Numbers for tokens: the vocabulary's ids and, for "char" input, from V on, those of the unknown words met."""
+
+    def __init__(self, vocabulary: Vocabulary, input: str):
+        if input not in ("char", "word"):
+            raise ValueError(f"input is {input!r}: expected 'char' or 'word'")
+        self._vocabulary, self._by_characters = vocabulary, input == "char"
+        self._unknown: dict[str, int] = {}  # word to number, less V; in the order of the numbers
+        self._renew()
+
+    def number(self, tokens: list[str]) -> np.ndarray:
+        """(n,) int32 numbers of n tokens."""
+        default = -1 if self._by_characters else UNK_ID
+        numbers = np.fromiter(map(self._vocabulary.index.get, tokens, repeat(default)), np.int32, len(tokens))
+        places = np.flatnonzero(numbers < 0)
+        if len(places):
+            unknown, words = self._unknown, [tokens[place] for place in places.tolist()]
+            numbers[places] = [unknown.setdefault(word, len(unknown)) for word in words]
+            numbers[places] += len(self._vocabulary)
+            self._stale = True
+        return numbers
+
+    def forget(self, kept: list[np.ndarray]) -> None:
+        """Forget the unknown words save those in the arrays `kept` of numbers, which are renumbered in place."""
+        first, words = len(self._vocabulary), list(self._unknown)
+        needed = np.unique(np.concatenate([numbers[numbers >= first] for numbers in kept]))
+        self._unknown = {words[number - first]: new for new, number in enumerate(needed.tolist())}
+        for numbers in kept:
+            unknown = numbers >= first
+            numbers[unknown] = first + np.searchsorted(needed, numbers[unknown])
+        self._stale = True
+
+    def targets(self, numbers: np.ndarray) -> np.ndarray:
+        """The vocabulary ids of numbers, in the same shape."""
+        return np.where(numbers < len(self._vocabulary), numbers, UNK_ID)
+
+    def distinct(self, numbers: np.ndarray) -> tuple[Tokens, np.ndarray]:
+        """Each token of `numbers` (n,) once, and the index (n,) at which each of the numbers is found there.
+
+        The order follows from the tokens and not from their numbers, which in a stream depend on where it began.
+        """
+        if self._stale:
+            self._renew()
+        places = np.arange(len(numbers), dtype=np.int32)
+        self._place[numbers] = places  # the last place of each
+        distinct = numbers[self._place[numbers] == places]
+        if self._by_characters:
+            distinct = distinct[np.argsort(self._lengths[distinct], kind="stable")]
+            tokens = Tokens(self._character_rows(distinct), self._lengths[distinct].astype(np.int32))
+        else:
+            tokens = Tokens(distinct.astype(np.int64), None)
+        self._place[distinct] = places[: len(distinct)]
+        return tokens, self._place[numbers]
+
+    def _character_rows(self, numbers: np.ndarray) -> np.ndarray:
+        known = numbers < len(self._vocabulary)
+        rows = np.empty((len(numbers), MAX_CHARS), np.int32)
+        rows[known] = self._vocabulary.characters.rows(numbers[known])
+        rows[~known] = self._characters.rows(numbers[~known] - len(self._vocabulary))
+        return rows
+
+    def _renew(self) -> None:
+        """Bring the tables behind `distinct` up to the unknown words of the moment."""
+        self._stale = False
+        self._place = np.empty(len(self._vocabulary) + len(self._unknown), np.int32)
+        if self._by_characters:
+            self._characters = CharTable(self._unknown)
+            self._lengths = np.concatenate([self._vocabulary.characters.lengths, self._characters.lengths])
+
+
+_MARKERS_ONLY = Vocabulary(MARKERS)
+
+
+def padded(values: np.ndarray, lengths: np.ndarray, width: int) -> np.ndarray:
+    """(B, width) int64, whose row b holds the next lengths[b] of `values`, then zeros."""
+    out = np.zeros((len(lengths), width), np.int64)
+    out[np.arange(width) < lengths[:, None]] = values
+    return out
+
+
+def token_batch(
+    sentences: Sequence[Sequence[str]], input: str = "char", vocabulary: Vocabulary | None = None
+) -> TokenBatch:
+    """Sentences as a batch to embed. "word" input needs the vocabulary; "char" input makes no use of it."""
+    if input == "word" and vocabulary is None:
+        raise TypeError("token_batch: 'word' input needs a vocabulary")
+    lexicon = Lexicon(vocabulary if input == "word" else _MARKERS_ONLY, input)
+    rows = [[BOS, *sentence, EOS] for sentence in sentences]
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    tokens, index = lexicon.distinct(lexicon.number(list(chain.from_iterable(rows))))
+    return TokenBatch(tokens, padded(index, lengths, lengths.max(initial=0)), lengths)
+
+
+WINDOW = 16  # batches that are made of one window of sentences
+TOKENS_PER_SENTENCE = 32  # on average; where there are more, a window has fewer sentences
+
+
+def windows(sentences: Iterable[Sequence[str]], size: float) -> Iterator[list[Sequence[str]]]:
+    """The sentences, up to `size` at a time; math.inf: all at once."""
+    window, tokens = [], 0
+    for sentence in sentences:
+        window.append(sentence)
+        tokens += len(sentence)
+        if len(window) == size or tokens >= TOKENS_PER_SENTENCE * size:
+            yield window
+            window, tokens = [], 0
+    if window:
+        yield window
+
+
+def sentence_batches(
+    sentences: Iterable[Sequence[str]], batch_size: int = 64, max_tokens: int = 16384, window: float | None = None
+) -> Iterator[tuple[np.ndarray, list[Sequence[str]]]]:
+    """Batches of sentences of like length, found among `window` at a time (default: 16 batches), from endless input, too.
+
+    Yields the positions (B,) int64 of the sentences in the input and the sentences, longest first: no more than
+    `batch_size`, with no more than `max_tokens` tokens, padding and sentence markers included, unless a single
+    sentence has more.
+    """
+    window = WINDOW * batch_size if window is None else window
+    if min(batch_size, max_tokens, window) < 1:
+        raise ValueError("sentence_batches: expected batch_size, max_tokens and window to be 1 or more")
+    begin = 0
+    for group in windows(sentences, window):
+        order = np.argsort([-len(sentence) for sentence in group], kind="stable")
+        while len(order):
+            rows = max(1, min(batch_size, max_tokens // (len(group[order[0]]) + 2)))
+            yield begin + order[:rows], [group[k] for k in order[:rows]]
+            order = order[rows:]
+        begin += len(group)
+
+
+def shuffled_batches(
+    sentences: Sequence[Sequence[str]], batch_size: int, random: np.random.Generator
+) -> list[np.ndarray]:
+    """The positions (B,) of the sentences of every batch of an epoch: in random order, but like lengths together."""
+    order = random.permutation(len(sentences))
+    batches = [order[places] for places, _ in sentence_batches([sentences[k] for k in order], batch_size)]
+    random.shuffle(batches)
+    return batches
+
+
+def in_order(pairs: Iterable[tuple[np.ndarray, Iterable[Any]]]) -> Iterator[Any]:
+    """The values of (positions, values) pairs in the order of the positions, each as soon as its turn has come."""
+    waiting: dict[int, Any] = {}
+    turn = 0
+    for positions, values in pairs:
+        waiting.update(zip(positions.tolist(), values, strict=True))
+        while turn in waiting:
+            yield waiting.pop(turn)
+            turn += 1
+    if waiting:
+        raise ValueError(f"in_order: no value has come for position {turn}")

@@ -1,0 +1,446 @@
+"""bilm-tf's files, which AllenNLP, simple_elmo and flair read too: options.json, and the weights in HDF5.
+
+    char_embed                                              (261, C)  a row for each character
+    CNN/{W_cnn_i, b_cnn_i}                                  (1, width, C, number) (number,)
+    CNN_high_i/{W_carry, b_carry, W_transform, b_transform} (F, F) (F,)
+    CNN_proj/{W_proj, b_proj}                               (F, P) (P,)  not where F = P
+    embedding                                               (V, P)  a token-input model's, in place of all above
+    RNN_d/RNN/MultiRNNCell/Cell{l}/LSTMCell/{W_0, B, W_P_0} (2P, 4H) with the input's rows first, (4H,) (H, P)
+    softmax/{W, b}                                          (V, P) (V,)  the head, which bilm-tf itself leaves out
+
+Letters: C a character's vector, F all filters, P projection, H cell, V vocabulary; d direction, l layer. All is ours as it
+is: the gates are i, j, f, o, matrices are applied as x @ W, so that a dataset is one or more of our weights end to end. B is
+without the forget bias of 1, which is added when the model runs. Before the 261 characters we have a row 0, "no token".
+
+Files written here carry more, which other readers pass over: each dataset its checksum, the tables of words also which
+words they are for, and char_embed our row 0.
+"""
+
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from elmo_core import checkpoint, disk
+from elmo_core.config import ELMoConfig
+from elmo_core.disk import check_input
+from elmo_core.hdf5_file import HDF5File, quoted
+from elmo_core.runtime import UserError, log
+from elmo_core.tokens import MAX_CHARS, Vocabulary
+
+OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
+CHARACTERS = 256 + 5  # bytes and marks; our table has the row 0 of the mask before them
+SOFTMAX = ("softmax/W", "softmax/b")
+PROJECTION = ("CNN_proj/W_proj", "CNN_proj/b_proj")
+CHECKSUM, WORDS, MASK_ROW = "crc32", "vocabulary", "mask_row"  # attributes
+NETWORK = re.compile(r"char_embed|CNN|RNN_")  # how the names of a network's datasets begin
+SINGLE_CELL = re.compile(r"(RNN_[01]/RNN/)(LSTMCell/.*)")
+Weights = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A dataset, and our weights that it holds end to end."""
+
+    name: str
+    shape: tuple[int, ...]
+    weights: tuple[str, ...]
+    ours: tuple[int, ...]  # the shape of each of them
+    table: bool = False  # a row for each character or word: some files have one row more
+
+    @property
+    def of_words(self) -> bool:
+        return self.name in ("embedding", *SOFTMAX)
+
+
+def layout(config: ELMoConfig, head: bool, projected: bool = True) -> Iterator[Item]:
+    """A model's datasets, one after another: damaged options may speak of very many."""
+    table, size, cell = "token_encoder.embedding.weight", config.projection_dim, config.cell_dim
+    if config.input == "char":
+        width = config.character_dim
+        yield Item("char_embed", (CHARACTERS, width), (table,), (CHARACTERS + 1, width), table=True)
+        yield from _convolutions(config)
+    else:
+        yield Item("embedding", (config.vocab_size, size), (table,), (config.vocab_size, size), table=True)
+    for d, direction in enumerate(("forward_lstm", "backward_lstm")):
+        for k in range(config.n_layers):
+            root, ours = f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell", f"{direction}.{k}"
+            matrices = (f"{ours}.input_weight", f"{ours}.recurrent_weight")
+            yield Item(f"{root}/W_0", (2 * size, 4 * cell), matrices, (size, 4 * cell))
+            yield _same(f"{root}/B", (4 * cell,), f"{ours}.bias")
+            if projected:
+                yield _same(f"{root}/W_P_0", (cell, size), f"{ours}.projection_weight")
+    if head:
+        yield _same(SOFTMAX[0], (config.vocab_size, size), "softmax.weight")
+        yield Item(SOFTMAX[1], (config.vocab_size,), ("softmax.bias",), (config.vocab_size, 1))
+
+
+def _convolutions(config: ELMoConfig) -> Iterator[Item]:
+    features, ours = _features(config), "token_encoder"
+    for k, (width, number) in enumerate(config.filters):
+        kernel = (1, width, config.character_dim, number)
+        weights = (f"{ours}.convolutions.{k}.weight",)
+        yield Item(f"CNN/W_cnn_{k}", kernel, weights, (width * config.character_dim, number))
+        yield _same(f"CNN/b_cnn_{k}", (number,), f"{ours}.convolutions.{k}.bias")
+    for k in range(config.n_highway):
+        for gate in ("carry", "transform"):
+            yield _same(f"CNN_high_{k}/W_{gate}", (features, features), f"{ours}.highways.{k}.{gate}.weight")
+            yield _same(f"CNN_high_{k}/b_{gate}", (features,), f"{ours}.highways.{k}.{gate}.bias")
+    if features != config.projection_dim:
+        yield _same(PROJECTION[0], (features, config.projection_dim), f"{ours}.projection.weight")
+        yield _same(PROJECTION[1], (config.projection_dim,), f"{ours}.projection.bias")
+
+
+def _same(name: str, shape: tuple[int, ...], weight: str) -> Item:
+    return Item(name, shape, (weight,), shape)
+
+
+def _features(config: ELMoConfig) -> int:
+    """F, what the filters add up to."""
+    return sum(number for _, number in config.filters)
+
+
+# Reading
+
+
+def read(
+    options_path: Path,
+    weights_path: Path,
+    vocabulary: Vocabulary | None = None,
+    softmax_path: Path | None = None,
+) -> tuple[ELMoConfig, Weights]:
+    """The model in bilm-tf's files, under our names. It has a head where there is a softmax and a vocabulary for it."""
+    values = read_options(options_path)
+    with ExitStack() as files:
+        weights = files.enter_context(HDF5File(weights_path, "bilm-tf's weights"))
+        softmax = files.enter_context(HDF5File(softmax_path, "a softmax")) if softmax_path else weights
+        head = _has_head(softmax, vocabulary, must=softmax_path is not None)
+        values["vocab_size"] = _vocab_size(values["input"], vocabulary, head, weights_path, options_path)
+        _name_single_cells(weights)
+        projected = _is_projected(weights, values)
+        config = ELMoConfig(**values)
+        sources = {}
+        for item in layout(config, head, projected):
+            sources[item] = softmax if item.name in SOFTMAX else weights
+            by = "the vocabulary" if item.of_words else options_path
+            sources[item].check(item.name, item.shape, by, one_more_row=item.table)
+        _check_the_rest(weights, {item.name for item in sources}, config, options_path)
+        params: Weights = {}
+        for item, source in sources.items():
+            parts = _read_item(source, item, vocabulary).reshape(len(item.weights), *item.ours)
+            params |= dict(zip(item.weights, parts, strict=True))
+    if not projected:
+        cells = [name.removesuffix("bias") for name in params if "_lstm." in name and name.endswith(".bias")]
+        params |= {f"{cell}projection_weight": np.eye(config.cell_dim, dtype=np.float32) for cell in cells}
+    return config, params
+
+
+def _has_head(softmax: HDF5File, vocabulary: Vocabulary | None, must: bool) -> bool:
+    """Whether there is a softmax of which it is known what words it predicts."""
+    there = all(name in softmax.datasets for name in SOFTMAX)
+    if must and not there:
+        raise UserError(f"{softmax.path} has no {' and '.join(SOFTMAX)}. {softmax.holds()}")
+    if must and vocabulary is None:
+        raise UserError("--softmax needs --vocab, which says what words it predicts.")
+    if there and vocabulary is None:
+        log.warning(
+            f"The softmax in {softmax.path} is left out: --vocab is missing, which says what words it predicts."
+        )
+    return there and vocabulary is not None
+
+
+def _vocab_size(kind: str, vocabulary: Vocabulary | None, head: bool, weights_path: Path, options_path: Path) -> int:
+    if kind == "word" and vocabulary is None:
+        raise UserError(
+            f"{options_path} has no char_cnn: this model takes words from a table. Give the words of its rows by --vocab."
+        )
+    if vocabulary is None or kind == "word" or head:
+        return len(vocabulary or ())
+    log.warning(
+        f"--vocab is left out: {weights_path} has no softmax, and without one a character model needs no words."
+    )
+    return 0
+
+
+def _name_single_cells(weights: HDF5File) -> None:
+    """Give the cells of a model with one layer, which bilm-tf dumps without MultiRNNCell, the name of a first cell."""
+    for name in list(weights.datasets):
+        if cell := SINGLE_CELL.fullmatch(name):
+            weights.datasets[f"{cell[1]}MultiRNNCell/Cell0/{cell[2]}"] = weights.datasets.pop(name)
+
+
+def _is_projected(weights: HDF5File, values: dict) -> bool:
+    """Whether the LSTMs have projections. bilm-tf has none, and no clip of theirs, where projection_dim is dim."""
+    same = values["projection_dim"] == values["cell_dim"]
+    if not same or any(name.endswith("/W_P_0") for name in weights.datasets):
+        return True
+    values["proj_clip"] = 0.0
+    return False
+
+
+def _check_the_rest(weights: HDF5File, known: set[str], config: ELMoConfig, options_path: Path) -> None:
+    """Refuse datasets of a network that the options do not speak of; tell what else there is."""
+    left = set(weights.datasets) - known
+    if config.input == "char" and left.issuperset(PROJECTION):
+        _check_neutral(weights, config.projection_dim)
+        left -= set(PROJECTION)
+    if parts := [name for name in sorted(left) if NETWORK.match(name)]:
+        raise UserError(
+            f"{weights.path} holds {quoted(parts)}, of which {options_path} says nothing: the two do not belong together."
+        )
+    if left:
+        log.warning(
+            f"{weights.path}: {len(left)} datasets are no part of the model and left out: {quoted(sorted(left))}."
+        )
+
+
+def _check_neutral(weights: HDF5File, size: int) -> None:
+    """Where F = P bilm-tf does not read CNN_proj, but AllenNLP does: it is accepted if it changes nothing."""
+    for name, neutral in _neutral_projection(size).items():
+        weights.check(name, neutral.shape, f"projection_dim {size}")
+        if not np.array_equal(weights.array(name), neutral):
+            raise UserError(
+                f"{weights.path}: the filters add up to projection_dim, {size}, where bilm-tf has no CNN_proj, but "
+                f"{name} is not neutral. It is not clear which model is meant."
+            )
+
+
+def _neutral_projection(size: int) -> Weights:
+    return dict(zip(PROJECTION, (np.eye(size, dtype=np.float32), np.zeros(size, np.float32)), strict=True))
+
+
+def _read_item(file: HDF5File, item: Item, vocabulary: Vocabulary | None) -> np.ndarray:
+    """A dataset, of the characters also row 0. What it carries beside its numbers is verified."""
+    array = file.array(item.name)
+    if item.table and len(array) > item.shape[0]:
+        array = _without_spare_row(file, item, array)
+    with file.told(item.name):
+        if item.name == "char_embed":
+            row = file.attribute(item.name, MASK_ROW)
+            row = np.zeros_like(array[0]) if row is None else np.asarray(row, np.float32)
+            array = np.concatenate([row[None], array])
+        checksum, words = file.attribute(item.name, CHECKSUM), file.attribute(item.name, WORDS)
+        if checksum is not None and int(checksum) != _checksum(item.name, array):
+            raise UserError(f"{item.name} of {file.path} is damaged: its checksum is wrong.")
+        if item.of_words and words is not None and str(words) != vocabulary.fingerprint:
+            raise UserError(f"--vocab has not the words for which {item.name} of {file.path} was written.")
+    return array
+
+
+def _without_spare_row(file: HDF5File, item: Item, array: np.ndarray) -> np.ndarray:
+    """The rows of the characters or words alone, of a table with one row more."""
+    where = f"{file.path}: {item.name} has {len(array):,} rows instead of {item.shape[0]:,}"
+    if not array[0].any():
+        log.warning(f"{where}. The first, all zero, is taken for the mask's and left out.")
+        return array[1:]
+    if item.name == "char_embed":
+        log.warning(
+            f"{where}: it was trained with n_characters {len(array)}. The last, which nothing reads, is left out."
+        )
+        return array[:-1]
+    raise UserError(f"{where} by the vocabulary, and the first is not the mask's.")
+
+
+# options.json
+
+
+def read_options(path: Path) -> dict[str, Any]:
+    """The numbers of an options.json as ELMoConfig takes them, all but the vocabulary's size."""
+    check_input(path, "bilm-tf's options")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is no valid JSON ({error}). Expected bilm-tf's options.") from error
+    options = _Section(str(path), values)
+    lstm = options.section("lstm")
+    characters = _character_options(options.section("char_cnn")) if "char_cnn" in options.values else {"input": "word"}
+    if not options.take("bidirectional", _is_flag, "true or false", True):
+        raise UserError(f"{path}: bidirectional is false, but ELMo is a language model of both directions.")
+    if "use_skip_connections" not in lstm.values:
+        log.warning(
+            f"{path}: lstm does not say use_skip_connections, which is taken for false as in bilm-tf's training."
+        )
+    numbers = {
+        "projection_dim": lstm.whole("projection_dim"),
+        "cell_dim": lstm.whole("dim"),
+        "n_layers": lstm.whole("n_layers", 1),
+        "cell_clip": float(lstm.take("cell_clip", _is_clip, CLIP, None) or 0),
+        "proj_clip": float(lstm.take("proj_clip", _is_clip, CLIP, None) or 0),
+        "use_skip_connections": lstm.take("use_skip_connections", _is_flag, "true or false", False),
+    }
+    lstm.tell_the_rest()
+    return {**numbers, **characters}
+
+
+def _character_options(cnn: "_Section") -> dict[str, Any]:
+    embedding = cnn.section("embedding")
+    characters, longest = cnn.whole("n_characters", CHARACTERS), cnn.whole("max_characters_per_token")
+    if characters not in (CHARACTERS, CHARACTERS + 1):
+        raise UserError(
+            f"{cnn.source}: n_characters is {characters}, expected {CHARACTERS}, as in bilm-tf's training: 256 bytes and 5 "
+            f"marks; or {CHARACTERS + 1}, as in its inference, which counts the mask's row 0 that is not in the file."
+        )
+    if characters == CHARACTERS:
+        log.info(
+            f"{cnn.source}: n_characters {CHARACTERS} is what bilm-tf trains with. To run the model it wants "
+            f"{CHARACTERS + 1} there, with the mask's row; the weights are the same."
+        )
+    if longest != MAX_CHARS:
+        raise UserError(
+            f"{cnn.source}: max_characters_per_token is {longest}, expected {MAX_CHARS}. Words are read in so many "
+            "characters here, and with another number the vectors would not be the same."
+        )
+    numbers = {
+        "input": "char",
+        "character_dim": embedding.whole("dim"),
+        "filters": tuple(map(tuple, cnn.take("filters", _are_filters, FILTERS))),
+        "activation": cnn.take("activation", ("relu", "tanh").__contains__, "'relu' or 'tanh'"),
+        "n_highway": cnn.take("n_highway", lambda n: n is None or _is_number(n), HIGHWAYS, None) or 0,
+    }
+    embedding.tell_the_rest()
+    cnn.tell_the_rest()
+    return numbers
+
+
+class _Section:
+    """An object of options.json, whose fields are taken one by one."""
+
+    def __init__(self, source: str, values: Any):
+        if not isinstance(values, dict):
+            raise UserError(f"{source}: found {values!r:.60}, expected a JSON object.")
+        self.source, self.values = source, dict(values)
+
+    def section(self, name: str) -> "_Section":
+        return _Section(f"{self.source}, {name}", self.values.pop(name, "nothing"))
+
+    def whole(self, name: str, *default: int) -> int:
+        return self.take(name, lambda value: _is_number(value) and value > 0, "a whole number above 0", *default)
+
+    def take(self, name: str, holds: Callable[[Any], bool], expected: str, *default: Any) -> Any:
+        """A field's value, or the default, if one is given, where the field is missing."""
+        if name not in self.values and default:
+            return default[0]
+        found = f"is {self.values[name]!r:.60}" if name in self.values else "is missing"
+        value = self.values.pop(name, None)
+        if not holds(value):
+            raise UserError(f"{self.source}: {name} {found}, expected {expected}.")
+        return value
+
+    def tell_the_rest(self) -> None:
+        if self.values:
+            log.warning(f"{self.source}: {quoted(self.values)} not known, without effect.")
+
+
+CLIP = "a number, 0 or more, or null for none"
+HIGHWAYS = "a whole number, 0 or more, or null for none"
+FILTERS = f"a list of pairs [width, number] of whole numbers, the width at most {MAX_CHARS}"
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**31
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_clip(value: Any) -> bool:
+    return value is None or (type(value) in (int, float) and 0 <= value < 2**31)
+
+
+def _are_filters(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 0 and all(map(_is_filter, value))
+
+
+def _is_filter(pair: Any) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and all(map(_is_number, pair)) and 0 < pair[0] <= MAX_CHARS
+
+
+# Writing
+
+
+def write(folder: Path, config: ELMoConfig, params: Mapping[str, np.ndarray], vocabulary: Vocabulary | None) -> None:
+    """Write options.json and weights.hdf5 into the folder."""
+    with disk.atomic_write(folder / OPTIONS) as file:
+        file.write(json.dumps(options_of(config), indent=2) + "\n")
+    with h5py.File(folder / WEIGHTS, "w") as file:
+        for item in layout(config, "softmax.weight" in params):
+            array = np.concatenate([params[name].reshape(-1) for name in item.weights])
+            if item.name.endswith("/B"):
+                array[2 * config.cell_dim : 3 * config.cell_dim] += np.float32(config.forget_bias - 1)
+            _write_item(file, item, array, vocabulary)
+        if config.input == "char" and _features(config) == config.projection_dim:  # AllenNLP reads it in any case
+            for name, neutral in _neutral_projection(config.projection_dim).items():
+                file[name] = neutral
+
+
+def _write_item(file: h5py.File, item: Item, array: np.ndarray, vocabulary: Vocabulary | None) -> None:
+    """Write a dataset from our numbers, of the characters with row 0 first."""
+    rows = array.reshape(CHARACTERS + 1, -1) if item.name == "char_embed" else array.reshape(item.shape)
+    found = file.create_dataset(item.name, data=rows[-item.shape[0] :])
+    found.attrs[CHECKSUM] = _checksum(item.name, rows)
+    if item.name == "char_embed":
+        found.attrs[MASK_ROW] = rows[0]
+    if item.of_words:
+        found.attrs[WORDS] = vocabulary.fingerprint
+
+
+def _checksum(name: str, array: np.ndarray) -> int:
+    """CRC-32 of a dataset's name, shape and numbers; of the characters' with row 0."""
+    return zlib.crc32(array, zlib.crc32(f"{name} {array.shape}".encode()))
+
+
+def options_of(config: ELMoConfig) -> dict[str, Any]:
+    """A model's options.json, for inference."""
+    lstm = {
+        "use_skip_connections": config.use_skip_connections,
+        "projection_dim": config.projection_dim,
+        "cell_clip": config.cell_clip or None,
+        "proj_clip": config.proj_clip or None,
+        "dim": config.cell_dim,
+        "n_layers": config.n_layers,
+    }
+    options: dict[str, Any] = {"bidirectional": True, "lstm": lstm}
+    if config.vocab_size:
+        options["n_tokens_vocab"] = config.vocab_size
+    if config.input == "char":
+        options["char_cnn"] = {
+            "activation": config.activation,
+            "filters": [list(pair) for pair in config.filters],
+            "n_highway": config.n_highway,
+            "embedding": {"dim": config.character_dim},
+            "n_characters": CHARACTERS + 1,
+            "max_characters_per_token": MAX_CHARS,
+        }
+    return options
+
+
+def remarks(config: ELMoConfig) -> list[str]:
+    """What a user of the written files must know about those who read them."""
+    features, size, cell = _features(config), config.projection_dim, config.cell_dim
+    word = config.input == "word"
+    known = (
+        (
+            word,
+            "This model takes words from a table. bilm-tf reads it with use_character_inputs=False, "
+            f"embedding_weight_file={WEIGHTS} and a TokenBatcher of {checkpoint.VOCABULARY}. AllenNLP, simple_elmo and "
+            "flair read character models only: give them vectors (run_embed.py).",
+        ),
+        (not word, f"simple_elmo looks for the weights under the name model.hdf5: rename {WEIGHTS}."),
+        (not word and features < size, f"bilm-tf and simple_elmo refuse filters that add up to less than {size}, P."),
+        (not config.use_skip_connections, "AllenNLP and flair refuse models without skip connections."),
+        (size >= cell, f"bilm-tf and simple_elmo read no W_P_0 where P, {size}, is not below H, {cell}."),
+        (
+            config.forget_bias != 1,
+            f"Readers add a forget bias of 1, this model has {config.forget_bias:g}: B was written with the difference, "
+            "rounded to float32.",
+        ),
+    )
+    return [remark for holds, remark in known if holds]

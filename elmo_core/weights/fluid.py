@@ -1,0 +1,196 @@
+"""The parameter folder of Paddle Fluid's ELMo, as the published Baike checkpoint unpacks: a file for each variable.
+
+    embedding_para                        (V, P)
+    fw_layer1_gate_w, bw_layer1_gate_w .. (P, 4H)                  the input's product, without a bias
+    lstmp_k.w_0, lstmp_k.b_0, lstmp_k.w_1 (P, 4H) (1, 4H) (H, P)   k counts the forward layers, then the backward ones
+    softmax_weight, softmax_bias          (V, P) (V,)              the head, where there is one
+
+The network is that of PaddlePaddle's ELMo for Fluid 1.4 (its lm_model.py and LAC_demo/bilm.py): a word table; gates in the
+order candidate, input, forget, output; no forget bias, no peepholes; cell and projection clipped at 3; the projection's
+activation is the identity; from the second layer on, a layer's input is added to its output. Its LAC demo took the
+layers before that addition, left those of the backward direction reversed, and ran sentences without <S> and </S>; here
+the layers are those that predict words, aligned, and with the marks, as in training.
+
+A variable's file, little-endian: uint32 0, the version; uint64 number of levels of detail, 0 for a parameter; uint32 0,
+the tensor's version; int32 length of a protobuf message; the message, with the numbers' type (field 1) and the dimensions
+(field 2, repeated); the numbers.
+"""
+
+import math
+import os
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from elmo_core.config import ELMoConfig
+from elmo_core.hdf5_file import quoted
+from elmo_core.runtime import UserError, log
+from elmo_core.tokens import Vocabulary
+
+HEADER = struct.Struct("<IQIi")  # version, levels of detail, the tensor's version, length of the description
+DESCRIPTION = 64  # bytes; two dimensions take at most 24
+TYPE, DIMENSION = 1 << 3, 2 << 3  # protobuf's tags of the fields 1 and 2 if they are whole numbers
+FLOAT32 = 5  # of Paddle's VarType.Type
+CLIP = 3.0
+NETWORK = re.compile(r"(fw|bw)_layer\d+_gate_w|lstmp_\d+\.[bw]_\d+")
+
+
+@dataclass(frozen=True)
+class Item:
+    """A variable, and which of our weights it is."""
+
+    name: str
+    shape: tuple[int, ...]
+    weight: str
+    ours: tuple[int, ...]
+    gates: bool = False  # its columns are gates, in Fluid's order
+
+
+def layout(config: ELMoConfig, head: bool) -> Iterator[Item]:
+    words, size, cell, n_layers = config.vocab_size, config.projection_dim, config.cell_dim, config.n_layers
+    matrix, bias = (size, 4 * cell), (4 * cell,)
+    yield Item("embedding_para", (words, size), "token_encoder.embedding.weight", (words, size))
+    for d, (direction, short) in enumerate((("forward_lstm", "fw"), ("backward_lstm", "bw"))):
+        for k in range(n_layers):
+            ours, theirs = f"{direction}.{k}", f"lstmp_{d * n_layers + k}"
+            yield Item(f"{short}_layer{k + 1}_gate_w", matrix, f"{ours}.input_weight", matrix, gates=True)
+            yield Item(f"{theirs}.w_0", matrix, f"{ours}.recurrent_weight", matrix, gates=True)
+            yield Item(f"{theirs}.b_0", (1, *bias), f"{ours}.bias", bias, gates=True)
+            yield Item(f"{theirs}.w_1", (cell, size), f"{ours}.projection_weight", (cell, size))
+    if head:
+        yield Item("softmax_weight", (words, size), "softmax.weight", (words, size))
+        yield Item("softmax_bias", (words,), "softmax.bias", (words, 1))
+
+
+def read(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np.ndarray]]:
+    """The model in a folder of Fluid's variables, under our names. It has a head where the folder has a softmax."""
+    there = _variables(folder)
+    table, projection = (Variable(_need(folder, there, name)) for name in ("embedding_para", "lstmp_0.w_1"))
+    table.need_dimensions(2)
+    projection.need_dimensions(2)
+    config = ELMoConfig(
+        input="word",
+        vocab_size=len(vocabulary),
+        projection_dim=table.shape[1],
+        cell_dim=projection.shape[0],
+        n_layers=max(1, sum(f"fw_layer{k}_gate_w" in there for k in range(1, len(there) + 1))),
+        cell_clip=CLIP,
+        proj_clip=CLIP,
+        forget_bias=0.0,
+    )
+    items = list(layout(config, head=bool(there & {"softmax_weight", "softmax_bias"})))
+    variables = [Variable(_need(folder, there, item.name)) for item in items]
+    for item, variable in zip(items, variables, strict=True):
+        variable.check(item.shape, config)
+    if parts := [name for name in sorted(there.difference(item.name for item in items)) if NETWORK.fullmatch(name)]:
+        raise UserError(f"{folder}: beside {config.n_layers} whole layers there are {quoted(parts)}, parts of others.")
+    if others := sorted(there.difference(item.name for item in items)):
+        log.warning(f"{folder}: {len(others)} files are no part of the model and left out: {quoted(others)}.")
+    return config, {item.weight: _ours(item, variable) for item, variable in zip(items, variables, strict=True)}
+
+
+def _variables(folder: Path) -> set[str]:
+    """The names of a folder's files."""
+    if folder.is_file():
+        raise UserError(f"{folder} is a file, expected a folder. Unpack an archive first: tar xf {folder}")
+    if not folder.is_dir():
+        raise UserError(f"{folder}: there is no such folder, expected that of Paddle Fluid's ELMo.")
+    return {path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")}
+
+
+def _need(folder: Path, there: set[str], name: str) -> Path:
+    if name not in there:
+        inner = sorted(str(path.parent) for path in folder.glob("*/embedding_para"))
+        hint = f"Do you mean {inner[0]}?" if inner else f"It has {quoted(sorted(there))}." if there else "It is empty."
+        raise UserError(f"{folder}: there is no {name}, which Paddle Fluid's ELMo has. {hint}")
+    return folder / name
+
+
+def _ours(item: Item, variable: "Variable") -> np.ndarray:
+    array = variable.read()
+    if item.gates:
+        candidate, *others = np.split(array, 4, axis=-1)
+        array = np.concatenate([others[0], candidate, *others[1:]], axis=-1)
+    return array.reshape(item.ours)
+
+
+class Variable:
+    """A variable's file, of which all but the numbers was read and verified."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            begin = file.read(HEADER.size + DESCRIPTION)
+        if len(begin) < HEADER.size:
+            raise self._fault(f"it has {size} bytes")
+        version, levels, tensor_version, length = HEADER.unpack_from(begin)
+        if version or tensor_version or levels:
+            raise self._fault(
+                f"its header has the versions {version} and {tensor_version} and {levels} levels of detail, not 0"
+            )
+        if not 0 < length <= DESCRIPTION or len(begin) < HEADER.size + length:
+            raise self._fault(f"its description has {length} bytes")
+        self.shape = self._shape(begin[HEADER.size : HEADER.size + length])
+        self.offset = HEADER.size + length
+        expected = self.offset + 4 * math.prod(self.shape)
+        if size != expected:
+            raise self._fault(
+                f"with {self.shape} it should have {expected:,} bytes, it has {size:,}: truncated, or damaged"
+            )
+
+    def _fault(self, what: str) -> UserError:
+        return UserError(f"{self.path} is not what Paddle Fluid writes for a variable: {what}.")
+
+    def _shape(self, description: bytes) -> tuple[int, ...]:
+        """The dimensions that a description says, of numbers in float32."""
+        numbers = self._numbers(description)
+        fields = list(zip(numbers[::2], numbers[1::2], strict=False))
+        types = [value for tag, value in fields if tag == TYPE]
+        dimensions = tuple(value for tag, value in fields if tag == DIMENSION)
+        if len(numbers) % 2 or len(types) + len(dimensions) < len(fields):
+            raise self._fault("its description is damaged")
+        if types != [FLOAT32]:
+            raise self._fault(f"its numbers are of type {types}, expected [{FLOAT32}], which is float32")
+        if not dimensions or not all(0 < dimension < 2**31 for dimension in dimensions):
+            raise self._fault(f"its dimensions are {dimensions}")
+        return dimensions
+
+    def _numbers(self, message: bytes) -> list[int]:
+        """The numbers of a protobuf message, of which each byte holds seven bits and says whether more follow."""
+        numbers, value, shift = [], 0, 0
+        for byte in message:
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                numbers.append(value)
+                value = shift = 0
+        if shift:
+            raise self._fault("its description is damaged")
+        return numbers
+
+    def need_dimensions(self, n: int) -> None:
+        if len(self.shape) != n:
+            raise UserError(f"{self.path}: {self.path.name} is {self.shape}, expected {n} dimensions.")
+
+    def check(self, shape: tuple[int, ...], config: ELMoConfig) -> None:
+        """Refuse a variable of another shape than the rest of the folder and the vocabulary lead to expect."""
+        if self.shape == shape:
+            return
+        reason = f"{config.vocab_size:,} words in the vocabulary, P {config.projection_dim}, H {config.cell_dim}"
+        if len(shape) == 2 and self.shape == (1, shape[1] * 7 // 4) and shape[0] == 1:
+            reason += "; it seems to have peepholes, which this network has not"
+        raise UserError(f"{self.path}: {self.path.name} is {self.shape}, expected {shape} ({reason}).")
+
+    def read(self) -> np.ndarray:
+        """The numbers, in their shape."""
+        array = (
+            np.fromfile(self.path, dtype="<f4", offset=self.offset).reshape(self.shape).astype(np.float32, copy=False)
+        )
+        if not np.isfinite(array).all():
+            raise UserError(f"{self.path}: {self.path.name} has values that are not finite.")
+        return array

@@ -1,0 +1,37 @@
+"""Vectors of words in word2vec's format."""
+
+import gzip
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from elmo_core.runtime import UserError
+
+
+def load_word_vectors(path: Path, limit: int | None = None):
+    """gensim's KeyedVectors of a file in word2vec's format: binary if its name ends in .bin, else text; or either as .gz.
+
+    limit: only so many words, the first and most frequent ones.
+    """
+    from gensim.models import KeyedVectors
+
+    if not path.is_file():
+        raise UserError(f"{path}: there is no such file of word vectors.")
+    binary = path.name.removesuffix(".gz").endswith(".bin")
+    try:
+        vectors = KeyedVectors.load_word2vec_format(str(path), binary=binary, limit=limit)
+        if not np.isfinite(vectors.vectors).all():
+            raise ValueError("it has values that are not finite")
+        if not len(vectors):
+            raise ValueError("it has no words")
+    except MemoryError as error:
+        raise UserError(
+            f"{path}: its vectors do not fit into memory. --limit N reads the first N words only."
+        ) from error
+    except (ValueError, OverflowError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UserError(
+            f"{path} is not in word2vec's {'binary' if binary else 'text'} format ({type(error).__name__}: {error}). Its "
+            "first line holds the number of words and of dimensions; the binary format's name ends in .bin."
+        ) from error
+    return vectors

@@ -1,0 +1,1 @@
+"""A text's vectors in a file. No flags in here."""

@@ -1,0 +1,65 @@
+"""The losses and the speed of a pretraining run between two of its progress lines."""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from elmo_core.ranks import Ranks
+from elmo_core.runtime import UserError, paddle
+
+ADVICE = (
+    "It is not saved. Go on from an earlier checkpoint with --init_from_ckpt, --allow_changes and a lower --lr or "
+    "--max_grad_norm."
+)
+
+
+class Meter:
+    """Losses and time since the last line. On a GPU it looks at a loss only when a line or a checkpoint is due."""
+
+    def __init__(self):
+        self.sums = np.zeros(3)  # forward loss, backward loss, steps
+        self._looks_at_once = paddle.get_device() == "cpu"
+        self._unseen: list[tuple[int, list, dict]] = []
+        self.start()
+
+    def add(self, step: int, losses: list, position: dict) -> None:
+        """Note a step's losses, and where in the data its batch ended."""
+        self._unseen.append((step, [loss.detach() for loss in losses], position))
+        if self._looks_at_once:
+            self.check()
+
+    def check(self) -> None:
+        """Look at all losses not seen so far; one that is not finite ends the run before it can be saved."""
+        for step, losses, position in self._unseen:
+            forward, backward = (float(loss) for loss in losses)
+            if not math.isfinite(forward + backward):
+                raise UserError(
+                    f"step {step:,}: the loss is not finite (forward {forward}, backward {backward}), in a batch that "
+                    f"ends {position['sentence']:,} sentences into {position['file']}, epoch {position['epoch']}. {ADVICE}"
+                )
+            self.sums += forward, backward, 1
+            self._steps += 1
+        self._unseen.clear()
+
+    def take(self, ranks: Ranks) -> tuple[float, float, float]:
+        """Mean forward and backward loss over all ranks, and seconds a step, since the last call."""
+        self.check()
+        seconds = (time.perf_counter() - self._since - self._idle) / self._steps
+        forward, backward, steps = ranks.sum(self.sums)
+        self.sums[:] = 0
+        self.start()
+        return forward / steps, backward / steps, seconds
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time that does not count as training."""
+        began = time.perf_counter()
+        yield
+        self._idle += time.perf_counter() - began
+
+    def start(self) -> None:
+        """Count time from here."""
+        self._since, self._idle, self._steps = time.perf_counter(), 0.0, 0

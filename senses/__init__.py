@@ -1,0 +1,1 @@
+"""What a word means in context. No flags in here."""
