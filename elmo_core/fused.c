@@ -30,10 +30,11 @@ typedef struct { /* the right side (k, n) of products to come */
 } right_t;
 
 /* What is to be multiplied with `matrix`, or with its transpose, in so many products of so many rows altogether. The products
-   have other numbers of rows than it is packed for, which MKL's manual leaves open: the tests hold it (AVX-512 and AVX2). */
+   have other numbers of rows than it is packed for, which MKL's manual leaves open: fused.py tries it, and where it does not
+   work there is no `allocate`. */
 static right_t right_side(const blas_t *blas, int trans, int k, int n, const float *matrix, int64_t products, int64_t rows) {
     right_t right = {blas, matrix, NULL, trans, k, n, trans == AS_IS ? n : k};
-    if (products > 2 && rows >= 4 * products) right.packed = blas->allocate(RIGHT_SIDE, rows / products, n, k);
+    if (blas->allocate && products > 2 && rows >= 4 * products) right.packed = blas->allocate(RIGHT_SIDE, rows / products, n, k);
     if (right.packed) blas->pack(ROW_MAJOR, RIGHT_SIDE, trans, rows / products, n, k, 1.0f, matrix, right.ld, right.packed);
     return right;
 }

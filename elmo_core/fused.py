@@ -1,15 +1,17 @@
 """An optional accelerator: the hot loops of the LSTM, the character CNN and the softmax in C, for float32 on CPUs.
 
-Built on first use with the machine's C compiler and kept in `.cache/`; where there is no compiler, or Paddle does not
-bring MKL, `kernel()` is None and lstmp.py, char_cnn.py and softmax.py do the same in Paddle's operators. ELMO_FUSED=0 turns
-it off.
+Built on first use with the machine's C compiler and kept in the user's cache, $XDG_CACHE_HOME/elmo or ~/.cache/elmo. Where
+there is neither library nor compiler, or Paddle does not bring MKL, `kernel()` is None and lstmp.py, char_cnn.py and
+softmax.py do the same in Paddle's operators. ELMO_FUSED=0 turns it off.
 """
 
+import contextlib
 import ctypes
 import functools
 import hashlib
 import os
 import shlex
+import stat
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -31,6 +33,7 @@ FLAGS = (
     "-fPIC",
 )
 BUILD_SECONDS = 60
+ROW_MAJOR, AS_IS, TRANSPOSED, PACKED, RIGHT_SIDE = 101, 111, 112, 151, 162  # as in fused.c
 MAX_COLUMNS = 127  # of character ids: fused.c has room for so many windows of a token
 
 
@@ -39,9 +42,10 @@ class Kernel:
 
     def __init__(self, library: ctypes.CDLL, mkl: ctypes.CDLL):
         self.library, self.sgemm = library, mkl.cblas_sgemm
-        names = ("cblas_sgemm", "cblas_sgemm_alloc", "cblas_sgemm_pack", "cblas_sgemm_compute", "cblas_sgemm_free")
-        functions = [ctypes.cast(getattr(mkl, name), ctypes.c_void_p) for name in names]
-        self.products = (ctypes.c_void_p * len(names))(*functions)  # a blas_t
+        functions = [mkl.cblas_sgemm]
+        if _packed_products_work(mkl):
+            functions += [mkl.cblas_sgemm_alloc, mkl.cblas_sgemm_pack, mkl.cblas_sgemm_compute, mkl.cblas_sgemm_free]
+        self.products = (ctypes.c_void_p * 5)(*(ctypes.cast(one, ctypes.c_void_p) for one in functions))  # a blas_t
 
     def lstmp_forward(self, sizes: Sequence[int], shape: Sequence[int], *arguments) -> None:
         """shape: of the projection's weight, (H, P)."""
@@ -81,10 +85,9 @@ class Kernel:
 
     def add_product(self, a, b, c) -> None:
         """c (m, n) += a (m, k) b^T, b being (n, k)."""
-        row_major, as_is, transposed, one = 101, 111, 112, ctypes.c_float(1)
-        (m, n), k = c.shape, a.shape[1]
-        places = [_argument(x) for x in (a, b, c)]
-        self.sgemm(row_major, as_is, transposed, m, n, k, one, places[0], k, places[1], k, one, places[2], n)
+        (m, n), k, one = c.shape, a.shape[1], ctypes.c_float(1)
+        a, b, c = map(_argument, (a, b, c))
+        self.sgemm(ROW_MAJOR, AS_IS, TRANSPOSED, m, n, k, one, a, k, b, k, one, c, n)
 
     def adagrad(
         self, begin: int, end: int, gradient, scale: float, rate: float, epsilon: float, weight, moment
@@ -103,6 +106,31 @@ class Kernel:
 
     def exponentials(self, logits, highest, total) -> None:
         self.library.exponentials(*map(ctypes.c_int64, logits.shape), *map(_argument, (logits, highest, total)))
+
+
+def _packed_products_work(mkl: ctypes.CDLL) -> bool:
+    """Whether a packed matrix can be multiplied with other numbers of rows than it was packed for.
+
+    fused.c does that, and MKL's manual leaves it open.
+    """
+    k, n, packed_for = 70, 83, 4
+    one, zero = ctypes.c_float(1), ctypes.c_float(0)
+    generator = np.random.default_rng(0)
+    a, b = generator.standard_normal((9, k), np.float32), generator.standard_normal((k, n), np.float32)
+    mkl.cblas_sgemm_alloc.restype = ctypes.c_void_p
+    for transposition, matrix, ld in ((AS_IS, b, n), (TRANSPOSED, np.ascontiguousarray(b.T), k)):
+        packed = ctypes.c_void_p(mkl.cblas_sgemm_alloc(RIGHT_SIDE, packed_for, n, k))
+        if not packed:
+            return False
+        mkl.cblas_sgemm_pack(ROW_MAJOR, RIGHT_SIDE, transposition, packed_for, n, k, one, _array(matrix), ld, packed)
+        products = [np.zeros((m, n), np.float32) for m in (1, packed_for, len(a))]
+        for c in products:
+            right = PACKED, len(c), n, k, _array(a), k, packed, ld
+            mkl.cblas_sgemm_compute(ROW_MAJOR, AS_IS, *right, zero, _array(c), n)
+        mkl.cblas_sgemm_free(packed)
+        if not all(np.allclose(c, a[: len(c)] @ b, atol=1e-4) for c in products):
+            return False
+    return True
 
 
 class _CNN(ctypes.Structure):
@@ -168,34 +196,52 @@ def kernel() -> Kernel | None:
     if mkl is None or os.environ.get("ELMO_FUSED") == "0":
         return None
     try:
-        return Kernel(ctypes.CDLL(str(_built())), mkl)
+        return Kernel(_library(), mkl)
     except (OSError, subprocess.SubprocessError, AttributeError) as error:
-        said = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip().splitlines()[-1:]
-        runtime.log.info(
-            f"without the compiled loops of fused.c, which would be faster: {' '.join([str(error), *said])}"
-        )
+        output = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip().splitlines()[-1:]
+        reason = " ".join([str(error), *output])
+        runtime.log.info(f"without the compiled loops of fused.c, which would be faster: {reason}")
         return None
 
 
-def _built() -> Path:
-    """The library for this source, compiler and processor (a home folder may be shared); built if it is not there."""
-    compiler = shlex.split(os.environ.get("CC", "cc"))
-    version = subprocess.run([*compiler, "--version"], capture_output=True, check=True, timeout=BUILD_SECONDS).stdout
-    identity = hashlib.sha256(
-        b"\0".join([SOURCE.read_bytes(), version, " ".join(FLAGS).encode(), runtime.processor().encode()])
-    )
-    name = f"fused-{identity.hexdigest()[:16]}.so"
-    for place in (SOURCE.parent / ".cache", "~/.cache/elmo"):
-        folder = Path(os.path.expanduser(place))  # noqa: PTH111 - which never fails, where Path.expanduser may
-        if (folder / name).exists():
-            return folder / name
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder) as room:
-                made = Path(room) / name
-                command = [*compiler, *FLAGS, str(SOURCE), "-o", str(made), "-lm"]
-                subprocess.run(command, check=True, capture_output=True, timeout=BUILD_SECONDS)
-                return made.replace(folder / name)
-        except OSError:  # a folder that cannot be written to
-            continue
-    raise OSError("no folder to build in")
+def _library() -> ctypes.CDLL:
+    """The library for this source and processor (a home folder may be shared): from the user's cache, or built."""
+    key = hashlib.sha256(b"\0".join([SOURCE.read_bytes(), " ".join(FLAGS).encode(), runtime.processor().encode()]))
+    name = f"fused-{key.hexdigest()[:16]}.so"
+    cache = _cache()
+    if cache and _is_safe(cache / name):
+        with contextlib.suppress(OSError):  # damaged, or made for another C library
+            return ctypes.CDLL(str(cache / name))
+    keep = cache is not None and os.access(cache, os.W_OK)
+    with tempfile.TemporaryDirectory(dir=cache if keep else None) as folder:
+        built = Path(folder, name)
+        compiler = shlex.split(os.environ.get("CC") or "cc")
+        command = [*compiler, *FLAGS, str(SOURCE), "-o", str(built), "-lm"]
+        subprocess.run(command, check=True, capture_output=True, timeout=BUILD_SECONDS)
+        library = ctypes.CDLL(str(built))
+        if keep:
+            built.chmod(0o700)
+            built.replace(cache / name)
+        return library
+
+
+def _cache() -> Path | None:
+    """The user's folder for built libraries; None if there is none, or if others could put a library there."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    folder = Path(base if Path(base).is_absolute() else os.path.expanduser("~/.cache"), "elmo")  # noqa: PTH111
+    if not folder.is_absolute():  # no home
+        return None
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.is_dir() and not _is_safe(folder):
+        runtime.log.info(f"{folder} belongs to another user or can be written to by others: it is not used.")
+    return folder if _is_safe(folder) else None
+
+
+def _is_safe(path: Path) -> bool:
+    """Whether nobody but this user and root can have written what is there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return found.st_uid in (os.getuid(), 0) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -1,0 +1,80 @@
+"""The compiled loops: where the library is kept, whose library is loaded, and what happens without a compiler."""
+
+import os
+from pathlib import Path
+
+import models
+import numpy as np
+import pytest
+
+from elmo import ELMoEmbedder
+from elmo_core import fused, runtime
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    """The folder of an empty cache, on a machine that can build the library."""
+    if fused.kernel() is None:
+        pytest.skip("no C compiler, or a Paddle without MKL")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "elmo"
+
+
+def build_anew() -> fused.Kernel | None:
+    return fused.kernel.__wrapped__()
+
+
+def test_a_built_library_needs_no_compiler(cache, monkeypatch):
+    assert build_anew()
+    (library,) = cache.iterdir()
+    assert not (cache.stat().st_mode | library.stat().st_mode) & 0o022
+    monkeypatch.setenv("CC", "/bin/false")
+    assert build_anew()
+
+
+def test_without_a_compiler_one_line_is_logged(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CC", "/bin/false")
+    caplog.set_level("INFO", logger="elmo")
+    assert build_anew() is None
+    if runtime.mkl():
+        assert len(caplog.records) == 1 and not any((tmp_path / "elmo").iterdir())
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_a_library_that_others_can_write_is_not_loaded(cache, what, monkeypatch):
+    assert build_anew()
+    (library,) = cache.iterdir()
+    (cache if what == "folder" else library).chmod(0o777)
+    monkeypatch.setenv("CC", "/bin/false")
+    assert build_anew() is None
+    monkeypatch.delenv("CC")
+    before = library.stat().st_ino
+    assert build_anew()
+    assert (library.stat().st_ino == before) == (what == "folder"), "what is built goes into a safe folder only"
+
+
+def test_a_damaged_library_is_built_again(cache):
+    assert build_anew()
+    (library,) = cache.iterdir()
+    library.write_bytes(b"")
+    assert build_anew() and library.stat().st_size > 1000
+
+
+def test_without_a_home_nothing_is_left_behind(cache, tmp_path, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    monkeypatch.chdir(tmp_path)
+    assert build_anew()
+    assert not any(tmp_path.iterdir())
+
+
+def test_without_packed_products_the_vectors_are_the_same(cache, tmp_path, monkeypatch):
+    prefix, sentences = models.save(models.random_bilm(), tmp_path / "model"), models.SENTENCES * 4
+    expected = ELMoEmbedder(prefix, device="cpu").encode(sentences)
+    monkeypatch.setattr(fused, "_packed_products_work", lambda _: False)
+    plain = build_anew()
+    assert plain.products[0] and not any(plain.products[1:])
+    monkeypatch.setattr(fused, "kernel", lambda: plain)
+    for one, other in zip(ELMoEmbedder(prefix, device="cpu").encode(sentences), expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
