@@ -26,12 +26,10 @@ Letters in shapes: B rows, T steps, N distinct tokens of a batch, C = 50 charact
 import glob
 import hashlib
 import json
-import os
 import queue
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import astuple, dataclass
 from functools import cached_property, partial
 from itertools import chain
@@ -40,6 +38,7 @@ from typing import Any
 
 import numpy as np
 
+from elmo_core.disk import atomic_write
 from elmo_core.runtime import UserError, listed, log
 from elmo_core.text import blocks, split_lines
 from elmo_core.tokens import BOS, EOS, Lexicon, LMBatch, Vocabulary, padded
@@ -179,14 +178,11 @@ def _recall(memory: Path) -> dict[str, dict[str, list[int]]]:
 
 def _remember(memory: Path, counts: dict) -> bool:
     """Write the counts, if that can be done."""
-    temporary = memory.with_name(f"{memory.name}.{os.getpid()}")
     try:
-        temporary.write_text(json.dumps(counts), encoding="utf-8")
-        temporary.replace(memory)
-    except OSError as error:
+        with atomic_write(memory, follow_links=False) as file:
+            json.dump(counts, file)
+    except (OSError, UserError) as error:
         log.info(f"The counts cannot be kept for the next time: {error}")
-        with suppress(OSError):
-            temporary.unlink()
         return False
     return True
 

@@ -22,10 +22,13 @@ _being_written: set[Path] = set()  # temporary files of this process
 
 
 @contextmanager
-def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO]:
-    """Open `path` to write ("w": UTF-8 text, "wb": bytes). The file appears once the block has ended without error."""
+def atomic_write(path: str | Path, mode: str = "w", follow_links: bool = True) -> Iterator[IO]:
+    """Open `path` to write ("w": UTF-8 text, "wb": bytes). The file appears once the block has ended without error.
+
+    follow_links: a link stays, and the file that it leads to is written; otherwise it is replaced.
+    """
     path = Path(path)
-    if path.is_symlink():  # which stays: what it leads to is written
+    if path.is_symlink() and follow_links:
         path = path.resolve()
     _check_is_file(path, str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
