@@ -47,7 +47,7 @@ from elmo_core.disk import (
     temporary_name,
 )
 from elmo_core.runtime import UserError, listed, log
-from elmo_core.safe_pickle import Pickler, Summed, Unpickler
+from elmo_core.safe_pickle import ChecksumFile, Pickler, Unpickler
 
 FORMAT_VERSION = 1
 PARAMS, OPTIMIZER, PROGRESS = SUFFIXES = (".pdparams", ".pdopt", ".pdstate")
@@ -307,7 +307,7 @@ def _tidy(folder: Path) -> None:
 
 def _write(content: dict, save_id: bytes = b"", file: IO[bytes] | None = None) -> int:
     """Write a dictionary and its trailer. Without a file: only find out how many bytes they are."""
-    summed = Summed(file)
+    summed = ChecksumFile(file)
     Pickler(summed).dump(content)
     summed.write(_trailer(summed, save_id))
     return summed.length
@@ -318,7 +318,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             trailer = _find_trailer(file)
-            summed = Summed(file, os.fstat(file.fileno()).st_size - len(trailer))
+            summed = ChecksumFile(file, os.fstat(file.fileno()).st_size - len(trailer))
             content = Unpickler(summed).load()
         if summed.left:
             raise pickle.UnpicklingError(f"{summed.left} bytes follow its end")
@@ -338,7 +338,7 @@ def _read(path: Path) -> dict[str, Any]:
     return content
 
 
-def _trailer(pickled: Summed, save_id: bytes) -> bytes:
+def _trailer(pickled: ChecksumFile, save_id: bytes) -> bytes:
     unsealed = TRAILER.pack(MAGIC, pickled.length, save_id, 0)[:-4]
     return unsealed + struct.pack("<I", zlib.crc32(unsealed, pickled.crc))
 

@@ -1,22 +1,26 @@
 """Pickles of arrays and plain containers, read without running anything.
 
 A pickle is a program, and `paddle.load` runs it. Here it is read by an unpickler that knows arrays and plain containers
-only and refuses everything else by name.
+only and refuses everything else by name. Nor can a small file fill the memory: what its opcodes make is of the order of
+its own size, and what its calls make, or its containers would be if written out, is held to a small multiple of that.
 """
 
 import math
 import pickle
 import re
+import sys
 import zlib
 from collections import OrderedDict
+from collections.abc import Collection
 from typing import IO, Any
 
 import numpy as np
 
 DTYPE = re.compile(r"[biufcSU][1-9]\d{0,8}")
+MAX_AXES = 32  # of an array; and the most parts of a tuple that is a key
 
 
-class Summed:
+class ChecksumFile:
     """A file, with the length and the checksum of what has been written to it or read from it.
 
     At most `left` bytes can be read. Asking for more is an error and costs no memory, whatever length a pickle claims.
@@ -51,7 +55,7 @@ class Pickler(pickle.Pickler):
 
     AS_THEY_ARE = (np.ndarray, np.dtype, OrderedDict, np.empty(0).__reduce__()[0], np.float32(0).__reduce__()[0])
 
-    def __init__(self, file: Summed):
+    def __init__(self, file: ChecksumFile):
         super().__init__(file, protocol=4)  # the highest that paddle.save has
         self.fast = True  # no memo: it would keep a copy of every array until the end
 
@@ -69,10 +73,9 @@ class Pickler(pickle.Pickler):
 
 
 DATA_OPCODES = """
-    PROTO FRAME STOP MARK MEMOIZE BINPUT LONG_BINPUT BINGET LONG_BINGET GLOBAL STACK_GLOBAL INST REDUCE NONE NEWTRUE
-    NEWFALSE BININT BININT1 BININT2 LONG1 LONG4 BINFLOAT BINUNICODE SHORT_BINUNICODE BINUNICODE8 BINBYTES SHORT_BINBYTES
-    BINBYTES8 EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS EMPTY_SET
-    ADDITEMS FROZENSET
+    PROTO FRAME STOP MARK MEMOIZE BINPUT LONG_BINPUT BINGET LONG_BINGET GLOBAL STACK_GLOBAL NONE NEWTRUE NEWFALSE BININT
+    BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE BINUNICODE8 BINBYTES SHORT_BINBYTES BINBYTES8 EMPTY_TUPLE
+    TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST APPEND APPENDS EMPTY_DICT EMPTY_SET
 """
 
 
@@ -82,40 +85,108 @@ class _Opcodes(dict):
 
 
 class Unpickler(pickle._Unpickler):
-    """Reads what `Pickler` and paddle.save write. It knows the opcodes of data, and calls what is in KNOWN, no more.
+    """Reads what `Pickler` and paddle.save write. It knows the opcodes of data, and calls what is in `known`, no more.
 
     It extends the Python one of the standard library, whose opcodes can be chosen one by one. That costs no time: the
     data of an array are one opcode.
     """
 
+    known: dict[tuple[str, str], Any]  # what a pickle may ask for, by module and name
     dispatch = _Opcodes(
         {code: pickle._Unpickler.dispatch[code] for code in (getattr(pickle, n)[0] for n in DATA_OPCODES.split())}
     )
 
+    def __init__(self, file: ChecksumFile):
+        super().__init__(file)
+        self.budget = 16 * file.left + (1 << 20)  # bytes that calls may produce
+
+    def charge(self, *produced: Any) -> None:
+        """Count what a call has produced. A reader with calls of its own counts theirs, too."""
+        self.budget -= sum(map(sys.getsizeof, produced))
+        if self.budget < 0:
+            raise pickle.UnpicklingError("it would take far more memory than the file has bytes")
+
+    def load(self) -> Any:
+        """Its containers are walked once: parts that share parts would keep whoever walks them busy for ever."""
+        content = super().load()
+        rest = [content]
+        while rest:
+            value = rest.pop()
+            if isinstance(value, dict):
+                value = [*value.keys(), *value.values()]
+            if isinstance(value, list | tuple | set | frozenset):
+                self.charge(value)
+                rest.extend(value)
+        return content
+
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in KNOWN:
+        if (module, name) not in self.known:
             raise pickle.UnpicklingError(f"it asks for {f'{module}.{name}'!r:.120}")
-        return KNOWN[module, name]
+        return self.known[module, name]
+
+    def load_reduce(self) -> None:
+        arguments, function = self.stack.pop(), self.stack.pop()
+        result = function(*arguments)
+        self.charge(arguments, result)
+        self.append(result)
 
     def load_build(self) -> None:
         """Fill an array. The state of a dtype must say what its name has said."""
         state, target = self.stack.pop(), self.stack[-1]
         if isinstance(target, np.ndarray):
             _fill(target, *state[1:])
+            self.charge(target)
         elif not isinstance(target, np.dtype):
             raise pickle.UnpicklingError(f"it sets the state of a {type(target).__name__}")
         elif len(state) != 8 or state[2:5] != (None, None, None) or target.newbyteorder(state[1]) != target:
             raise pickle.UnpicklingError("it has an array with fields or of another byte order")
 
-    dispatch[pickle.BUILD[0]] = load_build
-    dispatch[pickle.BYTEARRAY8[0]] = pickle._Unpickler.load_binbytes8
+    def load_setitem(self) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self._set_items([key], [value])
+
+    def load_setitems(self) -> None:
+        items = self.pop_mark()
+        self._set_items(items[::2], items[1::2])
+
+    def _set_items(self, keys: list, values: list) -> None:
+        if not isinstance(self.stack[-1], dict):
+            raise pickle.UnpicklingError(f"it sets items of a {type(self.stack[-1]).__name__}")
+        self.stack[-1].update(zip(_hashable(keys), values, strict=True))
+
+    def load_additems(self) -> None:
+        items = self.pop_mark()
+        set.update(self.stack[-1], _hashable(items))
+
+    def load_frozenset(self) -> None:
+        items = self.pop_mark()  # which replaces the stack, and with it `append`
+        self.append(frozenset(_hashable(items)))
+
+    dispatch |= {
+        pickle.REDUCE[0]: load_reduce,
+        pickle.BUILD[0]: load_build,
+        pickle.SETITEM[0]: load_setitem,
+        pickle.SETITEMS[0]: load_setitems,
+        pickle.ADDITEMS[0]: load_additems,
+        pickle.FROZENSET[0]: load_frozenset,
+        pickle.BYTEARRAY8[0]: pickle._Unpickler.load_binbytes8,
+    }
+
+
+def _hashable(values: Collection) -> Collection:
+    """Keys of a dictionary or members of a set. Tuples of tuples are none: they can take for ever to hash."""
+    for value in values:
+        if type(value) is tuple and (len(value) > MAX_AXES or any(type(part) is tuple for part in value)):
+            raise pickle.UnpicklingError("it has a tuple of tuples or of many parts for a key")
+    return values
 
 
 def _fill(array: np.ndarray, shape: tuple, dtype: np.dtype, fortran: bool, data: bytes) -> np.ndarray:
     """Make an array what it was, from data of which it takes no copy."""
-    known = isinstance(dtype, np.dtype) and type(data) is bytes and all(type(n) is int and n >= 0 for n in shape)
     # NumPy does not check the number of axes here, and reads on beyond the 32 or 64 for which it has room.
-    if not known or len(shape) > 32 or math.prod(shape) * dtype.itemsize != len(data):
+    valid = isinstance(dtype, np.dtype) and type(data) is bytes and len(shape) <= MAX_AXES
+    valid = valid and all(type(n) is int and n >= 0 for n in shape)
+    if not valid or math.prod(shape) * dtype.itemsize != len(data):
         raise pickle.UnpicklingError("the shape of an array does not agree with its data")
     array.__setstate__((1, tuple(shape), dtype, bool(fortran), data))
     return array
@@ -153,15 +224,16 @@ def _encode(text: str = "", _encoding: str = "latin1") -> bytes:
     return text.encode("latin1")
 
 
-KNOWN = {
-    ("collections", "OrderedDict"): OrderedDict,
+Unpickler.known = KNOWN = {
+    ("collections", "OrderedDict"): lambda: OrderedDict(),
     ("_codecs", "encode"): _encode,
     ("numpy", "dtype"): _dtype,
     ("numpy", "ndarray"): "numpy.ndarray",
 }
 
 for _builtins in ("builtins", "__builtin__"):
-    KNOWN |= {(_builtins, kind.__name__): kind for kind in (set, frozenset)}
+    KNOWN[_builtins, "set"] = lambda members=(): set(_hashable(members))
+    KNOWN[_builtins, "frozenset"] = lambda members=(): frozenset(_hashable(members))
     KNOWN |= {(_builtins, "bytes"): _encode, (_builtins, "tuple"): _tensor}
 
 for _core in ("numpy.core", "numpy._core"):  # NumPy 1 and 2

@@ -8,6 +8,7 @@ import math
 import os
 import pickle
 import random
+import resource
 import shutil
 import struct
 import subprocess
@@ -470,6 +471,53 @@ def test_a_length_that_is_a_lie_costs_no_memory(tmp_path, content):
         tracemalloc.stop()
 
 
+def doubled(start: bytes, container: bytes, times: int = 60) -> bytes:
+    """A container of two of the same container of two of the same ..., as a pickle's memo makes it."""
+    part = start + b"q\0"
+    return part + b"".join(container.replace(b"x", b"h\0h\0") + b"q\0" for _ in range(times))
+
+
+TEXT = b"X" + struct.pack("<I", 100_000) + b"a" * 100_000
+BOMBS = {
+    "encode": (TEXT, b"q\0", "_codecs:encode", b"q\1", b"h\1h\0\x85R" * 50_000),
+    "bytes": (TEXT, b"q\0", "builtins:bytes", b"q\1", b"h\1h\0\x85R" * 50_000),
+    "tuples": (b"(" + b"N" * 100_000 + b"tq\0", "builtins:tuple", b"q\1", b"h\1h\0\x85R" * 50_000),
+    "sets": (b"](" + b"".join(b"M" + struct.pack("<H", k) for k in range(50_000)) + b"eq\0",
+             "builtins:frozenset", b"q\1", b"h\1h\0\x85R" * 50_000),
+    "scalars": (b"B" + struct.pack("<I", 100_000) + b"a" * 100_000, b"q\0", "numpy:dtype", "S100000", b"\x85Rq\2",
+                "numpy.core.multiarray:scalar", b"q\1", b"h\1h\2h\0\x86R" * 50_000),
+    "arguments": (b"(", "f4", b"N" * 100_000 + b"tq\0", "numpy:dtype", b"q\1", b"h\1h\0R" * 50_000),
+    "nested lists": (doubled(b"]", b"](xe"),),
+    "nested tuples": (doubled(b")", b"x\x86"),),
+    "nested dictionaries": (doubled(b"]", b"}(K\1h\0K\2h\0u"),),
+    "a list in itself": (b"]q\0h\0a",),
+    "nested tuples for a key": (b"}", doubled(b")", b"x\x86"), b"K\1s"),
+    "nested tuples in a set": (b"\x8f(", doubled(b")", b"x\x86"), b"\x90"),
+    "nested tuples in a frozenset": (b"(", doubled(b")", b"x\x86"), b"\x91"),
+    "nested tuples in a called set": ("builtins:set", b"](", doubled(b")", b"x\x86"), b"e\x85R"),
+    "nested lists in an array": (RECONSTRUCT[0], RECONSTRUCT[1], b"K\0\x85C\1b\x87RK\0", doubled(b"]", b"](xe"), b"s"),
+}  # fmt: skip
+
+
+def read_bombs(folder: str) -> None:
+    """Print what is refused, in a process that may take 300 MB more than it has."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 300_000_000,) * 2)
+    for path in sorted(Path(folder).iterdir()):
+        try:
+            checkpoint.load_params(path)
+        except UserError as error:
+            assert "more memory than" in str(error) or "a key" in str(error) or "sets items" in str(error), error
+            print(path.stem)
+
+
+def test_a_small_file_neither_fills_the_memory_nor_takes_for_ever(tmp_path):
+    for number, parts in enumerate(BOMBS.values()):
+        (tmp_path / f"{number}.pdparams").write_bytes(opcodes(b"}", "w", b"(", *parts, b"ts"))
+    process = in_python("read_bombs", tmp_path, stdout=subprocess.PIPE)
+    assert len(process.communicate(timeout=120)[0].split()) == len(BOMBS)
+
+
 def damaged(content: bytes, generator: random.Random) -> bytes:
     if generator.random() < 0.3:
         return content[: generator.randrange(len(content))]
@@ -561,12 +609,12 @@ def kill_at_every_line(folder: str, scenario: str) -> None:
 
 
 def die_at(line: int) -> None:
-    """End this process, as a kill would, when that many lines of checkpoint.py have been run."""
+    """End this process, as a kill would, when that many lines of checkpoint.py and disk.py have been run."""
     lines = 0
 
     def trace(frame, event, _):
         nonlocal lines
-        if frame.f_code.co_filename != checkpoint.__file__:
+        if frame.f_code.co_filename not in (checkpoint.__file__, disk.__file__):
             return None
         lines += event == "line"
         if lines == line:
@@ -692,26 +740,26 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, call):
 
 
 def test_a_disk_that_is_really_full(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
+    small = tmp_path / "disk"
+    small.mkdir()
     mount = shutil.which("mount") and os.geteuid() == 0
     if (
         not mount
-        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True).returncode
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", small], capture_output=True).returncode
     ):
         pytest.skip("a small disk can only be made by root")
     try:
-        save(disk / "1", 1)
+        save(small / "1", 1)
         with pytest.raises(
             UserError, match=r"2 could not be written, the disk is full: 3\.\d MB are needed, 1\.0 MB free"
         ):
-            save(disk / "2", 2, rows=20000)
+            save(small / "2", 2, rows=20000)
         full = pytest.raises(UserError, match=r"vocab\.txt could not be written, the disk is full: 1\.0 MB free")
-        with full, disk.atomic_write(disk / "vocab.txt") as file:
+        with full, disk.atomic_write(small / "vocab.txt") as file:
             file.write("x" * 2_000_000)
-        assert files(disk) == ["1.pdopt", "1.pdparams", "1.pdstate"] and saved_value(disk / "1") == 1
+        assert files(small) == ["1.pdopt", "1.pdparams", "1.pdstate"] and saved_value(small / "1") == 1
     finally:
-        subprocess.run(["umount", disk], check=True)
+        subprocess.run(["umount", small], check=True)
 
 
 def test_files_of_different_saves_are_not_mixed(tmp_path):
