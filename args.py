@@ -1,28 +1,16 @@
 """The groups of arguments that the scripts compose. Each flag is declared once; --help shows every default."""
 
 import argparse
+import dataclasses
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-# Without `elmo` here: --help must not wait for Paddle. `PRESETS` holds the numbers of each size.
-MODEL_SIZES = ("tiny", "small", "medium", "original")
+from elmo_core.config import PRESETS, ELMoConfig
+
 MODEL_SIZE = "original"  # where the user gives none
-MODEL_NUMBERS = (
-    "input",
-    "projection_dim",
-    "cell_dim",
-    "n_layers",
-    "n_highway",
-    "character_dim",
-    "filters",
-    "activation",
-    "cell_clip",
-    "proj_clip",
-    "use_skip_connections",
-)
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -101,6 +89,10 @@ def zero_or_more(text: str) -> float:
     return _number(text, lambda value: 0 <= value < math.inf, "a number, 0 or more")
 
 
+def any_number(text: str) -> float:
+    return _number(text, math.isfinite, "a number")
+
+
 def _number(text: str, fits: Callable[[float], bool], expected: str) -> float:
     try:
         value = float(text)
@@ -156,35 +148,35 @@ def add_batches(group, batch_size: int) -> None:
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """The network of a new model: a size, and every number of it."""
+    """The network of a new model: a size, and a flag for each number of `ELMoConfig`."""
     group = parser.add_argument_group("model", "of a new model; a checkpoint brings its own")
-    group.add_argument("--model_size", choices=MODEL_SIZES, help=f"preset of the numbers below (default: {MODEL_SIZE})")
-    group.add_argument("--input", choices=("char", "word"), help="characters (default), or a table of words")
-    group.add_argument("--projection_dim", type=positive_int, metavar="P", help="vectors have 2P dimensions")
-    group.add_argument("--cell_dim", type=positive_int, metavar="H", help="size of an LSTM's cell")
-    group.add_argument("--n_layers", "--num_layers", type=positive_int, metavar="L", help="LSTM layers")
-    group.add_argument(
-        "--n_highway", "--num_highways", type=whole_number, metavar="N", help="highway layers of the character CNN"
-    )
-    group.add_argument("--character_dim", "--char_embed_dim", **COUNT, help="size of a character's vector")
-    group.add_argument(
-        "--filters", type=_filters, metavar="W:N,...", help="of the character CNN, width:number, as in 1:32,2:64"
-    )
-    group.add_argument("--activation", choices=("relu", "tanh"), help="of the character CNN")
-    group.add_argument("--cell_clip", type=zero_or_more, metavar="X", help="bound of an LSTM's cell; 0: none")
-    group.add_argument("--proj_clip", type=zero_or_more, metavar="X", help="bound of an LSTM's output; 0: none")
-    group.add_argument(
-        "--no_skip_connections",
-        dest="use_skip_connections",
-        action="store_const",
-        const=False,
-        help="do not add a layer's input to its output",
-    )
+    sizes = {"choices": tuple(PRESETS), "help": f"preset of the numbers below (default: {MODEL_SIZE})"}
+    group.add_argument("--model_size", **sizes)
+    for field in _model_fields():
+        about = field.metadata
+        options = {name: about[name] for name in ("choices", "metavar", "help") if name in about}
+        if field.type is bool:
+            group.add_argument(
+                f"--no_{field.name.removeprefix('use_')}", dest=field.name, action="store_const", const=False, **options
+            )
+            continue
+        if field.name == "filters":
+            options["type"] = _filters
+        elif field.type is int:
+            options["type"] = positive_int if about["least"] else whole_number
+        elif field.type is float:
+            options["type"] = zero_or_more if about["least"] == 0 else any_number
+        group.add_argument(f"--{field.name}", *about.get("flags", ()), **options)
 
 
 def model_changes(args: argparse.Namespace) -> dict:
     """The numbers that the user gave, which change the preset."""
-    return {name: getattr(args, name) for name in MODEL_NUMBERS if getattr(args, name) is not None}
+    given = {field.name: getattr(args, field.name) for field in _model_fields()}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _model_fields() -> list[dataclasses.Field]:
+    return [field for field in dataclasses.fields(ELMoConfig) if field.metadata]
 
 
 def add_optimizer(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,7 @@
-"""What users pass to the classes of `elmo.py`: sentences, layers. A wrong form is an error that shows the right one."""
+"""What users pass to the classes of `elmo.py`: sentences, layers, options. Errors show the right form."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,15 +19,15 @@ def check_sentences(sentences: Sequence[Sequence[str]]) -> None:
         check_sentence(sentence, number)
 
 
-def check_sentence(sentence: Sequence[str], number: int) -> Sequence[str]:
-    """The sentence, if it is a list of tokens without white space."""
+def check_sentence(sentence: Sequence[str], number: int) -> None:
+    """Raise an error unless this is a list of tokens without white space."""
     if not _is_list(sentence):
         hint = f" Split it into tokens first: {sentence.split()[:4]!r}." if isinstance(sentence, str) else ""
         raise TypeError(
             f"sentence {number}: found {shown(sentence)}, expected a list of tokens, as in {RIGHT_FORM}.{hint}"
         )
     if all(isinstance(token, str) for token in sentence) and " ".join(sentence).split() == list(sentence):
-        return sentence
+        return
     for place, token in enumerate(sentence):
         if not isinstance(token, str):
             raise TypeError(f"sentence {number}, token {place}: found {shown(token)}, expected a string.")
@@ -34,7 +35,6 @@ def check_sentence(sentence: Sequence[str], number: int) -> Sequence[str]:
             spaces = sorted({f"{character!r} (U+{ord(character):04X})" for character in token if character.isspace()})
             what = f"holds white space, {' and '.join(spaces)}" if token else "is empty"
             raise UserError(f"sentence {number}, token {place}: {token!r:.60} {what}. Split the sentence into tokens.")
-    return sentence
 
 
 def _is_list(value: object) -> bool:
@@ -47,28 +47,52 @@ def shown(value: object) -> str:
     return f"{type(value).__name__} {value!r:.60}"
 
 
-def several_layers(layers: str | int | Sequence[float], n_layers: int) -> list[int]:
-    """The numbers of layers that are wanted one by one; none for a single layer or a mix."""
-    if isinstance(layers, str) and layers == "all":
-        return list(range(n_layers))
-    numbers = layers.split(",") if isinstance(layers, str) and "," in layers else []
-    whole = all(number.isdecimal() and int(number) < n_layers for number in numbers)
-    return [int(number) for number in numbers] if whole else []
+def check_option(name: str, value: object, allowed: Sequence) -> None:
+    if value not in allowed:
+        raise UserError(f"{name}={value!r}: expected {' or '.join(map(repr, allowed))}.")
 
 
-def layer_weights(layers: str | int | Sequence[float], n_layers: int) -> np.ndarray:
-    """Weights (n_layers,) of a fixed mix, or of a single layer."""
-    if isinstance(layers, str) and layers in ("top", "average"):
-        return {"top": np.eye(n_layers)[-1], "average": np.full(n_layers, 1 / n_layers)}[layers]
-    if isinstance(layers, str) and layers.isdecimal() and int(layers) < n_layers:
-        return np.eye(n_layers)[int(layers)]
-    if isinstance(layers, int | np.integer) and not isinstance(layers, bool) and 0 <= layers < n_layers:
-        return np.eye(n_layers)[layers]
-    if isinstance(layers, list | tuple | np.ndarray) and len(layers) == n_layers:
-        numbers = all(isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers)
-        whole = all(isinstance(weight, int) for weight in layers)  # [0, 1, 2] would mean layers, not weights
-        if numbers and not whole:
-            return np.asarray(layers, dtype=np.float64)
+def check_number(name: str, value: object, least: float, most: float = float("inf"), whole: bool = False) -> None:
+    """Raise a UserError unless this is a number in the range."""
+    kinds = (int, np.integer) if whole else (int, float, np.number)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
+        bounds = f"{least} or more" if most == float("inf") else f"from {least} to {most}"
+        raise UserError(f"{name}={value!r}: expected a {'whole ' * whole}number, {bounds}.")
+
+
+@dataclass
+class LayerChoice:
+    """Which layers are wanted, and whether one by one or added up."""
+
+    numbers: list[int]
+    weights: list[float] | None  # None: one by one
+
+    @property
+    def highest(self) -> int:
+        """The last layer that has to be run."""
+        return max(self.numbers, default=0)
+
+
+def layer_choice(layers: str | int | Sequence[float], n_layers: int) -> LayerChoice:
+    """all | top | average | a layer's number | several, as in "0,1" | weights of a fixed mix, one for each layer."""
+    every = list(range(n_layers))
+    if isinstance(layers, str):
+        numbers = layers.split(",")
+        if layers == "all":
+            return LayerChoice(every, None)
+        if layers == "top":
+            return LayerChoice([n_layers - 1], [1.0])
+        if layers == "average":
+            return LayerChoice(every, [1 / n_layers] * n_layers)
+        if all(number.isdecimal() and int(number) < n_layers for number in numbers):
+            return LayerChoice(list(map(int, numbers)), None if len(numbers) > 1 else [1.0])
+    elif isinstance(layers, int | np.integer) and not isinstance(layers, bool) and 0 <= layers < n_layers:
+        return LayerChoice([int(layers)], [1.0])
+    elif isinstance(layers, list | tuple | np.ndarray) and len(layers) == n_layers:
+        are_numbers = all(isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers)
+        if are_numbers and not all(isinstance(weight, int) for weight in layers):  # [0, 1, 2] would mean layers
+            used = [number for number in every if layers[number]]
+            return LayerChoice(used, [float(layers[number]) for number in used])
     raise UserError(
         f"layers={layers!r}: expected 'all', 'top', 'average', a number from 0 to {n_layers - 1}, several as in '0,1', "
         f"or {n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}."

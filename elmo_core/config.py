@@ -1,48 +1,71 @@
 """The numbers of a model: what `config.json` in a checkpoint's folder holds. Without Paddle."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from elmo_core.runtime import UserError
-from elmo_core.tokens import MAX_CHARS
 
+MAX_CHARS = 50  # of a token, its begin and end included
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a token encoder reads of a token. Characters give every word a vector of its own, words need a vocabulary."""
+
+    characters: bool
+    words: bool
+
+
+INPUTS = {"char": Input(characters=True, words=False), "word": Input(characters=False, words=True)}
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 PRESETS = {
-    "tiny": {
-        "cell_dim": 256,
-        "projection_dim": 64,
-        "n_highway": 1,
-        "filters": ((1, 16), (2, 32), (3, 64), (4, 64)),
-    },
+    "tiny": {"cell_dim": 256, "projection_dim": 64, "n_highway": 1, "filters": ((1, 16), (2, 32), (3, 64), (4, 64))},
     "small": {"cell_dim": 1024, "projection_dim": 128, "n_highway": 1},
     "medium": {"cell_dim": 2048, "projection_dim": 256, "n_highway": 1},
     "original": {"cell_dim": 4096, "projection_dim": 512, "n_highway": 2},
 }
-MOST = {"n_layers": 100, "n_highway": 100, "filters": 100}  # of what is built one by one
 LARGEST = 1e30  # what a float32 still holds
+
+
+def _number(default: int | float, help: str, letter: str, least: float = 0, most: float | None = None, flags=()):
+    """A field whose command-line flag args.py derives from it; `flags` are its further names."""
+    most = most or (2**31 - 1 if isinstance(default, int) else LARGEST)
+    described = {"help": help, "metavar": letter, "least": least, "most": most, "flags": flags}
+    return dataclasses.field(default=default, metadata=described)
+
+
+def _choice(default: str, help: str, choices: Iterable[str]):
+    return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)})
 
 
 @dataclass(frozen=True)
 class ELMoConfig:
     """Everything needed to rebuild a model. `config.json` in a checkpoint's folder is its JSON form."""
 
-    input: str = "char"  # char: a CNN over characters; word: a table of the vocabulary's words
+    input: str = _choice(
+        "char", "what the model reads of a token: its characters, or a row of a table of words", INPUTS
+    )
     vocab_size: int = 0  # words that the language model predicts and the word table holds; 0: no head
-    character_dim: int = 16
-    filters: tuple[tuple[int, int], ...] = FILTERS  # (width, number)
-    activation: str = "relu"  # relu | tanh
-    n_highway: int = 2
-    projection_dim: int = 512
-    cell_dim: int = 4096
-    n_layers: int = 2
-    use_skip_connections: bool = True
-    cell_clip: float = 3.0  # 0: none
-    proj_clip: float = 3.0
-    forget_bias: float = 1.0
+    character_dim: int = _number(16, "size of a character's vector", "N", least=1, flags=("--char_embed_dim",))
+    filters: tuple[tuple[int, int], ...] = dataclasses.field(
+        default=FILTERS,
+        metadata={"help": "of the character CNN, width:number, as in 1:32,2:64", "metavar": "W:N,..."},
+    )
+    activation: str = _choice("relu", "of the character CNN", ("relu", "tanh"))
+    n_highway: int = _number(2, "highway layers of the character CNN", "N", most=100, flags=("--num_highways",))
+    projection_dim: int = _number(512, "vectors have 2P dimensions", "P", least=1)
+    cell_dim: int = _number(4096, "size of an LSTM's cell", "H", least=1)
+    n_layers: int = _number(2, "LSTM layers", "L", least=1, most=100, flags=("--num_layers",))
+    use_skip_connections: bool = dataclasses.field(
+        default=True, metadata={"help": "do not add a layer's input to its output"}
+    )
+    cell_clip: float = _number(3.0, "bound of an LSTM's cell; 0: none", "X")
+    proj_clip: float = _number(3.0, "bound of an LSTM's output; 0: none", "X")
+    forget_bias: float = _number(1.0, "added to an LSTM's forget gate", "X", least=-LARGEST)
 
     def __post_init__(self):
-        self.validate()
+        self._validate()
         object.__setattr__(self, "filters", tuple(tuple(pair) for pair in self.filters))
 
     @classmethod
@@ -66,32 +89,40 @@ class ELMoConfig:
     def to_dict(self) -> dict:
         return dataclasses.asdict(self)
 
-    def validate(self) -> None:
+    @property
+    def reads_characters(self) -> bool:
+        return INPUTS[self.input].characters
+
+    @property
+    def reads_words(self) -> bool:
+        return INPUTS[self.input].words
+
+    def _validate(self) -> None:
         def need(field: str, holds: bool, expected: str) -> None:
             if not holds:
                 raise UserError(f"model configuration: {field} is {getattr(self, field)!r}, expected {expected}.")
 
-        need("input", self.input in ("char", "word"), "'char' or 'word'")
-        need("activation", self.activation in ("relu", "tanh"), "'relu' or 'tanh'")
-        for field in ("character_dim", "projection_dim", "cell_dim", "n_layers", "vocab_size", "n_highway"):
-            least, most = int(field not in ("vocab_size", "n_highway")), MOST.get(field, 2**31 - 1)
-            value = getattr(self, field)
-            need(field, type(value) is int and least <= value <= most, f"a whole number from {least} to {most:,}")
-        for field in ("cell_clip", "proj_clip"):
-            value = getattr(self, field)
-            need(field, type(value) in (int, float) and 0 <= value < LARGEST, "a number, 0 (no clip) or more")
-        value = self.forget_bias
-        need("forget_bias", type(value) in (int, float) and abs(value) < LARGEST, "a number")
+        for field in dataclasses.fields(self):
+            value, limits = getattr(self, field.name), field.metadata
+            if "choices" in limits:
+                need(field.name, value in limits["choices"], " or ".join(map(repr, limits["choices"])))
+            elif "least" in limits:
+                kinds, kind = ((int,), "whole ") if isinstance(field.default, int) else ((int, float), "")
+                fits = type(value) in kinds and limits["least"] <= value <= limits["most"]
+                need(field.name, fits, f"a {kind}number from {limits['least']} to {limits['most']:,}")
+        need("vocab_size", type(self.vocab_size) is int and 0 <= self.vocab_size < 2**31, "a whole number, 0 or more")
+        need("vocab_size", not self.reads_words or self.vocab_size > 0, "the number of words (of a word table)")
         need("use_skip_connections", isinstance(self.use_skip_connections, bool), "true or false")
-        need("filters", isinstance(self.filters, list | tuple), "a list of pairs [width, number]")
-        need("filters", len(self.filters) <= MOST["filters"], f"no more than {MOST['filters']} pairs")
-        for pair in self.filters:
-            whole = isinstance(pair, list | tuple) and len(pair) == 2
-            whole = whole and all(type(number) is int and 0 < number < 2**31 for number in pair)
-            expected = f"pairs [width, number] of whole numbers, widths up to {MAX_CHARS}"
-            need("filters", whole and pair[0] <= MAX_CHARS, expected)
-        need("filters", self.input == "word" or bool(self.filters), "at least one pair [width, number]")
-        need("vocab_size", self.input == "char" or self.vocab_size > 0, "the number of words (a word table)")
+        pairs = self.filters if isinstance(self.filters, list | tuple) and len(self.filters) <= 100 else [None]
+        whole = all(
+            isinstance(pair, list | tuple)
+            and len(pair) == 2
+            and all(type(number) is int and 0 < number < 2**31 for number in pair)
+            and pair[0] <= MAX_CHARS
+            for pair in pairs
+        )
+        need("filters", whole, f"up to 100 pairs [width, number] of whole numbers, widths up to {MAX_CHARS}")
+        need("filters", not self.reads_characters or bool(self.filters), "at least one pair [width, number]")
 
 
 def differences(saved: Mapping, wanted: Mapping) -> dict[str, str]:

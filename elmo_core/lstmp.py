@@ -86,9 +86,32 @@ class Packing:
         row = order[np.arange(len(step)) - offsets[step]]
         return cls(order, sizes.tolist(), offsets, row, step)
 
-    def places(self, rank: int, n: int) -> np.ndarray:
-        """(n,) the packed places of steps 1 .. n of the row that is `rank`-th longest (step 0 is its marker)."""
-        return self.offsets[1 : n + 1] + rank
+    def word_places(self, n_words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where the outputs of every row's words are, forward and backward (B, T), and the mask (B, T) of real words.
+
+        Step 0 of a row is its marker, step k the k-th word from the direction's own start; T is the longest row's words.
+        """
+        rank = np.argsort(self.order)[:, None]
+        step, left = np.arange(n_words.max(initial=0)), n_words[:, None]
+        mask = step < left
+        forward = self.offsets[np.where(mask, 1 + step, 0)] + rank
+        backward = self.offsets[np.where(mask, left - step, 0)] + rank
+        return forward * mask, backward * mask, mask
+
+    def sort(self, state: State) -> State:
+        """A state's rows in the packed order."""
+        return state if self._in_order else tuple(paddle.gather(part, paddle.to_tensor(self.order)) for part in state)
+
+    def unsort(self, state: State) -> State:
+        """A state's rows back in the given order."""
+        if self._in_order:
+            return state
+        back = paddle.to_tensor(np.argsort(self.order))
+        return tuple(paddle.gather(part, back) for part in state)
+
+    @property
+    def _in_order(self) -> bool:
+        return bool((np.diff(self.order) > 0).all())
 
 
 def run_layer(

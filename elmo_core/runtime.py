@@ -80,15 +80,14 @@ def prepare_environment() -> None:
     # an idle BLAS thread that spins would take the core from the other direction's thread (see in_parallel)
     os.environ.setdefault("KMP_BLOCKTIME", "0")
     os.environ.setdefault("GLOG_minloglevel", "2")
-    _keep_freed_memory()
 
 
-def _keep_freed_memory() -> None:
-    """Let this process keep the memory that tensors leave behind, for the next step's. It then holds what it once needed.
+def keep_freed_memory() -> None:
+    """Let this process keep the memory that freed tensors leave, for the next ones. It never shrinks again.
 
-    By itself the C library hands large blocks back to the system, and whatever other threads leave behind, and the system
-    zeroes and maps every page of the next one anew: a tenth of a training step. Without glibc, or with settings of the
-    user's, nothing is changed.
+    By default the C library hands large blocks back to the system, which has to zero and map every page of the next one:
+    a tenth of a training step. Scripts call this; an import does not, for the process belongs to the user. Without glibc,
+    or where the user has set MALLOC_* or GLIBC_TUNABLES, nothing changes.
     """
     most, trim_threshold, mmap_max, arena_max = 2**31 - 1, -1, -4, -8
     chosen = [name for name in os.environ if name.startswith("MALLOC_") or name == "GLIBC_TUNABLES"]
@@ -98,6 +97,9 @@ def _keep_freed_memory() -> None:
     mallopt(trim_threshold, most)
     mallopt(mmap_max, 0)
     mallopt(arena_max, 1)
+
+
+_in_script = False  # whether this process is one of our scripts
 
 
 @functools.cache
@@ -117,7 +119,8 @@ def import_paddle():
         with warnings.catch_warnings(), contextlib.redirect_stderr(stderr):
             warnings.filterwarnings("ignore", message=".*ccache.*")
             import paddle
-        paddle.disable_signal_handler()  # which, at the signal to end, print a C++ trace into a script's output
+        if _in_script:
+            paddle.disable_signal_handler()
     finally:
         logging.root.handlers[:] = root[0]  # with Paddle's, other libraries' chatter would be printed
         logging.root.setLevel(root[1])
@@ -299,6 +302,11 @@ def duration(seconds: float) -> str:
 
 def script(main: Callable[[], None]) -> None:
     """Run a script's main(): the user's mistakes become one message and exit code 2, not a traceback."""
+    global _in_script
+    _in_script = True
+    keep_freed_memory()
+    if "paddle" in sys.modules:  # whose handlers would print a C++ trace when the script is told to end
+        sys.modules["paddle"].disable_signal_handler()
     _open_streams()
     _log_to_stderr()
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):

@@ -21,6 +21,9 @@ class WordTable(nn.Layer):
         return self.embedding(paddle.to_tensor(tokens.ids))
 
 
+ENCODERS = {"char": lambda config, sparse: CharCNN(config), "word": WordTable}
+
+
 def token_encoder(config: ELMoConfig, sparse: bool) -> nn.Layer:
     """The encoder of a model. sparse: whether the gradients of its tables are to be rows."""
-    return CharCNN(config) if config.input == "char" else WordTable(config, sparse)
+    return ENCODERS[config.input](config, sparse)

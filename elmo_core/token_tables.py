@@ -1,4 +1,4 @@
-"""Where an embedder finds the vectors of its tokens: in the word table, in a file, or by the character CNN, once each."""
+"""Where an embedder finds the vectors of its tokens: in the word table, in a file, or computed once and kept."""
 
 import itertools
 import threading
@@ -7,12 +7,45 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.char_cnn import CharCNN
+from elmo_core.config import ELMoConfig
 from elmo_core.runtime import UserError, log, paddle
-from elmo_core.tokens import BOS, EOS, MAX_BYTES, UNK_ID, CharTable, Tokens, Vocabulary, count_cut, padded
+from elmo_core.tokens import BOS, EOS, MAX_BYTES, UNK, CharTable, Tokens, Vocabulary, count_cut, padded
 
-TOKENS_AT_ONCE = 2048  # of new tokens in one pass of the character CNN
-CACHE_BYTES = 256 * 2**20  # of remembered token vectors
+TOKENS_AT_ONCE = 2048  # new tokens in one pass of the character CNN
+CACHE_BYTES = 256 * 2**20  # of computed token vectors that are kept
+
+
+def token_table(encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None) -> "TokenTable":
+    """The table of a model's own vectors."""
+    if config.reads_characters:
+        return ComputedVectors(encoder, config.projection_dim)
+    return WordVectors(encoder.embedding.weight, vocabulary)
+
+
+class Unread:
+    """Counts tokens that a model cannot read as they are: too many bytes, or not in the vocabulary of a word model."""
+
+    def __init__(self, config: ELMoConfig, vocabulary: Vocabulary | None):
+        self.vocabulary = None if config.reads_characters else vocabulary
+        self.reads_characters = config.reads_characters
+        self.met = self.unknown = 0
+        self.warned = False
+
+    def count(self, tokens: Sequence[str]) -> None:
+        """Take note of a batch's tokens. The first that are cut are said."""
+        if self.vocabulary:
+            self.met += len(tokens)
+            self.unknown += sum(token not in self.vocabulary or token == UNK for token in tokens)
+        elif self.reads_characters and not self.warned and (cut := count_cut(tokens)):
+            self.warned = True
+            log.warning(
+                f"{cut} tokens of a batch have more than {MAX_BYTES} bytes; only the first {MAX_BYTES} are read."
+            )
+
+    @property
+    def oov_share(self) -> float:
+        """Share of the tokens so far that a word model does not know; 0 for a character model."""
+        return self.unknown / max(1, self.met)
 
 
 class TokenTable:
@@ -20,10 +53,9 @@ class TokenTable:
 
     def __init__(self, table: paddle.Tensor):
         self.table = table  # (rows, P)
-        self.unknown, self.met = 0, 0  # tokens, by a word model's own table
         self.lock = threading.Lock()  # several threads may use one embedder
 
-    def __call__(self, sentences) -> tuple[paddle.Tensor, np.ndarray, np.ndarray]:
+    def __call__(self, sentences: Sequence[Sequence[str]]) -> tuple[paddle.Tensor, np.ndarray, np.ndarray]:
         """Vectors (N, P) of the distinct tokens, their places (B, T) in the rows `<S> w1 .. wn </S>`, the rows' lengths."""
         tokens = [token for sentence in sentences for token in (BOS, *sentence, EOS)]
         lengths = np.array([len(sentence) + 2 for sentence in sentences], dtype=np.int64)
@@ -32,33 +64,31 @@ class TokenTable:
             vectors = paddle.gather(self.table, paddle.to_tensor(distinct))
         return vectors, padded(place.ravel(), lengths, lengths.max(initial=0)), lengths
 
+    def of(self, tokens: Sequence[str]) -> np.ndarray:
+        """The vectors (n, P) of tokens."""
+        with self.lock:
+            return paddle.gather(self.table, paddle.to_tensor(self.rows(list(tokens)))).numpy()
+
     def rows(self, tokens: list[str]) -> np.ndarray:
-        """(n,) where in the table the tokens are."""
+        """(n,) the tokens' rows in the table. The caller holds the lock."""
         raise NotImplementedError
 
     def check(self, sentence: Sequence[str], number: int) -> None:
-        """Refuse tokens that cannot be had."""
+        """Raise a UserError about tokens that have no vector."""
 
     def forget(self) -> None:
-        """Remember nothing of earlier calls. The caller holds the lock."""
-
-    def report(self) -> None:
-        """Tell the user, once, what happened to tokens that could not be taken whole."""
+        """Drop what was computed with weights that may have changed."""
 
 
 class WordVectors(TokenTable):
     """The vocabulary's words."""
 
-    def __init__(self, token_encoder, vocabulary: Vocabulary):
-        super().__init__(token_encoder.embedding.weight)
+    def __init__(self, table: paddle.Tensor, vocabulary: Vocabulary):
+        super().__init__(table)
         self.vocabulary = vocabulary
 
     def rows(self, tokens: list[str]) -> np.ndarray:
-        ids = self.vocabulary.ids(tokens)
-        markers = np.count_nonzero(ids < UNK_ID)
-        self.unknown += np.count_nonzero(ids == UNK_ID)
-        self.met += len(ids) - markers
-        return ids
+        return self.vocabulary.ids(tokens)
 
 
 class FixedVectors(TokenTable):
@@ -83,38 +113,32 @@ class FixedVectors(TokenTable):
         return np.fromiter(map(self.places.__getitem__, tokens), np.int64, len(tokens))
 
 
-class CharacterVectors(TokenTable):
-    """Tokens from their characters, remembered: a frozen model meets the same words again and again."""
+class ComputedVectors(TokenTable):
+    """Any tokens, from their characters. Kept, because a frozen model meets the same words again and again."""
 
-    def __init__(self, token_encoder: CharCNN):
+    def __init__(self, token_encoder: paddle.nn.Layer, width: int):
         self.token_encoder = token_encoder
-        width = token_encoder.config.projection_dim
-        super().__init__(paddle.zeros([1024, width], token_encoder.embedding.weight.dtype))
+        super().__init__(paddle.zeros([1024, width], next(iter(token_encoder.parameters())).dtype))
         self.places: dict[str, int] = {}
         self.capacity = CACHE_BYTES // (4 * width)
-        self.too_long: set[str] = set()
-        self.cut, self.told = 0, False
 
     def rows(self, tokens: list[str]) -> np.ndarray:
         rows = self._known(tokens)
         if (rows < 0).any():
-            self._learn(list(dict.fromkeys(tokens[k] for k in np.flatnonzero(rows < 0))), tokens)
+            self._compute(list(dict.fromkeys(tokens[k] for k in np.flatnonzero(rows < 0))), tokens)
             rows = self._known(tokens)
-        if self.too_long:
-            self.cut += sum(token in self.too_long for token in tokens)
         return rows
 
     def forget(self) -> None:
-        """Remember nothing: the weights have changed, or there is no more room."""
-        self.places.clear()
-        self.too_long.clear()
+        with self.lock:
+            self.places.clear()
 
     def _known(self, tokens: list[str]) -> np.ndarray:
         return np.fromiter(map(self.places.get, tokens, itertools.repeat(-1)), np.int64, len(tokens))
 
-    def _learn(self, new: list[str], batch: list[str]) -> None:
+    def _compute(self, new: list[str], batch: list[str]) -> None:
         if len(self.places) + len(new) > self.capacity and self.places:
-            self.forget()
+            self.places.clear()
             new = list(dict.fromkeys(batch))
         begin, end = len(self.places), len(self.places) + len(new)
         if end > len(self.table):
@@ -126,13 +150,6 @@ class CharacterVectors(TokenTable):
         ids, lengths = characters.rows(order), characters.lengths[order].astype(np.int64)
         for a in range(0, len(new), TOKENS_AT_ONCE):
             part = slice(a, a + TOKENS_AT_ONCE)
-            self.table[begin + a : begin + a + len(lengths[part])] = self.token_encoder(
-                Tokens(ids[part], lengths[part])
-            )
+            vectors = self.token_encoder(Tokens(ids[part], lengths[part]))
+            self.table[begin + a : begin + a + len(vectors)] = vectors
         self.places.update((new[k], row) for k, row in zip(order.tolist(), range(begin, end), strict=True))
-        self.too_long.update(token for token in new if count_cut([token]))
-
-    def report(self) -> None:
-        if self.cut and not self.told:
-            self.told = True
-            log.warning(f"{self.cut} tokens have more than {MAX_BYTES} bytes and were read up to there.")

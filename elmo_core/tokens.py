@@ -13,13 +13,15 @@ from typing import IO, Any
 
 import numpy as np
 
-from elmo_core.runtime import UserError
+from elmo_core.config import INPUTS, MAX_CHARS
+from elmo_core.disk import check_input
+from elmo_core.runtime import UserError, log
 from elmo_core.text import blocks
 
-MAX_CHARS = 50
 MAX_BYTES = MAX_CHARS - 2  # a token's own, between begin-of-word and end-of-word
 MARKERS = BOS, EOS, UNK = "<S>", "</S>", "<UNK>"
 UNK_ID = MARKERS.index(UNK)
+PADDLENLP_MARKERS = {"UNK", BOS, EOS, "<PAD>"}  # which its reader puts before the words of a file
 # Five bytes that UTF-8 never uses stand for bilm-tf's characters 256 to 260, so that a table of tokens is one string
 # of bytes. CHARACTERS turns a byte into bilm-tf's id plus one; BEHIND[n] turns, by "or", all but n bytes into padding.
 BOS_BYTE, EOS_BYTE, WORD_BEGIN, WORD_END, PADDING = (bytes([byte]) for byte in range(0xFB, 0x100))
@@ -50,7 +52,7 @@ def char_ids(tokens: Sequence[str]) -> np.ndarray:
 
 def count_cut(tokens: Iterable[str]) -> int:
     """How many of the tokens have more bytes than the character input takes, and are therefore cut."""
-    return sum(len(_utf8(token)) > MAX_BYTES for token in tokens)
+    return sum(len(token) > MAX_BYTES // 4 and len(_utf8(token)) > MAX_BYTES for token in tokens)
 
 
 def _utf8(token: str) -> bytes:
@@ -73,14 +75,23 @@ class Vocabulary:
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Vocabulary":
-        """Read a vocabulary file: UTF-8, one token a line."""
+        """Read a vocabulary file: UTF-8, one token a line.
+
+        PaddleNLP's have no markers, or its own in the first lines: then ours take their place.
+        """
         path = Path(path)
-        if not path.is_file():
-            raise UserError(f"{path}: there is no such file. `preprocess.py vocab` writes a vocabulary.")
-        text = "".join(blocks(path))
+        check_input(path, "a vocabulary, one token a line, as `preprocess.py vocab` writes it")
+        text = "".join(blocks(path)).replace("\r\n", "\n")
         if not text:
             raise UserError(f"{path}: the file is empty. `preprocess.py vocab` writes a vocabulary.")
-        return cls(text.removesuffix("\n").split("\n"), source=path)
+        tokens = text.removesuffix("\n").split("\n")
+        if not PADDLENLP_MARKERS.union(MARKERS).intersection(tokens):
+            log.info(f"{path} has no markers: {', '.join(MARKERS)} are put before its {len(tokens):,} words.")
+            tokens = [*MARKERS, *tokens]
+        elif set(tokens[:4]) == PADDLENLP_MARKERS:
+            log.info(f"{path} begins with PaddleNLP's markers: {', '.join(MARKERS)} take their place.")
+            tokens = [*MARKERS, *tokens[4:]]
+        return cls(tokens, source=path)
 
     @staticmethod
     def is_one(path: Path) -> bool:
@@ -135,9 +146,7 @@ def _first_fault(tokens: list[str]) -> str:
     """The first line of a bad vocabulary that is wrong, and what is wrong with it."""
     first: dict[str, int] = {}
     for line, token in enumerate(tokens + ["the end of the file"] * (len(MARKERS) - len(tokens)), 1):
-        if token.endswith("\r"):
-            fault = "the line ends with CR LF, as on Windows. Convert the file: sed -i 's/\\r$//'"
-        elif line <= len(MARKERS) and token != MARKERS[line - 1]:
+        if line <= len(MARKERS) and token != MARKERS[line - 1]:
             fault = (
                 f"found {token!r}, expected {MARKERS[line - 1]}. The first three lines must be {', '.join(MARKERS)}, "
                 "as `preprocess.py vocab` writes them."
@@ -188,9 +197,7 @@ class Lexicon:
     """Numbers for tokens: the vocabulary's ids and, for "char" input, from V on, those of the unknown words met."""
 
     def __init__(self, vocabulary: Vocabulary, input: str):
-        if input not in ("char", "word"):
-            raise ValueError(f"input is {input!r}: expected 'char' or 'word'")
-        self._vocabulary, self._by_characters = vocabulary, input == "char"
+        self._vocabulary, self._by_characters = vocabulary, INPUTS[input].characters
         self._unknown: dict[str, int] = {}  # word to number, less V; in the order of the numbers
         self._renew()
 
@@ -267,10 +274,10 @@ def padded(values: np.ndarray, lengths: np.ndarray, width: int) -> np.ndarray:
 def token_batch(
     sentences: Sequence[Sequence[str]], input: str = "char", vocabulary: Vocabulary | None = None
 ) -> TokenBatch:
-    """Sentences as a batch to embed. "word" input needs the vocabulary; "char" input makes no use of it."""
-    if input == "word" and vocabulary is None:
-        raise TypeError("token_batch: 'word' input needs a vocabulary")
-    lexicon = Lexicon(vocabulary if input == "word" else _MARKERS_ONLY, input)
+    """Sentences as a batch to embed. An input that reads words needs the vocabulary, others make no use of it."""
+    if INPUTS[input].words and vocabulary is None:
+        raise TypeError(f"token_batch: {input!r} input needs a vocabulary")
+    lexicon = Lexicon(vocabulary if INPUTS[input].words else _MARKERS_ONLY, input)
     rows = [[BOS, *sentence, EOS] for sentence in sentences]
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     tokens, index = lexicon.distinct(lexicon.number(list(chain.from_iterable(rows))))

@@ -15,6 +15,7 @@ import pytest
 
 import dataset
 from dataset import Corpus, EvalStream, Prefetcher, TrainStream, lm_batch
+from elmo_core import text
 from elmo_core.runtime import UserError
 from elmo_core.text import read_sentences
 from elmo_core.tokens import Vocabulary, char_ids, count_cut, in_order, sentence_batches, shuffled_batches, token_batch
@@ -176,35 +177,48 @@ def test_vocabulary_reads_gz_a_byte_order_mark_and_no_final_newline(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "tokens"),
     [
-        (None, "v.txt: there is no such file.*preprocess.py vocab"),
-        (b"", "v.txt: the file is empty.*preprocess.py vocab"),
-        (b"<S>\n</S>\n<UNK>\nok\ncaf\xe9\n", "v.txt:5: byte 0xe9 is not UTF-8.*--encoding"),
-        (b"the\nof\n<UNK>\n", "v.txt:1: found 'the', expected <S>.*preprocess.py vocab"),
-        (b"<S>\n<UNK>\n</S>\n", "v.txt:2: found '<UNK>', expected </S>"),
-        (b"<S>\n</S>\n", "v.txt:3: found 'the end of the file', expected <UNK>"),
-        (b"<S>\n</S>\n<UNK>\na\nb\na\n", "v.txt:6: 'a' is in line 4 already"),
-        (b"<S>\n</S>\n<UNK>\na\n\nb\n", "v.txt:5: an empty line"),
-        (b"<S>\n</S>\n<UNK>\na\n\n", "v.txt:5: an empty line"),
-        (b"<S>\n</S>\n<UNK>\nNew York\n", "v.txt:4: 'New York' holds white space"),
-        ("<S>\n</S>\n<UNK>\na\n\u3000\n".encode(), "v.txt:5: .* holds white space"),
-        ("<S>\n</S>\n<UNK>\nx\u2028y\n".encode(), "v.txt:4: .* holds white space"),
-        (b"<S>\r\n</S>\r\n<UNK>\r\n", "v.txt:1: the line ends with CR LF"),
-        (b"<S>\n</S>\n<UNK>\na\r\n", "v.txt:4: the line ends with CR LF"),
+        ("the\nof\n", ["the", "of"]),
+        ("UNK\n<S>\n</S>\n<PAD>\nthe\nof\n", ["the", "of"]),
+        ("<S>\r\n</S>\r\n<UNK>\r\nUNK\r\n<PAD>\r\n", ["UNK", "<PAD>"]),
+    ],
+    ids=["no markers", "PaddleNLP's markers", "our markers"],
+)
+def test_a_vocabulary_with_other_markers_or_none(tmp_path, caplog, content, tokens):
+    """PaddleNLP's reader puts its own before the words, so its published files have none."""
+    caplog.set_level("INFO", logger="elmo")
+    (tmp_path / "v.txt").write_bytes(content.encode())
+    vocabulary = Vocabulary.from_file(tmp_path / "v.txt")
+    assert vocabulary.tokens == [*MARKERS, *tokens]
+    assert len(caplog.records) == ("<UNK>" not in content)
+    vocabulary.save(tmp_path / "copy.txt")
+    assert Vocabulary.from_file(tmp_path / "copy.txt").fingerprint == vocabulary.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (None, "v.txt: "),
+        (b"", "v.txt: "),
+        (b"<S>\n</S>\n<UNK>\nok\ncaf\xe9\n", "v.txt:5: "),
+        (b"the\nof\n<UNK>\n", "v.txt:1: "),
+        (b"the\nUNK\n", "v.txt:1: "),
+        (b"<S>\n<UNK>\n</S>\n", "v.txt:2: "),
+        (b"<S>\n</S>\n", "v.txt:3: "),
+        (b"<S>\n</S>\n<UNK>\na\nb\na\n", "v.txt:6: "),
+        (b"<S>\n</S>\n<UNK>\na\n\nb\n", "v.txt:5: "),
+        (b"<S>\n</S>\n<UNK>\nNew York\n", "v.txt:4: "),
+        ("<S>\n</S>\n<UNK>\na\n\u3000\n".encode(), "v.txt:5: "),
+        ("<S>\n</S>\n<UNK>\nx\u2028y\n".encode(), "v.txt:4: "),
     ],
 )
-def test_bad_vocabulary_names_file_and_line(tmp_path, content, message):
+def test_bad_vocabulary_names_file_and_line(tmp_path, content, place):
     path = tmp_path / "v.txt"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=place):
         Vocabulary.from_file(path)
-
-
-def test_a_folder_is_no_vocabulary(tmp_path):
-    with pytest.raises(UserError, match="no such file"):
-        Vocabulary.from_file(tmp_path)
 
 
 def test_corpus_resolves_files_folders_and_globs(tmp_path, monkeypatch):
@@ -231,9 +245,9 @@ def test_folders_are_passed_over_with_a_word_and_dangling_links_refused(tmp_path
     write(tmp_path / "a.txt", [["a"]])
     (tmp_path / "train").mkdir()
     assert [path.name for path in Corpus(tmp_path).paths] == ["a.txt"]
-    assert "has folders in it, which are passed over: train." in said()
+    assert "train" in said()
     (tmp_path / "b.txt").symlink_to(tmp_path / "gone")
-    with pytest.raises(UserError, match=r"b\.txt is a link to .*gone, which is not there"):
+    with pytest.raises(UserError, match=r"b\.txt.*gone"):
         Corpus(f"{tmp_path}/*.txt")
 
 
@@ -245,12 +259,11 @@ def test_what_is_packed_is_unpacked_whatever_its_name(tmp_path, name, pack):
 
 def test_corpus_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=r"no file matches 'train/\*', looked for from .*must be quoted in the shell"):
+    with pytest.raises(UserError, match=r"'train/\*'"):
         Corpus("train/*")
-    with pytest.raises(UserError, match="no file matches"):
-        Corpus(tmp_path)
-    with pytest.raises(UserError, match="no files"):
-        Corpus([])
+    for empty in (tmp_path, []):
+        with pytest.raises(UserError):
+            Corpus(empty)
 
 
 def read_by_training(path, vocabulary):
@@ -269,13 +282,13 @@ def read_by_counting(path, vocabulary):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("c.txt", b"", "c.txt: the file is empty"),
-        ("c.txt.gz", gzip.compress(b""), "c.txt.gz: nothing but 0 blank lines"),
-        ("c.txt", b"\n  \n\t\n", "c.txt: nothing but 3 blank lines"),
-        ("c.txt", "好\n很 好\n".encode("gb18030"), "c.txt:1: byte 0xba is not UTF-8.*--encoding"),
-        ("c.txt", b"fine\n" * 1000 + b"caf\xe9\n", "c.txt:1001: byte 0xe9 is not UTF-8"),
-        ("vocab.txt", b"<S>\n</S>\n<UNK>\na\n", r"vocab.txt is a vocabulary. Expected text, for instance .*/train/\*"),
-        ("c.txt.gz", gzip.compress(b"a sentence\n" * 999)[:-20], "c.txt.gz: damaged or incomplete"),
+        ("c.txt", b"", "c.txt: .*empty"),
+        ("c.txt.gz", gzip.compress(b""), "c.txt.gz: .*blank"),
+        ("c.txt", b"\n  \n\t\n", "c.txt: .*3 blank"),
+        ("c.txt", "好\n很 好\n".encode("gb18030"), "c.txt:1: .*--encoding"),
+        ("c.txt", b"fine\n" * 1000 + b"caf\xe9\n", "c.txt:1001: byte 0xe9"),
+        ("vocab.txt", b"<S>\n</S>\n<UNK>\na\n", r"vocab.txt is a vocabulary"),
+        ("c.txt.gz", gzip.compress(b"a sentence\n" * 999)[:-20], "c.txt.gz: damaged"),
     ],
     ids=["empty", "empty-gz", "blank", "gb18030", "line-1001", "vocabulary", "short-gz"],
 )
@@ -286,7 +299,7 @@ def test_bad_corpus_names_the_file(tmp_path, vocabulary, read, name, content, me
 
 
 def test_the_line_of_a_bad_byte_is_right_behind_the_first_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(dataset, "BLOCK", 10)
+    monkeypatch.setattr(text, "BLOCK", 10)
     (tmp_path / "c").write_bytes(b"one two\n" * 7 + b"caf\xe9\n")
     with pytest.raises(UserError, match="c:8: byte 0xe9"):
         list(read_sentences(tmp_path / "c"))
@@ -294,9 +307,9 @@ def test_the_line_of_a_bad_byte_is_right_behind_the_first_block(tmp_path, monkey
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
 def test_counts_are_exact_and_irregular_lines_are_told_once(tmp_path, vocabulary, caplog, monkeypatch, block):
-    monkeypatch.setattr(dataset, "BLOCK", block)
-    text = "\ufeffbirds sing\r\n\n  \nrain\u3000new <S>\x0bx\n \u3000\nlast 苹果"
-    (tmp_path / "c.txt").write_text(text, encoding="utf-8", newline="")
+    monkeypatch.setattr(text, "BLOCK", block)
+    content = "\ufeffbirds sing\r\n\n  \nrain\u3000new <S>\x0bx\n \u3000\nlast 苹果"
+    (tmp_path / "c.txt").write_text(content, encoding="utf-8", newline="")
     corpus = Corpus(tmp_path / "c.txt")
     counts = corpus.count(vocabulary)
     assert (counts.sentences, counts.tokens, counts.predictions) == (3, 8, 11)
@@ -304,11 +317,7 @@ def test_counts_are_exact_and_irregular_lines_are_told_once(tmp_path, vocabulary
     batches = list(EvalStream(corpus, vocabulary, 2, 3))
     assert sum(batch.lengths.sum() for batch in batches) == counts.predictions
     next(TrainStream(corpus, vocabulary, 1, 50))
-    assert [record.message.split(": ")[1] for record in caplog.records] == [
-        "3 blank lines, which are skipped.",
-        "1 lines that end with CR LF, as on Windows, which is accepted.",
-        "1 times <S> or </S> in the text",
-    ]
+    assert [record.message.split(": ")[1][:7] for record in caplog.records] == ["3 blank", "1 lines", "1 times"]
 
 
 def test_streams_tell_of_irregular_lines_without_a_count(tmp_path, vocabulary, caplog):
@@ -316,10 +325,7 @@ def test_streams_tell_of_irregular_lines_without_a_count(tmp_path, vocabulary, c
     stream = TrainStream(Corpus(tmp_path / "c.txt"), vocabulary, 1, 50)
     next(stream), next(stream)
     assert stream.position["epoch"] > 1
-    assert [record.message.split(": ")[1][:20] for record in caplog.records] == [
-        "1 blank lines, which",
-        "2 lines that end wit",
-    ]
+    assert [record.message.split(": ")[1][:7] for record in caplog.records] == ["1 blank", "2 lines"]
 
 
 def test_counts_are_kept_beside_the_corpus(tmp_path, vocabulary, monkeypatch):
@@ -389,10 +395,8 @@ def test_token_batch_at_its_limits(vocabulary):
     assert token_batch([]).index.shape == (0, 0)
     assert token_batch([[]]).index.shape == (1, 2)
     np.testing.assert_array_equal(token_batch([["<S>"]]).tokens.ids, char_ids(["<S>", "</S>"]))
-    with pytest.raises(TypeError, match="needs a vocabulary"):
+    with pytest.raises(TypeError, match="vocabulary"):
         token_batch([["a"]], "word")
-    with pytest.raises(ValueError, match="expected 'char' or 'word'"):
-        token_batch([["a"]], "chars", vocabulary)
 
 
 @pytest.mark.parametrize("input", ["char", "word"])

@@ -15,7 +15,8 @@ import reference
 import dataset
 import elmo
 from elmo import ELMo, ELMoConfig, ELMoEmbedder
-from elmo_core import checkpoint, runtime
+from elmo_core import checkpoint, runtime, token_tables
+from elmo_core.lstmp import run_layer
 from elmo_core.runtime import UserError, paddle
 from elmo_core.softmax import draw_candidates
 from elmo_core.tokens import CharTable, LMBatch, Tokens, Vocabulary, char_ids, token_batch
@@ -181,7 +182,7 @@ def test_slices_of_the_full_softmax_do_not_change_it(monkeypatch):
     bilm = models.random_bilm()
     batch = dataset.lm_batch(SENTENCES, Vocabulary(models.WORDS))
     whole = bilm.log_probabilities(batch)[:2]
-    monkeypatch.setattr("softmax.LOGITS_AT_ONCE", 5 * int(batch.lengths.sum()))
+    monkeypatch.setattr("elmo_core.softmax.LOGITS_AT_ONCE", 5 * int(batch.lengths.sum()))
     assert_close(bilm.log_probabilities(batch)[:2], whole, 1e-6)
 
 
@@ -227,7 +228,7 @@ def test_a_sentence_has_one_vector(saved):
 def test_remembered_vectors_are_bounded_and_change_nothing(saved, monkeypatch):
     sentences = [[f"w{k}", f"v{k % 7}", "the"] for k in range(300)]
     expected = ELMoEmbedder(saved).encode(sentences)
-    monkeypatch.setattr(elmo, "CACHE_BYTES", 4 * 7 * 40)
+    monkeypatch.setattr(token_tables, "CACHE_BYTES", 4 * 7 * 40)
     embedder = ELMoEmbedder(saved, batch_size=8)
     assert_close(embedder.encode(sentences), expected)
     assert len(embedder.vectors.places) <= 40
@@ -248,11 +249,17 @@ def test_layers_and_pooling(saved):
         "top": [0, 0, 1],
         "average": [1 / 3] * 3,
         0: [1, 0, 0],
-        1: [0, 1, 0],
+        "1": [0, 1, 0],
         (0.2, -1.5, 3.0): [0.2, -1.5, 3.0],
+        (0.0, 0.0, 0.0): [0, 0, 0],
+        (0.5, 0.0, 0.0): [0.5, 0, 0],
     }.items():
-        found = ELMoEmbedder(saved, layers=choice).encode(SENTENCES)
+        embedder = ELMoEmbedder(saved, layers=choice)
+        found = embedder.encode(SENTENCES)
+        assert found[0].shape == embedder.shape(3) == (3, 14)
         assert_close(found, [np.tensordot(np.array(weights), array, 1) for array in everything], 2e-6)
+    found = ELMoEmbedder(saved, layers="0,1").encode(SENTENCES)
+    assert_close(found, [array[:2] for array in everything])
     for pool in ("mean", "max"):
         found = ELMoEmbedder(saved, pool=pool).encode([s for s in SENTENCES if s])
         assert_close(found, [getattr(array, pool)(axis=1) for array in everything if array.shape[1]], 2e-6)
@@ -260,6 +267,15 @@ def test_layers_and_pooling(saved):
     assert half[0].dtype == np.float16
     for found, exact in zip(half, everything, strict=True):
         np.testing.assert_allclose(found, exact, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(("layers", "n_run"), [("all", 2), ("0,1", 1), (1, 1), (0, 0), ([0.5, 0.5, 0.0], 1)])
+@pytest.mark.parametrize("carry_state", [False, True])
+def test_only_the_layers_that_are_wanted_are_run(saved, monkeypatch, layers, n_run, carry_state):
+    ran = []
+    monkeypatch.setattr(elmo, "run_layer", lambda *given: ran.append(given) or run_layer(*given))
+    ELMoEmbedder(saved, layers=layers, carry_state=carry_state).encode([["the", "bank"]])
+    assert len(ran) == n_run
 
 
 def test_a_very_long_sentence(saved):
@@ -271,12 +287,12 @@ def test_a_very_long_sentence(saved):
 @pytest.mark.parametrize(
     ("sentences", "message"),
     [
-        ("The bank", r"expected a list of lists of tokens, \[\['The'"),
-        (["The bank", "A river"], r"sentence 0: found str 'The bank'.*Split it into tokens first: \['The', 'bank'\]"),
+        ("The bank", r"\[\['The'"),
+        (["The bank", "A river"], r"sentence 0.*\['The', 'bank'\]"),
         ([["ok"], None], "sentence 1: found NoneType"),
-        ([["ok"], ["fine", 3]], "sentence 1, token 1: found int 3"),
-        (None, "found NoneType None, expected a list of lists"),
-        (np.array("abc"), "expected a list of lists"),
+        ([["ok"], ["fine", 3]], "sentence 1, token 1: found int"),
+        (None, "NoneType"),
+        (np.array("abc"), "ndarray"),
     ],
 )
 def test_wrong_types_show_the_right_form(saved, sentences, message):
@@ -293,12 +309,12 @@ def test_a_token_with_white_space_is_named(saved, token):
         ELMoEmbedder(saved).encode([["ok"], ["a", "b", token]])
 
 
-def test_cut_tokens_are_counted_once(saved, caplog):
-    embedder = ELMoEmbedder(saved)
+@pytest.mark.parametrize("kind", [ELMoEmbedder.encode, ELMo.forward])
+def test_tokens_that_are_cut_are_reported_once(saved, caplog, kind):
+    model = {ELMoEmbedder.encode: ELMoEmbedder, ELMo.forward: ELMo}[kind](saved)
     for _ in range(2):
-        embedder.encode([["x" * 49, "the", "好" * 17], ["x" * 48]])
-    messages = [record.message for record in caplog.records]
-    assert len(messages) == 1 and messages[0].startswith("2 tokens have more than 48 bytes")
+        kind(model, [["x" * 49, "the", "好" * 17], ["x" * 48]])
+    assert [record.message[:8] for record in caplog.records] == ["2 tokens"] and model.oov_share == 0
 
 
 def test_a_word_model_reports_its_unknown_words(tmp_path):
@@ -309,18 +325,8 @@ def test_a_word_model_reports_its_unknown_words(tmp_path):
     assert embedder.oov_share == layer.oov_share == 0.5
 
 
-def test_the_layer_says_once_that_it_cuts_tokens(saved, caplog):
-    layer = ELMo(saved)
-    for _ in range(2):
-        layer([["x" * 49, "the"]])
-    assert [record.message for record in caplog.records] == [
-        "1 tokens of a batch have more than 48 bytes and are read up to there."
-    ]
-    assert layer.oov_share == 0
-
-
 def test_tokens_by_themselves_are_a_list(saved):
-    with pytest.raises(TypeError, match="expected a list of tokens"):
+    with pytest.raises(TypeError, match="str"):
         ELMoEmbedder(saved).encode_tokens("word")
 
 
@@ -407,7 +413,7 @@ def test_a_configuration_that_was_changed_names_its_file(saved, tmp_path, change
         config["model"].pop(name, None)
         config["model"].update({name: value} if value else {})
     path.write_text(json.dumps(config), encoding="utf-8")
-    with pytest.raises(UserError, match=rf"config\.json: model configuration: .*{field}"):
+    with pytest.raises(UserError, match=rf"config\.json.*{field}"):
         elmo.load_bilm(tmp_path / "copy")
 
 
@@ -418,14 +424,14 @@ def test_another_vocabulary_of_the_same_size_is_refused(tmp_path):
     checkpoint.save_config(tmp_path, config)
     assert elmo.load_bilm(prefix)[1].tokens == vocabulary.tokens
     Vocabulary([*models.WORDS[:3], *sorted(models.WORDS[3:], reverse=True)]).save(tmp_path / "vocab.txt")
-    with pytest.raises(UserError, match=r"vocab\.txt is not the vocabulary that the model beside it was trained with"):
+    with pytest.raises(UserError, match=r"vocab\.txt"):
         elmo.load_bilm(prefix)
 
 
 @pytest.mark.parametrize("model", [(), ("a", "b"), (None, None), "word without vocabulary"])
 def test_a_model_of_the_users_must_be_one(model):
     model = (models.random_bilm(input="word"), None) if isinstance(model, str) else model
-    with pytest.raises(TypeError, match="expected a path, or"):
+    with pytest.raises(TypeError, match="params"):
         ELMoEmbedder(model)
 
 
@@ -436,10 +442,10 @@ def test_a_character_model_needs_no_vocabulary_and_a_word_model_its_own(saved, t
     prefix = models.save(models.random_bilm(input="word"), tmp_path / "word")
     path = tmp_path / "word" / "vocab.txt"
     path.write_text(path.read_text(encoding="utf-8") + "more\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"vocab.txt has 13 words, but the model beside it was made for 12"):
+    with pytest.raises(UserError, match=r"vocab.txt.* 13 .* 12"):
         ELMoEmbedder(prefix)
     path.unlink()
-    with pytest.raises(UserError, match=r"There is no .*vocab.txt: it belongs to the checkpoints"):
+    with pytest.raises(UserError, match=r"no .*vocab.txt"):
         ELMo(prefix)
 
 
@@ -466,7 +472,7 @@ def test_wrong_options_of_the_layer_are_named(saved, wrong, message):
 
 @pytest.mark.parametrize("params", [None, 5, ["a"]])
 def test_what_is_no_checkpoint_is_said(params):
-    with pytest.raises(TypeError, match="expected a checkpoint's path"):
+    with pytest.raises(TypeError, match="checkpoint"):
         ELMoEmbedder(params)
 
 

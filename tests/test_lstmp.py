@@ -152,7 +152,7 @@ def test_slices_of_the_steps_change_nothing(shared_inputs, tolerance, monkeypatc
     x = random_tensor(random, 5 if shared_inputs else len(packing.row), P)
     with paddle.no_grad():
         whole = run_layer([lstmp], [x], [state], packing.sizes, rows)
-        monkeypatch.setattr("lstmp.INPUT_GATES_AT_ONCE", 4 * H * 6)
+        monkeypatch.setattr("elmo_core.lstmp.INPUT_GATES_AT_ONCE", 4 * H * 6)
         sliced = run_layer([lstmp], [x], [state], packing.sizes, rows)
     for found, expected in zip((*sliced[0], *sliced[1][0]), (*whole[0], *whole[1][0]), strict=True):
         np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=min(tolerance, 1e-6))

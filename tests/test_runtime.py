@@ -33,32 +33,34 @@ def test_a_containers_share_of_the_processor_counts(tmp_path, monkeypatch, quota
 
 
 def test_paddle_takes_all_cores_without_a_word():
-    done = fresh_python("from runtime import paddle; import os; print(os.environ['OMP_NUM_THREADS'])")
+    done = fresh_python("from elmo_core.runtime import paddle; import os; print(os.environ['OMP_NUM_THREADS'])")
     assert done.stdout.strip() == str(runtime.n_cores())
     assert done.stderr == ""
 
 
 def test_the_users_own_logging_still_speaks():
-    done = fresh_python("import elmo, logging; logging.warning('mine'); elmo.log.warning('ours')")
+    done = fresh_python("import elmo, logging; logging.warning('mine'); logging.getLogger('elmo').warning('ours')")
     assert "mine" in done.stderr and "ours" in done.stderr
 
 
 def test_other_libraries_do_not_begin_to_chatter():
     """Paddle gives the root logger a handler and a level at which gensim and others would print what they do."""
-    done = fresh_python("import elmo, logging; elmo.paddle; logging.getLogger('gensim').info('chatter')")
+    done = fresh_python("import elmo, logging; logging.getLogger('gensim').info('chatter')")
     assert "chatter" not in done.stderr
 
 
 def test_the_launchers_one_thread_is_not_the_users_choice():
     """It imports Paddle, which sets OMP_NUM_THREADS=1 for all that it starts."""
-    program = "import runtime, os; runtime.prepare_environment(); print(os.environ['OMP_NUM_THREADS'])"
+    program = (
+        "from elmo_core import runtime; import os; runtime.prepare_environment(); print(os.environ['OMP_NUM_THREADS'])"
+    )
     endpoint = {"PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:6000", "PADDLE_CURRENT_ENDPOINT": "127.0.0.1:6000"}
     assert fresh_python(program, OMP_NUM_THREADS="1", **endpoint).stdout.strip() == str(runtime.n_cores())
 
 
 def test_the_users_threads_are_respected():
     done = fresh_python(
-        "from runtime import paddle; import os; print(os.environ['OMP_NUM_THREADS'])", OMP_NUM_THREADS="1"
+        "from elmo_core.runtime import paddle; import os; print(os.environ['OMP_NUM_THREADS'])", OMP_NUM_THREADS="1"
     )
     assert done.stdout.strip() == "1"
 
@@ -70,24 +72,38 @@ def test_there_is_always_a_thread(monkeypatch, said, threads):
 
 
 def test_local_ranks_share_the_cores():
-    program = "import runtime, os; runtime.prepare_environment(); print(os.environ['OMP_NUM_THREADS'])"
+    program = (
+        "from elmo_core import runtime; import os; runtime.prepare_environment(); print(os.environ['OMP_NUM_THREADS'])"
+    )
     endpoints = ",".join(f"10.0.0.{host}:{port}" for host in (1, 2) for port in range(6000, 6000 + runtime.n_cores()))
     environment = {"PADDLE_TRAINER_ENDPOINTS": endpoints, "PADDLE_CURRENT_ENDPOINT": "10.0.0.2:6000"}
     assert fresh_python(program, **environment).stdout.strip() == "1"
 
 
 def test_paddle_imported_too_early_is_said_once():
-    done = fresh_python("import paddle; from runtime import paddle; from runtime import paddle", OMP_NUM_THREADS="")
+    done = fresh_python("import paddle; from elmo_core.runtime import paddle; import elmo", OMP_NUM_THREADS="")
     expected = 1 if runtime.n_cores() > 1 else 0
     assert done.stderr.count("paddle was imported before elmo") == expected
 
 
 def test_preparing_text_does_not_need_paddle():
-    program = (
-        "import args, checkpoint, dataset, preprocess, tokenise, sys; print({'paddle', 'elmo'} & set(sys.modules))"
-    )
-    done = fresh_python(program)
+    done = fresh_python("import args, dataset, preprocess, sys; print({'paddle', 'elmo'} & set(sys.modules))")
     assert done.stdout.strip() == "set()", done.stderr
+
+
+def test_an_import_leaves_the_users_process_alone():
+    """Neither malloc nor the signals of a process change by `import elmo`, beyond what Paddle does itself."""
+    program = (
+        "import re, pathlib, {module}, numpy\n"
+        "def status(name): return re.search(name + r':\\s*(\\w+)', pathlib.Path('/proc/self/status').read_text())[1]\n"
+        "before = int(status('VmRSS'))\n"
+        "numpy.ones(2**24).sum()\n"  # 128 MB, which the C library hands back when it is left alone
+        "print(status('SigCgt'), int(status('VmRSS')) - before < 64 * 1024)"
+    )
+    if not Path("/proc/self/status").exists():
+        pytest.skip("no /proc on this system")
+    alone, ours = (fresh_python(program.replace("{module}", module)).stdout for module in ("paddle", "elmo"))
+    assert ours == alone and "True" in ours
 
 
 @pytest.mark.parametrize("device", ["gpu", "gpu:0"])
@@ -133,17 +149,22 @@ def test_gradients_are_on_after_parallel_work_without_them():
     ],
 )
 def test_a_users_mistake_is_one_line(statement, code, message):
-    done = fresh_python(f"import runtime\ndef main(): {statement}\nruntime.script(main)")
+    done = fresh_python(f"from elmo_core import runtime\ndef main(): {statement}\nruntime.script(main)")
     assert (done.returncode, done.stderr.strip()) == (code, message)
 
 
 @pytest.mark.parametrize("statement", ["raise MemoryError('(300 GB)')", "import numpy; numpy.ones(10**16)"])
 def test_out_of_memory_is_told(statement):
-    done = fresh_python(f"import runtime\ndef main(): {statement}\nruntime.script(main)")
+    done = fresh_python(f"from elmo_core import runtime\ndef main(): {statement}\nruntime.script(main)")
     assert done.returncode == 2 and done.stderr.startswith("error: out of memory. Halve --batch_size first")
 
 
-PRINTS = f"import sys; sys.path.insert(0, {str(PROJECT)!r}); import runtime; runtime.script(lambda: print('x' * 9))"
+PRINTS = f"""
+import sys
+sys.path.insert(0, {str(PROJECT)!r})
+from elmo_core.runtime import script
+script(lambda: print('x'))
+"""
 
 
 @pytest.mark.parametrize(
@@ -164,7 +185,7 @@ def test_output_that_cannot_be_written(shell, code, message):
 
 def test_the_signal_to_end_tidies_up_and_prints_nothing(tmp_path):
     program = (
-        "import os, signal; from runtime import paddle, script\n"
+        "import os, signal; from elmo_core.runtime import paddle, script\n"
         "def main():\n"
         "    try: os.kill(os.getpid(), signal.SIGTERM)\n"
         "    finally: print('tidied up')\n"

@@ -135,7 +135,7 @@ def test_slices_change_nothing(monkeypatch):
     softmax, h, targets = random_softmax()
     candidates = draw_candidates(V, 20, generator())
     whole = float(softmax.losses([h], [targets], candidates)[0])
-    monkeypatch.setattr("softmax.LOGITS_AT_ONCE", 20 * 7)
+    monkeypatch.setattr("elmo_core.softmax.LOGITS_AT_ONCE", 20 * 7)
     assert float(softmax.losses([h], [targets], candidates)[0]) == pytest.approx(whole, abs=1e-6)
 
 
@@ -179,7 +179,7 @@ def test_many_small_chances_are_not_lost_beside_a_large_one(implementation, monk
     softmax.weight.set_value(softmax.weight.numpy() / 2)
     likely = np.where(np.arange(vocab_size) < 20, 16, 0)[:, None]
     softmax.bias.set_value((softmax.bias.numpy() + likely).astype(np.float32))
-    monkeypatch.setattr("softmax.LOGITS_AT_ONCE", at_once)
+    monkeypatch.setattr("elmo_core.softmax.LOGITS_AT_ONCE", at_once)
     found = softmax.log_probabilities(h, targets)
     logits = h.numpy().astype(np.float64) @ softmax.weight.numpy().astype(np.float64).T + softmax.bias.numpy()[:, 0]
     highest = logits.max(axis=1)

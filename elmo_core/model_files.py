@@ -1,0 +1,58 @@
+"""A checkpoint as a model needs it: its configuration, its weights and its vocabulary, checked against each other."""
+
+from pathlib import Path
+
+import numpy as np
+
+from elmo_core import checkpoint
+from elmo_core.config import ELMoConfig
+from elmo_core.runtime import UserError
+from elmo_core.tokens import Vocabulary
+
+
+def read_model(
+    params: str | Path, head: bool = False
+) -> tuple[Path, ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
+    """The prefix of a checkpoint (given as prefix, file or folder), its configuration, weights and vocabulary.
+
+    head: with the softmax, and so with the vocabulary, which a model that reads characters does not need otherwise.
+    """
+    if not isinstance(params, str | Path):
+        raise TypeError(
+            f"found {type(params).__name__} {params!r:.60}, expected a checkpoint's path: prefix, file or folder."
+        )
+    prefix = checkpoint.resolve(params)
+    values = checkpoint.load_config(prefix.parent)
+    if "model" not in values:
+        raise UserError(f"{prefix.parent / 'config.json'} has no field 'model': it does not describe an ELMo.")
+    try:
+        config = ELMoConfig.from_dict(values["model"])
+    except UserError as error:
+        raise UserError(f"{prefix.parent / 'config.json'}: {error}") from error
+    weights = checkpoint.load_params(prefix)
+    if head and not any(name.startswith("softmax.") for name in weights):
+        raise UserError(f"{prefix}: this model has no language-model head. It can only compute vectors.")
+    if not head:
+        weights = {name: array for name, array in weights.items() if not name.startswith("softmax.")}
+        if not config.reads_words:
+            return prefix, config, weights, None
+    training = values.get("training")
+    identity = training.get("vocabulary") if isinstance(training, dict) else None  # unknown for imported models
+    return prefix, config, weights, _vocabulary(prefix.parent / checkpoint.VOCABULARY, config, identity)
+
+
+def _vocabulary(path: Path, config: ELMoConfig, identity: str | None) -> Vocabulary:
+    if not path.is_file():
+        raise UserError(f"There is no {path}: it belongs to the checkpoints beside it and has to be copied with them.")
+    vocabulary = Vocabulary.from_file(path)
+    if len(vocabulary) != config.vocab_size:
+        raise UserError(
+            f"{path} has {len(vocabulary):,} words, but the model beside it was made for {config.vocab_size:,}. "
+            "It is not the vocabulary that this model was trained with."
+        )
+    if identity and vocabulary.identity != identity:
+        raise UserError(
+            f"{path} is not the vocabulary that the model beside it was trained with: found {vocabulary.identity}, "
+            f"expected {identity}. Have its lines been sorted or changed? Copy the original back."
+        )
+    return vocabulary
