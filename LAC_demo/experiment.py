@@ -18,25 +18,32 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+import flags
 import numpy as np
-import settings
-from bilm import Memory, Pretrained, elmo_encoder, init_pretraining_params, vocabulary_beside
-from pieces import Pieces
-from reader import OUTSIDE, Faults, Labels, Sentence, Words, read_replacements, read_tagged
-from score import Counts, mean_and_deviation
-from settings import Schedule, Settings
-from tagger import Tagger
-from training import known_words, train, training_words
+from pieces import Pieces, labels_of_corpus
+from reader import Words, read_replacements, read_tagged
 
 import args as arguments
 from elmo_core import disk, runtime
+from elmo_core.config import differences
 from elmo_core.runtime import UserError, log
 from elmo_core.tokenise import jieba_cut
 from elmo_core.tokens import Vocabulary
+from tasks.tagging.data import BadLines, Sentence
+from tasks.tagging.elmo_encoder import (
+    LayerCache,
+    Pretrained,
+    elmo_encoder,
+    init_pretraining_params,
+    vocabulary_beside,
+)
+from tasks.tagging.network import Settings
+from tasks.tagging.score import OUTSIDE, Counts
+from tasks.tagging.tagger import Tagger
+from tasks.tagging.training import Schedule, known_words, train, training_words
 
 BASELINE = "baseline"
 HELD_OUT = 0.1
-NUMBER = int | float
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -51,8 +58,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     data.add_argument(
         "--vocab_file", type=Path, metavar="FILE", help="the vocabulary of the pieces (default: that of the first ELMo)"
     )
-    settings.add_replacements(data)
-    settings.add_skip_bad_lines(data)
+    flags.add_replacements(data)
+    flags.add_skip_bad_lines(data)
     data.add_argument("--json", type=Path, required=True, metavar="FILE", help="the results")
     runs = parser.add_argument_group("runs")
     runs.add_argument(
@@ -61,8 +68,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     runs.add_argument(
         "--seeds", type=seeds, default=[1, 2, 3, 4, 5], metavar="N,N,...", help="a run of each arm for each"
     )
-    settings.add_network(parser)
-    settings.add_training(parser)
+    flags.add_network(parser)
+    flags.add_training(parser)
     arguments.add_device(parser)
     return parser.parse_args(argv)
 
@@ -99,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in arms:
         experiment.run_arm(name)
     experiment.run_jieba()
-    print(experiment.report(list(arms)))
+    print(experiment.report())
 
 
 class Experiment:
@@ -107,17 +114,17 @@ class Experiment:
 
     def __init__(self, args: argparse.Namespace, arms: dict[str, Pretrained | None]):
         self.args, self.arms = args, arms
-        faults = Faults(args.skip_bad_lines)
-        self.train_words = words_in(args.train_data, faults)
-        self.test_words = words_in(args.test_data, faults)
-        faults.report()
+        bad_lines = BadLines(args.skip_bad_lines)
+        self.train_words = words_in(args.train_data, bad_lines)
+        self.test_words = words_in(args.test_data, bad_lines)
+        bad_lines.report()
         files = f"{args.train_data} and {args.test_data}"
-        self.labels = Labels.of_tags(self.train_words + self.test_words, not args.whole_words, files)
-        self.pieces = Pieces(self.vocabulary(), read_replacements(args.word_rep_dict_path), args.whole_words)
-        self.train = [self.pieces.sentence(words, self.labels) for words in self.train_words]
-        self.test = [self.pieces.sentence(words, self.labels) for words in self.test_words]
+        self.labels = labels_of_corpus(self.train_words + self.test_words, args.whole_words, files)
+        pieces = Pieces(self.vocabulary(), read_replacements(args.word_rep_dict_path), args.whole_words)
+        self.train = [pieces.sentence(words, self.labels) for words in self.train_words]
+        self.test = [pieces.sentence(words, self.labels) for words in self.test_words]
         log.info(f"{len(self.train):,} and {len(self.test):,} sentences, {len(self.labels)} labels")
-        self.results = self.recall()
+        self.results = self.load()
 
     def vocabulary(self) -> Vocabulary | None:
         """Whose pieces the words become, and whose full-width forms stay."""
@@ -126,49 +133,36 @@ class Experiment:
         first = next(filter(None, self.arms.values()), None)
         found = vocabulary_beside(first.prefix) if first else None
         if found is None and not self.args.whole_words:
-            raise UserError("--vocab_file is missing: the vocabulary whose pieces words become. Or give --whole_words.")
+            raise UserError(flags.VOCABULARY_MISSING)
         return found
 
     def protocol(self) -> dict:
         """What results must have in common to stand in one table."""
-        args, changes = self.args, {"use_elmo": True}
+        args = self.args
         return {
-            "train_data": [args.train_data.name, len(self.train), sum(len(s.pieces) for s in self.train)],
-            "test_data": [args.test_data.name, len(self.test), sum(len(s.pieces) for s in self.test)],
+            "train_data": [args.train_data.name, len(self.train), sum(len(s.tokens) for s in self.train)],
+            "test_data": [args.test_data.name, len(self.test), sum(len(s.tokens) for s in self.test)],
             "train_fraction": args.train_fraction,
             "whole_words": args.whole_words,
-            "settings": dataclasses.asdict(settings.of(Settings, args, **changes)),
-            "schedule": dataclasses.asdict(settings.of(Schedule, args)),
+            "settings": dataclasses.asdict(flags.from_flags(Settings, args, use_elmo=True)),
+            "schedule": dataclasses.asdict(flags.from_flags(Schedule, args)),
         }
 
-    def recall(self) -> dict:
+    def load(self) -> dict:
         """The results of an earlier call, if there are any."""
         protocol, path = self.protocol(), self.args.json
         if not path.exists():
             return {"protocol": protocol, "runs": []}
         try:
             results = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError):
-            results = None
-        is_ours = has_form(results, {"protocol": dict})
-        found = results["protocol"] if is_ours else protocol
-        different = [name for name in protocol if found.get(name) != protocol[name]]
-        if different:
-            raise UserError(
-                f"--json {path} has results of another experiment, whose {different[0]} was {found.get(different[0])}, "
-                f"not {protocol[different[0]]}. Name a new file."
-            )
-        if not is_ours or not has_form(results, self.form("jieba" in results)):
-            raise UserError(f"--json {path} is no file of results, or a damaged one: name a new one.")
-        log.info(f"{len(results['runs'])} runs are there already.")
+            changed = differences(results["protocol"], protocol)
+            runs = [(run["arm"], run["seed"], run["elmo"], run["test"]["f1"]) for run in results["runs"]]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"--json {path} does not hold results of experiment.py: name a new file.") from error
+        if changed:
+            raise UserError(f"--json {path} has results of another experiment: {next(iter(changed.values()))}.")
+        log.info(f"{len(runs)} runs are there already.")
         return results
-
-    def form(self, jieba: bool) -> dict:
-        """What the table is made of, in the results; jieba comes into them last."""
-        f1, tags = {"f1": NUMBER}, {tag for words in self.test_words for _, tag in words if tag != OUTSIDE}
-        test = {"precision": NUMBER, "recall": NUMBER, **f1, "unknown_words": f1, "tags": dict.fromkeys(tags, f1)}
-        form = {"runs": [{"arm": str, "seed": int, "elmo": str | None, "test": test}]}
-        return {**form, "jieba": {"raw": f1, "raw_words": f1, "given": f1}} if jieba else form
 
     def save(self) -> None:
         with disk.atomic_write(self.args.json) as file:
@@ -183,28 +177,28 @@ class Experiment:
                 f"--json {self.args.json}: {name} was another checkpoint than {pretrained.prefix}. Name a new file."
             )
         missing = [seed for seed in self.args.seeds if seed not in {run["seed"] for run in done}]
-        memory = self.memory(pretrained) if pretrained and missing and not self.args.elmo_trainable else None
+        cache = self.cache(pretrained) if pretrained and missing and not self.args.elmo_trainable else None
         for seed in missing:
             log.info(f"== {name}, seed {seed}")
             self.results["runs"].append(
-                {"arm": name, "seed": seed, "elmo": weights, **self.run(pretrained, seed, memory)}
+                {"arm": name, "seed": seed, "elmo": weights, **self.run(pretrained, seed, cache)}
             )
             self.save()
 
-    def memory(self, pretrained: Pretrained) -> Memory:
+    def cache(self, pretrained: Pretrained) -> LayerCache:
         encoder = elmo_encoder()
         init_pretraining_params(encoder, pretrained.prefix)
-        return Memory(encoder, [sentence.pieces for sentence in self.train + self.test], self.args.elmo_cache)
+        return LayerCache(encoder, [sentence.tokens for sentence in self.train + self.test], self.args.elmo_cache)
 
-    def run(self, pretrained: Pretrained | None, seed: int, memory: Memory | None) -> dict:
+    def run(self, pretrained: Pretrained | None, seed: int, cache: LayerCache | None) -> dict:
         """Train one tagger and test it."""
         runtime.seed_everything(seed)
         sentences, dev = self.split(seed)
-        words = training_words(sentences)
-        tagger = Tagger(settings.of(Settings, self.args, use_elmo=bool(pretrained)), words, self.labels, pretrained)
+        settings = flags.from_flags(Settings, self.args, use_elmo=bool(pretrained))
+        tagger = Tagger(settings, training_words(sentences), self.labels, pretrained)
         if pretrained:
-            tagger.network.encoder.memory = memory
-        best = train(tagger, sentences, dev, settings.of(Schedule, self.args, seed=seed))
+            tagger.network.encoder.cache = cache
+        best = train(tagger, sentences, dev, flags.from_flags(Schedule, self.args, seed=seed))
         score = tagger.score(self.test, known_words(sentences))
         log.info(f"test F1 {score.total.f1:.2%}, unknown words {score.unknown.f1:.2%}")
         mix = {"mix": tagger.network.encoder.mix()} if pretrained else {}
@@ -229,17 +223,17 @@ class Experiment:
             self.results["jieba"] = jieba_figures(self.train_words, self.test_words)
             self.save()
 
-    def report(self, arms: list[str]) -> str:
+    def report(self) -> str:
         """The results as a table: mean and standard deviation over the seeds, in per cent."""
-        of_arm = {name: [run for run in self.results["runs"] if run["arm"] == name] for name in arms}
+        of_arm = {name: [run for run in self.results["runs"] if run["arm"] == name] for name in self.arms}
         rows = [f"{'':<14} {'precision':>14} {'recall':>14} {'F1':>14} {'F1, unknown':>14}  runs"]
         for name, runs in of_arm.items():
             cells = [[run["test"][what] for run in runs] for what in ("precision", "recall", "f1")]
             cells.append([run["test"]["unknown_words"]["f1"] for run in runs])
             rows.append(f"{name:<14} " + " ".join(f"{spread(cell):>14}" for cell in cells) + f"  {len(runs)}")
         base = {run["seed"]: run["test"]["f1"] for run in of_arm[BASELINE]}
-        for name in arms[1:]:
-            gains = [run["test"]["f1"] - base[run["seed"]] for run in of_arm[name] if run["seed"] in base]
+        for name, runs in list(of_arm.items())[1:]:
+            gains = [run["test"]["f1"] - base[run["seed"]] for run in runs if run["seed"] in base]
             rows.append(f"{name} gains {spread(gains)} points of F1 over the {BASELINE}, seed by seed")
         jieba = self.results["jieba"]
         rows.append(
@@ -247,35 +241,26 @@ class Experiment:
             f"the words given, {jieba['given']['f1']:.2%}"
         )
         counts = Counter(tag for words in self.test_words for _, tag in words if tag != OUTSIDE)
-        rows += ["", f"{'F1 by tag':<14} " + " ".join(f"{name:>14}" for name in arms) + "  words"]
+        rows += ["", f"{'F1 by tag':<14} " + " ".join(f"{name:>14}" for name in self.arms) + "  words"]
         for tag, count in counts.most_common():
             cells = [spread([run["test"]["tags"][tag]["f1"] for run in runs]) for runs in of_arm.values()]
             rows.append(f"{tag:<14} " + " ".join(f"{cell:>14}" for cell in cells) + f"  {count:,}")
         return "\n".join(rows)
 
 
-def words_in(path: Path, faults: Faults) -> list[Words]:
-    found = [words for _, words in read_tagged(path, faults) if words]
+def words_in(path: Path, bad_lines: BadLines) -> list[Words]:
+    found = [words for _, words in read_tagged(path, bad_lines) if words]
     if len(found) < 2:
         raise UserError(f"{path}: {len(found)} sentences. Expected lines of word/TAG, two at least.")
     return found
 
 
-def has_form(value: object, form: object) -> bool:
-    """Whether JSON has a form: a type, a list of one form, or an object with forms by name and whatever else."""
-    if isinstance(form, dict):
-        return isinstance(value, dict) and all(name in value and has_form(value[name], form[name]) for name in form)
-    if isinstance(form, list):
-        return isinstance(value, list) and all(has_form(one, form[0]) for one in value)
-    return isinstance(value, form)
-
-
 def spread(values: Sequence[float]) -> str:
-    mean, deviation = mean_and_deviation(values)
-    return f"{100 * mean:.2f} ± {100 * deviation:.2f}"
+    deviation = np.std(values, ddof=1) if len(values) > 1 else 0.0
+    return f"{100 * np.mean(values):.2f} ± {100 * deviation:.2f}"
 
 
-Spans = set[tuple[int, int, str]]
+Spans = set[tuple[int, int, str]]  # (begin, end, tag) of words, in characters
 
 
 def jieba_figures(train_words: list[Words], test_words: list[Words]) -> dict:
@@ -283,42 +268,44 @@ def jieba_figures(train_words: list[Words], test_words: list[Words]) -> dict:
     jieba_cut()
     import jieba.posseg
 
-    began = time.perf_counter()
+    start = time.perf_counter()
 
     def raw(words: Words) -> Spans:
-        return spans([(pair.word, pair.flag) for pair in jieba.posseg.lcut("".join(word for word, _ in words))])
+        return character_spans(
+            [(pair.word, pair.flag) for pair in jieba.posseg.lcut("".join(word for word, _ in words))]
+        )
 
     def given(words: Words) -> Spans:
-        return spans([(word, jieba.posseg.lcut(word)[-1].flag) for word, _ in words])
+        return character_spans([(word, jieba.posseg.lcut(word)[-1].flag) for word, _ in words])
 
     figures = {}
-    for name, tag in (("raw", raw), ("given", given)):
-        tag_of = mapping([(tag(words), spans(words)) for words in train_words])
+    for name, tagged in (("raw", raw), ("given", given)):
+        tag_of = most_common_tags([(tagged(words), character_spans(words)) for words in train_words])
         counts, places = Counts(), Counts()
         for words in test_words:
-            found = {(begin, end, tag_of.get(flag, "n")) for begin, end, flag in tag(words)}
-            counts += counted(found, spans(words))
-            places += counted({span[:2] for span in found}, {span[:2] for span in spans(words)})
+            expected = character_spans(words)
+            found = {(begin, end, tag_of.get(flag, "n")) for begin, end, flag in tagged(words)}
+            counts += counted(found, expected)
+            places += counted({span[:2] for span in found}, {span[:2] for span in expected})
         figures[name], figures[f"{name}_words"] = counts.figures(), places.figures()
         figures[f"{name}_tags"] = tag_of
-    return {**figures, "seconds": time.perf_counter() - began}
+    return {**figures, "seconds": time.perf_counter() - start}
 
 
-def spans(words: Words) -> Spans:
-    """(begin, end, tag) of the words, in characters."""
+def character_spans(words: Words) -> Spans:
     ends = np.cumsum([len(word) for word, _ in words]).tolist()
     return {(end - len(word), end, tag) for end, (word, tag) in zip(ends, words, strict=True)}
 
 
-def mapping(pairs: list[tuple[Spans, Spans]]) -> dict[str, str]:
-    """For each of jieba's tags the one that it most often meets at the same word."""
-    met: dict[str, Counter] = defaultdict(Counter)
+def most_common_tags(pairs: list[tuple[Spans, Spans]]) -> dict[str, str]:
+    """For each of jieba's tags the one that its words most often have in the corpus. pairs: jieba's spans, the corpus's."""
+    counts: dict[str, Counter] = defaultdict(Counter)
     for found, expected in pairs:
         tags = {span[:2]: span[2] for span in expected}
         for begin, end, flag in found:
             if (begin, end) in tags:
-                met[flag][tags[begin, end]] += 1
-    return {flag: counter.most_common(1)[0][0] for flag, counter in sorted(met.items())}
+                counts[flag][tags[begin, end]] += 1
+    return {flag: counter.most_common(1)[0][0] for flag, counter in sorted(counts.items())}
 
 
 def counted(found: set, expected: set) -> Counts:

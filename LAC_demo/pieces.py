@@ -1,19 +1,23 @@
-"""Words into pieces of a vocabulary, and pieces with labels into words again."""
+"""Words into pieces of a vocabulary, with the labels that LAC's tagger gives them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import root  # noqa: F401
-from reader import OUTSIDE, Labels, Sentence, Words, chunks
+from reader import Words
 
+from elmo_core.runtime import UserError
 from elmo_core.tokens import MARKERS, Vocabulary
+from tasks.tagging.data import Labels, Sentence
+from tasks.tagging.score import OUTSIDE, split_label
 
 
 class Pieces:
     """How words become what the tagger reads.
 
-    vocabulary: whose tokens the pieces are; a character that is in no longer match is a piece by itself.
-    replacements: half-width characters for full-width ones. What the vocabulary has as it is written, a word or a
-    character, is left so: a biLM that was pretrained on `，` knows nothing of `,`.
+    vocabulary: whose tokens the pieces are; where none of them matches, a character is a piece by itself.
+    replacements: half-width characters for full-width ones. A word or a character that the vocabulary has stays as it is:
+    a biLM that was pretrained on `，` knows nothing of `,`.
     whole: leave words whole, for biLMs that read characters.
     """
 
@@ -50,24 +54,37 @@ class Pieces:
         sentence = Sentence([], [])
         for word, tag in words:
             pieces = self.split(word)
-            given = labels.of_word(tag, len(pieces))
-            if given is None:
-                pieces, given = [self.normalised(word)], labels.of_word(tag, 1)
-            if given is None:
-                return tag
-            sentence.pieces += pieces
+            given = labels_of_word(tag, len(pieces))
+            if any(label not in labels.index for label in given):
+                pieces, given = [self.normalised(word)], [tag]
+                if tag not in labels.index:
+                    return tag
+            sentence.tokens += pieces
             sentence.labels += given
         return sentence
 
 
-def words_of(pieces: Sequence[str], labels: Sequence[str]) -> Words:
-    """The words that the labels make of the pieces, with their tags; a piece outside has the label of that."""
-    words, done = [], 0
-    for begin, end, tag in chunks(labels):
-        words += [(piece, OUTSIDE) for piece in pieces[done:begin]]
-        words.append(("".join(pieces[begin:end]), tag))
-        done = end
-    return words + [(piece, OUTSIDE) for piece in pieces[done:]]
+def labels_of_word(tag: str, n: int) -> list[str]:
+    """The labels of a word of n pieces."""
+    return [tag] * n if n == 1 or tag == OUTSIDE else [f"{tag}-B"] + [f"{tag}-I"] * (n - 1)
+
+
+def labels_of_corpus(corpus: Iterable[Words], whole_words: bool, source: str | Path) -> Labels:
+    """All tags in alphabetical order; with their -B and -I where words are spread over pieces.
+
+    source: the file of the corpus, for messages.
+    """
+    tags = sorted({tag for words in corpus for _, tag in words})
+    if not tags:
+        raise UserError(f"{source}: no sentence that can be used, so no tags to make labels of.")
+    taken = next((tag for tag in tags if split_label(tag)[1]), None)
+    if taken and not whole_words:
+        raise UserError(
+            f"{source}: the tag {taken!r} ends as the labels of a word's pieces do, with -B or -I. Rename it, or give "
+            "--whole_words if the corpus's words are pieces already."
+        )
+    parts = ("",) if whole_words else ("", "-B", "-I")
+    return Labels([tag + part for tag in tags for part in (parts if tag != OUTSIDE else ("",))], source)
 
 
 def tagged_line(words: Words) -> str:

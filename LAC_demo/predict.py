@@ -10,20 +10,21 @@ import argparse
 import contextlib
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
-import settings
-from pieces import Pieces, tagged_line, words_of
-from reader import Faults, decoded, read_replacements
-from tagger import Tagger
+import flags
+from pieces import Pieces, tagged_line
+from reader import read_replacements
 
 import args as arguments
 from elmo_core import disk, runtime
-from elmo_core.runtime import UserError
+from elmo_core.text import read_lines
 from elmo_core.tokenise import jieba_cut
-
-Cut = Callable[[str], list[str]]
+from tasks.tagging.data import BadLines
+from tasks.tagging.score import words_of
+from tasks.tagging.tagger import Tagger
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -35,7 +36,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--skip_bad_lines", action="store_true", help="make blank lines of those that are not UTF-8, and count them"
     )
-    settings.add_replacements(parser)
+    flags.add_replacements(parser)
     parser.add_argument(
         "--pretrain_elmo_model_path", metavar="CKPT", help="ELMo, if it is not where it was in training"
     )
@@ -46,54 +47,51 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     runtime.set_device(args.device)
-    if args.input and not args.input.is_file():
-        raise UserError(f"--input {args.input}: there is no such file.")
+    if args.input:
+        disk.check_input(args.input, "text", "--input")
     tagger = Tagger.load(args.model_dir, args.pretrain_elmo_model_path)
-    if args.output:
-        folders = [args.model_dir, *([Path(tagger.pretrained.prefix).parent] if tagger.pretrained else [])]
-        models = [path for folder in folders for path in folder.iterdir()]
-        disk.check_output("--output", args.output, args.input, args.word_rep_dict_path, *models)
-    else:
-        sys.stdout.reconfigure(encoding="utf-8")  # as the input is
-    splitter = tagger.splitter(read_replacements(args.word_rep_dict_path))
+    pieces = Pieces(
+        tagger.pieces or tagger.words, read_replacements(args.word_rep_dict_path), whole=tagger.pieces is None
+    )
     cut = str.split if args.segmented else jieba_cut()
-    faults = Faults(args.skip_bad_lines)
+    bad_lines = BadLines(args.skip_bad_lines)
     with contextlib.ExitStack() as files:
-        source = files.enter_context(args.input.open("rb")) if args.input else sys.stdin.buffer
-        target = files.enter_context(disk.atomic_write(args.output)) if args.output else sys.stdout
-        for line in tagged(lines(source, args.input or "standard input", faults), tagger, splitter, cut):
+        if args.output:
+            folders = [args.model_dir, *([Path(tagger.pretrained.prefix).parent] if tagger.pretrained else [])]
+            models = [path for folder in folders for path in folder.iterdir()]
+            disk.check_output("--output", args.output, args.input, args.word_rep_dict_path, *models)
+            target = files.enter_context(disk.atomic_write(args.output))
+        else:
+            target = sys.stdout
+            target.reconfigure(encoding="utf-8")  # as the input is
+        lines = bad_lines.good(lines_of(args.input), args.input or "standard input")
+        for line in tagged((line or "" for _, line in lines), tagger, pieces, cut):
             target.write(line + "\n")
-    faults.report()
+    bad_lines.report()
 
 
-def lines(source, name: str | Path, faults: Faults) -> Iterator[str]:
-    """The text of every line, blank where it cannot be read."""
-    for line in decoded(source, name, faults):
-        yield line or ""
+def lines_of(path: Path | None) -> Iterable[str]:
+    """Of a file, or of standard input as they come. Bytes that are not UTF-8 become surrogates."""
+    if path:
+        return read_lines(path, "surrogateescape")
+    sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
+    return (line.removeprefix("\ufeff").rstrip("\r\n") for line in sys.stdin)
 
 
-def tagged(texts: Iterator[str], tagger: Tagger, splitter: Pieces, cut: Cut) -> Iterator[str]:
-    """The lines with their words' tags, the words spelt as they were."""
-    spelt: deque[list[str]] = deque()
+def tagged(texts: Iterable[str], tagger: Tagger, pieces: Pieces, cut: Callable[[str], list[str]]) -> Iterator[str]:
+    """The lines with their words' tags, every word with the characters that the line has."""
+    waiting: deque[list[str]] = deque()  # the pieces of the lines that are being tagged, in the lines' own characters
 
-    def pieces() -> Iterator[list[str]]:
+    def normalised() -> Iterator[list[str]]:
         for text in texts:
             words = [word for word in cut(text) if not word.isspace()]
-            parts = [splitter.split(word) for word in words]
-            spelt.append([part for word, split in zip(words, parts, strict=True) for part in spelling(word, split)])
-            yield [piece for split in parts for piece in split]
+            found = [piece for word in words for piece in pieces.split(word)]
+            characters = iter("".join(words))
+            waiting.append(["".join(islice(characters, len(piece))) for piece in found])
+            yield found
 
-    for labels in tagger.iter_tag(pieces()):
-        yield tagged_line(words_of(spelt.popleft(), labels))
-
-
-def spelling(word: str, pieces: list[str]) -> list[str]:
-    """The word, cut where its pieces are, in its own characters."""
-    parts, begin = [], 0
-    for piece in pieces:
-        parts.append(word[begin : begin + len(piece)])
-        begin += len(piece)
-    return parts
+    for labels in tagger.iter_tag(normalised()):
+        yield tagged_line(words_of(waiting.popleft(), labels))
 
 
 if __name__ == "__main__":

@@ -11,18 +11,20 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+import flags
 import root
-import score
-import settings
-from bilm import Memory, Pretrained
-from reader import Faults, Labels, parted, read_tsv
-from settings import SAMPLE_ELMO, Schedule, Settings
-from tagger import Tagger, pieces_vocabulary
-from training import train, training_words
+from flags import SAMPLE_ELMO
 
 import args as arguments
 from elmo_core import checkpoint, disk, runtime
 from elmo_core.runtime import UserError, log
+from elmo_core.tokens import Vocabulary
+from tasks.tagging.data import BadLines, Labels, read_tsv
+from tasks.tagging.elmo_encoder import LayerCache, Pretrained, vocabulary_beside
+from tasks.tagging.network import Settings
+from tasks.tagging.score import split_label
+from tasks.tagging.tagger import Tagger
+from tasks.tagging.training import Schedule, train, training_words
 
 DATA = root.DEMO / "data"
 
@@ -32,14 +34,14 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     data = parser.add_argument_group("data", "a file, a folder, or a glob in quotes")
     data.add_argument("--traindata_dir", metavar="PATH", default=DATA / "train", help="sentences to train on")
     data.add_argument("--testdata_dir", metavar="PATH", default=DATA / "dev", help="sentences to choose the epoch on")
-    settings.add_label_dict(data)
+    flags.add_label_dict(data)
     data.add_argument(
         "--vocab_file",
         type=Path,
         metavar="FILE",
         help="the vocabulary whose pieces the words are, for predict.py (default: ELMo's, or else the training words)",
     )
-    settings.add_skip_bad_lines(data)
+    flags.add_skip_bad_lines(data)
     data.add_argument(
         "--model_save_dir",
         type=Path,
@@ -49,12 +51,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     data.add_argument("--overwrite", action="store_true", help="replace the tagger that is there")
     elmo = parser.add_argument_group("ELMo")
-    elmo.add_argument("--use_elmo", **settings.TRUTH, default=True, help="false: the baseline")
+    elmo.add_argument("--use_elmo", **flags.TRUTH, default=True, help="false: the baseline")
     elmo.add_argument(
         "--pretrain_elmo_model_path", metavar="CKPT", default=SAMPLE_ELMO, help="prefix, file, or folder (its latest)"
     )
-    settings.add_network(parser)
-    settings.add_training(parser)
+    flags.add_network(parser)
+    flags.add_training(parser)
     arguments.add_seed(parser, default=Schedule.seed)
     arguments.add_device(parser)
     return parser.parse_args(argv)
@@ -65,26 +67,27 @@ def main(argv: Sequence[str] | None = None) -> None:
     check(args)
     runtime.set_device(args.device)
     runtime.seed_everything(args.seed)
-    labels, faults = Labels.from_file(args.label_dict_path), Faults(args.skip_bad_lines)
-    sentences = read_tsv(args.traindata_dir, labels, faults)
-    dev = read_tsv(args.testdata_dir, labels, faults)
-    faults.report()
+    labels, bad_lines = Labels.from_file(args.label_dict_path), BadLines(args.skip_bad_lines)
+    sentences = read_tsv(args.traindata_dir, labels, bad_lines)
+    dev = read_tsv(args.testdata_dir, labels, bad_lines)
+    bad_lines.report()
     pretrained = Pretrained.of(args.pretrain_elmo_model_path) if args.use_elmo else None
-    words = training_words(sentences)
-    divided = any(parted(label)[1] for sentence in sentences for label in sentence.labels)
-    pieces = pieces_vocabulary(args.vocab_file, pretrained, words) if divided else None
-    tagger = Tagger(settings.of(Settings, args), words, labels, pretrained, pieces)
+    words, pieces = training_words(sentences), None
+    if any(split_label(label)[1] for sentence in sentences for label in sentence.labels):  # words are cut into pieces
+        if args.vocab_file:
+            pieces = Vocabulary.from_file(args.vocab_file)
+        else:
+            pieces = (vocabulary_beside(pretrained.prefix) if pretrained else None) or words
+    tagger = Tagger(flags.from_flags(Settings, args), words, labels, pretrained, pieces)
     log.info(f"{len(sentences):,} sentences to train on, {len(dev):,} to choose the epoch on, {len(labels)} labels.")
     if args.use_elmo and not args.elmo_trainable:
         encoder = tagger.network.encoder
-        encoder.memory = Memory(encoder, [sentence.pieces for sentence in sentences + dev], args.elmo_cache)
+        encoder.cache = LayerCache(encoder, [sentence.tokens for sentence in sentences + dev], args.elmo_cache)
 
-    best = train(tagger, sentences, dev, settings.of(Schedule, args))
+    best = train(tagger, sentences, dev, flags.from_flags(Schedule, args))
 
     tagger.save(args.model_save_dir)
-    print(score.table(best.score))
-    print(score.line("all", best.score.total))
-    print(score.line("unknown words", best.score.unknown))
+    print(best.score.table())
     if args.use_elmo:
         mix = tagger.network.encoder.mix()
         print("layers of ELMo " + " ".join(f"{weight:.2f}" for weight in mix["layers"]) + f", times {mix['gamma']:.2f}")

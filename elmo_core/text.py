@@ -12,14 +12,14 @@ FOREIGN_FORMS = {b"\x1f\x8b": "gzip", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-1
 BLOCK = 1 << 22  # bytes of text in hand at once
 
 
-def blocks(path: Path) -> Iterator[str]:
-    """The text of a file, plain or .gz, in pieces of whole lines."""
+def blocks(path: Path, errors: str = "strict") -> Iterator[str]:
+    """The text of a file, plain or .gz, in pieces of whole lines. errors: as in `bytes.decode`."""
     line = 1
     try:
         with _opened(path) as file:
             while block := file.read(BLOCK) + file.readline():
                 try:
-                    text = block.decode("utf-8")
+                    text = block.decode("utf-8", errors)
                 except UnicodeDecodeError as error:
                     line += block.count(b"\n", 0, error.start)
                     raise UserError(
@@ -50,6 +50,13 @@ def foreign_form(beginning: bytes) -> str | None:
 def split_lines(text: str) -> list[str]:
     found = text.split("\n")  # splitlines would also split at characters that are white space within a line
     return found if found[-1] else found[:-1]
+
+
+def read_lines(path: str | Path, errors: str = "strict") -> Iterator[str]:
+    """The lines of a file, without their ends."""
+    for text in blocks(Path(path), errors):
+        for line in split_lines(text):
+            yield line.removesuffix("\r")
 
 
 def read_sentences(path: str | Path) -> Iterator[list[str]]:

@@ -1,86 +1,20 @@
-"""The numbers of a tagger and of its training, and the flags that set them."""
+"""The flags that the demo's scripts share, and the settings that they make."""
 
 import argparse
 import dataclasses
-import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import root
 
 import args as arguments
-from elmo_core.runtime import UserError
+from tasks.tagging.network import Settings
+from tasks.tagging.training import Schedule
 
 SAMPLE_ELMO = root.DEMO.parent / "checkpoints" / "sample" / "final"  # what `bash run.sh` in the root makes
+VOCABULARY_MISSING = "--vocab_file is missing: the vocabulary whose pieces words become. Or give --whole_words."
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Of the network. The learning rates are factors of the optimizer's."""
-
-    use_elmo: bool = True
-    word_emb_dim: int = 128
-    grnn_hidden_dim: int = 256
-    bigru_num: int = 2
-    dropout: float = 0.5
-    emb_learning_rate: float = 2.5
-    crf_learning_rate: float = 0.2
-    elmo_l2_coef: float = 0.001
-    elmo_dropout: float = 0.5
-    elmo_trainable: bool = False
-    elmo_learning_rate: float = 0.1
-
-    @classmethod
-    def from_dict(cls, values: dict, source: str | Path) -> "Settings":
-        """What `dataclasses.asdict` has made. source: the file that holds them, for messages."""
-        if not isinstance(values, dict):
-            raise UserError(f"{source}: tagger is {values!r:.80}, expected a JSON object.")
-        names = [field.name for field in dataclasses.fields(cls)]
-        for name in (*names, *values):
-            if name not in values or name not in names:
-                fault = "is missing" if name in names else f"is not known; known are {', '.join(names)}"
-                raise UserError(f"{source}: tagger.{name:.80} {fault}.")
-        for expected, (fits, fields) in RANGES.items():
-            for name in fields:
-                if not fits(values[name]):
-                    raise UserError(f"{source}: tagger.{name} is {values[name]!r:.80}, expected {expected}.")
-        return cls(**values)
-
-
-RANGES = {  # of the settings in a file; those of the flags are argparse's to check
-    "true or false": (lambda value: type(value) is bool, ("use_elmo", "elmo_trainable")),
-    "a whole number above 0": (
-        lambda value: type(value) is int and 0 < value < 2**31,
-        ("word_emb_dim", "grnn_hidden_dim", "bigru_num"),
-    ),
-    "a number from 0 to below 1": (
-        lambda value: type(value) in (int, float) and 0 <= value < 1,
-        ("dropout", "elmo_dropout"),
-    ),
-    "a number above 0": (
-        lambda value: type(value) in (int, float) and 0 < value < math.inf,
-        ("emb_learning_rate", "crf_learning_rate", "elmo_learning_rate"),
-    ),
-    "a number, 0 or more": (
-        lambda value: type(value) in (int, float) and 0 <= value < math.inf,
-        ("elmo_l2_coef",),
-    ),
-}
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """Of training."""
-
-    epochs: int = 15
-    batch_size: int = 32
-    base_learning_rate: float = 2e-3
-    max_grad_norm: float = 5.0
-    patience: int = 0
-    seed: int = 1
-
-
-def of(kind: type, args: argparse.Namespace, **changes):
+def from_flags(kind: type, args: argparse.Namespace, **changes):
     """Settings or a Schedule, as the flags say."""
     given = {field.name: getattr(args, field.name) for field in dataclasses.fields(kind) if hasattr(args, field.name)}
     return kind(**{**given, **changes})

@@ -7,15 +7,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import root  # noqa: F401
-from pieces import words_of
-from reader import Batch, Sentence, batch_of
-from score import Score
-from settings import Schedule
-from tagger import Tagger
 
 from elmo_core.runtime import UserError, log, paddle
 from elmo_core.tokens import MARKERS, UNK_ID, Vocabulary, shuffled_batches
+from tasks.tagging.data import Batch, Sentence, batch_of
+from tasks.tagging.score import Score, words_of
+from tasks.tagging.tagger import Tagger
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Of training."""
+
+    epochs: int = 15
+    batch_size: int = 32
+    base_learning_rate: float = 2e-3
+    max_grad_norm: float = 5.0
+    patience: int = 0  # end after so many epochs without a better one; 0: never
+    seed: int = 1
 
 
 @dataclass
@@ -28,19 +37,19 @@ class Best:
 
 
 def training_words(sentences: Sequence[Sentence]) -> Vocabulary:
-    """The pieces of the sentences as a vocabulary, by falling frequency."""
-    counts = piece_counts(sentences)
-    order = sorted(counts.keys() - set(MARKERS), key=lambda piece: (-counts[piece], piece))
+    """The tokens of the sentences as a vocabulary, by falling frequency."""
+    counts = _token_counts(sentences)
+    order = sorted(counts.keys() - set(MARKERS), key=lambda token: (-counts[token], token))
     return Vocabulary([*MARKERS, *order], "training words")
 
 
-def piece_counts(sentences: Sequence[Sentence]) -> Counter[str]:
-    return Counter(piece for sentence in sentences for piece in sentence.pieces)
+def _token_counts(sentences: Sequence[Sentence]) -> Counter[str]:
+    return Counter(token for sentence in sentences for token in sentence.tokens)
 
 
 def known_words(sentences: Sequence[Sentence]) -> set[str]:
-    """The words, put together from their pieces."""
-    return {word for sentence in sentences for word, _ in words_of(sentence.pieces, sentence.labels)}
+    """The words, put together from their tokens."""
+    return {word for sentence in sentences for word, _ in words_of(sentence.tokens, sentence.labels)}
 
 
 def train(tagger: Tagger, sentences: Sequence[Sentence], dev: Sequence[Sentence], schedule: Schedule) -> Best:
@@ -51,11 +60,11 @@ def train(tagger: Tagger, sentences: Sequence[Sentence], dev: Sequence[Sentence]
         parameters=[weight for weight in tagger.network.parameters() if not weight.stop_gradient],
         grad_clip=paddle.nn.ClipGradByGlobalNorm(schedule.max_grad_norm),
     )
-    best, weights, began = None, {}, time.perf_counter()
+    best, weights, start = None, {}, time.perf_counter()
     for epoch in range(1, schedule.epochs + 1):
         optimizer.set_lr(schedule.base_learning_rate * (1 - 0.9 * (epoch - 1) / schedule.epochs))
         loss = _epoch(tagger, optimizer, _batches(tagger, sentences, schedule.batch_size, random))
-        score, seconds = tagger.score(dev, known), time.perf_counter() - began
+        score, seconds = tagger.score(dev, known), time.perf_counter() - start
         better = best is None or score.total.f1 > best.score.total.f1
         log.info(
             f"epoch {epoch:>2}/{schedule.epochs}  loss {loss:7.3f}  dev F1 {score.total.f1:6.2%}{' *' if better else '  '}  "
@@ -66,7 +75,7 @@ def train(tagger: Tagger, sentences: Sequence[Sentence], dev: Sequence[Sentence]
         elif schedule.patience and epoch - best.epoch >= schedule.patience:
             break
     tagger.set_weights(weights, "the best epoch")
-    best.seconds = time.perf_counter() - began
+    best.seconds = time.perf_counter() - start
     return best
 
 
@@ -79,7 +88,7 @@ def _epoch(tagger: Tagger, optimizer: paddle.optimizer.Optimizer, batches: Itera
         loss.backward()
         optimizer.step()
         optimizer.clear_grad()
-        losses.append(loss.detach())  # looked at once, for a GPU would wait each time
+        losses.append(loss.detach())  # read once at the end: a GPU would wait each time
     mean = float(paddle.stack(losses).mean())
     if not math.isfinite(mean):
         raise UserError(f"the loss became {mean}: give a lower --base_learning_rate.")
@@ -89,13 +98,13 @@ def _epoch(tagger: Tagger, optimizer: paddle.optimizer.Optimizer, batches: Itera
 def _batches(
     tagger: Tagger, sentences: Sequence[Sentence], batch_size: int, random: np.random.Generator
 ) -> Iterator[Batch]:
-    """The batches of an epoch. A word met n times is read as unknown in 1 / (n + 1) of the cases: so that is learnt too."""
-    counts = piece_counts(sentences)
+    """The batches of an epoch. A word seen n times becomes <UNK> with probability 1 / (n + 1), so that <UNK> is learnt."""
+    counts = _token_counts(sentences)
     chance = np.array([1 / (1 + counts[word]) for word in tagger.words.tokens])
-    for numbers in shuffled_batches([sentence.pieces for sentence in sentences], batch_size, random):
+    for numbers in shuffled_batches([sentence.tokens for sentence in sentences], batch_size, random):
         chosen = [sentences[k] for k in numbers]
-        labels = [tagger.labels.ids(sentence.labels) for sentence in chosen]
-        batch = batch_of([sentence.pieces for sentence in chosen], tagger.words, labels)
-        forgotten = (random.random(batch.ids.shape) < chance[batch.ids]) & (batch.ids > UNK_ID)
-        batch.ids[forgotten] = UNK_ID
+        labels = [[tagger.labels.index[label] for label in sentence.labels] for sentence in chosen]
+        batch = batch_of([sentence.tokens for sentence in chosen], tagger.words, labels)
+        unknown = (random.random(batch.ids.shape) < chance[batch.ids]) & (batch.ids > UNK_ID)
+        batch.ids[unknown] = UNK_ID
         yield batch

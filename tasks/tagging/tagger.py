@@ -10,31 +10,30 @@ checkpoints/lac/elmo/
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import root  # noqa: F401
-from bilm import Pretrained, vocabulary_beside
-from network import LexNet
-from pieces import Pieces
-from reader import Labels, Sentence, batch_of
-from score import Score
-from settings import Settings
 
 from elmo_core import checkpoint, disk
 from elmo_core.runtime import UserError, hint_if_moved, paddle
 from elmo_core.tokens import Vocabulary, in_order, sentence_batches
+from tasks.tagging.data import Labels, Sentence, batch_of
+from tasks.tagging.elmo_encoder import Pretrained
+from tasks.tagging.network import BiGRUCRF, Settings
+from tasks.tagging.score import Score
 
 BATCH_SIZE = 64  # sentences that are tagged at a time
-BATCH_PIECES = 8192  # and their pieces, with padding
+BATCH_TOKENS = 8192  # and their tokens, with padding
+BILM = "encoder.elmo.bilm."  # begins the names of the biLM's weights
 
 
 class Tagger:
-    """Gives pieces their labels.
+    """Gives tokens their labels.
 
+    words: the words of the training data.
     pretrained: the checkpoint of the biLM, where settings.use_elmo.
-    pieces: the vocabulary whose pieces the words are, None if words are whole.
+    pieces: the vocabulary whose pieces the tokens are, None if they are whole words.
     """
 
     def __init__(
@@ -47,34 +46,30 @@ class Tagger:
     ):
         self.settings, self.words, self.labels = settings, words, labels
         self.pretrained, self.pieces = pretrained, pieces
-        self.network = LexNet(settings, len(words), labels, pretrained.prefix if pretrained else None)
+        self.network = BiGRUCRF(settings, len(words), labels, pretrained.prefix if pretrained else None)
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
-        """The labels of every sentence's pieces. An empty sentence has none."""
+        """The labels of every sentence's tokens. An empty sentence has none."""
         return list(self.iter_tag(sentences, math.inf))
 
-    def iter_tag(self, sentences, window: float | None = None) -> Iterator[list[str]]:
-        """The same one by one, for sentences without end, of which `window` are read ahead (default: 16 batches)."""
+    def iter_tag(self, sentences: Iterable[Sequence[str]], window: float | None = None) -> Iterator[list[str]]:
+        """The same one by one, for endless input, of which `window` sentences are read ahead (default: 16 batches)."""
         self.network.eval()
-        return in_order(self._batches(sentences, window))
+        return in_order(self._tagged_batches(sentences, window))
 
-    def _batches(self, sentences, window: float | None):
-        for positions, group in sentence_batches(sentences, BATCH_SIZE, BATCH_PIECES, window):
-            there = [list(sentence) for sentence in group if sentence]  # longest first: the empty ones are the last
-            found = self.network.decode(batch_of(there, self.words)) if there else []
-            names = [[self.labels.names[k] for k in path] for path in found]
-            yield positions, names + [[]] * (len(group) - len(there))
+    def _tagged_batches(self, sentences, window: float | None):
+        for positions, group in sentence_batches(sentences, BATCH_SIZE, BATCH_TOKENS, window):
+            nonempty = [list(sentence) for sentence in group if sentence]  # longest first: the empty ones are the last
+            paths = self.network.decode(batch_of(nonempty, self.words)) if nonempty else []
+            labels = [[self.labels.names[k] for k in path] for path in paths]
+            yield positions, labels + [[]] * (len(group) - len(nonempty))
 
     def score(self, sentences: Sequence[Sentence], known: set[str]) -> Score:
         """How well it tags; `known`: the words of the training data."""
         score = Score()
-        for sentence, labels in zip(sentences, self.tag([s.pieces for s in sentences]), strict=True):
-            score.add(sentence.pieces, sentence.labels, labels, known)
+        for sentence, labels in zip(sentences, self.tag([s.tokens for s in sentences]), strict=True):
+            score.add(sentence.tokens, sentence.labels, labels, known)
         return score
-
-    def splitter(self, replacements: dict[str, str]) -> Pieces:
-        """How words become the pieces it was trained on; whole words keep the full-width forms that were among them."""
-        return Pieces(self.pieces or self.words, replacements, whole=self.pieces is None)
 
     def weights(self) -> dict[str, np.ndarray]:
         """The weights that are its own: without a frozen biLM's."""
@@ -94,8 +89,7 @@ class Tagger:
         """Write all its files; the weights last, so that what a kill leaves is no tagger."""
         folder = Path(folder)
         (folder / "best.pdparams").unlink(missing_ok=True)
-        dictionaries = _fingerprints(self.words, self.labels, self.pieces)
-        values = {"tagger": dataclasses.asdict(self.settings), "dictionaries": dictionaries}
+        values = {"tagger": dataclasses.asdict(self.settings), "dictionaries": self._fingerprints()}
         if self.pretrained:
             values["elmo"] = {"checkpoint": self.pretrained.prefix, "fingerprint": self.pretrained.fingerprint}
         checkpoint.save_config(folder, values)
@@ -109,6 +103,11 @@ class Tagger:
             file.write("\n".join(self.labels.names) + "\n")
         checkpoint.save(folder / "best", self.weights())
 
+    def _fingerprints(self) -> dict[str, str | None]:
+        """Of the dictionaries' files: other lines, or another order of them, would give other tags, and no error."""
+        dictionaries = {"words.txt": self.words, "tag.dic": self.labels, "pieces.txt": self.pieces}
+        return {name: found and found.fingerprint for name, found in dictionaries.items()}
+
     @classmethod
     def load(cls, folder: str | Path, pretrained: str | None = None) -> "Tagger":
         """Read what `save` has written. pretrained: where the biLM's checkpoint is, if it has moved."""
@@ -121,55 +120,27 @@ class Tagger:
         words, labels = Vocabulary.from_file(folder / "words.txt"), Labels.from_file(folder / "tag.dic")
         pieces = folder / "pieces.txt"
         pieces = Vocabulary.from_file(pieces) if pieces.is_file() else None
-        if "dictionaries" in values:  # without them nothing can be verified
-            _check_dictionaries(folder, values["dictionaries"], _fingerprints(words, labels, pieces))
         tagger = cls(settings, words, labels, elmo, pieces)
+        fingerprints = tagger._fingerprints()
+        for name, expected in values.get("dictionaries", fingerprints).items():
+            if fingerprints.get(name) != expected:
+                raise UserError(
+                    f"{folder / name} is missing, or is not the file that this tagger was trained with: copy the folder "
+                    "again as train.py has written it, or train again."
+                )
         tagger.set_weights(checkpoint.load_params(folder / "best"), str(folder / "best"))
         return tagger
 
 
-BILM = "encoder.elmo.bilm."  # begins the names of the biLM's weights
-
-
 def _elmo_of(values: object, file: Path, moved_to: str | None) -> Pretrained:
-    """The biLM that the file names, where it was in training or has moved to."""
+    """The biLM that config.json names, where it was in training or has moved to."""
     if not isinstance(values, dict) or not all(isinstance(values.get(k), str) for k in ("checkpoint", "fingerprint")):
         raise UserError(f"{file}: elmo is {values!r:.80}, expected a checkpoint and the fingerprint of its weights.")
     with hint_if_moved("--pretrain_elmo_model_path", moved_to):
-        prefix = checkpoint.resolve(moved_to or values["checkpoint"])
-    elmo = Pretrained.of(prefix)
+        elmo = Pretrained.of(checkpoint.resolve(moved_to or values["checkpoint"]))
     if elmo.fingerprint != values["fingerprint"]:
         raise UserError(
-            f"{elmo.prefix} is not the ELMo that {file.parent} was trained with: its weights are others. Give that one "
+            f"{elmo.prefix} is not the ELMo that {file.parent} was trained with: its weights differ. Give that one "
             "by --pretrain_elmo_model_path, or train the tagger again."
         )
     return elmo
-
-
-def _fingerprints(words: Vocabulary, labels: Labels, pieces: Vocabulary | None) -> dict[str, str | None]:
-    """Those of the dictionaries, by their files: another order of the lines would give other tags, and no error."""
-    return {
-        "words.txt": words.fingerprint,
-        "tag.dic": labels.fingerprint,
-        "pieces.txt": pieces.fingerprint if pieces else None,
-    }
-
-
-def _check_dictionaries(folder: Path, expected: object, found: dict[str, str | None]) -> None:
-    if not isinstance(expected, dict) or set(expected) != set(found):
-        raise UserError(
-            f"{folder / 'config.json'}: dictionaries is {expected!r:.80}, expected fingerprints of {', '.join(found)}."
-        )
-    for name, fingerprint in found.items():
-        if fingerprint != expected[name]:
-            fault = "is not the one that this tagger was trained with" if fingerprint else "is missing"
-            raise UserError(
-                f"{folder / name} {fault}: copy the folder again as train.py has written it, or train again."
-            )
-
-
-def pieces_vocabulary(path: Path | None, pretrained: Pretrained | None, words: Vocabulary) -> Vocabulary:
-    """The vocabulary whose pieces the words of the data are: as given, or else ELMo's, or else the words themselves."""
-    if path:
-        return Vocabulary.from_file(path)
-    return (vocabulary_beside(pretrained.prefix) if pretrained else None) or words

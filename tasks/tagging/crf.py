@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import numpy as np
-import root  # noqa: F401
 
 from elmo_core.runtime import paddle
 

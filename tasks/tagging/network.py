@@ -1,23 +1,57 @@
-"""The tagger's network: word vectors, with ELMo's beside them, two bidirectional GRU layers, emissions, and a CRF.
+"""The tagger's network: word vectors, with ELMo's beside them, bidirectional GRU layers, emissions, and a CRF.
 
-Letters: B sentences, T pieces, K labels.
+Letters: B sentences, T tokens, K labels.
 """
 
+import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-import root  # noqa: F401
-from bilm import elmo_encoder, init_pretraining_params
-from crf import LinearChainCRF
-from reader import Batch, Labels
-from settings import Settings
 
-from elmo_core.runtime import paddle
+from elmo_core.runtime import UserError, paddle
+from tasks.tagging.crf import LinearChainCRF
+from tasks.tagging.data import Batch, Labels
+from tasks.tagging.elmo_encoder import elmo_encoder, init_pretraining_params
 
 nn = paddle.nn
 
 
-class LexNet(nn.Layer):
+@dataclass(frozen=True)
+class Settings:
+    """Of the network. The learning rates are factors of the optimizer's."""
+
+    use_elmo: bool = True
+    word_emb_dim: int = 128
+    grnn_hidden_dim: int = 256
+    bigru_num: int = 2
+    dropout: float = 0.5
+    emb_learning_rate: float = 2.5
+    crf_learning_rate: float = 0.2
+    elmo_l2_coef: float = 0.001
+    elmo_dropout: float = 0.5
+    elmo_trainable: bool = False
+    elmo_learning_rate: float = 0.1
+
+    @classmethod
+    def from_dict(cls, values: dict, source: str | Path) -> "Settings":
+        """From what `dataclasses.asdict` has made. source: the file that holds them, for messages."""
+        types = {field.name: type(field.default) for field in dataclasses.fields(cls)}
+        values = values if isinstance(values, dict) else {}
+        if wrong := sorted(types.keys() ^ values.keys()):
+            raise UserError(f"{source}: tagger.{wrong[0]} is {'missing' if wrong[0] in types else 'not known'}.")
+        for name, kind in types.items():
+            value, least, limit = values[name], int(kind is int), 1 if name.endswith("dropout") else 2**31
+            right_type = type(value) in ((int, float) if kind is float else (kind,))
+            if not (right_type and least <= value < limit):
+                raise UserError(
+                    f"{source}: tagger.{name} is {value!r:.80}, expected something like {getattr(cls, name)}."
+                )
+        return cls(**values)
+
+
+class BiGRUCRF(nn.Layer):
     """pretrained: the checkpoint of the biLM, where there is one."""
 
     def __init__(self, settings: Settings, n_words: int, labels: Labels, pretrained: str | None = None):
@@ -39,7 +73,7 @@ class LexNet(nn.Layer):
 
     def forward(self, batch: Batch) -> paddle.Tensor:
         """Emissions (B, T, K). Those of a sentence do not depend on its batch."""
-        x = self.input(batch.pieces, batch.ids)
+        x = self.input(batch.tokens, batch.ids)
         x, _ = self.gru(x, sequence_length=paddle.to_tensor(batch.lengths))
         return self.emission(self.dropout(x))
 

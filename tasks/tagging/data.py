@@ -1,0 +1,146 @@
+"""Labelled sentences: the list of labels, files of sentences, batches.
+
+tag.dic     one label a line; or a number, a tab and a label
+TSV         `t1 t2 ...<TAB>l1 l2 ...`: the tokens of a sentence, and as many labels
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import dataset
+from elmo_core import disk
+from elmo_core.runtime import UserError, log
+from elmo_core.text import read_lines
+from elmo_core.tokens import Vocabulary, padded
+from tasks.tagging.score import split_label
+
+
+@dataclass
+class Sentence:
+    """The tokens of a sentence and their labels."""
+
+    tokens: list[str]
+    labels: list[str]
+
+
+class BadLines:
+    """Lines that cannot be used: an error, or counted if they are to be skipped."""
+
+    def __init__(self, skip: bool = False):
+        self.skip, self.found = skip, []
+
+    def add(self, path: str | Path, line: int, fault: str) -> None:
+        if not self.skip:
+            raise UserError(f"{path}:{line}: {fault} (--skip_bad_lines leaves such lines out.)")
+        self.found.append(f"{path}:{line}: {fault}")
+
+    def report(self) -> None:
+        """Log how many lines were skipped, and the first of them."""
+        if self.found:
+            log.warning(f"{len(self.found):,} bad lines skipped. The first: {self.found[0]}")
+
+    def good(self, lines: Iterable[str], path: str | Path) -> Iterator[tuple[int, str | None]]:
+        """The lines with their numbers, None for one that is not UTF-8. They were decoded with "surrogateescape"."""
+        for number, line in enumerate(lines, 1):
+            try:
+                line.encode("utf-8")
+            except UnicodeEncodeError:
+                self.add(path, number, "the line is not UTF-8. Convert the file, as in `iconv -f gb18030 -t utf-8`.")
+                line = None
+            yield number, line
+
+    def good_lines(self, path: Path, expected: str) -> Iterator[tuple[int, str]]:
+        """The same of a file, without those that are not UTF-8. expected: what it should hold, for messages."""
+        disk.check_input(path, expected)
+        return ((k, line) for k, line in self.good(read_lines(path, "surrogateescape"), path) if line is not None)
+
+
+class Labels:
+    """The labels that a tagger gives, in the order of their numbers."""
+
+    def __init__(self, names: Iterable[str], source: str | Path = "labels"):
+        self.names = list(names)
+        self.source = source
+        self.index: dict[str, int] = {}
+        for line, name in enumerate(self.names, 1):
+            if name.split() != [name]:
+                raise UserError(f"{source}:{line}: found {name!r}, expected one label a line, without white space.")
+            if self.index.setdefault(name, line - 1) != line - 1:
+                raise UserError(f"{source}:{line}: the label {name} is there twice.")
+        if not self.names:
+            raise UserError(f"{source}: no label. Expected one a line: n, n-B, n-I ...")
+
+    @classmethod
+    def from_file(cls, path: Path) -> "Labels":
+        """Read a tag.dic, whose lines are in the order of the numbers."""
+        disk.check_input(path, "labels, one a line, as prepare.py --make_label_dict writes them")
+        pairs = (line.partition("\t") for line in read_lines(path))
+        return cls(
+            [label if tab and number.isdecimal() else number + tab + label for number, tab, label in pairs], path
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-1 of the labels in hexadecimal."""
+        return hashlib.sha1("\n".join(self.names).encode("utf-8")).hexdigest()
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def impossible(self) -> np.ndarray:
+        """(K + 1, K): whether label j cannot follow label i, or, in the last row, begin a sentence: n-I needs n-B or n-I."""
+        table = np.zeros((len(self) + 1, len(self)), dtype=bool)
+        for name, k in self.index.items():
+            tag, part = split_label(name)
+            if part == "I":
+                table[:, k] = True
+                table[[self.index[p] for p in (f"{tag}-B", f"{tag}-I") if p in self.index], k] = False
+        return table
+
+
+def read_tsv(path: str | Path, labels: Labels, bad_lines: BadLines) -> list[Sentence]:
+    """The sentences of a TSV file, of a folder of such files, or of a glob."""
+    found = []
+    for part in dataset.Corpus(path).paths:
+        for number, line in bad_lines.good_lines(part, "labelled sentences"):
+            left, tab, right = line.rpartition("\t")
+            sentence = Sentence(left.split(), right.split())
+            unknown = next((label for label in sentence.labels if label not in labels.index), None)
+            if not line.strip():
+                continue
+            if not tab:
+                bad_lines.add(part, number, "no tab. Expected words, a tab, and as many labels.")
+            elif len(sentence.tokens) != len(sentence.labels) or not sentence.tokens:
+                bad_lines.add(part, number, f"{len(sentence.tokens)} words and {len(sentence.labels)} labels.")
+            elif unknown is not None:
+                bad_lines.add(part, number, f"the label {unknown!r} is not in {labels.source}.")
+            else:
+                found.append(sentence)
+    if not found:
+        raise UserError(f"{path}: no sentence. Expected lines of words, a tab, and as many labels.")
+    return found
+
+
+@dataclass
+class Batch:
+    """B sentences of at most T tokens."""
+
+    tokens: list[list[str]]
+    ids: np.ndarray  # (B, T) int64 numbers of the tokens in the tagger's vocabulary; padding is 0
+    lengths: np.ndarray  # (B,) int64
+    labels: np.ndarray | None  # (B, T) int64; padding is 0
+
+
+def batch_of(tokens: Sequence[list[str]], words: Vocabulary, labels: Sequence[list[int]] | None = None) -> Batch:
+    """Sentences, of which none is empty, as a batch."""
+    lengths = np.array([len(sentence) for sentence in tokens], dtype=np.int64)
+
+    def table(rows: Iterable[Sequence[int]]) -> np.ndarray:
+        return padded(np.concatenate(list(rows)), lengths, lengths.max())
+
+    ids = table(words.ids(sentence) for sentence in tokens)
+    return Batch(list(tokens), ids, lengths, None if labels is None else table(labels))

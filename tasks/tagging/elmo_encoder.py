@@ -1,0 +1,175 @@
+"""ELMo as the tagger's input: a layer that takes words or their ids and gives weighted vectors.
+
+    encoder = elmo_encoder(elmo_l2_coef=0.001, dropout=0.5)
+    init_pretraining_params(encoder, "checkpoints/10000")
+    vectors = encoder([["今天", "天气", "好"]])  # (B, T, 2P)
+
+The names `elmo_encoder` and `init_pretraining_params` are those of Paddle's published demo.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import elmo
+from elmo_core import checkpoint
+from elmo_core.runtime import UserError, log, paddle
+from elmo_core.tokens import UNK_ID, TokenBatch, Vocabulary, padded
+
+nn = paddle.nn
+
+
+@dataclass
+class Layers:
+    """The layers 0 .. L of the biLM for a batch, each (B, T, 2P), and the mask (B, T) of the words that are there."""
+
+    layers: list[paddle.Tensor]
+    mask: paddle.Tensor
+
+
+class elmo_encoder(nn.Layer):
+    """Words in, vectors (B, T, 2P) out: the biLM's layers mixed by trained weights, zero where a sentence has no word.
+
+    The biLM, which comes with `init_pretraining_params`, is frozen unless `trainable`. While it is, `cache` can hold its
+    layers for sentences that come again in every epoch.
+
+    elmo_l2_coef: of the penalty on the mix's weights, `l2_loss()`, which the task adds to its loss.
+    dropout: on the vectors.
+    """
+
+    def __init__(self, elmo_l2_coef: float = 0.001, dropout: float = 0.5, trainable: bool = False):
+        super().__init__()
+        self.settings = {"l2_coef": elmo_l2_coef, "dropout": dropout, "trainable": trainable}
+        self.elmo: elmo.ELMo | None = None
+        self.vocabulary: Vocabulary | None = None
+        self.cache: LayerCache | None = None
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of a vector."""
+        return self._loaded().dim
+
+    def word_ids(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
+        """(B, T) int64 numbers of the words in ELMo's vocabulary, 0 beyond a sentence's end.
+
+        A character model reads words that its vocabulary lacks, but not from these numbers: give it the words.
+        """
+        config = self._loaded().config
+        if self.vocabulary is None:
+            raise UserError("This biLM reads characters and has no vocab.txt beside it: give it words, not their ids.")
+        lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
+        ids = self.vocabulary.ids([word for words in sentences for word in words])
+        if config.input == "char" and (ids == UNK_ID).any():
+            raise UserError("The biLM reads characters, but some of these words have no number: give it the words.")
+        return padded(ids, lengths, lengths.max(initial=0))
+
+    def map_words(self, sentences: Sequence[Sequence[str]]) -> TokenBatch | Layers:
+        """What `forward` takes for sentences: the words' ids in ELMo's vocabulary or, for a character model, those of
+        their characters; or else the layers in the cache.
+        """
+        model = self._loaded()
+        if self.cache and not model.trainable and all(tuple(words) in self.cache.layers for words in sentences):
+            return self.cache.batch(sentences)
+        return model.token_batch(sentences)
+
+    def forward(
+        self, words: Sequence[Sequence[str]] | np.ndarray | paddle.Tensor | TokenBatch | Layers
+    ) -> paddle.Tensor:
+        """words: sentences of words; or `word_ids` of them, (B, T); or what `map_words` has made of them."""
+        model = self._loaded()
+        if isinstance(words, np.ndarray | paddle.Tensor):
+            words = self._words_of(np.asarray(words))
+        if not isinstance(words, Layers):
+            words = Layers(*model.layers(words))
+        mixed = model.mixes[0](words.layers, words.mask) * words.mask.unsqueeze(-1)
+        return nn.functional.dropout(mixed, model.dropout, training=self.training)
+
+    def l2_loss(self) -> paddle.Tensor:
+        return self._loaded().l2_loss()
+
+    def mix(self) -> dict[str, list[float] | float]:
+        """The weights of the layers, which add up to 1, and the factor of the whole."""
+        mix = self._loaded().mixes[0]
+        return {"layers": nn.functional.softmax(mix.scalars).tolist(), "gamma": mix.gamma.item()}
+
+    def _loaded(self) -> elmo.ELMo:
+        if self.elmo is None:
+            raise UserError("elmo_encoder has no biLM yet: call init_pretraining_params(encoder, checkpoint) first.")
+        return self.elmo
+
+    def _words_of(self, ids: np.ndarray) -> list[list[str]]:
+        n_words = len(self.vocabulary or ())
+        good = ids.ndim == 2 and ids.dtype.kind in "iu" and ids.min(initial=0) >= 0 and ids.max(initial=0) < n_words
+        lengths = np.count_nonzero(ids, axis=1) if good else None
+        if not good or ids[np.arange(ids.shape[1]) >= lengths[:, None]].any():
+            raise UserError(
+                f"word ids: found {ids.dtype} of shape {ids.shape}, expected (B, T) whole numbers in ELMo's vocabulary "
+                f"of {n_words:,} words, and 0 only beyond a sentence's end."
+            )
+        return [[self.vocabulary[k] for k in row[:n]] for row, n in zip(ids, lengths, strict=True)]
+
+
+def init_pretraining_params(encoder: elmo_encoder, pretraining_params_path: str | Path) -> None:
+    """Give the encoder the biLM of a checkpoint: one of `run_pretrain.py` or imported by `convert.py`, char or word.
+
+    The checkpoint's config.json decides the dimensions. The path is its prefix, a file of it, or its folder.
+    """
+    encoder.elmo = elmo.ELMo(pretraining_params_path, **encoder.settings)
+    encoder.vocabulary = encoder.elmo.vocabulary or vocabulary_beside(pretraining_params_path)
+    encoder.cache = None
+
+
+def vocabulary_beside(path: str | Path) -> Vocabulary | None:
+    """A checkpoint's vocabulary. A character model imported from elsewhere may have none."""
+    file = checkpoint.resolve(path).parent / checkpoint.VOCABULARY
+    return Vocabulary.from_file(file) if file.is_file() else None
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A biLM's checkpoint, identified by its weights: others may have its name by the time a tagger is loaded."""
+
+    prefix: str
+    fingerprint: str  # SHA-1 of the weights
+
+    @classmethod
+    def of(cls, path: str | Path) -> "Pretrained":
+        """path: a prefix, a file, or a folder, of which the latest is taken now and for good."""
+        prefix = checkpoint.resolve(path).resolve()
+        return cls(str(prefix), checkpoint.fingerprint(checkpoint.load_params(prefix)))
+
+
+class LayerCache:
+    """The layers of a frozen biLM for many sentences, computed once."""
+
+    def __init__(self, encoder: elmo_encoder, sentences: Sequence[Sequence[str]], gigabytes: float):
+        """Holds no more than `gigabytes`: in float32 or, if that is too much, in float16, or else nothing."""
+        distinct = list(dict.fromkeys(map(tuple, sentences)))
+        n_tokens, n_layers = sum(map(len, distinct)), encoder.elmo.config.n_layers + 1
+        self.layers: dict[tuple[str, ...], np.ndarray] = {}  # (L + 1, n, 2P)
+        size = 4 * n_tokens * n_layers * encoder.dim
+        what = f"{n_tokens:,} words x {n_layers} layers x {encoder.dim}, {size / 1e6:,.0f} MB in float32"
+        if size / 2 > gigabytes * 1e9:
+            log.warning(f"ELMo's vectors are computed again in every epoch: {what}, with room for {gigabytes:g} GB.")
+            return
+        dtype = "float32" if size <= gigabytes * 1e9 else "float16"
+        log.info(f"ELMo's vectors are computed once: {what}, kept in {dtype}.")
+        embedder = elmo.ELMoEmbedder(
+            (encoder.elmo.bilm, encoder.elmo.vocabulary), device=paddle.get_device(), dtype=dtype
+        )
+        self.layers = dict(zip(distinct, embedder.iter_encode(distinct), strict=True))
+        if embedder.oov_share:
+            log.info(f"{embedder.oov_share:.2%} of the words are not in its vocabulary: to it they are <UNK>.")
+
+    def batch(self, sentences: Sequence[Sequence[str]]) -> Layers:
+        """The layers of sentences that are in the cache."""
+        arrays = [self.layers[tuple(words)] for words in sentences]
+        lengths = np.array([array.shape[1] for array in arrays])
+        n_layers, _, dim = arrays[0].shape
+        layers = np.zeros((n_layers, len(arrays), lengths.max(), dim), dtype=np.float32)
+        for row, array in enumerate(arrays):
+            layers[:, row, : array.shape[1]] = array
+        mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.float32)
+        return Layers([paddle.to_tensor(layer) for layer in layers], paddle.to_tensor(mask))
