@@ -1,10 +1,10 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # Fetches the published data sets into the folders that README.md names. `bash download_data.sh --help` tells more.
-# Runs on Linux and macOS (bash 3.2); needs tar, gzip, and curl or wget.
-set -euo pipefail
+# Runs in any sh that has `local`, on Linux and macOS; needs tar, gzip, and curl or wget.
+set -eu
 
-readonly TRIES=5
-directory="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+TRIES=5
+directory="$(cd "$(dirname "$0")" && pwd)"
 keep_archive=no
 staging=""
 
@@ -115,10 +115,10 @@ size_text() { if [ -n "$1" ]; then human "$1"; else echo "size unknown (no answe
 
 # fetch_once URL FILE: resumes FILE. 0 complete, 1 worth another try, 2 hopeless (said why)
 fetch_once() {
-    local code=0 status="" quiet=()
+    local code=0 status="" quiet
     if has curl; then
-        [ -t 2 ] && quiet=(--progress-bar) || quiet=(--silent --show-error)
-        status="$(curl "${quiet[@]}" --fail --location --connect-timeout 20 --speed-limit 1 --speed-time 60 \
+        [ -t 2 ] && quiet="--progress-bar" || quiet="--silent --show-error"
+        status="$(curl $quiet --fail --location --connect-timeout 20 --speed-limit 1 --speed-time 60 \
             --continue-at - --output "$2" --write-out '%{http_code}' "$1")" || code=$?
         case "$code:$status" in
         0:*) return 0 ;;
@@ -134,8 +134,8 @@ fetch_once() {
         *) say "No connection, or it broke, after $(human "$(size_of "$2")")." >&2 && return 1 ;;
         esac
     else
-        [ -t 2 ] && quiet=(--quiet --show-progress) || quiet=(--no-verbose)
-        wget "${quiet[@]}" --continue --tries=1 --timeout=60 --output-document="$2" "$1" || code=$?
+        [ -t 2 ] && quiet="--quiet --show-progress" || quiet="--no-verbose"
+        wget $quiet --continue --tries=1 --timeout=60 --output-document="$2" "$1" || code=$?
         case "$code" in
         0) return 0 ;;
         3) fail "cannot write $2: is the disk full? The part that is here is kept and will be resumed." || return 2 ;;
@@ -147,7 +147,7 @@ fetch_once() {
 
 # fetch URL FILE SIZE: until FILE is complete; SIZE may be empty
 fetch() {
-    local try code missing available
+    local try=1 code missing available
     if [ -n "$3" ]; then
         [ "$(size_of "$2")" -le "$3" ] || rm -f "$2" # longer than it should be: of no use
         [ "$(size_of "$2")" -ne "$3" ] || return 0
@@ -158,7 +158,7 @@ fetch() {
                 "Free some space or give another place with --dir." || return 1
         fi
     fi
-    for ((try = 1; try <= TRIES; try++)); do
+    while [ "$try" -le "$TRIES" ]; do
         code=0
         fetch_once "$1" "$2" || code=$?
         if [ "$code" -eq 0 ]; then return 0; fi
@@ -167,6 +167,7 @@ fetch() {
             say "Try $((try + 1)) of $TRIES." >&2
             sleep "${RETRY_SECONDS:-3}"
         fi
+        try=$((try + 1))
     done
     fail "$1 could not be fetched in $TRIES tries. The same command resumes where this one stopped."
 }
@@ -188,10 +189,10 @@ verify() {
 
 # join_reviews FOLDER: the reviews 0_0.txt, 1_0.txt, ... one a line
 join_reviews() {
-    local n
-    for ((n = 0; ; n++)); do
-        [ -f "$1/${n}_0.txt" ] || break
+    local n=0
+    while [ -f "$1/${n}_0.txt" ]; do
         printf '%s\n' "$1/${n}_0.txt"
+        n=$((n + 1))
     done | LC_ALL=C awk '{ file = $0; while ((getline review < file) > 0) print review; close(file) }'
 }
 
@@ -263,7 +264,7 @@ overview() {
 }
 
 main() {
-    local names=() name failed=0
+    local names="" name failed=0
     while [ $# -gt 0 ]; do
         case "$1" in
         -h | --help)
@@ -277,8 +278,8 @@ main() {
             directory="$2"
             shift
             ;;
-        lm1b | polarity | imdb | baike) names+=("$1") ;;
-        all) names+=(lm1b polarity imdb) ;;
+        lm1b | polarity | imdb | baike) names="$names $1" ;;
+        all) names="$names lm1b polarity imdb" ;;
         *)
             usage >&2
             fail "unknown: $1" || return 2
@@ -287,11 +288,11 @@ main() {
         shift
     done
     has curl || has wget || { fail "neither curl nor wget is installed." || return 1; }
-    if [ ${#names[@]} -eq 0 ]; then
+    if [ -z "$names" ]; then
         overview
         return 0
     fi
-    for name in "${names[@]}"; do
+    for name in $names; do
         get "$name" || failed=1
     done
     return "$failed"

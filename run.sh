@@ -1,22 +1,23 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # The main job on the bundled sample: pretrains a tiny ELMo on data/, evaluates it, embeds two sentences, shows what two
 # words mean in context.
 # Usage: bash run.sh [arguments of run_pretrain.py, whose --help shows them]
 # All but --save_dir, which is checkpoints/sample.
-set -euo pipefail
+set -eu
 cd "$(dirname "$0")"
 for argument in "$@"; do
-    flag=${argument%%=*}
-    if [[ $flag == -h || (${#flag} -gt 2 && --help == "$flag"*) ]]; then
+    case $argument in
+    -h | --h*)
         sed -n '2,/^set /s/^# //p' "${0##*/}"
         exit 0
-    fi
-    if [[ ${#flag} -gt 7 && --save_dir == "$flag"* ]]; then # run_pretrain.py would take an abbreviation too
+        ;;
+    --save_d*)
         echo "error: run.sh saves in checkpoints/sample. For another folder use run_pretrain.py." >&2
         exit 2
-    fi
+        ;;
+    esac
 done
-bash setup.sh requirements.txt
+sh setup.sh requirements.txt
 python=.venv/bin/python
 checkpoint=checkpoints/sample
 

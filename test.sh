@@ -1,8 +1,8 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # Installs what is needed into .venv, checks the style, runs every test. Arguments go through to pytest.
-set -euo pipefail
+set -eu
 cd "$(dirname "$0")"
-bash setup.sh requirements-dev.txt
+sh setup.sh requirements-dev.txt
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 exec .venv/bin/python -m pytest "$@"

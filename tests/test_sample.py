@@ -304,6 +304,6 @@ def test_wrong_usage(tmp_path, monkeypatch, capsys, arguments, message):
     ],
 )
 def test_run_sh_looks_at_its_flags_before_it_begins(flag, code, message):
-    command = ["bash", str(Path(__file__).parent.parent / "run.sh"), flag]
+    command = ["sh", str(Path(__file__).parent.parent / "run.sh"), flag]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHON": "/none"})
     assert done.returncode == code and message in done.stdout + done.stderr
