@@ -1,0 +1,62 @@
+#!/bin/sh
+# What may differ from machine to machine, tested under the conditions of other machines: one core, no compiler, another
+# processor, another locale, another Python. After `bash test.sh`, which runs every test under those of this machine.
+# Usage: bash tests/everywhere.sh
+set -eu
+cd "$(dirname "$0")/.."
+sh setup.sh requirements-dev.txt
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 130' INT TERM
+python=.venv/bin/python
+slow='not memory and not kill and not finite_differences and not best_possible and not benchmark'
+numerics='elmo lstmp softmax char_cnn'
+scripts='readme pretrain embed eval'
+
+# leg NAME FILES COMMAND...: the tests of these files, by the command, which ends in a Python
+leg() {
+    name=$1
+    files=$(for file in $2; do echo "tests/test_$file.py"; done)
+    shift 2
+    printf '\n== %s\n' "$name"
+    # shellcheck disable=SC2086  # several files
+    { "$@" -m pytest -q --durations=3 -k "$slow" $files && echo ok >"$scratch/ok"; } 2>&1 | tee "$scratch/output"
+    # pytest's closing line, such as "1 failed, 20 passed, 3 deselected in 61.23s (0:01:01)"
+    closing=$(grep -E '^[0-9]+ (passed|failed|error).* in [0-9.]+s' "$scratch/output" | tail -n 1)
+    [ -e "$scratch/ok" ] || closing=${closing:-1 failed: pytest did not come to its end}
+    rm -f "$scratch/ok"
+    printf '%-28s %s\n' "$name" "$closing" >>"$scratch/table"
+}
+
+skip() {
+    printf '\n== %s\nskipped: %s\n' "$1" "$2"
+    printf '%-28s skipped: %s\n' "$1" "$2" >>"$scratch/table"
+}
+
+if taskset -c 0 true 2>/dev/null; then
+    leg "one core" "$numerics $scripts ranks" taskset -c 0 $python
+else
+    skip "one core" "there is no taskset"
+fi
+leg "no compiler" "$numerics $scripts" env CC=/bin/false XDG_CACHE_HOME="$scratch/cache" $python
+leg "ELMO_FUSED=0" "$numerics pretrain" env ELMO_FUSED=0 $python
+leg "OMP_NUM_THREADS=1" "$numerics pretrain embed" env OMP_NUM_THREADS=1 $python
+leg "no AVX-512 in MKL" "$numerics pretrain embed" env MKL_ENABLE_INSTRUCTIONS=AVX2 $python
+leg "LANG=C" "$scripts preprocess" env LANG=C LC_ALL=C $python
+for version in 3.10 3.13; do
+    for found in "python$version" "${HOME:-}/.pyenv/versions/$version".*/bin/python; do
+        if "$found" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$version')" 2>/dev/null; then break; fi
+        found=
+    done
+    if [ "$found" ]; then
+        PYTHON=$found sh setup.sh requirements-dev.txt ".venv-$version"
+        leg "Python $version" "$numerics $scripts house" ".venv-$version/bin/python"
+    else
+        skip "Python $version" "there is none"
+    fi
+done
+
+printf '\n== all\n'
+cat "$scratch/table"
+awk '{ for (i = 2; i <= NF; i++) { if ($i ~ /^passed/) passed += $(i - 1); if ($i ~ /^(failed|error)/) failed += $(i - 1) } }
+    END { printf "%d passed, %d failed\n", passed, failed; exit failed > 0 }' "$scratch/table"
