@@ -197,14 +197,14 @@ def add_optimizer(parser: argparse.ArgumentParser) -> None:
     )
 
 
-TUNING = {"tune_epochs": 5, "word_dropout": 0.1}  # defaults of flags that are for vectors that learn ...
-TUNING_OF_VECTORS = {"vectors_lr": [0.0003, 0.001]}  # ... and for those of word2vec
+TUNING = {"tune_epochs": 5, "word_dropout": 0.1}  # defaults of flags for all fine-tuning ...
+TUNING_OF_VECTORS = {"vectors_lr": [0.0003, 0.001]}  # ... and for that of word2vec's vectors
 
 
-def settle(
+def fill_defaults(
     parser: argparse.ArgumentParser, args: argparse.Namespace, defaults: Mapping, wanted: bool, needed: str
 ) -> None:
-    """Fill in the defaults of flags that have an effect only if `wanted`; else giving one is a mistake."""
+    """Fill in the defaults of flags that have an effect only if `wanted`; otherwise giving one is an error."""
     for name, default in defaults.items():
         if getattr(args, name) is None:
             setattr(args, name, default)
@@ -227,7 +227,6 @@ def add_task(parser: argparse.ArgumentParser) -> None:
     )
     data.add_argument("--max_seq_len", **COUNT, default=256, help="tokens of a review that are read")
     data.add_argument("--limit", **COUNT, help="words of a file of word vectors that are read, from its first")
-    data.add_argument("--num_classes", **COUNT, default=2, help="classes of the data")
     protocol = parser.add_argument_group("protocol")
     protocol.add_argument(
         "--protocol", choices=("cv", "split"), default="cv", help="cross-validation, or the published single split"
@@ -244,17 +243,17 @@ def add_task(parser: argparse.ArgumentParser) -> None:
     )
     head.add_argument("--epochs", **COUNT, default=15, help="passes over a training part")
     head.add_argument("--batch_size", **COUNT, default=64, help="reviews in a step")
-    tuning = parser.add_argument_group("fine-tuning", "of vectors that learn, from the best head on")
+    tuning = parser.add_argument_group("fine-tuning", "of trainable vectors, from the best head on")
     tuning.add_argument("--tune_epochs", **COUNT, help="passes over a training part (default: 5)")
-    tuning.add_argument("--vectors_trainable", action="store_true", help="let word2vec's vectors learn")
+    tuning.add_argument("--vectors_trainable", action="store_true", help="fine-tune word2vec's vectors")
     tuning.add_argument("--vectors_lr", type=positive, help="their learning rate (default: [0.0003, 0.001])", **several)
     tuning.add_argument(
-        "--word_dropout", type=share, metavar="X", help="share of a batch's words that are left out (default: 0.1)"
+        "--word_dropout", type=share, metavar="X", help="share of a batch's words that are dropped (default: 0.1)"
     )
     out = parser.add_argument_group("output")
     add_device(out)
     out.add_argument("--logging_step", **COUNT, help="steps from line to line (default: a line for each fold)")
-    out.add_argument("--results", type=Path, metavar="FILE", help="write what is said of each review, as JSON")
+    out.add_argument("--results", type=Path, metavar="FILE", help="write the predictions for each review, as JSON")
     out.add_argument(
         "--compare_with",
         type=Path,
@@ -269,3 +268,12 @@ def add_task(parser: argparse.ArgumentParser) -> None:
     out.add_argument("--save_head", type=Path, metavar="DIR", help="folder for the trained head")
     out.add_argument("--load_head", type=Path, metavar="DIR", help="predict with the head in this folder")
     out.add_argument("--predict", type=Path, metavar="FILE", help="print the class of each line of this text")
+
+
+def check_task(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """--load_head predicts, and does nothing else."""
+    if args.load_head and not args.predict:
+        parser.error("--load_head loads a head to predict with: --predict=FILE is missing")
+    for name in ("results", "compare_with", "confusion", "mistakes", "save_head"):
+        if args.load_head and getattr(args, name):
+            parser.error(f"--{name} has no effect with --load_head, which only predicts")

@@ -1,6 +1,7 @@
 """Files that appear whole or not at all, outputs checked before anything is computed, locks."""
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -44,6 +45,18 @@ def check_input(path: Path, expected: str, flag: str = "") -> None:
     if not path.is_file():
         found = "there is no such file" if not path.exists() else f"this is {_kind(path)}"
         raise UserError(f"{flag} {path}: {found}, expected {expected}.".lstrip())
+
+
+def read_json(path: Path, expected: str) -> dict:
+    """The object in a JSON file. expected: what should be there, for the message."""
+    check_input(path, expected)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: no valid JSON ({error}), expected {expected}.") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: found {values!r:.60}, expected {expected}.")
+    return values
 
 
 def _kind(path: Path) -> str:

@@ -12,17 +12,22 @@ FOREIGN_FORMS = {b"\x1f\x8b": "gzip", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-1
 BLOCK = 1 << 22  # bytes of text in hand at once
 
 
-def blocks(path: Path, errors: str = "strict") -> Iterator[str]:
+class NotUTF8(UserError):
+    """Text in another encoding, perhaps one of a byte a character."""
+
+
+def blocks(path: Path, errors: str = "strict", encoding: str = "utf-8") -> Iterator[str]:
     """The text of a file, plain or .gz, in pieces of whole lines. errors: as in `bytes.decode`."""
     line = 1
     try:
         with _opened(path) as file:
             while block := file.read(BLOCK) + file.readline():
                 try:
-                    text = block.decode("utf-8", errors)
+                    text = block.decode(encoding, errors)
                 except UnicodeDecodeError as error:
                     line += block.count(b"\n", 0, error.start)
-                    raise UserError(
+                    kind = UserError if foreign_form(block) else NotUTF8
+                    raise kind(
                         f"{path}:{line}: byte 0x{block[error.start]:02x} is not UTF-8. Convert the file, for instance "
                         "with `preprocess.py --encoding`."
                     ) from error
@@ -52,9 +57,9 @@ def split_lines(text: str) -> list[str]:
     return found if found[-1] else found[:-1]
 
 
-def read_lines(path: str | Path, errors: str = "strict") -> Iterator[str]:
+def read_lines(path: str | Path, errors: str = "strict", encoding: str = "utf-8") -> Iterator[str]:
     """The lines of a file, without their ends."""
-    for text in blocks(Path(path), errors):
+    for text in blocks(Path(path), errors, encoding):
         for line in split_lines(text):
             yield line.removesuffix("\r")
 

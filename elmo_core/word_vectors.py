@@ -6,16 +6,20 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.runtime import UserError
+from elmo_core.runtime import UserError, log
 
 
 def load_word_vectors(path: Path, limit: int | None = None):
     """gensim's KeyedVectors of a file in word2vec's format: binary if its name ends in .bin, else text; or either as .gz.
 
-    limit: only so many words, the first and most frequent ones.
+    If only FILE.gz is there, that is read. limit: only so many words, the first and most frequent ones.
     """
     from gensim.models import KeyedVectors
 
+    packed = path.with_name(f"{path.name}.gz")
+    if not path.exists() and packed.is_file():
+        log.info(f"word vectors  there is no {path}: {packed} is read")
+        path = packed
     if not path.is_file():
         raise UserError(f"{path}: there is no such file of word vectors.")
     binary = path.name.removesuffix(".gz").endswith(".bin")

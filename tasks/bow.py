@@ -1,178 +1,34 @@
-"""A classifier over the bag of a text's words: encoders that give words their vectors, a head, and their training.
+"""A classifier over the bag of a text's words: a head over encoders' vectors, and their training.
 
     text ─▶ encoder: a vector of each token ─▶ their mean ─▶ standardised, layers mixed ─▶ head ─▶ classes
             (word table | biLM, L layers)       (L, D)        (D)
 
-A bag of words averages over tokens, a ScalarMix over layers, and the two commute: an encoder that does not learn is
-asked once for the mean of each layer, and then a head is trained in seconds.
+A bag of words averages over tokens, a ScalarMix over layers, and the two commute: a frozen encoder computes the mean of
+each layer once, and then a head is trained in seconds.
 
-Letters: N texts, B of a batch, L layers, D dimensions.
+Letters: n texts, B of a batch, L layers, D dimensions.
 """
 
-import argparse
-import hashlib
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import elmo
-from elmo_core import checkpoint, runtime
+from elmo_core import runtime
 from elmo_core.ranks import Ranks
 from elmo_core.runtime import UserError, log, paddle
 from elmo_core.tokens import shuffled_batches
-from tasks.scores import CLASSES, accuracy, area
+from tasks.encoders import Encoder
+from tasks.scores import CLASSES, accuracy, roc_auc
 
 nn = paddle.nn
 
-WARMUP = 0.1  # share of the way on which the learning rates rise; on the rest they fall to 0
-FIRST_STEPS = 10  # of fine-tuning, after which it is said how long it takes
-MAX_GRAD_NORM = 1.0  # of a group of weights that are fine-tuned
-
-
-# Encoders
-
-
-@dataclass
-class Learning:
-    """How an encoder is fine-tuned.
-
-    rates: one of them is chosen; it is that of the encoder's top weights.
-    word_dropout: share of a batch's words whose vectors are dropped.
-    dropout: between layers.
-    decay: factor of the rate from each group of weights to the one below.
-    unfreeze_epochs: epochs until the next lower group begins to learn; 0: all learn from the start.
-    """
-
-    rates: Sequence[float]
-    word_dropout: float = 0.0
-    dropout: float = 0.0
-    decay: float = 1.0
-    unfreeze_epochs: int = 0
-
-
-class Encoder(nn.Layer):
-    """What gives tokens their vectors: in L layers, of D dimensions.
-
-    name: in messages. learning: None if its weights stay as they are.
-    """
-
-    name: str
-    shape: tuple[int, int]  # (L, D)
-    learning: Learning | None = None
-
-    def read(self, sentences: Sequence[Sequence[str]]) -> list:
-        """What `means` and `forward` need of each review."""
-        raise NotImplementedError
-
-    def means(self, reviews: list) -> np.ndarray:
-        """(n, L, D) of reviews: means over their tokens, by the weights as they are. Zeros for a review without tokens."""
-        raise NotImplementedError
-
-    def forward(self, reviews: list) -> paddle.Tensor:
-        """The same with gradients, and with dropout in training."""
-        raise NotImplementedError
-
-    def without_words(self, vectors: paddle.Tensor) -> paddle.Tensor:
-        """The vectors (n, D) of a batch's distinct words; in training some are zero, and the others larger for it."""
-        if not (self.training and self.learning and self.learning.word_dropout):
-            return vectors
-        return vectors * nn.functional.dropout(paddle.ones([len(vectors), 1]), self.learning.word_dropout)
-
-    def groups(self) -> list[list[paddle.Tensor]]:
-        """The weights, from the bottom of the network to its top."""
-        raise NotImplementedError
-
-    def save(self, folder: Path) -> dict:
-        """Write into the folder what cannot be had elsewhere. Returns what it takes to build the encoder again."""
-        raise NotImplementedError
-
-
-class Bags(Encoder):
-    """A table of word vectors: a file's, and for each unknown word a random one, the same every time.
-
-    vectors: gensim's KeyedVectors. words, rows (n, D): a table learnt before, which goes first.
-    """
-
-    name = "vectors"
-
-    def __init__(
-        self,
-        vectors,
-        seed: int,
-        learning: Learning | None = None,
-        words: Sequence[str] = (),
-        rows: np.ndarray | None = None,
-        source: Mapping[str, Any] | None = None,
-    ):
-        super().__init__()
-        self.vectors, self.seed, self.learning = vectors, seed, learning
-        self.source = dict(source or {})
-        self.shape = (1, vectors.vector_size)
-        self.bound = math.sqrt(3) * _deviation(vectors.vectors)  # of a uniform draw with the known vectors' variance
-        self.index = {word: k for k, word in enumerate(words)}
-        self._set_rows(np.zeros((0, vectors.vector_size), np.float32) if rows is None else rows)
-
-    def _set_rows(self, rows: np.ndarray) -> None:
-        self.table = self.create_parameter([max(1, len(rows)), rows.shape[1]])
-        if len(rows):
-            self.table.set_value(rows)
-
-    def read(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """The tokens' rows in the table, which gets one for each word that is new to it."""
-        words = dict.fromkeys(chain.from_iterable(sentences))
-        if unread := [word for word in words if word not in self.index]:
-            rows = self.table.numpy()[: len(self.index)]
-            self.index.update(zip(unread, range(len(rows), len(rows) + len(unread)), strict=True))
-            self._set_rows(np.concatenate([rows, np.stack([self.vector(word) for word in unread])]))
-        return [np.array([self.index[word] for word in sentence], np.int64) for sentence in sentences]
-
-    def vector(self, word: str) -> np.ndarray:
-        """The file's, or a random one, in which nothing but the word and the seed counts."""
-        if word in self.vectors:
-            return self.vectors[word]
-        number = int.from_bytes(hashlib.sha1(word.encode("utf-8", "surrogatepass")).digest()[:8], "big")
-        draw = np.random.default_rng([self.seed, number])
-        return draw.uniform(-self.bound, self.bound, self.shape[1]).astype(np.float32)
-
-    def describe(self, sentences: Sequence[Sequence[str]]) -> None:
-        """Say how many words are unknown."""
-        unknown = {word for word in chain.from_iterable(sentences) if word not in self.vectors}
-        times = sum(word in unknown for word in chain.from_iterable(sentences))
-        share = times / max(1, sum(map(len, sentences)))
-        words = len(set(chain.from_iterable(sentences)))
-        log.info(
-            f"word vectors  {len(self.vectors):,} of {self.shape[1]} dimensions; {len(unknown):,} of the reviews' {words:,} "
-            f"words ({share:.2%} of the tokens) have none, and get a random one each"
-        )
-
-    def means(self, reviews: list[np.ndarray]) -> np.ndarray:
-        table, nothing = self.table.numpy(), np.zeros(self.shape[1], np.float32)
-        found = [table[rows].mean(axis=0) if len(rows) else nothing for rows in reviews]
-        return np.array(found, np.float32).reshape(-1, *self.shape)
-
-    def forward(self, reviews: list[np.ndarray]) -> paddle.Tensor:
-        rows, place = np.unique(np.concatenate(reviews), return_inverse=True)
-        shares = np.zeros((len(reviews), len(rows)), np.float32)
-        lengths = np.array(list(map(len, reviews)))
-        np.add.at(shares, (np.repeat(np.arange(len(reviews)), lengths), place), 1 / np.repeat(lengths, lengths))
-        vectors = self.without_words(nn.functional.embedding(paddle.to_tensor(rows), self.table, sparse=True))
-        return (paddle.to_tensor(shares) @ vectors).unsqueeze(1)
-
-    def groups(self) -> list[list[paddle.Tensor]]:
-        return [[self.table]]
-
-    def save(self, folder: Path) -> dict:
-        if self.learning:
-            words = np.array(list(self.index))
-            checkpoint.save(folder / "words", {"words": words, "rows": self.table.numpy()})
-        return {"encoder": self.name, **self.source, "seed": self.seed, "learnt": bool(self.learning)}
+WARMUP = 0.1  # share of the training in which the learning rates rise; in the rest they fall to 0
+MAX_GRAD_NORM = 1.0  # of an encoder that is fine-tuned
 
 
 # The network
@@ -181,7 +37,7 @@ class Bags(Encoder):
 class Standardised(nn.Layer):
     """An encoder's layers (B, L, D), each dimension of each with mean 0 and variance 1 in training, mixed: (B, D).
 
-    So that a learning rate means the same whatever the encoder, and a layer's weight in the mix is not its scale's.
+    So a learning rate means the same for every encoder, and a layer's weight in the mix does not depend on its scale.
     """
 
     def __init__(self, n_layers: int, dim: int):
@@ -201,7 +57,7 @@ class Standardised(nn.Layer):
 
 
 class Head(nn.Layer):
-    """Any encoders' vectors side by side, a hidden layer of size `hidden` (0: none), dropout, the classes."""
+    """The vectors of all encoders side by side, a hidden layer of size `hidden` (0: none), dropout, the classes."""
 
     def __init__(self, shapes: Sequence[tuple[int, int]], hidden: int):
         super().__init__()
@@ -217,14 +73,14 @@ class Head(nn.Layer):
         x = paddle.tanh(self.hidden(x)) if self.hidden else x
         return self.output(nn.functional.dropout(x, self.dropout, training=self.training))
 
-    def judge(self, means: Sequence[np.ndarray]) -> np.ndarray:
+    def probabilities(self, means: Sequence[np.ndarray]) -> np.ndarray:
         """Probabilities (n, classes) from each encoder's (n, L, D)."""
         self.eval()
         with paddle.no_grad():
             return nn.functional.softmax(self([paddle.to_tensor(part) for part in means])).numpy()
 
     def mixes(self) -> list[list[float]]:
-        """Of every encoder with several layers, their weights softmax(s) and gamma."""
+        """For every encoder with several layers, their weights softmax(s) and gamma."""
         mixes = [part.mix for part in self.inputs if part.mix]
         return [[*nn.functional.softmax(mix.scalars, axis=0).tolist(), mix.gamma.item()] for mix in mixes]
 
@@ -232,21 +88,21 @@ class Head(nn.Layer):
 class Model(nn.Layer):
     """Encoders, with the reviews they have read, and the head.
 
-    asks: whether encoders that learn are asked anew for each batch. Until they begin to, their first means will do.
+    fine_tuning: whether trainable encoders compute their means anew. Until then, their first means are used.
     """
 
     def __init__(self, encoders: Sequence[Encoder], hidden: int):
         super().__init__()
         self.encoders, self.hidden = nn.LayerList(encoders), hidden
-        self.learners = [encoder for encoder in encoders if encoder.learning]
+        self.trainable = [encoder for encoder in encoders if encoder.tuning]
         self.head = self._new_head()
-        self.asks = False
+        self.fine_tuning = False
 
     def _new_head(self) -> Head:
         return Head([encoder.shape for encoder in self.encoders], self.hidden)
 
     def read(self, sentences: Sequence[Sequence[str]], ranks: Ranks) -> None:
-        """Take in the reviews, which from here on go by their numbers. Every rank takes the means of a share of them."""
+        """Read the reviews, which are numbers from here on. Every rank computes the means of a share of them."""
         self.reviews = [encoder.read(sentences) for encoder in self.encoders]
         mine = range(ranks.rank, len(sentences), ranks.size)
         pairs = list(zip(self.encoders, self.reviews, strict=True))
@@ -259,37 +115,39 @@ class Model(nn.Layer):
 
     def forward(self, which: np.ndarray) -> paddle.Tensor:
         """Logits (B, classes) of reviews."""
-        means = []
-        for encoder, reviews, first in zip(self.encoders, self.reviews, self.means, strict=True):
-            asked = self.asks and encoder.learning
-            means.append(encoder([reviews[k] for k in which]) if asked else paddle.to_tensor(first[which]))
-        return self.head(means)
+        return self.head(
+            [
+                encoder([reviews[k] for k in which])
+                if self.fine_tuning and encoder.tuning
+                else paddle.to_tensor(means[which])
+                for encoder, reviews, means in zip(self.encoders, self.reviews, self.means, strict=True)
+            ]
+        )
 
     def probabilities(self, which: np.ndarray) -> np.ndarray:
-        """(n, classes) of reviews, with nothing dropped."""
-        means = []
-        for encoder, reviews, first in zip(self.encoders, self.reviews, self.means, strict=True):
-            asked = self.asks and encoder.learning
-            means.append(encoder.means([reviews[k] for k in which]) if asked else first[which])
-        return self.head.judge(means)
+        """(n, classes) of reviews, without dropout."""
+        return self.head.probabilities(
+            [
+                encoder.means([reviews[k] for k in which]) if self.fine_tuning and encoder.tuning else means[which]
+                for encoder, reviews, means in zip(self.encoders, self.reviews, self.means, strict=True)
+            ]
+        )
 
-    def renew(self, train: np.ndarray, seed: int) -> None:
-        """A fresh head, whose inputs are standardised over the training part, over the first encoders."""
+    def reset(self, train: np.ndarray, seed: int) -> None:
+        """A new head over the encoders' first means, standardised over the training part."""
         paddle.seed(seed)
-        self.head, self.asks = self._new_head(), False
+        self.head, self.fine_tuning = self._new_head(), False
         for part, means in zip(self.head.inputs, self.means, strict=True):
             part.measure(means[train])
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """A copy of what training changes: the head and, if they are asked, the encoders that learn."""
-        return self._arrays("head.") | (self._arrays("encoders.") if self.asks else {})
+        """A copy of what training changes: the head and, in fine-tuning, the trainable encoders."""
+        return self._arrays("head.") | (self._arrays("encoders.") if self.fine_tuning else {})
 
     def _arrays(self, prefix: str) -> dict[str, np.ndarray]:
-        idle = tuple(f"encoders.{k}." for k, encoder in enumerate(self.encoders) if not encoder.learning)
+        frozen = tuple(f"encoders.{k}." for k, encoder in enumerate(self.encoders) if not encoder.tuning)
         weights = self.state_dict().items()
-        return {
-            name: weight.numpy() for name, weight in weights if name.startswith(prefix) and not name.startswith(idle)
-        }
+        return {name: w.numpy() for name, w in weights if name.startswith(prefix) and not name.startswith(frozen)}
 
     def set_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
         weights = self.state_dict()
@@ -301,8 +159,23 @@ class Model(nn.Layer):
 
 
 @dataclass
-class Part:
-    """The numbers of the reviews to learn from, to choose by, and to score."""
+class Training:
+    """How a head is trained: of several values, the dev part chooses one."""
+
+    lr: Sequence[float] = (0.001, 0.003)
+    weight_decay: Sequence[float] = (0.1, 1.0)
+    dropout: Sequence[float] = (0.5,)
+    sent_embedding_dim: int = 64  # of the hidden layer; 0: none
+    epochs: int = 15
+    tune_epochs: int = 5  # of fine-tuning
+    batch_size: int = 64
+    seed: int = 2020
+    logging_step: int | None = None  # steps from line to line; None: a line for each fold
+
+
+@dataclass
+class Fold:
+    """The numbers of the reviews to train on, to choose by, and to score."""
 
     name: str
     train: np.ndarray
@@ -312,7 +185,7 @@ class Part:
 
 @dataclass
 class Best:
-    """The epoch of the highest dev AUC so far: its weights, and what led to them."""
+    """The epoch of the highest dev AUC so far: its weights, and the settings that led to them."""
 
     auc: float = -1.0
     accuracy: float = 0.0
@@ -321,8 +194,8 @@ class Best:
 
 
 @dataclass
-class Outcome:
-    """What came of a part: probabilities (n, classes) of its test reviews, and what was chosen on its dev part."""
+class FoldResult:
+    """What came of a fold: probabilities (n, classes) of its test reviews, and what was chosen on its dev part."""
 
     part: str
     test: np.ndarray
@@ -336,33 +209,33 @@ class Outcome:
 
     def __str__(self) -> str:
         scored = f"accuracy {self.accuracy:.2%}  " if len(self.test) else ""
-        return (
-            f"{self.part}  {scored}(dev {self.dev_accuracy:.2%})  {spelt(self.settings)}  "
-            f"{runtime.duration(self.seconds)}"
-        )
+        taken = runtime.duration(self.seconds)
+        return f"{self.part}  {scored}(dev {self.dev_accuracy:.2%})  {format_settings(self.settings)}  {taken}"
 
 
 class Trainer:
-    """Trains a model on parts of the labelled reviews. What comes of a part depends on it, its number and the seed."""
+    """Trains a model on folds of the labelled reviews. A fold's result depends on it, its number and the seed alone.
 
-    def __init__(self, model: Model, labels: np.ndarray, args: argparse.Namespace, parts: int):
-        self.model, self.labels, self.args = model, labels, args
-        self.parts, self.done, self.began = parts, 0, time.perf_counter()
-        self.told = False  # how long fine-tuning takes
+    n_folds: how many will be trained, for the time left.
+    """
 
-    def train(self, part: Part, number: int) -> Outcome:
-        """Choose on the dev part, score the test part, and leave the model as it was chosen."""
-        began, labels = time.perf_counter(), self.labels[part.test]
-        seed = int(np.random.SeedSequence([self.args.seed, number]).generate_state(1)[0])
-        best = self._train_head(part, seed)
-        first = probabilities = self.model.probabilities(part.test)
-        if self.model.learners:
-            self._fine_tune(part, seed, best)
-            probabilities = self.model.probabilities(part.test)
+    def __init__(self, model: Model, labels: np.ndarray, settings: Training, n_folds: int):
+        self.model, self.labels, self.settings = model, labels, settings
+        self.n_folds, self.done, self.began = n_folds, 0, time.perf_counter()
+
+    def train(self, fold: Fold, number: int) -> FoldResult:
+        """Choose on the dev part, score the test part, and leave the model with the weights that were chosen."""
+        began, labels = time.perf_counter(), self.labels[fold.test]
+        seed = int(np.random.SeedSequence([self.settings.seed, number]).generate_state(1)[0])
+        best = self._train_head(fold, seed)
+        first = probabilities = self.model.probabilities(fold.test)
+        if self.model.trainable:
+            self._fine_tune(fold, seed, best)
+            probabilities = self.model.probabilities(fold.test)
         self.done += 1
-        outcome = Outcome(
-            part=part.name,
-            test=part.test,
+        result = FoldResult(
+            part=fold.name,
+            test=fold.test,
             probabilities=probabilities,
             accuracy=accuracy(probabilities, labels),
             first_accuracy=accuracy(first, labels),
@@ -371,150 +244,120 @@ class Trainer:
             mixes=self.model.head.mixes(),
             seconds=time.perf_counter() - began,
         )
-        left = f"  {runtime.duration(self._seconds_left(0))} left" if self.done < self.parts else ""
-        log.info(f"{outcome}{left}")
-        return outcome
+        left = f"  {runtime.duration(self._seconds_left(0))} left" if self.done < self.n_folds else ""
+        log.info(f"{result}{left}")
+        return result
 
-    def _train_head(self, part: Part, seed: int) -> Best:
+    def _train_head(self, fold: Fold, seed: int) -> Best:
         """The best head over the encoders' first means."""
-        args, best = self.args, Best()
-        for lr, weight_decay, dropout in itertools.product(args.lr, args.weight_decay, args.dropout):
-            self.model.renew(part.train, seed)
-            settings = {"lr": lr, "weight_decay": weight_decay, "dropout": dropout}
-            for epoch in self._epochs(part, settings, args.epochs, seed):
-                self._offer(part, {**settings, "epoch": epoch}, best)
+        best, choices = Best(), {name: getattr(self.settings, name) for name in ("lr", "weight_decay", "dropout")}
+        for values in itertools.product(*choices.values()):
+            self.model.reset(fold.train, seed)
+            settings = dict(zip(choices, values, strict=True))
+            for epoch in self._epochs(fold, settings, self.settings.epochs, seed):
+                self._evaluate(fold, {**settings, "epoch": epoch}, best)
         self.model.set_arrays(best.arrays)
         return best
 
-    def _fine_tune(self, part: Part, seed: int, best: Best) -> None:
+    def _fine_tune(self, fold: Fold, seed: int, best: Best) -> None:
         """The best head and encoders that come from the best head and the first encoders."""
-        model, epochs = self.model, self.args.tune_epochs
+        model, epochs = self.model, self.settings.tune_epochs
         begin, settings = {**model.first, **best.arrays}, {k: v for k, v in best.settings.items() if k != "epoch"}
-        choices = list(itertools.product(*(encoder.learning.rates for encoder in model.learners)))
-        model.asks = True
+        choices = list(itertools.product(*(encoder.tuning.rates for encoder in model.trainable)))
+        model.fine_tuning = True
         for k, rates in enumerate(choices):
             model.set_arrays(begin)
-            settings |= {f"{encoder.name}_lr": rate for encoder, rate in zip(model.learners, rates, strict=True)}
-            for epoch in self._epochs(part, settings, epochs, seed):
-                auc, right = self._offer(part, {**settings, "tune_epoch": epoch}, best)
+            settings |= {f"{encoder.name}_lr": rate for encoder, rate in zip(model.trainable, rates, strict=True)}
+            for epoch in self._epochs(fold, settings, epochs, seed):
+                auc, right = self._evaluate(fold, {**settings, "tune_epoch": epoch}, best)
                 left = self._seconds_left((k + epoch / epochs) / len(choices))
                 log.info(
-                    f"{part.name}  fine-tuning {k + 1}/{len(choices)}, epoch {epoch}/{epochs}  dev AUC {auc:.4f} accuracy "
+                    f"{fold.name}  fine-tuning {k + 1}/{len(choices)}, epoch {epoch}/{epochs}  dev AUC {auc:.4f} accuracy "
                     f"{right:.2%}  {runtime.duration(left)} left"
                 )
         model.set_arrays({**begin, **best.arrays})
 
-    def _offer(self, part: Part, settings: dict[str, float], best: Best) -> tuple[float, float]:
+    def _evaluate(self, fold: Fold, settings: dict[str, float], best: Best) -> tuple[float, float]:
         """Take the model if it is the best so far. Returns its dev AUC and accuracy."""
-        probabilities, labels = self.model.probabilities(part.dev), self.labels[part.dev]
+        probabilities, labels = self.model.probabilities(fold.dev), self.labels[fold.dev]
         if not np.isfinite(probabilities).all():
-            raise UserError(f"{part.name}: the model is not finite with {spelt(settings)}. Lower the learning rates.")
-        auc, right = area(probabilities, labels), accuracy(probabilities, labels)
+            with_these = f"with {format_settings(settings)}"
+            raise UserError(f"{fold.name}: the model is not finite {with_these}. Lower the learning rates.")
+        auc, right = roc_auc(probabilities, labels), accuracy(probabilities, labels)
         if auc > best.auc:
             best.auc, best.accuracy, best.settings, best.arrays = auc, right, settings, self.model.arrays()
         return auc, right
 
-    def _epochs(self, part: Part, settings: Mapping[str, float], epochs: int, seed: int) -> Iterator[int]:
-        """Train the model as it is, epoch after epoch."""
-        model, step, random, began = self.model, 0, np.random.default_rng(seed), time.perf_counter()
+    def _epochs(self, fold: Fold, settings: Mapping[str, float], epochs: int, seed: int) -> Iterator[int]:
+        """Train the model, going on from its weights. Yields the number of each epoch at its end."""
+        model, step, random = self.model, 0, np.random.default_rng(seed)
         paddle.seed(seed)
         model.head.dropout = settings["dropout"]
-        updates = [_head_update(model.head, settings["lr"], settings["weight_decay"])]
-        for encoder in model.learners if model.asks else ():
-            updates.append(_encoder_update(encoder, settings[f"{encoder.name}_lr"]))
+        optimizers = [(_head_optimizer(model.head, settings["weight_decay"]), settings["lr"])]
+        for encoder in model.trainable if model.fine_tuning else ():
+            optimizers.append((_encoder_optimizer(encoder), settings[f"{encoder.name}_lr"]))
         for epoch in range(epochs):
             model.train()
-            for encoder in model.learners:
+            for encoder in model.trainable:
                 _unfreeze(encoder, epoch)
-            batches = self._batches(part.train, random)
+            batches = self._batches(fold.train, random)
             for k, which in enumerate(batches):
                 loss = nn.functional.cross_entropy(model(which), paddle.to_tensor(self.labels[which]))
                 loss.backward()
-                for update in updates:
-                    update((epoch + k / len(batches)) / epochs)
+                for optimizer, lr in optimizers:
+                    optimizer.set_lr(lr * rate_factor((epoch + k / len(batches)) / epochs))
+                    optimizer.step()
+                    optimizer.clear_grad()
                 step += 1
-                if step == FIRST_STEPS and model.asks and not self.told:
-                    self._foretell((time.perf_counter() - began) / step * len(batches) * epochs)
-                if self.args.logging_step and step % self.args.logging_step == 0:
-                    log.info(f"{part.name}  epoch {epoch + 1}/{epochs}  step {step:,}  loss {loss.item():.4f}")
+                if self.settings.logging_step and step % self.settings.logging_step == 0:
+                    log.info(f"{fold.name}  epoch {epoch + 1}/{epochs}  step {step:,}  loss {loss.item():.4f}")
             yield epoch + 1
 
-    def _foretell(self, seconds: float) -> None:
-        """Say, once, how long all will take if one fine-tuning takes so long."""
-        self.told = True
-        tunings = math.prod(len(encoder.learning.rates) for encoder in self.model.learners)
-        total = runtime.duration(seconds * tunings * self.parts)
-        log.info(
-            f"fine-tuning   about {total} for {self.parts} part{'s' * (self.parts > 1)} of the data, {tunings} for each"
-        )
-
     def _batches(self, train: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
-        """The reviews, shuffled; where encoders are asked, batches of like length, which cost them less."""
-        size = self.args.batch_size
-        if not self.model.asks:
+        """The reviews, shuffled; in fine-tuning in batches of similar length, which are faster to encode."""
+        size = self.settings.batch_size
+        if not self.model.fine_tuning:
             return np.array_split(random.permutation(train), math.ceil(len(train) / size))
         reviews = [self.model.reviews[0][k] for k in train]
         return [train[places] for places in shuffled_batches(reviews, size, random)]
 
     def _seconds_left(self, share: float) -> float:
-        """Until all parts are done, from the part that is at its `share`."""
+        """Until all folds are done. share: of the present fold that is done."""
         done = self.done + share
-        return (time.perf_counter() - self.began) / done * (self.parts - done)
+        return (time.perf_counter() - self.began) / done * (self.n_folds - done)
 
 
-Update = Callable[[float], None]  # a step of an optimizer, told the share of the way that training has come
-
-
-def _head_update(head: Head, lr: float, weight_decay: float) -> Update:
+def _head_optimizer(head: Head, weight_decay: float) -> paddle.optimizer.Optimizer:
     """Weights of products decay; biases and the mix do not."""
     decayed = {weight.name for name, weight in head.named_parameters() if name.endswith(".weight")}
-    optimizer = paddle.optimizer.AdamW(
-        lr, parameters=head.parameters(), weight_decay=weight_decay, apply_decay_param_fun=decayed.__contains__
+    return paddle.optimizer.AdamW(
+        parameters=head.parameters(), weight_decay=weight_decay, apply_decay_param_fun=decayed.__contains__
     )
-    return lambda share: _step(optimizer, lr * slant(share))
 
 
-def _encoder_update(encoder: Encoder, lr: float) -> Update:
-    how, groups = encoder.learning, encoder.groups()
-    factors = [how.decay**below for below in reversed(range(len(groups)))]
-    optimizer = paddle.optimizer.Adam(
-        lr,
+def _encoder_optimizer(encoder: Encoder) -> paddle.optimizer.Optimizer:
+    groups = encoder.groups()
+    factors = [encoder.tuning.decay**below for below in reversed(range(len(groups)))]
+    return paddle.optimizer.Adam(
         parameters=[{"params": g, "learning_rate": factor} for g, factor in zip(groups, factors, strict=True)],
         grad_clip=nn.ClipGradByGlobalNorm(MAX_GRAD_NORM),
         lazy_mode=True,  # of a table, only the rows that the batch has read
     )
-    return lambda share: _step(optimizer, lr * slant(share))
 
 
-def _step(optimizer, lr: float) -> None:
-    optimizer.set_lr(lr)
-    optimizer.step()
-    optimizer.clear_grad()
-
-
-def slant(share: float) -> float:
-    """The factor of a learning rate: it rises to 1 over the warm-up, then falls to 0 at the end."""
+def rate_factor(share: float) -> float:
+    """The factor of a learning rate at a share of the training: it rises to 1 in the warm-up, then falls to 0 at the end."""
     return max(share, 0.01) / WARMUP if share < WARMUP else (1 - share) / (1 - WARMUP)
 
 
 def _unfreeze(encoder: Encoder, epoch: int) -> None:
-    """Let learn what is to learn in this epoch, the first being 0."""
-    every, groups = encoder.learning.unfreeze_epochs, encoder.groups()
+    """Gradual unfreezing: let the groups learn whose turn has come in this epoch, the first being 0."""
+    every, groups = encoder.tuning.unfreeze_epochs, encoder.groups()
     frozen = max(0, len(groups) - 1 - epoch // every) if every else 0
     for k, group in enumerate(groups):
         for weight in group:
             weight.stop_gradient = k < frozen
 
 
-def _deviation(rows: np.ndarray) -> float:
-    """The standard deviation of all numbers, without a copy of them: GoogleNews has 900 million."""
-    sums = np.zeros(2)
-    for k in range(0, len(rows), 1 << 14):
-        part = rows[k : k + (1 << 14)].astype(np.float64)
-        sums += part.sum(), np.square(part).sum()
-    mean, square = sums / max(1, rows.size)
-    return math.sqrt(max(0.0, square - mean**2))
-
-
-def spelt(settings: Mapping[str, float]) -> str:
+def format_settings(settings: Mapping[str, float]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in settings.items())

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import binomtest
+from sklearn.metrics import confusion_matrix, roc_auc_score
 
 from elmo_core import disk
 from elmo_core.runtime import UserError
@@ -20,22 +22,21 @@ def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
     return float((probabilities.argmax(axis=1) == labels).mean()) if len(labels) else math.nan
 
 
-def area(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Under the ROC curve of the probabilities (n, classes)."""
-    from sklearn.metrics import roc_auc_score
-
+def roc_auc(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """The area under the ROC curve of the probabilities (n, classes)."""
     return float(roc_auc_score(labels, probabilities[:, 1]))
 
 
-def mcnemar(mine: np.ndarray, other: np.ndarray) -> float:
-    """The exact two-sided p-value of McNemar's test. Arrays (n,) of whether each was right about the same reviews.
+def mean_and_deviation(scores: np.ndarray) -> str:
+    return f"{scores.mean():.2%}" + (f" ± {100 * scores.std(ddof=1):.2f}" if len(scores) > 1 else "")
 
-    If both are equally good, each review that only one is right about is a toss of a fair coin.
+
+def mcnemar(gained: int, lost: int) -> float:
+    """The exact two-sided p-value of McNemar's test: of so many reviews, only the one or only the other model is right.
+
+    If both are equally good, each of these reviews is a toss of a fair coin.
     """
-    gained, lost = int((mine & ~other).sum()), int((other & ~mine).sum())
-    tosses = gained + lost
-    tail = sum(math.comb(tosses, k) for k in range(min(gained, lost) + 1))
-    return min(1.0, 2 * tail / 2**tosses)
+    return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 
 def bootstrap(mine: np.ndarray, other: np.ndarray, seed: int) -> tuple[float, float, float]:
@@ -50,10 +51,10 @@ def bootstrap(mine: np.ndarray, other: np.ndarray, seed: int) -> tuple[float, fl
 
 @dataclass
 class Results:
-    """What a run says of each test review: number, label, predicted class, probability of the positive class, all (n,)."""
+    """A run's predictions for its test reviews: number, label, class, probability of the positive class, all (n,)."""
 
     data: str  # identity of the reviews
-    accuracy: float  # mean of the parts
+    accuracy: float  # mean of the folds
     number: np.ndarray
     label: np.ndarray
     prediction: np.ndarray
@@ -72,53 +73,42 @@ class Results:
 
     @classmethod
     def load(cls, path: Path) -> "Results":
+        values = disk.read_json(path, "a file of --results")
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            columns = {
-                name: np.array(values["reviews"][name]) for name in ("number", "label", "prediction", "probability")
-            }
+            names = ("number", "label", "prediction", "probability")
+            columns = {name: np.array(values["reviews"][name]) for name in names}
             lengths = {len(column) for column in columns.values()}
             if len(lengths) != 1 or any(column.dtype.kind not in "if" for column in columns.values()):
                 raise ValueError("its columns do not fit")
             return cls(values["data"], values["accuracy"], **columns)
         except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path}: no results of --results ({type(error).__name__}: {error}).") from error
-
-
-def check_same_reviews(data: str, number: np.ndarray, other: Results, name: Path) -> None:
-    """Refuse to compare with results about other reviews than the numbers (n,) of `data`, in rising order."""
-    if data != other.data or not np.array_equal(number, other.number):
-        raise UserError(
-            f"--compare_with {name}: it scored {len(other.number):,} of {other.data}, this run scores {len(number):,} of "
-            f"{data}. Compare runs with the same --data_dir and --protocol (and for split, the same --seed)."
-        )
+            raise UserError(f"{path}: not a file of --results ({type(error).__name__}: {error}).") from error
 
 
 def compare(mine: Results, other: Results, name: Path, seed: int) -> str:
     """Whether the difference between two runs over the same reviews is more than chance, in words."""
-    check_same_reviews(mine.data, mine.number, other, name)
     gained, lost = int((mine.right & ~other.right).sum()), int((other.right & ~mine.right).sum())
     low, high, p = bootstrap(mine.right, other.right, seed)
     return (
         f"against {name}: {mine.right.mean():.2%} to {other.right.mean():.2%}, "
         f"difference {mine.right.mean() - other.right.mean():+.2%}\n"
         f"  right where the other is wrong: {gained:,}; wrong where it is right: {lost:,}; McNemar's exact test: "
-        f"p = {mcnemar(mine.right, other.right):.2g}\n"
+        f"p = {mcnemar(gained, lost):.2g}\n"
         f"  bootstrap over the reviews: 95 % of the differences are within {low:+.2%} and {high:+.2%}; p = {p:.2g}"
     )
 
 
 def confusion(results: Results) -> str:
-    """The matrix of labels and predictions, in words."""
-    lines = [f"{'':10}" + "".join(f"{f'said {name}':>16}" for name in CLASSES)]
-    for k, name in enumerate(CLASSES):
-        counts = [int(((results.label == k) & (results.prediction == j)).sum()) for j in range(len(CLASSES))]
-        lines.append(f"{name:10}" + "".join(f"{count:16,}" for count in counts))
+    """The matrix of labels and predictions, as a table."""
+    counts = confusion_matrix(results.label, results.prediction, labels=range(len(CLASSES)))
+    lines = [" " * 10 + "".join(f"{f'predicted {name}':>20}" for name in CLASSES)]
+    for name, row in zip(CLASSES, counts, strict=True):
+        lines.append(f"{name:10}" + "".join(f"{count:20,}" for count in row))
     return "\n".join(lines)
 
 
 def mistakes(results: Results, texts: Sequence[str], most: int) -> str:
-    """The reviews whose class was the greatest surprise: its probability, its name, the text."""
+    """The misclassified reviews whose own class was least likely: its probability, its name, the text."""
     own = np.where(results.label == 1, results.probability, 1 - results.probability)
     worst = [k for k in np.argsort(own, kind="stable") if not results.right[k]][:most]
     return "\n".join(f"{own[k]:7.2%} {CLASSES[results.label[k]]}  {texts[results.number[k]].strip()}" for k in worst)

@@ -1,0 +1,254 @@
+"""Encoders, which give tokens their vectors: a table of word vectors, and the biLM.
+
+Letters: n reviews, B of a batch, N distinct tokens, L layers, D dimensions, P projection.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import elmo
+from elmo_core import checkpoint
+from elmo_core.runtime import hint_if_moved, log, paddle
+from elmo_core.tokens import UNK_ID, Vocabulary, token_batch
+from elmo_core.word_vectors import load_word_vectors
+
+nn = paddle.nn
+
+OWN_BILM = "bilm/final"  # in a saved classifier's folder, the biLM unless it is that of a checkpoint
+
+
+@dataclass
+class FineTuning:
+    """How an encoder is fine-tuned.
+
+    rates: learning rates of the encoder's top weights, of which one is chosen.
+    word_dropout: share of a batch's words whose vectors are dropped.
+    dropout: between layers.
+    decay: factor of the rate from each group of weights to the one below.
+    unfreeze_epochs: epochs until the next lower group begins to learn; 0: all learn from the start.
+    """
+
+    rates: Sequence[float]
+    word_dropout: float = 0.0
+    dropout: float = 0.0
+    decay: float = 1.0
+    unfreeze_epochs: int = 0
+
+
+class Encoder(nn.Layer):
+    """Gives tokens their vectors, in L layers of D dimensions. What a subclass has:
+
+    name: in messages and in saved files. shape: (L, D). tuning: None if its weights are frozen.
+    read(sentences): what `means` and `forward` need of each review, made once.
+    means(reviews): (n, L, D), the means over the tokens as an array, zeros for a review without tokens.
+    forward(reviews): the same (B, L, D) with gradients, and with dropout in training.
+    groups(): the weights, from the bottom of the network to its top.
+    save(folder): writes what cannot be loaded from elsewhere. Returns what `load` needs.
+    load(saved, folder, source): the encoder again. source: where its file or checkpoint is, if it has moved.
+    """
+
+    name: str
+    shape: tuple[int, int]
+    tuning: FineTuning | None = None
+
+    def describe(self, sentences: Sequence[Sequence[str]]) -> None:
+        """Log how many of the words are unknown."""
+
+    def word_dropout(self, vectors: paddle.Tensor) -> paddle.Tensor:
+        """The vectors (N, D) of distinct words; in training some are zero, and the others scaled up to make up for it."""
+        if not (self.training and self.tuning and self.tuning.word_dropout):
+            return vectors
+        return vectors * nn.functional.dropout(paddle.ones([len(vectors), 1]), self.tuning.word_dropout)
+
+
+class StaticVectors(Encoder):
+    """A table of word vectors: those of a file, and for each unknown word a random one, the same every time.
+
+    vectors: gensim's KeyedVectors, of the file `source`. words, rows (n, D): fine-tuned vectors, which go first.
+    """
+
+    name = "vectors"
+
+    def __init__(
+        self,
+        vectors,
+        seed: int,
+        tuning: FineTuning | None = None,
+        source: Path | None = None,
+        limit: int | None = None,
+        words: Sequence[str] = (),
+        rows: np.ndarray | None = None,
+    ):
+        super().__init__()
+        self.vectors, self.seed, self.tuning = vectors, seed, tuning
+        self.source, self.limit = source, limit
+        self.shape = (1, vectors.vector_size)
+        square = np.einsum("nd,nd->", vectors.vectors, vectors.vectors, dtype=np.float64) / vectors.vectors.size
+        variance = square - vectors.vectors.mean(dtype=np.float64) ** 2  # np.var would copy GoogleNews' 3.6 GB
+        self.bound = math.sqrt(3 * max(0.0, variance))  # of a uniform draw of the same variance
+        self.index = {word: k for k, word in enumerate(words)}
+        self._set_rows(np.zeros((0, vectors.vector_size), np.float32) if rows is None else rows)
+
+    def _set_rows(self, rows: np.ndarray) -> None:
+        self.table = self.create_parameter([max(1, len(rows)), rows.shape[1]])
+        if len(rows):
+            self.table.set_value(rows)
+
+    def read(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        """The tokens' rows in the table, which grows by the words that are new to it."""
+        words = dict.fromkeys(chain.from_iterable(sentences))
+        if new := [word for word in words if word not in self.index]:
+            rows = self.table.numpy()[: len(self.index)]
+            self.index.update(zip(new, range(len(rows), len(rows) + len(new)), strict=True))
+            self._set_rows(np.concatenate([rows, np.stack([self.vector(word) for word in new])]))
+        return [np.array([self.index[word] for word in sentence], np.int64) for sentence in sentences]
+
+    def vector(self, word: str) -> np.ndarray:
+        """The file's vector, or a random one that depends on the word and the seed alone."""
+        if word in self.vectors:
+            return self.vectors[word]
+        number = int.from_bytes(hashlib.sha1(word.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+        draw = np.random.default_rng([self.seed, number])
+        return draw.uniform(-self.bound, self.bound, self.shape[1]).astype(np.float32)
+
+    def describe(self, sentences: Sequence[Sequence[str]]) -> None:
+        tokens = list(chain.from_iterable(sentences))
+        words = set(tokens)
+        unknown = {word for word in words if word not in self.vectors}
+        share = sum(token in unknown for token in tokens) / max(1, len(tokens))
+        log.info(
+            f"word vectors  {len(self.vectors):,} of {self.shape[1]} dimensions; {len(unknown):,} of the reviews' "
+            f"{len(words):,} words ({share:.2%} of the tokens) have none, and get a random one each"
+        )
+
+    def means(self, reviews: list[np.ndarray]) -> np.ndarray:
+        table, nothing = self.table.numpy(), np.zeros(self.shape[1], np.float32)
+        found = [table[rows].mean(axis=0) if len(rows) else nothing for rows in reviews]
+        return np.array(found, np.float32).reshape(-1, *self.shape)
+
+    def forward(self, reviews: list[np.ndarray]) -> paddle.Tensor:
+        rows, place = np.unique(np.concatenate(reviews), return_inverse=True)
+        shares = np.zeros((len(reviews), len(rows)), np.float32)  # (B, N)
+        lengths = np.array(list(map(len, reviews)))
+        np.add.at(shares, (np.repeat(np.arange(len(reviews)), lengths), place), 1 / np.repeat(lengths, lengths))
+        vectors = self.word_dropout(nn.functional.embedding(paddle.to_tensor(rows), self.table, sparse=True))
+        return (paddle.to_tensor(shares) @ vectors).unsqueeze(1)
+
+    def groups(self) -> list[list[paddle.Tensor]]:
+        return [[self.table]]
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        if self.tuning:
+            words = np.array(list(self.index))
+            checkpoint.save(folder / "words", {"words": words, "rows": self.table.numpy()})
+        source = {"file": str(self.source.absolute()) if self.source else None, "limit": self.limit}
+        return {"encoder": self.name, **source, "seed": self.seed, "learnt": bool(self.tuning)}
+
+    @classmethod
+    def load(cls, saved: Mapping[str, Any], folder: Path, source: Path | None) -> "StaticVectors":
+        path = source or Path(saved["file"])
+        with hint_if_moved("--concat_word2vec or --pretrained_word2vec_file", source):
+            vectors = load_word_vectors(path, saved["limit"])
+        if not saved["learnt"]:
+            return cls(vectors, saved["seed"])
+        tuned = checkpoint.load_params(folder / "words")
+        return cls(vectors, saved["seed"], words=tuned["words"].tolist(), rows=tuned["rows"])
+
+
+class Contextual(Encoder):
+    """The biLM.
+
+    layers: mix (all of them, for the head to mix), top, average, or a layer's number.
+    source: the checkpoint whose weights these are; None if they are random.
+    """
+
+    name = "elmo"
+
+    def __init__(
+        self,
+        bilm: elmo.BiLM,
+        vocabulary: Vocabulary | None,
+        layers: str | int = "mix",
+        tuning: FineTuning | None = None,
+        source: str | None = None,
+    ):
+        super().__init__()
+        self.bilm, self.vocabulary, self.layers = bilm, vocabulary, layers
+        self.tuning, self.source = tuning, source
+        self.embedder = elmo.ELMoEmbedder(
+            (bilm, vocabulary), device=paddle.get_device(), layers="all" if layers == "mix" else layers, pool="mean"
+        )
+        self.shape = (bilm.config.n_layers + 1 if layers == "mix" else 1, self.embedder.dim)
+
+    def read(self, sentences: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+        return list(sentences)
+
+    def describe(self, sentences: Sequence[Sequence[str]]) -> None:
+        if self.bilm.config.input == "word":
+            ids = self.vocabulary.ids(list(chain.from_iterable(sentences)))
+            unknown = np.count_nonzero(ids == UNK_ID) / max(1, len(ids))
+            log.info(f"ELMo's words  {len(self.vocabulary):,}; {unknown:.2%} of the reviews' tokens are read as <UNK>")
+
+    def means(self, reviews: list[Sequence[str]]) -> np.ndarray:
+        return np.array(self.embedder.encode(reviews), np.float32).reshape(-1, *self.shape)
+
+    def forward(self, reviews: list[Sequence[str]]) -> paddle.Tensor:
+        batch = token_batch(reviews, self.bilm.config.input, self.vocabulary)
+        if self.bilm.config.input == "char":
+            vectors = self.bilm.token_encoder(batch.tokens)
+        else:  # with a sparse gradient, which its optimizer is quick with
+            table = self.bilm.token_encoder.embedding.weight
+            vectors = nn.functional.embedding(paddle.to_tensor(batch.tokens.ids), table, sparse=True)
+        dropout = self.tuning.dropout if self.training and self.tuning else 0.0
+        vectors = self.word_dropout(vectors)
+        layers, packing, _ = self.bilm.encode(vectors, batch.index, batch.lengths, dropout=dropout)
+        words = np.flatnonzero(packing.step > 0)  # step 0 is the marker at a direction's start
+        rows = packing.row[words]
+        shares = np.zeros((len(reviews), len(packing.row)), np.float32)  # (B, all rows' steps)
+        shares[rows, words] = 1 / (batch.lengths - 2)[rows]
+        shares = paddle.to_tensor(shares)
+        means = [paddle.concat([shares @ side for side in pair], axis=1) for pair in layers]  # each (B, 2P)
+        if self.layers == "average":
+            return (sum(means) / len(means)).unsqueeze(1)
+        if self.layers == "mix":
+            return paddle.stack(means, axis=1)
+        return means[-1 if self.layers == "top" else self.layers].unsqueeze(1)
+
+    def groups(self) -> list[list[paddle.Tensor]]:
+        pairs = zip(self.bilm.forward_lstm, self.bilm.backward_lstm, strict=True)
+        return [self.bilm.token_encoder.parameters(), *([*f.parameters(), *b.parameters()] for f, b in pairs)]
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        own = bool(self.tuning) or self.source is None
+        if own:
+            prefix = folder / OWN_BILM
+            checkpoint.save(prefix, {name: weight.numpy() for name, weight in self.bilm.state_dict().items()})
+            checkpoint.save_config(prefix.parent, {"model": self.bilm.config.to_dict()})
+            if self.vocabulary:
+                checkpoint.save_vocabulary(prefix.parent, self.vocabulary)
+        return {"encoder": self.name, "own": own, "checkpoint": self.source, "layers": self.layers}
+
+    @classmethod
+    def load(cls, saved: Mapping[str, Any], folder: Path, source: Path | None) -> "Contextual":
+        with hint_if_moved("--init_from_ckpt", saved["own"] or source):
+            model = elmo.load_bilm(folder / OWN_BILM if saved["own"] else source or saved["checkpoint"])
+        return cls(*model, saved["layers"])
+
+
+ENCODERS = {encoder.name: encoder for encoder in (StaticVectors, Contextual)}
+
+
+def randomise(bilm: elmo.BiLM, what: str, seed: int) -> None:
+    """Give the biLM ("all"), or only its LSTMs ("lstm"), the random weights that pretraining starts from."""
+    paddle.seed(seed)
+    fresh = elmo.BiLM(bilm.config, head=False).state_dict()
+    for name, weight in bilm.state_dict().items():
+        if what == "all" or "_lstm." in name:
+            weight.set_value(fresh[name])

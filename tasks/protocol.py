@@ -1,0 +1,283 @@
+"""The protocol by which encoders are compared on the reviews, the same for each of them:
+
+- ten folds over all reviews, or the published single split; of each training part a tenth is held out as dev part;
+- a head is trained over the encoders' first vectors for every combination of `lr`, `weight_decay` and `dropout`. The dev
+  part chooses the combination and the epoch;
+- trainable encoders are fine-tuned from there, together with that head, for every combination of their own rates. The dev
+  part chooses again, and the start is among the candidates: fine-tuning that only harms is not taken;
+- what was chosen scores the test part, once. It is never used to choose.
+
+The dev part chooses by the area under the ROC curve. Over a thousand reviews that is steadier than the accuracy, and
+unlike the loss it is not affected by fine-tuning making a classifier overconfident.
+"""
+
+import dataclasses
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import StratifiedKFold, train_test_split
+
+from elmo_core import disk, runtime
+from elmo_core.checkpoint import fingerprint
+from elmo_core.config import differences
+from elmo_core.ranks import Ranks
+from elmo_core.runtime import UserError, log
+from tasks.bow import Fold, FoldResult, Model, Trainer, Training
+from tasks.classifier import Classifier
+from tasks.encoders import Encoder
+from tasks.polarity import read_lines, read_reviews
+from tasks.scores import CLASSES, Results, compare, confusion, mean_and_deviation, mistakes
+
+HELD_OUT = 0.1  # share of the single split's test part, and of a training part's dev part
+
+
+@dataclass
+class Settings(Training):
+    """Of a run.
+
+    protocol: cv, or split. compare_with: results of other runs. predict: a text whose lines are classified in the end.
+    encoders: what the encoders were made from, to be recorded, and compared when a run is resumed.
+    """
+
+    data_dir: Path = Path("sentence-polarity-dataset-v1")
+    tokenise: str = "en"
+    max_seq_len: int = 256
+    protocol: str = "cv"
+    folds: int = 10
+    results: Path | None = None
+    compare_with: Sequence[Path] = ()
+    confusion: bool = False
+    mistakes: int = 0
+    save_head: Path | None = None
+    predict: Path | None = None
+    encoders: Mapping[str, Any] = field(default_factory=dict)
+
+    OUTPUT = ("results", "compare_with", "confusion", "mistakes", "save_head", "predict", "logging_step")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Settings":
+        """Values that are no field describe the encoders."""
+        names = {each.name for each in dataclasses.fields(cls)}
+        encoders = {name: value for name, value in values.items() if name not in names}
+        return cls(**{name: value for name, value in values.items() if name in names}, encoders=encoders)
+
+    def to_dict(self) -> dict[str, str]:
+        values = {name: value for name, value in vars(self).items() if name != "encoders"}
+        return {name: str(value) for name, value in {**self.encoders, **values}.items()}
+
+
+# Folds
+
+
+def make_folds(labels: np.ndarray, settings: Settings) -> list[Fold]:
+    seed = settings.seed
+    if settings.protocol == "split":  # the published scripts': a tenth, drawn without regard to the class
+        train, test = train_test_split(np.arange(len(labels)), test_size=HELD_OUT, random_state=seed)
+        return [Fold("split", *_with_dev(train, labels, seed), test)]
+    fewest, n = int(np.bincount(labels).min()), settings.folds
+    if not 2 <= n <= fewest // 2:
+        raise UserError(f"--folds {n}: expected 2 to {fewest // 2:,}, for there are {fewest:,} reviews of a class.")
+    pairs = StratifiedKFold(n, shuffle=True, random_state=seed).split(labels, labels)
+    return [Fold(f"fold {k}/{n}", *_with_dev(train, labels, seed), test) for k, (train, test) in enumerate(pairs, 1)]
+
+
+def _with_dev(train: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The training part without its dev part, and the dev part: a stratified tenth."""
+    fewest = int(np.bincount(labels[train], minlength=len(CLASSES)).min())
+    if fewest < 2 or len(train) * HELD_OUT <= len(CLASSES) - 1:
+        raise UserError(
+            f"{len(labels):,} reviews are too few: a tenth of a training part must hold some of each class."
+        )
+    return tuple(train_test_split(train, test_size=HELD_OUT, stratify=labels[train], random_state=seed))
+
+
+class FoldCache:
+    """Results of folds, each in a file of the folder RESULTS.parts until all are done: a killed run resumes there.
+
+    settings.json holds the settings and the fingerprint of the encoders that the folds belong to.
+    """
+
+    def __init__(self, results: Path | None):
+        self.folder = Path(f"{results}.parts") if results else None
+        self.vectors = self.folder and self.folder / "vectors.bin"  # word2vec's that the run itself has trained
+
+    def open(self, settings: dict[str, str]) -> None:
+        """Refuse folds of a run with other settings. Without folds, what such a run has left is forgotten."""
+        if self.folder and self._check(settings):
+            self.vectors.unlink(missing_ok=True)
+
+    def check_weights(self, model: Model) -> None:
+        """Refuse folds of a run whose encoders had other weights, though their files had the same names."""
+        if self.folder:
+            weights = {name: weight.numpy() for name, weight in model.encoders.state_dict().items()}
+            self._check({"encoders' weights": fingerprint(weights)[:12]})
+
+    def _check(self, settings: dict[str, str]) -> bool:
+        """Compare with the settings in the folder and add to them. Returns whether something has changed."""
+        path = self.folder / "settings.json"
+        saved = self._read(path) if path.exists() else {}
+        changes = differences({name: saved[name] for name in settings if name in saved}, settings)
+        if changes and any(self.folder.glob("[0-9]*.json")):
+            raise UserError(
+                f"{self.folder} holds folds of a run that was interrupted, with other settings: "
+                f"{'; '.join(changes.values())}. Give the same to go on, or delete the folder."
+            )
+        if changes:
+            with disk.atomic_write(path) as file:
+                file.write(json.dumps({**saved, **settings}))
+        return bool(changes)
+
+    def _read(self, path: Path) -> dict:
+        return disk.read_json(path, "what an interrupted run has written; delete the folder to begin anew")
+
+    def has(self, number: int) -> bool:
+        return bool(self.folder) and (self.folder / f"{number}.json").exists()
+
+    def load(self, number: int) -> FoldResult:
+        path = self.folder / f"{number}.json"
+        values = self._read(path)
+        try:
+            arrays = {"test": np.array(values["test"]), "probabilities": np.array(values["probabilities"], np.float32)}
+            result = FoldResult(**{**values, **arrays})
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{path} is damaged ({error}). Delete the folder to begin anew.") from error
+        log.info(f"{result.part}  was done before")
+        return result
+
+    def save(self, number: int, result: FoldResult) -> None:
+        if self.folder:
+            arrays = {"test": result.test.tolist(), "probabilities": result.probabilities.tolist()}
+            with disk.atomic_write(self.folder / f"{number}.json") as file:
+                file.write(json.dumps({**vars(result), **arrays}))
+
+    def close(self) -> None:
+        if self.folder:
+            for path in (*self.folder.glob("*.json"), self.vectors):
+                path.unlink(missing_ok=True)
+            with suppress(OSError):  # something that is not ours is there
+                self.folder.rmdir()
+
+
+# A run
+
+
+class Run:
+    """One run of the protocol. Mistakes in the settings are found at once, before encoders are built."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self.ranks = Ranks(advice="With --results, the same command goes on behind the folds that are done.")
+        if not self.ranks.first:
+            log.setLevel("WARNING")
+        if settings.predict:
+            read_lines(settings.predict)
+        if settings.results:
+            disk.check_output("--results", settings.results)
+        if folder := settings.save_head:
+            disk.check_output("--save_head", folder / "head.pdparams")
+            if folder.exists() and any(folder.iterdir()):
+                raise UserError(f"--save_head {folder}: the folder is not empty. Name another one.")
+        self.reviews = read_reviews(settings.data_dir, settings.tokenise, settings.max_seq_len)
+        self.folds = make_folds(self.reviews.labels, settings)
+        self.others = [(path, Results.load(path)) for path in settings.compare_with or ()]
+        for path, other in self.others:
+            self._check_same_reviews(path, other)
+        self.cache = FoldCache(settings.results)
+        depends_on = {name: value for name, value in settings.to_dict().items() if name not in settings.OUTPUT}
+        self.ranks.on_first(lambda: self.cache.open({**depends_on, "data": self.reviews.identity}))
+
+    def _check_same_reviews(self, path: Path, other: Results) -> None:
+        data, scored = self.reviews.identity, np.sort(np.concatenate([fold.test for fold in self.folds]))
+        if data != other.data or not np.array_equal(scored, other.number):
+            raise UserError(
+                f"--compare_with {path}: it scored {len(other.number):,} of {other.data}, this run scores {len(scored):,} "
+                f"of {data}. Compare runs with the same --data_dir and --protocol (and for split, the same --seed)."
+            )
+
+    def execute(self, encoders: Sequence[Encoder]) -> Iterator[str]:
+        """Train and score, each rank its share of the folds; then save or predict if wanted. Yields texts to print."""
+        settings, ranks, began = self.settings, self.ranks, time.perf_counter()
+        for encoder in encoders:
+            encoder.describe(self.reviews.sentences)
+        model = Model(encoders, settings.sent_embedding_dim)
+        model.read(self.reviews.sentences, ranks)
+        ranks.on_first(lambda: self.cache.check_weights(model))
+        shapes = " and ".join(f"{encoder.name} {' x '.join(map(str, encoder.shape))}" for encoder in encoders)
+        taken = runtime.duration(time.perf_counter() - began)
+        log.info(f"reviews       {self.reviews.identity}, means of layers x dimensions: {shapes}; in {taken}")
+        if ranks.size > len(self.folds):
+            log.info(f"processes     {len(self.folds)} of {ranks.size} have work: each takes whole folds")
+        mine = range(ranks.rank, len(self.folds), ranks.size)
+        n_left = sum(not self.cache.has(k + 1) for k in mine)
+        trainer = Trainer(model, self.reviews.labels, settings, n_left)
+        shares = ranks.on_each(lambda: [self._result(trainer, k) for k in mine])
+        found = [shares[k % ranks.size][k // ranks.size] for k in range(len(self.folds))]
+        if ranks.first:
+            yield self._report(found, time.perf_counter() - began)
+        if settings.save_head or settings.predict:
+            classifier = Classifier(model.head, encoders, settings.tokenise, settings.max_seq_len)
+            ranks.on_first(lambda: self._finish(trainer, classifier))
+            if ranks.first and settings.predict:
+                yield from classifier.predict(settings.predict)
+        if ranks.first:
+            self.cache.close()
+
+    def _result(self, trainer: Trainer, k: int) -> FoldResult:
+        if self.cache.has(k + 1):
+            return self.cache.load(k + 1)
+        result = trainer.train(self.folds[k], k + 1)
+        self.cache.save(k + 1, result)
+        return result
+
+    def _report(self, found: Sequence[FoldResult], seconds: float) -> str:
+        """Write the results where --results says. Returns the scores in words."""
+        settings = self.settings
+        number = np.concatenate([one.test for one in found])
+        order = np.argsort(number)
+        number, probabilities = number[order], np.concatenate([one.probabilities for one in found])[order]
+        scores = np.array([one.accuracy for one in found])
+        first = np.array([one.first_accuracy for one in found])
+        label, prediction = self.reviews.labels[number], probabilities.argmax(axis=1)
+        results = Results(self.reviews.identity, float(scores.mean()), number, label, prediction, probabilities[:, 1])
+        if settings.results:
+            parts = [
+                {"name": one.part, "accuracy": one.accuracy, "settings": one.settings, "mixes": one.mixes}
+                for one in found
+            ]
+            more = {"first_accuracy": first.mean(), "seconds": seconds, "parts": parts, "settings": settings.to_dict()}
+            results.save(settings.results, **more)
+        lines = []
+        if settings.protocol == "cv":
+            lines.append("accuracy of each fold  " + " ".join(f"{score:.2%}" for score in scores))
+        if (scores != first).any():
+            lines.append(f"before fine-tuning     {mean_and_deviation(first)}")
+        taken = runtime.duration(seconds)
+        lines.append(f"accuracy               {mean_and_deviation(scores)}, {len(number):,} reviews, in {taken}")
+        for mix in np.mean([one.mixes for one in found], axis=0):
+            lines.append(f"layers                 s {' '.join(f'{s:.3f}' for s in mix[:-1])}  gamma {mix[-1]:.3f}")
+        if settings.confusion:
+            lines.append(confusion(results))
+        if settings.mistakes:
+            lines.append(mistakes(results, self.reviews.texts, settings.mistakes))
+        lines += [compare(results, other, path, settings.seed) for path, other in self.others]
+        return "\n".join(lines)
+
+    def _finish(self, trainer: Trainer, classifier: Classifier) -> None:
+        """Train the head to use, that of the single split or else one over all reviews, and save it if wanted."""
+        labels, seed = self.reviews.labels, self.settings.seed
+        if len(self.folds) > 1:
+            whole = Fold("all reviews", *_with_dev(np.arange(len(labels)), labels, seed), test=np.arange(0))
+            trainer.n_folds = trainer.done + 1
+            trainer.train(whole, len(self.folds) + 1)
+        elif not trainer.done:  # its result was in the cache, or another rank's
+            trainer.n_folds = 1
+            trainer.train(self.folds[0], 1)
+        classifier.head = trainer.model.head
+        if self.settings.save_head:
+            classifier.save(self.settings.save_head)

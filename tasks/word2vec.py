@@ -1,0 +1,51 @@
+"""word2vec vectors trained on a corpus, by gensim."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import dataset
+from elmo_core import disk, runtime
+from elmo_core.runtime import UserError, log
+from elmo_core.text import read_sentences
+
+SKIP_GRAM = {"sg": 1, "vector_size": 300, "window": 5, "min_count": 3, "epochs": 5}
+
+
+class Sentences(dataset.Corpus):
+    """A corpus that can be read several times."""
+
+    def __iter__(self) -> Iterator[list[str]]:
+        return filter(None, chain.from_iterable(map(read_sentences, self.paths)))
+
+
+def train(text: str, path: Path | None, seed: int):
+    """gensim's KeyedVectors of a corpus, written to `path` if there is one. Its threads make no two runs quite the same."""
+    from gensim.models import Word2Vec
+
+    if path and path.exists():
+        raise UserError(f"{path} exists already. Leave out --train_word2vec_on to use it, or name another file.")
+    if path:
+        disk.check_output("--pretrained_word2vec_file", path)
+    corpus, began = Sentences(text), time.perf_counter()
+    log.info(f"word2vec      is trained on {len(corpus.paths)} files: some minutes for each ten million tokens")
+    try:
+        vectors = Word2Vec(corpus, **SKIP_GRAM, seed=seed, workers=runtime.n_cores()).wv
+    except RuntimeError as error:  # gensim's, without a vocabulary
+        raise UserError(f"{text}: no word occurs {SKIP_GRAM['min_count']} times. Expected a corpus.") from error
+    if path:
+        save(vectors, path)
+    taken = runtime.duration(time.perf_counter() - began)
+    log.info(f"word2vec      {len(vectors):,} words in {taken}, {path or 'not kept'}")
+    return vectors
+
+
+def save(vectors, path: Path) -> None:
+    """Write vectors in word2vec's format: binary if the name ends in .bin, else text; or either as .gz."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".partial-", dir=path.parent) as folder:
+        whole = Path(folder, path.name)
+        vectors.save_word2vec_format(str(whole), binary=path.name.removesuffix(".gz").endswith(".bin"))
+        whole.replace(path)
