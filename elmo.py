@@ -421,7 +421,7 @@ def _given(model: tuple) -> tuple[BiLM, Vocabulary | None]:
     """A user's own model with its vocabulary, which a model of words cannot do without."""
     bilm, vocabulary = model if len(model) == 2 else (None, None)
     fits = isinstance(bilm, BiLM) and (
-        isinstance(vocabulary, Vocabulary) or (vocabulary is None and not bilm.config.reads_words)
+        isinstance(vocabulary, Vocabulary) or (vocabulary is None and not bilm.config.needs_vocabulary)
     )
     if not fits:
         raise TypeError(f"params: found {shown(model)}, expected a path, or (BiLM, Vocabulary) as of `load_bilm`.")

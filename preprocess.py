@@ -39,9 +39,10 @@ from tqdm import tqdm
 import args as arguments
 from dataset import Corpus
 from elmo_core import disk, runtime
+from elmo_core.characters import MAX_BYTES
 from elmo_core.runtime import UserError, log
 from elmo_core.tokenise import HAS_WORD, chinese, english, jieba_cut, paragraphs
-from elmo_core.tokens import MARKERS, MAX_BYTES, Vocabulary
+from elmo_core.tokens import MARKERS, Vocabulary
 
 BATCH_BYTES = 1 << 18  # of whole lines: the work of one process at a time
 BATCHES_AHEAD = 4  # for each process: none waits, and memory stays small

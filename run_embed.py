@@ -36,8 +36,9 @@ from tqdm import tqdm
 
 import args as arguments
 from elmo_core import runtime, token_vectors
+from elmo_core.characters import MAX_BYTES, count_cut
 from elmo_core.runtime import UserError, log
-from elmo_core.tokens import MAX_BYTES, UNK, count_cut
+from elmo_core.tokens import UNK
 from embedding import vector_file, vector_parts
 from embedding.text_windows import Text, progress
 from embedding.vector_file import VectorFile, Window

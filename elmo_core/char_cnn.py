@@ -11,23 +11,24 @@ import itertools
 import numpy as np
 
 from elmo_core import fused
+from elmo_core.config import MAX_CHARS
 from elmo_core.runtime import in_parallel, n_threads, paddle, product
-from elmo_core.tokens import MAX_CHARS, Tokens
+from elmo_core.tokens import Tokens
 
 nn = paddle.nn
-
-N_CHARACTERS = 262  # 0 for "no token", 256 bytes, 5 markers and padding
 
 
 class CharCNN(nn.Layer):
     """The token encoder of a character model, as its `ELMoConfig` says."""
+
+    word_tables: tuple[str, ...] = ()  # weights with a row for each word of the vocabulary
 
     def __init__(self, config):
         super().__init__()
         self.config = config
         n_filters = sum(number for _, number in config.filters)
         uniform = nn.initializer.Uniform
-        self.embedding = nn.Embedding(N_CHARACTERS, config.character_dim, weight_attr=uniform(-1.0, 1.0))
+        self.embedding = nn.Embedding(config.n_characters, config.character_dim, weight_attr=uniform(-1.0, 1.0))
         self.convolutions = nn.LayerList(
             nn.Linear(width * config.character_dim, number, weight_attr=uniform(-0.05, 0.05))
             for width, number in config.filters
@@ -40,11 +41,15 @@ class CharCNN(nn.Layer):
             self.projection = nn.Identity()
 
     def forward(self, tokens: Tokens) -> paddle.Tensor:
-        """Vectors (N, P) of the distinct tokens, whose ids (N, C) are sorted by their number of characters."""
+        """Vectors (N, P) of the distinct tokens, whose characters (N, C) are sorted by their number."""
+        return self.projection(self.highway_features(tokens))
+
+    def highway_features(self, tokens: Tokens) -> paddle.Tensor:
+        """What the convolutions find, after the highways. (N, F)"""
         x = self._features(tokens)
         for highway in self.highways:
             x = highway(x)
-        return self.projection(x)
+        return x
 
     def _features(self, tokens: Tokens) -> paddle.Tensor:
         """What the convolutions find, after the activation. (N, F)"""
@@ -54,7 +59,7 @@ class CharCNN(nn.Layer):
             biases = [convolution.bias for convolution in self.convolutions]
             return _Features.apply(tokens, self.config, paddle.is_grad_enabled(), table, *weights, *biases)
         spans = _spans(tokens.lengths)
-        return paddle.concat([self._features_of(tokens.ids[a:b], int(tokens.lengths[b - 1])) for a, b in spans])
+        return paddle.concat([self._features_of(tokens.characters[a:b], int(tokens.lengths[b - 1])) for a, b in spans])
 
     def _features_of(self, ids: np.ndarray, longest: int) -> paddle.Tensor:
         """The same of tokens of at most `longest` characters. (n, F)"""
@@ -98,7 +103,7 @@ class _Features(paddle.autograd.PyLayer):
         widths, numbers = zip(*config.filters, strict=True)
         features = paddle.empty([len(tokens.lengths), sum(numbers)], table.dtype)
         places = paddle.empty(features.shape, dtype="uint8") if training else None
-        cnn = fused.kernel().cnn(tokens.ids, tokens.lengths, table, widths, numbers)
+        cnn = fused.kernel().cnn(tokens.characters, tokens.lengths, table, widths, numbers)
         is_tanh = config.activation == "tanh"
         parts = _shares(tokens.lengths)
         in_parallel(

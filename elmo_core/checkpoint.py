@@ -37,6 +37,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from elmo_core.characters import BYTES
 from elmo_core.disk import (
     atomic_write,
     create,
@@ -52,6 +53,7 @@ from elmo_core.safe_pickle import ChecksumFile, Pickler, Unpickler
 FORMAT_VERSION = 1
 PARAMS, OPTIMIZER, PROGRESS = SUFFIXES = (".pdparams", ".pdopt", ".pdstate")
 VOCABULARY = "vocab.txt"
+CHARACTERS = "characters.json"  # only beside models with an alphabet of their own
 TRAILER = struct.Struct("<8sQ8sI")  # magic, length of the pickle, id of the save, CRC-32 of all before
 MAGIC = b"\x89ELMockp"
 NAME_TABLE = "StructuredToParameterName@@"  # paddle.save adds it to a state_dict
@@ -110,7 +112,7 @@ def delete(prefix: Path) -> None:
 
 def files(prefix: Path) -> list[Path]:
     """What a checkpoint consists of."""
-    beside = [prefix.parent / name for name in ("config.json", VOCABULARY)]
+    beside = [prefix.parent / name for name in ("config.json", VOCABULARY, CHARACTERS)]
     return [path for path in (*(_file(prefix, suffix) for suffix in SUFFIXES), *beside) if path.exists()]
 
 
@@ -187,6 +189,9 @@ def save_vocabulary(folder: str | Path, vocabulary) -> None:
     """Write the vocabulary's file beside the checkpoints."""
     with atomic_write(Path(folder, VOCABULARY), "wb") as file:
         vocabulary.write(file)
+    if vocabulary.alphabet is not BYTES:
+        with atomic_write(Path(folder, CHARACTERS)) as file:
+            json.dump(vocabulary.alphabet.ids, file, ensure_ascii=False)
 
 
 def load_config(folder: str | Path) -> dict[str, Any]:

@@ -17,7 +17,11 @@ class Input:
     words: bool
 
 
-INPUTS = {"char": Input(characters=True, words=False), "word": Input(characters=False, words=True)}
+INPUTS = {
+    "char": Input(characters=True, words=False),
+    "word": Input(characters=False, words=True),
+    "char+word": Input(characters=True, words=True),
+}
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 PRESETS = {
     "tiny": {"cell_dim": 256, "projection_dim": 64, "n_highway": 1, "filters": ((1, 16), (2, 32), (3, 64), (4, 64))},
@@ -25,6 +29,7 @@ PRESETS = {
     "medium": {"cell_dim": 2048, "projection_dim": 256, "n_highway": 1},
     "original": {"cell_dim": 4096, "projection_dim": 512, "n_highway": 2},
 }
+LATER = ("word_dim", "n_characters", "alphabet")  # fields that are written only where they differ from the default
 LARGEST = 1e30  # what a float32 still holds
 
 
@@ -43,9 +48,7 @@ def _choice(default: str, help: str, choices: Iterable[str]):
 class ELMoConfig:
     """Everything needed to rebuild a model. `config.json` in a checkpoint's folder is its JSON form."""
 
-    input: str = _choice(
-        "char", "what the model reads of a token: its characters, or a row of a table of words", INPUTS
-    )
+    input: str = _choice("char", "what the model reads of a token: its characters, a table of words, or both", INPUTS)
     vocab_size: int = 0  # words that the language model predicts and the word table holds; 0: no head
     character_dim: int = _number(16, "size of a character's vector", "N", least=1, flags=("--char_embed_dim",))
     filters: tuple[tuple[int, int], ...] = dataclasses.field(
@@ -63,6 +66,9 @@ class ELMoConfig:
     cell_clip: float = _number(3.0, "bound of an LSTM's cell; 0: none", "X")
     proj_clip: float = _number(3.0, "bound of an LSTM's output; 0: none", "X")
     forget_bias: float = _number(1.0, "added to an LSTM's forget gate", "X", least=-LARGEST)
+    word_dim: int = _number(100, "size of a word's vector, with --input=char+word", "N", least=1)
+    n_characters: int = 262  # rows of the table of characters
+    alphabet: str = "bytes"  # bytes, or "code points" by a table of their own, which only imported models have
 
     def __post_init__(self):
         self._validate()
@@ -79,7 +85,7 @@ class ELMoConfig:
         if not isinstance(values, dict):
             raise UserError(f"model configuration: found {values!r:.60}, expected a JSON object.")
         known = {field.name for field in dataclasses.fields(cls)}
-        unknown, missing = sorted(set(values) - known), sorted(known - set(values))
+        unknown, missing = sorted(set(values) - known), sorted(known - set(values) - set(LATER))
         if unknown:
             raise UserError(f"model configuration: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}.")
         if missing:
@@ -87,11 +93,19 @@ class ELMoConfig:
         return cls(**values)
 
     def to_dict(self) -> dict:
-        return dataclasses.asdict(self)
+        values = dataclasses.asdict(self)
+        return {
+            name: value for name, value in values.items() if name not in LATER or value != getattr(type(self), name)
+        }
 
     @property
     def reads_characters(self) -> bool:
         return INPUTS[self.input].characters
+
+    @property
+    def needs_vocabulary(self) -> bool:
+        """Whether tokens cannot be read without the vocabulary beside the checkpoint, its alphabet included."""
+        return self.reads_words or self.alphabet != "bytes"
 
     @property
     def reads_words(self) -> bool:
@@ -112,6 +126,8 @@ class ELMoConfig:
                 need(field.name, fits, f"a {kind}number from {limits['least']} to {limits['most']:,}")
         need("vocab_size", type(self.vocab_size) is int and 0 <= self.vocab_size < 2**31, "a whole number, 0 or more")
         need("vocab_size", not self.reads_words or self.vocab_size > 0, "the number of words (of a word table)")
+        need("n_characters", type(self.n_characters) is int and 0 < self.n_characters < 2**31, "a whole number above 0")
+        need("alphabet", self.alphabet in ("bytes", "code points"), "'bytes' or 'code points'")
         need("use_skip_connections", isinstance(self.use_skip_connections, bool), "true or false")
         pairs = self.filters if isinstance(self.filters, list | tuple) and len(self.filters) <= 100 else [None]
         whole = all(

@@ -1,10 +1,12 @@
 """A checkpoint as a model needs it: its configuration, its weights and its vocabulary, checked against each other."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 
 from elmo_core import checkpoint
+from elmo_core.characters import BYTES, CodePoints
 from elmo_core.config import ELMoConfig
 from elmo_core.runtime import UserError
 from elmo_core.tokens import Vocabulary
@@ -34,17 +36,33 @@ def read_model(
         raise UserError(f"{prefix}: this model has no language-model head. It can only compute vectors.")
     if not head:
         weights = {name: array for name, array in weights.items() if not name.startswith("softmax.")}
-        if not config.reads_words:
+        if not config.needs_vocabulary:
             return prefix, config, weights, None
     training = values.get("training")
     identity = training.get("vocabulary") if isinstance(training, dict) else None  # unknown for imported models
     return prefix, config, weights, _vocabulary(prefix.parent / checkpoint.VOCABULARY, config, identity)
 
 
+def _code_points(path: Path, config: ELMoConfig) -> CodePoints:
+    """The table of a model's own characters: a JSON object {character: row}."""
+    try:
+        ids = json.loads(path.read_text(encoding="utf-8"))
+        if not all(type(row) is int and 0 <= row < config.n_characters for row in ids.values()):
+            raise ValueError(f"expected rows from 0 to {config.n_characters - 1}")
+        if missing := sorted(set(CodePoints.NAMES) - set(ids)):
+            raise ValueError(f"there is no {missing[0]}")
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise UserError(
+            f"{path}: not the table of this model's characters ({error}). Copy the original back."
+        ) from error
+    return CodePoints(ids)
+
+
 def _vocabulary(path: Path, config: ELMoConfig, identity: str | None) -> Vocabulary:
     if not path.is_file():
         raise UserError(f"There is no {path}: it belongs to the checkpoints beside it and has to be copied with them.")
-    vocabulary = Vocabulary.from_file(path)
+    alphabet = _code_points(path.with_name(checkpoint.CHARACTERS), config) if config.alphabet != "bytes" else BYTES
+    vocabulary = Vocabulary.from_file(path, alphabet)
     if len(vocabulary) != config.vocab_size:
         raise UserError(
             f"{path} has {len(vocabulary):,} words, but the model beside it was made for {config.vocab_size:,}. "

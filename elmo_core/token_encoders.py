@@ -1,4 +1,7 @@
-"""How tokens become vectors: the encoders that a model can have, by the name that its configuration has for them."""
+"""How tokens become vectors: the encoders that a model can have, by the name of its `input`.
+
+A new one is a class here, a line in ENCODERS and one in INPUTS of config.py, which says what it reads.
+"""
 
 from elmo_core.char_cnn import CharCNN
 from elmo_core.config import ELMoConfig
@@ -11,19 +14,41 @@ nn = paddle.nn
 class WordTable(nn.Layer):
     """Tokens from a table of the vocabulary's words."""
 
+    word_tables = ("embedding.weight",)
+
     def __init__(self, config: ELMoConfig, sparse: bool):
         super().__init__()
-        normal = nn.initializer.Normal(std=config.projection_dim**-0.5)
-        self.embedding = nn.Embedding(config.vocab_size, config.projection_dim, sparse=sparse, weight_attr=normal)
+        self.embedding = _word_table(config.vocab_size, config.projection_dim, sparse)
 
     def forward(self, tokens: Tokens) -> paddle.Tensor:
-        """Vectors (N, P) of the distinct tokens, given by their vocabulary ids (N,)."""
-        return self.embedding(paddle.to_tensor(tokens.ids))
+        """Vectors (N, P) of the distinct tokens, given by their words (N,)."""
+        return self.embedding(paddle.to_tensor(tokens.words))
 
 
-ENCODERS = {"char": lambda config, sparse: CharCNN(config), "word": WordTable}
+class CharWord(CharCNN):
+    """A word's vector beside what the character CNN finds, projected together, as in ELMoForManyLangs."""
+
+    word_tables = ("words.weight",)
+
+    def __init__(self, config: ELMoConfig, sparse: bool):
+        super().__init__(config)
+        width = config.word_dim + sum(number for _, number in config.filters)
+        self.words = _word_table(config.vocab_size, config.word_dim, sparse)
+        normal = nn.initializer.Normal(std=width**-0.5)
+        self.projection = nn.Linear(width, config.projection_dim, weight_attr=normal)
+
+    def forward(self, tokens: Tokens) -> paddle.Tensor:
+        words = self.words(paddle.to_tensor(tokens.words))
+        return self.projection(paddle.concat([words, self.highway_features(tokens)], axis=1))
+
+
+def _word_table(vocab_size: int, width: int, sparse: bool) -> nn.Embedding:
+    return nn.Embedding(vocab_size, width, sparse=sparse, weight_attr=nn.initializer.Normal(std=width**-0.5))
+
+
+ENCODERS = {"char": lambda config, sparse: CharCNN(config), "word": WordTable, "char+word": CharWord}
 
 
 def token_encoder(config: ELMoConfig, sparse: bool) -> nn.Layer:
-    """The encoder of a model. sparse: whether the gradients of its tables are to be rows."""
+    """The encoder of a model. sparse: whether the gradients of its tables of words are to be rows."""
     return ENCODERS[config.input](config, sparse)

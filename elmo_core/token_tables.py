@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from elmo_core.characters import BYTES, MAX_BYTES, count_cut
 from elmo_core.config import ELMoConfig
 from elmo_core.runtime import UserError, log, paddle
-from elmo_core.tokens import BOS, EOS, MAX_BYTES, UNK, CharTable, Tokens, Vocabulary, count_cut, padded
+from elmo_core.tokens import BOS, EOS, UNK, Vocabulary, padded, token_batch
 
 TOKENS_AT_ONCE = 2048  # new tokens in one pass of the character CNN
 CACHE_BYTES = 256 * 2**20  # of computed token vectors that are kept
@@ -18,7 +19,7 @@ CACHE_BYTES = 256 * 2**20  # of computed token vectors that are kept
 def token_table(encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None) -> "TokenTable":
     """The table of a model's own vectors."""
     if config.reads_characters:
-        return ComputedVectors(encoder, config.projection_dim)
+        return ComputedVectors(encoder, config, vocabulary)
     return WordVectors(encoder.embedding.weight, vocabulary)
 
 
@@ -27,7 +28,7 @@ class Unread:
 
     def __init__(self, config: ELMoConfig, vocabulary: Vocabulary | None):
         self.vocabulary = None if config.reads_characters else vocabulary
-        self.reads_characters = config.reads_characters
+        self.alphabet = vocabulary.alphabet if vocabulary else BYTES
         self.met = self.unknown = 0
         self.warned = False
 
@@ -36,10 +37,11 @@ class Unread:
         if self.vocabulary:
             self.met += len(tokens)
             self.unknown += sum(token not in self.vocabulary or token == UNK for token in tokens)
-        elif self.reads_characters and not self.warned and (cut := count_cut(tokens)):
+        elif not self.warned and (cut := count_cut(tokens, self.alphabet)):
             self.warned = True
+            unit = self.alphabet.unit
             log.warning(
-                f"{cut} tokens of a batch have more than {MAX_BYTES} bytes; only the first {MAX_BYTES} are read."
+                f"{cut} tokens of a batch have more than {MAX_BYTES} {unit}; only the first {MAX_BYTES} are read."
             )
 
     @property
@@ -116,11 +118,11 @@ class FixedVectors(TokenTable):
 class ComputedVectors(TokenTable):
     """Any tokens, from their characters. Kept, because a frozen model meets the same words again and again."""
 
-    def __init__(self, token_encoder: paddle.nn.Layer, width: int):
-        self.token_encoder = token_encoder
-        super().__init__(paddle.zeros([1024, width], next(iter(token_encoder.parameters())).dtype))
+    def __init__(self, token_encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None):
+        self.token_encoder, self.config, self.vocabulary = token_encoder, config, vocabulary
+        super().__init__(paddle.zeros([1024, config.projection_dim], next(iter(token_encoder.parameters())).dtype))
         self.places: dict[str, int] = {}
-        self.capacity = CACHE_BYTES // (4 * width)
+        self.capacity = CACHE_BYTES // (4 * config.projection_dim)
 
     def rows(self, tokens: list[str]) -> np.ndarray:
         rows = self._known(tokens)
@@ -145,11 +147,9 @@ class ComputedVectors(TokenTable):
             more = max(end, 2 * len(self.table)) - len(self.table)
             room = paddle.zeros([more, self.table.shape[1]], self.table.dtype)
             self.table = paddle.concat([self.table, room])
-        characters = CharTable(new)
-        order = np.argsort(characters.lengths, kind="stable")
-        ids, lengths = characters.rows(order), characters.lengths[order].astype(np.int64)
+        new.sort(key=len)  # like lengths together: padding costs time
         for a in range(0, len(new), TOKENS_AT_ONCE):
-            part = slice(a, a + TOKENS_AT_ONCE)
-            vectors = self.token_encoder(Tokens(ids[part], lengths[part]))
+            batch = token_batch([new[a : a + TOKENS_AT_ONCE]], self.config.input, self.vocabulary)
+            vectors = paddle.gather(self.token_encoder(batch.tokens), paddle.to_tensor(batch.index[0, 1:-1]))
             self.table[begin + a : begin + a + len(vectors)] = vectors
-        self.places.update((new[k], row) for k, row in zip(order.tolist(), range(begin, end), strict=True))
+        self.places.update(zip(new, range(begin, end), strict=True))

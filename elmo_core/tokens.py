@@ -13,60 +13,27 @@ from typing import IO, Any
 
 import numpy as np
 
+from elmo_core.characters import BOS, BYTES, EOS, Alphabet
 from elmo_core.config import INPUTS, MAX_CHARS
 from elmo_core.disk import check_input
 from elmo_core.runtime import UserError, log
 from elmo_core.text import blocks
 
-MAX_BYTES = MAX_CHARS - 2  # a token's own, between begin-of-word and end-of-word
-MARKERS = BOS, EOS, UNK = "<S>", "</S>", "<UNK>"
+UNK = "<UNK>"
+MARKERS = BOS, EOS, UNK
 UNK_ID = MARKERS.index(UNK)
 PADDLENLP_MARKERS = {"UNK", BOS, EOS, "<PAD>"}  # which its reader puts before the words of a file
-# Five bytes that UTF-8 never uses stand for bilm-tf's characters 256 to 260, so that a table of tokens is one string
-# of bytes. CHARACTERS turns a byte into bilm-tf's id plus one; BEHIND[n] turns, by "or", all but n bytes into padding.
-BOS_BYTE, EOS_BYTE, WORD_BEGIN, WORD_END, PADDING = (bytes([byte]) for byte in range(0xFB, 0x100))
-CHARACTERS = np.r_[1:0xFC, 257:262].astype(np.int32)
-BEHIND = np.where(np.arange(MAX_CHARS) < np.arange(MAX_CHARS + 1)[:, None], 0, PADDING[0]).astype(np.uint8)
-
-
-class CharTable:
-    """The characters of many tokens, end to end in one string of bytes, expanded into rows of ids on demand."""
-
-    def __init__(self, tokens: Iterable[str]):
-        marker = {BOS: BOS_BYTE, EOS: EOS_BYTE}
-        words = [marker.get(token) or _utf8(token)[:MAX_BYTES] for token in tokens]
-        text = WORD_BEGIN + (WORD_END + WORD_BEGIN).join(words) + WORD_END + PADDING * MAX_CHARS
-        self.lengths = np.fromiter(map(len, words), np.uint8, len(words)) + np.uint8(2)  # (n,) with begin and end
-        self._starts = np.cumsum(self.lengths, dtype=np.int64) - self.lengths
-        self._windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(text, np.uint8), MAX_CHARS)
-
-    def rows(self, which: np.ndarray) -> np.ndarray:
-        """(n, C) int32 character ids of the tokens numbered `which` (n,)."""
-        return CHARACTERS.take(self._windows[self._starts[which]] | BEHIND[self.lengths[which]])
-
-
-def char_ids(tokens: Sequence[str]) -> np.ndarray:
-    """(n, C) int32: bilm-tf's character ids plus one. "<S>" and "</S>" become the marker characters."""
-    return CharTable(tokens).rows(np.arange(len(tokens)))
-
-
-def count_cut(tokens: Iterable[str]) -> int:
-    """How many of the tokens have more bytes than the character input takes, and are therefore cut."""
-    return sum(len(token) > MAX_BYTES // 4 and len(_utf8(token)) > MAX_BYTES for token in tokens)
-
-
-def _utf8(token: str) -> bytes:
-    return token.encode("utf-8", "ignore")  # as bilm-tf: half a surrogate pair is left out
 
 
 class Vocabulary:
     """The words that can be predicted: `<S>`, `</S>`, `<UNK>`, then by falling frequency, which is not checked.
 
-    `source` is the file whose lines the tokens were, for messages.
+    source: the file whose lines the tokens were, for messages.
+    alphabet: of the characters that words are made of.
     """
 
-    def __init__(self, tokens: Iterable[str], source: str | Path = "vocabulary"):
-        self.tokens = list(tokens)
+    def __init__(self, tokens: Iterable[str], source: str | Path = "vocabulary", alphabet: Alphabet = BYTES):
+        self.tokens, self.alphabet = list(tokens), alphabet
         self.index = {token: i for i, token in enumerate(self.tokens)}
         distinct = len(self.index) == len(self.tokens)
         marked = tuple(self.tokens[: len(MARKERS)]) == MARKERS
@@ -74,7 +41,7 @@ class Vocabulary:
             raise UserError(f"{source}:{_first_fault(self.tokens)}")
 
     @classmethod
-    def from_file(cls, path: str | Path) -> "Vocabulary":
+    def from_file(cls, path: str | Path, alphabet: Alphabet = BYTES) -> "Vocabulary":
         """Read a vocabulary file: UTF-8, one token a line.
 
         PaddleNLP's have no markers, or its own in the first lines: then ours take their place.
@@ -91,7 +58,7 @@ class Vocabulary:
         elif set(tokens[:4]) == PADDLENLP_MARKERS:
             log.info(f"{path} begins with PaddleNLP's markers: {', '.join(MARKERS)} take their place.")
             tokens = [*MARKERS, *tokens[4:]]
-        return cls(tokens, source=path)
+        return cls(tokens, path, alphabet)
 
     @staticmethod
     def is_one(path: Path) -> bool:
@@ -127,9 +94,9 @@ class Vocabulary:
         return np.fromiter(map(self.index.get, tokens, repeat(UNK_ID)), np.int64, len(tokens))
 
     @cached_property
-    def characters(self) -> CharTable:
+    def characters(self):
         """The characters of all tokens, built when first needed."""
-        return CharTable(self.tokens)
+        return self.alphabet.table(self.tokens)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -165,10 +132,11 @@ def _first_fault(tokens: list[str]) -> str:
 
 @dataclass
 class Tokens:
-    """The distinct tokens of a batch: what the token encoder of the network takes."""
+    """The distinct tokens of a batch, shortest first: what the token encoder of the network takes, as far as it reads it."""
 
-    ids: np.ndarray  # "char": (N, C) int32 character ids, shortest token first; "word": (N,) int64 vocabulary ids
-    lengths: np.ndarray | None  # "char": (N,) int32 characters that are not padding, bytes + 2; "word": None
+    characters: np.ndarray | None  # (N, C) int32 character ids
+    lengths: np.ndarray | None  # (N,) int32 characters that are not padding, the token's own + 2
+    words: np.ndarray | None = None  # (N,) int64 vocabulary ids
 
 
 @dataclass
@@ -194,16 +162,17 @@ class LMBatch:
 
 
 class Lexicon:
-    """Numbers for tokens: the vocabulary's ids and, for "char" input, from V on, those of the unknown words met."""
+    """Numbers for tokens: the vocabulary's ids and, if characters are read, numbers from V on for unknown words."""
 
     def __init__(self, vocabulary: Vocabulary, input: str):
-        self._vocabulary, self._by_characters = vocabulary, INPUTS[input].characters
+        self._vocabulary, self._reads = vocabulary, INPUTS[input]
         self._unknown: dict[str, int] = {}  # word to number, less V; in the order of the numbers
         self._renew()
 
     def number(self, tokens: list[str]) -> np.ndarray:
         """(n,) int32 numbers of n tokens."""
-        default = -1 if self._by_characters else UNK_ID
+        default = -1 if self._reads.characters else UNK_ID
+        tokens = self._vocabulary.alphabet.shortened(tokens)
         numbers = np.fromiter(map(self._vocabulary.index.get, tokens, repeat(default)), np.int32, len(tokens))
         places = np.flatnonzero(numbers < 0)
         if len(places):
@@ -237,13 +206,14 @@ class Lexicon:
         places = np.arange(len(numbers), dtype=np.int32)
         self._place[numbers] = places  # the last place of each
         distinct = numbers[self._place[numbers] == places]
-        if self._by_characters:
+        characters = lengths = words = None
+        if self._reads.characters:
             distinct = distinct[np.argsort(self._lengths[distinct], kind="stable")]
-            tokens = Tokens(self._character_rows(distinct), self._lengths[distinct].astype(np.int32))
-        else:
-            tokens = Tokens(distinct.astype(np.int64), None)
+            characters, lengths = self._character_rows(distinct), self._lengths[distinct].astype(np.int32)
+        if self._reads.words:
+            words = self.targets(distinct).astype(np.int64)
         self._place[distinct] = places[: len(distinct)]
-        return tokens, self._place[numbers]
+        return Tokens(characters, lengths, words), self._place[numbers]
 
     def _character_rows(self, numbers: np.ndarray) -> np.ndarray:
         known = numbers < len(self._vocabulary)
@@ -256,8 +226,8 @@ class Lexicon:
         """Bring the tables behind `distinct` up to the unknown words of the moment."""
         self._stale = False
         self._place = np.empty(len(self._vocabulary) + len(self._unknown), np.int32)
-        if self._by_characters:
-            self._characters = CharTable(self._unknown)
+        if self._reads.characters:
+            self._characters = self._vocabulary.alphabet.table(self._unknown)
             self._lengths = np.concatenate([self._vocabulary.characters.lengths, self._characters.lengths])
 
 
@@ -274,10 +244,11 @@ def padded(values: np.ndarray, lengths: np.ndarray, width: int) -> np.ndarray:
 def token_batch(
     sentences: Sequence[Sequence[str]], input: str = "char", vocabulary: Vocabulary | None = None
 ) -> TokenBatch:
-    """Sentences as a batch to embed. An input that reads words needs the vocabulary, others make no use of it."""
+    """Sentences as a batch to embed. An input that reads words needs the vocabulary, others only its alphabet."""
     if INPUTS[input].words and vocabulary is None:
         raise TypeError(f"token_batch: {input!r} input needs a vocabulary")
-    lexicon = Lexicon(vocabulary if INPUTS[input].words else _MARKERS_ONLY, input)
+    needed = vocabulary and (INPUTS[input].words or vocabulary.alphabet is not BYTES)
+    lexicon = Lexicon(vocabulary if needed else _MARKERS_ONLY, input)
     rows = [[BOS, *sentence, EOS] for sentence in sentences]
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     tokens, index = lexicon.distinct(lexicon.number(list(chain.from_iterable(rows))))

@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
+from elmo_core.characters import MAX_BYTES, count_cut
 from elmo_core.runtime import UserError
 from elmo_core.text import read_sentences
-from elmo_core.tokens import MAX_BYTES, WINDOW, Vocabulary, count_cut, windows
+from elmo_core.tokens import WINDOW, Vocabulary, windows
 from embedding import vector_file
 
 

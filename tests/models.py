@@ -57,8 +57,10 @@ def reference_of(bilm: BiLM) -> reference.Parameters:
     )
     if "softmax.weight" in weights:
         parameters.softmax = weights["softmax.weight"], weights["softmax.bias"][:, 0]
-    if config.input == "word":
-        parameters.word_embed, parameters.vocabulary = weights["token_encoder.embedding.weight"], WORDS
+    if config.reads_words:
+        table = "words" if config.reads_characters else "embedding"
+        parameters.word_embed, parameters.vocabulary = weights[f"token_encoder.{table}.weight"], WORDS
+    if not config.reads_characters:
         return parameters
     parameters.char_embed = weights["token_encoder.embedding.weight"]
     for k, (width, number) in enumerate(config.filters):

@@ -36,7 +36,7 @@ class Parameters:
     activation: str = "relu"  # of the char CNN: relu or tanh
     highways: list = field(default_factory=list)
     proj: tuple | None = None  # W (D, P), b (P,); None where D = P and, as in bilm-tf, nothing is projected
-    word_embed: np.ndarray | None = None  # (V, P): the word table, in place of the char CNN
+    word_embed: np.ndarray | None = None  # (V, P): the word table, in place of the char CNN; or beside it, (V, W)
     vocabulary: list | None = None  # the V tokens of the word table
     softmax: tuple | None = None  # W (V, P), b (V,), shared by both directions
 
@@ -86,14 +86,19 @@ def highway(x: np.ndarray, layer: dict) -> np.ndarray:
 
 
 def token_vector(parameters: Parameters, token) -> np.ndarray:
-    """(P,) of a token: a string, or its ids: (C,) character ids plus one, or the row of the word table."""
+    """(P,) of a token: a string, or its (C,) character ids plus one and its row of the word table, None if not read."""
+    characters, row = token if isinstance(token, tuple) else (char_ids(token), None)
     if parameters.word_embed is not None:
         if isinstance(token, str):
-            token = parameters.vocabulary.index(token if token in parameters.vocabulary else UNK)
-        return parameters.word_embed[token].astype(np.float64)
-    x = char_cnn(parameters, char_ids(token) if isinstance(token, str) else token)
+            row = parameters.vocabulary.index(token if token in parameters.vocabulary else UNK)
+        word = parameters.word_embed[row].astype(np.float64)
+        if not parameters.cnn:
+            return word
+    x = char_cnn(parameters, characters)
     for layer in parameters.highways:
         x = highway(x, layer)
+    if parameters.word_embed is not None:
+        x = np.concatenate([word, x])
     if parameters.proj is not None:
         W, b = parameters.proj
         x = x @ W + b

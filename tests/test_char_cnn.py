@@ -6,8 +6,9 @@ import pytest
 from elmo import ELMoConfig
 from elmo_core import fused
 from elmo_core.char_cnn import CharCNN
+from elmo_core.characters import CharTable
 from elmo_core.runtime import paddle
-from elmo_core.tokens import CharTable, Tokens
+from elmo_core.tokens import Tokens
 
 FILTERS = ((1, 3), (2, 5), (7, 19))
 

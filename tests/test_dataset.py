@@ -16,9 +16,10 @@ import pytest
 import dataset
 from dataset import Corpus, EvalStream, Prefetcher, TrainStream, lm_batch
 from elmo_core import text
+from elmo_core.characters import CodePoints, char_ids, count_cut
 from elmo_core.runtime import UserError
 from elmo_core.text import read_sentences
-from elmo_core.tokens import Vocabulary, char_ids, count_cut, in_order, sentence_batches, shuffled_batches, token_batch
+from elmo_core.tokens import Vocabulary, in_order, sentence_batches, shuffled_batches, token_batch
 
 MARKERS = ["<S>", "</S>", "<UNK>"]
 # Of ten sentences with seed 7: the same on every platform and with every version of NumPy.
@@ -64,10 +65,10 @@ def naive_char_ids(token):
 
 def decode(tokens, vocabulary):
     """The strings of a batch's distinct tokens."""
-    if tokens.lengths is None:
-        return [vocabulary[i] for i in tokens.ids]
+    if tokens.characters is None:
+        return [vocabulary[i] for i in tokens.words]
     words = []
-    for row, length in zip(tokens.ids, tokens.lengths, strict=True):
+    for row, length in zip(tokens.characters, tokens.lengths, strict=True):
         assert row[0] == 259 and row[length - 1] == 260 and (row[length:] == 261).all() and (row > 0).all()
         inner = row[1 : length - 1] - 1
         words.append(MARKERS[inner[0] - 256] if inner[:1] >= 256 else bytes(inner.astype(np.uint8)).decode())
@@ -124,7 +125,13 @@ def naive_batches(sentences, batch_size, steps, vocabulary, input="char"):
 
 
 def fields_of(batch):
-    arrays = [batch.tokens.ids, batch.forward_input, batch.backward_input, batch.forward_target, batch.backward_target]
+    arrays = [
+        batch.tokens.words if batch.tokens.characters is None else batch.tokens.characters,
+        batch.forward_input,
+        batch.backward_input,
+        batch.forward_target,
+        batch.backward_target,
+    ]
     return arrays + [batch.lengths] + ([] if batch.tokens.lengths is None else [batch.tokens.lengths])
 
 
@@ -159,6 +166,27 @@ def test_long_tokens_are_cut_at_bytes_and_counted():
 def test_char_ids_leave_out_half_a_surrogate_pair():
     np.testing.assert_array_equal(char_ids(["a\ud800b"]), char_ids(["ab"]))
     assert char_ids([]).shape == (0, 50)
+
+
+def test_code_points_are_those_of_elmoformanylangs():
+    ids = {name: k for k, name in enumerate([*CodePoints.NAMES, "a", "果", "x"])}
+    table = CodePoints(ids).table(["a果?", "x" * 49, "<S>", "</S>", ""])
+    assert table.lengths.tolist() == [5, 50, 3, 3, 2]
+    bos, eos, before, behind, unknown, pad = range(6)
+    rows = table.rows(np.arange(5)).tolist()
+    assert rows[0] == [before, 6, 7, unknown, behind] + [pad] * 45
+    assert rows[1] == [before] + [8] * 48 + [behind]
+    assert [row[:3] for row in rows[2:4]] == [[before, bos, behind], [before, eos, behind]]
+    alphabet = CodePoints(ids)
+    assert (
+        alphabet.shortened(["果" * 49]) == ["果" * 48] and alphabet.is_cut("果" * 49) and not alphabet.is_cut("果" * 48)
+    )
+
+
+def test_words_are_looked_up_as_they_are_cut():
+    ids = {name: k for k, name in enumerate([*CodePoints.NAMES, "x"])}
+    vocabulary = Vocabulary([*MARKERS, "x" * 48], alphabet=CodePoints(ids))
+    assert token_batch([["x" * 60, "y"]], "char+word", vocabulary).tokens.words.tolist() == [0, 2, 1, 3]
 
 
 def test_vocabulary_round_trip(tmp_path, vocabulary):
@@ -377,7 +405,7 @@ def test_token_batch_lists_every_token_once(vocabulary, input):
     batch = token_batch(sentences, input, vocabulary)
     assert batch.index.shape == (3, 6) and batch.index.dtype == batch.lengths.dtype == np.int64
     assert batch.lengths.tolist() == [5, 2, 6]
-    ids = batch.tokens.ids
+    ids = batch.tokens.characters if input == "char" else batch.tokens.words
     assert len(np.unique(ids, axis=0)) == len(ids)
     for sentence, row, length in zip(sentences, batch.index, batch.lengths, strict=True):
         enclosed = ["<S>", *sentence, "</S>"]
@@ -394,7 +422,7 @@ def test_token_batch_lists_every_token_once(vocabulary, input):
 def test_token_batch_at_its_limits(vocabulary):
     assert token_batch([]).index.shape == (0, 0)
     assert token_batch([[]]).index.shape == (1, 2)
-    np.testing.assert_array_equal(token_batch([["<S>"]]).tokens.ids, char_ids(["<S>", "</S>"]))
+    np.testing.assert_array_equal(token_batch([["<S>"]]).tokens.characters, char_ids(["<S>", "</S>"]))
     with pytest.raises(TypeError, match="vocabulary"):
         token_batch([["a"]], "word")
 
@@ -421,7 +449,8 @@ def test_train_stream_is_the_naive_one(tmp_path, vocabulary, input, batch_size, 
         assert steps_of(batch, vocabulary) == next(naive)
         assert batch.forward_input.shape == batch.backward_target.shape == (batch_size, steps)
         assert {array.dtype for array in fields_of(batch)[1:6]} == {np.dtype(np.int64)}
-        assert len(np.unique(batch.tokens.ids, axis=0)) == len(batch.tokens.ids)
+        ids = batch.tokens.characters if input == "char" else batch.tokens.words
+        assert len(np.unique(ids, axis=0)) == len(ids)
         assert input == "word" or (np.diff(batch.tokens.lengths) >= 0).all()
 
 

@@ -16,10 +16,11 @@ import dataset
 import elmo
 from elmo import ELMo, ELMoConfig, ELMoEmbedder
 from elmo_core import checkpoint, runtime, token_tables
+from elmo_core.characters import CharTable, char_ids
 from elmo_core.lstmp import run_layer
 from elmo_core.runtime import UserError, paddle
 from elmo_core.softmax import draw_candidates
-from elmo_core.tokens import CharTable, LMBatch, Tokens, Vocabulary, char_ids, token_batch
+from elmo_core.tokens import LMBatch, Tokens, Vocabulary, token_batch
 
 SENTENCES = models.SENTENCES
 VARIANTS = {
@@ -29,6 +30,7 @@ VARIANTS = {
     "no skip connections, no clips": {"use_skip_connections": False, "cell_clip": 0.0, "proj_clip": 0.0},
     "filters as wide as the projection": {"filters": ((1, 3), (3, 4))},
     "word table": {"input": "word"},
+    "characters and words": {"input": "char+word", "word_dim": 3},
 }
 
 
@@ -77,10 +79,15 @@ def test_clips_bite_in_these_tests():
 def lm_rows(batch: LMBatch):
     """A batch's inputs as the reference takes them (character ids of each token, or its vocabulary id), and targets."""
     inputs, targets = {}, {}
+
+    def at(ids, k):
+        return None if ids is None else ids[k]
+
     for direction in reference.DIRECTIONS:
         places = getattr(batch, f"{direction}_input")
         goals = getattr(batch, f"{direction}_target")
-        inputs[direction] = [list(batch.tokens.ids[row[:n]]) for row, n in zip(places, batch.lengths, strict=True)]
+        tokens = [(at(batch.tokens.characters, k), at(batch.tokens.words, k)) for k in range(places.max() + 1)]
+        inputs[direction] = [[tokens[k] for k in row[:n]] for row, n in zip(places, batch.lengths, strict=True)]
         targets[direction] = [list(row[:n]) for row, n in zip(goals, batch.lengths, strict=True)]
     return inputs, targets
 
