@@ -23,7 +23,6 @@ input), and is predicted as `<UNK>`.
 Letters in shapes: B rows, T steps, N distinct tokens of a batch, C = 50 characters of a token.
 """
 
-import glob
 import hashlib
 import json
 import queue
@@ -39,8 +38,8 @@ from typing import Any
 import numpy as np
 
 from elmo_core.disk import atomic_write
-from elmo_core.runtime import UserError, listed, log
-from elmo_core.text import blocks, split_lines
+from elmo_core.runtime import UserError, log
+from elmo_core.text import blocks, split_lines, text_files
 from elmo_core.tokens import BOS, EOS, Lexicon, LMBatch, Vocabulary, padded
 
 COUNTS_FILE = ".elmo_counts.json"
@@ -73,7 +72,7 @@ class Corpus:
 
     def __init__(self, source: str | Path | Iterable[str | Path]):
         sources = [source] if isinstance(source, (str, Path)) else source
-        self.paths: list[Path] = list(chain.from_iterable(map(_files, sources)))
+        self.paths: list[Path] = list(chain.from_iterable(map(text_files, sources)))
         self._told: set[str] = set()
         if not self.paths:
             raise UserError("the corpus has no files: expected a file, a folder or a glob.")
@@ -123,26 +122,6 @@ class Corpus:
             total += counts
         self.check(self.paths[0] if len(self.paths) == 1 else f"{len(self.paths)} files", total)
         return total
-
-
-def _files(source: str | Path) -> list[Path]:
-    """The files that a path or glob stands for, in sorted order, without hidden ones."""
-    path = Path(source)
-    if path.is_file():
-        return [path]
-    pattern = str(Path(glob.escape(str(path)), "*") if path.is_dir() else path)
-    found = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207
-    files = [match for match in found if match.is_file()]
-    if dangling := [match for match in found if match.is_symlink() and not match.exists()]:
-        raise UserError(f"{dangling[0]} is a link to {dangling[0].readlink()}, which is not there. Remove or mend it.")
-    if path.is_dir() and (folders := [match.name for match in found if match.is_dir()]):
-        log.warning(f"{path} has folders in it, which are passed over: {listed(folders, 3)}.")
-    if not files:
-        raise UserError(
-            f"no file matches {pattern!r}, looked for from {Path.cwd()}. Check the path; a glob must be quoted in the "
-            "shell, for instance --train_data_path='corpus/*'."
-        )
-    return files
 
 
 def _count(path: Path, vocabulary: Vocabulary) -> Counts:

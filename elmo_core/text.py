@@ -1,12 +1,18 @@
 """Text files: UTF-8, plain or gzip, with or without a byte order mark, one sentence a line, tokens apart by white space."""
 
+import codecs
+import glob
 import gzip
+import io
+import os
+import re
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from elmo_core.runtime import UserError
+from elmo_core.runtime import UserError, listed, log
 
 FOREIGN_FORMS = {b"\x1f\x8b": "gzip", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # by a file's first bytes
 BLOCK = 1 << 22  # bytes of text in hand at once
@@ -16,25 +22,81 @@ class NotUTF8(UserError):
     """Text in another encoding, perhaps one of a byte a character."""
 
 
-def blocks(path: Path, errors: str = "strict", encoding: str = "utf-8") -> Iterator[str]:
+def text_files(source: str | Path, recursive: bool = False) -> list[Path]:
+    """The files that a path, a folder or a glob stands for, in sorted order, without hidden ones.
+
+    recursive: of a folder, also the files in all folders below it.
+    """
+    path = Path(source)
+    with suppress(RuntimeError):  # no such user, hence no such file
+        path = path.expanduser()
+    if path.is_file():
+        return [path]
+    pattern = str(Path(glob.escape(str(path)), "**" if recursive else "*") if path.is_dir() else path)
+    found = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207
+    files = [match for match in found if match.is_file()]
+    if dangling := [match for match in found if match.is_symlink() and not match.exists()]:
+        raise UserError(f"{dangling[0]} is a link to {dangling[0].readlink()}, which is not there. Remove or fix it.")
+    if path.is_dir() and not recursive and (folders := [match.name for match in found if match.is_dir()]):
+        log.warning(f"{path} has folders in it, which are passed over: {listed(folders, 3)}.")
+    if not files:
+        raise UserError(
+            f"no file matches {pattern!r}, looked for from {Path.cwd()}. Check the path; a glob must be quoted in the "
+            "shell, for instance 'corpus/*'."
+        )
+    return files
+
+
+def blocks(path: Path, errors: str = "strict", encoding: str = "UTF-8") -> Iterator[str]:
     """The text of a file, plain or .gz, in pieces of whole lines. errors: as in `bytes.decode`."""
     line = 1
+    for block, _ in byte_blocks(path, BLOCK):
+        text = decode(block, path, line, encoding, errors)
+        yield text.removeprefix("\ufeff") if line == 1 else text
+        line += block.count(b"\n")
+
+
+def byte_blocks(path: Path, size: int) -> Iterator[tuple[bytes, int]]:
+    """The bytes of a file, plain or .gz, in pieces of whole lines, each with its size on the disk."""
     try:
         with _opened(path) as file:
-            while block := file.read(BLOCK) + file.readline():
-                try:
-                    text = block.decode(encoding, errors)
-                except UnicodeDecodeError as error:
-                    line += block.count(b"\n", 0, error.start)
-                    kind = UserError if foreign_form(block) else NotUTF8
-                    raise kind(
-                        f"{path}:{line}: byte 0x{block[error.start]:02x} is not UTF-8. Convert the file, for instance "
-                        "with `preprocess.py --encoding`."
-                    ) from error
-                yield text.removeprefix("\ufeff") if line == 1 else text
-                line += block.count(b"\n")
+            position = 0
+            while block := file.read(size) + file.readline():
+                end = os.lseek(file.fileno(), 0, os.SEEK_CUR)
+                yield block, end - position
+                position = end
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{path}: damaged or incomplete ({error}). Fetch or make it again.") from error
+
+
+def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8", errors: str = "strict") -> str:
+    """Bytes that begin with a line of a file as text, or an error that names the line and guesses the encoding."""
+    try:
+        return data.decode(encoding, errors)
+    except UnicodeDecodeError as error:
+        line += data.count(b"\n", 0, error.start)
+        kind = UserError if foreign_form(data) else NotUTF8
+        raise kind(
+            f"{path}:{line}: byte 0x{data[error.start]:02x} is not {encoding}. {_guess(data, encoding)}"
+        ) from error
+
+
+def _guess(data: bytes, wrong: str) -> str:
+    """Advice about bytes that are not in the encoding they were read in."""
+    if foreign_form(data) == "UTF-16":
+        return "The file looks like UTF-16. Convert it with iconv -f utf-16 -t utf-8."
+    if b"\0" in data:
+        return "This does not look like a text file."
+    alone = len(re.findall(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])", data))  # as accents are in latin-1
+    paired = len(re.findall(rb"[\x80-\xff]{2}", data))  # as most Chinese characters are
+    for name in ("utf-8", "gb18030", "big5") if paired > alone else ("utf-8", "latin-1"):
+        with suppress(UnicodeDecodeError):
+            data.decode(name)
+            if codecs.lookup(name) != codecs.lookup(wrong):
+                return (
+                    f"It looks like {name}. Convert the file, for instance with `preprocess.py text --encoding {name}`."
+                )
+    return "Convert the file, for instance with `preprocess.py text --encoding NAME`."
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -42,7 +104,7 @@ def _opened(path: Path) -> IO[bytes]:
     file = path.open("rb")
     if foreign_form(file.read(2)) == "gzip":
         file.close()
-        return gzip.open(path, "rb")
+        return io.BufferedReader(gzip.GzipFile(path, "rb"))
     file.seek(0)
     return file
 
@@ -57,7 +119,7 @@ def split_lines(text: str) -> list[str]:
     return found if found[-1] else found[:-1]
 
 
-def read_lines(path: str | Path, errors: str = "strict", encoding: str = "utf-8") -> Iterator[str]:
+def read_lines(path: str | Path, errors: str = "strict", encoding: str = "UTF-8") -> Iterator[str]:
     """The lines of a file, without their ends."""
     for text in blocks(Path(path), errors, encoding):
         for line in split_lines(text):

@@ -1,9 +1,8 @@
-"""preprocess.py: sentences, tokens, shards, vocabularies, and what it says to a user who errs."""
+"""preprocess.py: sentences, tokens, shards, vocabularies, mistakes."""
 
 import gzip
 import itertools
 import logging
-import os
 import re
 import shlex
 import signal
@@ -20,6 +19,7 @@ from dataset import Corpus
 from elmo_core import tokenise
 from elmo_core.runtime import UserError
 from elmo_core.tokens import Vocabulary
+from preprocessing import raw_text
 
 ROOT = Path(__file__).resolve().parent.parent
 LM1B = ROOT.parent / "shared" / "data" / "lm1b" / "heldout-00010-00011.txt"
@@ -130,7 +130,7 @@ def test_tokens_hold_no_white_space_and_nothing_invisible(cut):
     assert Counter("".join(cut(raw)))["好"] == raw.count("好")
 
 
-# The rest runs whole commands on a corpus whose every sentence tells which document it belongs to.
+# Each sentence of this corpus tells which document it belongs to.
 
 
 def document(i: int) -> str:
@@ -141,8 +141,7 @@ def document(i: int) -> str:
 def raw(tmp_path):
     (tmp_path / "raw").mkdir()
     for name, numbers in (("a.txt", range(90)), ("b.txt", range(90, 150))):
-        lines = [document(i) + "\n" for i in numbers]
-        (tmp_path / "raw" / name).write_text("".join(lines), encoding="utf-8")
+        (tmp_path / "raw" / name).write_text("".join(document(i) + "\n" for i in numbers), encoding="utf-8")
     return tmp_path / "raw"
 
 
@@ -150,20 +149,20 @@ def run(*argv) -> None:
     preprocess.main([str(arg) for arg in argv])
 
 
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
 def text(source, output, *options) -> dict[str, bytes]:
     """The corpus made from `source`: the files and their bytes."""
     sources = source if isinstance(source, list) else [source]
     run("text", *sources, "--lang", "en", "--output", output, "--shards", 3, "--processes", 1, *options)
-    return {str(p.relative_to(output)): p.read_bytes() for p in sorted(output.rglob("*")) if p.is_file()}
+    return files_of(output)
 
 
 def sentences(files: dict[str, bytes], part: str) -> list[str]:
-    return [
-        line
-        for name, data in files.items()
-        if name.startswith(part)
-        for line in data.decode("utf-8").removesuffix("\n").split("\n")
-    ]
+    text = "".join(data.decode("utf-8") for name, data in files.items() if name.startswith(part))
+    return text.removesuffix("\n").split("\n")
 
 
 def documents(files: dict[str, bytes], part: str) -> set[int]:
@@ -175,17 +174,14 @@ def test_every_sentence_is_in_one_shard_once(raw, tmp_path):
     assert list(files) == [f"train/part-0000{i}-of-00003.txt" for i in range(3)]
     expected = [s for i in range(150) for s in english(document(i))]
     found = sentences(files, "train")
-    assert Counter(found) == Counter(expected)
-    assert found != expected
+    assert Counter(found) == Counter(expected) and found != expected
     sizes = [data.count(b"\n") for data in files.values()]
     assert max(sizes) - min(sizes) <= 1
     places = [i for sentence in expected for i, data in enumerate(files.values()) if sentence in data.decode()]
     assert len(set(zip(places[::3], places[1::3], places[2::3], strict=False))) > 3  # not dealt in a fixed order
     for data in files.values():  # each shard holds sentences from the whole corpus
         numbers = [int(line.split()[3]) for line in data.decode().splitlines()]
-        assert numbers != sorted(numbers)
-        assert min(numbers) < 30
-        assert max(numbers) > 120
+        assert numbers != sorted(numbers) and min(numbers) < 30 and max(numbers) > 120
 
 
 @pytest.mark.parametrize("split", ["random", "last"])
@@ -193,70 +189,52 @@ def test_neither_processes_nor_batches_change_a_byte(raw, tmp_path, monkeypatch,
     options = ["--dev_fraction", 0.2, "--dev_split", split, "--seed", 5]
     expected = text(raw, tmp_path / "1", *options)
     for processes, size in ((2, 1), (3, 700), (1, 99)):
-        monkeypatch.setattr(preprocess, "BATCH_BYTES", size)
-        out = tmp_path / f"{processes}-{size}"
-        assert text(raw, out, *options, "--processes", processes) == expected
+        monkeypatch.setattr(raw_text, "BATCH_BYTES", size)
+        assert text(raw, tmp_path / f"{processes}-{size}", *options, "--processes", processes) == expected
     other = text(raw, tmp_path / "seed", *options[:-1], 6)
     assert other != expected
     if split == "last":
         assert sorted(sentences(other, "dev")) == sorted(sentences(expected, "dev"))
 
 
-def test_chinese_in_several_processes(tmp_path):
-    source = tmp_path / "zh.txt"
-    source.write_text("".join(f"他来自北京大学第{i}号楼。真的吗？\n" for i in range(40)), encoding="utf-8")
-    out = [tmp_path / str(n) for n in (1, 2)]
-    for n, folder in enumerate(out, 1):
-        run("text", source, "--lang", "zh", "--output", folder, "--shards", 1, "--processes", n)
-    written = [(folder / "train" / "part-00000-of-00001.txt").read_text(encoding="utf-8") for folder in out]
-    assert written[0] == written[1]
-    assert "他 来自 北京大学 第 7 号楼 。" in written[0].split("\n")
-
-
 def test_dev_holds_whole_documents(raw, tmp_path):
     files = text(raw, tmp_path / "random", "--dev_fraction", 0.2)
     dev, train = documents(files, "dev"), documents(files, "train")
-    assert not dev & train
-    assert dev | train == set(range(150))
-    assert 15 <= len(dev) <= 45
-    assert dev != set(range(150 - len(dev), 150))
+    assert not dev & train and dev | train == set(range(150))
+    assert 15 <= len(dev) <= 45 and dev != set(range(150 - len(dev), 150))
     files = text(raw, tmp_path / "last", "--dev_fraction", 0.1, "--dev_split", "last")
-    assert documents(files, "dev") == set(range(135, 150))
-    assert documents(files, "train") == set(range(135))
+    assert documents(files, "dev") == set(range(135, 150)) and documents(files, "train") == set(range(135))
 
 
 def test_equal_lines_are_on_the_same_side(raw, tmp_path):
     once = text(raw, tmp_path / "once", "--dev_fraction", 0.2)
-    copies = tmp_path / "copies"
-    copies.mkdir()
-    for i in range(3):
-        (copies / f"{i}.txt").write_bytes((raw / "a.txt").read_bytes() + (raw / "b.txt").read_bytes())
-    thrice = text(copies, tmp_path / "thrice", "--dev_fraction", 0.2)
-    assert sorted(sentences(thrice, "dev")) == sorted(sentences(once, "dev") * 3)
-    assert not documents(thrice, "dev") & documents(thrice, "train")
+    (raw / "c.txt").write_bytes((raw / "a.txt").read_bytes() + (raw / "b.txt").read_bytes())
+    twice = text(raw, tmp_path / "twice", "--dev_fraction", 0.2)
+    assert sorted(sentences(twice, "dev")) == sorted(sentences(once, "dev") * 2)
+    assert not documents(twice, "dev") & documents(twice, "train")
 
 
 def test_documents_that_are_files_or_blocks(raw, tmp_path):
-    files = text(raw, tmp_path / "file", "--dev_fraction", 0.1, "--dev_split", "last", "--document", "file")
-    assert documents(files, "dev") == set(range(90, 150))
+    options = ["--dev_fraction", 0.1, "--dev_split", "last", "--document"]
+    assert documents(text(raw, tmp_path / "file", *options, "file"), "dev") == set(range(90, 150))
     (raw / "a.txt").write_text("\n".join(document(i) + "\n" * (i % 5 == 4) for i in range(98)), encoding="utf-8")
     (raw / "b.txt").unlink()
-    files = text(raw, tmp_path / "block", "--dev_fraction", 0.1, "--dev_split", "last", "--document", "block")
+    files = text(raw, tmp_path / "block", *options, "block")
     assert documents(files, "dev") == set(range(90, 98))  # the last two of 20 blocks
 
 
 def test_files_globs_folders_and_gzip(raw, tmp_path, monkeypatch):
     expected = text(raw, tmp_path / "folder")
-    assert text(raw / "*.txt", tmp_path / "glob") == expected
     monkeypatch.chdir(tmp_path)
-    assert text("raw/[ab].txt", tmp_path / "relative") == expected
+    assert text("raw/[ab].txt", tmp_path / "glob") == expected
     assert text([raw / "a.txt", raw / "b.txt", raw], tmp_path / "twice") == expected
     (raw / "below").mkdir()
-    packed = gzip.compress((raw / "b.txt").read_bytes())
+    (raw / "below" / "b.txt.gz").write_bytes(gzip.compress((raw / "b.txt").read_bytes()))
     (raw / "b.txt").unlink()
-    (raw / "below" / "b.txt.gz").write_bytes(packed)
     (raw / ".hidden").write_bytes(b"\xff")
     assert text(raw, tmp_path / "gz") == expected
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert text("~/raw/**/*.*", tmp_path / "home") == expected
 
 
 def test_lower_encoding_byte_order_mark_and_line_ends(tmp_path):
@@ -266,8 +244,8 @@ def test_lower_encoding_byte_order_mark_and_line_ends(tmp_path):
     assert sorted(sentences(files, "train")) == ["café noir .", "it 's ok ..."]
     assert text(source, tmp_path / "sig", "--lower", "--shards", 1, "--encoding", "utf-8-sig") == files
     source.write_bytes("他来了。\n".encode("gb18030"))
-    run("text", source, "--lang", "zh", "--output", tmp_path / "gb", "--shards", 1, "--encoding", "gb18030")
-    assert (tmp_path / "gb/train/part-00000-of-00001.txt").read_text(encoding="utf-8") == "他来 了 。\n"
+    files = text(source, tmp_path / "gb", "--lang", "zh", "--shards", 1, "--encoding", "gb18030")
+    assert sentences(files, "train") == ["他来 了 。"]
 
 
 def test_what_is_left_out_is_counted(tmp_path, caplog):
@@ -284,127 +262,86 @@ def test_what_is_left_out_is_counted(tmp_path, caplog):
         "1 sentences of more than 4 tokens",
         "1 sentences without a letter or digit",
         "2 sentences, 6 tokens in 1 shards",
-        "next: python preprocess.py vocab",
     ):
         assert part in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("data", "options", "message"),
+    ("data", "options", "word"),
     [
-        (None, [], r"a\.txt: no such file"),
-        (b"", [], "no sentence for training"),
-        (b" \n\n", [], "no sentence for training"),
-        (b"Good.\nA caf\xe9 here.\n", [], r"a\.txt, line 2: byte 0xe9 at position 6 is not utf-8.*--encoding latin-1"),
-        ("好。\n你好，我来了。\n".encode("gb18030"), [], r"line 1: .*--encoding gb18030"),
-        ("Good.\n".encode("utf-16"), [], "line 1: .*UTF-16.*iconv"),
-        ("é\n".encode(), ["--encoding", "ascii"], "is not ascii.*--encoding utf-8"),
-        (b"Good.\n", ["--encoding", "klingon"], "--encoding klingon: not known"),
-        (b"Good.\n", ["--encoding", "undefined"], "--encoding undefined: not known"),
-        (b"Good.\n", ["--encoding", "utf-16"], "--encoding utf-16: convert the files"),
-        (gzip.compress(b"Good one.\n" * 99)[:-12], [], r"a\.txt: damaged or incomplete"),
-        (b"Good one.\n", [], "1 sentences are too few for 3 shards"),
-        (b"Good one.\n" * 9, ["--dev_fraction", 1e-9], "nothing was held out"),
-        (b"Good one.\n" * 9, ["--dev_fraction", 0.99, "--dev_split", "last"], "no sentence for training"),
-        (b"Good one.\n" * 9, ["--dev_split", "last"], "Give --dev_fraction"),
-        (b"Good one.\n" * 9, ["--shards", 5000], "--shards 5000: expected 1000 or fewer"),
-        (b"Good one.\n" * 9, ["--min_tokens", 9, "--max_tokens", 8], "--max_tokens 8: expected 9 or more"),
+        (None, [], "a.txt"),
+        (b"", [], "training"),
+        (b"Good.\nA caf\xe9 here.\n", [], "a.txt:2:.*0xe9.*latin-1"),
+        ("好。\n你好，我来了。\n".encode("gb18030"), [], "a.txt:1:.*gb18030"),
+        ("Good.\n".encode("utf-16"), [], "a.txt:1:.*UTF-16"),
+        ("é\n".encode(), ["--encoding", "ascii"], "a.txt:1:.*utf-8"),
+        (b"Good.\n", ["--encoding", "klingon"], "klingon"),
+        (b"Good.\n", ["--encoding", "utf-16"], "utf-16"),
+        (gzip.compress(b"Good one.\n" * 99)[:-12], [], "a.txt: damaged"),
+        (b"Good one.\n", [], "3 shards"),
+        (b"Good one.\n" * 9, ["--dev_fraction", 1e-9], "dev_fraction"),
+        (b"Good one.\n" * 9, ["--dev_fraction", 0.99, "--dev_split", "last"], "dev_fraction"),
+        (b"Good one.\n" * 9, ["--dev_split", "last"], "dev_split"),
+        (b"Good one.\n" * 9, ["--shards", 5000], "shards"),
+        (b"Good one.\n" * 9, ["--min_tokens", 9, "--max_tokens", 8], "max_tokens"),
     ],
 )
-def test_mistakes_are_explained_and_leave_nothing(tmp_path, data, options, message):
+def test_mistakes_are_explained_and_leave_nothing(tmp_path, data, options, word):
     source, output = tmp_path / "a.txt", tmp_path / "out"
     if data is not None:
         source.write_bytes(data)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=word):
         text(source, output, *options)
     assert not output.exists()
 
 
-@pytest.mark.parametrize(
-    "mistake",
-    ["--dev_fraction 1.5", "--shards 0", "--processes 0", "--min_tokens -1", "--max_tokens x", "--seed x"],
-)
-def test_numbers_that_make_no_sense_are_told_in_one_line(tmp_path, capsys, mistake):
-    flag, value = mistake.split()
-    with pytest.raises(SystemExit):
-        run("text", tmp_path / "a.txt", "--lang", "en", "--output", tmp_path / "out", flag, value)
-    line = capsys.readouterr().err
-    assert line.startswith(f"error: argument {flag}: '{value}': expected a ") and line.count("\n") == 1
-
-
 def test_the_line_of_an_undecodable_byte_is_named_from_another_process(tmp_path, monkeypatch):
-    monkeypatch.setattr(preprocess, "BATCH_BYTES", 100)
+    monkeypatch.setattr(raw_text, "BATCH_BYTES", 100)
     source = tmp_path / "a.txt"
     source.write_bytes(b"Good one.\n" * 500 + b"A caf\xe9.\n" + b"Good one.\n" * 500 + b"\xff\n")
-    with pytest.raises(UserError, match="line 501: byte 0xe9"):
+    with pytest.raises(UserError, match=r"a\.txt:501:"):
         text(source, tmp_path / "out", "--processes", 2)
-
-
-def test_folders_and_globs_without_files(tmp_path):
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="empty: this folder has no files"):
-        text(tmp_path / "empty", tmp_path / "out")
-    with pytest.raises(UserError, match=r"\*\.txt: no such file"):
-        text(tmp_path / "*.txt", tmp_path / "out")
-    with pytest.raises(UserError, match="~nosuchuser/x: there is no such home folder"):
-        text("~nosuchuser/x", tmp_path / "out")
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 13), reason="is a glob there")
-def test_a_glob_that_is_none(tmp_path):
-    with pytest.raises(UserError, match=r"\*\*\.txt: \*\* stands for folders"):
-        text(tmp_path / "**.txt", tmp_path / "out")
-
-
-@pytest.mark.parametrize("source", ["", "*.txt", "c.txt"])
-def test_a_link_to_nothing_is_named(raw, tmp_path, source):
-    (raw / "c.txt").symlink_to("nowhere")
-    (raw / ".#a.txt").symlink_to("a lock of Emacs")
-    with pytest.raises(UserError, match=r"c\.txt is a link to a file that is not there"):
-        text(raw / source, tmp_path / "out")
 
 
 def test_overwrite_replaces_only_what_preprocess_wrote(raw, tmp_path):
     out = tmp_path / "out"
     text(raw, out, "--dev_fraction", 0.2)
     (out / "vocabulary.txt").write_text("mine")
-    with pytest.raises(UserError, match=r"the folder is not empty.*--overwrite"):
+    with pytest.raises(UserError, match="--overwrite"):
         text(raw, out)
     (out / "train" / ".elmo_counts.json").write_text("{}")
     files = text(raw, out, "--overwrite")
-    assert {name.split("/")[0] for name in files} == {"train", "vocabulary.txt"}
-    assert len(files) == 4
+    assert {name.split("/")[0] for name in files} == {"train", "vocabulary.txt"} and len(files) == 4
     (out / "train" / "thesis.txt").write_text("mine")
-    with pytest.raises(UserError, match=r"thesis\.txt was not written by preprocess\.py"):
+    with pytest.raises(UserError, match=r"thesis\.txt"):
         text(raw, out, "--overwrite")
-    with pytest.raises(UserError, match="this is a file"):
+    with pytest.raises(UserError, match=r"vocabulary\.txt"):
         text(raw, out / "vocabulary.txt")
-    with pytest.raises(UserError, match=r"which is to be read"):
+    with pytest.raises(UserError, match="to be read"):
         text(raw / "a.txt", raw, "--overwrite")
     assert (raw / "a.txt").exists()
 
 
 @pytest.mark.parametrize("command", ["text", "vocab"])
-@pytest.mark.parametrize("output", ["raw/a.txt/x/y", "/proc/x/y"])
-def test_an_output_that_cannot_be_made_is_found_before_the_work(raw, tmp_path, monkeypatch, command, output):
-    monkeypatch.setattr(preprocess, "batches", None)
+def test_an_output_that_cannot_be_made_is_found_before_the_work(raw, monkeypatch, command):
+    monkeypatch.setattr(raw_text, "batches", None)
+    monkeypatch.setattr(preprocess, "count_tokens", None)
     options = ["--lang", "en", "--dev_fraction", 0.5, "--dev_split", "last"] if command == "text" else []
-    with pytest.raises(UserError, match=f"--output .*{output}.*: no file can be written there"):
-        run(command, raw / "a.txt", *options, "--output", tmp_path / output)
+    with pytest.raises(UserError, match="output"):
+        run(command, raw / "a.txt", *options, "--output", raw / "a.txt" / "x")
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, OSError])
-def test_an_interrupted_run_leaves_the_earlier_one(raw, tmp_path, monkeypatch, error):
+def test_an_interrupted_run_leaves_the_earlier_one(raw, tmp_path, monkeypatch):
     def fail(*_):
-        raise error
+        raise KeyboardInterrupt
 
     out = tmp_path / "out"
     before = text(raw, out)
-    monkeypatch.setattr(preprocess.Shards, "shuffle", fail)
-    with pytest.raises(error):
+    monkeypatch.setattr(raw_text._Shards, "shuffle", fail)
+    with pytest.raises(KeyboardInterrupt):
         text(raw, out, "--overwrite", "--lower")
-    assert {str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*") if p.is_file()} == before
-    with pytest.raises(error):
+    assert files_of(out) == before and len(list(out.iterdir())) == 1
+    with pytest.raises(KeyboardInterrupt):
         text(raw, tmp_path / "fresh" / "out")
     assert not (tmp_path / "fresh" / "out").exists()
 
@@ -420,25 +357,24 @@ def test_a_killed_script_tidies_up(tmp_path, sign, code):
         assert script.poll() is None and time.monotonic() < until
         time.sleep(0.01)
     script.send_signal(sign)
-    said = script.communicate(timeout=60)[1]
-    assert script.returncode == code
-    assert "Traceback" not in said
+    errors = script.communicate(timeout=60)[1]
+    assert script.returncode == code and "Traceback" not in errors
     assert not out.exists()
 
 
 def test_batches_are_read_only_a_little_ahead(raw, monkeypatch):
-    monkeypatch.setattr(preprocess, "BATCH_BYTES", 1)
+    monkeypatch.setattr(raw_text, "BATCH_BYTES", 1)
     read = itertools.count()
-    source = (batch for batch in preprocess.batches(sorted(raw.glob("*"))) if next(read) >= 0)
-    results = preprocess.in_parallel(preprocess.Recipe(), source, processes=2)
+    source = (len(batch.lines) for batch in raw_text.batches(sorted(raw.glob("*"))) if next(read) >= 0)
+    results = raw_text._in_parallel(abs, source, processes=2)
     next(results)
-    assert next(read) <= 2 * preprocess.BATCHES_AHEAD + 1
+    assert next(read) <= 2 * raw_text.BATCHES_AHEAD + 1
     results.close()
 
 
 def vocab(tmp_path, corpus: str, *options) -> list[str]:
     (tmp_path / "corpus.txt").write_text(corpus, encoding="utf-8", newline="\n")
-    run("vocab", tmp_path / "corpus.txt", "--output", tmp_path / "v.txt", "--overwrite", *options)
+    run("vocab", *[tmp_path / "corpus.txt"] * 2, "--output", tmp_path / "v.txt", "--overwrite", *options)
     return Vocabulary.from_file(tmp_path / "v.txt").tokens
 
 
@@ -446,12 +382,13 @@ def test_vocabulary_is_sorted_by_frequency_then_token(tmp_path):
     corpus = "b a 中\u3000a\n\nÉ b\u00a0zz a\x85Z 中\r\n"
     special = ["<S>", "</S>", "<UNK>"]
     assert vocab(tmp_path, corpus) == [*special, "a", "b", "中", "Z", "zz", "É"]
-    assert vocab(tmp_path, corpus, "--min_count", 2) == [*special, "a", "b", "中"]
+    assert vocab(tmp_path, corpus, "--min_count", 2) == [*special, "a", "b", "中"]  # a file given twice counts once
     assert vocab(tmp_path, corpus, "--max_size", 5) == [*special, "a", "b"]
     assert vocab(tmp_path, corpus, "--max_size", 50) == vocab(tmp_path, corpus)
 
 
-def test_vocabulary_tells_coverage_long_tokens_and_special_tokens(tmp_path, caplog):
+def test_vocabulary_reports_coverage_long_tokens_and_special_tokens(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(preprocess, "COVERAGE_SIZES", (1, 9))
     caplog.set_level(logging.INFO, logger="elmo")
     long = "长" * 17  # 51 bytes
     tokens = vocab(tmp_path, f"a a a b <S> {long}\n<UNK> a </S> <S> {'x' * 48} c c\n", "--max_size", 5)
@@ -459,110 +396,59 @@ def test_vocabulary_tells_coverage_long_tokens_and_special_tokens(tmp_path, capl
     for part in (
         "2 of 5 distinct tokens",
         "(9 tokens): 66.67%",
+        "1: 44.44%.",
         "48 bytes of the character input: 1 tokens, 11.1111%",
-        "<S> stands 2 times",
-        "</S> stands 1 times",
-        "<UNK> stands 1 times",
+        "<S> occurs 2 times",
+        "</S> occurs 1 times",
+        "<UNK> occurs 1 times",
     ):
         assert part in caplog.text
 
 
-def test_coverage_of_smaller_vocabularies(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(preprocess, "COVERAGE_SIZES", (1, 2, 9))
-    caplog.set_level(logging.INFO, logger="elmo")
-    vocab(tmp_path, "a a a a a b b b c c\n")
-    assert "with fewer words: 1: 50.00%, 2: 80.00%." in caplog.text
-
-
 @pytest.mark.parametrize(
-    ("corpus", "options", "message"),
+    ("corpus", "options", "word"),
     [
-        (b" \n\n", [], "no tokens"),
-        (b"<S> <UNK>\n", [], "no tokens"),
-        (b"", [], "empty"),
-        (b"a\nb \xff\n", [], "c.txt, line 2: byte 0xff is not UTF-8.*`preprocess.py text --encoding`"),
+        (b"<S> <UNK>\n", [], "no token"),
+        (b"", [], "c.txt"),
+        (b"a\nb \xff\n", [], "c.txt:2:"),
         (b"a b\n", ["--min_count", 2], "no token occurs 2 times"),
-        (b"a b\n", ["--max_size", 3], "--max_size 3: expected 4 or more"),
+        (b"a b\n", ["--max_size", 3], "--max_size"),
+        (b"a b\n", ["--output", "c.txt", "--overwrite"], "c.txt"),
+        (b"a b\n", ["--output", "link", "--overwrite"], "link"),
+        (b"a b\n", ["--output", "old.txt"], "old.txt"),
     ],
 )
-def test_vocabulary_mistakes_are_explained(tmp_path, corpus, options, message):
+def test_vocabulary_mistakes_are_explained_and_replace_nothing(tmp_path, monkeypatch, corpus, options, word):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "c.txt").write_bytes(corpus)
-    with pytest.raises(UserError, match=message):
-        run("vocab", tmp_path / "c.txt", "--output", tmp_path / "v.txt", *options)
-    assert not (tmp_path / "v.txt").exists()
+    (tmp_path / "old.txt").write_text("mine")
+    (tmp_path / "link").symlink_to("c.txt")
+    before = files_of(tmp_path)
+    with pytest.raises(UserError, match=word):
+        run("vocab", "c.txt", "--output", "v.txt", *options)
+    assert files_of(tmp_path) == before
 
 
-def test_vocabulary_is_not_overwritten_by_accident(tmp_path):
-    (tmp_path / "c.txt").write_text("a\n")
-    (tmp_path / "v.txt").write_text("mine")
-    with pytest.raises(UserError, match="exists already"):
-        run("vocab", tmp_path / "c.txt", "--output", tmp_path / "v.txt")
-    assert (tmp_path / "v.txt").read_text() == "mine"
-
-
-@pytest.mark.parametrize(
-    ("source", "output", "message"),
-    [
-        ("c/train", "c/train/v.txt", "would be text of the corpus"),
-        ("c/*/*", "c/train/v.txt", "would be text of the corpus"),
-        ("c/**/*.txt", "c/v.txt", "would be text of the corpus"),
-        ("c/train", "c/train/a.txt", "is what is to be read"),
-        ("c/train", "link", "is what is to be read"),
-        ("c/train", "pipe", "is a device or a pipe"),
-        ("c/train", "c", "is a folder"),
-    ],
-)
-def test_a_vocabulary_never_replaces_what_it_must_not(tmp_path, source, output, message):
-    (tmp_path / "c" / "train").mkdir(parents=True)
-    (tmp_path / "c" / "train" / "a.txt").write_text("a b\n")
-    (tmp_path / "link").symlink_to("c/train/a.txt")
-    os.mkfifo(tmp_path / "pipe")
-    before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(UserError, match=f"--output .*{output} {message}"):
-        run("vocab", tmp_path / source, "--output", tmp_path / output, "--overwrite")
-    assert sorted(tmp_path.rglob("*")) == before and (tmp_path / "pipe").is_fifo()
-    assert (tmp_path / "c" / "train" / "a.txt").read_text() == "a b\n"
-
-
-def test_a_vocabulary_beside_its_corpus_and_through_a_link(tmp_path):
-    (tmp_path / "train").mkdir()
-    (tmp_path / "train" / "a.txt").write_text("a b\n")
-    (tmp_path / "link").symlink_to("v.txt")
-    for source in ("train", "train/*", "**/a.txt", "*/*.txt"):
-        run("vocab", tmp_path / source, "--output", tmp_path / "link", "--overwrite")
-    assert (tmp_path / "link").is_symlink() and len(Vocabulary.from_file(tmp_path / "v.txt").tokens) == 5
-
-
-def test_a_file_given_twice_counts_once(tmp_path):
-    (tmp_path / "c.txt").write_text("a b b\n")
-    run("vocab", *[tmp_path / "c.txt"] * 2, "--output", tmp_path / "v.txt", "--min_count", 2)
-    assert Vocabulary.from_file(tmp_path / "v.txt").tokens[3:] == ["b"]
-
-
-def script(*argv) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, *map(str, argv)], capture_output=True, text=True, cwd=ROOT)
+def script(*argv) -> str:
+    """What the script writes to stderr."""
+    run = subprocess.run([sys.executable, *map(str, argv)], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+    return run.stderr
 
 
 def test_the_script_from_raw_text_to_vocabulary(tmp_path):
     source, out = tmp_path / "raw.txt", tmp_path / "my corpus"
-    source.write_text("苹果很好吃。我喜欢苹果公司！\n" * 30, encoding="utf-8")
-    done = script("preprocess.py", "text", source, "--lang", "zh", "--output", out, "--shards", 2, "--processes", 2)
-    assert done.returncode == 0, done.stderr
-    assert not re.search("jieba|prefix dict|Warning|Traceback", done.stderr)
-    following = shlex.split(re.search("next: python (.*)", done.stderr)[1])
-    done = script(*following)
-    assert done.returncode == 0, done.stderr
-    assert f"--train_data_path='{out}/train/*'" in done.stderr
+    source.write_text("".join(f"苹果很好吃。我喜欢苹果公司第{i}号楼！\n" for i in range(30)), encoding="utf-8")
+    options = ["--lang", "zh", "--shards", 2, "--processes"]
+    output = script("preprocess.py", "text", source, "--output", out, *options, 2)
+    assert not re.search("jieba|prefix dict|Warning", output)
+    run("text", source, "--output", tmp_path / "alone", *options, 1)
+    assert files_of(tmp_path / "alone") == files_of(out)
+    output = script(*shlex.split(re.search("next: python (.*)", output)[1]))
+    assert f"--train_data_path='{out}/train/*'" in output
     vocabulary = Vocabulary.from_file(out / "vocabulary.txt")
     assert "苹果" in vocabulary
     assert Corpus(f"{out}/train/*").count(vocabulary).sentences == 60
-
-
-def test_the_script_says_one_sentence_about_a_mistake(tmp_path):
-    done = script("preprocess.py", "text", tmp_path / "none", "--lang", "en", "--output", tmp_path / "out")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
 
 
 def join(tokens: list[str]) -> str:

@@ -1,0 +1,341 @@
+"""Raw text to a corpus: shards of sentences, one a line, their tokens separated by spaces.
+
+Sentences are dealt over the shards in the order in which they are read, from a deck of shards shuffled anew for every
+round, so that all shards have the same size; then each shard is shuffled. Only the text, the options and the seed decide
+the bytes that come out, not the number of processes. Memory holds a few batches of lines, then one shard.
+"""
+
+import hashlib
+import random
+import re
+import shutil
+import signal
+import tempfile
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+from tqdm import tqdm
+
+from elmo_core import disk
+from elmo_core.runtime import UserError
+from elmo_core.text import byte_blocks, decode, text_files
+from elmo_core.tokenise import HAS_WORD, chinese, english, jieba_cut, paragraphs
+
+BATCH_BYTES = 1 << 18  # of whole lines: the work of one process at a time
+BATCHES_AHEAD = 4  # for each process: none waits, and memory stays small
+MAX_SHARDS = 1000  # files open at the same time
+PARTIAL = ".partial-"  # begins the name of the folder that holds an unfinished corpus
+SHARD = re.compile(r"part-\d{5}-of-\d{5}\.txt")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How raw text becomes a corpus."""
+
+    lang: str = "en"  # or "zh"
+    encoding: str = "utf-8"
+    undecodable: str = "error"  # or "drop": what to do with a line in another encoding
+    document: str = "line"  # or "block" (up to a blank line) or "file": what is held out as a whole
+    lower: bool = False
+    nfkc: bool = False  # else NFC
+    negation: str = "treebank"  # or "lm1b"
+    min_tokens: int = 2
+    max_tokens: int = 500
+    shards: int = 10
+    dev_fraction: float = 0.0
+    dev_split: str = "random"  # or "last": which documents are held out
+    seed: int = 0
+
+    def __post_init__(self):
+        if self.max_tokens < self.min_tokens:
+            raise UserError(f"max_tokens is {self.max_tokens}: expected min_tokens ({self.min_tokens}) or more.")
+        if self.shards > MAX_SHARDS:
+            raise UserError(f"shards is {self.shards}: expected {MAX_SHARDS} or fewer, all are open at the same time.")
+        if self.dev_split == "last" and not self.dev_fraction:
+            raise UserError("dev_split is 'last': how much is to be held out? Give a dev_fraction, such as 0.01.")
+        try:
+            readable = b"\n".decode(self.encoding) == "\n"
+        except (LookupError, UnicodeError):
+            readable = False
+        if not readable:
+            raise UserError(
+                f"encoding {self.encoding}: expected one that Python knows and that ends lines as ASCII does, for instance "
+                "utf-8, gb18030, big5, latin-1. Convert other files first, with iconv."
+            )
+
+
+@dataclass
+class Batch:
+    """Whole lines of one file, with the number of the document that each belongs to."""
+
+    path: Path
+    first: int  # line number of the first, from 1
+    lines: list[bytes]
+    documents: list[int]
+    size: int  # bytes on the disk
+
+
+@dataclass
+class Result:
+    """What a batch has become: lines of the corpus for train and dev, and counts."""
+
+    sentences: dict[str, list[str]]
+    tokens: Counter
+    dropped: Counter
+    lines: int
+    size: int
+
+
+@dataclass
+class Report:
+    """What was written, and how much was left out for which reason."""
+
+    lines: int = 0
+    sentences: Counter = field(default_factory=Counter)  # of train and dev
+    tokens: Counter = field(default_factory=Counter)
+    shards: Counter = field(default_factory=Counter)
+    dropped: Counter = field(default_factory=Counter)
+
+
+def make_corpus(
+    inputs: Iterable[str | Path], output: Path, options: Options, processes: int = 1, overwrite: bool = False
+) -> Report:
+    """Write output/train/ and, if options.dev_fraction is above 0, output/dev/.
+
+    inputs: files, plain or gzip, globs, and folders with all that is below them.
+    overwrite: replace an earlier corpus in `output`.
+    """
+    _check_output(output, overwrite)
+    paths = list(dict.fromkeys(chain.from_iterable(text_files(name, recursive=True) for name in inputs)))
+    if inside := [path for path in paths if output.resolve() in path.resolve().parents]:
+        raise UserError(f"output {output} holds {inside[0]}, which is to be read. Choose another folder.")
+    first_dev = _first_held_out(paths, options) if options.dev_split == "last" else None
+    if options.lang == "zh":
+        jieba_cut()  # reads its dictionary, before processes are started, which share it
+    report = Report()
+    with _staging(output) as folder:
+        with ExitStack() as stack:
+            parts = {"train": _Shards(folder / "train", options.shards, options.seed, stack)}
+            if options.dev_fraction:
+                n = max(1, round(options.dev_fraction * options.shards))
+                parts["dev"] = _Shards(folder / "dev", n, options.seed, stack)
+            work = partial(_process_batch, options, first_dev)
+            results = stack.enter_context(closing(_in_parallel(work, batches(paths, options.document), processes)))
+            progress = stack.enter_context(_progress(paths, "tokenise"))
+            for result in results:
+                for name, part in parts.items():
+                    part.add(result.sentences[name])
+                    report.sentences[name] += len(result.sentences[name])
+                report.lines += result.lines
+                report.tokens += result.tokens
+                report.dropped += result.dropped
+                progress.update(result.size)
+        for name, part in parts.items():
+            report.shards[name] = len(part.paths)
+            _check_part(name, report)
+        for part in parts.values():
+            part.shuffle()
+    return report
+
+
+def batches(paths: Iterable[Path], document: str = "line") -> Iterator[Batch]:
+    """The lines of files with the numbers of their documents: a line, a block up to a blank line, or a file."""
+    number = -1
+    for path in paths:
+        first, fresh = 1, True
+        for block, size in byte_blocks(path, BATCH_BYTES):
+            lines, documents = block.removesuffix(b"\n").split(b"\n"), []
+            for line in lines:
+                blank = not line.strip()
+                fresh = fresh or document == "line" or (document == "block" and blank)
+                if not blank:
+                    number, fresh = number + fresh, False
+                documents.append(number)
+            yield Batch(path, first, lines, documents, size)
+            first += len(lines)
+
+
+def _process_batch(options: Options, first_dev: int | None, batch: Batch) -> Result:
+    """The work of a process: lines to sentences."""
+    result = Result({"train": [], "dev": []}, Counter(), Counter(), len(batch.lines), batch.size)
+    cut = chinese if options.lang == "zh" else partial(english, negation=options.negation)
+    form = "NFKC" if options.nfkc else "NFC"
+    for i, (data, document) in enumerate(zip(batch.lines, batch.documents, strict=True)):
+        try:
+            line = data.decode(options.encoding)
+        except UnicodeDecodeError:
+            if options.undecodable == "error":
+                decode(b"\n".join(batch.lines[i:]), batch.path, batch.first + i, options.encoding)
+            result.dropped[f"lines that are not {options.encoding}"] += 1
+            continue
+        part = "dev" if _is_held_out(options, first_dev, document, data) else "train"
+        sentences = [tokens for paragraph in paragraphs(line, form) for tokens in cut(paragraph)]
+        for tokens in sentences:
+            if reason := _reason_to_drop(tokens, options):
+                result.dropped[reason] += 1
+                continue
+            sentence = " ".join(tokens)
+            result.sentences[part].append((sentence.lower() if options.lower else sentence) + "\n")
+            result.tokens[part] += len(tokens)
+        result.dropped["empty lines"] += not sentences
+    return result
+
+
+def _is_held_out(options: Options, first_dev: int | None, document: int, line: bytes) -> bool:
+    """Whether the line goes to dev. Documents that are equal lines stay together."""
+    if first_dev is not None or not options.dev_fraction:
+        return first_dev is not None and document >= first_dev
+    name = line.strip() if options.document == "line" else str(document).encode()
+    drawn = hashlib.blake2b(b"%d %b" % (options.seed, name), digest_size=8).digest()
+    return int.from_bytes(drawn, "big") < options.dev_fraction * 2**64
+
+
+def _reason_to_drop(tokens: list[str], options: Options) -> str | None:
+    if not HAS_WORD.search("".join(tokens)):
+        return "sentences without a letter or digit"
+    if len(tokens) < options.min_tokens:
+        return f"sentences of fewer than {options.min_tokens} tokens"
+    if len(tokens) > options.max_tokens:
+        return f"sentences of more than {options.max_tokens} tokens"
+    return None
+
+
+def _first_held_out(paths: list[Path], options: Options) -> int:
+    """The number of the document with which the last `dev_fraction` of all documents begins."""
+    n = 0
+    with _progress(paths, "count documents") as progress:
+        for batch in batches(paths, options.document):
+            n = batch.documents[-1] + 1
+            progress.update(batch.size)
+    return n - max(1, round(options.dev_fraction * n))
+
+
+def _progress(paths: list[Path], what: str) -> tqdm:
+    """A progress bar in bytes of the files, on a terminal."""
+    total = sum(path.stat().st_size for path in paths)
+    return tqdm(total=total, desc=what, unit="B", unit_scale=True, disable=None)
+
+
+def _in_parallel(work: Callable[[Batch], Result], source: Iterable[Batch], processes: int) -> Iterator[Result]:
+    """`work` of every batch, in the order of the batches, a few batches ahead."""
+    if processes == 1:
+        yield from map(work, source)
+        return
+    with ProcessPoolExecutor(processes, initializer=_ignore_interruptions) as pool:
+        waiting = deque()
+        try:
+            for batch in source:
+                with _uninterrupted():  # a process that is half started would never end
+                    waiting.append(pool.submit(work, batch))
+                if len(waiting) > BATCHES_AHEAD * processes:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        except BrokenProcessPool:
+            raise UserError("a process was killed, perhaps for lack of memory: try --processes 1.") from None
+        finally:
+            with _uninterrupted():
+                pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the end of the block. (A signal mask would not do: another thread may get them.)"""
+    received = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in handlers:
+        signal.signal(number, lambda number, _: received.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if received:
+            signal.raise_signal(received[0])
+
+
+def _ignore_interruptions() -> None:
+    """In a process of the pool: Ctrl-C is for the first process to handle, which then ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+class _Shards:
+    """The `n` shards of train or dev, all of about the same size."""
+
+    def __init__(self, folder: Path, n: int, seed: int, stack: ExitStack):
+        folder.mkdir()
+        self.paths = [folder / f"part-{i:05d}-of-{n:05d}.txt" for i in range(n)]
+        self._seed = f"{seed} {folder.name}"
+        files = [stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in self.paths]
+        self._writers = self._deal([file.write for file in files])
+
+    def _deal(self, deck: list[Callable]) -> Iterator[Callable]:
+        generator = random.Random(self._seed)
+        while True:
+            generator.shuffle(deck)
+            yield from deck
+
+    def add(self, lines: list[str]) -> None:
+        for line, write in zip(lines, self._writers, strict=False):
+            write(line)
+
+    def shuffle(self) -> None:
+        """Shuffle each shard."""
+        for path in tqdm(self.paths, desc="shuffle", unit="shard", disable=None):
+            lines = path.read_bytes().split(b"\n")[:-1]
+            random.Random(f"{self._seed} {path.name}").shuffle(lines)
+            path.write_bytes(b"\n".join(lines) + b"\n")
+
+
+def _check_part(name: str, report: Report) -> None:
+    """Refuse shards without a sentence."""
+    n = report.sentences[name]
+    if not n and name == "dev":
+        raise UserError("nothing was held out: dev_fraction is too small for so few documents (see document).")
+    if not n:
+        raise UserError("no sentence for training was found. Expected files with text, and a small dev_fraction.")
+    if n < report.shards[name]:
+        raise UserError(f"{n} sentences are too few for {report.shards[name]} shards. Take fewer shards.")
+
+
+def _check_output(output: Path, overwrite: bool) -> None:
+    """Refuse a folder that cannot be written or holds something else; never remove what another program wrote."""
+    if output.exists() and not output.is_dir():
+        raise UserError(f"output {output}: this is a file. Expected a folder, which need not exist.")
+    disk.check_output("output", output / "train" / "*")
+    present = [path for path in output.glob("*") if not path.name.startswith(PARTIAL)]
+    if present and not overwrite:
+        raise UserError(
+            f"output {output}: the folder is not empty (it has {present[0].name}). Choose another, or --overwrite its "
+            "train and dev."
+        )
+    for path in [*output.glob("train/*"), *output.glob("dev/*")]:
+        if not (SHARD.fullmatch(path.name) or path.name.startswith(".")):
+            raise UserError(f"{path} was not written by preprocess.py, and would be removed. Choose another output.")
+
+
+@contextmanager
+def _staging(output: Path) -> Iterator[Path]:
+    """A folder whose train and dev become the output's at the end of the block, unless it fails."""
+    created = not output.exists()
+    output.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=output) as name:
+            yield Path(name)
+            with _uninterrupted():
+                for part in ("train", "dev"):
+                    shutil.rmtree(output / part, ignore_errors=True)
+                for path in sorted(Path(name).iterdir()):  # train last: where it is, dev is
+                    path.rename(output / path.name)
+    finally:
+        if created and not any(output.iterdir()):
+            output.rmdir()

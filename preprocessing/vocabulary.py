@@ -1,0 +1,39 @@
+"""A corpus to a vocabulary: its tokens by falling frequency."""
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import accumulate
+from pathlib import Path
+
+from tqdm import tqdm
+
+from elmo_core.runtime import UserError
+from elmo_core.text import blocks
+from elmo_core.tokens import MARKERS, Vocabulary
+
+
+def count_tokens(paths: Iterable[Path]) -> Counter:
+    """How often each token occurs in a corpus."""
+    counts = Counter()
+    with tqdm(desc="count", unit=" tokens", unit_scale=True, disable=None) as progress:
+        for path in paths:
+            for text in blocks(path):
+                tokens = text.split()
+                counts.update(tokens)
+                progress.update(len(tokens))
+    return counts
+
+
+def make_vocabulary(counts: Counter, min_count: int = 1, max_size: int | None = None) -> Vocabulary:
+    """The special tokens, then those that occur at least `min_count` times; at most `max_size` in all."""
+    words = [word for word, n in counts.items() if n >= min_count and word not in MARKERS]
+    if not words:
+        raise UserError(f"no token occurs {min_count} times. Expected text, its tokens separated by white space.")
+    words.sort(key=lambda word: (-counts[word], word))
+    return Vocabulary([*MARKERS, *words][:max_size])
+
+
+def coverage(counts: Counter, vocabulary: Vocabulary, sizes: Iterable[int]) -> dict[int, float]:
+    """Of vocabularies cut to so many words, the share of the running text that they cover."""
+    covered = [0, *accumulate(counts[word] for word in vocabulary.tokens[len(MARKERS) :])]
+    return {size: covered[size] / counts.total() for size in sizes if size < len(covered)}
