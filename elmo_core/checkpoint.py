@@ -7,7 +7,7 @@
       10000.pdstate      progress: step, epoch, position in the data, ...
       final.*  best.*
 
-A checkpoint is called by its prefix, `checkpoints/10000`. This module knows nothing of the network.
+A checkpoint is named by its prefix, `checkpoints/10000`. This module knows nothing of the network.
 
 Format. A file is the pickle of a dictionary, as `paddle.save` writes it, and behind it a trailer: magic, length of the
 pickle, id of the save, CRC-32 of all before. `paddle.load` stops at the end of the pickle, so it reads our files; those
@@ -15,14 +15,13 @@ of `paddle.save`, which have no trailer, are read here.
 
 Whole or not at all. A file is written under a temporary name in its own folder, synced to the disk, then renamed. The
 three files of a save carry its id. Where a prefix is overwritten, the rename of `.pdparams` is what replaces the old
-checkpoint by the new one: a `.pdopt` or `.pdstate` whose rename a kill has prevented is found by its id under its
-temporary name, and the next save in the folder finishes the renaming.
+checkpoint by the new one: a `.pdopt` or `.pdstate` whose rename a kill prevented is found by its id under its temporary
+name, and the next save in the folder renames it.
 
 Safety. A pickle is a program, and `paddle.load` runs it. Here it is read by an unpickler that knows arrays and plain
 containers only and refuses everything else by name.
 """
 
-import difflib
 import hashlib
 import json
 import math
@@ -37,16 +36,9 @@ from typing import IO, Any
 
 import numpy as np
 
+from elmo_core import disk
 from elmo_core.characters import BYTES
-from elmo_core.disk import (
-    atomic_write,
-    create,
-    discarded_on_failure,
-    may_be_written,
-    rename,
-    temporaries,
-    temporary_name,
-)
+from elmo_core.disk import atomic_write
 from elmo_core.runtime import UserError, listed, log
 from elmo_core.safe_pickle import ChecksumFile, Pickler, Unpickler
 
@@ -81,15 +73,15 @@ def save(
     parts = {OPTIMIZER: optimizer, PROGRESS: progress, PARAMS: params}
     contents = {_file(prefix, part): dict(content) for part, content in parts.items() if content is not None}
     save_id = os.urandom(8)
-    temporaries = {path: temporary_name(path, save_id) for path in contents}
-    with discarded_on_failure(prefix, temporaries.values(), lambda: sum(map(_write, contents.values()))):
+    temporaries = {path: disk.temporary_name(path, save_id) for path in contents}
+    with disk.removed_on_failure(prefix, temporaries.values(), lambda: sum(map(_write, contents.values()))):
         for path, content in contents.items():
-            with create(temporaries[path], "wb") as file:
+            with disk.create(temporaries[path], "wb") as file:
                 _write(content, save_id, file)
 
-    # Renaming the weights is what makes a checkpoint: with all the rest in place if it is new, before it otherwise.
+    # Renaming the weights is what makes a checkpoint: after all the rest if it is new, before it otherwise.
     for path in reversed(contents) if _file(prefix, PARAMS).exists() else contents:
-        rename(temporaries[path], path)
+        disk.rename(temporaries[path], path)
     for path in {_file(prefix, part) for part in parts}.difference(contents):
         path.unlink(missing_ok=True)
 
@@ -105,13 +97,13 @@ def prune(folder: str | Path, keep: int) -> None:
 
 
 def delete(prefix: Path) -> None:
-    """Delete the files of a checkpoint; the weights first, for without them the rest is none."""
+    """Delete the files of a checkpoint; the weights first, because without them the rest is no checkpoint."""
     for suffix in SUFFIXES:
         _file(prefix, suffix).unlink(missing_ok=True)
 
 
 def files(prefix: Path) -> list[Path]:
-    """What a checkpoint consists of."""
+    """The files of a checkpoint, with what belongs to the model beside it."""
     beside = [prefix.parent / name for name in ("config.json", VOCABULARY, CHARACTERS)]
     return [path for path in (*(_file(prefix, suffix) for suffix in SUFFIXES), *beside) if path.exists()]
 
@@ -133,12 +125,8 @@ def resolve(path: str | Path) -> Path:
     if path.is_dir():
         return path / _latest(path)
     if not folder.is_dir():
-        raise UserError(f"{path}: no checkpoint, for there is no folder {folder}.")
-    if path == prefix and path.exists():
-        raise UserError(f"{path} is no checkpoint: expected a {PARAMS}. {_what_there_is(folder, path.name)}.")
-    rest = " and ".join(f"{prefix.name}{part}" for part in SUFFIXES if _file(prefix, part).exists())
-    rest = f" (only {rest}: the weights were deleted, or a save was interrupted)" if rest else ""
-    raise UserError(f"{path}: there is no {weights}{rest}. {_what_there_is(folder, prefix.name)}.")
+        raise UserError(f"{path}: no checkpoint, because there is no folder {folder}.")
+    raise UserError(f"{path}: there is no {weights}. {_what_there_is(folder)}.")
 
 
 def names(folder: str | Path) -> list[str]:
@@ -147,14 +135,14 @@ def names(folder: str | Path) -> list[str]:
 
 
 def step_of(prefix: str | Path) -> int:
-    """The step at which a checkpoint was saved, by its number or its progress; -1 if that cannot be told."""
+    """The step at which a checkpoint was saved, from its number or its progress; -1 if it is not known."""
     prefix = Path(prefix)
     if _is_number(prefix.name):
         return int(prefix.name)
     try:
         return int(load_progress(prefix)["step"])
     except (UserError, KeyError, TypeError, ValueError) as error:
-        log.warning("%s: the step is not known (%s). The numbered checkpoints are taken to be later.", prefix, error)
+        log.warning("%s: its step is not known (%s). The numbered checkpoints are taken to be later.", prefix, error)
         return -1
 
 
@@ -201,15 +189,13 @@ def load_config(folder: str | Path) -> dict[str, Any]:
         raise UserError(f"There is no {path}: it belongs to the checkpoints beside it and has to be copied with them.")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}, line {error.lineno}, column {error.colno}: no valid JSON: {error.msg}.") from error
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: no valid JSON: {error}.") from error
+        raise UserError(f"{path}: no valid JSON ({error}).") from error
     version = config.pop("format_version", None) if isinstance(config, dict) else None
     if type(version) is not int or version < 1:
         raise UserError(f"{path}: expected an object with format_version {FORMAT_VERSION}, found {version!r:.80}.")
     if version > FORMAT_VERSION:
-        raise UserError(f"{path} has format_version {version}, this program knows {FORMAT_VERSION}: upgrade it.")
+        raise UserError(f"{path} has format_version {version}, this program reads {FORMAT_VERSION}: upgrade it.")
     return config
 
 
@@ -235,7 +221,7 @@ def match(expected: Mapping[str, Sequence[int]], found: Mapping[str, np.ndarray]
 
 
 def fingerprint(weights: Mapping[str, np.ndarray]) -> str:
-    """SHA-1 of all names and arrays in hexadecimal, to tell models apart."""
+    """SHA-1 of all names and arrays in hexadecimal, to distinguish models."""
     digest = hashlib.sha1()
     for name, array in sorted(weights.items()):
         digest.update(f"{name} {array.shape} {array.dtype}".encode())
@@ -244,7 +230,7 @@ def fingerprint(weights: Mapping[str, np.ndarray]) -> str:
 
 
 def is_finite(array: np.ndarray) -> bool:
-    """Whether all values are. The extremes tell, and need no memory."""
+    """Whether all values are finite. Asking the extremes needs no memory."""
     return array.size == 0 or bool(np.isfinite(array.min()) and np.isfinite(array.max()))
 
 
@@ -274,21 +260,20 @@ def _latest(folder: Path) -> str:
     return max(steps, key=lambda name: (steps[name], name == "final"))
 
 
-def _what_there_is(folder: Path, wanted: str = "") -> str:
-    """The checkpoints of a folder, the likest to the wanted one first, or else the folders in it that have some."""
+def _what_there_is(folder: Path) -> str:
+    """The checkpoints of a folder, or else the folders in it that have some."""
     if found := _names(folder):
-        found = difflib.get_close_matches(wanted, found, len(found), cutoff=0) if wanted else found
         return f"In {folder} there is {listed(found)}"
     folders = sorted({str(path.parent) for path in folder.glob(f"*/*{PARAMS}")})
     return f"There are checkpoints in {listed(folders)}" if folders else f"In {folder} there is no checkpoint"
 
 
 def _part(prefix: Path, suffix: str) -> Path:
-    """The file saved together with the weights of `prefix`, under its temporary name if a kill has left it so."""
+    """The file saved together with the weights of `prefix`; under its temporary name if a kill prevented its rename."""
     path = _file(prefix, suffix)
     wanted, found = _save_id(_file(prefix, PARAMS)), _save_id(path)
     if wanted != found:
-        for temporary, parts in temporaries(prefix.parent):
+        for temporary, parts in disk.temporaries(prefix.parent):
             if parts["name"] == path.name and parts["id"] == wanted.hex():
                 return temporary
     if not path.exists():
@@ -299,23 +284,23 @@ def _part(prefix: Path, suffix: str) -> Path:
 
 
 def _tidy(folder: Path) -> None:
-    """Finish the renaming that a killed save has begun, and remove what else killed processes have left."""
-    for temporary, parts in temporaries(folder):
+    """Finish the renames of a killed save, and remove other temporary files of killed processes."""
+    for temporary, parts in disk.temporaries(folder):
         path = folder / parts["name"]
-        if may_be_written(temporary, parts["host"], int(parts["pid"])):
+        if disk.may_be_in_use(temporary, parts["host"], int(parts["pid"])):
             continue
         if path.suffix in (OPTIMIZER, PROGRESS) and _save_id(path.with_suffix(PARAMS)).hex() == parts["id"]:
-            rename(temporary, path)
+            disk.rename(temporary, path)
         else:
             temporary.unlink(missing_ok=True)
 
 
 def _write(content: dict, save_id: bytes = b"", file: IO[bytes] | None = None) -> int:
-    """Write a dictionary and its trailer. Without a file: only find out how many bytes they are."""
-    summed = ChecksumFile(file)
-    Pickler(summed).dump(content)
-    summed.write(_trailer(summed, save_id))
-    return summed.length
+    """Write a dictionary and its trailer. Without a file: only count their bytes."""
+    counted = ChecksumFile(file)
+    Pickler(counted).dump(content)
+    counted.write(_trailer(counted, save_id))
+    return counted.length
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -323,11 +308,11 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             trailer = _find_trailer(file)
-            summed = ChecksumFile(file, os.fstat(file.fileno()).st_size - len(trailer))
-            content = Unpickler(summed).load()
-        if summed.left:
-            raise pickle.UnpicklingError(f"{summed.left} bytes follow its end")
-        if trailer and trailer != _trailer(summed, TRAILER.unpack(trailer)[2]):
+            counted = ChecksumFile(file, os.fstat(file.fileno()).st_size - len(trailer))
+            content = Unpickler(counted).load()
+        if counted.left:
+            raise pickle.UnpicklingError(f"{counted.left} bytes follow its end")
+        if trailer and trailer != _trailer(counted, TRAILER.unpack(trailer)[2]):
             raise pickle.UnpicklingError("its checksum is wrong")
         if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
             raise pickle.UnpicklingError("it is no dictionary of names")

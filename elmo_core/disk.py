@@ -17,33 +17,15 @@ from typing import IO
 from elmo_core.runtime import UserError, log
 
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<id>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>\d{1,9})\.tmp")
-HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"  # whose processes the numbers in such names are
+HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"  # the machine that the process numbers in such names are of
 ABANDONED = 24 * 3600  # seconds after which nobody is still writing a temporary file
-_being_written: set[Path] = set()  # temporary files of this process
-
-
-@contextmanager
-def atomic_write(path: str | Path, mode: str = "w", follow_links: bool = True) -> Iterator[IO]:
-    """Open `path` to write ("w": UTF-8 text, "wb": bytes). The file appears once the block has ended without error.
-
-    follow_links: a link stays, and the file that it leads to is written; otherwise it is replaced.
-    """
-    path = Path(path)
-    if path.is_symlink() and follow_links:
-        path = path.resolve()
-    _check_is_file(path, str(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_name(path, os.urandom(8))
-    with discarded_on_failure(path, [temporary]):
-        with create(temporary, mode) as file:
-            yield file
-        rename(temporary, path)
+_own_temporaries: set[Path] = set()  # that this process is writing
 
 
 def check_input(path: Path, expected: str, flag: str = "") -> None:
     """Refuse a path that is no file. expected: what should be there, for the message."""
     if not path.is_file():
-        found = "there is no such file" if not path.exists() else f"this is {_kind(path)}"
+        found = f"this is {_kind(path)}" if path.exists() else "there is no such file"
         raise UserError(f"{flag} {path}: {found}, expected {expected}.".lstrip())
 
 
@@ -59,26 +41,69 @@ def read_json(path: Path, expected: str) -> dict:
     return values
 
 
-def _kind(path: Path) -> str:
-    return "a folder" if path.is_dir() else "a device or a pipe"
-
-
 def check_output(flag: str, path: Path, *inputs: Path | None) -> None:
-    """Refuse, before anything is computed, a file that could not be written in the end, or that is itself to be read."""
+    """Refuse, before anything is computed, a file that could not be written in the end, or that is also an input."""
     _check_is_file(path, f"{flag} {path}")
+    _check_writable(flag, path)
+    if any(path.exists() and source and source.exists() and path.samefile(source) for source in inputs):
+        raise UserError(f"{flag} {path} is what is to be read. Name another file.")
+
+
+def check_output_folder(flag: str, path: Path) -> None:
+    """Refuse a folder that cannot be made, or has something in it, or is the current one, which cannot be replaced."""
+    if path.exists() and not (path.is_dir() and not any(path.iterdir()) and not path.samefile(".")):
+        raise UserError(f"{flag} {path} is there already. Name a new folder, or an empty one but the current.")
+    _check_writable(flag, path)
+
+
+def _check_writable(flag: str, path: Path) -> None:
     folder = next(folder for folder in path.absolute().parents if folder.exists())
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise UserError(f"{flag} {path}: no file can be written there ({error.strerror}).") from error
-    if any(path.exists() and source and source.exists() and path.samefile(source) for source in inputs):
-        raise UserError(f"{flag} {path} is what is to be read. Name another file.")
 
 
 def _check_is_file(path: Path, what: str) -> None:
-    """Refuse to write what is there and is no file."""
+    """Refuse to write to what is there and is no file."""
     if path.exists() and not path.is_file():
         raise UserError(f"{what} is {_kind(path)}. Expected the name of a file to write.")
+
+
+def _kind(path: Path) -> str:
+    return "a folder" if path.is_dir() else "a device or a pipe"
+
+
+@contextmanager
+def atomic_write(path: str | Path, mode: str = "w", follow_links: bool = True) -> Iterator[IO]:
+    """Open `path` to write ("w": UTF-8 text, "wb": bytes). The file appears once the block has ended without error.
+
+    follow_links: a link stays, and the file that it leads to is written; otherwise it is replaced.
+    """
+    path = Path(path)
+    if path.is_symlink() and follow_links:
+        path = path.resolve()
+    _check_is_file(path, str(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_name(path, os.urandom(8))
+    with removed_on_failure(path, [temporary]):
+        with create(temporary, mode) as file:
+            yield file
+        rename(temporary, path)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, under a temporary name. It appears as `path` once the block has ended without error."""
+    path = path.resolve()
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        rename(temporary, path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
 
 
 def temporary_name(path: Path, save_id: bytes) -> Path:
@@ -92,7 +117,7 @@ def temporaries(folder: Path) -> list[tuple[Path, re.Match]]:
 
 @contextmanager
 def create(temporary: Path, mode: str) -> Iterator[IO]:
-    """A file that is not there yet, and on the disk when the block has ended."""
+    """A file that is not there yet. When the block has ended it is on the disk."""
     with temporary.open(mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
         yield file
         file.flush()
@@ -102,22 +127,6 @@ def create(temporary: Path, mode: str) -> Iterator[IO]:
 def rename(temporary: Path, path: Path) -> None:
     temporary.replace(path)
     sync_folder(path.parent)
-
-
-class Busy(UserError):
-    """Another process writes there."""
-
-
-def lock(handle: int, path: Path) -> None:
-    """Refuse an open file or folder that another process has locked. The lock ends with the process, however it ends."""
-    import fcntl  # here: Windows, where checkpoints can be read all the same, has none
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise Busy(f"{path} is being written by another process. Wait for its end, or end it.") from error
-    except OSError as error:  # some network file systems have no locks
-        log.warning(f"{path} cannot be locked ({error.strerror}): make sure that no other process writes there.")
 
 
 def sync_folder(folder: Path) -> None:
@@ -131,14 +140,14 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def discarded_on_failure(
+def removed_on_failure(
     path: Path, temporaries: Collection[Path], size: Callable[[], int] | None = None
 ) -> Iterator[None]:
-    """Remove the temporary files if the block fails. If that is for want of space, say how much is needed and free.
+    """Remove the temporary files if the block fails. If the disk is full, the error says how much is needed and free.
 
-    size: tells how many bytes are to be written.
+    size: computes how many bytes are to be written.
     """
-    _being_written.update(temporaries)
+    _own_temporaries.update(temporaries)
     try:
         yield
     except BaseException as error:
@@ -153,12 +162,12 @@ def discarded_on_failure(
             "What was there before is intact. Make room or choose another folder."
         ) from error
     finally:
-        _being_written.difference_update(temporaries)
+        _own_temporaries.difference_update(temporaries)
 
 
-def may_be_written(temporary: Path, host: str, pid: int) -> bool:
-    """Whether a living process may still be writing the file. Of another machine's or container's only time tells."""
-    if temporary in _being_written:
+def may_be_in_use(temporary: Path, host: str, pid: int) -> bool:
+    """Whether a living process may still be writing the file. On another machine or in another container: by its age."""
+    if temporary in _own_temporaries:
         return True
     try:
         recent = time.time() - temporary.stat().st_mtime < ABANDONED  # if not, the number is another process's by now
@@ -170,3 +179,19 @@ def may_be_written(temporary: Path, host: str, pid: int) -> bool:
     except PermissionError:
         pass
     return recent and pid != os.getpid()
+
+
+class Busy(UserError):
+    """Another process writes there."""
+
+
+def lock(handle: int, path: Path) -> None:
+    """Refuse an open file or folder that another process has locked. The lock ends with the process, however it ends."""
+    import fcntl  # here: Windows, where checkpoints can be read all the same, has none
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise Busy(f"{path} is being written by another process. Wait until it has ended, or end it.") from error
+    except OSError as error:  # some network file systems have no locks
+        log.warning(f"{path} cannot be locked ({error.strerror}): make sure that no other process writes there.")

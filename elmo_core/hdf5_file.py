@@ -1,4 +1,4 @@
-"""HDF5 files from elsewhere: what is in them is looked at before it is read, and a damaged one is told, not crashed upon."""
+"""HDF5 files from elsewhere: datasets are checked before they are read, and damage becomes a message, not a crash."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -26,10 +26,10 @@ class HDF5File:
             begin = file.read(8)
         if not h5py.is_hdf5(path):
             raise UserError(f"{path} is no HDF5 file, it begins with {begin!r}. Expected {what}.")
-        with self.told():
+        with self.errors_named():
             self.file = h5py.File(path, "r")
         try:
-            with self.told():
+            with self.errors_named():
                 self.file.visititems(self._note)
         except UserError:
             self.__exit__()
@@ -39,7 +39,7 @@ class HDF5File:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        with suppress(Exception):  # what a damaged file can lead to even here
+        with suppress(Exception):  # a damaged file can lead to errors even here
             self.file.close()
 
     def _note(self, name: str | bytes, found: Any) -> None:
@@ -51,8 +51,8 @@ class HDF5File:
             raise UserError(f"{self.path} has more than {OBJECTS:,} datasets: this is no file of weights.")
 
     @contextmanager
-    def told(self, name: str = "") -> Iterator[None]:
-        """What goes wrong inside, be it HDF5's error or another, becomes a message about the file."""
+    def errors_named(self, name: str = "") -> Iterator[None]:
+        """Turn any error inside, HDF5's or another, into a message about the file."""
         try:
             yield
         except UserError:
@@ -66,7 +66,7 @@ class HDF5File:
         if name not in self.datasets:
             raise UserError(f"{self.path}: there is no {name}, expected it with {shape} by {source}. {self.holds()}")
         dataset = self.datasets[name]
-        with self.told(name):
+        with self.errors_named(name):
             found, kind, stored = dataset.shape, dataset.dtype, dataset.id.get_storage_size()
             elsewhere = dataset.is_virtual or bool(dataset.external)
         if found != shape and not (one_more_row and found == (shape[0] + 1, *shape[1:])):
@@ -77,8 +77,8 @@ class HDF5File:
             raise UserError(f"{self.path}: {name} is {found}, but the file does not hold so many numbers.")
 
     def array(self, name: str) -> np.ndarray:
-        """A dataset's numbers in float32. It must have been checked: nothing here bounds the memory."""
-        with self.told(name), np.errstate(over="ignore"):
+        """A dataset's numbers in float32. `check` it first: nothing here bounds the memory."""
+        with self.errors_named(name), np.errstate(over="ignore"):
             array = np.ascontiguousarray(self.datasets[name][...], dtype=np.float32)
         if not np.isfinite(array).all():
             raise UserError(f"{self.path}: {name} has values that are not finite.")
@@ -86,7 +86,7 @@ class HDF5File:
 
     def attribute(self, name: str, attribute: str) -> Any:
         """A dataset's attribute; None where there is none."""
-        with self.told(name):
+        with self.errors_named(name):
             attributes = self.datasets[name].attrs
             there = attribute in list(attributes)  # get() is silent about a damaged one
             return attributes[attribute] if there else None

@@ -61,7 +61,7 @@ def read(path: Path, vocabulary: Path, width: int) -> tuple[list[str], np.ndarra
     with HDF5File(path, "token vectors, as `run_embed.py --vocab` writes them") as file:
         file.check(NAME, (len(words), width), f"the model and {vocabulary}")
         vectors = file.array(NAME)
-        with file.told(NAME):
+        with file.errors_named(NAME):
             checksum, fingerprint = file.attribute(NAME, CHECKSUM), file.attribute(NAME, WORDS)
             if checksum is not None and int(checksum) != zlib.crc32(vectors, _first_checksum(vectors.shape)):
                 raise UserError(f"{NAME} of {path} is damaged: its checksum is wrong. Make the file again.")

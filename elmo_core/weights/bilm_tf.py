@@ -19,7 +19,7 @@ words they are for, and char_embed our row 0.
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +41,8 @@ SOFTMAX = ("softmax/W", "softmax/b")
 PROJECTION = ("CNN_proj/W_proj", "CNN_proj/b_proj")
 CHECKSUM, WORDS, MASK_ROW = "crc32", "vocabulary", "mask_row"  # attributes
 NETWORK = re.compile(r"char_embed|CNN|RNN_")  # how the names of a network's datasets begin
+LSTM_OPTIONS = ("projection_dim", "dim", "n_layers", "cell_clip", "proj_clip", "use_skip_connections")
+CNN_OPTIONS = ("embedding", "filters", "activation", "n_highway", "n_characters", "max_characters_per_token")
 SINGLE_CELL = re.compile(r"(RNN_[01]/RNN/)(LSTMCell/.*)")
 Weights = dict[str, np.ndarray]
 
@@ -61,7 +63,7 @@ class Item:
 
 
 def layout(config: ELMoConfig, head: bool, projected: bool = True) -> Iterator[Item]:
-    """A model's datasets, one after another: damaged options may speak of very many."""
+    """A model's datasets, one by one: damaged options may ask for very many."""
     table, size, cell = "token_encoder.embedding.weight", config.projection_dim, config.cell_dim
     if config.input == "char":
         width = config.character_dim
@@ -125,7 +127,10 @@ def read(
         values["vocab_size"] = _vocab_size(values["input"], vocabulary, head, weights_path, options_path)
         _name_single_cells(weights)
         projected = _is_projected(weights, values)
-        config = ELMoConfig(**values)
+        try:
+            config = ELMoConfig(**values)
+        except UserError as error:
+            raise UserError(f"{options_path}: {error}") from error
         sources = {}
         for item in layout(config, head, projected):
             sources[item] = softmax if item.name in SOFTMAX else weights
@@ -143,7 +148,7 @@ def read(
 
 
 def _has_head(softmax: HDF5File, vocabulary: Vocabulary | None, must: bool) -> bool:
-    """Whether there is a softmax of which it is known what words it predicts."""
+    """Whether there is a softmax, and a vocabulary with the words that it predicts."""
     there = all(name in softmax.datasets for name in SOFTMAX)
     if must and not there:
         raise UserError(f"{softmax.path} has no {' and '.join(SOFTMAX)}. {softmax.holds()}")
@@ -177,7 +182,7 @@ def _name_single_cells(weights: HDF5File) -> None:
 
 
 def _is_projected(weights: HDF5File, values: dict) -> bool:
-    """Whether the LSTMs have projections. bilm-tf has none, and no clip of theirs, where projection_dim is dim."""
+    """Whether the LSTMs have projections. Where projection_dim is dim, bilm-tf has none, and does not clip them."""
     same = values["projection_dim"] == values["cell_dim"]
     if not same or any(name.endswith("/W_P_0") for name in weights.datasets):
         return True
@@ -186,14 +191,14 @@ def _is_projected(weights: HDF5File, values: dict) -> bool:
 
 
 def _check_the_rest(weights: HDF5File, known: set[str], config: ELMoConfig, options_path: Path) -> None:
-    """Refuse datasets of a network that the options do not speak of; tell what else there is."""
+    """Refuse datasets of a network that the options do not mention; warn of others."""
     left = set(weights.datasets) - known
     if config.input == "char" and left.issuperset(PROJECTION):
         _check_neutral(weights, config.projection_dim)
         left -= set(PROJECTION)
     if parts := [name for name in sorted(left) if NETWORK.match(name)]:
         raise UserError(
-            f"{weights.path} holds {quoted(parts)}, of which {options_path} says nothing: the two do not belong together."
+            f"{weights.path} holds {quoted(parts)}, which {options_path} does not mention: the two do not belong together."
         )
     if left:
         log.warning(
@@ -217,11 +222,11 @@ def _neutral_projection(size: int) -> Weights:
 
 
 def _read_item(file: HDF5File, item: Item, vocabulary: Vocabulary | None) -> np.ndarray:
-    """A dataset, of the characters also row 0. What it carries beside its numbers is verified."""
+    """A dataset; char_embed with our row 0. Its checksum and its words are verified if it has any."""
     array = file.array(item.name)
     if item.table and len(array) > item.shape[0]:
         array = _without_spare_row(file, item, array)
-    with file.told(item.name):
+    with file.errors_named(item.name):
         if item.name == "char_embed":
             row = file.attribute(item.name, MASK_ROW)
             row = np.zeros_like(array[0]) if row is None else np.asarray(row, np.float32)
@@ -230,137 +235,86 @@ def _read_item(file: HDF5File, item: Item, vocabulary: Vocabulary | None) -> np.
         if checksum is not None and int(checksum) != _checksum(item.name, array):
             raise UserError(f"{item.name} of {file.path} is damaged: its checksum is wrong.")
         if item.of_words and words is not None and str(words) != vocabulary.fingerprint:
-            raise UserError(f"--vocab has not the words for which {item.name} of {file.path} was written.")
+            raise UserError(f"--vocab does not have the words for which {item.name} of {file.path} was written.")
     return array
 
 
 def _without_spare_row(file: HDF5File, item: Item, array: np.ndarray) -> np.ndarray:
-    """The rows of the characters or words alone, of a table with one row more."""
+    """A table that has one row too many, without it."""
     where = f"{file.path}: {item.name} has {len(array):,} rows instead of {item.shape[0]:,}"
     if not array[0].any():
-        log.warning(f"{where}. The first, all zero, is taken for the mask's and left out.")
+        log.warning(f"{where}. The first, all zero, is the mask's and left out.")
         return array[1:]
     if item.name == "char_embed":
         log.warning(
             f"{where}: it was trained with n_characters {len(array)}. The last, which nothing reads, is left out."
         )
         return array[:-1]
-    raise UserError(f"{where} by the vocabulary, and the first is not the mask's.")
+    raise UserError(f"{where} as the vocabulary has, and the first is not the mask's.")
 
 
 # options.json
 
 
 def read_options(path: Path) -> dict[str, Any]:
-    """The numbers of an options.json as ELMoConfig takes them, all but the vocabulary's size."""
+    """The numbers of an options.json as ELMoConfig takes and checks them, all but the vocabulary's size."""
     check_input(path, "bilm-tf's options")
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        options = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is no valid JSON ({error}). Expected bilm-tf's options.") from error
-    options = _Section(str(path), values)
-    lstm = options.section("lstm")
-    characters = _character_options(options.section("char_cnn")) if "char_cnn" in options.values else {"input": "word"}
-    if not options.take("bidirectional", _is_flag, "true or false", True):
-        raise UserError(f"{path}: bidirectional is false, but ELMo is a language model of both directions.")
-    if "use_skip_connections" not in lstm.values:
-        log.warning(
-            f"{path}: lstm does not say use_skip_connections, which is taken for false as in bilm-tf's training."
-        )
+    lstm = _section(path, options, "lstm", LSTM_OPTIONS)
+    if options.get("bidirectional", True) is not True:
+        raise UserError(f"{path}: bidirectional is not true, but ELMo is a language model of both directions.")
+    if "use_skip_connections" not in lstm:
+        log.warning(f"{path}: lstm has no use_skip_connections, false is assumed as in bilm-tf's training.")
     numbers = {
-        "projection_dim": lstm.whole("projection_dim"),
-        "cell_dim": lstm.whole("dim"),
-        "n_layers": lstm.whole("n_layers", 1),
-        "cell_clip": float(lstm.take("cell_clip", _is_clip, CLIP, None) or 0),
-        "proj_clip": float(lstm.take("proj_clip", _is_clip, CLIP, None) or 0),
-        "use_skip_connections": lstm.take("use_skip_connections", _is_flag, "true or false", False),
+        "projection_dim": lstm.get("projection_dim"),
+        "cell_dim": lstm.get("dim"),
+        "n_layers": lstm.get("n_layers", 1),
+        "cell_clip": lstm.get("cell_clip") or 0.0,
+        "proj_clip": lstm.get("proj_clip") or 0.0,
+        "use_skip_connections": lstm.get("use_skip_connections", False),
     }
-    lstm.tell_the_rest()
-    return {**numbers, **characters}
+    if "char_cnn" not in options:
+        return {"input": "word", **numbers}
+    cnn = _section(path, options, "char_cnn", CNN_OPTIONS)
+    _check_characters(path, cnn.get("n_characters", CHARACTERS), cnn.get("max_characters_per_token"))
+    return {
+        "input": "char",
+        **numbers,
+        "character_dim": _section(path, cnn, "embedding", ("dim",)).get("dim"),
+        "filters": cnn.get("filters"),
+        "activation": cnn.get("activation"),
+        "n_highway": cnn.get("n_highway") or 0,
+    }
 
 
-def _character_options(cnn: "_Section") -> dict[str, Any]:
-    embedding = cnn.section("embedding")
-    characters, longest = cnn.whole("n_characters", CHARACTERS), cnn.whole("max_characters_per_token")
-    if characters not in (CHARACTERS, CHARACTERS + 1):
+def _section(path: Path, values: Any, name: str, known: Collection[str]) -> dict[str, Any]:
+    section = values.get(name) if isinstance(values, dict) else None
+    if not isinstance(section, dict):
+        raise UserError(f"{path}: {name} is {section!r:.60}, expected a JSON object.")
+    if unknown := [option for option in section if option not in known]:
+        log.warning(f"{path}, {name}: {quoted(unknown)} not known, without effect.")
+    return section
+
+
+def _check_characters(path: Path, n_characters: Any, longest: Any) -> None:
+    if n_characters not in (CHARACTERS, CHARACTERS + 1):
         raise UserError(
-            f"{cnn.source}: n_characters is {characters}, expected {CHARACTERS}, as in bilm-tf's training: 256 bytes and 5 "
-            f"marks; or {CHARACTERS + 1}, as in its inference, which counts the mask's row 0 that is not in the file."
+            f"{path}: n_characters is {n_characters!r:.60}, expected {CHARACTERS}, as in bilm-tf's training: 256 bytes and "
+            f"5 marks; or {CHARACTERS + 1}, as in its inference, which counts the mask's row 0 that is not in the file."
         )
-    if characters == CHARACTERS:
+    if n_characters == CHARACTERS:
         log.info(
-            f"{cnn.source}: n_characters {CHARACTERS} is what bilm-tf trains with. To run the model it wants "
+            f"{path}: n_characters {CHARACTERS} is what bilm-tf trains with. To run the model it needs "
             f"{CHARACTERS + 1} there, with the mask's row; the weights are the same."
         )
     if longest != MAX_CHARS:
         raise UserError(
-            f"{cnn.source}: max_characters_per_token is {longest}, expected {MAX_CHARS}. Words are read in so many "
+            f"{path}: max_characters_per_token is {longest!r:.60}, expected {MAX_CHARS}. Words are read as that many "
             "characters here, and with another number the vectors would not be the same."
         )
-    numbers = {
-        "input": "char",
-        "character_dim": embedding.whole("dim"),
-        "filters": tuple(map(tuple, cnn.take("filters", _are_filters, FILTERS))),
-        "activation": cnn.take("activation", ("relu", "tanh").__contains__, "'relu' or 'tanh'"),
-        "n_highway": cnn.take("n_highway", lambda n: n is None or _is_number(n), HIGHWAYS, None) or 0,
-    }
-    embedding.tell_the_rest()
-    cnn.tell_the_rest()
-    return numbers
-
-
-class _Section:
-    """An object of options.json, whose fields are taken one by one."""
-
-    def __init__(self, source: str, values: Any):
-        if not isinstance(values, dict):
-            raise UserError(f"{source}: found {values!r:.60}, expected a JSON object.")
-        self.source, self.values = source, dict(values)
-
-    def section(self, name: str) -> "_Section":
-        return _Section(f"{self.source}, {name}", self.values.pop(name, "nothing"))
-
-    def whole(self, name: str, *default: int) -> int:
-        return self.take(name, lambda value: _is_number(value) and value > 0, "a whole number above 0", *default)
-
-    def take(self, name: str, holds: Callable[[Any], bool], expected: str, *default: Any) -> Any:
-        """A field's value, or the default, if one is given, where the field is missing."""
-        if name not in self.values and default:
-            return default[0]
-        found = f"is {self.values[name]!r:.60}" if name in self.values else "is missing"
-        value = self.values.pop(name, None)
-        if not holds(value):
-            raise UserError(f"{self.source}: {name} {found}, expected {expected}.")
-        return value
-
-    def tell_the_rest(self) -> None:
-        if self.values:
-            log.warning(f"{self.source}: {quoted(self.values)} not known, without effect.")
-
-
-CLIP = "a number, 0 or more, or null for none"
-HIGHWAYS = "a whole number, 0 or more, or null for none"
-FILTERS = f"a list of pairs [width, number] of whole numbers, the width at most {MAX_CHARS}"
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2**31
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_clip(value: Any) -> bool:
-    return value is None or (type(value) in (int, float) and 0 <= value < 2**31)
-
-
-def _are_filters(value: Any) -> bool:
-    return isinstance(value, list) and len(value) > 0 and all(map(_is_filter, value))
-
-
-def _is_filter(pair: Any) -> bool:
-    return isinstance(pair, list) and len(pair) == 2 and all(map(_is_number, pair)) and 0 < pair[0] <= MAX_CHARS
 
 
 # Writing
@@ -369,8 +323,8 @@ def _is_filter(pair: Any) -> bool:
 def write(folder: Path, config: ELMoConfig, params: Mapping[str, np.ndarray], vocabulary: Vocabulary | None) -> None:
     """Write options.json and weights.hdf5 into the folder."""
     with disk.atomic_write(folder / OPTIONS) as file:
-        file.write(json.dumps(options_of(config), indent=2) + "\n")
-    with h5py.File(folder / WEIGHTS, "w") as file:
+        file.write(json.dumps(options(config), indent=2) + "\n")
+    with disk.atomic_write(folder / WEIGHTS, "wb") as target, h5py.File(target.name, "w") as file:
         for item in layout(config, "softmax.weight" in params):
             array = np.concatenate([params[name].reshape(-1) for name in item.weights])
             if item.name.endswith("/B"):
@@ -397,7 +351,7 @@ def _checksum(name: str, array: np.ndarray) -> int:
     return zlib.crc32(array, zlib.crc32(f"{name} {array.shape}".encode()))
 
 
-def options_of(config: ELMoConfig) -> dict[str, Any]:
+def options(config: ELMoConfig) -> dict[str, Any]:
     """A model's options.json, for inference."""
     lstm = {
         "use_skip_connections": config.use_skip_connections,
@@ -407,11 +361,11 @@ def options_of(config: ELMoConfig) -> dict[str, Any]:
         "dim": config.cell_dim,
         "n_layers": config.n_layers,
     }
-    options: dict[str, Any] = {"bidirectional": True, "lstm": lstm}
+    values: dict[str, Any] = {"bidirectional": True, "lstm": lstm}
     if config.vocab_size:
-        options["n_tokens_vocab"] = config.vocab_size
+        values["n_tokens_vocab"] = config.vocab_size
     if config.input == "char":
-        options["char_cnn"] = {
+        values["char_cnn"] = {
             "activation": config.activation,
             "filters": [list(pair) for pair in config.filters],
             "n_highway": config.n_highway,
@@ -419,11 +373,11 @@ def options_of(config: ELMoConfig) -> dict[str, Any]:
             "n_characters": CHARACTERS + 1,
             "max_characters_per_token": MAX_CHARS,
         }
-    return options
+    return values
 
 
 def remarks(config: ELMoConfig) -> list[str]:
-    """What a user of the written files must know about those who read them."""
+    """What a user of the written files must know about the programs that read them."""
     features, size, cell = _features(config), config.projection_dim, config.cell_dim
     word = config.input == "word"
     known = (

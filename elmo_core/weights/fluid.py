@@ -12,12 +12,10 @@ layers before that addition, left those of the backward direction reversed, and 
 the layers are those that predict words, aligned, and with the marks, as in training.
 
 A variable's file, little-endian: uint32 0, the version; uint64 number of levels of detail, 0 for a parameter; uint32 0,
-the tensor's version; int32 length of a protobuf message; the message, with the numbers' type (field 1) and the dimensions
-(field 2, repeated); the numbers.
+the tensor's version; int32 length of a protobuf message; the message, Paddle's VarType.TensorDesc; the numbers.
 """
 
 import math
-import os
 import re
 import struct
 from collections.abc import Iterator
@@ -28,13 +26,11 @@ import numpy as np
 
 from elmo_core.config import ELMoConfig
 from elmo_core.hdf5_file import quoted
-from elmo_core.runtime import UserError, log
+from elmo_core.runtime import UserError, import_paddle, log
 from elmo_core.tokens import Vocabulary
 
 HEADER = struct.Struct("<IQIi")  # version, levels of detail, the tensor's version, length of the description
-DESCRIPTION = 64  # bytes; two dimensions take at most 24
-TYPE, DIMENSION = 1 << 3, 2 << 3  # protobuf's tags of the fields 1 and 2 if they are whole numbers
-FLOAT32 = 5  # of Paddle's VarType.Type
+DESCRIPTION = 64  # bytes at most; two dimensions take 24
 CLIP = 3.0
 NETWORK = re.compile(r"(fw|bw)_layer\d+_gate_w|lstmp_\d+\.[bw]_\d+")
 
@@ -68,10 +64,15 @@ def layout(config: ELMoConfig, head: bool) -> Iterator[Item]:
 
 def read(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np.ndarray]]:
     """The model in a folder of Fluid's variables, under our names. It has a head where the folder has a softmax."""
-    there = _variables(folder)
+    if folder.is_file():
+        raise UserError(f"{folder} is a file, expected a folder. Unpack an archive first: tar xf {folder}")
+    if not folder.is_dir():
+        raise UserError(f"{folder}: there is no such folder, expected that of Paddle Fluid's ELMo.")
+    there = {path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")}
     table, projection = (Variable(_need(folder, there, name)) for name in ("embedding_para", "lstmp_0.w_1"))
-    table.need_dimensions(2)
-    projection.need_dimensions(2)
+    for variable in (table, projection):
+        if len(variable.shape) != 2:
+            raise UserError(f"{variable.path}: {variable.path.name} is {variable.shape}, expected 2 dimensions.")
     config = ELMoConfig(
         input="word",
         vocab_size=len(vocabulary),
@@ -93,19 +94,10 @@ def read(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np
     return config, {item.weight: _ours(item, variable) for item, variable in zip(items, variables, strict=True)}
 
 
-def _variables(folder: Path) -> set[str]:
-    """The names of a folder's files."""
-    if folder.is_file():
-        raise UserError(f"{folder} is a file, expected a folder. Unpack an archive first: tar xf {folder}")
-    if not folder.is_dir():
-        raise UserError(f"{folder}: there is no such folder, expected that of Paddle Fluid's ELMo.")
-    return {path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")}
-
-
 def _need(folder: Path, there: set[str], name: str) -> Path:
     if name not in there:
         inner = sorted(str(path.parent) for path in folder.glob("*/embedding_para"))
-        hint = f"Do you mean {inner[0]}?" if inner else f"It has {quoted(sorted(there))}." if there else "It is empty."
+        hint = f"Did you mean {inner[0]}?" if inner else f"It has {quoted(sorted(there))}." if there else "It is empty."
         raise UserError(f"{folder}: there is no {name}, which Paddle Fluid's ELMo has. {hint}")
     return folder / name
 
@@ -122,9 +114,8 @@ class Variable:
     """A variable's file, of which all but the numbers was read and verified."""
 
     def __init__(self, path: Path):
-        self.path = path
+        self.path, size = path, path.stat().st_size
         with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
             begin = file.read(HEADER.size + DESCRIPTION)
         if len(begin) < HEADER.size:
             raise self._fault(f"it has {size} bytes")
@@ -133,49 +124,32 @@ class Variable:
             raise self._fault(
                 f"its header has the versions {version} and {tensor_version} and {levels} levels of detail, not 0"
             )
-        if not 0 < length <= DESCRIPTION or len(begin) < HEADER.size + length:
-            raise self._fault(f"its description has {length} bytes")
-        self.shape = self._shape(begin[HEADER.size : HEADER.size + length])
         self.offset = HEADER.size + length
+        if not 0 < length <= DESCRIPTION or len(begin) < self.offset:
+            raise self._fault(f"its description has {length} bytes")
+        self.shape = self._shape(begin[HEADER.size : self.offset])
         expected = self.offset + 4 * math.prod(self.shape)
         if size != expected:
-            raise self._fault(
-                f"with {self.shape} it should have {expected:,} bytes, it has {size:,}: truncated, or damaged"
-            )
+            raise self._fault(f"{self.shape} makes {expected:,} bytes, it has {size:,}: truncated, or damaged")
 
     def _fault(self, what: str) -> UserError:
         return UserError(f"{self.path} is not what Paddle Fluid writes for a variable: {what}.")
 
     def _shape(self, description: bytes) -> tuple[int, ...]:
-        """The dimensions that a description says, of numbers in float32."""
-        numbers = self._numbers(description)
-        fields = list(zip(numbers[::2], numbers[1::2], strict=False))
-        types = [value for tag, value in fields if tag == TYPE]
-        dimensions = tuple(value for tag, value in fields if tag == DIMENSION)
-        if len(numbers) % 2 or len(types) + len(dimensions) < len(fields):
-            raise self._fault("its description is damaged")
-        if types != [FLOAT32]:
-            raise self._fault(f"its numbers are of type {types}, expected [{FLOAT32}], which is float32")
-        if not dimensions or not all(0 < dimension < 2**31 for dimension in dimensions):
-            raise self._fault(f"its dimensions are {dimensions}")
-        return dimensions
+        """The dimensions in a description, which must be of float32 numbers."""
+        import_paddle()
+        from google.protobuf.message import DecodeError
+        from paddle.base.proto.framework_pb2 import VarType
 
-    def _numbers(self, message: bytes) -> list[int]:
-        """The numbers of a protobuf message, of which each byte holds seven bits and says whether more follow."""
-        numbers, value, shift = [], 0, 0
-        for byte in message:
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                numbers.append(value)
-                value = shift = 0
-        if shift:
-            raise self._fault("its description is damaged")
-        return numbers
-
-    def need_dimensions(self, n: int) -> None:
-        if len(self.shape) != n:
-            raise UserError(f"{self.path}: {self.path.name} is {self.shape}, expected {n} dimensions.")
+        try:
+            found = VarType.TensorDesc.FromString(description)
+        except DecodeError as error:
+            raise self._fault(f"its description is damaged ({error})") from error
+        if found.data_type != VarType.FP32:
+            raise self._fault(f"its numbers are of type {found.data_type}, expected {VarType.FP32}, float32")
+        if not found.dims or not all(0 < dimension < 2**31 for dimension in found.dims):
+            raise self._fault(f"its dimensions are {list(found.dims)}")
+        return tuple(found.dims)
 
     def check(self, shape: tuple[int, ...], config: ELMoConfig) -> None:
         """Refuse a variable of another shape than the rest of the folder and the vocabulary lead to expect."""
@@ -183,14 +157,12 @@ class Variable:
             return
         reason = f"{config.vocab_size:,} words in the vocabulary, P {config.projection_dim}, H {config.cell_dim}"
         if len(shape) == 2 and self.shape == (1, shape[1] * 7 // 4) and shape[0] == 1:
-            reason += "; it seems to have peepholes, which this network has not"
+            reason += "; it seems to have peepholes, which this network does not have"
         raise UserError(f"{self.path}: {self.path.name} is {self.shape}, expected {shape} ({reason}).")
 
     def read(self) -> np.ndarray:
         """The numbers, in their shape."""
-        array = (
-            np.fromfile(self.path, dtype="<f4", offset=self.offset).reshape(self.shape).astype(np.float32, copy=False)
-        )
+        array = np.fromfile(self.path, dtype="<f4", offset=self.offset).reshape(self.shape)
         if not np.isfinite(array).all():
             raise UserError(f"{self.path}: {self.path.name} has values that are not finite.")
-        return array
+        return array.astype(np.float32, copy=False)
