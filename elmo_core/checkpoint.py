@@ -38,7 +38,7 @@ import numpy as np
 
 from elmo_core import disk
 from elmo_core.characters import BYTES
-from elmo_core.disk import atomic_write
+from elmo_core.disk import atomic_write, read_json
 from elmo_core.runtime import UserError, listed, log
 from elmo_core.safe_pickle import ChecksumFile, Pickler, Unpickler
 
@@ -187,13 +187,10 @@ def load_config(folder: str | Path) -> dict[str, Any]:
     path = Path(folder, "config.json")
     if not path.is_file():
         raise UserError(f"There is no {path}: it belongs to the checkpoints beside it and has to be copied with them.")
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: no valid JSON ({error}).") from error
-    version = config.pop("format_version", None) if isinstance(config, dict) else None
+    config = read_json(path, f"an object with format_version {FORMAT_VERSION}")
+    version = config.pop("format_version", None)
     if type(version) is not int or version < 1:
-        raise UserError(f"{path}: expected an object with format_version {FORMAT_VERSION}, found {version!r:.80}.")
+        raise UserError(f"{path}: format_version is {version!r:.80}, expected {FORMAT_VERSION}.")
     if version > FORMAT_VERSION:
         raise UserError(f"{path} has format_version {version}, this program reads {FORMAT_VERSION}: upgrade it.")
     return config

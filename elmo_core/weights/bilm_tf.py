@@ -30,7 +30,7 @@ import numpy as np
 
 from elmo_core import checkpoint, disk
 from elmo_core.config import ELMoConfig
-from elmo_core.disk import check_input
+from elmo_core.disk import read_json
 from elmo_core.hdf5_file import HDF5File, quoted
 from elmo_core.runtime import UserError, log
 from elmo_core.tokens import MAX_CHARS, Vocabulary
@@ -258,11 +258,7 @@ def _without_spare_row(file: HDF5File, item: Item, array: np.ndarray) -> np.ndar
 
 def read_options(path: Path) -> dict[str, Any]:
     """The numbers of an options.json as ELMoConfig takes and checks them, all but the vocabulary's size."""
-    check_input(path, "bilm-tf's options")
-    try:
-        options = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is no valid JSON ({error}). Expected bilm-tf's options.") from error
+    options = read_json(path, "bilm-tf's options")
     lstm = _section(path, options, "lstm", LSTM_OPTIONS)
     if options.get("bidirectional", True) is not True:
         raise UserError(f"{path}: bidirectional is not true, but ELMo is a language model of both directions.")
@@ -290,8 +286,8 @@ def read_options(path: Path) -> dict[str, Any]:
     }
 
 
-def _section(path: Path, values: Any, name: str, known: Collection[str]) -> dict[str, Any]:
-    section = values.get(name) if isinstance(values, dict) else None
+def _section(path: Path, values: dict[str, Any], name: str, known: Collection[str]) -> dict[str, Any]:
+    section = values.get(name)
     if not isinstance(section, dict):
         raise UserError(f"{path}: {name} is {section!r:.60}, expected a JSON object.")
     if unknown := [option for option in section if option not in known]:
