@@ -73,8 +73,10 @@ def encoder(args: argparse.Namespace, run: Run) -> StaticVectors:
 def trained_vectors(args: argparse.Namespace, run: Run):
     """Vectors trained for this run, or by it before it was interrupted."""
     kept = None if args.pretrained_word2vec_file else run.cache.vectors
-    if kept and kept.exists():
+    if kept and run.cache.resumed:
         return load_word_vectors(kept)
+    if kept:
+        kept.unlink(missing_ok=True)
     return word2vec.train(args.train_word2vec_on, args.pretrained_word2vec_file or kept, args.seed)
 
 

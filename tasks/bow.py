@@ -12,8 +12,9 @@ Letters: n texts, B of a batch, L layers, D dimensions.
 import itertools
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -67,8 +68,9 @@ class Head(nn.Layer):
         self.output = nn.Linear(hidden or dim, len(CLASSES))
         self.dropout = 0.0
 
-    def forward(self, means: Sequence[paddle.Tensor]) -> paddle.Tensor:
+    def forward(self, means: Sequence[paddle.Tensor | np.ndarray]) -> paddle.Tensor:
         """Logits (B, classes) from each encoder's (B, L, D)."""
+        means = [paddle.to_tensor(layers) if isinstance(layers, np.ndarray) else layers for layers in means]
         x = paddle.concat([part(layers) for part, layers in zip(self.inputs, means, strict=True)], axis=1)
         x = paddle.tanh(self.hidden(x)) if self.hidden else x
         return self.output(nn.functional.dropout(x, self.dropout, training=self.training))
@@ -77,7 +79,7 @@ class Head(nn.Layer):
         """Probabilities (n, classes) from each encoder's (n, L, D)."""
         self.eval()
         with paddle.no_grad():
-            return nn.functional.softmax(self([paddle.to_tensor(part) for part in means])).numpy()
+            return nn.functional.softmax(self(means)).numpy()
 
     def mixes(self) -> list[list[float]]:
         """For every encoder with several layers, their weights softmax(s) and gamma."""
@@ -115,23 +117,18 @@ class Model(nn.Layer):
 
     def forward(self, which: np.ndarray) -> paddle.Tensor:
         """Logits (B, classes) of reviews."""
-        return self.head(
-            [
-                encoder([reviews[k] for k in which])
-                if self.fine_tuning and encoder.tuning
-                else paddle.to_tensor(means[which])
-                for encoder, reviews, means in zip(self.encoders, self.reviews, self.means, strict=True)
-            ]
-        )
+        return self.head(self._inputs(which, lambda encoder, reviews: encoder(reviews)))
 
     def probabilities(self, which: np.ndarray) -> np.ndarray:
         """(n, classes) of reviews, without dropout."""
-        return self.head.probabilities(
-            [
-                encoder.means([reviews[k] for k in which]) if self.fine_tuning and encoder.tuning else means[which]
-                for encoder, reviews, means in zip(self.encoders, self.reviews, self.means, strict=True)
-            ]
-        )
+        return self.head.probabilities(self._inputs(which, lambda encoder, reviews: encoder.means(reviews)))
+
+    def _inputs(self, which: np.ndarray, encode: Callable[[Encoder, list], Any]) -> list:
+        """Each encoder's (B, L, D) of reviews: computed anew if it is being fine-tuned."""
+        return [
+            encode(encoder, [reviews[k] for k in which]) if self.fine_tuning and encoder.tuning else means[which]
+            for encoder, reviews, means in zip(self.encoders, self.reviews, self.means, strict=True)
+        ]
 
     def reset(self, train: np.ndarray, seed: int) -> None:
         """A new head over the encoders' first means, standardised over the training part."""

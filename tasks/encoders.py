@@ -191,7 +191,7 @@ class Contextual(Encoder):
         return list(sentences)
 
     def describe(self, sentences: Sequence[Sequence[str]]) -> None:
-        if self.bilm.config.input == "word":
+        if self.bilm.config.reads_words:
             ids = self.vocabulary.ids(list(chain.from_iterable(sentences)))
             unknown = np.count_nonzero(ids == UNK_ID) / max(1, len(ids))
             log.info(f"ELMo's words  {len(self.vocabulary):,}; {unknown:.2%} of the reviews' tokens are read as <UNK>")
@@ -201,11 +201,11 @@ class Contextual(Encoder):
 
     def forward(self, reviews: list[Sequence[str]]) -> paddle.Tensor:
         batch = token_batch(reviews, self.bilm.config.input, self.vocabulary)
-        if self.bilm.config.input == "char":
+        if self.bilm.config.reads_characters:
             vectors = self.bilm.token_encoder(batch.tokens)
         else:  # with a sparse gradient, which its optimizer is quick with
             table = self.bilm.token_encoder.embedding.weight
-            vectors = nn.functional.embedding(paddle.to_tensor(batch.tokens.ids), table, sparse=True)
+            vectors = nn.functional.embedding(paddle.to_tensor(batch.tokens.words), table, sparse=True)
         dropout = self.tuning.dropout if self.training and self.tuning else 0.0
         vectors = self.word_dropout(vectors)
         layers, packing, _ = self.bilm.encode(vectors, batch.index, batch.lengths, dropout=dropout)

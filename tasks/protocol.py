@@ -98,40 +98,26 @@ def _with_dev(train: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndar
 
 
 class FoldCache:
-    """Results of folds, each in a file of the folder RESULTS.parts until all are done: a killed run resumes there.
-
-    settings.json holds the settings and the fingerprint of the encoders that the folds belong to.
-    """
+    """Results of folds, each in a file of the folder RESULTS.parts until all are done: a killed run resumes there."""
 
     def __init__(self, results: Path | None):
         self.folder = Path(f"{results}.parts") if results else None
         self.vectors = self.folder and self.folder / "vectors.bin"  # word2vec's that the run itself has trained
+        self.resumed = bool(self.folder) and any(self.folder.glob("[0-9]*.json"))
 
-    def open(self, settings: dict[str, str]) -> None:
-        """Refuse folds of a run with other settings. Without folds, what such a run has left is forgotten."""
-        if self.folder and self._check(settings):
-            self.vectors.unlink(missing_ok=True)
-
-    def check_weights(self, model: Model) -> None:
-        """Refuse folds of a run whose encoders had other weights, though their files had the same names."""
-        if self.folder:
-            weights = {name: weight.numpy() for name, weight in model.encoders.state_dict().items()}
-            self._check({"encoders' weights": fingerprint(weights)[:12]})
-
-    def _check(self, settings: dict[str, str]) -> bool:
-        """Compare with the settings in the folder and add to them. Returns whether something has changed."""
+    def check(self, settings: dict[str, str]) -> None:
+        """Refuse folds of a run with other settings or other weights. Called before the first fold is saved."""
+        if not self.folder:
+            return
         path = self.folder / "settings.json"
-        saved = self._read(path) if path.exists() else {}
-        changes = differences({name: saved[name] for name in settings if name in saved}, settings)
-        if changes and any(self.folder.glob("[0-9]*.json")):
+        if not self.resumed:
+            with disk.atomic_write(path) as file:
+                file.write(json.dumps(settings))
+        elif changes := differences(self._read(path), settings):
             raise UserError(
                 f"{self.folder} holds folds of a run that was interrupted, with other settings: "
                 f"{'; '.join(changes.values())}. Give the same to go on, or delete the folder."
             )
-        if changes:
-            with disk.atomic_write(path) as file:
-                file.write(json.dumps({**saved, **settings}))
-        return bool(changes)
 
     def _read(self, path: Path) -> dict:
         return disk.read_json(path, "what an interrupted run has written; delete the folder to begin anew")
@@ -186,19 +172,15 @@ class Run:
         self.reviews = read_reviews(settings.data_dir, settings.tokenise, settings.max_seq_len)
         self.folds = make_folds(self.reviews.labels, settings)
         self.others = [(path, Results.load(path)) for path in settings.compare_with or ()]
-        for path, other in self.others:
-            self._check_same_reviews(path, other)
-        self.cache = FoldCache(settings.results)
-        depends_on = {name: value for name, value in settings.to_dict().items() if name not in settings.OUTPUT}
-        self.ranks.on_first(lambda: self.cache.open({**depends_on, "data": self.reviews.identity}))
-
-    def _check_same_reviews(self, path: Path, other: Results) -> None:
         data, scored = self.reviews.identity, np.sort(np.concatenate([fold.test for fold in self.folds]))
-        if data != other.data or not np.array_equal(scored, other.number):
-            raise UserError(
-                f"--compare_with {path}: it scored {len(other.number):,} of {other.data}, this run scores {len(scored):,} "
-                f"of {data}. Compare runs with the same --data_dir and --protocol (and for split, the same --seed)."
-            )
+        for path, other in self.others:
+            if data != other.data or not np.array_equal(scored, other.number):
+                raise UserError(
+                    f"--compare_with {path}: it scored {len(other.number):,} of {other.data}, this run scores "
+                    f"{len(scored):,} of {data}. Compare runs with the same --data_dir and --protocol (and for split, the "
+                    "same --seed)."
+                )
+        self.cache = FoldCache(settings.results)
 
     def execute(self, encoders: Sequence[Encoder]) -> Iterator[str]:
         """Train and score, each rank its share of the folds; then save or predict if wanted. Yields texts to print."""
@@ -207,7 +189,7 @@ class Run:
             encoder.describe(self.reviews.sentences)
         model = Model(encoders, settings.sent_embedding_dim)
         model.read(self.reviews.sentences, ranks)
-        ranks.on_first(lambda: self.cache.check_weights(model))
+        ranks.on_first(lambda: self._check_cache(model))
         shapes = " and ".join(f"{encoder.name} {' x '.join(map(str, encoder.shape))}" for encoder in encoders)
         taken = runtime.duration(time.perf_counter() - began)
         log.info(f"reviews       {self.reviews.identity}, means of layers x dimensions: {shapes}; in {taken}")
@@ -227,6 +209,11 @@ class Run:
                 yield from classifier.predict(settings.predict)
         if ranks.first:
             self.cache.close()
+
+    def _check_cache(self, model: Model) -> None:
+        weights = {name: weight.numpy() for name, weight in model.encoders.state_dict().items()}
+        depends_on = {k: v for k, v in self.settings.to_dict().items() if k not in self.settings.OUTPUT}
+        self.cache.check({**depends_on, "data": self.reviews.identity, "weights": fingerprint(weights)[:12]})
 
     def _result(self, trainer: Trainer, k: int) -> FoldResult:
         if self.cache.has(k + 1):

@@ -27,14 +27,6 @@ QUICK = ["--device=cpu", "--folds=3", "--epochs=2", "--lr=0.01", "--weight_decay
 WORDS = "a i the film movie is not really and but , . silly funny dull moving of very story ending"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_rank():
-    """No trace of a launcher around the tests."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.delenv("PADDLE_TRAINERS_NUM", raising=False)
-        yield
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A task of 60 reviews of each class."""
@@ -145,15 +137,6 @@ def test_the_single_split_is_that_of_the_published_scripts():
     assert sorted(np.concatenate([fold.train, fold.dev, fold.test])) == list(range(120))
 
 
-def test_nothing_learns_from_dev_or_test(monkeypatch):
-    given, labels = random_task()
-    fold = folds_of(labels)[1]
-    trained_on, forward = [], bow.Model.forward
-    monkeypatch.setattr(bow.Model, "forward", lambda model, which: trained_on.extend(which) or forward(model, which))
-    trainer_of(given, labels).train(fold, 2)
-    assert sorted(trained_on) == sorted(list(fold.train) * 3)
-
-
 def test_the_test_part_has_no_say():
     """With its labels inverted and its vectors replaced, the same settings and weights are chosen."""
     given, labels = random_task()
@@ -174,22 +157,22 @@ def test_the_test_part_has_no_say():
     assert results[0].accuracy == pytest.approx(1 - results[1].accuracy)
 
 
-def test_the_dev_part_chooses_settings_and_epoch(monkeypatch):
+def test_only_the_training_part_is_learnt_from_and_the_dev_part_chooses_settings_and_epoch(monkeypatch):
     given, labels = random_task()
     fold = folds_of(labels)[0]
-    trainer, found, candidates = trainer_of(given, labels, lr=[0.001, 0.01], dropout=[0.0, 0.5]), [], []
-    evaluate = trainer._evaluate
+    trainer, trained_on, aucs, candidates = trainer_of(given, labels, lr=[0.001, 0.01], dropout=[0.0, 0.5]), [], [], []
+    forward, evaluate = bow.Model.forward, trainer._evaluate
 
     def note(fold, settings, best):
-        probabilities = trainer.model.probabilities(fold.dev)
-        found.append(roc_auc_score(labels[fold.dev], probabilities[:, 1]))
+        aucs.append(roc_auc_score(labels[fold.dev], trainer.model.probabilities(fold.dev)[:, 1]))
         candidates.append((settings, trainer.model.arrays()))
         return evaluate(fold, settings, best)
 
+    monkeypatch.setattr(bow.Model, "forward", lambda model, which: trained_on.extend(which) or forward(model, which))
     monkeypatch.setattr(trainer, "_evaluate", note)
     result = trainer.train(fold, 1)
-    assert len(candidates) == 2 * 2 * 3
-    chosen, arrays = candidates[int(np.argmax(found))]
+    assert len(candidates) == 2 * 2 * 3 and sorted(trained_on) == sorted(list(fold.train) * 2 * 2 * 3)
+    chosen, arrays = candidates[int(np.argmax(aucs))]
     assert result.settings == chosen
     for name, array in trainer.model.arrays().items():
         np.testing.assert_array_equal(array, arrays[name])
@@ -238,16 +221,6 @@ def test_fine_tuning_starts_from_the_frozen_means(checkpoints, input, layers):
     np.testing.assert_allclose(encoder(reviews).numpy(), means, atol=1e-5)
 
 
-def test_means_over_a_table_of_word_vectors(vectors):
-    encoder = StaticVectors(load_word_vectors(vectors), seed=1)
-    reviews = encoder.read([["a", "film", "a", "unheard"], [], ["dull"]])
-    means = encoder.means(reviews)
-    table = {word: encoder.vector(word) for word in ("a", "film", "unheard", "dull")}
-    np.testing.assert_allclose(means[0, 0], (2 * table["a"] + table["film"] + table["unheard"]) / 4, rtol=1e-5)
-    assert not means[1].any()
-    np.testing.assert_allclose(encoder(reviews).numpy(), means, atol=1e-6)
-
-
 def test_whole_words_are_dropped_in_training_only(vectors, checkpoints):
     tuning = FineTuning([0.1], word_dropout=0.5)
     encoder = StaticVectors(load_word_vectors(vectors), 1, tuning)
@@ -263,16 +236,20 @@ def test_whole_words_are_dropped_in_training_only(vectors, checkpoints):
     np.testing.assert_allclose(contextual(models.SENTENCES).numpy(), contextual.means(models.SENTENCES), atol=1e-5)
 
 
-def test_an_unknown_words_vector_depends_on_the_word_and_the_seed_alone(vectors):
+def test_unknown_words_get_random_vectors_that_depend_on_the_word_and_the_seed_alone(vectors):
     known = load_word_vectors(vectors)
     one, other, seeded = (StaticVectors(known, seed=seed) for seed in (1, 1, 2))
-    one.read([["new", "a", "newer"]]), other.read([["newer"], ["a", "new", "new"]]), seeded.read([["new"]])
-    rows = [encoder.table.numpy()[encoder.index["new"]] for encoder in (one, other, seeded)]
-    assert np.array_equal(rows[0], rows[1]) and not np.array_equal(rows[0], rows[2])
-    assert not np.array_equal(rows[0], one.vector("newer"))
-    np.testing.assert_array_equal(one.vector("film"), known["film"])
+    reviews = one.read([["a", "film", "a", "new"], [], ["newer"]])
+    other.read([["newer"], ["new"]]), seeded.read([["new"]])
+    new, same, differs = (encoder.table.numpy()[encoder.index["new"]] for encoder in (one, other, seeded))
+    assert np.array_equal(new, same) and not np.array_equal(new, differs)
+    assert not np.array_equal(new, one.vector("newer"))
     draws = np.stack([one.vector(f"word{k}") for k in range(3000)])
     assert draws.std() == pytest.approx(known.vectors.std(), rel=0.02)
+    means = one.means(reviews)
+    np.testing.assert_allclose(means[0, 0], (2 * known["a"] + known["film"] + new) / 4, rtol=1e-5)
+    assert not means[1].any()
+    np.testing.assert_allclose(one(reviews).numpy(), means, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["vectors.txt", "vectors.txt.gz", "vectors.bin", "vectors.bin.gz"])
@@ -537,41 +514,27 @@ def test_folds_are_kept_until_the_head_is_saved(folder, vectors, tmp_path, monke
 
 def test_a_resumed_run_has_the_vectors_that_it_began_with(folder, vectors, tmp_path, monkeypatch):
     """Those of a file must not have changed, and those that it has trained itself are kept with its folds."""
-    results = {name: f"--results={tmp_path / name}.json" for name in ("file", "own")}
-    text = [f"--data_dir={folder}", f"--train_word2vec_on={runs.PROJECT / 'data' / 'dev'}", *QUICK, results["own"]]
-    mine = shutil.copy(vectors, tmp_path / "mine.bin")
-    with monkeypatch.context() as patch:
-        trained = interrupted_after(1, patch)
-        with pytest.raises(KeyboardInterrupt):
-            run_baseline(folder, mine, results["file"])
-        trained.clear()
-        with pytest.raises(KeyboardInterrupt):
-            word2vec_base.main(text)
+    mine, text = shutil.copy(vectors, tmp_path / "mine.bin"), runs.PROJECT / "data" / "lac"
+    file, own = (f"--results={tmp_path / name}.json" for name in ("file", "own"))
+    training = [f"--data_dir={folder}", *QUICK, own, f"--train_word2vec_on={text}"]
+    for folds in (0, 1):  # a run that has no fold yet is begun anew, with any settings
+        with monkeypatch.context() as patch:
+            trained = interrupted_after(folds, patch)
+            with pytest.raises(KeyboardInterrupt):
+                run_baseline(folder, mine, file, f"--seed={folds}")
+            trained.clear()
+            with pytest.raises(KeyboardInterrupt):
+                word2vec_base.main(training)
     changed = load_word_vectors(mine)
     changed.vectors[:] *= 2
     changed.save_word2vec_format(str(mine), binary=True)
     with pytest.raises(UserError, match="weights was"):
-        run_baseline(folder, mine, results["file"])
+        run_baseline(folder, mine, file, "--seed=1")
     with pytest.raises(UserError, match="train_word2vec_on was"):
-        word2vec_base.main([*text, f"--train_word2vec_on={runs.PROJECT / 'data' / 'train'}"])
+        word2vec_base.main([*training, "--train_word2vec_on=other"])
     monkeypatch.setattr(word2vec, "train", mock.Mock(side_effect=AssertionError("trained again")))
-    word2vec_base.main(text)
+    word2vec_base.main(training)
     assert not (tmp_path / "own.json.parts").exists()
-
-
-def test_a_run_that_ended_before_its_first_fold_binds_nobody(folder, vectors, checkpoints, tmp_path, monkeypatch):
-    """Other settings may be given for the same --results, and vectors are trained anew."""
-    results, kept = f"--results={tmp_path / 'r.json'}", []
-    with monkeypatch.context() as patch:
-        interrupted_after(0, patch)
-        for text in ("dev", "lac"):
-            with pytest.raises(KeyboardInterrupt):
-                text = f"--train_word2vec_on={runs.PROJECT / 'data' / text}"
-                word2vec_base.main([f"--data_dir={folder}", text, *QUICK, results])
-            kept.append((tmp_path / "r.json.parts" / "vectors.bin").read_bytes())
-    assert kept[0] != kept[1]
-    run_elmo(folder, checkpoints["word"], results)
-    assert (tmp_path / "r.json").exists() and not (tmp_path / "r.json.parts").exists()
 
 
 # Saved heads
