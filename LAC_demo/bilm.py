@@ -1,13 +1,7 @@
-"""ELMo's layer under the name that it has in Paddle's published demo: `from bilm import elmo_encoder`."""
+"""ELMo's layer where Paddle's published demo has it: `from bilm import elmo_encoder, init_pretraining_params`."""
 
 import root  # noqa: F401
 
-from tasks.tagging.elmo_encoder import (
-    LayerCache,
-    Pretrained,
-    elmo_encoder,
-    init_pretraining_params,
-    vocabulary_beside,
-)
+from tasks.tagging.elmo_encoder import elmo_encoder, init_pretraining_params
 
-__all__ = ["LayerCache", "Pretrained", "elmo_encoder", "init_pretraining_params", "vocabulary_beside"]
+__all__ = ["elmo_encoder", "init_pretraining_params"]

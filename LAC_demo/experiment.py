@@ -105,7 +105,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     experiment = Experiment(args, arms)
     for name in arms:
         experiment.run_arm(name)
-    experiment.run_jieba()
+    if "jieba" not in experiment.results:
+        experiment.results["jieba"] = jieba_figures(experiment.train_words, experiment.test_words)
+        experiment.save()
     print(experiment.report())
 
 
@@ -171,24 +173,21 @@ class Experiment:
     def run_arm(self, name: str) -> None:
         pretrained = self.arms[name]
         weights = pretrained.fingerprint if pretrained else None
-        done = [run for run in self.results["runs"] if run["arm"] == name]
-        if any(run["elmo"] != weights for run in done):
-            raise UserError(
-                f"--json {self.args.json}: {name} was another checkpoint than {pretrained.prefix}. Name a new file."
-            )
-        missing = [seed for seed in self.args.seeds if seed not in {run["seed"] for run in done}]
-        cache = self.cache(pretrained) if pretrained and missing and not self.args.elmo_trainable else None
+        done = {run["seed"]: run["elmo"] for run in self.results["runs"] if run["arm"] == name}
+        if set(done.values()) - {weights}:
+            raise UserError(f"--json {self.args.json}: {name} was another checkpoint. Name a new file.")
+        missing = [seed for seed in self.args.seeds if seed not in done]
+        cache = None
+        if pretrained and missing and not self.args.elmo_trainable:
+            encoder = elmo_encoder()
+            init_pretraining_params(encoder, pretrained.prefix)
+            cache = LayerCache(encoder, [s.tokens for s in self.train + self.test], self.args.elmo_cache)
         for seed in missing:
             log.info(f"== {name}, seed {seed}")
             self.results["runs"].append(
                 {"arm": name, "seed": seed, "elmo": weights, **self.run(pretrained, seed, cache)}
             )
             self.save()
-
-    def cache(self, pretrained: Pretrained) -> LayerCache:
-        encoder = elmo_encoder()
-        init_pretraining_params(encoder, pretrained.prefix)
-        return LayerCache(encoder, [sentence.tokens for sentence in self.train + self.test], self.args.elmo_cache)
 
     def run(self, pretrained: Pretrained | None, seed: int, cache: LayerCache | None) -> dict:
         """Train one tagger and test it."""
@@ -217,11 +216,6 @@ class Experiment:
         order = order[: max(2, round(len(order) * self.args.train_fraction))]
         n_dev = max(1, round(len(order) * HELD_OUT))
         return [self.train[k] for k in order[n_dev:]], [self.train[k] for k in order[:n_dev]]
-
-    def run_jieba(self) -> None:
-        if "jieba" not in self.results:
-            self.results["jieba"] = jieba_figures(self.train_words, self.test_words)
-            self.save()
 
     def report(self) -> str:
         """The results as a table: mean and standard deviation over the seeds, in per cent."""

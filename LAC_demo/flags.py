@@ -27,21 +27,18 @@ def truth(text: str) -> bool:
 
 
 TRUTH = {"type": truth, "metavar": "true|false"}
+SHARE = {"type": arguments.share, "metavar": "X"}
+RATE = {"type": arguments.positive, "metavar": "X"}
+FILE = {"type": Path, "metavar": "FILE"}
 
 
 def add_replacements(group) -> None:
-    group.add_argument(
-        "--word_rep_dict_path",
-        type=Path,
-        metavar="FILE",
-        default=root.DEMO / "conf" / "q2b.dic",
-        help="full-width to half-width forms, for those that the vocabulary lacks",
-    )
+    help = "full-width to half-width forms, for those that the vocabulary lacks"
+    group.add_argument("--word_rep_dict_path", **FILE, default=root.DEMO / "conf" / "q2b.dic", help=help)
 
 
 def add_label_dict(group) -> None:
-    path = root.DEMO / "data" / "tag.dic"
-    group.add_argument("--label_dict_path", type=Path, metavar="FILE", default=path, help="the labels")
+    group.add_argument("--label_dict_path", **FILE, default=root.DEMO / "data" / "tag.dic", help="the labels")
 
 
 def add_skip_bad_lines(group) -> None:
@@ -50,56 +47,31 @@ def add_skip_bad_lines(group) -> None:
 
 def add_network(parser: argparse.ArgumentParser) -> None:
     group, default = parser.add_argument_group("network"), Settings()
-    group.add_argument(
-        "--word_emb_dim", **arguments.COUNT, default=default.word_emb_dim, help="size of a word's vector"
-    )
-    group.add_argument("--grnn_hidden_dim", **arguments.COUNT, default=default.grnn_hidden_dim, help="size of a GRU")
-    group.add_argument("--bigru_num", **arguments.COUNT, default=default.bigru_num, help="bidirectional GRU layers")
-    rate = {"type": arguments.share, "metavar": "X"}
-    group.add_argument("--dropout", **rate, default=default.dropout, help="dropout on word vectors and GRU outputs")
-    group.add_argument("--elmo_dropout", **rate, default=default.elmo_dropout, help="dropout on ELMo's vectors")
-    group.add_argument(
-        "--elmo_l2_coef",
-        type=arguments.zero_or_more,
-        metavar="X",
-        default=default.elmo_l2_coef,
-        help="penalty on the weights of its layers",
-    )
-    group.add_argument("--elmo_trainable", **TRUTH, default=default.elmo_trainable, help="fine-tune the biLM too")
-    group.add_argument(
-        "--elmo_cache",
-        type=arguments.positive,
-        metavar="GB",
-        default=4.0,
-        help="memory for the vectors of a frozen biLM, which are computed once",
-    )
+    for name, kind, text in (
+        ("word_emb_dim", arguments.COUNT, "size of a word's vector"),
+        ("grnn_hidden_dim", arguments.COUNT, "size of a GRU"),
+        ("bigru_num", arguments.COUNT, "bidirectional GRU layers"),
+        ("dropout", SHARE, "dropout on word vectors and GRU outputs"),
+        ("elmo_dropout", SHARE, "dropout on ELMo's vectors"),
+        ("elmo_l2_coef", {"type": arguments.zero_or_more, "metavar": "X"}, "penalty on the weights of its layers"),
+        ("elmo_trainable", TRUTH, "fine-tune the biLM too"),
+    ):
+        group.add_argument(f"--{name}", **kind, default=getattr(default, name), help=text)
+    help = "memory for the vectors of a frozen biLM, which are computed once"
+    group.add_argument("--elmo_cache", type=arguments.positive, metavar="GB", default=4.0, help=help)
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
-    group, default, factor = parser.add_argument_group("training"), Schedule(), Settings()
-    group.add_argument("--epochs", **arguments.COUNT, default=default.epochs, help="the best of which is kept")
-    group.add_argument(
-        "--patience",
-        type=arguments.whole_number,
-        metavar="N",
-        default=default.patience,
-        help="end after so many epochs without a better one; 0: never",
-    )
-    group.add_argument("--batch_size", **arguments.COUNT, default=default.batch_size, help="sentences of a step")
-    rate = {"type": arguments.positive, "metavar": "X"}
-    group.add_argument(
-        "--base_learning_rate", **rate, default=default.base_learning_rate, help="of Adam, falling towards a tenth"
-    )
-    group.add_argument(
-        "--emb_learning_rate", **rate, default=factor.emb_learning_rate, help="of the word vectors, times the base"
-    )
-    group.add_argument(
-        "--crf_learning_rate", **rate, default=factor.crf_learning_rate, help="of the CRF, times the base"
-    )
-    group.add_argument(
-        "--elmo_learning_rate",
-        **rate,
-        default=factor.elmo_learning_rate,
-        help="of a biLM that is fine-tuned, times the base",
-    )
-    group.add_argument("--max_grad_norm", **rate, default=default.max_grad_norm, help="gradients are scaled down to it")
+    group, default = parser.add_argument_group("training"), {**vars(Settings()), **vars(Schedule())}
+    patience = {"type": arguments.whole_number, "metavar": "N"}
+    for name, kind, text in (
+        ("epochs", arguments.COUNT, "the best of which is kept"),
+        ("patience", patience, "end after so many epochs without a better one; 0: never"),
+        ("batch_size", arguments.COUNT, "sentences of a step"),
+        ("base_learning_rate", RATE, "of Adam, falling towards a tenth"),
+        ("emb_learning_rate", RATE, "of the word vectors, times the base"),
+        ("crf_learning_rate", RATE, "of the CRF, times the base"),
+        ("elmo_learning_rate", RATE, "of a biLM that is fine-tuned, times the base"),
+        ("max_grad_norm", RATE, "gradients are scaled down to it"),
+    ):
+        group.add_argument(f"--{name}", **kind, default=default[name], help=text)

@@ -2,9 +2,7 @@
 
 import itertools
 import json
-import logging
 import random
-import shutil
 from pathlib import Path
 
 import models
@@ -116,36 +114,23 @@ def test_a_token_outside_is_a_word_of_its_own():
     assert words_of(list("abcd"), ["O", "n-B", "n-I", "O"]) == [("a", "O"), ("bc", "n"), ("d", "O")]
 
 
-@pytest.mark.parametrize("scheme", ["IOBES", "IOB"])
-def test_words_are_counted_as_paddles_chunk_eval_counts_chunks(scheme):
-    """Any labels, where a bare tag is its S; and labels that go together, where it is its B, as in IOB."""
+def test_words_are_counted_as_paddles_chunk_eval_counts_chunks():
+    """Whose scheme IOBES has a part of its own for words of one token, S, as the bare tag is here."""
     generator = random.Random(2)
-    tags, parts = ["n", "nr", "v"], {"IOBES": {"-B": 0, "-I": 1, "": 3}, "IOB": {"-B": 0, "-I": 1, "": 0}}[scheme]
-    n_parts = 4 if scheme == "IOBES" else 2
+    tags, parts = ["n", "nr", "v"], {"B": 0, "I": 1, "": 3}
+    labels = ["O", *(f"{tag}-{part}".rstrip("-") for tag in tags for part in parts)]
 
-    def labels(n: int) -> list[str]:
-        if scheme == "IOBES":
-            return [generator.choice(["O", *(tag + part for tag in tags for part in parts)]) for _ in range(n)]
-        words = []
-        for length in generator.choices([1, 1, 2, 3], k=n):
-            tag = generator.choice(tags)
-            words += [tag] if length == 1 else [f"{tag}-B"] + [f"{tag}-I"] * (length - 1)
-        return words[:n]
-
-    def numbers(names: list[str]) -> list[int]:
-        pairs = map(split_label, names)
-        return [
-            len(tags) * n_parts if tag == "O" else tags.index(tag) * n_parts + parts["-" * bool(p) + p]
-            for tag, p in pairs
-        ]
+    def number(label: str) -> int:
+        tag, part = split_label(label)
+        return 4 * len(tags) if tag == "O" else 4 * tags.index(tag) + parts[part]
 
     for _ in range(100):
         n = generator.randint(1, 12)
-        expected, predicted = labels(n), labels(n)
+        expected, predicted = (generator.choices(labels, k=n) for _ in range(2))
         score = Score()
         score.add(["x"] * n, expected, predicted)
-        inputs = [paddle.to_tensor([numbers(names)]) for names in (predicted, expected)]
-        outputs = paddle._C_ops.chunk_eval(*inputs, paddle.to_tensor([n]), len(tags), scheme, [])
+        inputs = [paddle.to_tensor([list(map(number, names))]) for names in (predicted, expected)]
+        outputs = paddle._C_ops.chunk_eval(*inputs, paddle.to_tensor([n]), len(tags), "IOBES", [])
         *figures, n_predicted, n_expected, n_correct = [output.item() for output in outputs]
         assert score.total == Counts(n_correct, n_predicted, n_expected)
         found = score.total.precision, score.total.recall, score.total.f1
@@ -220,23 +205,6 @@ def test_the_losss_gradients_are_those_of_finite_differences(spread):
             assert gradient[place] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-6)
 
 
-def test_emissions_beyond_a_sentences_end_do_not_count():
-    crf, lengths = random_crf(4, 1.0), np.array([2, 5, 1])
-    generator = np.random.default_rng(0)
-    emissions, labels = generator.normal(size=(3, 5, 4)), generator.integers(4, size=(3, 5))
-    mask = np.arange(5) < lengths[:, None]
-    found = []
-    for filling in (0.0, 1e9, np.nan):
-        values = paddle.to_tensor(np.where(mask[..., None], emissions, filling), stop_gradient=False)
-        loss = crf(values, np.where(mask, labels, 0), lengths)
-        loss.sum().backward()
-        assert not values.grad.numpy()[~mask].any()
-        found.append((loss.numpy(), values.grad.numpy()[mask]))
-    for loss, gradient in found[1:]:
-        np.testing.assert_array_equal(loss, found[0][0])
-        np.testing.assert_array_equal(gradient, found[0][1])
-
-
 @pytest.mark.parametrize("lengths", [[1], [2, 2, 4, 3]])
 def test_decoding_finds_the_best_of_all_labellings(lengths):
     labels = Labels(["n-B", "n-I", "n", "v"])
@@ -282,56 +250,42 @@ def test_the_encoder_takes_word_ids(checkpoints, kind):
     np.testing.assert_array_equal(ids, [[7, 8, 0], [6, 5, 4]])
     np.testing.assert_array_equal(encoder(ids).numpy(), encoder(known).numpy())
     np.testing.assert_array_equal(encoder(paddle.to_tensor(ids)).numpy(), encoder(known).numpy())
-    if kind == "word":
-        assert encoder.word_ids([["nowhere"]]).tolist() == [[UNK_ID]]
-    else:
+
+
+def test_only_a_word_model_has_ids_of_unknown_words(checkpoints):
+    assert encoder_of(checkpoints["word"]).word_ids([["nowhere"]]).tolist() == [[UNK_ID]]
+    for kind in ("char", "imported"):
         with pytest.raises(UserError, match="characters"):
-            encoder.word_ids([["nowhere"]])
+            encoder_of(checkpoints[kind]).word_ids([["nowhere"]])
 
 
-@pytest.mark.parametrize("ids", [[[7, 0, 8]], [[99]], [[-1]], [7], [[7.0, 8.0]], [[True]], [["苹果"]]])
-def test_word_ids_that_cannot_be_are_an_error(checkpoints, ids):
+@pytest.mark.parametrize("ids", [[[7, 0, 8]], [[99]], [[-1]], [7], [[7.0]], [[True]], [["苹果"]]])
+def test_impossible_word_ids_are_an_error(checkpoints, ids):
     with pytest.raises(UserError, match="word ids"):
         encoder_of(checkpoints["word"])(np.array(ids))
 
 
-def test_a_character_model_without_vocabulary_has_no_word_ids(checkpoints):
-    with pytest.raises(UserError, match=r"vocab\.txt"):
-        encoder_of(checkpoints["imported"]).word_ids(SENTENCES)
-
-
 @pytest.mark.parametrize(("gigabytes", "dtype", "tolerance"), [(1, "float32", 1e-5), (1e-6, "float16", 5e-3)])
-def test_cached_layers_are_the_layers(checkpoints, caplog, gigabytes, dtype, tolerance):
-    caplog.set_level(logging.INFO, logger="elmo")
+def test_cached_layers_are_the_layers(checkpoints, gigabytes, dtype, tolerance):
     encoder = encoder_of(checkpoints["char"])
     encoder.eval()
     expected = encoder(SENTENCES).numpy()
     encoder.cache = LayerCache(encoder, [*SENTENCES, SENTENCES[0]], gigabytes)  # 11 words x 3 layers x 14: 1,848 bytes
-    assert dtype in caplog.text
+    assert {str(array.dtype) for array in encoder.cache.layers.values()} == {dtype}
     encoder.elmo.layers = None  # must not be called
     np.testing.assert_allclose(encoder(encoder.map_words(SENTENCES)).numpy(), expected, atol=tolerance)
     np.testing.assert_allclose(encoder(encoder.map_words(SENTENCES[1:2])).numpy(), expected[1:2, :1], atol=tolerance)
 
 
-def test_layers_without_room_are_not_cached(checkpoints, caplog):
+def test_layers_without_room_are_not_cached(checkpoints):
     encoder = encoder_of(checkpoints["char"])
     encoder.cache = LayerCache(encoder, SENTENCES, 1e-7)
-    assert "1e-07 GB" in caplog.text
-    assert encoder(encoder.map_words(SENTENCES)).shape == [3, 7, 14]
+    assert not encoder.cache.layers and encoder(encoder.map_words(SENTENCES)).shape == [3, 7, 14]
 
 
-@pytest.mark.parametrize("use", [lambda e: e.dim, lambda e: e(SENTENCES), lambda e: e(np.array([[7]]))])
-def test_an_encoder_needs_its_parameters_first(use):
+def test_an_encoder_needs_its_parameters_first():
     with pytest.raises(UserError, match="init_pretraining_params"):
-        use(elmo_encoder())
-
-
-@pytest.mark.parametrize("trainable", [False, True])
-def test_the_bilm_is_frozen_unless_trainable(checkpoints, trainable):
-    encoder = encoder_of(checkpoints["word"], trainable=trainable, dropout=0.0)
-    (encoder(SENTENCES) ** 2).sum().backward()
-    assert [weight.grad is not None for weight in encoder.elmo.bilm.forward_lstm[0].parameters()] == [trainable] * 4
-    assert encoder.elmo.mixes[0].scalars.grad is not None
+        elmo_encoder()(SENTENCES)
 
 
 def test_dropout_and_penalty(checkpoints):
@@ -451,14 +405,14 @@ def test_a_tagger_comes_back_from_its_folder(checkpoints, tmp_path, kind):
 
 def test_the_form_of_the_folder(checkpoints, tmp_path):
     """Taggers that users have saved must be read by every later version."""
-    tagger = tiny_tagger(checkpoints["word"])
+    tagger = tiny_tagger(str(Path(checkpoints["word"]).parent))  # its latest; another may be the latest later
     tagger.pieces = tagger.words
     tagger.save(tmp_path)
     names = ["best.pdparams", "config.json", "pieces.txt", "tag.dic", "words.txt"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     assert config["tagger"] == vars(tagger.settings)
-    assert set(config["elmo"]) == {"checkpoint", "fingerprint"}
+    assert set(config["elmo"]) == {"checkpoint", "fingerprint"} and config["elmo"]["checkpoint"] == checkpoints["word"]
     assert set(config["dictionaries"]) == {"words.txt", "tag.dic", "pieces.txt"}
     assert {key for key in tagger.weights() if not key.startswith("gru.")} == {
         *("word_embedding.weight", "encoder.elmo.mixes.0.scalars", "encoder.elmo.mixes.0.gamma"),
@@ -518,20 +472,8 @@ def test_a_tagger_is_loaded_with_the_dictionaries_of_its_training_only(tmp_path)
         with pytest.raises(UserError, match=name):
             Tagger.load(tmp_path)
         path.write_text(before, encoding="utf-8")
-    (tmp_path / "pieces.txt").unlink()
-    with pytest.raises(UserError, match=r"pieces\.txt"):
+    path.unlink()
+    with pytest.raises(UserError, match=name):
         Tagger.load(tmp_path)
     edit_config(tmp_path, lambda values: values.pop("dictionaries"))
     assert Tagger.load(tmp_path).pieces is None  # saved before fingerprints were kept
-
-
-def test_a_tagger_keeps_the_elmo_that_it_was_trained_with(checkpoints, tmp_path):
-    """Though the pretraining that it comes from has gone on."""
-    folder = tmp_path / "elmo"
-    shutil.copytree(Path(checkpoints["word"]).parent, folder)
-    tagger = tiny_tagger(str(folder))
-    shutil.copy(f"{checkpoints['char']}.pdparams", folder / "99999.pdparams")
-    tagger.save(tmp_path / "tagger")
-    loaded = Tagger.load(tmp_path / "tagger")
-    assert loaded.pretrained.prefix == str(folder / "1")
-    assert loaded.tag(SENTENCES) == tagger.tag(SENTENCES)
