@@ -23,9 +23,6 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.text import read_sentences
-from elmo_core.tokens import MARKERS, Vocabulary
-
 PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
@@ -35,7 +32,10 @@ import args as arguments
 import dataset
 import elmo
 from elmo_core import fused, lstmp, runtime, softmax
+from elmo_core.config import PRESETS
 from elmo_core.runtime import paddle
+from elmo_core.text import read_sentences
+from elmo_core.tokens import MARKERS, Vocabulary
 from pretraining.adagrad import Adagrad
 
 SHARED = PROJECT.parent / "shared" / "data"
@@ -47,7 +47,7 @@ NEWS = (SHARED / "lm1b", PROJECT / "1-billion-word" / "heldout-tokenized-shuffle
 def main() -> None:
     parser = arguments.parser(__doc__)
     parser.add_argument("what", choices=("encode", "train", "data", "latency"))
-    parser.add_argument("--model_size", choices=arguments.MODEL_SIZES, default="small")
+    parser.add_argument("--model_size", choices=tuple(PRESETS), default="small")
     parser.add_argument("--batch_size", type=arguments.positive_int, default=128)
     parser.add_argument("--vocab_size", type=arguments.positive_int, default=150_000, help="train: words to predict")
     parser.add_argument("--candidates", type=arguments.positive_int, default=8192, help="train: of the sampled softmax")

@@ -15,14 +15,13 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from elmo_core.text import read_sentences
-from elmo_core.tokens import EOS, MARKERS, Vocabulary
-
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from dataset import Corpus, TrainStream
 from elmo_core import runtime
+from elmo_core.text import read_sentences
+from elmo_core.tokens import EOS, MARKERS, Vocabulary
 
 SAMPLE = ROOT / "data" / "train"
 LM1B = ROOT.parent / "shared" / "data" / "lm1b"

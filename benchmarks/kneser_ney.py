@@ -22,15 +22,14 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.text import read_sentences
-from elmo_core.tokens import BOS, EOS, Vocabulary
-
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import args as arguments
 from dataset import Corpus
 from elmo_core import runtime
+from elmo_core.text import read_sentences
+from elmo_core.tokens import BOS, EOS, Vocabulary
 
 COARSE = (0.5, 1.0, 1.5)  # the discounts where a text is too small to estimate them
 

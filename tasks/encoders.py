@@ -191,7 +191,7 @@ class Contextual(Encoder):
         return list(sentences)
 
     def describe(self, sentences: Sequence[Sequence[str]]) -> None:
-        if self.bilm.config.reads_words:
+        if not self.bilm.config.reads_characters:
             ids = self.vocabulary.ids(list(chain.from_iterable(sentences)))
             unknown = np.count_nonzero(ids == UNK_ID) / max(1, len(ids))
             log.info(f"ELMo's words  {len(self.vocabulary):,}; {unknown:.2%} of the reviews' tokens are read as <UNK>")

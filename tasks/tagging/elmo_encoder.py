@@ -61,7 +61,7 @@ class elmo_encoder(nn.Layer):
             raise UserError("This biLM reads characters and has no vocab.txt beside it: give it words, not their ids.")
         lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
         ids = self.vocabulary.ids([word for words in sentences for word in words])
-        if config.input == "char" and (ids == UNK_ID).any():
+        if config.reads_characters and (ids == UNK_ID).any():
             raise UserError("The biLM reads characters, but some of these words have no number: give it the words.")
         return padded(ids, lengths, lengths.max(initial=0))
 

@@ -1,0 +1,199 @@
+"""The models of ELMoForManyLangs (Che et al. 2018): 44 languages and simplified Chinese.
+
+    config.json          names the network's configuration, config_path, a path on the machine of the authors
+    char.dic, word.dic   item<TAB>id; either is absent where its dimension is 0
+    token_embedder.pkl   PyTorch's state dictionaries
+    encoder.pkl
+
+The network is ours but for the tokens: a word's vector and a character CNN over code points, side by side, projected
+together; a highway's gate lets its input through, where ours lets the new value through; gates of an LSTM in the order
+i, f, g, o; no forget bias beyond the stored one. Sentences run with <bos> and <eos>, from a fresh state.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elmo_core.characters import CodePoints
+from elmo_core.config import FILTERS, MAX_CHARS, ELMoConfig
+from elmo_core.disk import read_json
+from elmo_core.runtime import UserError, log
+from elmo_core.tokens import MARKERS, Vocabulary
+from elmo_core.weights import torch_files
+
+SHIPPED = re.compile(
+    r"cnn_(\d+)_(\d+)_(\d+)_(\d+)_sample\.json"
+)  # char_dim, word_dim, P, H: published without the file
+SPECIAL = ("<bos>", "<eos>", "<oov>")  # become MARKERS
+PAD = "<pad>"
+
+
+def read(folder: Path) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary]:
+    """The model in a folder, under our names, and its words and characters."""
+    if not folder.is_dir():
+        raise UserError(f"{folder}: there is no such folder, expected that of an ELMoForManyLangs model.")
+    network = _network(folder)
+    encoder, tokens = network["encoder"], network["token_embedder"]
+    word_ids = _dictionary(folder / "word.dic") if tokens["word_dim"] else None
+    character_ids = _dictionary(folder / "char.dic") if tokens["char_dim"] else None
+    words, rows = _words(word_ids, folder) if word_ids else (list(MARKERS), [])
+    alphabet = {}
+    if character_ids:
+        if missing := [name for name in CodePoints.NAMES if name not in character_ids]:
+            raise UserError(f"{folder / 'char.dic'}: there is no {missing[0]}.")
+        alphabet = {"alphabet": "code points", "n_characters": max(character_ids.values()) + 1}
+    try:
+        config = ELMoConfig(
+            input="char+word" if word_ids and character_ids else "word" if word_ids else "char",
+            vocab_size=len(words),
+            word_dim=tokens["word_dim"] or 100,
+            character_dim=tokens["char_dim"] or 16,
+            filters=tuple(map(tuple, tokens["filters"])) if character_ids else FILTERS,
+            activation=tokens["activation"],
+            n_highway=tokens["n_highway"],
+            projection_dim=encoder["projection_dim"],
+            cell_dim=encoder["dim"],
+            n_layers=encoder["n_layers"],
+            cell_clip=float(encoder["cell_clip"] or 0),
+            proj_clip=float(encoder["proj_clip"] or 0),
+            forget_bias=0.0,
+            **alphabet,
+        )
+    except (UserError, TypeError, ValueError) as error:
+        raise UserError(f"{folder / 'config.json'}: {error}") from error
+    if config.input == "char" and sum(number for _, number in config.filters) == config.projection_dim:
+        raise UserError(f"{folder}: a model of characters with as many filters as P is not supported.")
+    found = torch_files.read(folder / "token_embedder.pkl")
+    weights = {
+        **_token_weights(found, config, np.array(rows, np.int64), word_ids, folder / "token_embedder.pkl"),
+        **_lstm_weights(torch_files.read(folder / "encoder.pkl"), config, folder / "encoder.pkl"),
+    }
+    vocabulary = (
+        Vocabulary(words, folder / "word.dic", CodePoints(character_ids)) if character_ids else Vocabulary(words)
+    )
+    return config, weights, vocabulary
+
+
+def _network(folder: Path) -> dict[str, Any]:
+    """The configuration of the network: beside config.json, by the last part of its config_path, or a shipped one."""
+    path = folder / "config.json"
+    values = read_json(path, "the configuration of an ELMoForManyLangs model")
+    name = str(values.get("config_path", "")).replace("\\", "/").rpartition("/")[2]
+    if "encoder" not in values:
+        if name and (folder / name).is_file():
+            path = folder / name
+            values = read_json(path, "the configuration of an ELMoForManyLangs model")
+        elif shipped := SHIPPED.fullmatch(name):
+            char_dim, word_dim, projection_dim, dim = map(int, shipped.groups())
+            values = {
+                "encoder": {"projection_dim": projection_dim, "dim": dim},
+                "token_embedder": {"char_dim": char_dim, "word_dim": word_dim},
+            }
+        else:
+            raise UserError(f"{path}: config_path is {name!r}, a file that is not beside it. Copy it there.")
+    encoder = {"name": "elmo", "n_layers": 2, "cell_clip": 3, "proj_clip": 3}
+    tokens = {"name": "cnn", "activation": "relu", "filters": FILTERS, "n_highway": 2, "max_characters_per_token": 50}
+    try:
+        encoder |= values["encoder"]
+        tokens |= values["token_embedder"]
+        fits = (encoder["name"].lower(), tokens["name"].lower()) == ("elmo", "cnn")
+        fits = fits and (not tokens["char_dim"] or tokens["max_characters_per_token"] == MAX_CHARS)
+        for name in ("word_dim", "char_dim"):
+            fits = fits and type(tokens[name]) is int and tokens[name] >= 0
+        if not (fits and (tokens["char_dim"] or tokens["word_dim"]) and {"projection_dim", "dim"} <= set(encoder)):
+            raise ValueError(f"expected encoder elmo, token_embedder cnn, and {MAX_CHARS} characters of a token")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path}: not the configuration of an ELMo of ELMoForManyLangs ({error}).") from error
+    return {"encoder": encoder, "token_embedder": tokens}
+
+
+def _dictionary(path: Path) -> dict[str, int]:
+    """item<TAB>id, one a line. Where white space was the item, which is U+3000, a single field is left."""
+    if not path.is_file():
+        raise UserError(f"{path}: there is no such file, which this model's configuration needs.")
+    ids: dict[str, int] = {}
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: it is not UTF-8 ({error}).") from error
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+        *item, identity = line.strip().split("\t")
+        if len(item) > 1 or not identity.isdecimal() or int(identity[:10]) >= 2**31:
+            raise UserError(f"{path}:{number}: found {line!r:.60}, expected an item, a tab, and its number.")
+        ids[item[0] if item else "\u3000"] = int(identity)
+    return ids
+
+
+def _words(ids: dict[str, int], folder: Path) -> tuple[list[str], list[int]]:
+    """The vocabulary, our markers first, and the row that each of its words has in the model's table."""
+    if missing := [name for name in SPECIAL if name not in ids]:
+        raise UserError(f"{folder / 'word.dic'}: there is no {missing[0]}.")
+    reserved = {*SPECIAL, *MARKERS, PAD}
+    words = sorted((word for word in ids if word not in reserved and word.split() == [word]), key=ids.__getitem__)
+    if left_out := len(ids) - len(words) - len(SPECIAL) - (PAD in ids):
+        log.info(f"{folder / 'word.dic'}: {left_out} words hold white space or are markers of ours and are left out.")
+    return [*MARKERS, *words], [ids[word] for word in (*SPECIAL, *words)]
+
+
+def _take(found: dict[str, np.ndarray], name: str, shape: tuple[int, ...], path: Path) -> np.ndarray:
+    if name not in found:
+        raise UserError(f"{path}: there is no {name}, expected it with {shape}.")
+    if found[name].shape != shape or found[name].dtype.kind != "f":
+        kind = f"{found[name].shape} {found[name].dtype}"
+        raise UserError(f"{path}: {name} is {kind}, expected {shape} by the configuration and the dictionaries.")
+    if not np.isfinite(found[name]).all():
+        raise UserError(f"{path}: {name} has values that are not finite.")
+    return found[name].astype(np.float32)
+
+
+def _token_weights(found, config: ELMoConfig, rows: np.ndarray, word_ids, path: Path) -> dict[str, np.ndarray]:
+    """The token encoder's. A model of words alone has its projection in its table of words."""
+    size, word_dim = config.projection_dim, config.word_dim if word_ids else 0
+    n_filters = sum(number for _, number in config.filters) if config.reads_characters else 0
+    weight = _take(found, "projection.weight", (size, word_dim + n_filters), path).T
+    bias = _take(found, "projection.bias", (size,), path)
+    weights = {}
+    if word_ids:
+        name = "word_emb_layer.embedding.weight"
+        table = _take(found, name, (len(word_ids), word_dim), path)
+        if rows.max() >= len(table):
+            raise UserError(f"{path}: {name} has {len(table):,} rows, but word.dic has the number {rows.max():,}.")
+        if not config.reads_characters:
+            return {"token_encoder.embedding.weight": table[rows] @ weight + bias}
+        weights["words.weight"] = table[rows]
+    character_shape = (config.n_characters, config.character_dim)
+    weights["embedding.weight"] = _take(found, "char_emb_layer.embedding.weight", character_shape, path)
+    for k, (width, number) in enumerate(config.filters):
+        kernel = _take(found, f"convolutions.{k}.weight", (number, config.character_dim, width), path)
+        weights[f"convolutions.{k}.weight"] = kernel.transpose(2, 1, 0).reshape(width * config.character_dim, number)
+        weights[f"convolutions.{k}.bias"] = _take(found, f"convolutions.{k}.bias", (number,), path)
+    for k in range(config.n_highway):
+        name = f"highways._layers.{k}"
+        transform, gate = np.split(_take(found, f"{name}.weight", (2 * n_filters, n_filters), path), 2)
+        transform_bias, gate_bias = np.split(_take(found, f"{name}.bias", (2 * n_filters,), path), 2)
+        ours = {"transform.weight": transform.T, "transform.bias": transform_bias}
+        ours |= {"carry.weight": -gate.T, "carry.bias": -gate_bias}  # sigmoid(-x) is 1 - sigmoid(x)
+        weights |= {f"highways.{k}.{part}": array for part, array in ours.items()}
+    weights |= {"projection.weight": weight, "projection.bias": bias}
+    return {f"token_encoder.{name}": np.ascontiguousarray(array) for name, array in weights.items()}
+
+
+def _lstm_weights(found, config: ELMoConfig, path: Path) -> dict[str, np.ndarray]:
+    size, cell = config.projection_dim, config.cell_dim
+    weights = {}
+    for direction in ("forward", "backward"):
+        for k in range(config.n_layers):
+            theirs, ours = f"{direction}_layer_{k}", f"{direction}_lstm.{k}"
+            parts = {
+                "input_weight": _take(found, f"{theirs}.input_linearity.weight", (4 * cell, size), path),
+                "recurrent_weight": _take(found, f"{theirs}.state_linearity.weight", (4 * cell, size), path),
+                "bias": _take(found, f"{theirs}.state_linearity.bias", (4 * cell,), path),
+            }
+            for name, array in parts.items():
+                i, f, g, o = np.split(array, 4)
+                weights[f"{ours}.{name}"] = np.ascontiguousarray(np.concatenate([i, g, f, o]).T)
+            projection = _take(found, f"{theirs}.state_projection.weight", (size, cell), path)
+            weights[f"{ours}.projection_weight"] = np.ascontiguousarray(projection.T)
+    return weights

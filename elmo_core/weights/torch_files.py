@@ -1,0 +1,182 @@
+"""PyTorch's state dictionaries, {name: array}, read without PyTorch and without running anything.
+
+Two formats. The new one is a zip archive: `data.pkl`, a pickle, and `data/0`, `data/1` ..., the numbers of each storage.
+The old one is a row of pickles (magic, version, machine, the object, the keys of its storages) and then, for each key, the
+number of elements and the numbers. In both, a tensor in the pickle is a call that names a storage, an offset, a shape and
+strides.
+"""
+
+import io
+import math
+import pickle
+import struct
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elmo_core.disk import check_input
+from elmo_core.runtime import UserError
+from elmo_core.safe_pickle import ChecksumFile, Unpickler
+
+MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001  # of the old format
+TYPES = {
+    "FloatStorage": "f4",
+    "DoubleStorage": "f8",
+    "HalfStorage": "f2",
+    "LongStorage": "i8",
+    "IntStorage": "i4",
+    "ByteStorage": "u1",
+}
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where a tensor's numbers are."""
+
+    key: str
+    dtype: np.dtype
+    elements: int
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A view of a storage."""
+
+    storage: Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # in elements
+
+    def array(self, numbers: np.ndarray) -> np.ndarray:
+        """The tensor's own array, from its storage's numbers."""
+        if not math.prod(self.shape):
+            return np.zeros(self.shape, self.storage.dtype)
+        last = self.offset + sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
+        if last >= len(numbers) or math.prod(self.shape) > len(numbers):
+            raise pickle.UnpicklingError("a tensor reaches beyond its storage")
+        strides = [stride * numbers.itemsize for stride in self.strides]
+        return np.ascontiguousarray(np.lib.stride_tricks.as_strided(numbers[self.offset :], self.shape, strides))
+
+
+class TorchUnpickler(Unpickler):
+    """Knows tensors of known types and ordered dictionaries, and nothing else."""
+
+    dispatch = Unpickler.dispatch.copy()
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module in ("torch", "torch.cuda") and name in TYPES:
+            return name
+        if module == "torch._utils" and name in ("_rebuild_tensor", "_rebuild_tensor_v2"):
+            return _tensor
+        if (module, name) == ("torch._utils", "_rebuild_parameter"):
+            return lambda data, *_: data
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        raise pickle.UnpicklingError(f"it asks for {f'{module}.{name}'!r:.120}")
+
+    def load_binpersid(self) -> None:
+        """('storage', type, key, place, elements, and in the old format a view, which is none)"""
+        kind, name, key, _, elements, *view = self.stack.pop()
+        if (
+            kind != "storage"
+            or name not in TYPES
+            or type(elements) is not int
+            or elements < 0
+            or view not in ([], [None])
+        ):
+            raise pickle.UnpicklingError("it has a storage of an unknown kind")
+        self.append(Storage(str(key), np.dtype(TYPES[name]).newbyteorder("<"), elements))
+
+    def load_build(self) -> None:
+        """The `_metadata` of a state dictionary, which says nothing about its weights."""
+        self.stack.pop()
+        if type(self.stack[-1]) is not OrderedDict:
+            raise pickle.UnpicklingError(f"it sets the state of a {type(self.stack[-1]).__name__}")
+
+    dispatch |= {pickle.BINPERSID[0]: load_binpersid, pickle.BUILD[0]: load_build}
+
+
+def _tensor(storage: Storage, offset: int, shape: tuple, strides: tuple, *_: Any) -> Tensor:
+    numbers = (offset, *shape, *strides)
+    whole = isinstance(storage, Storage) and all(type(n) is int and 0 <= n < 2**48 for n in numbers)
+    if not whole or len(shape) != len(strides) or len(shape) > 32:
+        raise pickle.UnpicklingError("it has a tensor of an unknown kind")
+    return Tensor(storage, offset, tuple(shape), tuple(strides))
+
+
+def read(path: Path) -> dict[str, np.ndarray]:
+    """The weights in a file that `torch.save(module.state_dict(), path)` has written."""
+    check_input(path, "a file of PyTorch's weights")
+    try:
+        if zipfile.is_zipfile(path):
+            content, numbers_of = _open_new(path)
+        else:
+            content, numbers_of = _open_old(path)
+        if not isinstance(content, dict) or not all(
+            isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items()
+        ):
+            raise pickle.UnpicklingError("it is no state dictionary")
+        return {name: tensor.array(numbers_of(tensor.storage)) for name, tensor in content.items()}
+    except OSError:
+        raise
+    except Exception as error:  # a damaged file can lead to any
+        reason = error if isinstance(error, pickle.UnpicklingError) else f"{type(error).__name__} {error}"
+        raise UserError(
+            f"{path} cannot be read: {reason}. Expected a state dictionary of PyTorch, tensors by name. The file is "
+            "truncated or damaged, or something else."
+        ) from error
+
+
+def _open_new(path: Path) -> tuple[Any, Callable[[Storage], np.ndarray]]:
+    archive = zipfile.ZipFile(path)
+    (place,) = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+    folder = place.removesuffix("data.pkl")
+
+    def member(name: str) -> bytes:
+        info = archive.getinfo(folder + name)
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size > path.stat().st_size:
+            raise pickle.UnpicklingError(f"its {name} is compressed, which PyTorch's files never are")
+        return archive.read(info)
+
+    if f"{folder}byteorder" in archive.namelist() and member("byteorder") != b"little":
+        raise pickle.UnpicklingError("it was written on a big-endian machine")
+    data = member("data.pkl")
+    content = TorchUnpickler(ChecksumFile(io.BytesIO(data), len(data))).load()
+
+    def numbers_of(storage: Storage) -> np.ndarray:
+        numbers = np.frombuffer(member(f"data/{storage.key}"), storage.dtype)
+        if len(numbers) != storage.elements:
+            raise pickle.UnpicklingError(f"storage {storage.key} has {len(numbers)} of {storage.elements} elements")
+        return numbers
+
+    return content, numbers_of
+
+
+def _open_old(path: Path) -> tuple[Any, Callable[[Storage], np.ndarray]]:
+    storages: dict[str, np.ndarray] = {}
+    with path.open("rb") as file:
+        size = path.stat().st_size
+
+        def load(kind: type[Unpickler] = TorchUnpickler) -> Any:
+            return kind(ChecksumFile(file, size - file.tell())).load()
+
+        if load() != MAGIC or load() != VERSION:
+            raise pickle.UnpicklingError("it does not begin as PyTorch's files do")
+        machine = load()
+        if not machine.get("little_endian"):
+            raise pickle.UnpicklingError("it was written on a big-endian machine")
+        content, keys = load(), load()
+        tensors = content.values() if isinstance(content, dict) else []
+        known = {tensor.storage.key: tensor.storage for tensor in tensors if isinstance(tensor, Tensor)}
+        for key in map(str, keys):
+            (elements,) = struct.unpack("<q", file.read(8))
+            if key not in known or elements != known[key].elements or elements * known[key].dtype.itemsize > size:
+                raise pickle.UnpicklingError(f"storage {key} has {elements} elements, which no tensor asks for")
+            data = file.read(elements * known[key].dtype.itemsize)
+            storages[key] = np.frombuffer(data, known[key].dtype, elements)
+    return content, lambda storage: storages[storage.key]
