@@ -16,6 +16,7 @@ import args
 
 PROJECT = Path(__file__).resolve().parent.parent
 PACKAGES = sorted(path.parent.name for path in PROJECT.glob("*/__init__.py"))
+PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name)]
 SCRIPTS = sorted(path.stem for path in PROJECT.glob("*.py") if "__main__" in path.read_text(encoding="utf-8"))
 DEMO_SCRIPTS = ["train", "predict", "prepare", "experiment"]
 LIBRARY = {"elmo", "elmo_core"}
@@ -143,12 +144,12 @@ def commands(name: str) -> list[str]:
     return [" ".join(re.sub(r"(^|\s)#.*", "", line).split()) for line in lines]
 
 
-def test_both_readmes_have_the_same_commands():
-    english = commands("README.md")
-    assert len(english) > 20 and english == commands("README_zh.md")
+@pytest.mark.parametrize("page", PAGES)
+def test_both_languages_have_the_same_commands(page):
+    assert commands(page) == commands(page.replace(".md", "_zh.md"))
 
 
-@pytest.mark.parametrize("readme", ["README.md", "LAC_demo/README.md", "data/README.md"])
+@pytest.mark.parametrize("readme", [*PAGES, "LAC_demo/README.md", "data/README.md"])
 def test_a_readmes_commands_are_understood(readme, monkeypatch, capsys):
     """Each of its lines that calls a script of ours has arguments that this script takes."""
     folders = [(PROJECT / readme).parent, PROJECT, PROJECT / "LAC_demo"]

@@ -1,4 +1,4 @@
-"""The Python of README.md, run from its first block to its last in a folder like a user's."""
+"""The Python of README.md and of docs/, run from the first block to the last in a folder like a user's."""
 
 import re
 
@@ -9,7 +9,12 @@ import runs
 import run_embed
 from elmo_core.runtime import paddle
 
-BLOCKS = re.findall(r"^```python\n(.*?)^```", (runs.PROJECT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+
+def blocks(language: str = "") -> list[str]:
+    """The Python of the pages, without its remarks."""
+    pages = [f"{name}{language}.md" for name in ("README", "docs/files", "docs/tagger")]
+    text = "".join((runs.PROJECT / page).read_text(encoding="utf-8") for page in pages)
+    return [re.sub(r" *#.*", "", block) for block in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)]
 
 
 @pytest.fixture
@@ -34,27 +39,21 @@ def folder(tmp_path, monkeypatch):
 def test_the_python_of_the_readme_does_what_it_says(folder, capsys):
     from bilm import elmo_encoder, init_pretraining_params
 
-    encoding, reading, fixed, network, tagger = BLOCKS
+    encoding, network, reading, fixed, tagger = blocks()
     width = 2 * models.CHAR["projection_dim"]
     space = {"n_tags": 5, "elmo_encoder": elmo_encoder, "init_pretraining_params": init_pretraining_params}
     exec(encoding, space)
     assert capsys.readouterr().out == f"(3, 4, {width})\n(3, 3, {width})\n"
+    exec(network, space)
+    assert space["vectors"].shape == [2, 4, width] and space["mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
+    assert space["logits"].shape == [2, 4, 5]
     exec(reading, space)
     assert space["index"] == {"The first sentence .": "8"} and space["file"]["7"].shape == (3, 4, width)
     space["file"].close()
     exec(fixed, space)
     assert [array.shape for array in space["embedder"].encode(space["sentences"])] == [(3, 4, width), (3, 3, width)]
-    exec(network, space)
-    assert space["vectors"].shape == [2, 4, width] and space["mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
-    assert space["logits"].shape == [2, 4, 5]
     exec(tagger, {**space, "word_embedding": paddle.ones([2, 4, 6])})
 
 
-def test_both_readmes_have_the_same_python():
-    chinese = (runs.PROJECT / "README_zh.md").read_text(encoding="utf-8")
-    found = re.findall(r"^```python\n(.*?)^```", chinese, re.M | re.S)
-
-    def code(blocks):
-        return [re.sub(r" *#.*", "", block) for block in blocks]
-
-    assert code(found) == code(BLOCKS)
+def test_both_languages_have_the_same_python():
+    assert blocks("_zh") == blocks()
