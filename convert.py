@@ -28,8 +28,7 @@ from pathlib import Path
 import numpy as np
 
 import args as arguments
-import elmo
-from elmo_core import checkpoint, disk, runtime
+from elmo_core import checkpoint, disk, model_files, runtime
 from elmo_core.config import ELMoConfig
 from elmo_core.runtime import log
 from elmo_core.tokens import Vocabulary
@@ -64,7 +63,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
-    runtime.set_device("cpu")
     disk.check_output_folder("--output", args.output)
     {"import": import_bilm, "export": export_bilm, "fluid": import_fluid}[args.command](args)
 
@@ -85,15 +83,15 @@ def import_fluid(args: argparse.Namespace) -> None:
 
 
 def export_bilm(args: argparse.Namespace) -> None:
-    bilm, vocabulary = elmo.load_bilm(args.checkpoint, head=has_head(checkpoint.load_params(args.checkpoint)))
-    params = {name: weight.numpy() for name, weight in bilm.state_dict().items()}
-    describe(bilm.config, params)
+    head = has_head(checkpoint.load_params(args.checkpoint))
+    _, config, params, vocabulary = model_files.read_model(args.checkpoint, head)
+    describe(config, params)
     with disk.atomic_folder(args.output) as folder:
-        bilm_tf.write(folder, bilm.config, params, vocabulary)
+        bilm_tf.write(folder, config, params, vocabulary)
         if vocabulary:
             checkpoint.save_vocabulary(folder, vocabulary)
     log.info(f"saved         {', '.join(sorted(path.name for path in args.output.iterdir()))} in {args.output}")
-    for remark in bilm_tf.remarks(bilm.config):
+    for remark in bilm_tf.remarks(config):
         log.warning(f"note          {remark}")
 
 

@@ -368,6 +368,11 @@ def test_another_forget_bias_is_exported_as_the_same_model(tmp_path):
     assert_vectors(tmp_path / "ours", reference.read_bilm_hdf5(*paths))
 
 
+def test_a_model_of_characters_and_words_is_not_exported(tmp_path):
+    prefix = models.save(models.random_bilm(input="char+word", word_dim=3), tmp_path / "ours")
+    refused(["export", prefix, f"--output={tmp_path / 'theirs'}"], r"char\+word", tmp_path)
+
+
 # Paddle Fluid
 
 

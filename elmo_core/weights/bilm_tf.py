@@ -318,11 +318,18 @@ def _check_characters(path: Path, n_characters: Any, longest: Any) -> None:
 
 def write(folder: Path, config: ELMoConfig, params: Mapping[str, np.ndarray], vocabulary: Vocabulary | None) -> None:
     """Write options.json and weights.hdf5 into the folder."""
+    if config.input not in ("char", "word") or config.alphabet != "bytes":
+        raise UserError(
+            "bilm-tf's files hold models of characters or of words, with the bytes of UTF-8 for characters. This "
+            f"model's input is {config.input}, its alphabet {config.alphabet}."
+        )
+    items = list(layout(config, "softmax.weight" in params))
+    checkpoint.match({name: item.ours for item in items for name in item.weights}, params, "the checkpoint")
     with disk.atomic_write(folder / OPTIONS) as file:
         file.write(json.dumps(options(config), indent=2) + "\n")
     with disk.atomic_write(folder / WEIGHTS, "wb") as target, h5py.File(target.name, "w") as file:
-        for item in layout(config, "softmax.weight" in params):
-            array = np.concatenate([params[name].reshape(-1) for name in item.weights])
+        for item in items:
+            array = np.concatenate([params[name].astype(np.float32).reshape(-1) for name in item.weights])
             if item.name.endswith("/B"):
                 array[2 * config.cell_dim : 3 * config.cell_dim] += np.float32(config.forget_bias - 1)
             _write_item(file, item, array, vocabulary)
