@@ -676,20 +676,6 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, call):
     assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
 
 
-def test_a_disk_that_is_really_full(tmp_path):
-    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path]).returncode:
-        pytest.skip("a small disk can only be made by root")
-    try:
-        save(tmp_path / "1", 1)
-        with pytest.raises(UserError, match=r"2 .*disk is full: 3\.\d MB are needed, 1\.0 MB free"):
-            save(tmp_path / "2", 2, rows=20000)
-        with pytest.raises(UserError, match=r"vocab\.txt"), disk.atomic_write(tmp_path / "vocab.txt") as file:
-            file.write("x" * 2_000_000)
-        assert files(tmp_path) == ["1.pdopt", "1.pdparams", "1.pdstate"] and saved_value(tmp_path / "1") == 1
-    finally:
-        subprocess.run(["umount", tmp_path], check=True)
-
-
 def test_files_of_different_saves_are_not_mixed(tmp_path):
     save(tmp_path / "1", 1)
     save(tmp_path / "2", 2)
@@ -781,24 +767,18 @@ def test_pruning_keeps_the_last(tmp_path):
         checkpoint.prune(tmp_path, 0)
 
 
-def test_pruning_removes_the_weights_first_and_does_not_mind_a_file_that_has_gone(tmp_path, monkeypatch):
+def test_pruning_removes_the_weights_first(tmp_path, monkeypatch):
     save(tmp_path / "1", 1)
     save(tmp_path / "2", 2)
-    removed, unlink = [], Path.unlink
-
-    def unlink_twice(path, missing_ok=False):
-        removed.append(path.name)
-        unlink(path, missing_ok)
-        unlink(path, missing_ok)
-
-    monkeypatch.setattr(Path, "unlink", unlink_twice)
+    removed = []
+    monkeypatch.setattr(Path, "unlink", lambda path, missing_ok: removed.append(path.name))
     checkpoint.prune(tmp_path, 1)
     assert removed == ["1.pdparams", "1.pdopt", "1.pdstate"]
-    assert saved_value(tmp_path) == 2
 
 
 def test_the_configuration_comes_back_as_it_was(tmp_path):
     config = {"hidden": 17, "filters": [[1, 32]], "activation": "relu", "clip": 3.0, "name": "é", "none": None}
+    config["path"] = os.fsdecode(b"/home/caf\xe9")
     checkpoint.save_config(tmp_path / "new", config)
     assert checkpoint.load_config(tmp_path / "new") == config
     written = json.loads((tmp_path / "new" / "config.json").read_text(encoding="utf-8"))
@@ -857,9 +837,3 @@ def test_what_cannot_be_written_is_found_out_before(tmp_path):
         with pytest.raises(UserError, match=f"--output {path}"):
             disk.check_output("--output", path, text)
     assert files(tmp_path) == ["text"]
-
-
-def test_a_path_in_another_encoding_comes_back_from_the_configuration(tmp_path):
-    path = os.fsdecode(b"/home/caf\xe9")
-    checkpoint.save_config(tmp_path, {"path": path})
-    assert checkpoint.load_config(tmp_path) == {"path": path}
