@@ -4,10 +4,9 @@
         --elmo char=../checkpoints/zh-char/final --elmo word=../checkpoints/zh-word/final
 
 For every seed the training sentences are shuffled, --train_fraction of them taken, and a tenth of these held out to choose
-the epoch; all arms get the same ones. The test sentences are tagged once, by that epoch. The file of results is written
-after every run; a run that is there already is not done again. Unknown words are those that the tagger has not met in its
-training sentences. For orientation jieba.posseg tags the same text: each of its tags counts as the one that it most often
-meets at the same words of the training sentences.
+the epoch; all arms get the same ones. That epoch tags the test sentences. The results are written after every run; runs that
+they already have are skipped. Unknown words are those that the training sentences do not have. For comparison jieba.posseg
+tags the same text: each of its tags counts as the one that its words most often have in the training sentences.
 """
 
 import argparse
@@ -91,7 +90,7 @@ def arm(text: str) -> tuple[str, str]:
 def seeds(text: str) -> list[int]:
     found = [arguments.seed(part) for part in text.split(",")]
     if len(set(found)) < len(found):
-        raise argparse.ArgumentTypeError(f"{text!r}: a seed is there twice, and would count as two runs")
+        raise argparse.ArgumentTypeError(f"{text!r}: a seed occurs twice, and would count as two runs")
     return found
 
 
@@ -155,15 +154,15 @@ class Experiment:
         protocol, path = self.protocol(), self.args.json
         if not path.exists():
             return {"protocol": protocol, "runs": []}
+        results = disk.read_json(path, "results of experiment.py")
         try:
-            results = json.loads(path.read_text(encoding="utf-8"))
             changed = differences(results["protocol"], protocol)
             runs = [(run["arm"], run["seed"], run["elmo"], run["test"]["f1"]) for run in results["runs"]]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError) as error:
             raise UserError(f"--json {path} does not hold results of experiment.py: name a new file.") from error
         if changed:
             raise UserError(f"--json {path} has results of another experiment: {next(iter(changed.values()))}.")
-        log.info(f"{len(runs)} runs are there already.")
+        log.info(f"{len(runs)} runs are done already.")
         return results
 
     def save(self) -> None:

@@ -34,7 +34,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, metavar="FILE", help="tagged text (default: standard output)")
     parser.add_argument("--segmented", action="store_true", help="the words of the text are separated by spaces")
     parser.add_argument(
-        "--skip_bad_lines", action="store_true", help="make blank lines of those that are not UTF-8, and count them"
+        "--skip_bad_lines", action="store_true", help="replace lines that are not UTF-8 by blank ones, and count them"
     )
     flags.add_replacements(parser)
     parser.add_argument(
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         else:
             target = sys.stdout
             target.reconfigure(encoding="utf-8")  # as the input is
-        lines = bad_lines.good(lines_of(args.input), args.input or "standard input")
+        lines = bad_lines.numbered(lines_of(args.input), args.input or "standard input")
         for line in tagged((line or "" for _, line in lines), tagger, pieces, cut):
             target.write(line + "\n")
     bad_lines.report()

@@ -90,7 +90,7 @@ def words_to_pieces(args: argparse.Namespace, bad_lines: BadLines) -> None:
 def make_labels(args: argparse.Namespace, corpus: list[tuple[int, Words]]) -> Labels:
     """All labels that the corpus can need, written to a new file."""
     if args.label_dict_path.exists():
-        raise UserError(f"{args.label_dict_path} is there already: name a new file by --label_dict_path.")
+        raise UserError(f"{args.label_dict_path} exists already: name a new file by --label_dict_path.")
     labels = labels_of_corpus((words for _, words in corpus), args.whole_words, args.input)
     write(args.label_dict_path, labels.names)
     return labels

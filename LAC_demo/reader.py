@@ -20,7 +20,7 @@ Words = list[tuple[str, str]]  # a sentence's words with their tags
 
 def read_tagged(path: Path, bad_lines: BadLines) -> Iterator[tuple[int, Words]]:
     """The line numbers and sentences of a file of `word/TAG`; a blank line is an empty sentence."""
-    for number, line in bad_lines.good_lines(path, "lines of word/TAG"):
+    for number, line in bad_lines.read(path, "lines of word/TAG"):
         words = [(word, tag) for word, _, tag in (token.rpartition("/") for token in line.split())]
         if all(word and tag for word, tag in words):
             yield number, words
@@ -33,7 +33,7 @@ def read_conll(path: Path, bad_lines: BadLines) -> Iterator[tuple[int, Words]]:
     """The same of a file of columns. Where tags are B-x and I-x, the rows of such a chunk are joined to one word."""
     words: Words = []
     bad, last = False, 0
-    for number, line in chain(bad_lines.good_lines(path, "columns"), [(None, "")]):
+    for number, line in chain(bad_lines.read(path, "columns"), [(None, "")]):
         columns = line.split()
         bad = bad or (number is not None and number != last + 1)  # a line of the sentence could not be read
         if len(columns) == 1:

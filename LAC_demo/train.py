@@ -49,7 +49,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         default=root.DEMO.parent / "checkpoints" / "lac",
         help="of the tagger",
     )
-    data.add_argument("--overwrite", action="store_true", help="replace the tagger that is there")
+    data.add_argument("--overwrite", action="store_true", help="replace a tagger in that folder")
     elmo = parser.add_argument_group("ELMo")
     elmo.add_argument("--use_elmo", **flags.TRUTH, default=True, help="false: the baseline")
     elmo.add_argument(

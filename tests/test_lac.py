@@ -309,7 +309,7 @@ def test_the_experiment_compares_arms_and_resumes(checkpoints, data, tmp_path, w
 def test_the_experiment_does_not_replace_a_file_that_is_not_its_own(data, tmp_path, damaged):
     results = write(tmp_path / "x.json", damaged)
     flags = [f"--train_data={data / 'corpus.txt'}", f"--test_data={data / 'test.txt'}", "--whole_words"]
-    with pytest.raises(UserError, match=r"--json .*x\.json"):
+    with pytest.raises(UserError, match=r"x\.json"):
         experiment.main([*flags, f"--json={results}"])
     assert results.read_text(encoding="utf-8") == f"{damaged}\n"
 

@@ -8,15 +8,15 @@ from elmo_core.runtime import paddle
 
 nn = paddle.nn
 
-NEVER = -1e4  # the score of what cannot be
+IMPOSSIBLE = -1e4  # the score of an impossible transition
 TINY = 1e-250  # a float64 sum below it may have lost digits
 
 
 class LinearChainCRF(nn.Layer):
     """Scores a labelling by its emissions, its transitions, and the labels it starts and stops with.
 
-    Letters: B sentences, T steps, K labels. What emissions hold beyond a sentence's length is never looked at.
-    impossible: (K + 1, K), whether label j cannot follow label i, or, in the last row, come first; held to in decoding.
+    Letters: B sentences, T steps, K labels. Emissions beyond a sentence's length are not used.
+    impossible: (K + 1, K), whether label j cannot follow label i, or, in the last row, come first; for decoding only.
     learning_rate: of the scores, times the optimizer's.
     """
 
@@ -28,8 +28,8 @@ class LinearChainCRF(nn.Layer):
         self.stop = self.create_parameter([n_labels], attr=attribute)
         if impossible is None:
             impossible = np.zeros((n_labels + 1, n_labels), dtype=bool)
-        never = paddle.to_tensor(np.where(impossible, NEVER, 0).astype(np.float32))
-        self.register_buffer("never", never, persistable=False)
+        penalty = paddle.to_tensor(np.where(impossible, IMPOSSIBLE, 0).astype(np.float32))
+        self.register_buffer("penalty", penalty, persistable=False)
 
     def forward(self, emissions: paddle.Tensor, labels: np.ndarray, lengths: np.ndarray) -> paddle.Tensor:
         """Minus the log-probability of every sentence's labels, (B,). emissions (B, T, K), labels (B, T), lengths (B,)."""
@@ -52,13 +52,13 @@ class LinearChainCRF(nn.Layer):
     def log_partition(self, emissions: paddle.Tensor, lengths: np.ndarray) -> paddle.Tensor:
         """The log of the sum of exp(score) over all labellings, (B,).
 
-        A step adds up exp(a_i + w_ij) over i for all j: with each row's largest a and each column's largest w taken out,
-        that is a product of matrices. Where even float64 is too narrow for the rest, the slow way is taken.
+        A step adds up exp(a_i + w_ij) over i for all j. With each row's largest a and each column's largest w subtracted,
+        that is a product of matrices. Where even float64 is too narrow for what remains, logsumexp over i takes over.
         """
         transitions = self.transitions.astype(emissions.dtype)
         top = transitions.max(axis=0).detach()  # (K,)
         weights = paddle.exp(transitions - top)
-        fits = []  # of each step, whether float64 was wide enough; looked at once, for a GPU would wait each time
+        fits = []  # whether float64 was wide enough at each step; read once at the end: a GPU would wait each time
 
         def by_product(a: paddle.Tensor) -> paddle.Tensor:
             largest = a.max(axis=1, keepdim=True).detach()
@@ -69,13 +69,13 @@ class LinearChainCRF(nn.Layer):
         def by_logarithms(a: paddle.Tensor) -> paddle.Tensor:
             return paddle.logsumexp(a.unsqueeze(2) + transitions, axis=1)
 
-        total = self._passed_through(emissions, lengths, by_product)
+        total = self._forward_pass(emissions, lengths, by_product)
         if fits and not bool(paddle.stack(fits).all()):
-            total = self._passed_through(emissions, lengths, by_logarithms)
+            total = self._forward_pass(emissions, lengths, by_logarithms)
         return total
 
-    def _passed_through(self, emissions: paddle.Tensor, lengths: np.ndarray, step: Callable) -> paddle.Tensor:
-        """`log_partition`, with `step` for a step's sums over the labels before: (B, K) from (B, K), both logarithms."""
+    def _forward_pass(self, emissions: paddle.Tensor, lengths: np.ndarray, step: Callable) -> paddle.Tensor:
+        """`log_partition`; `step` sums over the previous labels, (B, K) logarithms from (B, K) logarithms."""
         first, *others = paddle.unstack(emissions, axis=1)
         a = first + self.start.astype(emissions.dtype)  # (B, K) log of the sum over beginnings that end in a label
         for k, emitted in enumerate(others, 1):
@@ -89,7 +89,7 @@ class LinearChainCRF(nn.Layer):
             last = paddle.to_tensor(np.arange(n_steps) == lengths[:, None] - 1).unsqueeze(-1)
             first = paddle.to_tensor(np.arange(n_steps) == 0).unsqueeze(-1)
             scores = emissions + paddle.where(last, self.stop, paddle.zeros_like(self.stop))
-            scores = scores + paddle.where(first, self.start + self.never[-1], paddle.zeros_like(self.start))
-            decoder = paddle.text.ViterbiDecoder(self.transitions + self.never[:-1], include_bos_eos_tag=False)
+            scores = scores + paddle.where(first, self.start + self.penalty[-1], paddle.zeros_like(self.start))
+            decoder = paddle.text.ViterbiDecoder(self.transitions + self.penalty[:-1], include_bos_eos_tag=False)
             _, paths = decoder(scores, paddle.to_tensor(lengths))
         return [path[:length] for path, length in zip(paths.numpy(), lengths, strict=True)]

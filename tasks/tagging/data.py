@@ -43,8 +43,8 @@ class BadLines:
         if self.found:
             log.warning(f"{len(self.found):,} bad lines skipped. The first: {self.found[0]}")
 
-    def good(self, lines: Iterable[str], path: str | Path) -> Iterator[tuple[int, str | None]]:
-        """The lines with their numbers, None for one that is not UTF-8. They were decoded with "surrogateescape"."""
+    def numbered(self, lines: Iterable[str], path: str | Path) -> Iterator[tuple[int, str | None]]:
+        """The lines with their numbers, None for one that is not UTF-8. lines: decoded with "surrogateescape"."""
         for number, line in enumerate(lines, 1):
             try:
                 line.encode("utf-8")
@@ -53,10 +53,11 @@ class BadLines:
                 line = None
             yield number, line
 
-    def good_lines(self, path: Path, expected: str) -> Iterator[tuple[int, str]]:
-        """The same of a file, without those that are not UTF-8. expected: what it should hold, for messages."""
+    def read(self, path: Path, expected: str) -> Iterator[tuple[int, str]]:
+        """The lines of a file that are UTF-8, with their numbers. expected: what the file should hold, for messages."""
         disk.check_input(path, expected)
-        return ((k, line) for k, line in self.good(read_lines(path, "surrogateescape"), path) if line is not None)
+        lines = self.numbered(read_lines(path, "surrogateescape"), path)
+        return ((number, line) for number, line in lines if line is not None)
 
 
 class Labels:
@@ -70,7 +71,7 @@ class Labels:
             if name.split() != [name]:
                 raise UserError(f"{source}:{line}: found {name!r}, expected one label a line, without white space.")
             if self.index.setdefault(name, line - 1) != line - 1:
-                raise UserError(f"{source}:{line}: the label {name} is there twice.")
+                raise UserError(f"{source}:{line}: the label {name} occurs twice.")
         if not self.names:
             raise UserError(f"{source}: no label. Expected one a line: n, n-B, n-I ...")
 
@@ -106,7 +107,7 @@ def read_tsv(path: str | Path, labels: Labels, bad_lines: BadLines) -> list[Sent
     """The sentences of a TSV file, of a folder of such files, or of a glob."""
     found = []
     for part in dataset.Corpus(path).paths:
-        for number, line in bad_lines.good_lines(part, "labelled sentences"):
+        for number, line in bad_lines.read(part, "labelled sentences"):
             left, tab, right = line.rpartition("\t")
             sentence = Sentence(left.split(), right.split())
             unknown = next((label for label in sentence.labels if label not in labels.index), None)
