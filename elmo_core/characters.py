@@ -57,7 +57,7 @@ class Bytes:
     table = CharTable
 
     @staticmethod
-    def shortened(tokens: list[str]) -> list[str]:
+    def shortened(tokens: Sequence[str]) -> Sequence[str]:
         return tokens
 
     @staticmethod
@@ -83,7 +83,7 @@ class CodePoints:
         return CodePointTable(self.ids, list(tokens))
 
     @staticmethod
-    def shortened(tokens: list[str]) -> list[str]:
+    def shortened(tokens: Sequence[str]) -> Sequence[str]:
         """Tokens as they are looked up among the words, too: cut first."""
         return [token[:MAX_BYTES] for token in tokens]
 

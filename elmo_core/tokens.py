@@ -80,17 +80,18 @@ class Vocabulary:
         return len(self.tokens)
 
     def __contains__(self, token: object) -> bool:
-        return token in self.index
+        return isinstance(token, str) and self.alphabet.shortened([token])[0] in self.index
 
     def __getitem__(self, i: int) -> str:
         return self.tokens[i]
 
     def id(self, token: str) -> int:
         """The token's id, or `<UNK>`'s."""
-        return self.index.get(token, UNK_ID)
+        return int(self.ids([token])[0])
 
     def ids(self, tokens: Sequence[str]) -> np.ndarray:
         """(n,) int64 ids, `<UNK>`'s for unknown tokens."""
+        tokens = self.alphabet.shortened(tokens)
         return np.fromiter(map(self.index.get, tokens, repeat(UNK_ID)), np.int64, len(tokens))
 
     @cached_property

@@ -39,11 +39,11 @@ def read(folder: Path) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary]:
     word_ids = _dictionary(folder / "word.dic") if tokens["word_dim"] else None
     character_ids = _dictionary(folder / "char.dic") if tokens["char_dim"] else None
     words, rows = _words(word_ids, folder) if word_ids else (list(MARKERS), [])
-    alphabet = {}
+    alphabet = {"alphabet": "code points"}
     if character_ids:
         if missing := [name for name in CodePoints.NAMES if name not in character_ids]:
             raise UserError(f"{folder / 'char.dic'}: there is no {missing[0]}.")
-        alphabet = {"alphabet": "code points", "n_characters": max(character_ids.values()) + 1}
+        alphabet["n_characters"] = max(character_ids.values()) + 1
     try:
         config = ELMoConfig(
             input="char+word" if word_ids and character_ids else "word" if word_ids else "char",
@@ -70,10 +70,7 @@ def read(folder: Path) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary]:
         **_token_weights(found, config, np.array(rows, np.int64), word_ids, folder / "token_embedder.pkl"),
         **_lstm_weights(torch_files.read(folder / "encoder.pkl"), config, folder / "encoder.pkl"),
     }
-    vocabulary = (
-        Vocabulary(words, folder / "word.dic", CodePoints(character_ids)) if character_ids else Vocabulary(words)
-    )
-    return config, weights, vocabulary
+    return config, weights, Vocabulary(words, folder / "word.dic", CodePoints(character_ids or {}))
 
 
 def _network(folder: Path) -> dict[str, Any]:
