@@ -22,6 +22,7 @@ from elmo_core.disk import read_json
 from elmo_core.runtime import UserError, log
 from elmo_core.tokens import MARKERS, Vocabulary
 from elmo_core.weights import torch_files
+from elmo_core.weights.arrays import gates, take
 
 SHIPPED = re.compile(
     r"cnn_(\d+)_(\d+)_(\d+)_(\d+)_sample\.json"
@@ -134,42 +135,31 @@ def _words(ids: dict[str, int], folder: Path) -> tuple[list[str], list[int]]:
     return [*MARKERS, *words], [ids[word] for word in (*SPECIAL, *words)]
 
 
-def _take(found: dict[str, np.ndarray], name: str, shape: tuple[int, ...], path: Path) -> np.ndarray:
-    if name not in found:
-        raise UserError(f"{path}: there is no {name}, expected it with {shape}.")
-    if found[name].shape != shape or found[name].dtype.kind != "f":
-        kind = f"{found[name].shape} {found[name].dtype}"
-        raise UserError(f"{path}: {name} is {kind}, expected {shape} by the configuration and the dictionaries.")
-    if not np.isfinite(found[name]).all():
-        raise UserError(f"{path}: {name} has values that are not finite.")
-    return found[name].astype(np.float32)
-
-
 def _token_weights(found, config: ELMoConfig, rows: np.ndarray, word_ids, path: Path) -> dict[str, np.ndarray]:
     """The token encoder's. A model of words alone has its projection in its table of words."""
     size, word_dim = config.projection_dim, config.word_dim if word_ids else 0
     n_filters = sum(number for _, number in config.filters) if config.reads_characters else 0
-    weight = _take(found, "projection.weight", (size, word_dim + n_filters), path).T
-    bias = _take(found, "projection.bias", (size,), path)
+    weight = take(found, "projection.weight", (size, word_dim + n_filters), path).T
+    bias = take(found, "projection.bias", (size,), path)
     weights = {}
     if word_ids:
         name = "word_emb_layer.embedding.weight"
-        table = _take(found, name, (len(word_ids), word_dim), path)
+        table = take(found, name, (len(word_ids), word_dim), path)
         if rows.max() >= len(table):
             raise UserError(f"{path}: {name} has {len(table):,} rows, but word.dic has the number {rows.max():,}.")
         if not config.reads_characters:
             return {"token_encoder.embedding.weight": table[rows] @ weight + bias}
         weights["words.weight"] = table[rows]
     character_shape = (config.n_characters, config.character_dim)
-    weights["embedding.weight"] = _take(found, "char_emb_layer.embedding.weight", character_shape, path)
+    weights["embedding.weight"] = take(found, "char_emb_layer.embedding.weight", character_shape, path)
     for k, (width, number) in enumerate(config.filters):
-        kernel = _take(found, f"convolutions.{k}.weight", (number, config.character_dim, width), path)
+        kernel = take(found, f"convolutions.{k}.weight", (number, config.character_dim, width), path)
         weights[f"convolutions.{k}.weight"] = kernel.transpose(2, 1, 0).reshape(width * config.character_dim, number)
-        weights[f"convolutions.{k}.bias"] = _take(found, f"convolutions.{k}.bias", (number,), path)
+        weights[f"convolutions.{k}.bias"] = take(found, f"convolutions.{k}.bias", (number,), path)
     for k in range(config.n_highway):
         name = f"highways._layers.{k}"
-        transform, gate = np.split(_take(found, f"{name}.weight", (2 * n_filters, n_filters), path), 2)
-        transform_bias, gate_bias = np.split(_take(found, f"{name}.bias", (2 * n_filters,), path), 2)
+        transform, gate = np.split(take(found, f"{name}.weight", (2 * n_filters, n_filters), path), 2)
+        transform_bias, gate_bias = np.split(take(found, f"{name}.bias", (2 * n_filters,), path), 2)
         ours = {"transform.weight": transform.T, "transform.bias": transform_bias}
         ours |= {"carry.weight": -gate.T, "carry.bias": -gate_bias}  # sigmoid(-x) is 1 - sigmoid(x)
         weights |= {f"highways.{k}.{part}": array for part, array in ours.items()}
@@ -184,13 +174,11 @@ def _lstm_weights(found, config: ELMoConfig, path: Path) -> dict[str, np.ndarray
         for k in range(config.n_layers):
             theirs, ours = f"{direction}_layer_{k}", f"{direction}_lstm.{k}"
             parts = {
-                "input_weight": _take(found, f"{theirs}.input_linearity.weight", (4 * cell, size), path),
-                "recurrent_weight": _take(found, f"{theirs}.state_linearity.weight", (4 * cell, size), path),
-                "bias": _take(found, f"{theirs}.state_linearity.bias", (4 * cell,), path),
+                "input_weight": take(found, f"{theirs}.input_linearity.weight", (4 * cell, size), path),
+                "recurrent_weight": take(found, f"{theirs}.state_linearity.weight", (4 * cell, size), path),
+                "bias": take(found, f"{theirs}.state_linearity.bias", (4 * cell,), path),
             }
-            for name, array in parts.items():
-                i, f, g, o = np.split(array, 4)
-                weights[f"{ours}.{name}"] = np.ascontiguousarray(np.concatenate([i, g, f, o]).T)
-            projection = _take(found, f"{theirs}.state_projection.weight", (size, cell), path)
+            weights |= {f"{ours}.{name}": gates(array) for name, array in parts.items()}
+            projection = take(found, f"{theirs}.state_projection.weight", (size, cell), path)
             weights[f"{ours}.projection_weight"] = np.ascontiguousarray(projection.T)
     return weights
