@@ -225,15 +225,15 @@ def add_task(parser: argparse.ArgumentParser) -> None:
     data.add_argument(
         "--tokenise", choices=("en", "none"), default="en", help="as preprocess.py does, or at white space alone"
     )
-    data.add_argument("--max_seq_len", **COUNT, default=256, help="tokens of a review that are read")
-    data.add_argument("--limit", **COUNT, help="words of a file of word vectors that are read, from its first")
+    data.add_argument("--max_seq_len", **COUNT, default=256, help="read only so many tokens of a review")
+    data.add_argument("--limit", **COUNT, help="read only the first N words of a file of word vectors")
     protocol = parser.add_argument_group("protocol")
     protocol.add_argument(
         "--protocol", choices=("cv", "split"), default="cv", help="cross-validation, or the published single split"
     )
     protocol.add_argument("--folds", **COUNT, default=10, help="of the cross-validation")
     add_seed(protocol)
-    head = parser.add_argument_group("head", "of several values, the dev part of each fold chooses")
+    head = parser.add_argument_group("head", "the dev part of each fold chooses among several values")
     several = {"nargs": "+", "metavar": "X"}
     head.add_argument("--lr", type=positive, default=[0.001, 0.003], help="learning rate", **several)
     head.add_argument("--weight_decay", type=zero_or_more, default=[0.1, 1.0], help="decay of the weights", **several)
@@ -252,14 +252,14 @@ def add_task(parser: argparse.ArgumentParser) -> None:
     )
     out = parser.add_argument_group("output")
     add_device(out)
-    out.add_argument("--logging_step", **COUNT, help="steps from line to line (default: a line for each fold)")
+    out.add_argument("--logging_step", **COUNT, help="steps between log lines (default: one line for each fold)")
     out.add_argument("--results", type=Path, metavar="FILE", help="write the predictions for each review, as JSON")
     out.add_argument(
         "--compare_with",
         type=Path,
         nargs="+",
         metavar="FILE",
-        help="--results of other runs: is the difference chance?",
+        help="test the difference from other runs, given their --results",
     )
     out.add_argument("--confusion", action="store_true", help="print the confusion matrix")
     out.add_argument(

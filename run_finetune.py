@@ -38,7 +38,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         nargs="?",
         const="all",
         choices=("all", "lstm"),
-        help="put random weights in place of the pretrained, to see what these are worth: of all, or of the LSTMs alone",
+        help="replace the pretrained weights by random ones, to see what pretraining is worth: all, or only the LSTMs'",
     )
     model.add_argument("--elmo_trainable", action="store_true", help="fine-tune the biLM")
     model.add_argument(

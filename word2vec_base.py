@@ -5,8 +5,9 @@
     python word2vec_base.py --data_dir=DIR --pretrained_word2vec_file=v.bin --vectors_trainable --save_head=head
     python word2vec_base.py --load_head=head --predict=reviews.txt
 
-The vectors are a file's in word2vec's format (binary if its name ends in .bin, else text; either may be .gz), or trained
-by gensim on a corpus, such as the one that an ELMo was pretrained on. Each word without one gets a random one.
+The vectors come from a file in word2vec's format (binary if its name ends in .bin, else text; either may be .gz, and
+FILE.gz is read where FILE is not there), or gensim trains them on a corpus, such as the one that an ELMo was pretrained
+on. Each word without a vector gets a random one.
 """
 
 import argparse

@@ -1,1 +1,1 @@
-"""Downstream tasks that ELMo's vectors are carried into. No flags in here."""
+"""Downstream tasks with ELMo's vectors: the sentence polarity task here, the tagger in tagging/. No flags."""
