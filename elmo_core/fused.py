@@ -55,7 +55,7 @@ class Kernel:
         self.library.lstmp_backward(self.products, *_steps(sizes, shape), *map(_argument, arguments))
 
     def cnn(self, ids: np.ndarray, lengths: np.ndarray, table, widths: Sequence[int], numbers: Sequence[int]) -> "_CNN":
-        """What the two functions of the character CNN are told of it and its tokens."""
+        """The arguments that both functions of the character CNN take: the filters and the tokens."""
         ids, lengths = (np.ascontiguousarray(array, dtype=np.int32) for array in (ids, lengths))
         fits = ids.ndim == 2 and lengths.shape == ids.shape[:1] and max(widths) <= ids.shape[1] <= MAX_COLUMNS
         whole = ids.min(initial=0) >= 0 and ids.max(initial=0) < len(table)

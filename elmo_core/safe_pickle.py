@@ -79,7 +79,9 @@ DATA_OPCODES = """
 """
 
 
-class _Opcodes(dict):
+class Opcodes(dict):
+    """What an unpickler does at each opcode. Every other one is refused by name."""
+
     def __missing__(self, code: int) -> None:
         raise pickle.UnpicklingError(f"it has the pickle opcode {chr(code)!r}")
 
@@ -92,7 +94,7 @@ class Unpickler(pickle._Unpickler):
     """
 
     known: dict[tuple[str, str], Any]  # what a pickle may ask for, by module and name
-    dispatch = _Opcodes(
+    dispatch = Opcodes(
         {code: pickle._Unpickler.dispatch[code] for code in (getattr(pickle, n)[0] for n in DATA_OPCODES.split())}
     )
 

@@ -153,11 +153,9 @@ def _has_head(softmax: HDF5File, vocabulary: Vocabulary | None, must: bool) -> b
     if must and not there:
         raise UserError(f"{softmax.path} has no {' and '.join(SOFTMAX)}. {softmax.holds()}")
     if must and vocabulary is None:
-        raise UserError("--softmax needs --vocab, which says what words it predicts.")
+        raise UserError("--softmax needs --vocab: the words that it predicts.")
     if there and vocabulary is None:
-        log.warning(
-            f"The softmax in {softmax.path} is left out: --vocab is missing, which says what words it predicts."
-        )
+        log.warning(f"The softmax in {softmax.path} is left out: --vocab is missing, the words that it predicts.")
     return there and vocabulary is not None
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from elmo_core.disk import check_input
 from elmo_core.runtime import UserError
-from elmo_core.safe_pickle import ChecksumFile, Unpickler
+from elmo_core.safe_pickle import ChecksumFile, Opcodes, Unpickler
 
 MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001  # of the old format
 TYPES = {
@@ -66,7 +66,7 @@ class Tensor:
 class TorchUnpickler(Unpickler):
     """Knows tensors of known types and ordered dictionaries, and nothing else."""
 
-    dispatch = Unpickler.dispatch.copy()
+    dispatch = Opcodes(Unpickler.dispatch)
 
     def find_class(self, module: str, name: str) -> Any:
         if module in ("torch", "torch.cuda") and name in TYPES:
@@ -76,7 +76,7 @@ class TorchUnpickler(Unpickler):
         if (module, name) == ("torch._utils", "_rebuild_parameter"):
             return lambda data, *_: data
         if (module, name) == ("collections", "OrderedDict"):
-            return OrderedDict
+            return lambda: OrderedDict()
         raise pickle.UnpicklingError(f"it asks for {f'{module}.{name}'!r:.120}")
 
     def load_binpersid(self) -> None:
@@ -121,6 +121,9 @@ def read(path: Path) -> dict[str, np.ndarray]:
             isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items()
         ):
             raise pickle.UnpicklingError("it is no state dictionary")
+        bytes_of_all = sum(math.prod(tensor.shape) * tensor.storage.dtype.itemsize for tensor in content.values())
+        if bytes_of_all > 8 * path.stat().st_size:  # weights may be shared, but not by so many
+            raise pickle.UnpicklingError("its tensors would take far more memory than the file has bytes")
         return {name: tensor.array(numbers_of(tensor.storage)) for name, tensor in content.items()}
     except OSError:
         raise
