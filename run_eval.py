@@ -18,9 +18,9 @@ import args as arguments
 import dataset
 import elmo
 from elmo_core import checkpoint, disk, runtime
-from elmo_core.runtime import UserError
 from elmo_core.text import read_sentences
 from elmo_core.tokens import LMBatch, Vocabulary
+from pretraining.model import check_vocabulary
 from pretraining.perplexity import Score, evaluate, score_sentences
 
 
@@ -48,7 +48,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.per_sentence:
         model = checkpoint.files(checkpoint.resolve(args.init_from_ckpt))
         disk.check_output("--per_sentence", args.per_sentence, *corpus.paths, *model)
-    bilm, vocabulary = load(args.init_from_ckpt, args.vocab_file)
+    bilm, vocabulary = elmo.load_bilm(args.init_from_ckpt, head=True)
+    if args.vocab_file:
+        check_vocabulary(args.vocab_file, Vocabulary.from_file(args.vocab_file), args.init_from_ckpt, vocabulary)
     counts = corpus.count(vocabulary)
     print(
         f"text                           {counts.tokens:,} tokens in {counts.sentences:,} sentences; "
@@ -68,18 +70,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"perplexity of the mean loss    {score.of_mean_loss:.3f}")
     if args.per_sentence:
         print(f"sentences by themselves        {args.per_sentence}")
-
-
-def load(source: str, vocab_file: Path | None) -> tuple[elmo.BiLM, Vocabulary]:
-    """The checkpoint's model and vocabulary; one that the user gives must be the same."""
-    given = Vocabulary.from_file(vocab_file) if vocab_file else None
-    bilm, vocabulary = elmo.load_bilm(source, head=True)
-    if given and given.fingerprint != vocabulary.fingerprint:
-        raise UserError(
-            f"{vocab_file} with its {len(given):,} words is not the vocabulary that {source} was trained with, whose "
-            f"{len(vocabulary):,} words are in its folder's vocab.txt. Leave --vocab_file out."
-        )
-    return bilm, vocabulary
 
 
 def watched(batches: dataset.EvalStream, bar: tqdm) -> Iterator[LMBatch]:

@@ -9,10 +9,9 @@ Go on after an interruption with --init_from_ckpt=checkpoints; on other text wit
 
 import argparse
 import math
-import os
-import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import takewhile
 from pathlib import Path
 
@@ -20,17 +19,20 @@ import numpy as np
 
 import args as arguments
 import dataset
-import elmo
+from elmo import BiLM
 from elmo_core import checkpoint, runtime
+from elmo_core.config import PRESETS, ELMoConfig
 from elmo_core.ranks import Ranks
 from elmo_core.runtime import UserError, log, paddle
 from elmo_core.softmax import Candidates, draw_candidates, is_sampled
-from elmo_core.tokens import LMBatch
-from pretraining import start
-from pretraining.adagrad import Adagrad
-from pretraining.folder import RunFolder
+from elmo_core.tokens import LMBatch, Vocabulary
+from pretraining import folder
+from pretraining.interruption import Interruption
 from pretraining.meter import ADVICE, Meter
+from pretraining.model import check_vocabulary, load_model, new_model
+from pretraining.optimizer import learning_rate, make_optimizer, optimizer_state, set_optimizer_state
 from pretraining.perplexity import Score, evaluate, perplexity
+from pretraining.resume import Progress, changed_settings, resume
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -73,6 +75,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args.lr = args.lr or {"adagrad": 0.2, "adam": 0.001}[args.optimizer]
     if args.patience and not args.dev_data_path:
         parser.error("--patience counts evaluations: it needs --dev_data_path")
+    if not args.dev_data_path:
+        args.eval_freq = None
     return args
 
 
@@ -83,390 +87,264 @@ def main(argv: Sequence[str] | None = None) -> None:
     ranks = Ranks(advice="Go on with --init_from_ckpt.")
     if not ranks.first:
         log.setLevel("WARNING")
-    run = Pretraining(args, ranks)
-    if run.is_over():
-        log.info(f"{run.source} is the end of its run, step {run.step:,} of {run.total:,}: nothing is left to do.")
-        log.info("To train on, raise --epochs or --max_steps (or --patience).")
-        return
-    lock = ranks.on_first(run.folder.lock)
-    try:
-        run.open_folder()
-        run.introduce(device)
-        run.train()
-    finally:
-        if ranks.first:
-            os.close(lock)
 
+    corpus = dataset.Corpus(args.train_data_path)
+    dev = dataset.Corpus(args.dev_data_path) if args.dev_data_path else None
+    source = args.init_from_ckpt or args.finetune_from
+    source = checkpoint.resolve(source) if source else None
+    resumed = source if args.init_from_ckpt else None
+    read = [*corpus.paths, *(dev.paths if dev else ()), *([source] if args.finetune_from else ())]
+    if args.save_dir.resolve() in {path.parent.resolve() for path in read}:
+        raise UserError(f"--save_dir {args.save_dir} is a folder that this run reads. Choose another.")
 
-class Pretraining:
-    """A run: the model and its optimizer, the text and where in it the run is, the step, and the best score so far.
+    runtime.seed_everything(args.seed)
+    bilm, vocabulary = starting_model(args, source)
+    ranks.share_weights(bilm.parameters())
+    optimizer = make_optimizer(args.optimizer, args.lr, bilm.parameters(), args.max_grad_norm)
+    counts = ranks.on_first(lambda: [text.count(vocabulary) for text in (dev, corpus) if text][-1])
+    shape = (args.batch_size, args.unroll_steps, bilm.config.input)
+    stream = dataset.TrainStream(corpus, vocabulary, *shape, args.seed, ranks.rank, ranks.size)
+    held_out = dataset.EvalStream(dev, vocabulary, *shape) if dev else None
+    settings = run_settings(args, stream, dev)
 
-    What is random in a step follows from the seed, the step and the rank: no random state needs to be saved.
-    """
-
-    def __init__(self, args: argparse.Namespace, ranks: Ranks):
-        self.args, self.ranks = args, ranks
-        self.corpus = dataset.Corpus(args.train_data_path)
-        self.dev = dataset.Corpus(args.dev_data_path) if args.dev_data_path else None
-        self._check_folder()
-        source = args.init_from_ckpt or args.finetune_from
-        self.source = checkpoint.resolve(source) if source else None
-        runtime.seed_everything(args.seed)
-        self.bilm, self.vocabulary = start.model(args, self.source)
-        self.weights = self.bilm.parameters()
-        ranks.share_weights(self.weights)
-        self.state = self.bilm.zero_state(args.batch_size)
-        self.optimizer, self.meter = self._optimizer(), Meter()
-        self.stream = dataset.TrainStream(
-            self.corpus,
-            self.vocabulary,
-            args.batch_size,
-            args.unroll_steps,
-            input=self.bilm.config.input,
-            seed=args.seed,
-            rank=ranks.rank,
-            world_size=ranks.size,
-        )
-        self.position = self.stream.position
-        self.counts = ranks.on_first(self._count)
-        self.steps_per_epoch = self.stream.steps_per_epoch(self.counts)
-        self.total = args.max_steps or args.epochs * self.steps_per_epoch
-        self.step = self.saved = self.evaluated = self.without_gain = 0
-        self.best = math.inf
-        if args.init_from_ckpt:
-            self._resume()
-        self.folder = ranks.on_first(
-            lambda: RunFolder(args.save_dir, self.source, self.step if args.init_from_ckpt else None, args.overwrite)
-        )
-
-    # How it begins
-
-    def _check_folder(self) -> None:
-        """Refuse checkpoints among the text: the next run would read them."""
-        folders = {path.parent.resolve() for corpus in (self.corpus, self.dev) if corpus for path in corpus.paths}
-        if self.args.save_dir.resolve() in folders:
-            raise UserError(
-                f"--save_dir {self.args.save_dir} is the text's own folder. Choose one that is not read as text."
-            )
-
-    def _count(self) -> dataset.Counts:
-        """What the text holds. Faults of the held-out text, too, are found before anything is trained."""
-        if self.dev:
-            self.dev.count(self.vocabulary)
-        return self.corpus.count(self.vocabulary)
-
-    def _optimizer(self):
-        rate, bound = self.args.lr, self.args.max_grad_norm
-        if self.args.optimizer == "adagrad":
-            return Adagrad(rate, self.weights, bound)
-        clip = paddle.nn.ClipGradByGlobalNorm(bound)
-        return paddle.optimizer.Adam(rate, parameters=self.weights, grad_clip=clip, lazy_mode=True)
-
-    def _resume(self) -> None:
-        """Take up a run where its checkpoint left it."""
-        moments, progress = checkpoint.load_optimizer(self.source), checkpoint.load_progress(self.source)
-        changes = self._changes(progress["settings"])
-        same_ranks = len(progress["ranks"]) == self.ranks.size
-        mine = progress["ranks"][self.ranks.rank if same_ranks else 0]
-        self.step = self.saved = progress["step"]
-        if "dev_data" not in changes:
-            self.evaluated, self.best, self.without_gain = (progress[k] for k in ("evaluated", "best", "without_gain"))
+    epoch = stream.steps_per_epoch(counts)
+    total = args.max_steps or args.epochs * epoch
+    progress = Progress(total, epoch, stream.position, bilm.zero_state(args.batch_size))
+    if resumed:
+        moments, saved = checkpoint.load_optimizer(resumed), checkpoint.load_progress(resumed)
+        changes = changed_settings(resumed, saved["settings"], settings, args.allow_changes)
+        resume(progress, saved, changes, stream, ranks)
         if "optimizer" not in changes:
-            set_optimizer_state(self.optimizer, self.bilm, moments)
-        if self.args.optimizer == "adam" and progress["total"] != self.total:
-            log.warning(f"The rate falls to 0 at step {self.total:,} instead of {progress['total']:,}.")
-        self.stream.seek(mine["position"], strict=False)
-        self.position = self.stream.position
-        if np.array_equal(self.position["rows"], mine["position"]["rows"]):  # the sentences that the states belong to
-            self.state = as_tensors(mine["state"])
-        if same_ranks:
-            self.meter.sums[:] = mine["losses"]
+            set_optimizer_state(optimizer, bilm, moments)
+        if args.optimizer == "adam" and saved["total"] != total:
+            log.warning(f"The rate falls to 0 at step {total:,} instead of {saved['total']:,}.")
+        if resumed.name == "final" and progress.is_finished(args.patience, args.eval_freq):
+            log.info(f"{resumed} is the end of its run, step {progress.step:,} of {total:,}: nothing is left to do.")
+            log.info("To train on, raise --epochs or --max_steps (or --patience).")
+            return
 
-    def _changes(self, saved: dict) -> list[str]:
-        """The settings that differ from those of the checkpoint, which the user must have allowed."""
-        settings = self._settings()
-        changes = [name for name, value in settings.items() if saved.get(name) != value]
-        listed = "; ".join(f"{name} was {saved.get(name)}, is {settings[name]}" for name in changes)
-        if changes and not self.args.allow_changes:
-            raise UserError(
-                f"{self.source} was made with other settings: {listed}. Give the same, or --allow_changes to go on with "
-                "what is well defined."
+    with ExitStack() as stack:
+        ranks.on_first(lambda: folder.check_folder(args.save_dir, resumed, progress.step, args.overwrite))
+        ranks.on_first(lambda: stack.enter_context(folder.locked(args.save_dir)))
+        config = {"model": bilm.config.to_dict(), "training": settings}
+        if not ranks.on_first(lambda: folder.open_folder(args.save_dir, resumed, progress.step, config, vocabulary)):
+            progress.best, progress.without_gain = math.inf, 0
+        introduce(args, ranks, device, bilm, corpus, counts, progress)
+        train(args, ranks, bilm, optimizer, stream, held_out, progress, settings)
+        if args.plot and ranks.first:
+            log.info(f"drew          {folder.plot(args.save_dir)}")
+
+
+def starting_model(args: argparse.Namespace, source: Path | None) -> tuple[BiLM, Vocabulary]:
+    """The model and its vocabulary: that of the checkpoint `source` where there is one."""
+    given = Vocabulary.from_file(args.vocab_file) if args.vocab_file else None
+    size, changes = args.model_size, arguments.model_changes(args)
+    if source is None:
+        if given is None:
+            raise UserError("--vocab_file is missing: `preprocess.py vocab` makes one from a corpus.")
+        config = ELMoConfig.preset(size or arguments.MODEL_SIZE, vocab_size=len(given), **changes)
+        return new_model(config, given, args.pretrained_word_embeddings), given
+    if args.pretrained_word_embeddings:
+        log.warning(f"--pretrained_word_embeddings is not read: {source} brings its own vectors.")
+    wanted = {**(PRESETS[size] if size else {}), **changes}
+    bilm, vocabulary = load_model(source, wanted, given if args.finetune_from else None)
+    if given:
+        check_vocabulary(args.vocab_file, given, source, vocabulary)
+    return bilm, vocabulary
+
+
+def run_settings(args: argparse.Namespace, stream: dataset.TrainStream, dev: dataset.Corpus | None) -> dict:
+    """What must be the same for a resumed run to be the same run."""
+    names = ("optimizer", "lr", "warmup_steps", "max_grad_norm", "dropout", "n_negative_samples", "amp")
+    data = {name: value for name, value in stream.position["identity"].items() if name != "rank"}
+    return {**data, "dev_data": dev.identity if dev else None, **{name: getattr(args, name) for name in names}}
+
+
+def train(
+    args: argparse.Namespace,
+    ranks: Ranks,
+    bilm: BiLM,
+    optimizer,
+    stream: dataset.TrainStream,
+    held_out: dataset.EvalStream | None,
+    progress: Progress,
+    settings: dict,
+) -> None:
+    """Step after step until the last one, an interruption, or the end of patience; then save."""
+    weights, meter = bilm.parameters(), Meter(progress.losses)
+    sampled = is_sampled(bilm.config.vocab_size, args.n_negative_samples)
+
+    def evaluate_if_due() -> None:
+        if progress.evaluation_is_due(args.eval_freq):
+            with meter.paused():
+                evaluate_held_out(args, ranks, bilm, held_out, progress, interruption)
+
+    def save(name: str) -> None:
+        with meter.paused():
+            state = progress.to_dict(settings, ranks)
+            ranks.on_first(
+                lambda: folder.save(args.save_dir / name, bilm, optimizer_state(optimizer, bilm), state, args.keep)
             )
-        if changes:
-            log.warning(f"Going on although {listed}.")
-        return changes
 
-    def _settings(self) -> dict:
-        """What must be the same for a resumed run to be the same run."""
-        names = ("optimizer", "lr", "warmup_steps", "max_grad_norm", "dropout", "n_negative_samples", "amp")
-        data = {name: value for name, value in self.position["identity"].items() if name != "rank"}
-        dev = self.dev.identity if self.dev else None
-        return {**data, "dev_data": dev, **{name: getattr(self.args, name) for name in names}}
-
-    def open_folder(self) -> None:
-        config = {"model": self.bilm.config.to_dict(), "training": self._settings()}
-        if not self.ranks.on_first(lambda: self.folder.open(config, self.vocabulary)):
-            self.best, self.without_gain = math.inf, 0
-
-    def introduce(self, device: str) -> None:
-        """Say what is about to run."""
-        args, words, counts, ranks = self.args, len(self.vocabulary), self.counts, self.ranks.size
-        parts: dict[str, int] = {}
-        for name, weight in self.bilm.named_parameters():
-            part = name.split(".")[0].removeprefix("forward_").removeprefix("backward_")
-            parts[part] = parts.get(part, 0) + weight.size
-        sizes = ", ".join(f"{part} {size:,}" for part, size in parts.items())
-        unknown = counts.unknown / max(1, counts.tokens)
-        tokens = args.batch_size * args.unroll_steps * ranks
-        candidates = f"{args.n_negative_samples:,} candidates: the perplexities below are estimates"
-        lines = (
-            f"device        {device}, {ranks} process{'es' * (ranks > 1)}",
-            f"parameters    {sum(parts.values()):,}: {sizes}",
-            f"text          {counts.tokens:,} tokens in {counts.sentences:,} sentences, {len(self.corpus.paths)} files; "
-            f"{unknown:.2%} outside the vocabulary of {words:,} words",
-            f"steps         {self.steps_per_epoch:,} an epoch, {self.total:,} in all, from step {self.step:,}; "
-            f"{tokens:,} tokens each",
-            f"softmax       {candidates if self._is_sampled() else f'over all {words:,} words'}",
-        )
-        values = {
-            "device": device,
-            "processes": ranks,
-            "parameters": parts,
-            "tokens": counts.tokens,
-            "sentences": counts.sentences,
-            "unknown_share": unknown,
-            "vocabulary": words,
-            "steps_per_epoch": self.steps_per_epoch,
-            "tokens_per_step": tokens,
-            "total": self.total,
-        }
-        self._say("start", "\n".join(lines), values)
-
-    def is_over(self) -> bool:
-        """Whether the run goes on from its own end."""
-        return bool(self.args.init_from_ckpt) and self.source.name == "final" and self._is_finished()
-
-    # The loop
-
-    def train(self) -> None:
-        """Step after step, each followed by what is due at it."""
-        args = self.args
-        with Interruption() as interruption, dataset.Prefetcher(self._batches()) as batches:
-            self.meter.start()
-            while True:
-                stopped = self._evaluation_is_due() and not self.evaluate(interruption)
-                if self._is_finished():
-                    break
-                if stopped or self._is_interrupted(interruption):
-                    self.save(str(self.step))
-                    interruption.end_run(self.folder.path / str(self.step))
-                if self.step % args.save_freq == 0 and self.step != self.saved:
-                    self.save(str(self.step))
-
-                batch, candidates = next(batches)
-                self.step += 1
-                paddle.seed(self._seed())
-                losses, self.state = self.bilm(batch, self.state, candidates, args.dropout)
-                self.meter.add(self.step, losses, batch.position)
-                (sum(losses) / 2 * args.unroll_steps).backward()
-                self.ranks.average_gradients(self.weights)
-                self.optimizer.set_lr(self.learning_rate())
-                self.optimizer.step()
-                self.optimizer.clear_grad()
-                self.position = batch.position
-                if self.step % args.log_freq == 0 or self.step == self.total:
-                    self.report()
-        if self.step < self.total:
-            log.info(f"step {self.step:,}: {self.without_gain} evaluations without gain, the best was {self.best:.2f}")
-        self.save("final")
-        log.info(f"saved         {self.folder.path / 'final'}.pdparams")
-        if args.plot and self.ranks.first:
-            log.info(f"drew          {self.folder.plot()}")
-
-    def _batches(self) -> Iterator[tuple[LMBatch, Candidates]]:
-        """The stream's batches with the candidates of their steps, all prepared in another thread."""
-        for step, batch in enumerate(self.stream, self.step + 1):
-            random = np.random.default_rng([self.args.seed, step, self.ranks.rank])
-            yield batch, draw_candidates(len(self.vocabulary), self.args.n_negative_samples, random)
-
-    def _seed(self) -> int:
-        """Of this step's dropout."""
-        return int(np.random.SeedSequence([self.args.seed, self.step, self.ranks.rank]).generate_state(1)[0])
-
-    def learning_rate(self) -> float:
-        """Adagrad's is constant; Adam's rises over the warm-up and then falls to 0 at the end."""
-        if self.args.optimizer == "adagrad":
-            return self.args.lr
-        warmup = min(self.args.warmup_steps, self.total // 2)
-        if self.step <= warmup:
-            return self.args.lr * self.step / warmup
-        return self.args.lr * (self.total - self.step + 1) / (self.total - warmup + 1)
-
-    def _is_finished(self) -> bool:
-        out_of_patience = bool(self.args.patience) and self.without_gain >= self.args.patience
-        return (self.step >= self.total or out_of_patience) and not self._evaluation_is_due()
-
-    def _is_interrupted(self, interruption: "Interruption") -> bool:
-        """Whether the run is to end here, on which all ranks agree; on GPUs, which would wait, every tenth step."""
-        if self.ranks.size > 1 and self.step % 10 and paddle.get_device() != "cpu":
+    def is_interrupted() -> bool:
+        """All ranks agree on it; on GPUs, which have to wait for that, only at every tenth step."""
+        unfinished = progress.evaluation_is_due(args.eval_freq)  # an evaluation that was cut short
+        if ranks.size > 1 and paddle.get_device() != "cpu" and progress.step % 10 and not unfinished:
             return False
-        return self.ranks.any(interruption.is_wanted())
+        return ranks.any(interruption.is_wanted())
 
-    def _evaluation_is_due(self) -> bool:
-        due = self.step % self.args.eval_freq == 0 or self.step >= self.total
-        return self.dev is not None and due and self.evaluated != self.step
+    prepared = with_candidates(stream, bilm.config.vocab_size, args, progress.step, ranks.rank)
+    with Interruption() as interruption, dataset.Prefetcher(prepared) as batches:
+        evaluate_if_due()  # one that an interruption has cut short
+        while not progress.is_over(args.patience) and not is_interrupted():
+            batch, candidates = next(batches)
+            progress.step += 1
+            paddle.seed(dropout_seed(args.seed, progress.step, ranks.rank))
+            losses, progress.state = bilm(batch, progress.state, candidates, args.dropout)
+            meter.add(progress.step, losses, batch.position)
+            (sum(losses) / 2 * args.unroll_steps).backward()
+            ranks.average_gradients(weights)
+            optimizer.set_lr(learning_rate(args.optimizer, args.lr, progress.step, progress.total, args.warmup_steps))
+            optimizer.step()
+            optimizer.clear_grad()
+            progress.position = batch.position
+            if progress.step % args.log_freq == 0 or progress.step == progress.total:
+                report(args, ranks, meter, optimizer.get_lr(), sampled, progress)
+            evaluate_if_due()
+            if progress.step % args.save_freq == 0 and not progress.is_over(args.patience):
+                save(str(progress.step))
 
-    # Now and then
-
-    def report(self) -> None:
-        """The progress line."""
-        forward, backward, seconds = self.meter.take(self.ranks)
-        kind = "sampled_" if self._is_sampled() else ""
-        values = {
-            "total": self.total,
-            "epoch": self.step / self.steps_per_epoch,
-            "loss": (forward + backward) / 2,
-            f"forward_{kind}perplexity": perplexity(forward),
-            f"backward_{kind}perplexity": perplexity(backward),
-            "learning_rate": self.optimizer.get_lr(),
-            "tokens_per_second": self.args.batch_size * self.args.unroll_steps * self.ranks.size / seconds,
-            "seconds_left": (self.total - self.step) * seconds,
-            "memory_mb": runtime.memory_in_use() / 2**20,
-        }
-        self._say(
-            "training",
-            f"step {self.step:,}/{self.total:,}  epoch {values['epoch']:.2f}  loss {values['loss']:.4f}  "
-            f"{kind.replace('_', ' ')}perplexity forward {perplexity(forward):.1f} backward {perplexity(backward):.1f}  "
-            f"lr {values['learning_rate']:.4g}  {values['tokens_per_second']:,.0f} tokens/s  "
-            f"{runtime.duration(values['seconds_left'])} left  {values['memory_mb']:,.0f} MB",
-            values,
+        if not progress.is_finished(args.patience, args.eval_freq):
+            prefix = args.save_dir / str(progress.step)
+            save(prefix.name)
+            log.info(f"stopped at step {prefix.name}, saved as {prefix}. Go on with the same command and")
+            log.info(f"    --init_from_ckpt={prefix}")
+            sys.exit(interruption.exit_code)
+    if progress.step < progress.total:
+        log.info(
+            f"step {progress.step:,}: {progress.without_gain} evaluations without gain, the best was {progress.best:.2f}"
         )
-
-    def evaluate(self, interruption: "Interruption") -> bool:
-        """Exact perplexity of the held-out text; the best model so far is kept as `best`. False if it was cut short."""
-        self.meter.check()
-        with self.meter.paused():
-            score = self.ranks.on_first(lambda: self._score(interruption))
-            if score is None:
-                return False
-            if not math.isfinite(score.mean):
-                raise UserError(f"step {self.step:,}: the held-out perplexity is not finite. {ADVICE}")
-            self.evaluated = self.step
-            gain = score.mean < self.best
-            self.best, self.without_gain = (score.mean, 0) if gain else (self.best, self.without_gain + 1)
-            self._say(
-                "evaluation",
-                f"step {self.step:,}: held-out perplexity forward {score.forward:.2f}, backward {score.backward:.2f}, mean "
-                f"{score.mean:.2f}{f' (the best is {self.best:.2f})' * (not gain)}",
-                {"forward_perplexity": score.forward, "backward_perplexity": score.backward, "perplexity": score.mean},
-            )
-            if gain:
-                progress = {"step": self.step, "best": self.best}
-                self.ranks.on_first(lambda: self.folder.save("best", self._weights(), None, progress, self.args.keep))
-        return True
-
-    def _score(self, interruption: "Interruption") -> Score | None:
-        args = self.args
-        stream = dataset.EvalStream(
-            self.dev, self.vocabulary, args.batch_size, args.unroll_steps, self.bilm.config.input
-        )
-        score = evaluate(self.bilm, takewhile(lambda _: not interruption.is_wanted(), stream))
-        return None if interruption.is_wanted() else score
-
-    def save(self, name: str) -> None:
-        """Write everything that a resumed run needs."""
-        self.meter.check()
-        with self.meter.paused():
-            mine = {"position": self.position, "state": as_arrays(self.state), "losses": self.meter.sums}
-            progress = {
-                "step": self.step,
-                "total": self.total,
-                "evaluated": self.evaluated,
-                "best": self.best,
-                "without_gain": self.without_gain,
-                "settings": self._settings(),
-                "ranks": self.ranks.gather(mine),
-            }
-            self.ranks.on_first(lambda: self._write(name, progress))
-        self.saved = self.step
-
-    def _write(self, name: str, progress: dict) -> None:
-        moments = optimizer_state(self.optimizer, self.bilm)
-        self.folder.save(name, self._weights(), moments, progress, self.args.keep)
-
-    def _weights(self) -> dict[str, np.ndarray]:
-        return {name: weight.numpy() for name, weight in self.bilm.state_dict().items()}
-
-    def _is_sampled(self) -> bool:
-        return is_sampled(len(self.vocabulary), self.args.n_negative_samples)
-
-    def _say(self, event: str, text: str, values: dict) -> None:
-        """Tell the user, and log.jsonl."""
-        if self.ranks.first:
-            log.info(text)
-            self.folder.log(event, self.step, values)
+    save("final")
+    log.info(f"saved         {args.save_dir / 'final'}.pdparams")
 
 
-class Interruption:
-    """Ctrl-C, SIGTERM or the end of the launcher: the run ends after its step. A second Ctrl-C ends it at once."""
-
-    def __init__(self):
-        self.signal: int | None = None
-        self.launcher = os.getppid() if "PADDLE_TRAINER_ID" in os.environ else None
-
-    def __enter__(self) -> "Interruption":
-        self.before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, frame: object) -> None:
-        if self.signal is None:
-            os.write(2, b"finishing this step, then saving (Ctrl-C again: stop at once, without saving)\n")
-        elif number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.signal = number
-
-    def is_wanted(self) -> bool:
-        """Whether the run is to end. A launcher that is killed leaves its ranks behind, with another parent."""
-        return self.signal is not None or self.launcher not in (None, os.getppid())
-
-    def end_run(self, prefix: Path) -> None:
-        """Leave the program, as after the signal, but say how to go on."""
-        log.info(f"stopped at step {prefix.name}, saved as {prefix}. Go on with the same command and")
-        log.info(f"    --init_from_ckpt={prefix}")
-        sys.exit(128 + (self.signal or signal.SIGTERM))
+def with_candidates(
+    stream: dataset.TrainStream, vocab_size: int, args: argparse.Namespace, step: int, rank: int
+) -> Iterator[tuple[LMBatch, Candidates]]:
+    """The batches after a step, each with the candidate words of its softmax, for the Prefetcher to make in advance."""
+    for number, batch in enumerate(stream, step + 1):
+        random = np.random.default_rng([args.seed, number, rank])
+        yield batch, draw_candidates(vocab_size, args.n_negative_samples, random)
 
 
-def as_arrays(state: elmo.BiLMState) -> list:
-    return [[[part.numpy() for part in one] for one in pair] for pair in state]
+def dropout_seed(*numbers: int) -> int:
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
 
 
-def as_tensors(state: list) -> elmo.BiLMState:
-    return [[tuple(paddle.to_tensor(part) for part in one) for one in pair] for pair in state]
+def evaluate_held_out(
+    args: argparse.Namespace,
+    ranks: Ranks,
+    bilm: BiLM,
+    held_out: dataset.EvalStream,
+    progress: Progress,
+    interruption: Interruption,
+) -> None:
+    """Exact perplexity of the held-out text; the best model so far is kept as `best`. An interruption cuts it short."""
+
+    def score_unless_interrupted() -> Score | None:
+        found = evaluate(bilm, takewhile(lambda _: not interruption.is_wanted(), held_out))
+        return None if interruption.is_wanted() else found
+
+    score = ranks.on_first(score_unless_interrupted)
+    if score is None:
+        return
+    if not math.isfinite(score.mean):
+        raise UserError(f"step {progress.step:,}: the held-out perplexity is not finite. {ADVICE}")
+    gain = progress.add_evaluation(score.mean)
+    text = (
+        f"step {progress.step:,}: held-out perplexity forward {score.forward:.2f}, backward {score.backward:.2f}, mean "
+        f"{score.mean:.2f}{f' (the best is {progress.best:.2f})' * (not gain)}"
+    )
+    values = {"forward_perplexity": score.forward, "backward_perplexity": score.backward, "perplexity": score.mean}
+    record(args, ranks, "evaluation", progress.step, text, values)
+    if gain:
+        summary = {"step": progress.step, "best": progress.best}
+        ranks.on_first(lambda: folder.save(args.save_dir / "best", bilm, None, summary, args.keep))
 
 
-def optimizer_state(optimizer, bilm: elmo.BiLM) -> dict[str, np.ndarray]:
-    """The optimizer's arrays under the names that the checkpoint gives the weights, not Paddle's running numbers."""
-    keys = {weight.name: name for name, weight in bilm.named_parameters()}
-    state = {}
-    for name, value in optimizer.state_dict().items():
-        owner = max((own for own in keys if name.startswith(own + "_")), key=len, default=None)
-        if owner is not None:
-            state[keys[owner] + name.removeprefix(owner)] = value.numpy()
-    return state
+def introduce(
+    args: argparse.Namespace,
+    ranks: Ranks,
+    device: str,
+    bilm: BiLM,
+    corpus: dataset.Corpus,
+    counts: dataset.Counts,
+    progress: Progress,
+) -> None:
+    """Say what is about to run."""
+    words, processes = bilm.config.vocab_size, ranks.size
+    parts: dict[str, int] = {}
+    for name, weight in bilm.named_parameters():
+        part = name.split(".")[0].removeprefix("forward_").removeprefix("backward_")
+        parts[part] = parts.get(part, 0) + weight.size
+    unknown = counts.unknown / max(1, counts.tokens)
+    tokens = args.batch_size * args.unroll_steps * processes
+    candidates = f"{args.n_negative_samples:,} candidates: the perplexities below are estimates"
+    lines = (
+        f"device        {device}, {processes} process{'es' * (processes > 1)}",
+        f"parameters    {sum(parts.values()):,}: {', '.join(f'{part} {size:,}' for part, size in parts.items())}",
+        f"text          {counts.tokens:,} tokens in {counts.sentences:,} sentences, {len(corpus.paths)} files; "
+        f"{unknown:.2%} outside the vocabulary of {words:,} words",
+        f"steps         {progress.steps_per_epoch:,} an epoch, {progress.total:,} in all, from step {progress.step:,}; "
+        f"{tokens:,} tokens each",
+        f"softmax       {candidates if is_sampled(words, args.n_negative_samples) else f'over all {words:,} words'}",
+    )
+    values = {
+        "device": device,
+        "processes": processes,
+        "parameters": parts,
+        "tokens": counts.tokens,
+        "sentences": counts.sentences,
+        "unknown_share": unknown,
+        "vocabulary": words,
+        "steps_per_epoch": progress.steps_per_epoch,
+        "tokens_per_step": tokens,
+        "total": progress.total,
+    }
+    record(args, ranks, "start", progress.step, "\n".join(lines), values)
 
 
-def set_optimizer_state(optimizer, bilm: elmo.BiLM, state: dict[str, np.ndarray]) -> None:
-    """Give the optimizer the arrays that `optimizer_state` has found."""
-    names = {name: weight.name for name, weight in bilm.named_parameters()}
-    given = {}
-    for key, value in state.items():
-        owner = max((own for own in names if key.startswith(own + "_")), key=len)
-        given[names[owner] + key.removeprefix(owner)] = paddle.to_tensor(value)
-    optimizer.set_state_dict(given)
+def report(
+    args: argparse.Namespace, ranks: Ranks, meter: Meter, learning_rate: float, sampled: bool, progress: Progress
+) -> None:
+    """The log line of the steps since the last one."""
+    forward, backward, seconds = meter.take(ranks)
+    kind = "sampled_" if sampled else ""
+    values = {
+        "total": progress.total,
+        "epoch": progress.step / progress.steps_per_epoch,
+        "loss": (forward + backward) / 2,
+        f"forward_{kind}perplexity": perplexity(forward),
+        f"backward_{kind}perplexity": perplexity(backward),
+        "learning_rate": learning_rate,
+        "tokens_per_second": args.batch_size * args.unroll_steps * ranks.size / seconds,
+        "seconds_left": (progress.total - progress.step) * seconds,
+        "memory_mb": runtime.memory_in_use() / 2**20,
+    }
+    text = (
+        f"step {progress.step:,}/{progress.total:,}  epoch {values['epoch']:.2f}  loss {values['loss']:.4f}  "
+        f"{kind.replace('_', ' ')}perplexity forward {perplexity(forward):.1f} backward {perplexity(backward):.1f}  "
+        f"lr {learning_rate:.4g}  {values['tokens_per_second']:,.0f} tokens/s  "
+        f"{runtime.duration(values['seconds_left'])} left  {values['memory_mb']:,.0f} MB"
+    )
+    record(args, ranks, "training", progress.step, text, values)
+
+
+def record(args: argparse.Namespace, ranks: Ranks, event: str, step: int, text: str, values: Mapping) -> None:
+    """Tell the user, and log.jsonl."""
+    log.info(text)
+    if ranks.first:
+        folder.append_log(args.save_dir, event, step, values)
 
 
 if __name__ == "__main__":

@@ -7,34 +7,28 @@ of Python, when another rank has died.
 """
 
 import os
-import socket
 import threading
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from elmo_core.runtime import UserError, paddle
 
-HEARTBEAT_SECONDS = 1.0  # between words to the ranks that wait; gloo gives up on a rank that is silent for 30
-ROLL_CALL_SECONDS = 2.0  # for a rank to answer
+HEARTBEAT_SECONDS = 1.0  # between messages to the ranks that wait; gloo gives up on a rank that is silent for 30
 
 
 class Ranks:
     """This process's rank among `size`, and what they do together. Every rank must make the same calls.
 
-    advice: what to do when a rank is lost, for the error's end.
+    advice: what the user can do when a rank is lost, for the end of the error.
     """
 
     def __init__(self, advice: str = ""):
         self.advice = advice
         self.size = int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
         self.rank = int(os.environ.get("PADDLE_TRAINER_ID", "0"))
-        self._addresses: list[tuple[str, int]] = []
-        self._lost: list[int] = []  # ranks that another found silent
         if self.size > 1:
             paddle.distributed.init_parallel_env()
-            self._addresses = self.gather(self._answer_roll_calls())
 
     @property
     def first(self) -> bool:
@@ -48,7 +42,7 @@ class Ranks:
         return self._all_reduced(paddle.to_tensor(list(values), dtype="float64")).tolist()
 
     def any(self, flag: bool) -> bool:
-        """Whether any rank says so."""
+        """Whether the flag is true on any rank."""
         return self.sum([float(flag)])[0] > 0
 
     def gather(self, value: Any) -> list[Any]:
@@ -56,17 +50,18 @@ class Ranks:
         if self.size == 1:
             return [value]
         values: list[Any] = []
-        self._guarded(lambda: paddle.distributed.all_gather_object(values, value))
+        with self._explained():
+            paddle.distributed.all_gather_object(values, value)
         return values
 
     def on_first(self, work: Callable[[], Any]) -> Any:
-        """The result, on every rank, of long work that the first does while the others wait. Its error is everyone's."""
+        """The result, on every rank, of long work that the first does while the others wait. Its error is raised on all."""
         return self.on_each(work if self.first else lambda: None)[0]
 
     def on_each(self, work: Callable[[], Any]) -> list[Any]:
-        """What each rank's own long work results in, on every rank. An error is everyone's.
+        """The results, on every rank, of long work that each rank does. An error of one is raised on all.
 
-        The work is done in a thread, so that the ranks hear of each other meanwhile.
+        The work is done in a thread, so that the ranks can exchange messages meanwhile.
         """
         if self.size == 1:
             return [work()]
@@ -93,8 +88,9 @@ class Ranks:
     def share_weights(self, weights: Sequence) -> None:
         """Give every rank the first one's weights."""
         if self.size > 1:
-            for weight in weights:
-                self._guarded(lambda weight=weight: paddle.distributed.broadcast(weight, src=0))
+            with self._explained():
+                for weight in weights:
+                    paddle.distributed.broadcast(weight, src=0)
 
     def average_gradients(self, weights: Sequence) -> None:
         """Replace every weight's gradient by the mean over the ranks. A sparse one becomes the rows of all ranks."""
@@ -125,60 +121,23 @@ class Ranks:
         return paddle.concat([part[:length] for part, length in zip(parts, lengths, strict=True)])
 
     def _all_reduced(self, tensor):
-        self._guarded(lambda: paddle.distributed.all_reduce(tensor))
+        with self._explained():
+            paddle.distributed.all_reduce(tensor)
         return tensor
 
     def _all_gathered(self, tensor) -> list:
         tensors: list = []
-        self._guarded(lambda: paddle.distributed.all_gather(tensors, tensor))
+        with self._explained():
+            paddle.distributed.all_gather(tensors, tensor)
         return tensors
 
-    def _guarded(self, call: Callable[[], Any]) -> Any:
-        """What the call returns. If the ranks have lost each other, the error says which one is to blame."""
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Collective calls, which fail where another rank has ended."""
         try:
-            return call()
+            yield
         except RuntimeError as error:
-            raise UserError(f"rank {self.rank}: {self._missing()} {self.advice}".rstrip()) from error
-
-    def _missing(self) -> str:
-        """Which rank has ended or hangs: the others are told before this one ends, so that none of them blames it."""
-        others = [rank for rank in range(len(self._addresses)) if rank != self.rank]
-        until = time.monotonic() + ROLL_CALL_SECONDS
-        while time.monotonic() < until:
-            silent = [rank for rank in others if not _answers(self._addresses[rank])]
-            lost = list(self._lost) or silent
-            if lost:
-                for rank in set(others) - set(silent):
-                    _answers(self._addresses[rank], lost)
-                names = " and ".join(f"rank {rank} on {self._addresses[rank][0]}" for rank in lost)
-                return (
-                    f"{names} ended or does not answer any more. What it said is in log/workerlog.{lost[0]}, or where "
-                    "--log_dir of paddle.distributed.launch says."
-                )
-            time.sleep(0.1)
-        return "the connection to the other ranks broke."
-
-    def _answer_roll_calls(self) -> tuple[str, int]:
-        """Answer, in a thread, whoever connects to a port of this process, and note whom it has lost. Returns that port."""
-        server = socket.create_server(("", 0))
-
-        def answer() -> None:
-            while True:
-                connection, _ = server.accept()
-                with connection, suppress(OSError, ValueError):
-                    connection.settimeout(ROLL_CALL_SECONDS)
-                    self._lost = self._lost or [int(rank) for rank in connection.makefile().readline().split()]
-                    connection.sendall(b"!")
-
-        threading.Thread(target=answer, daemon=True, name="roll call").start()
-        return os.environ["PADDLE_CURRENT_ENDPOINT"].rpartition(":")[0], server.getsockname()[1]
-
-
-def _answers(address: tuple[str, int], lost: Sequence[int] = ()) -> bool:
-    """Whether the rank at this address answers. It is told who is lost."""
-    try:
-        with socket.create_connection(address, timeout=ROLL_CALL_SECONDS) as connection:
-            connection.sendall(f"{' '.join(map(str, lost))}\n".encode())
-            return connection.recv(1) == b"!"
-    except OSError:
-        return False
+            raise UserError(
+                f"rank {self.rank}: another rank was lost. Its log tells why (log/workerlog.N, or in the --log_dir of "
+                f"paddle.distributed.launch). {self.advice}".rstrip()
+            ) from error

@@ -1,4 +1,4 @@
-"""The losses and the speed of a pretraining run between two of its progress lines."""
+"""The losses and the speed of a pretraining run between two of its log lines."""
 
 import math
 import time
@@ -17,18 +17,21 @@ ADVICE = (
 
 
 class Meter:
-    """Losses and time since the last line. On a GPU it looks at a loss only when a line or a checkpoint is due."""
+    """Losses and time since the last line. On a GPU it looks at a loss only when a line or a checkpoint is due.
 
-    def __init__(self):
-        self.sums = np.zeros(3)  # forward loss, backward loss, steps
-        self._looks_at_once = paddle.get_device() == "cpu"
+    sums: (3,) forward loss, backward loss and steps so far, which are changed in place.
+    """
+
+    def __init__(self, sums: np.ndarray):
+        self._sums = sums
+        self.checks_at_once = paddle.get_device() == "cpu"
         self._unseen: list[tuple[int, list, dict]] = []
-        self.start()
+        self._start()
 
     def add(self, step: int, losses: list, position: dict) -> None:
-        """Note a step's losses, and where in the data its batch ended."""
+        """Note a step's losses, and where in the text its batch ended."""
         self._unseen.append((step, [loss.detach() for loss in losses], position))
-        if self._looks_at_once:
+        if self.checks_at_once:
             self.check()
 
     def check(self) -> None:
@@ -40,7 +43,7 @@ class Meter:
                     f"step {step:,}: the loss is not finite (forward {forward}, backward {backward}), in a batch that "
                     f"ends {position['sentence']:,} sentences into {position['file']}, epoch {position['epoch']}. {ADVICE}"
                 )
-            self.sums += forward, backward, 1
+            self._sums += forward, backward, 1
             self._steps += 1
         self._unseen.clear()
 
@@ -48,18 +51,18 @@ class Meter:
         """Mean forward and backward loss over all ranks, and seconds a step, since the last call."""
         self.check()
         seconds = (time.perf_counter() - self._since - self._idle) / self._steps
-        forward, backward, steps = ranks.sum(self.sums)
-        self.sums[:] = 0
-        self.start()
+        forward, backward, steps = ranks.sum(self._sums)
+        self._sums[:] = 0
+        self._start()
         return forward / steps, backward / steps, seconds
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Time that does not count as training."""
+        self.check()
         began = time.perf_counter()
         yield
         self._idle += time.perf_counter() - began
 
-    def start(self) -> None:
-        """Count time from here."""
+    def _start(self) -> None:
         self._since, self._idle, self._steps = time.perf_counter(), 0.0, 0

@@ -1,6 +1,6 @@
 """What each rank of a test runs: pretraining runs one after another, given as JSON: [[flags, step to be stopped at], ...].
 
-Every rank leaves its weights in the run's folder, as rank0.npz and so on.
+Every rank leaves its weights beside the run's folder, as FOLDER.rank0.npz and so on.
 """
 
 import json
@@ -10,6 +10,11 @@ import sys
 import numpy as np
 import runs
 
+from elmo_core.ranks import Ranks
+
+models, share = [], Ranks.share_weights
+Ranks.share_weights = lambda ranks, weights: models.append(weights) or share(ranks, weights)
 for argv, stop_at in json.loads(sys.argv[1]):
-    run = runs.pretrain(argv, stop_at)
-    np.savez(run.args.save_dir / f"rank{os.environ['PADDLE_TRAINER_ID']}.npz", **run._weights())
+    runs.pretrain(argv, stop_at)
+    folder = dict(flag.lstrip("-").split("=") for flag in argv if "=" in flag)["save_dir"]
+    np.savez(f"{folder}.rank{os.environ['PADDLE_TRAINER_ID']}.npz", *(weight.numpy() for weight in models[-1]))

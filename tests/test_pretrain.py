@@ -1,4 +1,4 @@
-"""Pretraining: exact resume, faults, what a run starts from, what it says and writes."""
+"""Pretraining: exact resume, interruptions and faults, what a run starts from, what it prints and writes."""
 
 import itertools
 import json
@@ -7,7 +7,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import runs
 
 import run_pretrain
 from elmo_core import checkpoint
+from elmo_core.ranks import Ranks
 from elmo_core.runtime import UserError, paddle
 from elmo_core.tokens import MARKERS, Vocabulary
 from pretraining.meter import Meter
@@ -38,14 +38,24 @@ def finished(corpus, tmp_path_factory):
     return folder
 
 
+def saved(folder: Path, suffix: str = ".pdparams") -> list[str]:
+    """The names of the checkpoints in a folder."""
+    return sorted(path.stem for path in folder.glob(f"*{suffix}"))
+
+
+def step(folder: Path) -> int:
+    """The step of a folder's latest checkpoint."""
+    return checkpoint.load_progress(folder)["step"]
+
+
 # Exact resume
 
 
 @pytest.mark.parametrize(("input", "optimizer"), KINDS)
 def test_a_resumed_run_equals_one_that_never_stopped(corpus, tmp_path, input, optimizer):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    run = runs.pretrain(runs.flags(corpus, whole, input=input, optimizer=optimizer))
-    assert run.position["epoch"] > 0
+    runs.pretrain(runs.flags(corpus, whole, input=input, optimizer=optimizer))
+    assert checkpoint.load_progress(whole)["ranks"][0]["position"]["epoch"] > 0
     for stop in (8, 19, 26, None):  # two in the first epoch, one in the second
         resume = {"init_from_ckpt": parts} if stop != 8 else {}
         runs.pretrain(runs.flags(corpus, parts, input=input, optimizer=optimizer, **resume), stop_at=stop)
@@ -84,37 +94,50 @@ def test_on_two_ranks_too_a_resumed_run_equals_one_that_never_stopped(two_ranks,
 
 @pytest.mark.parametrize("name", ["whole-char-adagrad", "parts-word-adam", "grown"])
 def test_ranks_end_with_identical_weights(two_ranks, name):
-    first, second = (np.load(two_ranks / name / f"rank{k}.npz") for k in range(2))
+    first, second = (np.load(two_ranks / f"{name}.rank{k}.npz") for k in range(2))
     for key in first.files:
         np.testing.assert_array_equal(first[key], second[key], err_msg=key)
+
+
+def test_another_number_of_processes(two_ranks, corpus, tmp_path, said):
+    """From two to one here, from one to two in the run `grown`."""
+    argv = runs.flags(corpus, tmp_path, init_from_ckpt=two_ranks / "parts-char-adagrad" / "8", max_steps=12)
+    with pytest.raises(UserError, match="world_size was 2, is 1"):
+        run_pretrain.main(argv)
+    runs.pretrain([*argv, "--allow_changes"])
+    assert step(tmp_path) == 12 and "beginning of epoch 0" in said()
+    assert [line["step"] for line in runs.log_lines(two_ranks / "grown", "training")] == [5, 10, 15, 20, 25, 30]
 
 
 # Kills, signals, faults
 
 
-def test_ten_kills_change_nothing(corpus, tmp_path):
-    """Eight at random moments, two inside a save. Every time the run goes on from what is in its folder."""
-    changes = {"dev_data_path": None, "max_steps": 120, "save_freq": 3, "log_freq": 1, "keep": 2}
-    runs.pretrain(runs.flags(corpus, tmp_path / "whole", **changes))
+def test_kills_change_nothing(corpus, tmp_path):
+    """Four at random moments, two inside a save. Every time the run goes on from what is in its folder.
+
+    All processes are started alike: bits are the same for the same number of threads.
+    """
+    changes = {"dev_data_path": None, "max_steps": 70, "save_freq": 3, "log_freq": 1, "keep": 2}
     parts, output = tmp_path / "parts", tmp_path / "output"
-    argv = runs.flags(corpus, parts, **changes)
+    whole = runs.flags(corpus, tmp_path / "whole", **changes)
+    assert runs.start("run_pretrain.py", whole, output).wait(timeout=60) == 0
     seed = random.randrange(2**32)
     print("seed", seed)
     generator = random.Random(seed)
-    for kill in range(10):
-        resume = [f"--init_from_ckpt={parts}"] if list(parts.glob("*.pdparams")) else []
-        if kill in (3, 7):
-            call = str(generator.randrange(1, 10))
-            process = runs.start("tests/dying_run.py", [call, *argv, *resume], output)
+    for kill in range(7):
+        argv = runs.flags(corpus, parts, **changes, init_from_ckpt=parts if saved(parts) else None)
+        if kill in (2, 4):
+            process = runs.start("tests/dying_run.py", [str(generator.randrange(1, 10)), *argv], output)
         else:
-            process = runs.start("run_pretrain.py", [*argv, *resume], output)
+            process = runs.start("run_pretrain.py", argv, output)
+        if kill in (0, 1, 3, 5):
             runs.wait_for_step(8 * kill + generator.randrange(1, 8), process, output)
             time.sleep(generator.random() / 50)
             process.kill()
-        assert process.wait(timeout=60) == -signal.SIGKILL, output.read_text(encoding="utf-8")
-    runs.pretrain([*argv, f"--init_from_ckpt={parts}"])
+        expected = 0 if kill == 6 else -signal.SIGKILL
+        assert process.wait(timeout=60) == expected, output.read_text(encoding="utf-8")
     runs.assert_same(tmp_path / "whole" / "final", parts / "final")
-    assert [line["step"] for line in runs.log_lines(parts, "training")] == list(range(1, 121))
+    assert [line["step"] for line in runs.log_lines(parts, "training")] == list(range(1, 71))
 
 
 def test_a_best_model_from_steps_that_were_lost_is_no_obstacle(corpus, finished, tmp_path, monkeypatch):
@@ -129,23 +152,24 @@ def test_a_best_model_from_steps_that_were_lost_is_no_obstacle(corpus, finished,
     with monkeypatch.context() as patched, pytest.raises(MemoryError):
         patched.setattr(Meter, "add", crash)
         run_pretrain.main(argv)
-    assert sorted(path.stem for path in tmp_path.glob("*.pdparams")) == ["10", "best"]
+    assert saved(tmp_path) == ["10", "best"]
     runs.pretrain([*argv, f"--init_from_ckpt={tmp_path}"])
     runs.assert_same(tmp_path / "final", finished / "final")
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(corpus, tmp_path):
+    """Meanwhile no other run may use the folder."""
     output = tmp_path / "output"
     argv = runs.flags(corpus, tmp_path / "run", max_steps=100000, log_freq=1)
     process = runs.start("run_pretrain.py", argv, output)
     runs.wait_for_step(2, process, output)
+    with pytest.raises(UserError, match="another process"):
+        run_pretrain.main([*argv, "--overwrite"])
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130
-    lines = output.read_text(encoding="utf-8").splitlines()
-    assert "finishing this step, then saving (Ctrl-C again: stop at once, without saving)" in lines
-    prefix = lines[-1].strip().removeprefix("--init_from_ckpt=")
+    prefix = output.read_text(encoding="utf-8").splitlines()[-1].strip().removeprefix("--init_from_ckpt=")
     assert checkpoint.resolve(tmp_path / "run") == Path(prefix)
-    assert int(Path(prefix).name) == checkpoint.load_progress(prefix)["step"] >= 2
+    assert int(Path(prefix).name) == step(tmp_path / "run") >= 2
 
 
 def test_ranks_whose_launcher_is_killed_stop_and_save(corpus, tmp_path):
@@ -185,104 +209,75 @@ def test_a_second_ctrl_c_stops_at_once(corpus, tmp_path, monkeypatch):
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         run_pretrain.main(runs.flags(corpus, tmp_path))
-    assert not list(tmp_path.glob("*.pdparams")) and signal.getsignal(signal.SIGINT) is before
+    assert not saved(tmp_path) and signal.getsignal(signal.SIGINT) is before
 
 
-def test_an_evaluation_does_not_delay_a_stop_and_is_made_up_for(corpus, finished, tmp_path, monkeypatch):
-    argv = runs.flags(corpus, tmp_path)
-    evaluate = run_pretrain.evaluate
+@pytest.mark.parametrize("max_steps", [30, 12])  # the last evaluation is one, too
+def test_an_evaluation_does_not_delay_a_stop_and_is_made_up_for(corpus, tmp_path, monkeypatch, max_steps):
+    evaluate, whole = run_pretrain.evaluate, tmp_path / "whole"
+    runs.pretrain(runs.flags(corpus, whole, max_steps=max_steps))
 
     def interrupted(bilm, batches):
         signal.raise_signal(signal.SIGTERM)
         assert not list(batches), "the evaluation goes on"
         return Score()
 
+    argv = runs.flags(corpus, tmp_path / "run", max_steps=max_steps)
     monkeypatch.setattr(run_pretrain, "evaluate", interrupted)
     with pytest.raises(SystemExit):
         run_pretrain.main(argv)
-    assert checkpoint.resolve(tmp_path).name == "12" and not runs.log_lines(tmp_path, "evaluation")
+    assert saved(tmp_path / "run") == ["12"] and not runs.log_lines(tmp_path / "run", "evaluation")
     monkeypatch.setattr(run_pretrain, "evaluate", evaluate)
-    runs.pretrain([*argv, f"--init_from_ckpt={tmp_path}"])
-    assert runs.log_lines(tmp_path, "evaluation") == runs.log_lines(finished, "evaluation")
+    runs.pretrain([*argv, f"--init_from_ckpt={tmp_path / 'run'}"])
+    assert runs.log_lines(tmp_path / "run", "evaluation") == runs.log_lines(whole, "evaluation")
 
 
-def test_a_full_disk_is_a_clear_error_and_spares_what_is_there(corpus, tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if (
-        not shutil.which("mount")
-        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", disk], capture_output=True).returncode
-    ):
-        pytest.skip("a small disk can only be made by root")
-    try:
-        argv = runs.flags(corpus, disk, dev_data_path=None, save_freq=4, keep=100)
-        with pytest.raises(UserError, match=r"could not be written, the disk is full: .* MB are needed"):
-            run_pretrain.main(argv)
-        saved = sorted(int(path.stem) for path in disk.glob("*.pdparams"))
-        assert saved == list(range(4, 4 * len(saved) + 1, 4)) and saved
-        runs.pretrain(runs.flags(corpus, tmp_path / "run", dev_data_path=None, init_from_ckpt=disk))
-    finally:
-        subprocess.run(["umount", disk], check=True)
-    runs.pretrain(runs.flags(corpus, tmp_path / "whole", dev_data_path=None))
-    runs.assert_same(tmp_path / "run" / "final", tmp_path / "whole" / "final")
-
-
-def poison(monkeypatch, at: int, name: str) -> None:
+def poison(monkeypatch, at: int) -> None:
     """A weight becomes not a number in the step."""
-    learning_rate = run_pretrain.Pretraining.learning_rate
+    average, steps = Ranks.average_gradients, itertools.count(1)
 
-    def poisoned(run):
-        if run.step == at:
-            weight = dict(run.bilm.named_parameters())[name]
-            weight.set_value(paddle.full_like(weight, float("nan")))
-        return learning_rate(run)
+    def poisoned(ranks, weights):
+        if next(steps) == at:
+            weights[-1].set_value(paddle.full_like(weights[-1], float("nan")))
+        average(ranks, weights)
 
-    monkeypatch.setattr(run_pretrain.Pretraining, "learning_rate", poisoned)
-
-
-def test_a_loss_that_is_not_finite_stops_the_run_and_is_not_saved(corpus, tmp_path, monkeypatch):
-    poison(monkeypatch, 9, "forward_lstm.1.bias")
-    with pytest.raises(
-        UserError, match=r"step 10: the loss is not finite \(forward nan.* into .*/train/\d\.txt, epoch 0"
-    ):
-        run_pretrain.main(runs.flags(corpus, tmp_path, save_freq=4))
-    assert checkpoint.resolve(tmp_path).name == "8"
+    monkeypatch.setattr(Ranks, "average_gradients", poisoned)
 
 
-@pytest.mark.parametrize("due", [{"save_freq": 12}, {"eval_freq": 12}, {"log_freq": 12}, {"max_steps": 12}])
-def test_losses_that_are_looked_at_late_are_looked_at_in_time(corpus, tmp_path, monkeypatch, due):
-    """As on a GPU: only when something is due."""
-    monkeypatch.setattr(paddle, "get_device", lambda: "gpu:0")
-    meter = Meter()
-    monkeypatch.undo()
-    monkeypatch.setattr(run_pretrain, "Meter", lambda: meter)
-    poison(monkeypatch, 9, "forward_lstm.1.bias")
-    late = {"save_freq": 100, "eval_freq": 100, "log_freq": 100, **due}
-    with pytest.raises(UserError, match="step 10: the loss is not finite"):
+@pytest.mark.parametrize("due", [{"save_freq": 12}, {"eval_freq": 12}, {"log_freq": 12}, {"max_steps": 12}, None])
+def test_a_loss_that_is_not_finite_stops_the_run_and_is_not_saved(corpus, tmp_path, monkeypatch, due):
+    """At once on a CPU; on a GPU, which would wait for each loss, when something is due."""
+    start = Meter.__init__
+
+    def start_waiting(meter, sums):
+        start(meter, sums)
+        meter.checks_at_once = False
+
+    if due:
+        monkeypatch.setattr(Meter, "__init__", start_waiting)
+    poison(monkeypatch, at=9)
+    late = {"save_freq": 8, "eval_freq": 100, "log_freq": 100, **(due or {})}
+    with pytest.raises(UserError, match=r"step 10: .* not finite .*/train/\d\.txt"):
         run_pretrain.main(runs.flags(corpus, tmp_path, **late))
-    assert not list(tmp_path.glob("*.pdparams"))
+    assert saved(tmp_path) == (["8"] if late["save_freq"] == 8 else [])
 
 
 @pytest.mark.parametrize("freq", ["save_freq", "eval_freq"])
 def test_weights_that_are_not_finite_are_not_saved(corpus, tmp_path, monkeypatch, freq):
-    poison(monkeypatch, 9, "softmax.bias")
+    poison(monkeypatch, at=9)
     with pytest.raises(UserError, match=r"step 9: .*not finite"):
         run_pretrain.main(runs.flags(corpus, tmp_path, **{"eval_freq": 100, freq: 9}))
-    assert not list(tmp_path.glob("*.pdparams"))
-
-
-def test_a_rate_that_is_too_high_ends_in_a_clear_error(corpus, tmp_path):
-    with pytest.raises(UserError, match="not finite"):
-        run_pretrain.main(runs.flags(corpus, tmp_path, lr=1e30, save_freq=1))
+    assert not saved(tmp_path)
 
 
 # Other starts
 
 
 def test_finetuning_with_the_same_vocabulary_starts_from_the_weights(corpus, finished, tmp_path):
-    run = runs.pretrain(runs.flags(corpus, tmp_path, finetune_from=finished, max_steps=1, lr=1e-12, vocab_file=None))
+    runs.pretrain(runs.flags(corpus, tmp_path, finetune_from=finished, max_steps=1, lr=1e-12, vocab_file=None))
     before = checkpoint.load_params(finished / "final")
-    assert run.step == 1 and run.vocabulary.tokens == Vocabulary.from_file(corpus / "vocab.txt").tokens
+    assert step(tmp_path) == 1
+    assert (tmp_path / "vocab.txt").read_bytes() == (corpus / "vocab.txt").read_bytes()
     for name, array in checkpoint.load_params(tmp_path / "final").items():
         np.testing.assert_allclose(array, before[name], atol=1e-9, err_msg=name)
 
@@ -295,7 +290,7 @@ def test_finetuning_with_another_vocabulary_keeps_the_rows_of_known_words(corpus
     runs.pretrain(runs.flags(corpus, tmp_path / "1", max_steps=2, input=input))
     changes = {"finetune_from": tmp_path / "1", "vocab_file": tmp_path / "new.txt", "max_steps": 1, "lr": 1e-12}
     runs.pretrain(runs.flags(corpus, tmp_path / "2", **changes))
-    assert f"{len(new) - 2} of {len(new)} words known, 2 start fresh" in said()
+    assert f"{len(new) - 2} of {len(new)} words known" in said()
     before, after = (checkpoint.load_params(tmp_path / name / "final") for name in "12")
     tables = {name for name in after if after[name].shape[0] == len(new)}
     assert tables == {"softmax.weight", "softmax.bias"} | (
@@ -309,62 +304,47 @@ def test_finetuning_with_another_vocabulary_keeps_the_rows_of_known_words(corpus
             np.testing.assert_allclose(array, before[name], atol=1e-9, err_msg=name)
 
 
-@pytest.fixture(scope="module")
-def word_vectors(tmp_path_factory):
-    """vectors.txt and vectors.bin: six dimensions, for every second word and for one that the vocabulary lacks."""
-    gensim = pytest.importorskip("gensim.models")
-    folder, words = tmp_path_factory.mktemp("vectors"), [*runs.WORDS[:20:2], "elsewhere"]
-    vectors = gensim.KeyedVectors(6)
-    vectors.add_vectors(words, np.random.default_rng(0).standard_normal((len(words), 6)).astype("float32"))
-    vectors.save_word2vec_format(str(folder / "vectors.txt"))
-    vectors.save_word2vec_format(str(folder / "vectors.bin"), binary=True)
-    return folder
+def write_vectors(path: Path, words: list[str], dimensions: int) -> np.ndarray:
+    vectors = np.random.default_rng(0).standard_normal((len(words), dimensions)).round(3)
+    lines = [f"{word} {' '.join(map(str, vector))}" for word, vector in zip(words, vectors.tolist(), strict=True)]
+    path.write_text("\n".join([f"{len(words)} {dimensions}", *lines]) + "\n", encoding="utf-8")
+    return vectors
 
 
-@pytest.mark.parametrize("name", ["vectors.txt", "vectors.bin"])
-def test_word_vectors_fill_the_word_table(corpus, word_vectors, tmp_path, said, name):
-    from gensim.models import KeyedVectors
-
-    changes = {"input": "word", "pretrained_word_embeddings": word_vectors / name, "max_steps": 1, "lr": 1e-12}
-    run = runs.pretrain(runs.flags(corpus, tmp_path, **changes))
-    assert f"10 of {len(run.vocabulary)} words (25.0%) found in {word_vectors / name}" in said()
-    vectors = KeyedVectors.load_word2vec_format(str(word_vectors / name), binary=name.endswith("bin"))
-    table = checkpoint.load_params(tmp_path)["token_encoder.embedding.weight"]
-    for word in runs.WORDS[:20:2]:
-        np.testing.assert_allclose(table[run.vocabulary.id(word)], vectors[word], atol=1e-6)
-    plain = runs.pretrain(runs.flags(corpus, tmp_path / "plain", input="word", max_steps=1, lr=1e-12))
-    other = run.vocabulary.id(runs.WORDS[1])
-    np.testing.assert_allclose(table[other], plain._weights()["token_encoder.embedding.weight"][other], atol=1e-9)
+def test_word_vectors_fill_the_word_table(corpus, tmp_path, said):
+    """Other words keep their random start. A resumed run does not read the vectors again."""
+    words = [*runs.WORDS[:20:2], "elsewhere"]
+    vectors = write_vectors(tmp_path / "vectors.txt", words, 6)
+    argv = runs.flags(corpus, tmp_path / "run", input="word", max_steps=1, lr=1e-12)
+    runs.pretrain([*argv, f"--pretrained_word_embeddings={tmp_path / 'vectors.txt'}"])
+    runs.pretrain([*argv, f"--save_dir={tmp_path / 'plain'}"])
+    assert "10 of 40 words (25.0%)" in said()
+    vocabulary = Vocabulary.from_file(corpus / "vocab.txt")
+    table, plain = (
+        checkpoint.load_params(tmp_path / name)["token_encoder.embedding.weight"] for name in ("run", "plain")
+    )
+    for word, vector in zip(words[:-1], vectors, strict=False):
+        np.testing.assert_allclose(table[vocabulary.id(word)], vector, atol=1e-6)
+    other = vocabulary.id(runs.WORDS[1])
+    np.testing.assert_allclose(table[other], plain[other], atol=1e-9)
+    resume = [f"--init_from_ckpt={tmp_path / 'run'}", "--pretrained_word_embeddings=nowhere.txt", "--max_steps=2"]
+    runs.pretrain([*argv, *resume])
+    assert "--pretrained_word_embeddings is not read" in said()
 
 
 @pytest.mark.parametrize(
-    ("content", "changes", "message"),
+    ("words", "dimensions", "input", "named"),
     [
-        (None, {}, "there is no such file of word vectors"),
-        (b"1 3\nc0 1 2 3\n", {}, r"its vectors have 3 dimensions, the model's 6\. Give --projection_dim=3"),
-        (b"c0 1 2 3 4 5 6\n", {}, "is not in word2vec's text format"),
-        (b"2 6\nc0 1 2 3 4 5 6\n", {}, "is not in word2vec's text format"),
-        (b"1 6\nc0 1 2 3 4 5 nan\n", {}, "not finite"),
-        (b"1 6\n\xff\xfe 1 2 3 4 5 6\n", {}, "is not in word2vec's text format"),
-        (b"1 6\nelsewhere 1 2 3 4 5 6\n", {}, "it has none of the vocabulary's 40 words"),
-        (b"1 6\nc0 1 2 3 4 5 6\n", {"input": "char"}, "it needs --input=word"),
+        (["c0"], 3, "word", "--projection_dim=3"),
+        (["elsewhere"], 6, "word", "none of the vocabulary"),
+        (["c0"], 6, "char", "--input=word"),
     ],
 )
-def test_word_vectors_that_cannot_be_used_say_why(corpus, tmp_path, content, changes, message):
+def test_word_vectors_that_do_not_fit_the_model(corpus, tmp_path, words, dimensions, input, named):
     path = tmp_path / "vectors.txt"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(UserError, match=message):
-        run_pretrain.main(
-            runs.flags(corpus, tmp_path / "run", **{"input": "word", "pretrained_word_embeddings": path, **changes})
-        )
-
-
-def test_word_vectors_are_not_read_again_by_a_resumed_run(corpus, tmp_path, said):
-    argv = runs.flags(corpus, tmp_path, input="word")
-    runs.pretrain(argv, stop_at=3)
-    runs.pretrain([*argv, f"--init_from_ckpt={tmp_path}", "--pretrained_word_embeddings=nowhere.txt"])
-    assert "--pretrained_word_embeddings is not read" in said()
+    write_vectors(path, words, dimensions)
+    with pytest.raises(UserError, match=named):
+        run_pretrain.main(runs.flags(corpus, tmp_path / "run", input=input, pretrained_word_embeddings=path))
 
 
 # The end of a run, and going on from it
@@ -380,15 +360,14 @@ def test_patience_ends_a_run_whose_best_is_kept(corpus, tmp_path, monkeypatch, s
     scores(monkeypatch, [30.0, 20.0, 25.0, 22.0, 21.0, 19.0, 18.0])
     argv = runs.flags(corpus, tmp_path, eval_freq=2, patience=3)
     runs.pretrain(argv, stop_at=7)  # the stop is no evaluation
-    run = runs.pretrain([*argv, f"--init_from_ckpt={tmp_path}"])
-    assert run.step == 10 and "3 evaluations without gain" in said()
+    runs.pretrain([*argv, f"--init_from_ckpt={tmp_path}"])
+    assert "3 evaluations without gain" in said()
     assert checkpoint.load_progress(tmp_path / "best") == {"step": 4, "best": pytest.approx(20.0)}
-    assert checkpoint.load_progress(tmp_path / "final")["step"] == 10
+    assert step(tmp_path) == 10
 
     runs.pretrain([*argv, f"--init_from_ckpt={tmp_path}"])
-    assert "final is the end of its run, step 10 of 30: nothing is left to do" in said()
-    longer = [*argv, "--patience=4", "--max_steps=14", f"--init_from_ckpt={tmp_path}"]
-    assert runs.pretrain(longer).step == 14
+    assert "nothing is left to do" in said()
+    runs.pretrain([*argv, "--patience=4", "--max_steps=14", f"--init_from_ckpt={tmp_path}"])
     assert checkpoint.load_progress(tmp_path / "best") == {"step": 14, "best": pytest.approx(18.0)}
 
 
@@ -402,42 +381,31 @@ def test_a_run_that_goes_back_to_before_its_best_model_looks_for_another(corpus,
 
 
 def test_a_finished_run_has_nothing_left_to_do_until_its_end_is_put_off(corpus, tmp_path, said):
-    argv = runs.flags(corpus, tmp_path, max_steps=None, epochs=1)
+    argv = runs.flags(corpus, tmp_path / "run", max_steps=None, epochs=1)
     runs.pretrain(argv)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert runs.pretrain([*argv, f"--init_from_ckpt={tmp_path}"]) is None
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    resume = f"--init_from_ckpt={tmp_path / 'run'}"
+    runs.pretrain([*argv, resume])
     assert "nothing is left to do" in said()
-    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    longer = [*argv, "--epochs=2"]
-    runs.pretrain([*longer, f"--init_from_ckpt={tmp_path}"])
-    whole = runs.flags(corpus, tmp_path / "whole", max_steps=None, epochs=2)
-    runs.pretrain(whole)
-    runs.assert_same(tmp_path / "final", tmp_path / "whole" / "final")
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    runs.pretrain([*argv, "--epochs=2", resume])
+    runs.pretrain(runs.flags(corpus, tmp_path / "whole", max_steps=None, epochs=2))
+    runs.assert_same(tmp_path / "run" / "final", tmp_path / "whole" / "final")
 
 
-@pytest.mark.parametrize("name", ["", "10", "10.pdparams", "10.pdopt"])
-def test_a_checkpoint_is_named_by_folder_prefix_or_file(corpus, finished, tmp_path, name):
-    run = runs.pretrain(runs.flags(corpus, tmp_path, init_from_ckpt=finished / name, max_steps=31))
-    assert [line["step"] for line in runs.log_lines(tmp_path, "start")] == [0, 10 if name else 30]
-    assert run.step == 31
-
-
-def test_a_run_that_moves_to_another_folder_takes_its_best_model_along(corpus, finished, tmp_path, monkeypatch):
+def test_a_run_that_moves_to_another_folder_brings_its_best_model_and_its_log(corpus, finished, tmp_path, monkeypatch):
     scores(monkeypatch, [1000.0])
     best = checkpoint.load_progress(finished / "best")
-    resume = {"init_from_ckpt": finished} if best["step"] > 20 else {"init_from_ckpt": finished / "20"}
+    resume = {"init_from_ckpt": finished if best["step"] > 20 else finished / "20"}
     runs.pretrain(runs.flags(corpus, tmp_path, max_steps=31, eval_freq=31, **resume))
     assert checkpoint.load_progress(tmp_path / "best") == best
     runs.assert_same(tmp_path / "best", finished / "best", checkpoint.load_params)
+    assert [line["step"] for line in runs.log_lines(tmp_path, "training")] == [5, 10, 15, 20, 25, 30, 31]
 
 
-def test_the_last_checkpoints_are_kept(finished):
-    assert sorted(path.stem for path in finished.glob("*.pdparams")) == ["10", "20", "best", "final"]
-
-
-def test_no_more_than_wished_are_kept(corpus, tmp_path):
+def test_the_last_checkpoints_are_kept(corpus, tmp_path):
     runs.pretrain(runs.flags(corpus, tmp_path, save_freq=4, keep=3))
-    assert sorted(path.stem for path in tmp_path.glob("*.pdopt")) == ["20", "24", "28", "final"]
+    assert saved(tmp_path, ".pdopt") == ["20", "24", "28", "final"]
 
 
 def test_an_earlier_run_is_not_overwritten_by_chance(corpus, tmp_path):
@@ -445,48 +413,42 @@ def test_an_earlier_run_is_not_overwritten_by_chance(corpus, tmp_path):
     runs.pretrain(argv)
     (tmp_path / "mine.pdparams").write_bytes(b"of the user")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    for changes in ([], [f"--finetune_from={tmp_path}"], [f"--init_from_ckpt={tmp_path / '10'}"]):
-        with pytest.raises(UserError, match="holds"):
+    finetune = f"--finetune_from={tmp_path}"
+    for changes in ([], [finetune], [finetune, "--overwrite"], [f"--init_from_ckpt={tmp_path / '10'}"]):
+        with pytest.raises(UserError, match="--save_dir"):
             run_pretrain.main([*argv, *changes])
         assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(UserError, match="Choose another"):
-        run_pretrain.main([*argv, f"--finetune_from={tmp_path}", "--overwrite"])
 
     runs.pretrain([*argv, f"--init_from_ckpt={tmp_path / '10'}", "--overwrite"], stop_at=11)
-    assert sorted(path.stem for path in tmp_path.glob("*.pdparams")) == ["10", "11", "mine"]
+    assert saved(tmp_path) == ["10", "11", "mine"]
     runs.pretrain([*argv, "--overwrite"], stop_at=2)
-    assert sorted(path.stem for path in tmp_path.glob("*.pdparams")) == ["2", "mine"]
+    assert saved(tmp_path) == ["2", "mine"]
     assert [line["step"] for line in runs.log_lines(tmp_path, "start")] == [0]
 
 
 # What must be the same for a resumed run
 
 
-CHANGES = {
-    "batch_size": ("batch_size was 5, is 4", {"batch_size": 4}),
-    "unroll_steps": ("unroll_steps was 7, is 6", {"unroll_steps": 6}),
-    "seed": ("seed was 2020, is 1", {"seed": 1}),
-    "optimizer": ("optimizer was adagrad, is adam; lr was 0.2, is 0.001", {"optimizer": "adam"}),
-    "lr": ("lr was 0.2, is 0.1", {"lr": 0.1}),
-    "dropout": ("dropout was 0.1, is 0.5", {"dropout": 0.5}),
-    "softmax": ("n_negative_samples was 11, is 0", {"n_negative_samples": 0}),
-    "corpus": (r"corpus was 3 files .*, is 2 files", {"train_data_path": "train/[01].txt"}),
-    "dev": (r"dev_data was 1 files .*, is None", {"dev_data_path": None}),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_change_is_named_and_goes_on_only_when_allowed(corpus, finished, tmp_path, said, change):
-    message, changes = CHANGES[change]
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"batch_size": 4}, "batch_size was 5, is 4"),
+        ({"seed": 1}, "seed was 2020, is 1"),
+        ({"optimizer": "adam"}, "optimizer was adagrad, is adam"),
+        ({"n_negative_samples": 0}, "n_negative_samples was 11, is 0"),
+        ({"train_data_path": "train/[01].txt"}, "corpus was 3 files .*, is 2 files"),
+        ({"dev_data_path": None}, "dev_data was 1 files .*, is None"),
+    ],
+)
+def test_a_change_is_named_and_goes_on_only_when_allowed(corpus, finished, tmp_path, said, changes, named):
     if "train_data_path" in changes:
         changes = {"train_data_path": corpus / changes["train_data_path"]}
     argv = runs.flags(corpus, tmp_path, init_from_ckpt=finished / "20", max_steps=25, **changes)
-    with pytest.raises(UserError, match=f"{finished / '20'} was made with other settings: {message}"):
+    with pytest.raises(UserError, match=f"{finished / '20'} .*{named}"):
         run_pretrain.main(argv)
-    run = runs.pretrain([*argv, "--allow_changes"])
-    assert run.step == 25 and re.search(f"Going on although {message}", said())
-    fresh = change in ("seed", "corpus")
-    assert ("read from the beginning of epoch 0" in said()) == fresh
+    runs.pretrain([*argv, "--allow_changes"])
+    assert step(tmp_path) == 25 and re.search(named, said())
+    assert ("beginning of epoch 0" in said()) == ("seed" in changes or "train_data_path" in changes)
 
 
 def test_a_change_that_leaves_the_rows_as_they_are_keeps_their_states(corpus, finished, tmp_path):
@@ -499,36 +461,23 @@ def test_a_change_that_leaves_the_rows_as_they_are_keeps_their_states(corpus, fi
     assert losses["rate"] == losses["same"] != losses["rows"]
 
 
-def test_another_number_of_processes(two_ranks, corpus, tmp_path, said):
-    """From two to one here, from one to two in the run `grown`."""
-    argv = runs.flags(corpus, tmp_path, init_from_ckpt=two_ranks / "parts-char-adagrad" / "8", max_steps=12)
-    with pytest.raises(UserError, match=r"other settings: world_size was 2, is 1"):
-        run_pretrain.main(argv)
-    assert runs.pretrain([*argv, "--allow_changes"]).step == 12
-    assert "read from the beginning of epoch 0: rank" in said() or "read from the beginning of epoch 0: world" in said()
-    steps = [line["step"] for line in runs.log_lines(two_ranks / "grown", "training")]
-    assert steps == [5, 10, 15, 20, 25, 30]
-
-
 def test_a_resumed_run_keeps_its_vocabulary(corpus, finished, tmp_path):
     Vocabulary([*MARKERS, "other"]).save(tmp_path / "other.txt")
     argv = runs.flags(corpus, tmp_path / "run", init_from_ckpt=finished, vocab_file=tmp_path / "other.txt")
-    with pytest.raises(UserError, match=r"other\.txt is not the vocabulary of .*final \(4 and 40 words\)"):
+    with pytest.raises(UserError, match=r"--vocab_file .*other\.txt"):
         run_pretrain.main(argv)
 
 
-@pytest.mark.parametrize("source", ["init_from_ckpt", "finetune_from"])
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("source", "changes", "named"),
     [
-        ({"cell_dim": 14}, "the flags ask for cell_dim 14, but .* has 13"),
-        ({"input": "word"}, "the flags ask for input word, but .* has char"),
-        ({"no_skip_connections": True}, "use_skip_connections False"),
-        ({"model_size": "small", "cell_dim": None}, "cell_dim 1024"),
+        ("init_from_ckpt", {"cell_dim": 14}, "cell_dim was 13, is 14"),
+        ("finetune_from", {"input": "word"}, "input was char, is word"),
+        ("finetune_from", {"model_size": "small", "cell_dim": None}, "cell_dim was 13, is 1024"),
     ],
 )
-def test_a_checkpoint_decides_the_model(corpus, finished, tmp_path, source, changes, message):
-    with pytest.raises(UserError, match=f"{message}.* config.json decides"):
+def test_a_checkpoint_decides_the_model(corpus, finished, tmp_path, source, changes, named):
+    with pytest.raises(UserError, match=named):
         run_pretrain.main(runs.flags(corpus, tmp_path, **{source: finished, **changes}))
 
 
@@ -536,17 +485,15 @@ def test_adams_rate_follows_the_new_end_and_says_so(corpus, tmp_path, said):
     argv = runs.flags(corpus, tmp_path, optimizer="adam", warmup_steps=4, log_freq=1, max_steps=10, lr=0.1)
     runs.pretrain(argv)
     rates = [line["learning_rate"] for line in runs.log_lines(tmp_path, "training")]
-    np.testing.assert_allclose(
-        rates, 0.1 * np.array([1, 2, 3, 4, 6 / 7 * 4, 5 / 7 * 4, 4 / 7 * 4, 3 / 7 * 4, 2 / 7 * 4, 4 / 7]) / 4
-    )
+    np.testing.assert_allclose(rates, 0.1 * np.array([1 / 4, 2 / 4, 3 / 4, 1, *(k / 7 for k in range(6, 0, -1))]))
     runs.pretrain([*argv, "--max_steps=12", f"--init_from_ckpt={tmp_path}"])
-    assert "The rate falls to 0 at step 12 instead of 10" in said()
+    assert "step 12 instead of 10" in said()
 
 
-# What is said and written
+# What is printed and written
 
 
-def test_the_start_says_what_is_about_to_run(corpus, finished, tmp_path, said):
+def test_the_start_says_what_is_about_to_run(corpus, tmp_path, said):
     runs.pretrain(runs.flags(corpus, tmp_path, max_steps=1))
     (line,) = runs.log_lines(tmp_path, "start")
     text = [sentence.split() for path in (corpus / "train").glob("*.txt") for sentence in path.read_text().splitlines()]
@@ -558,17 +505,11 @@ def test_the_start_says_what_is_about_to_run(corpus, finished, tmp_path, said):
     assert line["steps_per_epoch"] == -(-(tokens + len(text)) // 35) and line["tokens_per_step"] == 35
     assert sum(line["parameters"].values()) == sum(array.size for array in weights.values())
     assert line["parameters"]["softmax"] == 40 * 6 + 40
-    for part in (
-        "cpu, 1 process",
-        f"{tokens:,} tokens in {len(text):,} sentences, 3 files; {unknown:.2%} outside the vocabulary of 40 words",
-        f"{line['steps_per_epoch']} an epoch, 1 in all, from step 0",
-        "token_encoder 4,827, lstm 3,016, softmax 280",
-        "11 candidates: the perplexities below are estimates",
-    ):
+    for part in (f"{tokens:,} tokens", f"{unknown:.2%}", f"{line['steps_per_epoch']} an epoch", "softmax 280"):
         assert part in said()
 
 
-def test_the_progress_line_and_its_record(finished, corpus, tmp_path, said):
+def test_the_progress_line_its_record_and_the_plot(finished, corpus, tmp_path, said):
     runs.pretrain(runs.flags(corpus, tmp_path, max_steps=10))
     number = r"[\d,.]+"
     assert re.search(
@@ -576,19 +517,15 @@ def test_the_progress_line_and_its_record(finished, corpus, tmp_path, said):
         rf"{number} tokens/s  0 s left  {number} MB",
         said(),
     )
-    assert re.search(rf"step 10: held-out perplexity forward {number}, backward {number}, mean {number}", said())
     lines = [json.loads(line) for line in (finished / "log.jsonl").read_text().splitlines()]
     training = [line for line in lines if line["event"] == "training"]
     assert [line["step"] for line in training] == [5, 10, 15, 20, 25, 30]
     for line in training:
         losses = np.log([line["forward_sampled_perplexity"], line["backward_sampled_perplexity"]])
-        assert line["loss"] == pytest.approx(losses.mean())
-        assert (
-            line["epoch"] == pytest.approx(line["step"] / 25)
-            and line["tokens_per_second"] > 0
-            and line["memory_mb"] > 50
-        )
+        assert line["loss"] == pytest.approx(losses.mean()) and line["epoch"] == pytest.approx(line["step"] / 25)
+        assert line["tokens_per_second"] > 0 and line["memory_mb"] > 50
     assert [line["step"] for line in lines if line["event"] == "evaluation"] == [12, 24, 30]
+    assert (finished / "loss.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_full_softmax_is_not_called_an_estimate(corpus, tmp_path, said):
@@ -597,136 +534,63 @@ def test_the_full_softmax_is_not_called_an_estimate(corpus, tmp_path, said):
     assert "forward_perplexity" in runs.log_lines(tmp_path, "training")[0]
 
 
-def test_the_plot_is_a_picture(finished):
-    assert (finished / "loss.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_model_learns_the_structure_of_the_text(corpus, tmp_path):
-    """Of a text whose source is known: the best that any model can do, in either direction, is the source's own score."""
+def test_a_short_run_comes_near_the_best_possible(corpus, tmp_path):
+    """Which is what the text's own source scores. After five steps it is 8 times as much, after these 1.2 to 1.3 times."""
     (tmp_path / "train.txt").write_text("\n".join(runs.sentences(3000, seed=5)) + "\n", encoding="utf-8")
     dev = [sentence.split() for sentence in (corpus / "dev.txt").read_text().splitlines()]
     best = np.exp(sum(runs.surprise(sentence) for sentence in dev) / sum(len(sentence) + 1 for sentence in dev))
-    changes = {"train_data_path": tmp_path / "train.txt", "cell_dim": 32, "projection_dim": 16, "batch_size": 32}
-    runs.pretrain(runs.flags(corpus, tmp_path / "run", n_negative_samples=0, max_steps=400, unroll_steps=10, **changes))
-    found = runs.log_lines(tmp_path / "run", "evaluation")[-1]
-    assert best * 0.9 < found["forward_perplexity"] < best * 1.3
-    assert best * 0.9 < found["backward_perplexity"] < best * 1.3
+    data = {"train_data_path": tmp_path / "train.txt", "batch_size": 32, "unroll_steps": 10, "n_negative_samples": 0}
+    model = {"cell_dim": 32, "projection_dim": 16, "dropout": 0, "lr": 0.5}
+    runs.pretrain(runs.flags(corpus, tmp_path / "run", max_steps=200, eval_freq=200, **data, **model))
+    (found,) = runs.log_lines(tmp_path / "run", "evaluation")
+    for direction in ("forward", "backward"):
+        assert 0.95 * best < found[f"{direction}_perplexity"] < 1.6 * best
 
 
 # Mistakes
 
 
-def test_mistakes_are_one_message_and_exit_code_2(corpus, tmp_path):
-    output = tmp_path / "output"
-    argv = runs.flags(corpus, tmp_path / "run", train_data_path=tmp_path / "nothing*")
-    assert runs.start("run_pretrain.py", argv, output).wait(timeout=60) == 2
-    assert re.fullmatch(
-        r"error: no file matches '.*nothing\*', looked for from .*\n", output.read_text(encoding="utf-8")
-    )
-
-
-def damaged(folder: Path, suffix: str) -> Path:
-    """A copy of a finished run's folder in which a byte of a file of the checkpoint 20 is another."""
-    path = folder / f"20{suffix}"
+def test_a_damaged_or_partial_checkpoint_is_refused(corpus, finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "copy")
+    path = tmp_path / "copy" / "20.pdstate"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(bytes(content))
-    return folder / "20"
+    for prefix, named in ((tmp_path / "copy" / "20", r"20\.pdstate"), (finished / "best", r"best\.pdopt")):
+        with pytest.raises(UserError, match=named):
+            run_pretrain.main(runs.flags(corpus, tmp_path / "run", init_from_ckpt=prefix))
 
 
-@pytest.mark.parametrize("suffix", checkpoint.SUFFIXES)
-def test_a_damaged_checkpoint_is_refused(corpus, finished, tmp_path, suffix):
-    shutil.copytree(finished, tmp_path / "copy")
-    argv = runs.flags(corpus, tmp_path / "run", init_from_ckpt=damaged(tmp_path / "copy", suffix))
-    with pytest.raises(UserError, match=rf"20\{suffix} is refused"):
-        run_pretrain.main(argv)
-
-
-def test_best_is_weights_only_and_cannot_be_resumed(corpus, finished, tmp_path):
-    with pytest.raises(UserError, match=r"no .*best\.pdopt: this checkpoint is weights only"):
-        run_pretrain.main(runs.flags(corpus, tmp_path, init_from_ckpt=finished / "best"))
-
-
-MISTAKES = {
-    "empty shard": ({"train_data_path": "FILE"}, "", "the file is empty"),
-    "blank shard": ({"train_data_path": "FILE"}, "\n\n", "nothing but 2 blank lines"),
-    "latin-1": ({"train_data_path": "FILE"}, b"caf\xe9\n", "FILE:1: byte 0xe9 is not UTF-8"),
-    "no markers": ({"vocab_file": "FILE"}, "a\nb\n", "FILE:1: found 'a', expected <S>"),
-    "no vocabulary": ({"vocab_file": None}, "", "--vocab_file is missing"),
-    "missing vocabulary": ({"vocab_file": "FOLDER/x"}, "", "there is no such file"),
-    "missing checkpoint": ({"init_from_ckpt": "FOLDER/x"}, "", "there is no .*x.pdparams"),
-    "folder without checkpoint": ({"finetune_from": "FOLDER"}, "", "no checkpoint"),
-    "folder is a file": ({"save_dir": "FILE"}, "x", "--save_dir .*FILE"),
-    "device": ({"device": "gpu"}, "", "device gpu"),
-    "missing held-out text": ({"dev_data_path": "FOLDER/x"}, "", "no file matches"),
-    "blank held-out text": ({"dev_data_path": "FILE"}, "\n\n", "nothing but 2 blank lines"),
-    "held-out text in GBK": ({"dev_data_path": "FILE"}, "很好\n".encode("gbk"), "FILE:1: byte 0xba is not UTF-8"),
-    "a vocabulary as text": (
-        {"train_data_path": "FILE"},
-        "<S>\n</S>\n<UNK>\na\n",
-        "FILE is a vocabulary. Expected text",
-    ),
-    "the text's own folder": ({"dev_data_path": "FILE", "save_dir": "FOLDER"}, "a\n", "is the text's own folder"),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_explained(corpus, tmp_path, mistake, monkeypatch):
-    monkeypatch.setattr(paddle, "is_compiled_with_cuda", lambda: False)
-    changes, content, message = MISTAKES[mistake]
-    path = tmp_path / "FILE"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    changes = {
-        name: value and value.replace("FOLDER", str(tmp_path)).replace("FILE", str(path))
-        for name, value in changes.items()
-    }
-    with pytest.raises(UserError, match=message):
+@pytest.mark.parametrize(
+    ("changes", "content", "named"),
+    [
+        ({"train_data_path": "FILE"}, b"<S>\n</S>\n<UNK>\na\n", "FILE"),  # a vocabulary
+        ({"dev_data_path": "FILE"}, b"caf\xe9\n", "FILE:1"),  # found before anything is trained
+        ({"vocab_file": None}, b"", "--vocab_file"),
+        ({"init_from_ckpt": "FOLDER/x"}, b"", r"x\.pdparams"),
+        ({"save_dir": "FILE"}, b"x", "--save_dir .*FILE"),
+        ({"dev_data_path": "FILE", "save_dir": "FOLDER"}, b"a\n", "--save_dir"),  # the text's own folder
+    ],
+)
+def test_a_mistake_is_named(corpus, tmp_path, changes, content, named):
+    (tmp_path / "FILE").write_bytes(content)
+    places = {"FILE": tmp_path / "FILE", "FOLDER": tmp_path, "FOLDER/x": tmp_path / "x"}
+    changes = {name: places.get(value, value) for name, value in changes.items()}
+    with pytest.raises(UserError, match=named):
         run_pretrain.main(runs.flags(corpus, **{"save_dir": tmp_path / "run", **changes}))
 
 
-def test_two_runs_in_one_folder_do_not_mix(corpus, tmp_path):
-    argv = runs.flags(corpus, tmp_path / "run", max_steps=100000, log_freq=1)
-    process = runs.start("run_pretrain.py", argv, tmp_path / "output")
-    runs.wait_for_step(3, process, tmp_path / "output")
-    with pytest.raises(UserError, match="another run is writing there"):
-        run_pretrain.main([*argv, "--overwrite"])
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 143
-
-
-def test_lines_in_the_log_that_are_none_of_ours_are_no_obstacle(corpus, finished, tmp_path):
+def test_a_line_of_the_log_that_was_cut_short_is_no_obstacle(corpus, finished, tmp_path):
     shutil.copytree(finished, tmp_path / "copy")
     with (tmp_path / "copy" / "log.jsonl").open("ab") as file:
-        file.write(b'{}\n123\n\xff\xfe\n{"step": "7"}\n')
+        file.write(b'{"event": "trai')
     runs.pretrain(runs.flags(corpus, tmp_path / "copy", init_from_ckpt=tmp_path / "copy" / "final", max_steps=31))
     assert runs.log_lines(tmp_path / "copy", "training")[-1]["step"] == 31
 
 
-def test_a_path_from_home_is_one_behind_an_equals_sign_too(corpus, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    assert run_pretrain.parse([*runs.flags(corpus, "x"), "--save_dir=~/run"]).save_dir == tmp_path / "run"
-
-
-def test_a_glob_that_the_shell_has_resolved_is_explained(corpus, tmp_path, capsys):
-    argv = runs.flags(corpus, tmp_path, train_data_path=None)
-    with pytest.raises(SystemExit, match="2"):
-        run_pretrain.main([*argv, "--train_data_path", *map(str, sorted((corpus / "train").iterdir()))])
-    assert "a glob must be in quotes" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "wrong",
-    [
-        "--unroll_steps=100000000000",
-        "--batch_size=0",
-        "--lr=-1",
-        "--dropout=1",
-        "--filters=3",
-        "--seed=-1",
-        "--patience=0",
-        "--optimizer=sgd",
-    ],
+    ["--unroll_steps=100000000000", "--batch_size=0", "--lr=-1", "--dropout=1", "--filters=3", "--optimizer=sgd"],
 )
 def test_a_wrong_value_is_named(corpus, tmp_path, capsys, wrong):
     with pytest.raises(SystemExit, match="2"):
@@ -734,13 +598,11 @@ def test_a_wrong_value_is_named(corpus, tmp_path, capsys, wrong):
     assert wrong.split("=")[0] in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_help_shows_every_flag_with_its_default(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        run_pretrain.main(["--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert text.count("(default: ") >= 15
-    for part in ("--save_dir DIR folder of the checkpoints (default: checkpoints)", "(default: 0.2 for adagrad"):
-        assert part in text
+def test_a_glob_that_the_shell_has_resolved_is_explained(corpus, tmp_path, capsys):
+    argv = runs.flags(corpus, tmp_path, train_data_path=None)
+    with pytest.raises(SystemExit, match="2"):
+        run_pretrain.main([*argv, "--train_data_path", *map(str, sorted((corpus / "train").iterdir()))])
+    assert "quotes" in capsys.readouterr().err
 
 
 def test_memory_does_not_grow_with_the_corpus(corpus, tmp_path):

@@ -15,17 +15,15 @@ def test_two_ranks_work_together(tmp_path):
     ended = [process.wait(timeout=120) for process in processes]
     for k in range(2):
         output = (tmp_path / f"rank{k}").read_text(encoding="utf-8")
-        assert ended[k] == 0 and output.endswith("all is well\n"), output
+        assert ended[k] == 0 and "all checks passed" in output, output
 
 
 def test_one_rank_alone_does_everything_itself(monkeypatch):
     monkeypatch.delenv("PADDLE_TRAINERS_NUM", raising=False)
     ranks = Ranks()
     assert (ranks.size, ranks.rank, ranks.first) == (1, 0, True)
-    assert (
-        ranks.sum([1.5, 2.0]) == [1.5, 2.0] and ranks.gather("x") == ["x"] and ranks.any(True) and not ranks.any(False)
-    )
-    assert ranks.on_first(lambda: 3) == 3
+    assert ranks.sum([1.5, 2.0]) == [1.5, 2.0] and ranks.gather("x") == ["x"]
+    assert ranks.any(True) and not ranks.any(False) and ranks.on_first(lambda: 3) == 3
     with pytest.raises(ZeroDivisionError):
         ranks.on_first(lambda: 1 / 0)
     weight = paddle.create_parameter([2], "float32")
@@ -45,14 +43,12 @@ def three_ranks(tmp_path):
     return processes
 
 
-def test_a_rank_that_is_killed_ends_the_others_and_is_named(three_ranks, tmp_path):
+def test_a_rank_that_is_killed_ends_the_others(three_ranks, tmp_path):
     three_ranks[1].kill()
     for k in (0, 2):
         assert three_ranks[k].wait(timeout=60) == 2
-        last = (tmp_path / f"rank{k}").read_text(encoding="utf-8").splitlines()[-1]
-        assert re.match(
-            rf"error: rank {k}: rank 1 on 127\.0\.0\.1 ended or does not answer any more\. .*workerlog\.1", last
-        )
+        output = (tmp_path / f"rank{k}").read_text(encoding="utf-8")
+        assert re.search(r"^error: .* rank was lost.* --init_from_ckpt", output, re.M) and "Traceback" not in output
     assert not list((tmp_path / "run").glob("*.pdparams"))
 
 

@@ -1,0 +1,83 @@
+"""The model that a pretraining run starts from: a new one, a checkpoint's, one over another vocabulary."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from elmo import BiLM, load_bilm
+from elmo_core.config import ELMoConfig, differences
+from elmo_core.runtime import UserError, log
+from elmo_core.tokens import Vocabulary
+from elmo_core.word_vectors import load_word_vectors
+
+
+def new_model(config: ELMoConfig, vocabulary: Vocabulary, word_vectors: Path | None = None) -> BiLM:
+    """A model with random weights; `word_vectors` is a file in word2vec's format to fill its word table with."""
+    bilm = BiLM(config)
+    if word_vectors:
+        _fill_word_table(bilm, vocabulary, word_vectors)
+    return bilm
+
+
+def load_model(source: Path, wanted: Mapping, vocabulary: Vocabulary | None) -> tuple[BiLM, Vocabulary]:
+    """The model of a checkpoint, over another vocabulary if one is given. wanted: fields that its config must have."""
+    bilm, known = load_bilm(source, head=True)
+    found = bilm.config.to_dict()
+    if different := differences({name: found[name] for name in wanted}, wanted):
+        raise UserError(
+            f"the flags do not fit the model of {source}: {'; '.join(different.values())}. Leave the model's flags out: a "
+            "checkpoint's config.json decides its model."
+        )
+    if vocabulary is None or vocabulary.fingerprint == known.fingerprint:
+        return bilm, known
+    return _with_vocabulary(bilm, known, vocabulary), vocabulary
+
+
+def check_vocabulary(path: Path, given: Vocabulary, source: str | Path, known: Vocabulary) -> None:
+    """Refuse a file's vocabulary that is not the one that the checkpoint was trained with."""
+    if given.fingerprint != known.fingerprint:
+        raise UserError(
+            f"--vocab_file {path} ({len(given):,} words) is not the vocabulary that {source} was trained with "
+            f"({len(known):,} words, vocab.txt in its folder). Leave it out, or change it with `run_pretrain.py "
+            "--finetune_from`."
+        )
+
+
+def _with_vocabulary(bilm: BiLM, known: Vocabulary, new: Vocabulary) -> BiLM:
+    """The same model over another vocabulary: rows of words in both are kept, the others start fresh."""
+    changed = BiLM(ELMoConfig.from_dict({**bilm.config.to_dict(), "vocab_size": len(new)}))
+    tables = ["softmax.weight", "softmax.bias"]
+    if bilm.config.input == "word":
+        tables.append("token_encoder.embedding.weight")
+    here = [k for k, token in enumerate(new.tokens) if token in known]
+    there = known.ids([new[k] for k in here])
+    before = bilm.state_dict()
+    for name, weight in changed.state_dict().items():
+        if name in tables:
+            rows = weight.numpy()
+            rows[here] = before[name].numpy()[there]
+            weight.set_value(rows)
+        else:
+            weight.set_value(before[name])
+    log.info(f"vocabulary    {len(here):,} of {len(new):,} words known, {len(new) - len(here):,} start fresh")
+    return changed
+
+
+def _fill_word_table(bilm: BiLM, vocabulary: Vocabulary, path: Path) -> None:
+    """Words without a vector in the file keep their random start."""
+    if bilm.config.input != "word":
+        raise UserError("--pretrained_word_embeddings fills a word table: it needs --input=word.")
+    vectors = load_word_vectors(path)
+    if vectors.vector_size != bilm.config.projection_dim:
+        raise UserError(
+            f"{path}: its vectors have {vectors.vector_size} dimensions, the model's {bilm.config.projection_dim}. "
+            f"Give --projection_dim={vectors.vector_size}."
+        )
+    here = [k for k, token in enumerate(vocabulary.tokens) if token in vectors]
+    if not here:
+        raise UserError(f"{path}: it has none of the vocabulary's {len(vocabulary):,} words. Are both of one language?")
+    table = bilm.token_encoder.embedding.weight
+    rows = table.numpy()
+    rows[here] = vectors[[vocabulary[k] for k in here]]
+    table.set_value(rows)
+    share = len(here) / len(vocabulary)
+    log.info(f"word vectors  {len(here):,} of {len(vocabulary):,} words ({share:.1%}) found in {path}")

@@ -1,0 +1,49 @@
+"""The optimizers of pretraining: how they are made, their learning rate, their state in a checkpoint."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from elmo import BiLM
+from elmo_core.runtime import paddle
+from pretraining.adagrad import Adagrad
+
+
+def make_optimizer(name: str, lr: float, weights: Sequence, max_grad_norm: float):
+    """name: adagrad or adam."""
+    if name == "adagrad":
+        return Adagrad(lr, weights, max_grad_norm)
+    clip = paddle.nn.ClipGradByGlobalNorm(max_grad_norm)
+    return paddle.optimizer.Adam(lr, parameters=weights, grad_clip=clip, lazy_mode=True)
+
+
+def learning_rate(name: str, lr: float, step: int, total: int, warmup_steps: int) -> float:
+    """Adagrad's is constant; Adam's rises over the warm-up and then falls to 0 at the end."""
+    if name == "adagrad":
+        return lr
+    warmup = min(warmup_steps, total // 2)
+    return lr * step / warmup if step <= warmup else lr * (total - step + 1) / (total - warmup + 1)
+
+
+def optimizer_state(optimizer, bilm: BiLM) -> dict[str, np.ndarray]:
+    """The optimizer's arrays under the names that the checkpoint gives the weights, not Paddle's running numbers."""
+    keys = {weight.name: name for name, weight in bilm.named_parameters()}
+    return _renamed(
+        {key: value.numpy() for key, value in optimizer.state_dict().items() if hasattr(value, "numpy")}, keys
+    )
+
+
+def set_optimizer_state(optimizer, bilm: BiLM, state: Mapping[str, np.ndarray]) -> None:
+    """Give the optimizer what `optimizer_state` has returned."""
+    keys = {name: weight.name for name, weight in bilm.named_parameters()}
+    optimizer.set_state_dict({key: paddle.to_tensor(value) for key, value in _renamed(state, keys).items()})
+
+
+def _renamed(state: Mapping, names: Mapping[str, str]) -> dict:
+    """The entries `weight_moment`, with the weight's name replaced; those of no weight are left out."""
+    renamed = {}
+    for key, value in state.items():
+        owner = max((name for name in names if key.startswith(name + "_")), key=len, default=None)
+        if owner is not None:
+            renamed[names[owner] + key.removeprefix(owner)] = value
+    return renamed
