@@ -32,9 +32,11 @@ import args as arguments
 import dataset
 import elmo
 from elmo_core import fused, lstmp, runtime, softmax
+from elmo_core.char_cnn import CharCNN
 from elmo_core.config import PRESETS
 from elmo_core.runtime import paddle
 from elmo_core.text import read_sentences
+from elmo_core.token_tables import token_table
 from elmo_core.tokens import MARKERS, Vocabulary
 from pretraining.adagrad import Adagrad
 
@@ -79,9 +81,11 @@ def encode(args: argparse.Namespace) -> dict:
     work = lstm_flop(embedder.config)
 
     def run(clock: "Clock") -> tuple[int, float]:
-        embedder.vectors = elmo._CharacterVectors(embedder.bilm.token_encoder)  # nothing remembered from the last run
+        embedder.vectors = token_table(
+            embedder.bilm.token_encoder, embedder.config, None
+        )  # nothing remembered from the last run
         with (
-            clock.watching(elmo.CharCNN, "forward", "token encoder"),
+            clock.watching(CharCNN, "forward", "token encoder"),
             clock.watching(elmo, "run_layer", "LSTM"),
             clock.watching_products(),
         ):
@@ -121,7 +125,7 @@ def train(args: argparse.Namespace) -> dict:
 
     def run(clock: "Clock") -> tuple[int, float]:
         with (
-            clock.watching(elmo.CharCNN, "forward", "token encoder"),
+            clock.watching(CharCNN, "forward", "token encoder"),
             clock.watching(elmo, "run_layer", "LSTM"),
             clock.watching(lstmp._LayerFunction, "backward", "LSTM backward"),
             clock.watching(softmax.Softmax, "losses", "softmax"),

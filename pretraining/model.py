@@ -45,9 +45,8 @@ def check_vocabulary(path: Path, given: Vocabulary, source: str | Path, known: V
 def _with_vocabulary(bilm: BiLM, known: Vocabulary, new: Vocabulary) -> BiLM:
     """The same model over another vocabulary: rows of words in both are kept, the others start fresh."""
     changed = BiLM(ELMoConfig.from_dict({**bilm.config.to_dict(), "vocab_size": len(new)}))
-    tables = ["softmax.weight", "softmax.bias"]
-    if bilm.config.input == "word":
-        tables.append("token_encoder.embedding.weight")
+    word_tables = [f"token_encoder.{name}" for name in bilm.token_encoder.word_tables]
+    tables = ["softmax.weight", "softmax.bias", *word_tables]
     here = [k for k, token in enumerate(new.tokens) if token in known]
     there = known.ids([new[k] for k in here])
     before = bilm.state_dict()
@@ -64,18 +63,20 @@ def _with_vocabulary(bilm: BiLM, known: Vocabulary, new: Vocabulary) -> BiLM:
 
 def _fill_word_table(bilm: BiLM, vocabulary: Vocabulary, path: Path) -> None:
     """Words without a vector in the file keep their random start."""
-    if bilm.config.input != "word":
+    if not bilm.token_encoder.word_tables:
         raise UserError("--pretrained_word_embeddings fills a word table: it needs --input=word.")
+    (name,) = bilm.token_encoder.word_tables
+    table = dict(bilm.token_encoder.named_parameters())[name]  # (V, dimensions)
     vectors = load_word_vectors(path)
-    if vectors.vector_size != bilm.config.projection_dim:
+    if vectors.vector_size != table.shape[1]:
+        flag = "projection_dim" if bilm.config.input == "word" else "word_dim"
         raise UserError(
-            f"{path}: its vectors have {vectors.vector_size} dimensions, the model's {bilm.config.projection_dim}. "
-            f"Give --projection_dim={vectors.vector_size}."
+            f"{path}: its vectors have {vectors.vector_size} dimensions, the model's {table.shape[1]}. Give "
+            f"--{flag}={vectors.vector_size}."
         )
     here = [k for k, token in enumerate(vocabulary.tokens) if token in vectors]
     if not here:
         raise UserError(f"{path}: it has none of the vocabulary's {len(vocabulary):,} words. Are both of one language?")
-    table = bilm.token_encoder.embedding.weight
     rows = table.numpy()
     rows[here] = vectors[[vocabulary[k] for k in here]]
     table.set_value(rows)
