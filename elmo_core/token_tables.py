@@ -69,7 +69,8 @@ class TokenTable:
     def of(self, tokens: Sequence[str]) -> np.ndarray:
         """The vectors (n, P) of tokens."""
         with self.lock:
-            return paddle.gather(self.table, paddle.to_tensor(self.rows(list(tokens)))).numpy()
+            rows = paddle.to_tensor(self.rows(list(tokens)))  # first: the table may have to grow for it
+            return paddle.gather(self.table, rows).numpy()
 
     def rows(self, tokens: list[str]) -> np.ndarray:
         """(n,) the tokens' rows in the table. The caller holds the lock."""

@@ -1,0 +1,26 @@
+"""Text in the columns of a terminal, where Chinese characters take two."""
+
+import itertools
+import unicodedata
+
+
+def columns(text: str) -> int:
+    """Columns that a text takes: two for a wide character, none for an accent that joins the character before it."""
+    return sum(
+        0 if unicodedata.category(c) in ("Mn", "Me") else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text
+    )
+
+
+def padded(text: str, width: int) -> str:
+    return text + " " * (width - columns(text))
+
+
+def cut(text: str, room: int) -> str:
+    """As much of the text's beginning as fits into so many columns."""
+    ends = list(itertools.takewhile(room.__ge__, itertools.accumulate(map(columns, text))))
+    return text if len(ends) == len(text) else text[: sum(end < room for end in ends)] + "…"
+
+
+def printable(text: str) -> str:
+    """The text without characters that would move the cursor or more."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)
