@@ -241,6 +241,13 @@ def test_remembered_vectors_are_bounded_and_change_nothing(saved, monkeypatch):
     assert len(embedder.vectors.places) <= 40
 
 
+def test_vectors_of_many_tokens_without_context_are_layer_0(saved):
+    tokens = [f"token{k}" for k in range(1500)]  # for which the table of vectors has to grow
+    embedder = ELMoEmbedder(saved, layers=0)
+    plain = embedder.encode_tokens(tokens)
+    np.testing.assert_allclose(np.hstack([plain, plain]), embedder.encode([tokens])[0], rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("carry_state", [False, True])
 def test_empty_input(saved, carry_state):
     embedder = ELMoEmbedder(saved, carry_state=carry_state)
