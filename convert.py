@@ -32,7 +32,7 @@ from elmo_core import checkpoint, disk, model_files, runtime
 from elmo_core.config import ELMoConfig
 from elmo_core.runtime import log
 from elmo_core.tokens import Vocabulary
-from elmo_core.weights import bilm_tf, fluid
+from elmo_core.weights import bilm_tf, fluid, manylangs, paddlenlp
 
 NAME = "final"
 
@@ -58,13 +58,25 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     fluid = command("fluid", "the variables of Paddle Fluid's ELMo to a checkpoint")
     fluid.add_argument("folder", type=Path, metavar="FOLDER", help="with embedding_para, fw_layer1_gate_w ...")
     fluid.add_argument("--vocab", type=Path, required=True, metavar="FILE", help="the words of embedding_para")
+    many = command("manylangs", "a model of ELMoForManyLangs to a checkpoint")
+    many.add_argument("folder", type=Path, metavar="DIR", help="with config.json, encoder.pkl, token_embedder.pkl ...")
+    nlp = command("paddlenlp", "what PaddleNLP's ELMo example has trained to a checkpoint")
+    nlp.add_argument("checkpoint", type=Path, metavar="PREFIX", help="of its .pdparams")
+    nlp.add_argument("--vocab", type=Path, required=True, metavar="FILE", help="its vocabulary, as vocab-15w.txt")
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     disk.check_output_folder("--output", args.output)
-    {"import": import_bilm, "export": export_bilm, "fluid": import_fluid}[args.command](args)
+    commands = {
+        "import": import_bilm,
+        "export": export_bilm,
+        "fluid": import_fluid,
+        "manylangs": import_manylangs,
+        "paddlenlp": import_paddlenlp,
+    }
+    commands[args.command](args)
 
 
 def import_bilm(args: argparse.Namespace) -> None:
@@ -79,6 +91,19 @@ def import_fluid(args: argparse.Namespace) -> None:
     config, params = fluid.read(args.folder, vocabulary)
     log.info(f"read          {args.folder}")
     log.info(f"assumed       both clips {fluid.CLIP:g}, as published; the folder does not say. See config.json")
+    write_checkpoint(args.output, config, params, vocabulary)
+
+
+def import_manylangs(args: argparse.Namespace) -> None:
+    config, params, vocabulary = manylangs.read(args.folder)
+    log.info(f"read          {args.folder}")
+    write_checkpoint(args.output, config, params, vocabulary)
+
+
+def import_paddlenlp(args: argparse.Namespace) -> None:
+    vocabulary = Vocabulary.from_file(args.vocab)
+    config, params = paddlenlp.read(args.checkpoint, vocabulary)
+    log.info(f"read          {args.checkpoint}")
     write_checkpoint(args.output, config, params, vocabulary)
 
 
@@ -101,7 +126,7 @@ def write_checkpoint(
     describe(config, params)
     with disk.atomic_folder(output) as folder:
         checkpoint.save_config(folder, {"model": config.to_dict()})
-        if config.vocab_size:
+        if vocabulary:
             checkpoint.save_vocabulary(folder, vocabulary)
         checkpoint.save(folder / NAME, params)
     log.info(f"saved         {output / NAME}{checkpoint.PARAMS}")
@@ -117,8 +142,9 @@ def describe(config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
     layers = f"{config.n_layers} layer{'s' * (config.n_layers > 1)}"
     skip = "with" if config.use_skip_connections else "without"
     clips = " and ".join(f"{clip:g}" if clip else "none" for clip in (config.cell_clip, config.proj_clip))
+    reads = " and ".join([filters] * config.reads_characters + [words] * config.reads_words)
     log.info(
-        f"model         {filters if config.input == 'char' else words}; {layers} {skip} skip connections, "
+        f"model         {reads}; {layers} {skip} skip connections, "
         f"P {config.projection_dim}, H {config.cell_dim}; clips of cell and projection: {clips}; "
         f"forget bias {config.forget_bias:g}"
     )
