@@ -120,7 +120,9 @@ def import_paddle():
             warnings.filterwarnings("ignore", message=".*ccache.*")
             import paddle
         if _in_script:
+            before = signal.getsignal(signal.SIGTERM)
             paddle.disable_signal_handler()
+            signal.signal(signal.SIGTERM, before)  # which a script has set, and Paddle has just reset
     finally:
         logging.root.handlers[:] = root[0]  # with Paddle's, other libraries' chatter would be printed
         logging.root.setLevel(root[1])
