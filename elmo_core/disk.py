@@ -75,10 +75,11 @@ def _kind(path: Path) -> str:
 
 
 @contextmanager
-def atomic_write(path: str | Path, mode: str = "w", follow_links: bool = True) -> Iterator[IO]:
+def atomic_write(path: str | Path, mode: str = "w", follow_links: bool = True, durable: bool = True) -> Iterator[IO]:
     """Open `path` to write ("w": UTF-8 text, "wb": bytes). The file appears once the block has ended without error.
 
     follow_links: a link stays, and the file that it leads to is written; otherwise it is replaced.
+    durable: wait until it is on the disk; otherwise a power failure may damage it.
     """
     path = Path(path)
     if path.is_symlink() and follow_links:
@@ -87,7 +88,7 @@ def atomic_write(path: str | Path, mode: str = "w", follow_links: bool = True) -
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_name(path, os.urandom(8))
     with removed_on_failure(path, [temporary]):
-        with create(temporary, mode) as file:
+        with create(temporary, mode, durable) as file:
             yield file
         rename(temporary, path)
 
@@ -116,12 +117,13 @@ def temporaries(folder: Path) -> list[tuple[Path, re.Match]]:
 
 
 @contextmanager
-def create(temporary: Path, mode: str) -> Iterator[IO]:
-    """A file that is not there yet. When the block has ended it is on the disk."""
+def create(temporary: Path, mode: str, durable: bool = True) -> Iterator[IO]:
+    """A file that is not there yet. When the block has ended it is on the disk, if it is to be durable."""
     with temporary.open(mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
         yield file
         file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
 
 
 def rename(temporary: Path, path: Path) -> None:
