@@ -1,1 +1,1 @@
-"""A text's vectors in a file. No flags in here."""
+"""The vectors of a text or of a vocabulary in a file. No flags in here."""

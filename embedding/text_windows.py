@@ -1,20 +1,18 @@
-"""A text, cut into windows of lines: the steps in which it is embedded, written, and taken up again when interrupted."""
+"""A text in windows of lines: the units in which it is embedded, stored, and resumed."""
 
 import itertools
+import json
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from tqdm import tqdm
 
-from elmo_core.characters import MAX_BYTES, count_cut
 from elmo_core.runtime import UserError
 from elmo_core.text import read_sentences
-from elmo_core.tokens import WINDOW, Vocabulary, windows
-from embedding import vector_file
+from elmo_core.tokens import WINDOW, windows
 
 
 class Span(NamedTuple):
@@ -22,22 +20,23 @@ class Span(NamedTuple):
 
     lines: int
     tokens: int
-    entries: int  # bytes of its part of sentence_to_index
+    index_bytes: int  # of its entries in sentence_to_index
     checksum: int  # of its sentences
 
 
 class Text:
     """A text whose windows a first pass has counted. Later passes must find the same."""
 
-    def __init__(self, path: Path, batch_size: int, vocabulary: Vocabulary | None):
-        if not path.is_file():
-            raise UserError(f"--input {path} {'is a folder' if path.is_dir() else 'is missing'}. Expected a text file.")
-        self.path, self._window = path, WINDOW * batch_size
+    def __init__(self, path: Path, batch_size: int):
+        self.path, self._size = path, WINDOW * batch_size
         self.spans: list[Span] = []
-        self.lines = self.blank = self.cut = self.unknown = 0
+        self.lines = self.blank = 0
         with progress("counting", " lines") as bar:
-            for sentences in self._windows():
-                self._count(sentences, vocabulary)
+            for sentences in windows(read_sentences(path), self._size):
+                tokens, entries = sum(map(len, sentences)), index_entries(self.lines, sentences)
+                self.spans.append(Span(len(sentences), tokens, len(entries), _checksum(sentences)))
+                self.lines += len(sentences)
+                self.blank += sentences.count([])
                 bar.update(len(sentences))
         self.tokens = sum(span.tokens for span in self.spans)
         if not self.tokens:
@@ -45,50 +44,33 @@ class Text:
             raise UserError(f"{path}: {found}. Expected one sentence a line.")
 
     def __str__(self) -> str:
-        checksum = zlib.crc32(" ".join(map(str, self.spans)).encode())
+        checksum = zlib.crc32(str([span.checksum for span in self.spans]).encode())
         return f"{self.lines:,} lines, {self.tokens:,} tokens (CRC-32 {checksum:08x})"
 
-    def windows(self, begin: int = 0, end: int | None = None) -> Iterator[tuple[int, list[list[str]]]]:
-        """The windows from number `begin` to before number `end`: the number of the first line, and the sentences."""
-        line, end = 0, len(self.spans) if end is None else end
-        windows = itertools.islice(self._windows(), end if end < len(self.spans) else None)
-        for number, span in enumerate(self.spans[:end]):
-            sentences = next(windows, [])
-            if number >= begin:
-                if (len(sentences), _checksum(sentences)) != (span.lines, span.checksum):
-                    raise UserError(f"{self.path} has changed while it was read, before line {line + span.lines + 1}.")
-                yield line, sentences
+    def windows(self, wanted: Collection[int]) -> Iterator[tuple[int, int, list[list[str]]]]:
+        """The wanted windows: number, number of the first line, sentences."""
+        found, line = windows(read_sentences(self.path), self._size), 0
+        for number, span in enumerate(self.spans[: max(wanted) + 1]):
+            sentences = next(found, [])
+            if _checksum(sentences) != span.checksum:
+                raise UserError(f"{self.path} has changed while it was read, before line {line + span.lines + 1}.")
+            if number in wanted:
+                yield number, line, sentences
             line += span.lines
-        if next(windows, None):
-            raise UserError(f"{self.path} has changed while it was read: it is longer than {line} lines.")
-
-    def share(self, number: int, of: int) -> tuple[int, int]:
-        """The windows of a share, from and to before: with as many tokens as the others, as far as windows allow."""
-        done = np.cumsum([0, *(span.tokens for span in self.spans)])
-        begin, end = (int(np.abs(done - self.tokens * k / of).argmin()) for k in (number, number + 1))
-        return begin, end if number + 1 < of else len(self.spans)
-
-    def _windows(self) -> Iterator[list[list[str]]]:
-        return windows(read_sentences(self.path), self._window)
-
-    def _count(self, sentences: list[list[str]], vocabulary: Vocabulary | None) -> None:
-        tokens = list(itertools.chain.from_iterable(sentences))
-        entries = len(vector_file.entries(self.lines, sentences))
-        self.spans.append(Span(len(sentences), len(tokens), entries, _checksum(sentences)))
-        self.lines += len(sentences)
-        self.blank += sentences.count([])
-        if vocabulary:
-            self.unknown += sum(token not in vocabulary for token in tokens)
-        else:
-            self.cut += count_cut(token for token in tokens if len(token) > MAX_BYTES // 4)
 
 
 def _checksum(sentences: list[list[str]]) -> int:
     return zlib.crc32("\n".join(map(" ".join, sentences)).encode())
 
 
+def index_entries(first_line: int, sentences: Sequence[Sequence[str]]) -> bytes:
+    """The lines' entries in sentence_to_index, `,"the sentence":"7"`. A blank line has none."""
+    numbered = zip(itertools.count(first_line), map(" ".join, sentences), strict=False)
+    return "".join(f',{json.dumps(text, ensure_ascii=False)}:"{line}"' for line, text in numbered if text).encode()
+
+
 def progress(what: str, unit: str, total: int | None = None) -> tqdm:
-    """A bar with the time left, which goes when all is done. A file is told now and then."""
+    """A bar with the time left, which vanishes at the end. In a log file it appears every half minute."""
     seconds = 0.5 if sys.stderr.isatty() else 30
     often = {"mininterval": seconds, "maxinterval": max(10, seconds), "delay": seconds}
     return tqdm(total=total, desc=what, unit=unit, unit_scale=True, leave=False, ncols=110, **often)

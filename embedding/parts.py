@@ -1,0 +1,111 @@
+"""The parts of a file of vectors: a folder with a zip file for each window of the text.
+
+    run_embed.json    the settings: what the vectors depend on, and what describes the file that the parts will become
+    000000.zip        of the first window, stored, not compressed:
+      lines             (n, 2) int64: the numbers of its lines, longest first, and their numbers of tokens
+      vectors           the numbers of these lines' arrays, one after another
+      index             its entries in sentence_to_index
+
+A part appears whole or not at all, so a window whose part is there is done, whichever process wrote it. The zip file's
+checksums find what a power failure or a bad disk has damaged.
+"""
+
+import json
+import math
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elmo_core import disk
+from elmo_core.config import differences
+from elmo_core.runtime import UserError
+
+SETTINGS = "run_embed.json"
+
+
+def paths(folder: Path, settings: Mapping[str, Any]) -> list[Path]:
+    """The parts of all windows, whether they are there or not."""
+    return [folder / f"{number:06}.zip" for number in range(settings["windows"])]
+
+
+def is_done(path: Path) -> bool:
+    """Whether a part is there, and not cut short."""
+    return zipfile.is_zipfile(path)
+
+
+def prepare(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Make the folder. If it holds parts, they must have the same settings."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--output {folder} is a file, but --shard writes a folder of parts. Choose another name.")
+    if next(folder.glob("*.zip"), None):
+        check_same(folder, read_settings(folder), settings)
+    else:
+        with disk.atomic_write(folder / SETTINGS) as file:
+            json.dump(settings, file, indent=1)
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads((folder / SETTINGS).read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder}: expected a folder with {SETTINGS}, as --shard writes it ({error}).") from error
+
+
+def check_same(folder: Path, saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    if changes := differences(saved, wanted):
+        raise UserError(
+            f"{folder} holds parts with other settings: {'; '.join(changes.values())}. Give the same settings, or delete "
+            "the folder to start anew."
+        )
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock of this name. It ends with the process; `disk.Busy` if another process has it."""
+    with path.open("wb") as file:
+        disk.lock(file.fileno(), path.parent)
+        yield
+
+
+def write(path: Path, lines: Sequence[tuple[int, int]], arrays: Iterable[np.ndarray], entries: bytes) -> None:
+    """Write a part: its lines' numbers and numbers of tokens, their arrays, which come one by one, and their entries."""
+    with disk.atomic_write(path, "wb", durable=False) as file, zipfile.ZipFile(file, "w") as part:
+        part.writestr("lines", np.array(lines, np.int64).tobytes())
+        part.writestr("index", entries)
+        with part.open("vectors", "w", force_zip64=True) as member:
+            for array in arrays:
+                member.write(np.ascontiguousarray(array))
+
+
+def read_vectors(path: Path, settings: Mapping[str, Any]) -> Iterator[tuple[int, np.ndarray]]:
+    """The numbers of a part's lines and their arrays."""
+    dtype = np.dtype(settings["dtype"])
+    with _verified(path) as part:
+        lines = np.frombuffer(part.read("lines"), np.int64).reshape(-1, 2).tolist()
+        with part.open("vectors") as member:
+            for line, n_tokens in lines:
+                shape = [n_tokens if number is None else number for number in settings["shape"]]
+                yield line, np.frombuffer(member.read(math.prod(shape) * dtype.itemsize), dtype).reshape(shape)
+
+
+def read_entries(path: Path) -> bytes:
+    with _verified(path) as part:
+        return part.read("index")
+
+
+@contextmanager
+def _verified(path: Path) -> Iterator[zipfile.ZipFile]:
+    try:
+        with zipfile.ZipFile(path) as part:
+            yield part
+    except OSError:
+        raise
+    except Exception as error:  # a damaged file can raise any
+        path.unlink()
+        raise UserError(
+            f"{path} was damaged ({error}). It is deleted: give the command that wrote it again, which computes it anew."
+        ) from error
