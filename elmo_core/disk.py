@@ -46,7 +46,7 @@ def check_output(flag: str, path: Path, *inputs: Path | None) -> None:
     _check_is_file(path, f"{flag} {path}")
     _check_writable(flag, path)
     if any(path.exists() and source and source.exists() and path.samefile(source) for source in inputs):
-        raise UserError(f"{flag} {path} is what is to be read. Name another file.")
+        raise UserError(f"{flag} {path} is also an input. Name another file.")
 
 
 def check_output_folder(flag: str, path: Path) -> None:
