@@ -83,7 +83,7 @@ def import_bilm(args: argparse.Namespace) -> None:
     vocabulary = Vocabulary.from_file(args.vocab) if args.vocab else None
     config, params = bilm_tf.read(args.options, args.weights, vocabulary, args.softmax)
     log.info(f"read          {args.options}, {args.weights}")
-    write_checkpoint(args.output, config, params, vocabulary)
+    write_checkpoint(args.output, config, params, vocabulary if config.vocab_size else None)
 
 
 def import_fluid(args: argparse.Namespace) -> None:
