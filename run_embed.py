@@ -118,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         vocabulary.embed(load(args), words, args.output)
     else:
         disk.check_input(args.input, "a text, one sentence a line", "--input")
-        rank, size = (int(os.environ.get(f"PADDLE_{name}", k)) for k, name in enumerate(("TRAINER_ID", "TRAINERS_NUM")))
+        rank, size = int(os.environ.get("PADDLE_TRAINER_ID", "0")), int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
         if args.shard and size > 1:
             raise UserError("--shard and paddle.distributed.launch both divide the text. Use one of them.")
         folder, output = (args.output, None) if args.shard else (Path(f"{args.output}.parts"), args.output)
