@@ -1,15 +1,20 @@
-"""The groups of arguments that the scripts compose. Each flag is declared once; --help shows every default."""
+"""What scripts share: the flags, each declared once and with its default in --help, and how a script runs and ends."""
 
 import argparse
 import dataclasses
+import logging
 import math
+import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from elmo_core import runtime
 from elmo_core.config import PRESETS, ELMoConfig
 
+OUT_OF_MEMORY = "Halve --batch_size first; docs/memory.md tells more."
 MODEL_SIZE = "original"  # where the user gives none
 
 
@@ -277,3 +282,62 @@ def check_task(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Non
     for name in ("results", "compare_with", "confusion", "mistakes", "save_head"):
         if args.load_head and getattr(args, name):
             parser.error(f"--{name} has no effect with --load_head, which only predicts")
+
+
+def script(main: Callable[[], None]) -> None:
+    """Run a script's main(): the user's mistakes become one message and exit code 2, not a traceback."""
+    runtime.owns_process = True
+    runtime.keep_freed_memory()
+    if "paddle" in sys.modules:  # whose handlers would print a C++ trace when the script is told to end
+        sys.modules["paddle"].disable_signal_handler()
+    _open_streams()
+    _log_to_stderr()
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup has other wishes
+            signal.signal(number, _end)
+    try:
+        try:
+            main()
+        finally:
+            sys.stdout.flush()  # here, where it may fail
+    except BrokenPipeError:  # `script | head`
+        _drop_output()
+        sys.exit(141)
+    except (runtime.UserError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        _drop_output()
+        sys.exit(2)
+    except MemoryError as error:
+        print(f"error: out of memory. {OUT_OF_MEMORY} ({str(error).strip()[-200:]})", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+def _open_streams() -> None:
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # None where the shell has closed it
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+    sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal's encoding lacks
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    runtime.log.addHandler(handler)
+    runtime.log.setLevel(logging.INFO)
+    runtime.log.propagate = False  # Paddle and others give the root logger handlers of their own
+
+
+def _end(number: int, frame: object) -> None:
+    """End as after the signal, but with everything tidied up on the way."""
+    sys.exit(128 + number)
+
+
+def _drop_output() -> None:
+    """Let the interpreter's last flush of what could not be written succeed."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 import args as arguments
-from elmo_core import checkpoint, disk, model_files, runtime
+from elmo_core import checkpoint, disk, model_files
 from elmo_core.config import ELMoConfig
 from elmo_core.runtime import log
 from elmo_core.tokens import Vocabulary
@@ -154,4 +154,4 @@ def describe(config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
 
 
 if __name__ == "__main__":
-    runtime.script(main)
+    arguments.script(main)

@@ -158,4 +158,4 @@ def report_vocabulary(args: argparse.Namespace, counts: Counter, vocabulary: Voc
 
 
 if __name__ == "__main__":
-    runtime.script(main)
+    arguments.script(main)

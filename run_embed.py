@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import args as arguments
-from elmo_core import checkpoint, disk, runtime, token_vectors
+from elmo_core import checkpoint, disk, token_vectors
 from elmo_core.config import ELMoConfig
 from elmo_core.runtime import UserError
 from embedding import corpus, vocabulary
@@ -147,4 +147,4 @@ def mix_weights(numbers: Sequence[float], params: str) -> list[float]:
 
 
 if __name__ == "__main__":
-    runtime.script(main)
+    arguments.script(main)

@@ -96,4 +96,4 @@ def write_scores(
 
 
 if __name__ == "__main__":
-    runtime.script(main)
+    arguments.script(main)

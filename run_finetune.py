@@ -114,4 +114,4 @@ def encoders(args: argparse.Namespace) -> list[Encoder]:
 
 
 if __name__ == "__main__":
-    runtime.script(main)
+    arguments.script(main)

@@ -23,7 +23,7 @@ from pathlib import Path
 import args as arguments
 import dataset
 import elmo
-from elmo_core import disk, runtime
+from elmo_core import disk
 from elmo_core.runtime import UserError, log
 from elmo_core.word_vectors import load_word_vectors
 from senses.nearest import NEAREST_WORDS, embed, examples, is_known, nearest_words
@@ -196,4 +196,4 @@ def can_be_counted(word: Word, embedder: elmo.ELMoEmbedder) -> bool:
 
 
 if __name__ == "__main__":
-    runtime.script(main)
+    arguments.script(main)

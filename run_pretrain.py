@@ -348,4 +348,4 @@ def record(args: argparse.Namespace, ranks: Ranks, event: str, step: int, text: 
 
 
 if __name__ == "__main__":
-    runtime.script(main)
+    arguments.script(main)

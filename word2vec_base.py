@@ -82,4 +82,4 @@ def trained_vectors(args: argparse.Namespace, run: Run):
 
 
 if __name__ == "__main__":
-    runtime.script(main)
+    arguments.script(main)

@@ -306,4 +306,4 @@ def counted(found: set, expected: set) -> Counts:
 
 
 if __name__ == "__main__":
-    runtime.script(main)
+    arguments.script(main)

@@ -95,4 +95,4 @@ def tagged(texts: Iterable[str], tagger: Tagger, pieces: Pieces, cut: Callable[[
 
 
 if __name__ == "__main__":
-    runtime.script(main)
+    arguments.script(main)

@@ -19,7 +19,7 @@ from reader import Words, read_conll, read_replacements, read_tagged
 
 import args as arguments
 import dataset
-from elmo_core import disk, runtime
+from elmo_core import disk
 from elmo_core.runtime import UserError
 from elmo_core.tokens import Vocabulary
 from tasks.tagging.data import BadLines, Labels, Sentence, read_tsv
@@ -117,4 +117,4 @@ def report(
 
 
 if __name__ == "__main__":
-    runtime.script(main)
+    arguments.script(main)

@@ -119,4 +119,4 @@ def check(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    runtime.script(main)
+    arguments.script(main)

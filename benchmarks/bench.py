@@ -342,4 +342,4 @@ def training_text(vocab_size: int) -> tuple[dataset.Corpus, Vocabulary]:
 
 
 if __name__ == "__main__":
-    runtime.script(main)
+    arguments.script(main)

@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+import args as arguments
 from dataset import Corpus, TrainStream
 from elmo_core import runtime
 from elmo_core.text import read_sentences
@@ -78,4 +79,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    runtime.script(main)
+    arguments.script(main)

@@ -27,7 +27,6 @@ sys.path.insert(0, str(ROOT))
 
 import args as arguments
 from dataset import Corpus
-from elmo_core import runtime
 from elmo_core.text import read_sentences
 from elmo_core.tokens import BOS, EOS, Vocabulary
 
@@ -169,4 +168,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    runtime.script(main)
+    arguments.script(main)

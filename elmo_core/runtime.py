@@ -22,7 +22,6 @@ from pathlib import Path
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds in so many
-OUT_OF_MEMORY = 'Halve --batch_size first; README.md tells more under "Memory and batch sizes".'
 CHATTER = ("OMP_NUM_THREADS set to", "PLEASE USE OMP_NUM_THREADS WISELY")
 
 log = logging.getLogger("elmo")
@@ -99,7 +98,7 @@ def keep_freed_memory() -> None:
     mallopt(arena_max, 1)
 
 
-_in_script = False  # whether this process is one of our scripts
+owns_process = False  # set by scripts: Paddle's own signal handlers are turned off
 
 
 @functools.cache
@@ -119,7 +118,7 @@ def import_paddle():
         with warnings.catch_warnings(), contextlib.redirect_stderr(stderr):
             warnings.filterwarnings("ignore", message=".*ccache.*")
             import paddle
-        if _in_script:
+        if owns_process:
             before = signal.getsignal(signal.SIGTERM)
             paddle.disable_signal_handler()
             signal.signal(signal.SIGTERM, before)  # which a script has set, and Paddle has just reset
@@ -300,63 +299,3 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def script(main: Callable[[], None]) -> None:
-    """Run a script's main(): the user's mistakes become one message and exit code 2, not a traceback."""
-    global _in_script
-    _in_script = True
-    keep_freed_memory()
-    if "paddle" in sys.modules:  # whose handlers would print a C++ trace when the script is told to end
-        sys.modules["paddle"].disable_signal_handler()
-    _open_streams()
-    _log_to_stderr()
-    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-        if signal.getsignal(number) == signal.SIG_DFL:  # nohup has other wishes
-            signal.signal(number, _end)
-    try:
-        try:
-            main()
-        finally:
-            sys.stdout.flush()  # here, where it may fail
-    except BrokenPipeError:  # `script | head`
-        _drop_output()
-        sys.exit(141)
-    except (UserError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        _drop_output()
-        sys.exit(2)
-    except MemoryError as error:
-        print(f"error: out of memory. {OUT_OF_MEMORY} ({str(error).strip()[-200:]})", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
-
-
-def _open_streams() -> None:
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # None where the shell has closed it
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
-    sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal's encoding lacks
-
-
-def _log_to_stderr() -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    log.propagate = False  # Paddle and others give the root logger handlers of their own
-
-
-def _end(number: int, frame: object) -> None:
-    """End as after the signal, but with everything tidied up on the way."""
-    sys.exit(128 + number)
-
-
-def _drop_output() -> None:
-    """Let the interpreter's last flush of what could not be written succeed."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -319,7 +319,7 @@ def test_no_pickle_runs_a_command(tmp_path, extension, way):
 
 def test_what_is_refused_is_named(tmp_path):
     names = "builtins:eval builtins:getattr builtins:__import__ builtins:bytearray posix:system operator:attrgetter "
-    names += "functools:partial _pickle:loads runtime:script numpy:load numpy:matrix numpy:ndarray.tofile "
+    names += "functools:partial _pickle:loads args:script numpy:load numpy:matrix numpy:ndarray.tofile "
     names += "numpy.core.multiarray:fromfile numpy._core.multiarray:_reconstruct.__self__"
     for name in names.split():
         module, _, attribute = name.partition(":")

@@ -149,20 +149,20 @@ def test_gradients_are_on_after_parallel_work_without_them():
     ],
 )
 def test_a_users_mistake_is_one_line(statement, code, message):
-    done = fresh_python(f"from elmo_core import runtime\ndef main(): {statement}\nruntime.script(main)")
+    done = fresh_python(f"import args\nfrom elmo_core import runtime\ndef main(): {statement}\nargs.script(main)")
     assert (done.returncode, done.stderr.strip()) == (code, message)
 
 
 @pytest.mark.parametrize("statement", ["raise MemoryError('(300 GB)')", "import numpy; numpy.ones(10**16)"])
 def test_out_of_memory_is_told(statement):
-    done = fresh_python(f"from elmo_core import runtime\ndef main(): {statement}\nruntime.script(main)")
+    done = fresh_python(f"import args\nfrom elmo_core import runtime\ndef main(): {statement}\nargs.script(main)")
     assert done.returncode == 2 and done.stderr.startswith("error: out of memory. Halve --batch_size first")
 
 
 PRINTS = f"""
 import sys
 sys.path.insert(0, {str(PROJECT)!r})
-from elmo_core.runtime import script
+from args import script
 script(lambda: print('x'))
 """
 
@@ -185,7 +185,7 @@ def test_output_that_cannot_be_written(shell, code, message):
 
 def test_the_signal_to_end_tidies_up_and_prints_nothing(tmp_path):
     program = (
-        "import os, signal; from elmo_core.runtime import paddle, script\n"
+        "import os, signal; from args import script; from elmo_core.runtime import paddle\n"
         "def main():\n"
         "    try: os.kill(os.getpid(), signal.SIGTERM)\n"
         "    finally: print('tidied up')\n"
