@@ -11,7 +11,6 @@ import itertools
 import numpy as np
 
 from elmo_core import fused
-from elmo_core.config import MAX_CHARS
 from elmo_core.runtime import in_parallel, n_threads, paddle, product
 from elmo_core.tokens import Tokens
 
@@ -64,11 +63,11 @@ class CharCNN(nn.Layer):
     def _features_of(self, ids: np.ndarray, longest: int) -> paddle.Tensor:
         """The same of tokens of at most `longest` characters. (n, F)"""
         widest = max(width for width, _ in self.config.filters)
-        columns = min(MAX_CHARS, longest + widest)
+        columns = min(ids.shape[1], longest + widest)
         characters = self.embedding(paddle.to_tensor(ids[:, :columns].T))  # (columns, n, D)
         features = []
         for (width, _), convolution in zip(self.config.filters, self.convolutions, strict=True):
-            starts = min(longest, MAX_CHARS - width) + 1
+            starts = min(longest, ids.shape[1] - width) + 1
             windows = _Windows.apply(characters, width, starts)  # (starts, n, width * D)
             sums = product(windows, convolution.weight)  # (starts, n, number)
             features.append(_MaxOverPositions.apply(sums) + convolution.bias)

@@ -1,10 +1,11 @@
 """Tokens as rows of character ids: the bytes of bilm-tf, or Unicode code points by a table of their own. NumPy only.
 
-Both give a token's own characters between two marks and padding behind them, C = 50 in all. "<S>" and "</S>" become
-single characters of their own.
+Both give a token's own characters between two marks and padding behind them, C in all: 50, but for some imported models.
+"<S>" and "</S>" become single characters of their own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -14,26 +15,31 @@ MAX_BYTES = MAX_CHARS - 2  # of a token, or code points: what is left between th
 BOS, EOS = "<S>", "</S>"
 
 # Five bytes that UTF-8 never uses stand for bilm-tf's characters 256 to 260, so that a table of tokens is one string
-# of bytes. IDS turns a byte into bilm-tf's id plus one; BEHIND[n] turns, by "or", all but n bytes into padding.
+# of bytes. IDS turns a byte into bilm-tf's id plus one; _behind(C)[n] turns, by "or", all but n bytes into padding.
 BOS_BYTE, EOS_BYTE, WORD_BEGIN, WORD_END, PADDING = (bytes([byte]) for byte in range(0xFB, 0x100))
 IDS = np.r_[1:0xFC, 257:262].astype(np.int32)
-BEHIND = np.where(np.arange(MAX_CHARS) < np.arange(MAX_CHARS + 1)[:, None], 0, PADDING[0]).astype(np.uint8)
+
+
+@cache
+def _behind(columns: int) -> np.ndarray:
+    return np.where(np.arange(columns) < np.arange(columns + 1)[:, None], 0, PADDING[0]).astype(np.uint8)
 
 
 class CharTable:
     """The bytes of many tokens, end to end in one string, expanded into rows of bilm-tf's ids plus one on demand."""
 
-    def __init__(self, tokens: Iterable[str]):
+    def __init__(self, tokens: Iterable[str], columns: int = MAX_CHARS):
         marker = {BOS: BOS_BYTE, EOS: EOS_BYTE}
-        words = [marker.get(token) or _utf8(token)[:MAX_BYTES] for token in tokens]
-        text = WORD_BEGIN + (WORD_END + WORD_BEGIN).join(words) + WORD_END + PADDING * MAX_CHARS
+        words = [marker.get(token) or _utf8(token)[: columns - 2] for token in tokens]
+        text = WORD_BEGIN + (WORD_END + WORD_BEGIN).join(words) + WORD_END + PADDING * columns
         self.lengths = np.fromiter(map(len, words), np.uint8, len(words)) + np.uint8(2)  # (n,) with begin and end
         self._starts = np.cumsum(self.lengths, dtype=np.int64) - self.lengths
-        self._windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(text, np.uint8), MAX_CHARS)
+        self._windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(text, np.uint8), columns)
+        self._behind = _behind(columns)
 
     def rows(self, which: np.ndarray) -> np.ndarray:
         """(n, C) int32 character ids of the tokens numbered `which` (n,)."""
-        return IDS.take(self._windows[self._starts[which]] | BEHIND[self.lengths[which]])
+        return IDS.take(self._windows[self._starts[which]] | self._behind[self.lengths[which]])
 
 
 def char_ids(tokens: Sequence[str]) -> np.ndarray:
@@ -54,16 +60,21 @@ class Bytes:
     """bilm-tf's alphabet: a token is its UTF-8 bytes."""
 
     unit = "bytes"
-    table = CharTable
+
+    def __init__(self, columns: int = MAX_CHARS):
+        self.columns = columns
+
+    def table(self, tokens: Iterable[str]) -> CharTable:
+        return CharTable(tokens, self.columns)
 
     @staticmethod
     def shortened(tokens: Sequence[str]) -> Sequence[str]:
         return tokens
 
-    @staticmethod
-    def is_cut(token: str) -> bool:
+    def is_cut(self, token: str) -> bool:
         """Whether the token is longer than what is read of it."""
-        return len(token) > MAX_BYTES // 4 and len(_utf8(token)) > MAX_BYTES
+        longest = self.columns - 2
+        return len(token) > longest // 4 and len(_utf8(token)) > longest
 
 
 class CodePoints:
@@ -73,7 +84,7 @@ class CodePoints:
     called "<eow>", the mark behind them "<bow>": they are swapped in the original, in training, too.
     """
 
-    unit = "characters"
+    unit, columns = "characters", MAX_CHARS
     NAMES = BOS_NAME, EOS_NAME, BEFORE, BEHIND, UNKNOWN, PAD = "<bos>", "<eos>", "<eow>", "<bow>", "<oov>", "<pad>"
 
     def __init__(self, ids: Mapping[str, int]):

@@ -37,7 +37,7 @@ from typing import IO, Any
 import numpy as np
 
 from elmo_core import disk
-from elmo_core.characters import BYTES
+from elmo_core.characters import CodePoints
 from elmo_core.disk import atomic_write, read_json
 from elmo_core.runtime import UserError, listed, log
 from elmo_core.safe_pickle import ChecksumFile, Pickler, Unpickler
@@ -177,7 +177,7 @@ def save_vocabulary(folder: str | Path, vocabulary) -> None:
     """Write the vocabulary's file beside the checkpoints."""
     with atomic_write(Path(folder, VOCABULARY), "wb") as file:
         vocabulary.write(file)
-    if vocabulary.alphabet is not BYTES:
+    if isinstance(vocabulary.alphabet, CodePoints):
         with atomic_write(Path(folder, CHARACTERS)) as file:
             json.dump(vocabulary.alphabet.ids, file, ensure_ascii=False)
 

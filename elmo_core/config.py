@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from elmo_core.runtime import UserError
 
-MAX_CHARS = 50  # of a token, its begin and end included
+MAX_CHARS = 50  # of a token, its begin and end included; imported models may read fewer or more, up to ...
+MOST_CHARS = 127
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,12 @@ PRESETS = {
     "medium": {"cell_dim": 2048, "projection_dim": 256, "n_highway": 1},
     "original": {"cell_dim": 4096, "projection_dim": 512, "n_highway": 2},
 }
-LATER = ("word_dim", "n_characters", "alphabet")  # fields that are written only where they differ from the default
+LATER = (
+    "word_dim",
+    "n_characters",
+    "alphabet",
+    "max_characters",
+)  # fields that are written only where they differ from the default
 LARGEST = 1e30  # what a float32 still holds
 
 
@@ -69,6 +75,7 @@ class ELMoConfig:
     word_dim: int = _number(100, "size of a word's vector, with --input=char+word", "N", least=1)
     n_characters: int = 262  # rows of the table of characters
     alphabet: str = "bytes"  # bytes, or "code points" by a table of their own, which only imported models have
+    max_characters: int = MAX_CHARS  # of a token; other numbers only imported models have
 
     def __post_init__(self):
         self._validate()
@@ -105,7 +112,7 @@ class ELMoConfig:
     @property
     def needs_vocabulary(self) -> bool:
         """Whether tokens cannot be read without the vocabulary beside the checkpoint, its alphabet included."""
-        return self.reads_words or self.alphabet != "bytes"
+        return self.reads_words or self.alphabet != "bytes" or self.max_characters != MAX_CHARS
 
     @property
     def reads_words(self) -> bool:
@@ -128,16 +135,22 @@ class ELMoConfig:
         need("vocab_size", not self.reads_words or self.vocab_size > 0, "the number of words (of a word table)")
         need("n_characters", type(self.n_characters) is int and 0 < self.n_characters < 2**31, "a whole number above 0")
         need("alphabet", self.alphabet in ("bytes", "code points"), "'bytes' or 'code points'")
+        longest = self.max_characters
+        need(
+            "max_characters",
+            type(longest) is int and 3 <= longest <= MOST_CHARS,
+            f"a whole number from 3 to {MOST_CHARS}",
+        )
         need("use_skip_connections", isinstance(self.use_skip_connections, bool), "true or false")
         pairs = self.filters if isinstance(self.filters, list | tuple) and len(self.filters) <= 100 else [None]
         whole = all(
             isinstance(pair, list | tuple)
             and len(pair) == 2
             and all(type(number) is int and 0 < number < 2**31 for number in pair)
-            and pair[0] <= MAX_CHARS
+            and pair[0] <= longest
             for pair in pairs
         )
-        need("filters", whole, f"up to 100 pairs [width, number] of whole numbers, widths up to {MAX_CHARS}")
+        need("filters", whole, f"up to 100 pairs [width, number] of whole numbers, widths up to {longest}")
         need("filters", not self.reads_characters or bool(self.filters), "at least one pair [width, number]")
 
 

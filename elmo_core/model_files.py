@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core import checkpoint
-from elmo_core.characters import BYTES, CodePoints
-from elmo_core.config import ELMoConfig
+from elmo_core.characters import BYTES, Bytes, CodePoints
+from elmo_core.config import MAX_CHARS, ELMoConfig
 from elmo_core.runtime import UserError
-from elmo_core.tokens import Vocabulary
+from elmo_core.tokens import MARKERS, Vocabulary
 
 
 def read_model(
@@ -21,7 +21,7 @@ def read_model(
     """
     if not isinstance(params, str | Path):
         raise TypeError(
-            f"found {type(params).__name__} {params!r:.60}, expected a checkpoint's path: prefix, file or folder."
+            f"found {type(params).__name__} {params!r:.60}, expected a checkpoint's path or a published model's name."
         )
     prefix = checkpoint.resolve(params)
     values = checkpoint.load_config(prefix.parent)
@@ -59,9 +59,14 @@ def _code_points(path: Path, config: ELMoConfig) -> CodePoints:
 
 
 def _vocabulary(path: Path, config: ELMoConfig, identity: str | None) -> Vocabulary:
+    if not config.vocab_size:
+        return Vocabulary(MARKERS, alphabet=Bytes(config.max_characters))
     if not path.is_file():
         raise UserError(f"There is no {path}: it belongs to the checkpoints beside it and has to be copied with them.")
-    alphabet = _code_points(path.with_name(checkpoint.CHARACTERS), config) if config.alphabet != "bytes" else BYTES
+    if config.alphabet != "bytes":
+        alphabet = _code_points(path.with_name(checkpoint.CHARACTERS), config)
+    else:
+        alphabet = BYTES if config.max_characters == MAX_CHARS else Bytes(config.max_characters)
     vocabulary = Vocabulary.from_file(path, alphabet)
     if len(vocabulary) != config.vocab_size:
         raise UserError(

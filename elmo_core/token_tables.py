@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.characters import BYTES, MAX_BYTES, count_cut
+from elmo_core.characters import BYTES, count_cut
 from elmo_core.config import ELMoConfig
 from elmo_core.runtime import UserError, log, paddle
 from elmo_core.tokens import BOS, EOS, UNK, Vocabulary, padded, token_batch
@@ -39,10 +39,8 @@ class Unread:
             self.unknown += sum(token not in self.vocabulary or token == UNK for token in tokens)
         elif not self.warned and (cut := count_cut(tokens, self.alphabet)):
             self.warned = True
-            unit = self.alphabet.unit
-            log.warning(
-                f"{cut} tokens of a batch have more than {MAX_BYTES} {unit}; only the first {MAX_BYTES} are read."
-            )
+            unit, longest = self.alphabet.unit, self.alphabet.columns - 2
+            log.warning(f"{cut} tokens of a batch have more than {longest} {unit}; only the first {longest} are read.")
 
     @property
     def oov_share(self) -> float:

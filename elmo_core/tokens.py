@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from elmo_core.characters import BOS, BYTES, EOS, Alphabet
-from elmo_core.config import INPUTS, MAX_CHARS
+from elmo_core.config import INPUTS
 from elmo_core.disk import check_input
 from elmo_core.runtime import UserError, log
 from elmo_core.text import blocks
@@ -218,7 +218,7 @@ class Lexicon:
 
     def _character_rows(self, numbers: np.ndarray) -> np.ndarray:
         known = numbers < len(self._vocabulary)
-        rows = np.empty((len(numbers), MAX_CHARS), np.int32)
+        rows = np.empty((len(numbers), self._vocabulary.alphabet.columns), np.int32)
         rows[known] = self._vocabulary.characters.rows(numbers[known])
         rows[~known] = self._characters.rows(numbers[~known] - len(self._vocabulary))
         return rows

@@ -31,6 +31,7 @@ class Parameters:
     skip: bool = True  # the layers after the first have their input added to their output
     cell_clip: float = 0.0  # bound of the cell; 0 is none
     proj_clip: float = 0.0  # bound of the projected output; 0 is none
+    max_chars: int = 50  # C
     char_embed: np.ndarray | None = None  # (262, 16), row = character id plus one, row 0 unused
     cnn: list = field(default_factory=list)  # [(width, W (width, 16, n), b (n,)), ...], the n adding up to D
     activation: str = "relu"  # of the char CNN: relu or tanh
@@ -87,7 +88,7 @@ def highway(x: np.ndarray, layer: dict) -> np.ndarray:
 
 def token_vector(parameters: Parameters, token) -> np.ndarray:
     """(P,) of a token: a string, or its (C,) character ids plus one and its row of the word table, None if not read."""
-    characters, row = token if isinstance(token, tuple) else (char_ids(token), None)
+    characters, row = token if isinstance(token, tuple) else (char_ids(token, parameters.max_chars), None)
     if parameters.word_embed is not None:
         if isinstance(token, str):
             row = parameters.vocabulary.index(token if token in parameters.vocabulary else UNK)
@@ -373,7 +374,7 @@ def read_bilm_hdf5(options_path, weights_path, vocabulary: list | None = None) -
     cnn = options["char_cnn"]
     assert weights["char_embed"].shape[0] == 261
     parameters.char_embed = np.pad(weights["char_embed"], [(1, 0), (0, 0)])  # our row 0
-    parameters.activation = cnn["activation"]
+    parameters.activation, parameters.max_chars = cnn["activation"], cnn["max_characters_per_token"]
     for i, (width, _) in enumerate(cnn["filters"]):
         parameters.cnn.append((width, weights[f"CNN/W_cnn_{i}"][0], weights[f"CNN/b_cnn_{i}"]))
     for i in range(cnn.get("n_highway") or 0):

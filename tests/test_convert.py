@@ -140,6 +140,8 @@ VARIANTS = {
     "n_characters of training, highways null": ({"n_layers": 1}, {"n_characters": 261, "n_highway": None}),
     "filters that add up to P, no skip": ({"use_skip_connections": False}, {"filters": [[2, 3], [5, 4]]}),
     "P above H": ({"dim": 5, "n_layers": NO}, {"activation": "tanh"}),
+    "12 characters a token": ({}, {"max_characters_per_token": 12}),
+    "60 characters a token": ({}, {"max_characters_per_token": 60}),
     "words": ({}, WORD),
     "words, one layer, no skip": ({"n_layers": 1, "use_skip_connections": NO, "cell_clip": 0}, WORD),
 }
@@ -486,7 +488,7 @@ OPTIONS = [  # the section, its changes, and what the message names
     ("lstm", {"n_layers": 3}, "no RNN_0/RNN/MultiRNNCell/Cell2"),
     ("lstm", {"n_layers": 1}, "Cell1"),
     ("char_cnn", {"n_characters": 60}, "n_characters"),
-    ("char_cnn", {"max_characters_per_token": 25}, "max_characters_per_token"),
+    ("char_cnn", {"max_characters_per_token": 2}, "max_characters"),
     ("char_cnn", {"activation": "gelu"}, "activation"),
     ("char_cnn", {"filters": []}, "filters"),
     ("char_cnn", {"filters": [[51, 2]]}, "filters"),
@@ -700,7 +702,7 @@ def test_damage_to_an_export_is_found(name, exported, tmp_path, in_haste):
     """Of 200 damaged files those that are accepted give the same model, but for a number in the options."""
     shutil.copytree(exported / "theirs", tmp_path / "in")
     content, output, accepted = (tmp_path / "in" / name).read_bytes(), tmp_path / "out", 0
-    numbers = {"cell_clip", "proj_clip", "use_skip_connections"} if name == "options.json" else set()
+    numbers = {"cell_clip", "proj_clip", "use_skip_connections", "max_characters"} if name == "options.json" else set()
     for seed in range(200):
         bad, _ = damaged(content, seed, within=None if seed % 2 else 6000)
         (tmp_path / "in" / name).write_bytes(bad)

@@ -19,7 +19,7 @@ words they are for, and char_embed our row 0.
 import json
 import re
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ from elmo_core.config import ELMoConfig
 from elmo_core.disk import read_json
 from elmo_core.hdf5_file import HDF5File, quoted
 from elmo_core.runtime import UserError, log
-from elmo_core.tokens import MAX_CHARS, Vocabulary
+from elmo_core.tokens import Vocabulary
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 CHARACTERS = 256 + 5  # bytes and marks; our table has the row 0 of the mask before them
@@ -145,6 +145,27 @@ def read(
         cells = [name.removesuffix("bias") for name in params if "_lstm." in name and name.endswith(".bias")]
         params |= {f"{cell}projection_weight": np.eye(config.cell_dim, dtype=np.float32) for cell in cells}
     return config, params
+
+
+def read_files(paths: Sequence[Path]) -> tuple[ELMoConfig, Weights, Vocabulary | None]:
+    """The model in the files of a folder or an archive, whatever their full names are, as NLPL's model.hdf5."""
+    options_path = _one(paths, "options.json", "bilm-tf's options")
+    weights_path = _one(paths, ".hdf5", "bilm-tf's weights")
+    with HDF5File(weights_path, "bilm-tf's weights") as weights:
+        has_words = all(name in weights.datasets for name in SOFTMAX)
+    vocabulary = None
+    if has_words or "char_cnn" not in read_json(options_path, "bilm-tf's options"):
+        found = [path for path in paths if path.name.endswith((".txt", ".txt.gz")) and "vocab" in path.name]
+        vocabulary = Vocabulary.from_file(found[0]) if found else None
+    return *read(options_path, weights_path, vocabulary), vocabulary
+
+
+def _one(paths: Sequence[Path], ending: str, what: str) -> Path:
+    found = [path for path in paths if path.name.endswith(ending)]
+    if len(found) != 1:
+        names = quoted(sorted(path.name for path in paths)) if paths else "no files"
+        raise UserError(f"{len(found)} files end with {ending} ({what}), expected one. There are {names}.")
+    return found[0]
 
 
 def _has_head(softmax: HDF5File, vocabulary: Vocabulary | None, must: bool) -> bool:
@@ -273,7 +294,7 @@ def read_options(path: Path) -> dict[str, Any]:
     if "char_cnn" not in options:
         return {"input": "word", **numbers}
     cnn = _section(path, options, "char_cnn", CNN_OPTIONS)
-    _check_characters(path, cnn.get("n_characters", CHARACTERS), cnn.get("max_characters_per_token"))
+    _check_characters(path, cnn.get("n_characters", CHARACTERS))
     return {
         "input": "char",
         **numbers,
@@ -281,6 +302,7 @@ def read_options(path: Path) -> dict[str, Any]:
         "filters": cnn.get("filters"),
         "activation": cnn.get("activation"),
         "n_highway": cnn.get("n_highway") or 0,
+        "max_characters": cnn.get("max_characters_per_token"),
     }
 
 
@@ -293,7 +315,7 @@ def _section(path: Path, values: dict[str, Any], name: str, known: Collection[st
     return section
 
 
-def _check_characters(path: Path, n_characters: Any, longest: Any) -> None:
+def _check_characters(path: Path, n_characters: Any) -> None:
     if n_characters not in (CHARACTERS, CHARACTERS + 1):
         raise UserError(
             f"{path}: n_characters is {n_characters!r:.60}, expected {CHARACTERS}, as in bilm-tf's training: 256 bytes and "
@@ -303,11 +325,6 @@ def _check_characters(path: Path, n_characters: Any, longest: Any) -> None:
         log.info(
             f"{path}: n_characters {CHARACTERS} is what bilm-tf trains with. To run the model it needs "
             f"{CHARACTERS + 1} there, with the mask's row; the weights are the same."
-        )
-    if longest != MAX_CHARS:
-        raise UserError(
-            f"{path}: max_characters_per_token is {longest!r:.60}, expected {MAX_CHARS}. Words are read as that many "
-            "characters here, and with another number the vectors would not be the same."
         )
 
 
@@ -372,7 +389,7 @@ def options(config: ELMoConfig) -> dict[str, Any]:
             "n_highway": config.n_highway,
             "embedding": {"dim": config.character_dim},
             "n_characters": CHARACTERS + 1,
-            "max_characters_per_token": MAX_CHARS,
+            "max_characters_per_token": config.max_characters,
         }
     return values
 
