@@ -1,10 +1,21 @@
 """Weights of other ELMos into checkpoints, and checkpoints into files that others read.
 
+    python convert.py list
+    python convert.py get allennlp-small
+    python convert.py get allennlp-small --from options.json weights.hdf5
     python convert.py import --options options.json --weights weights.hdf5 --output DIR
+    python convert.py import 195.zip --output DIR
     python convert.py import --options options.json --weights weights.hdf5 --vocab vocab.txt --softmax softmax.hdf5 \\
         --output DIR
     python convert.py export checkpoints/10000 --output DIR
     python convert.py fluid baike_elmo_checkpoint --vocab vocabulary_min5k.txt --output DIR
+    python convert.py manylangs zhs.model.tar.bz2 --output DIR
+
+list shows the published models that are known by name. get fetches one; so does its name in place of a checkpoint, in any
+script, ELMo(...) or ELMoEmbedder(...). They are kept in $ELMO_HOME/models (default: ~/.cache/elmo/models). A broken download
+resumes when the command is repeated. The environment's proxies are used. ELMO_MIRROR=https://mirror.example/elmo makes
+https://host/path into https://mirror.example/elmo/host/path, where `wget -x https://host/path` puts it. Without a network,
+--from takes the files, fetched elsewhere, or a folder or an archive with them.
 
 import reads what bilm-tf, AllenNLP and simple_elmo read: every published ELMo in options.json and HDF5. A model has its
 language-model head only where there is a softmax, which bilm-tf does not dump, and --vocab gives its words. Without a head
@@ -32,14 +43,25 @@ from elmo_core import checkpoint, disk, model_files
 from elmo_core.config import ELMoConfig
 from elmo_core.runtime import log
 from elmo_core.tokens import Vocabulary
-from elmo_core.weights import bilm_tf, fluid, manylangs, paddlenlp
-
-NAME = "final"
+from elmo_core.weights import bilm_tf, fluid, formats, paddlenlp, published
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
+
+    commands.add_parser("list", help="published models by name")
+    gets = commands.add_parser("get", help="fetch a published model")
+    gets.add_argument("name", metavar="NAME", help="as `list` shows it")
+    gets.add_argument(
+        "--from",
+        dest="brought",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="its files, or a folder or an archive with them, that were fetched in another way",
+    )
 
     def command(name: str, help: str) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=help)
@@ -47,8 +69,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         return added
 
     reads = command("import", "bilm-tf's options.json and weights to a checkpoint")
-    reads.add_argument("--options", type=Path, required=True, metavar="FILE", help="options.json")
-    reads.add_argument("--weights", type=Path, required=True, metavar="FILE", help="weights in HDF5")
+    reads.add_argument("folder", type=Path, nargs="?", metavar="DIR|ZIP", help="with all of these, as NLPL's")
+    reads.add_argument("--options", type=Path, metavar="FILE", help="options.json")
+    reads.add_argument("--weights", type=Path, metavar="FILE", help="weights in HDF5")
     reads.add_argument(
         "--softmax", type=Path, metavar="FILE", help="softmax/W and softmax/b, if in a file of their own"
     )
@@ -59,17 +82,28 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     fluid.add_argument("folder", type=Path, metavar="FOLDER", help="with embedding_para, fw_layer1_gate_w ...")
     fluid.add_argument("--vocab", type=Path, required=True, metavar="FILE", help="the words of embedding_para")
     many = command("manylangs", "a model of ELMoForManyLangs to a checkpoint")
-    many.add_argument("folder", type=Path, metavar="DIR", help="with config.json, encoder.pkl, token_embedder.pkl ...")
+    many.add_argument(
+        "folder", type=Path, metavar="DIR|ZIP", help="with config.json, encoder.pkl, token_embedder.pkl ..."
+    )
     nlp = command("paddlenlp", "what PaddleNLP's ELMo example has trained to a checkpoint")
     nlp.add_argument("checkpoint", type=Path, metavar="PREFIX", help="of its .pdparams")
     nlp.add_argument("--vocab", type=Path, required=True, metavar="FILE", help="its vocabulary, as vocab-15w.txt")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.command == "import":
+        if args.folder and (args.options or args.weights or args.softmax or args.vocab):
+            parser.error("--options, --weights, --softmax and --vocab have no effect with a folder or an archive")
+        if not args.folder and not (args.options and args.weights):
+            parser.error("--options and --weights, or a folder or an archive with both, are missing")
+    return args
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
-    disk.check_output_folder("--output", args.output)
+    if "output" in args:
+        disk.check_output_folder("--output", args.output)
     commands = {
+        "list": show_published,
+        "get": get_published,
         "import": import_bilm,
         "export": export_bilm,
         "fluid": import_fluid,
@@ -79,11 +113,35 @@ def main(argv: Sequence[str] | None = None) -> None:
     commands[args.command](args)
 
 
+def show_published(args: argparse.Namespace) -> None:
+    rows = [("name", "language", "text", "size", "licence", "here")]
+    for model in published.table().values():
+        rows.append((model.name, model.language, model.text, model.size, model.licence, "yes" * model.is_here))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def get_published(args: argparse.Namespace) -> None:
+    prefix = published.get(args.name, args.brought)
+    print(f"{prefix}{checkpoint.PARAMS}")
+
+
 def import_bilm(args: argparse.Namespace) -> None:
+    if args.folder:
+        return import_published(args, "bilm-tf")
     vocabulary = Vocabulary.from_file(args.vocab) if args.vocab else None
     config, params = bilm_tf.read(args.options, args.weights, vocabulary, args.softmax)
     log.info(f"read          {args.options}, {args.weights}")
-    write_checkpoint(args.output, config, params, vocabulary if config.vocab_size else None)
+    return write_checkpoint(args.output, config, params, vocabulary if config.vocab_size else None)
+
+
+def import_published(args: argparse.Namespace, format: str) -> None:
+    """A folder or an archive, which is unpacked on the disk that the output will be on."""
+    disk_of_output = next(folder for folder in args.output.absolute().parents if folder.exists())
+    config, params, vocabulary = formats.read(format, [args.folder], disk_of_output)
+    log.info(f"read          {args.folder}")
+    write_checkpoint(args.output, config, params, vocabulary)
 
 
 def import_fluid(args: argparse.Namespace) -> None:
@@ -95,9 +153,7 @@ def import_fluid(args: argparse.Namespace) -> None:
 
 
 def import_manylangs(args: argparse.Namespace) -> None:
-    config, params, vocabulary = manylangs.read(args.folder)
-    log.info(f"read          {args.folder}")
-    write_checkpoint(args.output, config, params, vocabulary)
+    import_published(args, "manylangs")
 
 
 def import_paddlenlp(args: argparse.Namespace) -> None:
@@ -108,8 +164,9 @@ def import_paddlenlp(args: argparse.Namespace) -> None:
 
 
 def export_bilm(args: argparse.Namespace) -> None:
-    head = has_head(checkpoint.load_params(args.checkpoint))
-    _, config, params, vocabulary = model_files.read_model(args.checkpoint, head)
+    prefix = model_files.resolve(args.checkpoint)
+    head = has_head(checkpoint.load_params(prefix))
+    _, config, params, vocabulary = model_files.read_model(prefix, head)
     describe(config, params)
     with disk.atomic_folder(args.output) as folder:
         bilm_tf.write(folder, config, params, vocabulary)
@@ -124,12 +181,8 @@ def write_checkpoint(
     output: Path, config: ELMoConfig, params: Mapping[str, np.ndarray], vocabulary: Vocabulary | None
 ) -> None:
     describe(config, params)
-    with disk.atomic_folder(output) as folder:
-        checkpoint.save_config(folder, {"model": config.to_dict()})
-        if vocabulary:
-            checkpoint.save_vocabulary(folder, vocabulary)
-        checkpoint.save(folder / NAME, params)
-    log.info(f"saved         {output / NAME}{checkpoint.PARAMS}")
+    checkpoint.save_model(output, config, params, vocabulary)
+    log.info(f"saved         {output / checkpoint.FINAL}{checkpoint.PARAMS}")
 
 
 def has_head(params: Mapping[str, np.ndarray]) -> bool:

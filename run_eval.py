@@ -17,7 +17,7 @@ from tqdm import tqdm
 import args as arguments
 import dataset
 import elmo
-from elmo_core import checkpoint, disk, runtime
+from elmo_core import checkpoint, disk, model_files, runtime
 from elmo_core.text import read_sentences
 from elmo_core.tokens import LMBatch, Vocabulary
 from pretraining.model import check_vocabulary
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     runtime.set_device(args.device)
     corpus = dataset.Corpus(args.dev_data_path)
     if args.per_sentence:
-        model = checkpoint.files(checkpoint.resolve(args.init_from_ckpt))
+        model = checkpoint.files(model_files.resolve(args.init_from_ckpt))
         disk.check_output("--per_sentence", args.per_sentence, *corpus.paths, *model)
     bilm, vocabulary = elmo.load_bilm(args.init_from_ckpt, head=True)
     if args.vocab_file:

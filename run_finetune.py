@@ -16,7 +16,7 @@ from pathlib import Path
 
 import args as arguments
 import elmo
-from elmo_core import checkpoint, runtime
+from elmo_core import model_files, runtime
 from elmo_core.word_vectors import load_word_vectors
 from tasks.classifier import Classifier
 from tasks.encoders import Contextual, Encoder, FineTuning, StaticVectors, randomise
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sources = {"elmo": args.init_from_ckpt, "vectors": args.concat_word2vec}
         output = Classifier.load(args.load_head, sources).predict(args.predict)
     else:
-        args.init_from_ckpt = str(checkpoint.resolve(args.init_from_ckpt).absolute())  # a folder's latest may change
+        args.init_from_ckpt = str(model_files.resolve(args.init_from_ckpt).absolute())  # a folder's latest may change
         run = Run(Settings.from_dict(vars(args)))
         output = run.execute(encoders(args))
     for text in output:

@@ -20,7 +20,7 @@ import numpy as np
 import args as arguments
 import dataset
 from elmo import BiLM
-from elmo_core import checkpoint, runtime
+from elmo_core import checkpoint, model_files, runtime
 from elmo_core.config import PRESETS, ELMoConfig
 from elmo_core.ranks import Ranks
 from elmo_core.runtime import UserError, log, paddle
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     corpus = dataset.Corpus(args.train_data_path)
     dev = dataset.Corpus(args.dev_data_path) if args.dev_data_path else None
     source = args.init_from_ckpt or args.finetune_from
-    source = checkpoint.resolve(source) if source else None
+    source = model_files.resolve(source) if source else None
     resumed = source if args.init_from_ckpt else None
     read = [*corpus.paths, *(dev.paths if dev else ()), *([source] if args.finetune_from else ())]
     if args.save_dir.resolve() in {path.parent.resolve() for path in read}:

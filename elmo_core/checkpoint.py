@@ -45,6 +45,7 @@ from elmo_core.safe_pickle import ChecksumFile, Pickler, Unpickler
 FORMAT_VERSION = 1
 PARAMS, OPTIMIZER, PROGRESS = SUFFIXES = (".pdparams", ".pdopt", ".pdstate")
 VOCABULARY = "vocab.txt"
+FINAL = "final"
 CHARACTERS = "characters.json"  # only beside models with an alphabet of their own
 TRAILER = struct.Struct("<8sQ8sI")  # magic, length of the pickle, id of the save, CRC-32 of all before
 MAGIC = b"\x89ELMockp"
@@ -171,6 +172,15 @@ def save_config(folder: str | Path, config: Mapping[str, Any]) -> None:
     config = {"format_version": FORMAT_VERSION, **config}
     with atomic_write(Path(folder, "config.json")) as file:
         file.write(json.dumps(config, indent=2, allow_nan=False) + "\n")
+
+
+def save_model(folder: Path, config, params: Mapping[str, Any], vocabulary) -> None:
+    """Make a new folder with a model that comes from elsewhere, as `final`; it appears when all is written."""
+    with disk.atomic_folder(folder) as made:
+        save_config(made, {"model": config.to_dict()})
+        if vocabulary:
+            save_vocabulary(made, vocabulary)
+        save(made / FINAL, params)
 
 
 def save_vocabulary(folder: str | Path, vocabulary) -> None:

@@ -10,12 +10,29 @@ from elmo_core.characters import BYTES, Bytes, CodePoints
 from elmo_core.config import MAX_CHARS, ELMoConfig
 from elmo_core.runtime import UserError
 from elmo_core.tokens import MARKERS, Vocabulary
+from elmo_core.weights import published
+
+
+def resolve(params: str | Path) -> Path:
+    """The prefix of a checkpoint, given as prefix, file, folder, or name of a published model, which is fetched then.
+
+    A path that exists is preferred to a name.
+    """
+    name = str(params)
+    if name in published.table() and not (Path(name).exists() or checkpoint.exists(Path(name))):
+        return published.get(name)
+    try:
+        return checkpoint.resolve(params)
+    except UserError as error:
+        if names := published.similar(name):
+            raise UserError(f"{error} Did you mean the published model {' or '.join(names)}?") from error
+        raise
 
 
 def read_model(
     params: str | Path, head: bool = False
 ) -> tuple[Path, ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
-    """The prefix of a checkpoint (given as prefix, file or folder), its configuration, weights and vocabulary.
+    """The prefix of a checkpoint (given as in `resolve`), its configuration, weights and vocabulary.
 
     head: with the softmax, and so with the vocabulary, which a model that reads characters does not need otherwise.
     """
@@ -23,7 +40,7 @@ def read_model(
         raise TypeError(
             f"found {type(params).__name__} {params!r:.60}, expected a checkpoint's path or a published model's name."
         )
-    prefix = checkpoint.resolve(params)
+    prefix = resolve(params)
     values = checkpoint.load_config(prefix.parent)
     if "model" not in values:
         raise UserError(f"{prefix.parent / 'config.json'} has no field 'model': it does not describe an ELMo.")

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import elmo
-from elmo_core import checkpoint
+from elmo_core import checkpoint, model_files
 from elmo_core.runtime import UserError, log, paddle
 from elmo_core.tokens import UNK_ID, TokenBatch, Vocabulary, padded
 
@@ -123,7 +123,7 @@ def init_pretraining_params(encoder: elmo_encoder, pretraining_params_path: str 
 
 def vocabulary_beside(path: str | Path) -> Vocabulary | None:
     """A checkpoint's vocabulary. A character model imported from elsewhere may have none."""
-    file = checkpoint.resolve(path).parent / checkpoint.VOCABULARY
+    file = model_files.resolve(path).parent / checkpoint.VOCABULARY
     return Vocabulary.from_file(file) if file.is_file() else None
 
 
@@ -137,7 +137,7 @@ class Pretrained:
     @classmethod
     def of(cls, path: str | Path) -> "Pretrained":
         """path: a prefix, a file, or a folder, of which the latest is taken now and for good."""
-        prefix = checkpoint.resolve(path).resolve()
+        prefix = model_files.resolve(path).resolve()
         return cls(str(prefix), checkpoint.fingerprint(checkpoint.load_params(prefix)))
 
 

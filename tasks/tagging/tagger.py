@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core import checkpoint, disk
+from elmo_core import checkpoint, disk, model_files
 from elmo_core.runtime import UserError, hint_if_moved, paddle
 from elmo_core.tokens import Vocabulary, in_order, sentence_batches
 from tasks.tagging.data import Labels, Sentence, batch_of
@@ -137,7 +137,7 @@ def _elmo_of(values: object, file: Path, moved_to: str | None) -> Pretrained:
     if not isinstance(values, dict) or not all(isinstance(values.get(k), str) for k in ("checkpoint", "fingerprint")):
         raise UserError(f"{file}: elmo is {values!r:.80}, expected a checkpoint and the fingerprint of its weights.")
     with hint_if_moved("--pretrain_elmo_model_path", moved_to):
-        elmo = Pretrained.of(checkpoint.resolve(moved_to or values["checkpoint"]))
+        elmo = Pretrained.of(model_files.resolve(moved_to or values["checkpoint"]))
     if elmo.fingerprint != values["fingerprint"]:
         raise UserError(
             f"{elmo.prefix} is not the ELMo that {file.parent} was trained with: its weights differ. Give that one "

@@ -1,0 +1,176 @@
+"""A file over HTTP. What broke off is resumed where it stopped; what cannot be the file is refused.
+
+While it is fetched, `NAME.part` holds what has come, and `NAME.part.source` its address and the server's mark of the file's
+state (its ETag or date), without which a later attempt could not know that it goes on with the same file. The proxies of the
+environment are used, as urllib does.
+"""
+
+import http.client
+import re
+import shutil
+import time
+import urllib.error
+import urllib.request
+from contextlib import nullcontext
+from pathlib import Path
+
+from tqdm import tqdm
+
+from elmo_core import disk
+from elmo_core.runtime import UserError, log
+
+TIMEOUT = 30.0  # seconds without a byte
+ATTEMPTS = 3  # without a byte of progress
+MOST_ATTEMPTS = 50
+PAUSE = 1.0  # seconds between them
+LARGEST = 16 * 2**30  # bytes of a file whose size the server does not tell
+BLOCK = 1 << 20
+SPARE = 2  # times the file: it is converted beside what was fetched
+BEGINNINGS = {".hdf5": b"\x89HDF", ".zip": b"PK", ".gz": b"\x1f\x8b", ".bz2": b"BZh", ".json": b"{"}
+RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+
+
+class Refused(UserError):
+    """Trying this address again is of no use."""
+
+
+class Broken(Exception):
+    """It may go on at the next attempt."""
+
+
+def fetch(address: str, path: Path) -> None:
+    """Fetch the file at an address, going on with what an earlier attempt has left. Raises Refused."""
+    if not address.startswith(("http://", "https://")):
+        raise Refused(f"{address!r}: expected an address with http:// or https://.")
+    part, failures = path.with_name(f"{path.name}.part"), 0
+    for _ in range(MOST_ATTEMPTS):
+        before = _size(part)
+        try:
+            return _attempt(address, path, part)
+        except Broken as error:
+            reason = str(error)
+        failures = 0 if _size(part) > before else failures + 1
+        if failures == ATTEMPTS:
+            break
+        log.info(f"{address}: {reason}. Trying again ...")
+        time.sleep(PAUSE)
+    raise Refused(f"{reason}. {_size(part):,} bytes have come; the same command resumes.")
+
+
+def _attempt(address: str, path: Path, part: Path) -> None:
+    """One request, for what is missing. Raises Broken or Refused."""
+    source = part.with_name(f"{part.name}.source")
+    known, mark = (source.read_text(encoding="utf-8").split("\n") if source.is_file() else ["", ""])[:2]
+    received = _size(part) if known == address and mark else 0
+    headers = {"User-Agent": "elmo-paddle", "Accept-Encoding": "identity"}
+    if received:
+        headers |= {"Range": f"bytes={received}-", "If-Range": mark}
+    with _open(urllib.request.Request(address, headers=headers), part, received) as response:
+        if response is None:  # all has come before
+            return _finish(part, source, path)
+        received, total = _place(response, received)
+        _check_room(part, total - received)
+        source.write_text(f"{address}\n{_mark(response.headers)}", encoding="utf-8")
+        if not received:
+            log.warning(f"fetching      {path.name}, {_megabytes(total)}, from {address}")
+        with (
+            part.open("ab" if received else "wb") as file,
+            tqdm(total=total or None, initial=received, unit="B", unit_scale=True, disable=None, leave=False) as bar,
+        ):
+            begin = b"" if received else _read(response, whole=64)
+            if not received:
+                _check_begin(path, response.headers.get_content_type(), begin)
+            while begin or (begin := _read(response)):
+                file.write(begin)
+                received += len(begin)
+                bar.update(len(begin))
+                begin = b""
+                if received > LARGEST:
+                    raise Refused(f"it sends more than {LARGEST:,} bytes, which no such file has")
+    if received < total or not received:
+        raise Broken(f"the connection ended after {received:,} of {total:,} bytes")
+    return _finish(part, source, path)
+
+
+def _finish(part: Path, source: Path, path: Path) -> None:
+    disk.rename(part, path)
+    source.unlink(missing_ok=True)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _open(request: urllib.request.Request, part: Path, received: int):
+    try:
+        return urllib.request.urlopen(request, timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == 416 and received:
+            if (error.headers.get("Content-Range") or "").rpartition("/")[2] == str(received):
+                return nullcontext()
+            part.unlink()
+            raise Refused("the server's file is shorter than what has come of it: it has changed. Try again") from error
+        if error.code < 500 and error.code not in (408, 429):
+            raise Refused(f"the server answers {error.code} {error.reason}") from error
+        raise Broken(f"the server answers {error.code} {error.reason}") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise Broken(_why(error)) from error
+    except ValueError as error:  # no address
+        raise Refused(f"{error}") from error
+
+
+def _read(response, whole: int = 0) -> bytes:
+    try:
+        return response.read(whole) if whole else response.read1(BLOCK)
+    except (OSError, http.client.HTTPException) as error:
+        raise Broken(_why(error)) from error
+
+
+def _why(error: Exception) -> str:
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, TimeoutError):
+        return f"the server was silent for {TIMEOUT:g} s"
+    return f"{getattr(reason, 'strerror', None) or reason or type(error).__name__}"
+
+
+def _place(response, received: int) -> tuple[int, int]:
+    """Where the response begins in the file, and how long the file is (0: the server does not tell)."""
+    length = response.headers.get("Content-Length") or "0"
+    if response.status == 206:
+        found = RANGE.fullmatch(response.headers.get("Content-Range") or "")
+        if not received or not found or int(found[1]) != received:
+            raise Refused(f"the server sends another part than was asked for ({response.headers.get('Content-Range')})")
+        return received, int(found[3])
+    if response.status != 200 or not length.isdecimal():
+        raise Refused(f"the server answers {response.status} with a length of {length!r}")
+    return 0, int(length)
+
+
+def _mark(headers) -> str:
+    """What `If-Range` may be asked with: a strong ETag or else the file's date; empty if there is neither."""
+    tag = headers.get("ETag") or ""
+    return tag if tag.startswith('"') else headers.get("Last-Modified") or ""
+
+
+def _check_begin(path: Path, kind: str, begin: bytes) -> None:
+    expected = BEGINNINGS.get(path.suffix, b"")
+    if not begin.lstrip().startswith(expected) or (kind == "text/html" and not expected):
+        raise Refused(
+            f"this is no {path.suffix} file, it is {kind} and begins with {begin[:30]!r}: a page, or a login?"
+        )
+
+
+def _check_room(part: Path, missing: int) -> None:
+    free = shutil.disk_usage(part.parent).free
+    if SPARE * missing > free:
+        raise UserError(
+            f"{part.parent}: {_megabytes(missing)} are to be fetched and as much again is needed to convert them, but "
+            f"the disk has only {_megabytes(free)} free. Make room, or set ELMO_HOME to a folder elsewhere."
+        )
+
+
+def _megabytes(size: int) -> str:
+    if not size:
+        return "of unknown size"
+    return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size:,} bytes"

@@ -1,0 +1,213 @@
+"""Published models by name: fetched, verified, converted, kept. published.tsv says which there are.
+
+They are kept in $ELMO_HOME/models (default: the user's cache, $XDG_CACHE_HOME/elmo or ~/.cache/elmo):
+
+    NAME/          a checkpoint like any other, which appears when all is converted and checked
+    NAME.sha256    of the files that it was made of, as `sha256sum --check` reads it; later fetches must bring the same
+    .NAME.fetch/   what has come of a download; .NAME.lock: who holds it is fetching
+"""
+
+import csv
+import difflib
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from elmo_core import checkpoint, disk
+from elmo_core.config import ELMoConfig
+from elmo_core.runtime import UserError, log
+from elmo_core.weights import download, formats
+
+TABLE = Path(__file__).with_name("published.tsv")
+WAIT = 0.5  # seconds between looks at a model that another process is fetching
+
+
+@dataclass(frozen=True)
+class Published:
+    """A row of the table."""
+
+    name: str
+    format: str
+    language: str
+    text: str
+    size: str
+    licence: str
+    expect: str
+    files: str
+    note: str
+
+    @property
+    def addresses(self) -> list[list[str]]:
+        """Of each file, where it is to be had: the addresses in the table, or the mirror's."""
+        return [[mirrored(address) for address in file.split("|")] for file in self.files.split()]
+
+    @property
+    def folder(self) -> Path:
+        return home() / self.name
+
+    @property
+    def is_here(self) -> bool:
+        return checkpoint.exists(self.prefix)
+
+    @property
+    def prefix(self) -> Path:
+        return self.folder / checkpoint.FINAL
+
+
+@cache
+def table() -> dict[str, Published]:
+    """The known models by name."""
+    lines = [line for line in TABLE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE, restval="")
+    return {row["name"]: Published(**row) for row in rows}
+
+
+def home() -> Path:
+    """Where the models are kept."""
+    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.environ.get("ELMO_HOME") or Path(caches, "elmo")).expanduser().absolute() / "models"
+
+
+def mirrored(address: str) -> str:
+    """https://host/path as it is, or as $ELMO_MIRROR/host/path."""
+    mirror = os.environ.get("ELMO_MIRROR")
+    return f"{mirror.rstrip('/')}/{address.partition('://')[2]}" if mirror else address
+
+
+def similar(name: str) -> list[str]:
+    return difflib.get_close_matches(name, table(), n=3, cutoff=0.7)
+
+
+def get(name: str, brought: Sequence[Path] = ()) -> Path:
+    """The prefix of a published model's checkpoint, fetched if it is not here.
+
+    brought: its files, or a folder or an archive with them, in place of those that would be fetched.
+    """
+    if name not in table():
+        raise UserError(
+            f"{name}: no published model is known by this name. "
+            f"{'Did you mean ' + ' or '.join(similar(name)) if similar(name) else 'convert.py list shows all'}."
+        )
+    model = table()[name]
+    if model.is_here:
+        return model.prefix
+    for path in brought:
+        if not path.exists():
+            raise UserError(f"--from {path}: there is no such file.")
+    home().mkdir(parents=True, exist_ok=True)
+    with _locked(home() / f".{name}.lock", name):
+        if not model.is_here:  # or else another process has just fetched it
+            _make(model, list(brought))
+    return model.prefix
+
+
+@contextmanager
+def _locked(path: Path, name: str) -> Iterator[None]:
+    with path.open("w") as file:
+        waits = False
+        while True:
+            try:
+                disk.lock(file.fileno(), path)
+                break
+            except disk.Busy:
+                if not waits:
+                    log.warning(f"{name} is being fetched by another process: waiting for it.")
+                waits = True
+                time.sleep(WAIT)
+        yield
+
+
+def _make(model: Published, brought: list[Path]) -> None:
+    """Fetch and convert a model."""
+    if model.format == "fluid" and not any(map(formats.is_vocabulary, brought)):
+        raise UserError(f"{model.name} {model.note}. {_by_hand(model)}")
+    fetched = home() / f".{model.name}.fetch"
+    fetched.mkdir(exist_ok=True)
+    is_fetched = all(map(formats.is_vocabulary, brought))
+    files = [*_fetch(model, fetched), *brought] if is_fetched else brought
+    try:
+        digests = _digests(model, files)
+        config, weights, vocabulary = formats.read(model.format, files, fetched)
+        _check_expected(model, config)
+    except UserError as error:
+        if is_fetched:
+            shutil.rmtree(fetched)  # fetching it again may help, going on with it cannot
+        raise UserError(f"{model.name}: {error}") from error
+    checkpoint.save_model(model.folder, config, weights, vocabulary)
+    with disk.atomic_write(_digest_file(model)) as file:
+        file.writelines(f"{digest}  {name}\n" for name, digest in digests.items())
+    shutil.rmtree(fetched)
+
+
+def _fetch(model: Published, folder: Path) -> list[Path]:
+    """The model's files, those fetched that are not in the folder yet."""
+    if not model.files:
+        raise UserError(f"{model.name} cannot be fetched: {model.note}. {_by_hand(model)}")
+    about = ", ".join(filter(None, (model.language, model.text, model.size)))
+    log.warning(f"{model.name} ({about}) is fetched into {home()}.")
+    paths = []
+    for addresses in model.addresses:
+        path = folder / _file_name(addresses[0])
+        paths.append(path)
+        if not path.exists():
+            _fetch_one(model, addresses, path)
+    return paths
+
+
+def _fetch_one(model: Published, addresses: list[str], path: Path) -> None:
+    reasons = []
+    for address in addresses:
+        try:
+            return download.fetch(address, path)
+        except download.Refused as error:
+            reasons.append(f"\n  {address}: {error}")
+    raise UserError(f"{model.name} could not be fetched.{''.join(reasons)}\n{_by_hand(model)}")
+
+
+def _by_hand(model: Published) -> str:
+    lines = [f"\n  {' or '.join(addresses)}" for addresses in model.addresses]
+    fetch = f"Fetch these in another way, and bring them:{''.join(lines)}\n" if lines else "Bring its files: "
+    return f"{fetch}python convert.py get {model.name} --from FILE ... (ELMO_MIRROR names a mirror: convert.py --help.)"
+
+
+def _file_name(address: str) -> str:
+    return address.rpartition("/")[2]
+
+
+# What was fetched first is what must be fetched later
+
+
+def _digest_file(model: Published) -> Path:
+    return home() / f"{model.name}.sha256"
+
+
+def _digests(model: Published, files: Sequence[Path]) -> dict[str, str]:
+    """SHA-256 of the model's files by their names; compared with that of the first fetch."""
+    digests = {}
+    for path in filter(Path.is_file, files):
+        with path.open("rb") as file:
+            digest = hashlib.sha256()
+            while block := file.read(1 << 20):
+                digest.update(block)
+        digests[path.name] = digest.hexdigest()
+    known = _digest_file(model)
+    lines = known.read_text(encoding="utf-8").splitlines() if known.is_file() else []
+    before = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    if changed := [name for name, digest in digests.items() if before.get(name, digest) != digest]:
+        raise UserError(
+            f"{changed[0]} is not the file that was fetched first (SHA-256 {digests[changed[0]]}, then "
+            f"{before[changed[0]]}). If it may have changed, remove {known} and try again."
+        )
+    return {**before, **digests}
+
+
+def _check_expected(model: Published, config: ELMoConfig) -> None:
+    for name, value in (pair.split("=") for pair in model.expect.split()):
+        if str(getattr(config, name)) != value:
+            raise UserError(f"this is another model: its {name} is {getattr(config, name)}, expected {value}.")
