@@ -7,6 +7,9 @@ of Python, when another rank has died.
 """
 
 import os
+import re
+import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +17,7 @@ from typing import Any
 
 from elmo_core.runtime import UserError, paddle
 
+COLLECTIVE_ERRORS = (RuntimeError, OSError, SystemError)  # gloo's, NCCL's, and CUDA's where Paddle calls them fatal
 HEARTBEAT_SECONDS = 1.0  # between messages to the ranks that wait; gloo gives up on a rank that is silent for 30
 
 
@@ -27,7 +31,10 @@ class Ranks:
         self.advice = advice
         self.size = int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
         self.rank = int(os.environ.get("PADDLE_TRAINER_ID", "0"))
+        endpoints = os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")
+        self.hosts = [endpoint.rpartition(":")[0] for endpoint in endpoints]  # of each rank
         if self.size > 1:
+            choose_network(self.hosts, os.environ.get("PADDLE_CURRENT_ENDPOINT", "").rpartition(":")[0])
             paddle.distributed.init_parallel_env()
 
     @property
@@ -136,8 +143,49 @@ class Ranks:
         """Collective calls, which fail where another rank has ended."""
         try:
             yield
-        except RuntimeError as error:
+        except COLLECTIVE_ERRORS as error:
             raise UserError(
-                f"rank {self.rank}: another rank was lost. Its log tells why (log/workerlog.N, or in the --log_dir of "
-                f"paddle.distributed.launch). {self.advice}".rstrip()
+                f"rank {self.rank}: another rank was lost{self._lost_machine(error)}. Its log tells why (log/workerlog.N, "
+                f"or in the --log_dir of paddle.distributed.launch). {self.advice}".rstrip()
             ) from error
+
+    def _lost_machine(self, error: BaseException) -> str:
+        """The other machine whose connection broke, if the error names one."""
+        (host,) = re.findall(r"\[([\d.]+)\]:\d+", str(error))[:1] or [""]  # as gloo writes addresses
+        there = [rank for rank, other in enumerate(self.hosts) if other == host != self.hosts[self.rank]]
+        return f": no connection to {host} (rank {', '.join(map(str, there))}) any more" if there else ""
+
+
+def choose_network(hosts: Sequence[str], here: str) -> None:
+    """Let gloo use the network that the machines announce themselves in: `here` is this one's address.
+
+    Left to itself gloo takes the address that the machine's name stands for, which on Debian is 127.0.1.1.
+    """
+    if len(set(hosts)) == 1:
+        return
+    for host in hosts:
+        if host.startswith("127.") or host == "localhost":
+            raise UserError(
+                f"a machine announces itself as {host}, where no other machine can reach it. Give "
+                "paddle.distributed.launch --host=ADDRESS on every machine, with its own address (docs/cluster.md)."
+            )
+    if card := network_card(here):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", card)
+
+
+def network_card(address: str) -> str | None:
+    """The name of the network card that has this IPv4 address; None where that cannot be told."""
+    try:
+        import fcntl  # which Windows lacks
+    except ImportError:
+        return None
+    get_address = 0x8915  # SIOCGIFADDR of Linux
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for _, name in socket.if_nameindex():
+            try:
+                found = fcntl.ioctl(any_socket, get_address, struct.pack("40s", name.encode()))
+            except OSError:  # it has none
+                continue
+            if socket.inet_ntoa(found[20:24]) == address:
+                return name
+    return None

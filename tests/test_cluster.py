@@ -1,0 +1,128 @@
+"""Several machines: two network namespaces, joined by a cable, that know of each other only what machines would."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import runs
+
+from elmo_core import ranks
+from elmo_core.runtime import UserError
+
+ADDRESSES = "10.77.0.1", "10.77.0.2"  # inside the namespaces
+
+
+def ip(*arguments: str) -> str:
+    return subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True).stdout
+
+
+class Machine:
+    """A network namespace with one card."""
+
+    def __init__(self, k: int):
+        self.address, self.name, self.card = ADDRESSES[k], f"elmo{os.getpid()}-{k}", f"v{os.getpid()}-{k}"
+        ip("netns", "add", self.name)
+        ip("-n", self.name, "link", "set", "lo", "up")
+
+    def connect(self) -> None:
+        ip("-n", self.name, "address", "add", f"{self.address}/24", "dev", self.card)
+        ip("-n", self.name, "link", "set", self.card, "up")
+
+    def launch(self, folder: Path, argv: list[str]) -> subprocess.Popen:
+        """run_pretrain.py by Paddle's launcher, with the other machine. Its output is FOLDER/workerlog.0."""
+        launcher = f"-m paddle.distributed.launch --nnodes 2 --nproc_per_node 1 --master {ADDRESSES[0]}:8200".split()
+        place = ["--host", self.address, "--log_dir", str(folder)]
+        folder.mkdir()
+        with (folder / "launcher").open("w", encoding="utf-8") as file:
+            process = subprocess.Popen(
+                ["ip", "netns", "exec", self.name, sys.executable, *launcher, *place, "run_pretrain.py", *argv],
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                cwd=runs.PROJECT,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+        runs.STARTED.append(process)
+        return process
+
+    def kill(self) -> None:
+        """End everything that runs there at once, as a loss of power does."""
+        for process in ip("netns", "pids", self.name).split():
+            os.kill(int(process), signal.SIGKILL)
+
+
+@pytest.fixture
+def machines():
+    """Two machines and a cable."""
+    if not shutil.which("ip"):
+        pytest.skip("no `ip` (iproute2)")
+    made: list[Machine] = []
+    try:
+        try:
+            made.extend(Machine(k) for k in range(2))
+            one, other = made
+            ip("link", "add", one.card, "netns", one.name, "type", "veth", "peer", other.card, "netns", other.name)
+            one.connect()
+            other.connect()
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"no network namespaces: {error.stderr.strip()}")
+        yield made
+    finally:
+        for machine in made:
+            machine.kill()
+            ip("netns", "delete", machine.name)
+
+
+def wait_for_file(path: Path, process: subprocess.Popen) -> None:
+    until = time.monotonic() + 60
+    while not path.exists():
+        assert process.poll() is None and time.monotonic() < until, (path, process.returncode)
+        time.sleep(0.05)
+
+
+def test_a_run_survives_the_loss_of_a_machine(machines, tmp_path):
+    """Two machines train, one is lost, the other goes on alone, and then both to the end."""
+    other = machines[1]
+    corpus, save_dir = runs.write_corpus(tmp_path / "corpus"), tmp_path / "run"
+    changes = {"dev_data_path": None, "max_steps": None, "save_freq": 20, "log_freq": 1}
+
+    def flags(epochs: int, **more) -> list[str]:
+        return runs.flags(corpus, save_dir, epochs=epochs, **changes, **more)
+
+    def epochs() -> list[float]:
+        return [line["epoch"] for line in runs.log_lines(save_dir, "training")]
+
+    started = [machine.launch(tmp_path / f"first{k}", flags(10_000)) for k, machine in enumerate(machines)]
+    wait_for_file(save_dir / "20.pdstate", started[0])
+    other.kill()
+    assert started[0].wait(timeout=60) == 2
+    output = (tmp_path / "first0" / "workerlog.0").read_text(encoding="utf-8")
+    assert re.search(rf"^error: .* rank was lost: .*{other.address} \(rank 1\)", output, re.M), output
+    assert "Traceback" not in output
+
+    saved = max(int(path.stem) for path in save_dir.glob("*.pdparams"))
+    resumed = {"init_from_ckpt": save_dir, "allow_changes": True}
+    runs.pretrain(flags(10_000, **resumed), stop_at=saved + 10)
+
+    wanted = int(epochs()[-1]) + 2
+    started = [machine.launch(tmp_path / f"second{k}", flags(wanted, **resumed)) for k, machine in enumerate(machines)]
+    assert [process.wait(timeout=60) for process in started] == [0, 0]
+    assert (save_dir / "final.pdparams").exists()
+    assert wanted <= epochs()[-1] < wanted + 0.1
+
+
+def test_an_address_that_other_machines_cannot_reach_is_an_error():
+    with pytest.raises(UserError, match="--host"):
+        ranks.choose_network(["10.0.0.1", "127.0.1.1"], "127.0.1.1")
+    ranks.choose_network(["127.0.0.1", "127.0.0.1"], "127.0.0.1")  # one machine
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="network cards are looked up on Linux")
+def test_the_network_card_is_found_by_its_address():
+    assert ranks.network_card("127.0.0.1") == "lo"
+    assert ranks.network_card("192.0.2.1") is None
