@@ -220,6 +220,7 @@ class _Rows:
             if value < 1:
                 raise UserError(f"{name} is {value}: expected 1 or more.")
         self.under_way = [_Sentence(np.zeros(1, np.int32)) for _ in range(batch_size)]
+        self.waiting: dict[int, _Sentence] = {}  # begun in rows that are no more; the one of the lowest key is next
         self._steps = unroll_steps
         self._lexicon = Lexicon(vocabulary, input)
         self._pieces: list[Piece] = []
@@ -234,7 +235,7 @@ class _Rows:
         numbers, borders = self._read(corpus, file)
         for number in order(len(borders) - 1).tolist():
             yield _Sentence(numbers[borders[number] : borders[number + 1]], file, number)
-        held = {*self.under_way, *(sentence for sentence, _, _ in self._pieces)}
+        held = {*self.under_way, *self.waiting.values(), *(sentence for sentence, _, _ in self._pieces)}
         for sentence in held:
             sentence.words = sentence.words.copy()
         self._lexicon.forget([sentence.words for sentence in held])
@@ -258,7 +259,7 @@ class _Rows:
         self._pieces = []
         for row, sentence in enumerate(self.under_way):
             room = self._steps
-            while room and (sentence.left or (sentence := next(source, None))):
+            while room and (sentence.left or (sentence := self._next(source))):
                 take = min(room, sentence.left)
                 self.under_way[row] = sentence
                 self._pieces.append((sentence, sentence.done, sentence.done + take))
@@ -266,6 +267,9 @@ class _Rows:
                 room -= take
             lengths[row] = self._steps - room
         return _lm_batch(self._pieces, lengths, self._steps, self._lexicon) if self._pieces else None
+
+    def _next(self, source: Iterator[_Sentence]) -> _Sentence | None:
+        return self.waiting.pop(min(self.waiting)) if self.waiting else next(source, None)
 
 
 class EvalStream:
@@ -287,6 +291,19 @@ class EvalStream:
             yield batch
 
 
+Share = tuple[list | None, int, int]  # of a file's sentences: see `_chosen`
+WHOLE: Share = (None, 0, 1)
+
+
+def _chosen(order: np.ndarray, base: list | None, offset: int, stride: int) -> np.ndarray:
+    """The sentences of a share, in their order: of a file's, given in their shuffled order, those whose number is `offset`
+    modulo `stride`; or each `stride`-th from `offset` on of what is left of other shares, as (share, sentences read).
+    """
+    if base is None:
+        return order[order % stride == offset]
+    return np.concatenate([_chosen(order, *share)[read:] for share, read in base])[offset::stride]
+
+
 class TrainStream:
     """Batches without end, epoch after epoch, each in a new order: the share of one of `world_size` ranks.
 
@@ -296,8 +313,9 @@ class TrainStream:
     the end of an epoch the rows go on with the next: every batch is full, nothing is dropped. One file is in memory
     at a time.
 
-    `position`, also that of each batch, is made of plain containers and an array. A stream that is given it (here,
-    or by `seek`) goes on with the very batches that would have followed.
+    `position`, also that of each batch, is made of plain containers and arrays. A stream that is given it (here,
+    or by `seek`) goes on with the very batches that would have followed. Given the positions of all ranks of a run,
+    another number of ranks goes on with what these have left of the epoch: it is dealt anew in the same way.
     """
 
     def __init__(
@@ -317,7 +335,7 @@ class TrainStream:
             raise UserError(f"seed {seed}, rank {rank} of {world_size}: expected seed and rank from 0, rank below.")
         self._corpus = corpus
         self._seed, self._rank, self._world_size, self._shuffle = seed, rank, world_size, shuffle
-        self._tokens_per_step = batch_size * unroll_steps * world_size
+        self.tokens_per_step = batch_size * unroll_steps * world_size  # of all ranks
         self._new_rows = partial(_Rows, batch_size, unroll_steps, vocabulary, input)
         self._identity = {
             "corpus": corpus.identity,
@@ -334,10 +352,6 @@ class TrainStream:
         if position is not None:
             self.seek(position)
 
-    def steps_per_epoch(self, counts: Counts) -> int:
-        """Batches of every rank that an epoch takes, rounded up."""
-        return -(-counts.predictions // self._tokens_per_step)
-
     def __iter__(self) -> "TrainStream":
         return self
 
@@ -348,88 +362,144 @@ class TrainStream:
 
     @property
     def position(self) -> dict:
-        """Where the stream stands: so many sentences into the shuffled order of a file; and what the rows hold."""
-        under_way = [(s.file, s.number, s.done) for s in self._rows.under_way]
+        """Where the stream stands: so many sentences into the shuffled order of a file; and what the rows hold.
+
+        Of each sentence under way: file, number in the file, steps done.
+        """
+        files = [str(self._corpus.paths[file]) for file, _ in self._plan[self._shard : self._shard + 1]]
+        held = [*self._rows.under_way, *(sentence for _, sentence in sorted(self._rows.waiting.items()))]
         return {
             "epoch": self._epoch,
             "shard": self._shard,  # place in this rank's order of files
-            "file": str(self._corpus.paths[self._plan[self._shard][0]]),
+            "file": "".join(files),
             "sentence": self._sentence,
-            "rows": np.array(under_way, np.int64),  # (B, 3) file, number in the file, steps done
+            "rows": np.array([(s.file, s.number, s.done) for s in held], np.int64),  # (B + those that wait, 3)
+            "history": self._history,
             "identity": self._identity,
         }
 
-    def seek(self, position: dict, strict: bool = True) -> None:
-        """Go on from a position. One of another stream (another seed, corpus ...) is an error that names what differs.
+    def seek(self, *positions: dict, strict: bool = True) -> np.ndarray:
+        """Go on from the position of this rank, or from those of all ranks of a run. A position of another stream (another
+        seed, corpus ...) is an error that names what differs.
 
         With strict=False that is a warning, and the stream goes on with what is well defined: if sentences come in
-        another order, from the beginning of the epoch; if there are fewer or more rows, from the same place, with
-        the sentences under way in the rows that both have; otherwise exactly.
+        another order, from the beginning of the epoch; otherwise with all that the run has not read.
+
+        Returns for each row the row that had its sentence, -1 if none: of all ranks' rows if their number has changed.
         """
-        saved = position["identity"]
+        mine = positions[self._rank if len(positions) == self._world_size else 0]
+        saved, epoch = mine["identity"], min(position["epoch"] for position in positions)
         differences = [name for name, value in self._identity.items() if saved.get(name) != value]
+        reordered = {"corpus", "seed", "rank", "world_size", "shuffle"}.intersection(differences)
+        if len(positions) == saved["world_size"] != self._world_size:  # all of the run's ranks are there
+            differences = [name for name in differences if name != "rank"]
+            reordered -= {"rank", "world_size"}
         listed = "; ".join(f"{name} was {saved.get(name)}, is {self._identity[name]}" for name in differences)
         if differences and strict:
             raise UserError(f"the position in the data was saved by another run: {listed}. Use what it was saved with.")
-        if {"corpus", "seed", "rank", "world_size", "shuffle"}.intersection(differences):
-            log.warning(f"The data is read from the beginning of epoch {position['epoch']}: {listed}.")
-            return self._go_to(position["epoch"], 0, 0)
+        n_rows = len(self._rows.under_way)
+        if reordered:
+            log.warning(f"The data is read from the beginning of epoch {epoch}: {listed}.")
+            self._go_to(epoch, 0, 0)
+            return np.full(n_rows, -1)
         if differences:
             log.warning(f"The data is read from where it was left, although {listed}.")
-        self._go_to(position["epoch"], position["shard"], position["sentence"])
-        self._take_up(position["rows"][: len(self._rows.under_way)])
+        if saved["world_size"] == self._world_size:
+            self._go_to(mine["epoch"], mine["shard"], mine["sentence"], mine.get("history"))
+            return self._take_up([mine], 0, 1)
+        reached = [[position[name] for name in ("epoch", "shard", "sentence")] for position in positions]
+        self._go_to(epoch, 0, 0, {"ranks": reached, "before": mine.get("history")})
+        return self._take_up(positions, self._rank, self._world_size)
 
-    def _go_to(self, epoch: int, shard: int, sentence: int) -> None:
-        self._epoch, self._shard, self._sentence = epoch, shard, sentence
-        self._plan = self._deal()
+    def _go_to(self, epoch: int, shard: int, sentence: int, history: dict | None = None) -> None:
+        self._epoch, self._shard, self._sentence, self._history = epoch, shard, sentence, history
+        self._plan = self._deal(epoch, self._rank, self._world_size, history)
         self._rows = self._new_rows()
         self._source = self._sentences()
 
-    def _take_up(self, under_way: np.ndarray) -> None:
-        """Give the rows the sentences that they were in the midst of: `rows` of a position."""
-        for file in np.unique(under_way[under_way[:, 0] >= 0, 0]).tolist():
-            rows = np.flatnonzero(under_way[:, 0] == file)
-            _, numbers, done = under_way[rows].T
-            sentences = self._rows.sentences(self._corpus, file, order=lambda n, numbers=numbers: numbers)
-            for row, sentence, steps in zip(rows.tolist(), sentences, done.tolist(), strict=True):
-                sentence.done = steps
-                self._rows.under_way[row] = sentence
+    def _take_up(self, positions: Sequence[dict], part: int, parts: int) -> np.ndarray:
+        """Give the rows one part of the sentences that the positions were in the midst of. Those without a row wait.
 
-    def _order(self, n: int, of: int) -> np.ndarray:
+        Returns for each row the row that had its sentence, or -1.
+        """
+        n_rows = len(self._rows.under_way)
+        had = positions[0]["identity"]["batch_size"]
+        rows = np.concatenate([position["rows"][:had] for position in positions])
+        waiting = [position["rows"][had:] for position in positions]
+        before = np.arange(part * n_rows, (part + 1) * n_rows)
+        before[before >= len(rows)] = -1
+        mine = np.where(before[:, None] < 0, -1, rows[before])
+        surplus = np.concatenate([rows[parts * n_rows :], *waiting])[part::parts]
+        sentences = np.concatenate(
+            [mine, surplus]
+        )  # (n_rows + those that wait, 3) file, number in the file, steps done
+        for file in np.unique(sentences[sentences[:, 0] >= 0, 0]).tolist():
+            places = np.flatnonzero(sentences[:, 0] == file)
+            _, numbers, done = sentences[places].T
+            found = self._rows.sentences(self._corpus, file, order=lambda n, numbers=numbers: numbers)
+            for place, sentence, steps in zip(places.tolist(), found, done.tolist(), strict=True):
+                sentence.done = steps
+                if place < n_rows:
+                    self._rows.under_way[place] = sentence
+                elif sentence.left:
+                    self._rows.waiting[place] = sentence
+        return before
+
+    def _order(self, n: int, of: int, epoch: int) -> np.ndarray:
         """A permutation (n,). Of what NumPy draws, only the raw bits are promised never to change."""
         if not self._shuffle:
             return np.arange(n)
-        return np.argsort(np.random.PCG64([self._seed, self._epoch, of]).random_raw(n), kind="stable")
+        return np.argsort(np.random.PCG64([self._seed, epoch, of]).random_raw(n), kind="stable")
 
-    def _deal(self) -> list[tuple[int, bool]]:
-        """The files of this rank in this epoch, and whether it shares them with the others."""
-        order = self._order(len(self._corpus.paths), of=0).tolist()
-        whole = len(order) - len(order) % self._world_size
-        mine = order[self._rank : whole : self._world_size]
-        return [(file, False) for file in mine] + [(file, True) for file in order[whole:]]
+    def _deal(self, epoch: int, rank: int, size: int, history: dict | None) -> list[tuple[int, Share]]:
+        """The files of one of `size` ranks in an epoch, each with its share of the sentences.
 
-    def _share(self, n: int, file: int, shared: bool) -> np.ndarray:
+        history: how far each of another number of ranks has come, as [epoch, place in its order of files, sentence], and
+        their own history. What they have left of the epochs that they had begun is dealt before anything else.
+        """
+        left: dict[int, list] = {}  # of each file the shares that are not read, and how much of them is
+        if not _is_begun(epoch, history):
+            left = {file: [(WHOLE, 0)] for file in self._order(len(self._corpus.paths), 0, epoch).tolist()}
+        else:
+            for other, (reached, shard, sentence) in enumerate(history["ranks"]):
+                files = self._deal(epoch, other, len(history["ranks"]), history["before"]) if reached <= epoch else []
+                for k, (file, share) in enumerate(files):
+                    if reached < epoch or k >= shard:
+                        read = sentence if reached == epoch and k == shard else 0
+                        left.setdefault(file, []).append((share, read))
+        untouched = [file for file, shares in left.items() if shares == [(WHOLE, 0)]]
+        dealt = untouched[: len(untouched) // size * size]
+        begun = [file for file, shares in left.items() if shares != [(WHOLE, 0)]]
+        return [
+            *((file, WHOLE) for file in dealt[rank::size]),
+            *((file, (None, rank, size)) for file in untouched[len(dealt) :]),
+            *((file, (left[file], rank, size)) for file in begun),
+        ]
+
+    def _share(self, n: int, file: int, share: Share) -> np.ndarray:
         """Which sentences of the n in a file this rank has still to read in this epoch, in their order."""
-        order = self._order(n, of=1 + file)
-        if shared:
-            order = order[order % self._world_size == self._rank]
-        return order[self._sentence :]
+        return _chosen(self._order(n, 1 + file, self._epoch), *share)[self._sentence :]
 
     def _sentences(self) -> Iterator[_Sentence]:
         """The sentences of this rank from where the stream stands, without end."""
-        idle = 0
-        while idle <= len(self._plan):
-            for file, shared in self._plan[self._shard :]:
-                idle += 1
-                share = partial(self._share, file=file, shared=shared)
-                for sentence in self._rows.sentences(self._corpus, file, share):
-                    idle = 0
+        while True:
+            nothing = not (self._shard or self._sentence or _is_begun(self._epoch, self._history))
+            for file, share in self._plan[self._shard :]:
+                for sentence in self._rows.sentences(self._corpus, file, partial(self._share, file=file, share=share)):
+                    nothing = False
                     self._sentence += 1
                     yield sentence
                 self._shard, self._sentence = self._shard + 1, 0
+            if nothing:
+                break
             self._epoch, self._shard = self._epoch + 1, 0
-            self._plan = self._deal()
+            self._plan = self._deal(self._epoch, self._rank, self._world_size, self._history)
         raise UserError(f"rank {self._rank} of {self._world_size}: the corpus has no sentence for it. Use fewer ranks.")
+
+
+def _is_begun(epoch: int, history: dict | None) -> bool:
+    """Whether an epoch was begun by the ranks of a history."""
+    return history is not None and epoch <= max(reached for reached, _, _ in history["ranks"])
 
 
 class Prefetcher:

@@ -107,19 +107,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     held_out = dataset.EvalStream(dev, vocabulary, *shape) if dev else None
     settings = run_settings(args, stream, dev)
 
-    epoch = stream.steps_per_epoch(counts)
-    total = args.max_steps or args.epochs * epoch
-    progress = Progress(total, epoch, stream.position, bilm.zero_state(args.batch_size))
+    warmup = args.warmup_steps * stream.tokens_per_step
+    state = bilm.zero_state(args.batch_size)
+    progress = Progress(stream.tokens_per_step, counts.predictions, stream.position, state, warmup)
     if resumed:
         moments, saved = checkpoint.load_optimizer(resumed), checkpoint.load_progress(resumed)
         changes = changed_settings(resumed, saved["settings"], settings, args.allow_changes)
         resume(progress, saved, changes, stream, ranks)
         if "optimizer" not in changes:
             set_optimizer_state(optimizer, bilm, moments)
-        if args.optimizer == "adam" and saved["total"] != total:
-            log.warning(f"The rate falls to 0 at step {total:,} instead of {saved['total']:,}.")
+    progress.set_end(args.max_steps, args.epochs)
+    if resumed:
+        if args.optimizer == "adam" and saved["total"] != progress.total:
+            log.warning(f"The rate falls to 0 at step {progress.total:,} instead of {saved['total']:,}.")
         if resumed.name == "final" and progress.is_finished(args.patience, args.eval_freq):
-            log.info(f"{resumed} is the end of its run, step {progress.step:,} of {total:,}: nothing is left to do.")
+            log.info(
+                f"{resumed} is the end of its run, step {progress.step:,} of {progress.total:,}: nothing is left to do."
+            )
             log.info("To train on, raise --epochs or --max_steps (or --patience).")
             return
 
@@ -198,13 +202,13 @@ def train(
         evaluate_if_due()  # one that an interruption has cut short
         while not progress.is_over(args.patience) and not is_interrupted():
             batch, candidates = next(batches)
-            progress.step += 1
+            progress.step, progress.tokens = progress.step + 1, progress.tokens + progress.tokens_per_step
             paddle.seed(dropout_seed(args.seed, progress.step, ranks.rank))
             losses, progress.state = bilm(batch, progress.state, candidates, args.dropout)
             meter.add(progress.step, losses, batch.position)
             (sum(losses) / 2 * args.unroll_steps).backward()
             ranks.average_gradients(weights)
-            optimizer.set_lr(learning_rate(args.optimizer, args.lr, progress.step, progress.total, args.warmup_steps))
+            optimizer.set_lr(learning_rate(args.optimizer, args.lr, *progress.schedule))
             optimizer.step()
             optimizer.clear_grad()
             progress.position = batch.position
@@ -288,15 +292,15 @@ def introduce(
         part = name.split(".")[0].removeprefix("forward_").removeprefix("backward_")
         parts[part] = parts.get(part, 0) + weight.size
     unknown = counts.unknown / max(1, counts.tokens)
-    tokens = args.batch_size * args.unroll_steps * processes
+    steps_per_epoch = math.ceil(progress.tokens_per_epoch / progress.tokens_per_step)
     candidates = f"{args.n_negative_samples:,} candidates: the perplexities below are estimates"
     lines = (
         f"device        {device}, {processes} process{'es' * (processes > 1)}",
         f"parameters    {sum(parts.values()):,}: {', '.join(f'{part} {size:,}' for part, size in parts.items())}",
         f"text          {counts.tokens:,} tokens in {counts.sentences:,} sentences, {len(corpus.paths)} files; "
         f"{unknown:.2%} outside the vocabulary of {words:,} words",
-        f"steps         {progress.steps_per_epoch:,} an epoch, {progress.total:,} in all, from step {progress.step:,}; "
-        f"{tokens:,} tokens each",
+        f"steps         {steps_per_epoch:,} an epoch, {progress.total:,} in all, from step {progress.step:,}; "
+        f"{progress.tokens_per_step:,} tokens each",
         f"softmax       {candidates if is_sampled(words, args.n_negative_samples) else f'over all {words:,} words'}",
     )
     values = {
@@ -307,8 +311,8 @@ def introduce(
         "sentences": counts.sentences,
         "unknown_share": unknown,
         "vocabulary": words,
-        "steps_per_epoch": progress.steps_per_epoch,
-        "tokens_per_step": tokens,
+        "steps_per_epoch": steps_per_epoch,
+        "tokens_per_step": progress.tokens_per_step,
         "total": progress.total,
     }
     record(args, ranks, "start", progress.step, "\n".join(lines), values)
@@ -322,12 +326,12 @@ def report(
     kind = "sampled_" if sampled else ""
     values = {
         "total": progress.total,
-        "epoch": progress.step / progress.steps_per_epoch,
+        "epoch": progress.epoch,
         "loss": (forward + backward) / 2,
         f"forward_{kind}perplexity": perplexity(forward),
         f"backward_{kind}perplexity": perplexity(backward),
         "learning_rate": learning_rate,
-        "tokens_per_second": args.batch_size * args.unroll_steps * ranks.size / seconds,
+        "tokens_per_second": progress.tokens_per_step / seconds,
         "seconds_left": (progress.total - progress.step) * seconds,
         "memory_mb": runtime.memory_in_use() / 2**20,
     }

@@ -17,8 +17,11 @@ def make_optimizer(name: str, lr: float, weights: Sequence, max_grad_norm: float
     return paddle.optimizer.Adam(lr, parameters=weights, grad_clip=clip, lazy_mode=True)
 
 
-def learning_rate(name: str, lr: float, step: int, total: int, warmup_steps: int) -> float:
-    """Adagrad's is constant; Adam's rises over the warm-up and then falls to 0 at the end."""
+def learning_rate(name: str, lr: float, step: float, total: float, warmup_steps: float) -> float:
+    """Adagrad's is constant; Adam's rises over the warm-up and then falls to 0 at the end.
+
+    step, total, warmup_steps: tokens, in units of the step's own; that is, steps if all are of this size.
+    """
     if name == "adagrad":
         return lr
     warmup = min(warmup_steps, total // 2)

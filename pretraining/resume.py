@@ -1,7 +1,7 @@
 """How far a run has come, what a checkpoint keeps of that, and going on from it, bit for bit."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,15 +18,34 @@ from elmo_core.runtime import UserError, log, paddle
 class Progress:
     """How far a run has come. What is random in a step follows from the seed, the step and the rank."""
 
-    total: int  # steps of the whole run
-    steps_per_epoch: int
+    tokens_per_step: int  # of all ranks
+    tokens_per_epoch: int
     position: dict  # of this rank in the text: `TrainStream.position`
     state: BiLMState  # in which the last batch of this rank has left the LSTMs
+    warmup: int  # tokens over which Adam's rate rises
+    total: int = 0  # steps of the whole run
     step: int = 0
+    tokens: int = 0  # read so far by all ranks: with another batch size or number of ranks this, not the step, goes on
     evaluated: int = 0  # step of the last evaluation
     best: float = math.inf  # the lowest held-out perplexity
     without_gain: int = 0  # evaluations since
     losses: np.ndarray = field(default_factory=lambda: np.zeros(3))  # of this rank since the last log line: see Meter
+
+    @property
+    def epoch(self) -> float:
+        """Epochs read so far."""
+        return self.tokens / self.tokens_per_epoch
+
+    @property
+    def schedule(self) -> tuple[float, float, float]:
+        """Tokens read, in all, and of the warm-up, in units of the step's: these are steps if all are of this size."""
+        done = self.tokens / self.tokens_per_step
+        return done, done + self.total - self.step, self.warmup / self.tokens_per_step
+
+    def set_end(self, max_steps: int | None, epochs: int) -> None:
+        """After so many steps, or else after so many epochs of text."""
+        left = max(0, epochs * self.tokens_per_epoch - self.tokens)
+        self.total = max_steps or self.step - (-left // self.tokens_per_step)
 
     def evaluation_is_due(self, eval_freq: int | None) -> bool:
         """eval_freq: steps between evaluations; None if there are none."""
@@ -52,6 +71,8 @@ class Progress:
         state = [[[part.numpy() for part in layer] for layer in direction] for direction in self.state]
         return {
             "step": self.step,
+            "tokens": self.tokens,
+            "warmup": self.warmup,
             "total": self.total,
             "evaluated": self.evaluated,
             "best": self.best,
@@ -77,17 +98,30 @@ def changed_settings(source: Path, saved: Mapping, settings: Mapping, allow_chan
 
 def resume(progress: Progress, saved: Mapping, changes: set[str], stream: TrainStream, ranks: Ranks) -> None:
     """Set the progress and the stream to where the checkpoint left them, as far as the changed settings let them be."""
-    same_ranks = len(saved["ranks"]) == ranks.size
-    mine = saved["ranks"][ranks.rank if same_ranks else 0]
+    before = saved["settings"]
+    tokens_per_step = before["batch_size"] * before["unroll_steps"] * before["world_size"]
     progress.step = saved["step"]
+    progress.tokens = saved.get("tokens", saved["step"] * tokens_per_step)
+    if "warmup_steps" not in changes:
+        progress.warmup = saved.get("warmup", before["warmup_steps"] * tokens_per_step)
     if "dev_data" not in changes:
         progress.evaluated, progress.best = saved["evaluated"], saved["best"]
         progress.without_gain = saved["without_gain"]
+    same_ranks = "world_size" not in changes
     if same_ranks:
-        progress.losses[:] = mine["losses"]
-    stream.seek(mine["position"], strict=False)
+        progress.losses[:] = saved["ranks"][ranks.rank]["losses"]
+    rows = stream.seek(*(one["position"] for one in saved["ranks"]), strict=False)
     progress.position = stream.position
-    if np.array_equal(progress.position["rows"], mine["position"]["rows"]):  # the sentences that the states belong to
-        progress.state = [
-            [tuple(paddle.to_tensor(part) for part in layer) for layer in direction] for direction in mine["state"]
-        ]
+    if {"corpus", "seed", "shuffle"} & changes:
+        progress.tokens = progress.position["epoch"] * progress.tokens_per_epoch
+    states = [one["state"] for one in saved["ranks"]]
+    progress.state = _rows_of_states(states[ranks.rank : ranks.rank + 1] if same_ranks else states, rows)
+
+
+def _rows_of_states(states: Sequence, rows: np.ndarray) -> BiLMState:
+    """The states of rows out of those of several ranks; where a row's number is -1, from zero."""
+    if isinstance(states[0], list):
+        return [_rows_of_states(parts, rows) for parts in zip(*states, strict=True)]
+    if isinstance(states[0], tuple):
+        return tuple(_rows_of_states(parts, rows) for parts in zip(*states, strict=True))
+    return paddle.to_tensor(np.where(rows[:, None] < 0, 0, np.concatenate(states)[rows]).astype(states[0].dtype))

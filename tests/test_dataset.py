@@ -509,15 +509,6 @@ def test_train_stream_refuses_impossible_numbers(tmp_path, vocabulary, wrong):
         TrainStream(corpus, vocabulary, **{"batch_size": 1, "unroll_steps": 1, **wrong})
 
 
-def test_steps_per_epoch_rounds_up(tmp_path, vocabulary):
-    corpus, sentences = write_shards(tmp_path / "c", 10)
-    predictions = sum(len(sentence) + 1 for sentence in sentences)
-    counts = corpus.count(vocabulary)
-    assert TrainStream(corpus, vocabulary, 1, 1).steps_per_epoch(counts) == predictions
-    three = TrainStream(corpus, vocabulary, 2, 3, rank=1, world_size=3)
-    assert three.steps_per_epoch(counts) == -(-predictions // 18)
-
-
 @pytest.mark.parametrize(
     ("sizes", "batch_size", "steps", "options"),
     [
@@ -550,6 +541,62 @@ def test_a_stream_taken_up_anywhere_goes_on_as_if_it_had_never_stopped(
     next(again), next(again)
     again.seek(batches[7].position)
     assert_same_batch(next(again), batches[8])
+
+
+def watched(stream, read):
+    """The stream, each of whose sentences is noted as (epoch, its last word) when it begins."""
+    source = stream._source
+
+    def noting():
+        for sentence in source:
+            read.append((stream._epoch, f"未{sentence.file}-{sentence.number}"))
+            yield sentence
+
+    stream._source = noting()
+    return stream
+
+
+@pytest.mark.parametrize("sizes", [(40,), (9, 12, 7, 6, 5)])
+@pytest.mark.parametrize("steps", [3, 11])
+@pytest.mark.parametrize("layouts", [[(2, 3), (1, 6)], [(1, 4), (3, 2)], [(4, 2), (2, 1), (3, 5)], [(1, 5), (1, 2)]])
+def test_another_number_of_ranks_or_rows_goes_on_with_what_is_left(tmp_path, vocabulary, sizes, steps, layouts):
+    """Every sentence once in every epoch, to its end. layouts: ranks and rows of a run, and of those that go on with it."""
+    corpus, sentences = write_shards(tmp_path / "c", *sizes)
+    read, seen, positions, n_rows = [], Counter(), [], 0
+    for number, (size, rows) in enumerate(layouts, 1):
+        streams = [TrainStream(corpus, vocabulary, rows, 3, rank=rank, world_size=size) for rank in range(size)]
+        if positions and size != len(positions):
+            before = np.concatenate([stream.seek(*positions, strict=False) for stream in streams])
+            assert sorted(before[before >= 0]) == list(range(min(n_rows, size * rows)))
+        elif positions:
+            assert [stream.seek(*positions, strict=False).tolist() for stream in streams] == [list(range(rows))]
+        for stream in streams:
+            watched(stream, read)
+        n_batches = steps
+        while n_batches > 0 or (number == len(layouts) and min(stream._epoch for stream in streams) < 3):
+            n_batches -= 1
+            for batch in map(next, streams):
+                words = decode(batch.tokens, None)
+                seen.update(words[k] for k in batch.forward_input.ravel().tolist())
+        positions, n_rows = pickle.loads(pickle.dumps([stream.position for stream in streams])), size * rows
+    under_way = Counter(f"未{file}-{sentence}" for p in positions for file, sentence, _ in p["rows"].tolist())
+    for epoch in range(3):
+        assert Counter(word for e, word in read if e == epoch) == Counter(sentence[-1] for sentence in sentences)
+    begun = Counter(word for _, word in read)
+    assert all(0 <= begun[word] - seen[word] <= under_way[word] for word in begun)
+
+
+def test_another_layout_too_is_taken_up_exactly(tmp_path, vocabulary):
+    corpus, _ = write_shards(tmp_path / "c", 30, 20, 25)
+    first = [TrainStream(corpus, vocabulary, 5, 2, rank=rank, world_size=3) for rank in range(3)]
+    positions = [[next(stream) for _ in range(6)][-1].position for stream in first]
+    stream = TrainStream(corpus, vocabulary, 4, 2)
+    stream.seek(*positions, strict=False)
+    batches = [next(stream) for _ in range(100)]
+    assert len(batches[0].position["rows"]) > 4 and batches[-1].position["epoch"] > 0
+    for i, batch in enumerate(batches[:-1]):
+        again = TrainStream(corpus, vocabulary, 4, 2, position=pickle.loads(pickle.dumps(batch.position)))
+        assert_same_batch(next(again), batches[i + 1])
 
 
 def test_position_tells_where_the_stream_is(tmp_path, vocabulary):

@@ -105,7 +105,8 @@ def test_another_number_of_processes(two_ranks, corpus, tmp_path, said):
     with pytest.raises(UserError, match="world_size was 2, is 1"):
         run_pretrain.main(argv)
     runs.pretrain([*argv, "--allow_changes"])
-    assert step(tmp_path) == 12 and "beginning of epoch 0" in said()
+    assert step(tmp_path) == 12 and "from where it was left" in said()
+    assert checkpoint.load_progress(tmp_path)["tokens"] == 8 * 70 + 4 * 35
     assert [line["step"] for line in runs.log_lines(two_ranks / "grown", "training")] == [5, 10, 15, 20, 25, 30]
 
 
@@ -304,20 +305,6 @@ def test_finetuning_with_another_vocabulary_keeps_the_rows_of_known_words(corpus
             np.testing.assert_allclose(array, before[name], atol=1e-9, err_msg=name)
 
 
-def test_finetuning_gives_a_model_without_a_softmax_one(corpus, finished, tmp_path, said):
-    """As published models are."""
-    weights = checkpoint.load_params(finished / "final")
-    checkpoint.save_config(tmp_path, {"model": {**checkpoint.load_config(finished)["model"], "vocab_size": 0}})
-    bare = {name: array for name, array in weights.items() if not name.startswith("softmax.")}
-    checkpoint.save(tmp_path / "bare", bare)
-    flags = runs.flags(corpus, tmp_path / "2", finetune_from=tmp_path / "bare", max_steps=1, lr=1e-12)
-    runs.pretrain(flags)
-    after = checkpoint.load_params(tmp_path / "2" / "final")
-    assert after["softmax.weight"].shape == weights["softmax.weight"].shape and "softmax" in said()
-    for name, array in bare.items():
-        np.testing.assert_allclose(after[name], array, atol=1e-9, err_msg=name)
-
-
 def write_vectors(path: Path, words: list[str], dimensions: int) -> np.ndarray:
     vectors = np.random.default_rng(0).standard_normal((len(words), dimensions)).round(3)
     lines = [f"{word} {' '.join(map(str, vector))}" for word, vector in zip(words, vectors.tolist(), strict=True)]
@@ -504,6 +491,41 @@ def test_adams_rate_follows_the_new_end_and_says_so(corpus, tmp_path, said):
     assert "step 12 instead of 10" in said()
 
 
+@pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
+@pytest.mark.parametrize("change", [{"batch_size": 10}, {"batch_size": 2}, {"unroll_steps": 14}, {"unroll_steps": 3}])
+def test_another_batch_size_goes_on_with_the_text(corpus, tmp_path, optimizer, change):
+    """Two epochs end where they end. Adam's rate follows the text, too."""
+    changes = {"max_steps": None, "epochs": 2, "optimizer": optimizer, "warmup_steps": 6, "log_freq": 1}
+    argv = runs.flags(corpus, tmp_path / "run", **changes)
+    runs.pretrain(argv, stop_at=24)
+    argv += [f"--{name}={value}" for name, value in change.items()]
+    runs.pretrain([*argv, f"--init_from_ckpt={tmp_path / 'run'}", "--allow_changes"])
+    lines = runs.log_lines(tmp_path / "run", "training")
+    size = 35 * next(iter(change.values())) // {"batch_size": 5, "unroll_steps": 7}[next(iter(change))]
+    epoch = runs.log_lines(tmp_path / "run", "start")[0]["steps_per_epoch"] * 35  # rounded up
+    tokens = [35 * line["step"] if line["step"] <= 24 else 24 * 35 + size * (line["step"] - 24) for line in lines]
+    assert [line["step"] for line in lines] == list(range(1, len(lines) + 1))
+    assert 2 * (epoch - 35) < tokens[-1] and tokens[-2] < 2 * epoch
+    assert checkpoint.load_progress(tmp_path / "run")["tokens"] == tokens[-1]
+    if optimizer == "adam":
+        rates = np.array([line["learning_rate"] for line in lines]) / 0.001
+        np.testing.assert_allclose(rates[:6], np.arange(1, 7) / 6)
+        assert (np.diff(rates[5:]) < 0).all() and rates[-1] < 0.1
+        left = (tokens[-1] - np.array(tokens[24:])) / (tokens[-1] - 6 * 35)
+        np.testing.assert_allclose(rates[24:], left, atol=0.06)
+
+
+def test_a_checkpoint_without_the_number_of_tokens_goes_on(corpus, finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "old")
+    progress = checkpoint.load_progress(finished / "20")
+    for name in ("tokens", "warmup"):
+        del progress[name]
+    old = checkpoint.load_params(finished / "20"), checkpoint.load_optimizer(finished / "20")
+    checkpoint.save(tmp_path / "old" / "20", *old, progress)
+    runs.pretrain(runs.flags(corpus, tmp_path / "run", init_from_ckpt=tmp_path / "old" / "20"))
+    runs.assert_same(tmp_path / "run" / "final", finished / "final")
+
+
 # What is printed and written
 
 
@@ -527,16 +549,20 @@ def test_the_progress_line_its_record_and_the_plot(finished, corpus, tmp_path, s
     runs.pretrain(runs.flags(corpus, tmp_path, max_steps=10))
     number = r"[\d,.]+"
     assert re.search(
-        rf"step 10/10  epoch 0\.40  loss {number}  sampled perplexity forward {number} backward {number}  lr 0\.2  "
+        rf"step 10/10  epoch 0\.41  loss {number}  sampled perplexity forward {number} backward {number}  lr 0\.2  "
         rf"{number} tokens/s  0 s left  {number} MB",
         said(),
     )
     lines = [json.loads(line) for line in (finished / "log.jsonl").read_text().splitlines()]
     training = [line for line in lines if line["event"] == "training"]
+    tokens = sum(
+        len(line.split()) + 1 for path in (corpus / "train").glob("*.txt") for line in path.read_text().splitlines()
+    )
     assert [line["step"] for line in training] == [5, 10, 15, 20, 25, 30]
     for line in training:
         losses = np.log([line["forward_sampled_perplexity"], line["backward_sampled_perplexity"]])
-        assert line["loss"] == pytest.approx(losses.mean()) and line["epoch"] == pytest.approx(line["step"] / 25)
+        assert line["loss"] == pytest.approx(losses.mean())
+        assert line["epoch"] == pytest.approx(35 * line["step"] / tokens)
         assert line["tokens_per_second"] > 0 and line["memory_mb"] > 50
     assert [line["step"] for line in lines if line["event"] == "evaluation"] == [12, 24, 30]
     assert (finished / "loss.png").read_bytes().startswith(b"\x89PNG")
