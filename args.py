@@ -124,7 +124,10 @@ def add_device(group) -> None:
 
 def add_checkpoint(group, required: bool = False) -> None:
     group.add_argument(
-        "--init_from_ckpt", required=required, metavar="CKPT", help="prefix, file, or folder (its latest)"
+        "--init_from_ckpt",
+        required=required,
+        metavar="CKPT",
+        help="prefix, file, folder (its latest), or a published model's name",
     )
 
 

@@ -77,7 +77,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     reads.add_argument("--vocab", type=Path, metavar="FILE", help="words of the softmax, or of a model of words")
     writes = command("export", "a checkpoint to options.json, weights.hdf5 and vocab.txt")
-    writes.add_argument("checkpoint", metavar="CKPT", help="prefix, file, or folder (its latest)")
+    writes.add_argument("checkpoint", metavar="CKPT", help="prefix, file, folder (its latest), or a name of `list`")
     fluid = command("fluid", "the variables of Paddle Fluid's ELMo to a checkpoint")
     fluid.add_argument("folder", type=Path, metavar="FOLDER", help="with embedding_para, fw_layer1_gate_w ...")
     fluid.add_argument("--vocab", type=Path, required=True, metavar="FILE", help="the words of embedding_para")

@@ -158,7 +158,10 @@ class BiLM(nn.Layer):
 
 
 def load_bilm(params: str | Path, head: bool = False) -> tuple[BiLM, Vocabulary | None]:
-    """The model of a checkpoint (prefix, file or folder), with or without its softmax, and its vocabulary."""
+    """The model of a checkpoint, with or without its softmax, and its vocabulary.
+
+    params: prefix, file, folder (its latest), or a published model's name.
+    """
     prefix, config, weights, vocabulary = read_model(params, head)
     with paddle.LazyGuard():  # not initialised: the weights are about to be set
         bilm = BiLM(config, head)
@@ -207,7 +210,7 @@ def _normalised(layer: paddle.Tensor, mask: paddle.Tensor | None) -> paddle.Tens
 class ELMo(nn.Layer):
     """ELMo as a layer of any network: sentences in, mixed vectors out.
 
-    params: a checkpoint.
+    params: a checkpoint, or the name of a published model (`python convert.py list`), which is fetched if it is not here.
     n_mixes: how many ScalarMixes share one pass (the paper puts one at the input of a task's network, one at its output).
     trainable: whether the biLM learns too, or only the mixes.
     dropout: on the mixed vectors.
@@ -280,8 +283,8 @@ class ELMo(nn.Layer):
 class ELMoEmbedder:
     """Vectors of sentences from a checkpoint.
 
-    params: the prefix `checkpoints/10000`, its .pdparams file, or the folder (its latest); or a BiLM and its vocabulary,
-    as `load_bilm` returns them.
+    params: the prefix `checkpoints/10000`, its .pdparams file, or the folder (its latest); the name of a published
+    model, which is fetched if it is not here; or a BiLM and its vocabulary, as `load_bilm` returns them.
     layers: all | top | average | a layer's number | several, as in "0,1" | weights for a fixed mix, one for each layer.
     pool: None for a vector of each token; mean or max over a sentence's tokens.
     carry_state: start each row from the state in which the same row of the batch before ended, as bilm-tf does, the

@@ -50,7 +50,10 @@ def read_model(
         raise UserError(f"{prefix.parent / 'config.json'}: {error}") from error
     weights = checkpoint.load_params(prefix)
     if head and not any(name.startswith("softmax.") for name in weights):
-        raise UserError(f"{prefix}: this model has no language-model head. It can only compute vectors.")
+        raise UserError(
+            f"{prefix}: this model has no language-model head. It can only compute vectors, or get a "
+            "new head by `run_pretrain.py --finetune_from` with a --vocab_file."
+        )
     if not head:
         weights = {name: array for name, array in weights.items() if not name.startswith("softmax.")}
         if not config.needs_vocabulary:

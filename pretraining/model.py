@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from elmo import BiLM, load_bilm
+from elmo_core import checkpoint
 from elmo_core.config import ELMoConfig, differences
 from elmo_core.runtime import UserError, log
-from elmo_core.tokens import Vocabulary
+from elmo_core.tokens import MARKERS, Vocabulary
 from elmo_core.word_vectors import load_word_vectors
 
 
@@ -20,15 +21,18 @@ def new_model(config: ELMoConfig, vocabulary: Vocabulary, word_vectors: Path | N
 
 def load_model(source: Path, wanted: Mapping, vocabulary: Vocabulary | None) -> tuple[BiLM, Vocabulary]:
     """The model of a checkpoint, over another vocabulary if one is given. wanted: fields that its config must have."""
-    bilm, known = load_bilm(source, head=True)
+    head = vocabulary is None or "softmax.weight" in checkpoint.load_params(source)
+    bilm, known = load_bilm(source, head)
     found = bilm.config.to_dict()
     if different := differences({name: found[name] for name in wanted}, wanted):
         raise UserError(
             f"the flags do not fit the model of {source}: {'; '.join(different.values())}. Leave the model's flags out: a "
             "checkpoint's config.json decides its model."
         )
-    if vocabulary is None or vocabulary.fingerprint == known.fingerprint:
+    if vocabulary is None or (head and vocabulary.fingerprint == known.fingerprint):
         return bilm, known
+    known = known or Vocabulary(MARKERS)
+    vocabulary = Vocabulary(vocabulary.tokens, alphabet=known.alphabet)
     return _with_vocabulary(bilm, known, vocabulary), vocabulary
 
 
@@ -43,7 +47,10 @@ def check_vocabulary(path: Path, given: Vocabulary, source: str | Path, known: V
 
 
 def _with_vocabulary(bilm: BiLM, known: Vocabulary, new: Vocabulary) -> BiLM:
-    """The same model over another vocabulary: rows of words in both are kept, the others start fresh."""
+    """The same model over another vocabulary: rows of words in both are kept, the others start fresh.
+
+    A model without a softmax, as most published ones are, gets a fresh one.
+    """
     changed = BiLM(ELMoConfig.from_dict({**bilm.config.to_dict(), "vocab_size": len(new)}))
     word_tables = [f"token_encoder.{name}" for name in bilm.token_encoder.word_tables]
     tables = ["softmax.weight", "softmax.bias", *word_tables]
@@ -51,13 +58,15 @@ def _with_vocabulary(bilm: BiLM, known: Vocabulary, new: Vocabulary) -> BiLM:
     there = known.ids([new[k] for k in here])
     before = bilm.state_dict()
     for name, weight in changed.state_dict().items():
-        if name in tables:
+        if name in tables and name in before:
             rows = weight.numpy()
             rows[here] = before[name].numpy()[there]
             weight.set_value(rows)
-        else:
+        elif name in before:
             weight.set_value(before[name])
     log.info(f"vocabulary    {len(here):,} of {len(new):,} words known, {len(new) - len(here):,} start fresh")
+    if "softmax.weight" not in before:
+        log.info("softmax       starts fresh: the checkpoint has none")
     return changed
 
 

@@ -305,6 +305,20 @@ def test_finetuning_with_another_vocabulary_keeps_the_rows_of_known_words(corpus
             np.testing.assert_allclose(array, before[name], atol=1e-9, err_msg=name)
 
 
+def test_finetuning_gives_a_model_without_a_softmax_one(corpus, finished, tmp_path, said):
+    """As published models are."""
+    weights = checkpoint.load_params(finished / "final")
+    checkpoint.save_config(tmp_path, {"model": {**checkpoint.load_config(finished)["model"], "vocab_size": 0}})
+    bare = {name: array for name, array in weights.items() if not name.startswith("softmax.")}
+    checkpoint.save(tmp_path / "bare", bare)
+    flags = runs.flags(corpus, tmp_path / "2", finetune_from=tmp_path / "bare", max_steps=1, lr=1e-12)
+    runs.pretrain(flags)
+    after = checkpoint.load_params(tmp_path / "2" / "final")
+    assert after["softmax.weight"].shape == weights["softmax.weight"].shape and "softmax" in said()
+    for name, array in bare.items():
+        np.testing.assert_allclose(after[name], array, atol=1e-9, err_msg=name)
+
+
 def write_vectors(path: Path, words: list[str], dimensions: int) -> np.ndarray:
     vectors = np.random.default_rng(0).standard_normal((len(words), dimensions)).round(3)
     lines = [f"{word} {' '.join(map(str, vector))}" for word, vector in zip(words, vectors.tolist(), strict=True)]

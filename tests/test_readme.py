@@ -19,7 +19,13 @@ def blocks(language: str = "") -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """What the commands of README.md have made by then: two checkpoints, vectors of a text and of a vocabulary."""
+    """What the commands of README.md have made by then: two checkpoints, vectors of a text and of a vocabulary.
+
+    Two published models are here already, so that nothing is fetched.
+    """
+    monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
+    for name in ("allennlp-small", "manylangs-zhs"):
+        models.save(models.random_bilm(), tmp_path / "home" / "models" / name, "final")
     for name in ("10000", "sample/final"):
         path = tmp_path / "checkpoints" / name
         models.save(models.random_bilm(), path.parent, path.name)
@@ -39,7 +45,7 @@ def folder(tmp_path, monkeypatch):
 def test_the_python_of_the_readme_does_what_it_says(folder, capsys):
     from bilm import elmo_encoder, init_pretraining_params
 
-    encoding, network, reading, fixed, tagger = blocks()
+    encoding, network, published, reading, fixed, tagger = blocks()
     width = 2 * models.CHAR["projection_dim"]
     space = {"n_tags": 5, "elmo_encoder": elmo_encoder, "init_pretraining_params": init_pretraining_params}
     exec(encoding, space)
@@ -47,6 +53,8 @@ def test_the_python_of_the_readme_does_what_it_says(folder, capsys):
     exec(network, space)
     assert space["vectors"].shape == [2, 4, width] and space["mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
     assert space["logits"].shape == [2, 4, 5]
+    exec(published, space)
+    assert space["vectors"][0].shape == (3, 3, width)
     exec(reading, space)
     assert space["index"] == {"The first sentence .": "8"} and space["file"]["7"].shape == (3, 4, width)
     space["file"].close()

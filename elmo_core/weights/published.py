@@ -96,6 +96,8 @@ def get(name: str, brought: Sequence[Path] = ()) -> Path:
         )
     model = table()[name]
     if model.is_here:
+        if brought:
+            log.warning(f"{model.folder} is here already. To make it anew from --from, remove it first.")
         return model.prefix
     for path in brought:
         if not path.exists():
@@ -127,6 +129,8 @@ def _make(model: Published, brought: list[Path]) -> None:
     """Fetch and convert a model."""
     if model.format == "fluid" and not any(map(formats.is_vocabulary, brought)):
         raise UserError(f"{model.name} {model.note}. {_by_hand(model)}")
+    for killed in home().glob(f".{model.name}.*.tmp"):
+        shutil.rmtree(killed)
     fetched = home() / f".{model.name}.fetch"
     fetched.mkdir(exist_ok=True)
     is_fetched = all(map(formats.is_vocabulary, brought))
