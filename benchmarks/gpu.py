@@ -1,0 +1,345 @@
+"""What a training step costs by its code, and what it takes on this machine's GPUs: the measurements to make first.
+
+    python benchmarks/gpu.py                             # all measurements; on a CPU in small sizes, in seconds
+    python benchmarks/gpu.py --expect                    # no measurement: the counted cost, and what it lets one expect
+    python -m paddle.distributed.launch --gpus '0,1,2,3,4,5,6,7' benchmarks/gpu.py
+
+NVIDIA_TF32_OVERRIDE=0 in the environment keeps products in full float32. docs/scale.md explains the columns.
+"""
+
+import argparse
+import itertools
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+PROJECT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(PROJECT))
+
+from bench import training_text
+
+import args as arguments
+import dataset
+import elmo
+from elmo_core import runtime, softmax
+from elmo_core.config import PRESETS, ELMoConfig
+from elmo_core.ranks import Ranks
+from elmo_core.runtime import paddle
+from pretraining.optimizer import make_optimizer
+
+STEPS = 20  # of a row in a batch: --unroll_steps of run_pretrain.py
+DISTINCT = {
+    64: 1_050,
+    128: 1_800,
+    512: 5_000,
+    2048: 12_700,
+}  # tokens of a batch of the 1 Billion Word Benchmark, both directions
+WINDOWS = 10.5  # of each filter width on such a token, by the lengths that are encoded together
+PUBLISHED = 10 * (768_648_884 + 30_301_028)  # ten epochs of that benchmark: words and ends of sentences
+
+
+@dataclass
+class Cost:
+    """Of one step on one GPU."""
+
+    flop: dict[str, float]  # of the products, forward and backward, by part
+    bytes: dict[str, float]  # read and written by all operators, by part, if nothing stays in a cache
+    exchanged: float  # bytes that this GPU sends in the exchange of gradients
+
+
+def cost(config: ELMoConfig, rows: int, candidates: int, distinct: float, ranks: int = 1) -> Cost:
+    """Counted from the operators that char_cnn.py, lstmp.py, softmax.py and the optimizer run without the C loops."""
+    p, h, places = config.projection_dim, config.cell_dim, rows * STEPS
+    loops = 2 * config.n_layers  # LSTMs: directions and layers
+    filters = sum(number for _, number in config.filters)
+    read = sum(width for width, _ in config.filters) * config.character_dim  # by a window of each width
+    widths = sum(width * number for width, number in config.filters) * config.character_dim
+    dense = dense_weights(config)
+    rows_read = candidates + 2 * places  # of the softmax's table
+    flop = {
+        "characters": 3 * 2 * distinct * (WINDOWS * widths + config.n_highway * 2 * filters**2 + filters * p),
+        "LSTM": 3 * 2 * loops * places * 9 * h * p,
+        "softmax": 3 * 2 * 2 * places * p * candidates,
+    }
+    floats = {  # the factors: how often the operators read or write such a tensor
+        "characters": distinct * (WINDOWS * (14 * read + 8 * filters) + config.n_highway * 50 * filters),
+        "LSTM": loops * STEPS * (179 * rows * h + 2 * 5 * h * p),
+        "softmax": 14 * 2 * places * candidates + 18 * rows_read * p,
+        "update": 8 * dense,
+    }
+    around = 2 * (ranks - 1) / ranks * dense + (ranks - 1) * rows_read * p  # a ring for the dense, all rows to all
+    return Cost(flop, {part: 4 * count for part, count in floats.items()}, 4 * around)
+
+
+def dense_weights(config: ELMoConfig) -> int:
+    """Numbers of a character model's weights that get a gradient for every row: all but the tables."""
+    p, h, filters = config.projection_dim, config.cell_dim, sum(number for _, number in config.filters)
+    convolutions = sum((width * config.character_dim + 1) * number for width, number in config.filters)
+    highways = config.n_highway * 2 * filters * (filters + 1)
+    projection = (filters + 1) * p if filters != p else 0
+    return 2 * config.n_layers * (9 * h * p + 4 * h) + convolutions + highways + projection
+
+
+@dataclass
+class GPU:
+    """From its data sheet: TFLOP/s of dense products, TB/s of its memory, GB/s in one direction to other GPUs. Dollars an
+    hour are a guess at what renting it costs.
+    """
+
+    name: str
+    float32: float
+    tf32: float
+    memory: float
+    link: float
+    price: tuple[float, float]
+
+
+GPUS = (
+    GPU("A100 80 GB", 19.5, 156, 2.0, 300, (1.3, 4.0)),
+    GPU("H100 SXM", 67, 494, 3.35, 450, (2.0, 6.0)),
+)
+LAUNCH = 5e-6, 12e-6  # best and worst: seconds of Python, Paddle and driver for an operator
+SHARE_OF_PRODUCTS = {"float32": (0.8, 0.5), "tf32": (0.5, 0.2)}  # of the peak
+SHARE_OF_MEMORY = 0.85, 0.5
+SHARE_OF_LINK = 0.7, 0.3
+
+
+def expected_seconds(cost: Cost, launches: int, gpu: GPU, precision: str, case: int) -> dict[str, float]:
+    """Of a step, in case 0 by the best of the assumptions, in case 1 by the worst. The host works ahead of the device: the
+    slower of the two counts.
+    """
+    products = sum(cost.flop.values()) / (getattr(gpu, precision) * 1e12 * SHARE_OF_PRODUCTS[precision][case])
+    memory = sum(cost.bytes.values()) / (gpu.memory * 1e12 * SHARE_OF_MEMORY[case])
+    exchange = cost.exchanged / (gpu.link * 1e9 * SHARE_OF_LINK[case])
+    host = launches * LAUNCH[case]
+    return {"host": host, "products": products, "memory": memory, "exchange": exchange} | {
+        "step": max(host, products + memory) + exchange
+    }
+
+
+def bound(seconds: dict[str, float]) -> str:
+    """What takes most of an expected step."""
+    device = max(("products", "memory"), key=seconds.get)
+    return "host" if seconds["host"] > seconds["products"] + seconds["memory"] else device
+
+
+def expect(args: argparse.Namespace) -> None:
+    """Print the tables of docs/scale.md."""
+    table = []
+    for size in args.model_size:
+        config = ELMoConfig.preset(size)
+        for rows in args.rows:
+            one = cost(config, rows, args.candidates, distinct_tokens(rows))
+            eight = cost(config, rows, args.candidates, distinct_tokens(rows), ranks=8)
+            flop = [f"{value / 1e9:,.0f}" for value in (*one.flop.values(), sum(one.flop.values()))]
+            traffic = [f"{value / 1e9:.1f}" for value in (*one.bytes.values(), sum(one.bytes.values()))]
+            table.append([size, rows, *flop, *traffic, f"{eight.exchanged / 1e6:,.0f}"])
+    parts = ["characters", "LSTM", "softmax"]
+    header = [f"{part}, GFLOP" for part in [*parts, "all"]] + [f"{part}, GB" for part in [*parts, "update", "all"]]
+    show(["model", "rows", *header, "8 GPUs exchange, MB"], table)
+    table = []
+    for size, rows, gpu, precision in itertools.product(args.model_size, args.rows, GPUS, SHARE_OF_PRODUCTS):
+        cells = []
+        for n in (1, 8):
+            counted = cost(ELMoConfig.preset(size), rows, args.candidates, distinct_tokens(rows), n)
+            cases = [expected_seconds(counted, args.launches, gpu, precision, case) for case in (0, 1)]
+            bounds = [bound(case) for case in cases]
+            rates = [n * rows * STEPS / case["step"] for case in cases]
+            days = [PUBLISHED / rate / 86400 for rate in rates]
+            dollars = [n * 24 * d * price for d, price in zip(days, gpu.price, strict=True)]
+            if n == 1:
+                cells += [span(1e3 * case["step"] for case in cases), " or ".join(dict.fromkeys(bounds))]
+            cells += [span(rates[::-1]), span(days)]
+        table.append([size, rows, gpu.name, precision, *cells, span(dollars)])
+    columns = ["ms", "bound by", "tokens/s", "days", "8 GPUs: tokens/s", "days", "dollars"]
+    show(["model", "rows", "GPU", "products", *columns], table)
+
+
+def distinct_tokens(rows: int) -> float:
+    """Distinct tokens of a batch, between those that were counted."""
+    known = sorted(DISTINCT.items())
+    return float(np.exp(np.interp(np.log(rows), *np.log(known).T)))
+
+
+def measure(args: argparse.Namespace, ranks: Ranks) -> None:
+    device, on_gpu = paddle.get_device(), paddle.get_device().startswith("gpu")
+    name = paddle.device.cuda.get_device_name() if on_gpu else "CPU"
+    if ranks.first:
+        print(f"{device} ({name}), {ranks.size} processes, Paddle {paddle.__version__}")
+    show(["the machine", "measured"], machine(args, ranks, on_gpu), ranks)
+    table, vocabulary, corpus = [], *training_text(args.vocab_size)[::-1]
+    for size in args.model_size:
+        for rows in args.rows:
+            for half in (False, True) if on_gpu else (False,):
+                runtime.use_half_products(half)
+                config = ELMoConfig.preset(size, vocab_size=len(vocabulary))
+                try:
+                    measured = training(args, ranks, config, corpus, vocabulary, rows)
+                except MemoryError:
+                    measured = ["out of memory"]
+                table.append([size, rows, "bfloat16" if half else "float32", *measured])
+    runtime.use_half_products(False)
+    parts = ["forward", "backward", "exchange", "update"]
+    columns = ["tokens/s", "ms", "host ms", "launches", "TFLOP/s", *(f"{part} ms" for part in parts), "MB", "distinct"]
+    show(["model", "rows", "products", *columns], table, ranks)
+
+
+def machine(args: argparse.Namespace, ranks: Ranks, on_gpu: bool) -> list[list[str]]:
+    """Products, memory, launches and links by themselves."""
+    size, elements = (8192, 2**28) if on_gpu else (256, 2**20)
+    found = []
+
+    def product(m: int, k: int, n: int, dtype: str) -> None:
+        a, b = paddle.randn([m, k]).astype(dtype), paddle.randn([k, n]).astype(dtype)
+        seconds = timed(lambda: paddle.matmul(a, b), 10)
+        found.append(
+            [f"{m} x {k} x {n}, {dtype}", f"{2 * m * k * n / seconds / 1e12:.3g} TFLOP/s, {1e6 * seconds:.0f} us"]
+        )
+
+    for dtype in ("float32", "bfloat16") if on_gpu else ("float32",):
+        product(size, size, size, dtype)
+        for preset in args.model_size:
+            config = ELMoConfig.preset(preset)
+            for rows in args.rows:
+                product(rows, config.projection_dim, 4 * config.cell_dim, dtype)
+    x, one = paddle.ones([elements]), paddle.ones([1])
+    seconds = timed(lambda: x * 2.0, 5)
+    found.append(["memory, read and written", f"{2 * 4 * elements / seconds / 1e9:,.0f} GB/s"])
+    calls = 1000 if on_gpu else 100
+    seconds = timed(lambda: [one.add_(one) for _ in range(calls)], 3) / calls
+    found.append(["an operator on one number", f"{1e6 * seconds:.1f} us"])
+    if ranks.size > 1:
+        seconds = timed(lambda: paddle.distributed.all_reduce(x), 5)
+        found.append([f"all-reduce of {4 * elements / 1e6:,.0f} MB", f"{1e3 * seconds:.1f} ms"])
+    return found
+
+
+def training(args, ranks: Ranks, config: ELMoConfig, corpus, vocabulary, rows: int) -> list[str]:
+    """One configuration: the columns of the table that `measure` prints."""
+    bilm = elmo.BiLM(config)
+    weights = list(bilm.parameters())
+    optimizer = make_optimizer("adagrad", 0.2, weights, 10.0)
+    stream = dataset.TrainStream(corpus, vocabulary, rows, STEPS, config.input, 0, ranks.rank, ranks.size)
+    batches = [next(stream) for _ in range(args.steps)]
+    random, state = np.random.default_rng(0), bilm.zero_state(rows)
+    candidates = [softmax.draw_candidates(len(vocabulary), args.candidates, random) for _ in batches]
+
+    def step(k: int, clock: Callable[[str], None] = lambda part: None) -> None:
+        nonlocal state
+        losses, state = bilm(batches[k], state, candidates[k], dropout=0.1)
+        clock("forward")
+        (sum(losses) / 2 * STEPS).backward()
+        clock("backward")
+        ranks.average_gradients(weights)
+        clock("exchange")
+        optimizer.step()
+        optimizer.clear_grad()
+        clock("update")
+
+    step(0)
+    launches = count_launches(lambda: step(0))
+    synchronise()
+    began = time.perf_counter()
+    for k in range(args.steps):
+        step(k)
+    host = time.perf_counter() - began
+    synchronise()
+    seconds = (time.perf_counter() - began) / args.steps
+    parts = dict.fromkeys(("forward", "backward", "exchange", "update"), 0.0)
+    last = time.perf_counter()
+
+    def clock(part: str) -> None:
+        nonlocal last
+        synchronise()
+        last, before = time.perf_counter(), last
+        parts[part] += last - before
+
+    for k in range(args.steps):
+        step(k, clock)
+    distinct = float(np.mean([len(batch.tokens.lengths) for batch in batches]))
+    flop = sum(cost(config, rows, len(candidates[0].ids), distinct).flop.values())
+    return [
+        f"{ranks.size * rows * STEPS / seconds:,.0f}",
+        f"{1e3 * seconds:.1f}",
+        f"{1e3 * host / args.steps:.1f}",
+        f"{launches:,}",
+        f"{flop / seconds / 1e12:.3g}",
+        *(f"{1e3 * part / args.steps:.1f}" for part in parts.values()),
+        f"{runtime.memory_in_use() / 2**20:,.0f}",
+        f"{distinct:,.0f}",
+    ]
+
+
+def count_launches(work: Callable[[], None]) -> int:
+    """Kernels that Paddle starts for the work."""
+    profiler = paddle.profiler.Profiler(targets=[paddle.profiler.ProfilerTarget.CPU])
+    profiler.start()
+    work()
+    profiler.stop()
+    nodes, launches = list(profiler.profiler_result.get_data().values()), 0
+    while nodes:
+        node = nodes.pop()
+        launches += str(node.type).endswith("DygraphKernelLaunch")
+        nodes.extend(node.children_node)
+    return launches
+
+
+def synchronise() -> None:
+    if paddle.get_device().startswith("gpu"):
+        paddle.device.cuda.synchronize()
+
+
+def timed(work: Callable[[], object], times: int) -> float:
+    """Seconds of one call, the device's work included."""
+    work()
+    synchronise()
+    began = time.perf_counter()
+    for _ in range(times):
+        work()
+    synchronise()
+    return (time.perf_counter() - began) / times
+
+
+def span(values: Iterable[float]) -> str:
+    """Two numbers to two digits: 12-34."""
+    low, high = (f"{float(f'{value:.2g}'):,.10g}" for value in values)
+    return low if low == high else f"{low}-{high}"
+
+
+def show(header: Sequence[str], table: Sequence[Sequence], ranks: Ranks | None = None) -> None:
+    """Print a table in Markdown, on the first rank."""
+    if ranks is None or ranks.first:
+        for line in (header, ["---"] * len(header), *table):
+            print(f"| {' | '.join(map(str, line))} |")
+        print(flush=True)
+
+
+def main() -> None:
+    parser = arguments.parser(__doc__)
+    arguments.add_device(parser)
+    number = {"type": arguments.positive_int, "metavar": "N"}
+    parser.add_argument("--model_size", nargs="+", choices=tuple(PRESETS), help="small and original; on a CPU tiny")
+    parser.add_argument(
+        "--rows", nargs="+", **number, help="of a batch, on each GPU: 128, 512 and 2048; on a CPU 4 and 8"
+    )
+    parser.add_argument("--vocab_size", **number, help="words to predict: 800,000; on a CPU 1,000")
+    parser.add_argument("--candidates", **number, help="of the sampled softmax: 8,192; on a CPU 64")
+    parser.add_argument("--steps", **number, help="of each measurement: 20; on a CPU 2")
+    parser.add_argument("--expect", action="store_true", help="measure nothing: count, and print what to expect")
+    parser.add_argument("--launches", **number, default=6_800, help="--expect: operators of a step")
+    args = parser.parse_args()
+    on_gpu = args.expect or runtime.set_device(args.device).startswith("gpu")
+    args.model_size = args.model_size or (["small", "original"] if on_gpu else ["tiny"])
+    args.rows = args.rows or ([128, 512] if args.expect else [128, 512, 2048] if on_gpu else [4, 8])
+    args.vocab_size = args.vocab_size or (800_000 if on_gpu else 1_000)
+    args.candidates = args.candidates or (8192 if on_gpu else 64)
+    args.steps = args.steps or (20 if on_gpu else 2)
+    expect(args) if args.expect else measure(args, Ranks())
+
+
+if __name__ == "__main__":
+    arguments.script(main)

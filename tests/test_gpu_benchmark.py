@@ -1,0 +1,35 @@
+"""benchmarks/gpu.py: it runs on a CPU too, and its cost of a step is that of the model."""
+
+import sys
+
+import runs
+
+from elmo import BiLM, ELMoConfig
+
+sys.path.insert(0, str(runs.PROJECT / "benchmarks"))
+import bench
+import gpu
+
+
+def test_it_runs_on_a_cpu(tmp_path):
+    argv = ["--device=cpu", "--rows=2", "--vocab_size=50", "--candidates=8", "--steps=1"]
+    assert runs.start("benchmarks/gpu.py", argv, tmp_path / "output").wait(timeout=60) == 0
+    (line,) = [line for line in (tmp_path / "output").read_text(encoding="utf-8").splitlines() if "| tiny |" in line]
+    assert float(line.split("|")[4].replace(",", "")) > 0, "tokens/s"
+
+
+def test_the_cost_of_a_step_is_that_of_the_model():
+    config = ELMoConfig.preset("tiny", vocab_size=10, n_highway=2)
+    tables = ("softmax.weight", "softmax.bias", "token_encoder.embedding.weight")
+    weights = BiLM(config).named_parameters()
+    assert gpu.dense_weights(config) == sum(weight.size for name, weight in weights if name not in tables)
+    original = ELMoConfig.preset("original")
+    flop = gpu.cost(original, 128, 8192, gpu.distinct_tokens(128)).flop
+    assert flop["LSTM"] == 3 * bench.lstm_flop(original) * 128 * 20
+    assert round(flop["LSTM"] + flop["softmax"], -11) == 1.3e12
+
+
+def test_it_says_what_to_expect(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--expect"])
+    gpu.main()
+    assert "A100" in capsys.readouterr().out
