@@ -20,6 +20,10 @@ SLACK = 1 << 20  # bytes, beyond that ratio
 BLOCK = 1 << 20
 
 
+class Damaged(UserError):
+    """Fetching it again may help."""
+
+
 def is_archive(path: Path) -> bool:
     return path.is_file() and (zipfile.is_zipfile(path) or tarfile.is_tarfile(path))
 
@@ -63,8 +67,8 @@ def unpack(archive: Path, folder: Path) -> None:
         raise _damaged(archive, error) from error
 
 
-def _damaged(archive: Path, error: Exception) -> UserError:
-    return UserError(f"{archive} cannot be unpacked ({error}). It is truncated or damaged: fetch it again.")
+def _damaged(archive: Path, error: Exception) -> Damaged:
+    return Damaged(f"{archive} cannot be unpacked ({error}). It is truncated or damaged: fetch it again.")
 
 
 def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:

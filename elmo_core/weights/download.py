@@ -41,7 +41,7 @@ class Broken(Exception):
 def fetch(address: str, path: Path) -> None:
     """Fetch the file at an address, going on with what an earlier attempt has left. Raises Refused."""
     if not address.startswith(("http://", "https://")):
-        raise Refused(f"{address!r}: expected an address with http:// or https://.")
+        raise Refused("expected an address with http:// or https://")
     part, failures = path.with_name(f"{path.name}.part"), 0
     for _ in range(MOST_ATTEMPTS):
         before = _size(part)
@@ -54,7 +54,8 @@ def fetch(address: str, path: Path) -> None:
             break
         log.info(f"{address}: {reason}. Trying again ...")
         time.sleep(PAUSE)
-    raise Refused(f"{reason}. {_size(part):,} bytes have come; the same command resumes.")
+    come = f". {_megabytes(_size(part))} have come; the same command resumes" if _size(part) else ""
+    raise Refused(f"{reason}{come}")
 
 
 def _attempt(address: str, path: Path, part: Path) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from elmo_core import checkpoint, disk
 from elmo_core.config import ELMoConfig
 from elmo_core.runtime import UserError, log
-from elmo_core.weights import download, formats
+from elmo_core.weights import archives, download, formats
 
 TABLE = Path(__file__).with_name("published.tsv")
 WAIT = 0.5  # seconds between looks at a model that another process is fetching
@@ -44,8 +44,8 @@ class Published:
 
     @property
     def addresses(self) -> list[list[str]]:
-        """Of each file, where it is to be had: the addresses in the table, or the mirror's."""
-        return [[mirrored(address) for address in file.split("|")] for file in self.files.split()]
+        """Of each file, where it is to be had."""
+        return [file.split("|") for file in self.files.split()]
 
     @property
     def folder(self) -> Path:
@@ -81,7 +81,7 @@ def mirrored(address: str) -> str:
 
 
 def similar(name: str) -> list[str]:
-    return difflib.get_close_matches(name, table(), n=3, cutoff=0.7)
+    return difflib.get_close_matches(name, table(), n=3, cutoff=0.8)
 
 
 def get(name: str, brought: Sequence[Path] = ()) -> Path:
@@ -127,21 +127,23 @@ def _locked(path: Path, name: str) -> Iterator[None]:
 
 def _make(model: Published, brought: list[Path]) -> None:
     """Fetch and convert a model."""
+    is_fetched = all(map(formats.is_vocabulary, brought))
+    if is_fetched and not model.files:
+        raise UserError(f"{model.name} cannot be fetched: {model.note}. {_by_hand(model)}")
     if model.format == "fluid" and not any(map(formats.is_vocabulary, brought)):
-        raise UserError(f"{model.name} {model.note}. {_by_hand(model)}")
+        raise UserError(f"{model.name} {model.note}. Bring it, alone or with the rest, by --from FILE.")
     for killed in home().glob(f".{model.name}.*.tmp"):
-        shutil.rmtree(killed)
+        shutil.rmtree(killed, ignore_errors=True)
     fetched = home() / f".{model.name}.fetch"
     fetched.mkdir(exist_ok=True)
-    is_fetched = all(map(formats.is_vocabulary, brought))
     files = [*_fetch(model, fetched), *brought] if is_fetched else brought
     try:
         digests = _digests(model, files)
         config, weights, vocabulary = formats.read(model.format, files, fetched)
         _check_expected(model, config)
     except UserError as error:
-        if is_fetched:
-            shutil.rmtree(fetched)  # fetching it again may help, going on with it cannot
+        if is_fetched and (not brought or isinstance(error, archives.Damaged)):
+            shutil.rmtree(fetched)  # fetching it again may help; otherwise what was brought may be wrong
         raise UserError(f"{model.name}: {error}") from error
     checkpoint.save_model(model.folder, config, weights, vocabulary)
     with disk.atomic_write(_digest_file(model)) as file:
@@ -151,13 +153,11 @@ def _make(model: Published, brought: list[Path]) -> None:
 
 def _fetch(model: Published, folder: Path) -> list[Path]:
     """The model's files, those fetched that are not in the folder yet."""
-    if not model.files:
-        raise UserError(f"{model.name} cannot be fetched: {model.note}. {_by_hand(model)}")
     about = ", ".join(filter(None, (model.language, model.text, model.size)))
     log.warning(f"{model.name} ({about}) is fetched into {home()}.")
     paths = []
     for addresses in model.addresses:
-        path = folder / _file_name(addresses[0])
+        path = folder / addresses[0].rpartition("/")[2]
         paths.append(path)
         if not path.exists():
             _fetch_one(model, addresses, path)
@@ -166,7 +166,7 @@ def _fetch(model: Published, folder: Path) -> list[Path]:
 
 def _fetch_one(model: Published, addresses: list[str], path: Path) -> None:
     reasons = []
-    for address in addresses:
+    for address in map(mirrored, addresses):
         try:
             return download.fetch(address, path)
         except download.Refused as error:
@@ -176,12 +176,11 @@ def _fetch_one(model: Published, addresses: list[str], path: Path) -> None:
 
 def _by_hand(model: Published) -> str:
     lines = [f"\n  {' or '.join(addresses)}" for addresses in model.addresses]
-    fetch = f"Fetch these in another way, and bring them:{''.join(lines)}\n" if lines else "Bring its files: "
-    return f"{fetch}python convert.py get {model.name} --from FILE ... (ELMO_MIRROR names a mirror: convert.py --help.)"
-
-
-def _file_name(address: str) -> str:
-    return address.rpartition("/")[2]
+    fetch = f"Fetch its files in another way{':' * bool(lines)}{''.join(lines)}\n"
+    return (
+        f"{fetch}and bring them: python convert.py get {model.name} --from FILE ... "
+        "(ELMO_MIRROR names a mirror, see convert.py --help.)"
+    )
 
 
 # What was fetched first is what must be fetched later
