@@ -128,10 +128,14 @@ def run_layer(
     Returns for each direction the outputs, packed (M, P), and the state each row ends with.
     """
     rows = rows or [None] * len(directions)
-    fused.suits(inputs[0])  # the kernel is built here, once, and not by both directions' threads
-    jobs = []
-    for lstmp, x, index, (h, c) in zip(directions, inputs, rows, states, strict=True):
-        jobs.append(_Direction(lstmp.cell, sizes, index, [x, h, c, *lstmp.weights()]))
+    tensors = [[x, *state, *lstmp.weights()] for lstmp, x, state in zip(directions, inputs, states, strict=True)]
+    cell = directions[0].cell
+    if fused.suits(inputs[0]):
+        jobs = [_Direction(cell, sizes, index, one) for index, one in zip(rows, tensors, strict=True)]
+    else:
+        for one, index in zip(tensors, rows, strict=True):
+            one[0] = one[0] if index is None else paddle.gather(one[0], index)
+        jobs = [_Stacked(cell, sizes, tensors)]
     tensors = [tensor for job in jobs for tensor in job.tensors]
     if paddle.is_grad_enabled() and not all(tensor.stop_gradient for tensor in tensors):
         results = _LayerFunction.apply(jobs, *tensors)
@@ -178,8 +182,9 @@ class _LayerFunction(paddle.autograd.PyLayer):
 
     @staticmethod
     def backward(ctx, *gradients):
-        triples = [gradients[k : k + 3] for k in range(0, len(gradients), 3)]
-        tasks = [lambda j=job, g=g: j.backward(*g) for job, g in zip(ctx.jobs, triples, strict=True)]
+        share = len(gradients) // len(ctx.jobs)
+        groups = [gradients[k : k + share] for k in range(0, len(gradients), share)]
+        tasks = [lambda j=job, g=g: j.backward(*g) for job, g in zip(ctx.jobs, groups, strict=True)]
         return tuple(gradient for group in in_parallel(tasks) for gradient in group)
 
 
@@ -189,195 +194,267 @@ def _run_forward(jobs, training: bool) -> list[paddle.Tensor]:
 
 
 class _Direction:
-    """One direction of one layer over one batch: its tensors, and what the backward pass needs of the forward."""
+    """One direction of one layer over one batch by the compiled loops, and what the backward pass needs of the forward."""
 
     def __init__(self, cell: Cell, sizes: Sequence[int], index: paddle.Tensor | None, tensors):
         self.cell, self.sizes, self.index, self.tensors = cell, sizes, index, tensors
-        self.offsets = [0, *np.cumsum(sizes).tolist()]
         self.wanted: list[bool] = []
 
     def forward(self, training: bool) -> tuple[paddle.Tensor, ...]:
         """Outputs (M, P), last h (B, P), last c (B, H)."""
+        x, h, c, input_weight, recurrent_weight, bias, projection_weight = self.tensors
+        if not self.sizes:
+            return paddle.zeros_like(x[:0]), h.clone(), c.clone()
         with paddle.no_grad():
-            x, h, c, input_weight, recurrent_weight, _, projection_weight = self.tensors
-            if not self.sizes:
-                return paddle.zeros_like(x[:0]), h.clone(), c.clone()
-            if fused.suits(x):
-                return self._forward_fused(training)
-            input_gates = product(x, input_weight).add_(self._whole_bias())
-            recurrent_weight, projection_weight = operand(recurrent_weight), operand(projection_weight)
-            outputs, ended, steps = [], [], []
-            for t, n in enumerate(self.sizes):
-                if n < len(h):
-                    ended.append((h[n:], c[n:]))
-                    h, c = h[:n], c[:n]
-                gates = product(h, recurrent_weight).add_(self._at(t, input_gates))
-                step = _Step.forward(gates, c, self.cell)
-                h = product(step.m, projection_weight)
-                if self.cell.proj_clip:
-                    h = h.clip_(-self.cell.proj_clip, self.cell.proj_clip)
-                c = step.c
-                outputs.append(h)
-                if training:
-                    steps.append(step)
-            outputs = paddle.concat(outputs)
-            if training:
-                self.steps, self.outputs = steps, outputs.detach()  # the tensor itself would close a circle
-            ended.append((h, c))
-            last_h, last_c = (paddle.concat(parts[::-1]) for parts in zip(*ended, strict=True))
-            return outputs, last_h, last_c
+            cell_dim = c.shape[1]
+            forget = paddle.zeros_like(bias)
+            forget[2 * cell_dim : 3 * cell_dim] = self.cell.forget_bias
+            bias = bias + forget
+            if self.index is None:  # x is multiplied together with h
+                inputs, weight = bias, paddle.concat([input_weight, recurrent_weight])
+            else:
+                inputs, weight, x = product(x, input_weight).add_(bias), recurrent_weight, None
+            h, c = h.clone(), c.clone()
+            n_places, empty = sum(self.sizes), partial(paddle.empty, dtype=h.dtype)
+            room = n_places if training else self.sizes[0]
+            outputs, read = empty([n_places, h.shape[1]]), empty([room, len(weight)])
+            sums, m = empty([self.sizes[0], 4 * cell_dim]), empty([room, cell_dim])
+            gates, cells = (empty([n_places, width]) if training else None for width in (4 * cell_dim, cell_dim))
+            given = (inputs, self.index, x, weight, projection_weight, self.cell.cell_clip, self.cell.proj_clip)
+            made = (h, c, outputs, sums, read, m, gates, cells)
+            fused.kernel().lstmp_forward(self.sizes, projection_weight.shape, *given, *made)
+            if training:  # the tensor of the outputs itself would close a circle that is never freed
+                self.saved = weight, read, gates, m, cells, outputs.detach()
+            return outputs, h, c
 
     def backward(self, d_outputs, d_last_h, d_last_c) -> tuple[paddle.Tensor | None, ...]:
         """Gradients of x, h, c, W_x, W_h, b, W_p; None for those not wanted."""
+        x, _, first_c, input_weight, _, bias, projection_weight = self.tensors
+        if not self.sizes:
+            return _wanted((x * 0, d_last_h, d_last_c, *(weight * 0 for weight in self.tensors[3:])), self.wanted)
         with paddle.no_grad():
-            x, first_h, *_ = self.tensors
-            if not self.sizes:
-                gradients = (x * 0, d_last_h, d_last_c, *(weight * 0 for weight in self.tensors[3:]))
-            elif fused.suits(x):
-                gradients = self._backward_fused(d_outputs, d_last_h, d_last_c)
+            weight, read, gates, m, cells, outputs = self.saved
+            d_h, d_c = d_last_h.clone(), d_last_c.clone()
+            d_projected, d_bias = paddle.empty_like(outputs), paddle.empty_like(bias)
+            d_x = paddle.empty_like(x) if self.index is None else None
+            d_m = paddle.empty([self.sizes[0], cells.shape[1]], dtype=cells.dtype)
+            d_read = paddle.empty([self.sizes[0], len(weight)], dtype=cells.dtype)
+            given = (weight, projection_weight, self.cell.cell_clip, self.cell.proj_clip)
+            given += (first_c.contiguous(), outputs, d_outputs.contiguous(), cells)
+            made = (gates, d_h, d_c, d_projected, d_x, d_bias, d_m, d_read)  # the gates' gradients replace the gates
+            fused.kernel().lstmp_backward(self.sizes, projection_weight.shape, *given, *made)
+            d_weight = product(read, gates, transpose_x=True)
+            if d_x is None:  # the gradients of places that read the same input are summed first
+                zeros = paddle.zeros([len(x), gates.shape[1]], gates.dtype)
+                d_gates = zeros.index_add_(self.index, 0, gates)
+                d_x, d_input_weight = (
+                    product(d_gates, input_weight, transpose_y=True),
+                    product(x, d_gates, transpose_x=True),
+                )
+                d_recurrent_weight = d_weight
             else:
-                d_gates, d_projected, m, d_h, d_c = self._backward_steps(d_outputs, d_last_h, d_last_c)
-                d_x, d_input_weight = self._through_input(d_gates)
-                d_recurrent_weight = product(self._previous_outputs(first_h), d_gates, transpose_x=True)
-                d_projection_weight = product(m, d_projected, transpose_x=True)
-                gradients = (d_x, d_h, d_c, d_input_weight, d_recurrent_weight, d_gates.sum(0), d_projection_weight)
-            return tuple(g if want else None for g, want in zip(gradients, self.wanted, strict=True))
-
-    def _backward_steps(self, d_outputs, d_last_h, d_last_c) -> tuple[paddle.Tensor, ...]:
-        """Gradients of the gates (M, 4H) and of what was projected (M, P), what was projected (M, H), d_h and d_c."""
-        _, _, first_c, _, recurrent_weight, _, projection_weight = self.tensors
-        recurrent_weight, projection_weight = operand(recurrent_weight), operand(projection_weight)
-        d_h, d_c = d_last_h[:0], d_last_c[:0]
-        d_gates, d_projected = [], []
-        for t in reversed(range(len(self.sizes))):
-            a, b, n = self.offsets[t], self.offsets[t + 1], self.sizes[t]
-            if n > len(d_h):  # rows whose last step this is
-                d_h = paddle.concat([d_h, d_last_h[len(d_h) : n]])
-                d_c = paddle.concat([d_c, d_last_c[len(d_c) : n]])
-            d_h = d_h + d_outputs[a:b]
-            if self.cell.proj_clip:
-                d_h = d_h * (self.outputs[a:b].abs() < self.cell.proj_clip).astype(d_h.dtype)
-            d_m = product(d_h, projection_weight, transpose_y=True)
-            previous_c = self.steps[t - 1].c[:n] if t else first_c[:n]
-            d_gate, d_c = self.steps[t].backward(d_m, d_c, previous_c, self.cell)
-            d_projected.append(d_h)
-            d_gates.append(d_gate)
-            d_h = product(d_gate, recurrent_weight, transpose_y=True)
-        if len(d_h) < len(d_last_h):  # rows without a single step
-            d_h = paddle.concat([d_h, d_last_h[len(d_h) :]])
-            d_c = paddle.concat([d_c, d_last_c[len(d_c) :]])
-        m = paddle.concat([step.m for step in self.steps])
-        return paddle.concat(d_gates[::-1]), paddle.concat(d_projected[::-1]), m, d_h, d_c
-
-    def _forward_fused(self, training: bool) -> tuple[paddle.Tensor, ...]:
-        """`forward` by the compiled loop."""
-        x, h, c, input_weight, recurrent_weight, _, projection_weight = self.tensors
-        if self.index is None:  # x is multiplied together with h
-            inputs, weight = self._whole_bias(), paddle.concat([input_weight, recurrent_weight])
-        else:
-            inputs, weight, x = product(x, input_weight).add_(self._whole_bias()), recurrent_weight, None
-        h, c = h.clone(), c.clone()
-        (n_places, cell_dim), empty = (self.offsets[-1], c.shape[1]), partial(paddle.empty, dtype=h.dtype)
-        room = n_places if training else self.sizes[0]
-        outputs, read = empty([n_places, h.shape[1]]), empty([room, len(weight)])
-        sums, m = empty([self.sizes[0], 4 * cell_dim]), empty([room, cell_dim])
-        gates, cells = (empty([n_places, width]) if training else None for width in (4 * cell_dim, cell_dim))
-        given = (inputs, self.index, x, weight, projection_weight, self.cell.cell_clip, self.cell.proj_clip)
-        made = (h, c, outputs, sums, read, m, gates, cells)
-        fused.kernel().lstmp_forward(self.sizes, projection_weight.shape, *given, *made)
-        if training:  # the tensor of the outputs itself would close a circle that is never freed
-            self.saved = weight, read, gates, m, cells, outputs.detach()
-        return outputs, h, c
-
-    def _backward_fused(self, d_outputs, d_last_h, d_last_c) -> tuple[paddle.Tensor, ...]:
-        """`backward` by the compiled loop, which puts the gates' gradients where their activations were."""
-        x, _, first_c, _, _, bias, projection_weight = self.tensors
-        weight, read, gates, m, cells, outputs = self.saved
-        d_h, d_c, d_projected, d_bias = (
-            d_last_h.clone(),
-            d_last_c.clone(),
-            paddle.empty_like(outputs),
-            paddle.empty_like(bias),
-        )
-        d_x = paddle.empty_like(x) if self.index is None else None
-        d_m = paddle.empty([self.sizes[0], cells.shape[1]], dtype=cells.dtype)
-        d_read = paddle.empty([self.sizes[0], len(weight)], dtype=cells.dtype)
-        given = (weight, projection_weight, self.cell.cell_clip, self.cell.proj_clip)
-        given += (first_c.contiguous(), outputs, d_outputs.contiguous(), cells)
-        made = (gates, d_h, d_c, d_projected, d_x, d_bias, d_m, d_read)
-        fused.kernel().lstmp_backward(self.sizes, projection_weight.shape, *given, *made)
-        d_weight = product(read, gates, transpose_x=True)
-        if d_x is None:
-            d_x, d_input_weight = self._through_input(gates)
-            d_recurrent_weight = d_weight
-        else:
-            d_input_weight, d_recurrent_weight = d_weight.split(2)
-        d_projection_weight = product(m, d_projected, transpose_x=True)
-        return d_x, d_h, d_c, d_input_weight, d_recurrent_weight, d_bias, d_projection_weight
-
-    def _whole_bias(self):
-        """The bias of the four gates, the forget bias included. (4H,)"""
-        bias = self.tensors[5]
-        cell_dim = len(bias) // 4
-        forget = paddle.zeros_like(bias)
-        forget[2 * cell_dim : 3 * cell_dim] = self.cell.forget_bias
-        return bias + forget
-
-    def _at(self, t: int, input_gates):
-        a, b = self.offsets[t], self.offsets[t + 1]
-        if self.index is None:
-            return input_gates[a:b]
-        return paddle.gather(input_gates, self.index[a:b])
-
-    def _through_input(self, d_gates):
-        """Gradients of x and of the input's weight, those of places that read the same input summed first."""
-        x, input_weight = self.tensors[0], self.tensors[3]
-        if self.index is not None:
-            zeros = paddle.zeros([len(x), d_gates.shape[1]], d_gates.dtype)
-            d_gates = zeros.index_add_(self.index, 0, d_gates)
-        return product(d_gates, input_weight, transpose_y=True), product(x, d_gates, transpose_x=True)
-
-    def _previous_outputs(self, first_h):
-        """For every packed place the h its step started from. (M, P)"""
-        parts = [first_h[: self.sizes[0]]]
-        parts += [self.outputs[self.offsets[t - 1] :][:n] for t, n in enumerate(self.sizes) if t]
-        return paddle.concat(parts)
+                d_input_weight, d_recurrent_weight = d_weight.split(2)
+            d_projection_weight = product(m, d_projected, transpose_x=True)
+            return _wanted(
+                (d_x, d_h, d_c, d_input_weight, d_recurrent_weight, d_bias, d_projection_weight), self.wanted
+            )
 
 
-@dataclass
-class _Step:
-    """One step's gates after their activations, and what they made of the cell. All (n, H)."""
+def _wanted(gradients: Sequence[paddle.Tensor], wanted: Sequence[bool]) -> tuple[paddle.Tensor | None, ...]:
+    return tuple(gradient if want else None for gradient, want in zip(gradients, wanted, strict=True))
 
-    i: paddle.Tensor
-    j: paddle.Tensor
-    f: paddle.Tensor
-    o: paddle.Tensor
-    c: paddle.Tensor
-    tanh_c: paddle.Tensor
-    m: paddle.Tensor  # what is projected: o * tanh(c)
 
-    @classmethod
-    def forward(cls, gates: paddle.Tensor, c: paddle.Tensor, cell: Cell) -> "_Step":
-        """gates: (n, 4H) before the activations; c: (n, H) of the step before."""
-        i, j, f, o = gates.split(4, axis=1)
-        i, j = i.sigmoid_(), j.tanh_()
-        f, o = f.sigmoid_(), o.sigmoid_()
-        c = (f * c).add_(i * j)
-        if cell.cell_clip:
-            c = c.clip_(-cell.cell_clip, cell.cell_clip)
+class _Stacked:
+    """All directions of one layer over one batch in Paddle's operators, side by side on an axis D of their own.
+
+    On a GPU each operator is a launch, which a small model waits for. So the loops over the steps hold as few as can be:
+    both directions and the four gates share each of them, and what does not depend on the step before is made of all
+    steps at once. The gates stand on the first axis, so that those of one activation are one piece of memory. Splits,
+    slices and reshapes of what is contiguous are views: what is written into them is written into the whole.
+
+    What it would take to capture a training step as a CUDA graph: in a block of steps all shapes are fixed, and nothing
+    here waits for the device or depends on a number there. But distinct tokens, candidates and accidental hits are as
+    many as the batch has: they would have to be padded to a fixed number and copied into tensors that stay. Dropout would
+    have to draw from a state on the device, and the learning rate to be a tensor.
+    """
+
+    def __init__(self, cell: Cell, sizes: Sequence[int], directions: Sequence[Sequence[paddle.Tensor]]):
+        self.cell, self.directions = cell, directions
+        self.tensors = [tensor for tensors in directions for tensor in tensors]
+        self.blocks = _blocks(sizes, 4 * sum(c.shape[1] for _, _, c, *_ in directions))
+        self.wanted: list[bool] = []
+
+    def forward(self, training: bool) -> tuple[paddle.Tensor, ...]:
+        """Of each direction: outputs (M, P), last h (B, P), last c (B, H)."""
+        inputs, *stacks = zip(*self.directions, strict=True)
+        if not self.blocks:
+            return tuple(part for x, h, c, *_ in self.directions for part in (x[:0] * 0, h.clone(), c.clone()))
+        with paddle.no_grad():
+            h, c, input_weight, recurrent_weight, bias, projection_weight = map(paddle.stack, stacks)
+            input_weight, recurrent_weight = (
+                operand(_gates_first(weight, "jifo")) for weight in (input_weight, recurrent_weight)
+            )  # (4, D, P, H)
+            bias = _gates_first(bias.unsqueeze(1), "jifo")  # (4, D, 1, H)
+            bias[2] += self.cell.forget_bias
+            projection_weight = operand(projection_weight)
+            self.saved, outputs, ended = [], [], []
+            for first, steps, n in self.blocks:
+                if n < h.shape[1]:
+                    ended.append((h[:, n:], c[:, n:]))
+                    h, c = h[:, :n], c[:, :n]
+                x = paddle.stack([x[first : first + steps * n] for x in inputs])  # (D, t * n, P)
+                gates = product(x, input_weight).reshape([4 * len(x), steps, -1]).transpose([1, 0, 2]).contiguous()
+                gates.reshape([steps, -1]).add_(bias.expand([4, len(x), n, c.shape[2]]).reshape([-1]))
+                gates = gates.reshape([steps, 4, *c.shape])  # (t, 4, D, n, H)
+                start, cells, projected = (h, c), [], []
+                sums, sigmoids = gates.unbind(), gates[:, 1:].unbind()
+                alone = gates.reshape([4 * steps, *c.shape]).unbind()
+                for k in range(steps):
+                    sums[k].add_(product(h, recurrent_weight))
+                    j, i, f, o = alone[4 * k : 4 * k + 4]  # (D, n, H)
+                    j.tanh_()
+                    sigmoids[k].sigmoid_()
+                    c = (f * c).add_(i * j)
+                    if self.cell.cell_clip:
+                        c = c.clip_(-self.cell.cell_clip, self.cell.cell_clip)
+                    h = product(o * c.tanh(), projection_weight)
+                    if self.cell.proj_clip:
+                        h = h.clip_(-self.cell.proj_clip, self.cell.proj_clip)
+                    cells.append(c)
+                    projected.append(h)
+                whole = paddle.stack(projected)  # (t, D, n, P)
+                outputs.append(_in_rows(whole))
+                if training:
+                    self.saved.append((start, gates, cells, whole))
+            ended.append((h, c))
+            last_h, last_c = (_joined(parts[::-1], axis=1) for parts in zip(*ended, strict=True))
+            outputs = _joined(outputs, axis=1)
+            return tuple(part for made in zip(outputs, last_h, last_c, strict=True) for part in made)
+
+    def backward(self, *gradients) -> tuple[paddle.Tensor | None, ...]:
+        """Gradients of each direction's x, h, c, W_x, W_h, b, W_p; None for those not wanted."""
+        d_outputs, *d_last = (gradients[k::3] for k in range(3))
+        if not self.blocks:
+            made = [(x * 0, d_h, d_c, *(w * 0 for w in rest)) for (x, _, _, *rest), d_h, d_c in
+                    zip(self.directions, *d_last, strict=True)]  # fmt: skip
+            return _wanted([gradient for group in made for gradient in group], self.wanted)
+        with paddle.no_grad():
+            inputs, _, _, *weights = zip(*self.directions, strict=True)
+            x, input_weight, recurrent_weight, _, projection_weight = map(paddle.stack, (inputs, *weights))
+            by_gate = operand(_gates_first(recurrent_weight, "ijfo"))  # (4, D, P, H)
+            projection_weight = operand(projection_weight)
+            d_last_h, d_last_c = (paddle.stack(parts) for parts in d_last)
+            d_h, d_c = (part[:, : self.blocks[-1][2]] for part in (d_last_h, d_last_c))
+            collected = []
+            for (first, steps, n), saved in zip(reversed(self.blocks), reversed(self.saved), strict=True):
+                d_h, d_c = _with_ended(d_h, d_last_h, n), _with_ended(d_c, d_last_c, n)
+                d_projected = _of_steps(d_outputs, first, steps, n)
+                made = self._block_backward(d_projected, d_h, d_c, saved, by_gate, projection_weight)
+                d_h, d_c, *rows = made
+                collected.append(rows)
+            d_h, d_c = _with_ended(d_h, d_last_h, len(gradients[1])), _with_ended(d_c, d_last_c, len(gradients[2]))
+            parts = zip(*reversed(collected), strict=True)
+            d_gates, d_projected, m, previous_h = (_joined(part, axis=1) for part in parts)  # (D, M, .)
+            made = (
+                product(d_gates, input_weight, transpose_y=True),
+                d_h,
+                d_c,
+                product(x, d_gates, transpose_x=True),
+                product(previous_h, d_gates, transpose_x=True),
+                paddle.matmul(paddle.ones([1, d_gates.shape[1]], d_gates.dtype), d_gates).squeeze(1),  # a sum is slow
+                product(m, d_projected, transpose_x=True),
+            )
+            return _wanted([gradient for group in zip(*made, strict=True) for gradient in group], self.wanted)
+
+    def _block_backward(self, d_projected, d_h, d_c, saved, recurrent_weight, projection_weight):
+        """Through a block's steps, from d_projected (t, D, n, P), the gradients of its outputs, which it changes.
+
+        Returns the gradients of the h and c that it started from and, in rows, of the gates (D, t * n, 4H), of what was
+        projected (P), what was projected (H) and the h that each step started from (P).
+        """
+        (first_h, first_c), gates, cells, outputs = saved
+        slots, m = self._factors(gates, first_c, cells)
+        steps, _, *shape = slots.shape  # (t, 6, D, n, H)
+        flat = slots.reshape([steps, 6, -1])  # of equal shapes or with a vector: a CPU is slow to broadcast others
+        through_c, through_m = flat[:, :4].unbind(), flat[:, 4:].unbind()
+        to_previous, to_c, d_gates = flat[:, 0].unbind(), flat[:, 5].unbind(), slots[:, 1:5].unbind()
+        d_steps = d_projected.unbind()  # (D, n, P)
+        inside = _inside(outputs, self.cell.proj_clip).unbind() if self.cell.proj_clip else None
+        if self.cell.cell_clip:
+            d_c = d_c * _inside(cells[-1], self.cell.cell_clip)
+        d_c = d_c.reshape([-1])
+        for k in reversed(range(steps)):
+            d_h = d_steps[k].add_(d_h)
+            if inside:
+                d_h = d_h.multiply_(inside[k])
+            through_m[k].multiply_(product(d_h, projection_weight, transpose_y=True).reshape([-1]))
+            through_c[k].multiply_(to_c[k].add_(d_c))
+            d_c = to_previous[k]
+            d_h = product(d_gates[k], recurrent_weight, transpose_y=True).sum(0)
+        previous_h = paddle.concat([first_h.unsqueeze(0), outputs[:-1]])
+        d_gates = paddle.concat(slots.split(6, axis=1)[1:5], axis=4).squeeze(1)  # (t, D, n, 4H)
+        return d_h, d_c.reshape(shape), *map(_in_rows, (d_gates, d_projected, m, previous_h))
+
+    def _factors(self, gates, first_c, cells):
+        """By what a step's d_c and d_m are multiplied, for all steps of a block at once; and what was projected.
+
+        Slots (t, 6, D, n, H): d_c by the first four, giving the gradients of the step before's c and of the gates i, j and
+        f; d_m by the last two, giving those of the gate o and of c. A clip of the cells is part of them.
+        """
+        j, i, f, o = (part.squeeze(1) for part in gates.split(4, axis=1))  # (t, D, n, H)
+        previous_c, c = paddle.stack([first_c, *cells[:-1]]), paddle.stack(cells)
         tanh_c = c.tanh()
-        return cls(i, j, f, o, c, tanh_c, o * tanh_c)
+        through_i, through_j, through_f = j * (i - i * i), i * (1 - j * j), previous_c * (f - f * f)
+        through_o, to_c, m = tanh_c * (o - o * o), o * (1 - tanh_c * tanh_c), o * tanh_c
+        if self.cell.cell_clip:
+            inside = _inside(c, self.cell.cell_clip)
+            to_c.multiply_(inside)
+            f[1:].multiply_(inside[:-1])  # what the block started from is the business of the block before
+        return paddle.stack([f, through_i, through_j, through_f, through_o, to_c], axis=1), m
 
-    def backward(self, d_m, d_c, previous_c, cell: Cell):
-        """Gradient of the gates before their activations (n, 4H), and of the step before's c (n, H)."""
-        d_o = d_m * self.tanh_c
-        d_c = d_c + d_m * self.o * (1 - self.tanh_c * self.tanh_c)
-        if cell.cell_clip:
-            d_c = d_c * (self.c.abs() < cell.cell_clip).astype(d_c.dtype)
-        d_gates = [
-            d_c * self.j * self.i * (1 - self.i),
-            d_c * self.i * (1 - self.j * self.j),
-            d_c * previous_c * self.f * (1 - self.f),
-            d_o * self.o * (1 - self.o),
-        ]
-        return paddle.concat(d_gates, axis=1), d_c * self.f
+
+def _blocks(sizes: Sequence[int], width: int) -> list[tuple[int, int, int]]:
+    """The steps in blocks of equally many rows: of each its first place, steps and rows. In training it is one.
+
+    None is longer than what INPUT_GATES_AT_ONCE allows for gates so wide.
+    """
+    blocks, place = [], 0
+    for n, group in itertools.groupby(sizes):
+        left, most = len(list(group)), max(1, INPUT_GATES_AT_ONCE // (n * width))
+        while left:
+            blocks.append((place, min(left, most), n))
+            place += n * blocks[-1][1]
+            left -= blocks[-1][1]
+    return blocks
+
+
+def _gates_first(weights, order: str):
+    """Weights of all directions (D, P, 4H) with the gates on the first axis, in this order: (4, D, P, H)."""
+    gates = dict(zip("ijfo", weights.split(4, axis=2), strict=True))
+    return paddle.stack([gates[name] for name in order])
+
+
+def _of_steps(packed: Sequence[paddle.Tensor], first: int, steps: int, n: int):
+    """A block's places of every direction's packed (M, W): (t, D, n, W)."""
+    return paddle.stack([x[first : first + steps * n].reshape([steps, n, -1]) for x in packed], axis=1)
+
+
+def _in_rows(x):
+    """(t, D, n, W) as (D, t * n, W)."""
+    steps, directions, n, width = x.shape
+    return x.reshape([steps, directions, -1]).transpose([1, 0, 2]).reshape([directions, steps * n, width])
+
+
+def _joined(parts: Sequence[paddle.Tensor], axis: int):
+    return parts[0] if len(parts) == 1 else paddle.concat(parts, axis)
+
+
+def _with_ended(d_state, d_last, n: int):
+    """The gradient of a state (D, m, W), and of the n rows those whose last step this is."""
+    m = d_state.shape[1]
+    return d_state if m == n else paddle.concat([d_state, d_last[:, m:n]], axis=1)
+
+
+def _inside(x, clip: float):
+    """1 where a clip has changed nothing, and 0 where it stops the gradient."""
+    return (x.abs() < clip).astype(x.dtype)
