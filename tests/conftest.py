@@ -1,4 +1,4 @@
-"""What several test files share."""
+"""Fixtures of several test files."""
 
 import logging
 import os
@@ -9,7 +9,7 @@ import runs
 
 from elmo_core import fused
 
-# A shell's background job ignores Ctrl-C, and so would every script that it starts: the tests would try nothing.
+# A shell's background job ignores Ctrl-C, and so would every script that it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -25,20 +25,20 @@ def implementation(request, monkeypatch):
 
 
 @pytest.fixture
-def said(caplog):
-    """What the user is told."""
+def messages(caplog):
+    """What has been logged for the user."""
     caplog.set_level(logging.INFO, logger="elmo")
     return lambda: caplog.text
 
 
 @pytest.fixture
-def in_haste(monkeypatch):
-    """What is written need not outlive the machine: waiting for the disk is most of the time of many small files."""
+def no_fsync(monkeypatch):
+    """Do not wait for the disk, which takes most of the time of many small files."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture(autouse=True)
-def nothing_runs_on():
+def no_process_is_left():
     """A test that fails leaves no process behind, which would take the time of those that follow."""
     yield
     while runs.STARTED:

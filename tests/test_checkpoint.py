@@ -8,7 +8,6 @@ import math
 import os
 import pickle
 import random
-import re
 import resource
 import shutil
 import struct
@@ -186,7 +185,7 @@ class Training:
 @pytest.mark.filterwarnings("ignore:There are some unused values in state_dict")
 @pytest.mark.parametrize("make_optimizer", [adagrad, adam])
 @pytest.mark.parametrize("reader", ["ours", "paddle"])
-@pytest.mark.parametrize("writer", ["ours", "paddle 2", "paddle 3", "paddle 4"])
+@pytest.mark.parametrize("writer", ["ours", "paddle 2", "paddle 4"])
 def test_training_goes_on_exactly_from_our_files_and_those_of_paddle(tmp_path, paddle, make_optimizer, reader, writer):
     training = Training(paddle, make_optimizer)
     training.run(2)
@@ -317,18 +316,6 @@ def test_no_pickle_runs_a_command(tmp_path, extension, way):
     assert not trace.exists()
 
 
-def test_what_is_refused_is_named(tmp_path):
-    names = "builtins:eval builtins:getattr builtins:__import__ builtins:bytearray posix:system operator:attrgetter "
-    names += "functools:partial _pickle:loads args:script numpy:load numpy:matrix numpy:ndarray.tofile "
-    names += "numpy.core.multiarray:fromfile numpy._core.multiarray:_reconstruct.__self__"
-    for name in names.split():
-        module, _, attribute = name.partition(":")
-        for content in (opcodes(name), opcodes(module, attribute, b"\x93")):
-            (tmp_path / "1.pdparams").write_bytes(content)
-            with pytest.raises(UserError, match=re.escape(f"'{module}.{attribute}'")):
-                checkpoint.load_params(tmp_path / "1")
-
-
 RECONSTRUCT = ("numpy.core.multiarray:_reconstruct", "numpy:ndarray", b"K\0\x85C\1b\x87R")
 
 
@@ -351,39 +338,32 @@ STRANGE = {
     "state of a dtype, fields": entry(*F4, *STATE, "a", b"\x85}K\4K\1K\0tb"),
     "state of a dtype, metadata": pickle.dumps({"w": np.zeros(2, np.dtype("f4", metadata={"a": 1}))}),
     "state of a dtype, byte order": pickle.dumps({"w": np.zeros(2, ">f4")}),
-    "state of a dtype, a number": entry(*F4, b"K\1b"),
     "state of a dictionary": entry(b"}}b"),
     "record": pickle.dumps({"w": np.zeros(2, "f4,i4")}),
-    "time": pickle.dumps({"w": np.zeros(2, "M8[s]")}),
     "subclass": pickle.dumps({"w": np.zeros(2).view(np.recarray)}),
     "subclass by a dtype": entry("numpy.core.multiarray:_reconstruct", "numpy:dtype", b"K\0\x85C\1b\x87R"),
     "class of arrays": entry("numpy:ndarray", b"K\5\x85\x85R"),
     "list for data": array(b"K\0\x85", "f4", b"]"),
     "text for data": array(b"K\4\x85", "S1", "abcd"),
-    "negative shape": array(b"J\xff\xff\xff\xff\x85", "f4", b"C\0"),
     "negative shapes": array(b"J\xff\xff\xff\xffJ\xfc\xff\xff\xff\x86", "i1", b"C\4abcd"),
     "shape of fractions": array(b"G?\xf0" + bytes(6) + b"\x85", "i1", b"C\1a"),
     "too little data": array(b"K\3\x85", "f4", b"C\4abcd"),
-    "too much data": array(b"K\1\x85", "f4", b"C\5abcde"),
     "too many axes": array(b"(" + b"K\1" * 33 + b"t", "i1", b"C\1a"),
     "no data": entry(*RECONSTRUCT, b"K\1b"),
     "scalar": entry("numpy.core.multiarray:scalar", "numpy:dtype", "f8", b"\x85RC\1a\x86R"),
     "items of an array": entry(*RECONSTRUCT, b"K\0K\1s"),
     "persistent id": b"Pid\n.",
-    "binary persistent id": entry("id", b"Q"),
     "buffer elsewhere": b"\x80\x05\x97.",
     "unknown opcode": entry(b"\xff"),
     "empty stack": opcodes(b"R"),
     "memo that is not there": entry(b"h\5"),
     "call of text": entry("os", b")R"),
     "unhashable key": opcodes(b"}]Ns"),
-    "text that is none": b"\x80\x04\x8c\1\xff.",
     "list": pickle.dumps([np.zeros(3)]),
     "numbers for names": pickle.dumps({3: np.zeros(3)}),
     "numbers for arrays": pickle.dumps({"w": 3}),
     "function for an array": entry("numpy:dtype"),
     "empty file": b"",
-    "text file": b"softmax.weight 3.5\n",
     "zip file": b"PK\3\4" + bytes(1000),
 }
 
@@ -499,15 +479,6 @@ def test_damage_to_a_file_of_paddle_gives_no_other_error(memory_folder, protocol
         with suppress(UserError):
             checkpoint.load_params(path)
             assert len(changed) == len(content)
-
-
-def test_damage_to_the_configuration_gives_no_other_error(tmp_path):
-    checkpoint.save_config(tmp_path, {"hidden": 17, "filters": [[1, 32], [2, 64]], "name": "é"})
-    content, generator = (tmp_path / "config.json").read_bytes(), random.Random(0)
-    for _ in range(200):
-        (tmp_path / "config.json").write_bytes(damaged(content, generator))
-        with suppress(UserError):
-            checkpoint.load_config(tmp_path)
 
 
 def in_python(call: str, *arguments, **options) -> subprocess.Popen:
@@ -718,18 +689,9 @@ def test_the_latest_checkpoint_is_the_furthest_trained(tmp_path, caplog):
 def test_where_there_is_no_checkpoint_those_that_exist_are_listed(tmp_path):
     for step in range(1, 13):
         checkpoint.save(tmp_path / "run" / f"{step}0000", weights(1))
-    (tmp_path / "run" / "weights.hdf5").write_bytes(b"")
-    (tmp_path / "empty").mkdir()
     checkpoint.save(tmp_path / "other" / "mine", weights(1))
-    for path, found in {
-        "run/10001": "run/10001.pdparams.*10000",
-        "run/10001.pdparams": "run/10001.pdparams.*10000",
-        "run/weights.hdf5": "run/weights.hdf5.*10000",
-        "nowhere/1": "nowhere/1",
-        "empty": "empty",
-        "other": "mine",
-        "": "other.*run",
-    }.items():
+    places = {"run/10001": "run/10001.pdparams.*10000", "nowhere/1": "nowhere/1", "other": "mine", "": "other.*run"}
+    for path, found in places.items():
         with pytest.raises(UserError, match=found):
             checkpoint.load_params(tmp_path / path)
 
@@ -760,15 +722,6 @@ def test_pruning_keeps_the_last(tmp_path):
         checkpoint.prune(tmp_path, 0)
 
 
-def test_pruning_removes_the_weights_first(tmp_path, monkeypatch):
-    save(tmp_path / "1", 1)
-    save(tmp_path / "2", 2)
-    removed = []
-    monkeypatch.setattr(Path, "unlink", lambda path, missing_ok: removed.append(path.name))
-    checkpoint.prune(tmp_path, 1)
-    assert removed == ["1.pdparams", "1.pdopt", "1.pdstate"]
-
-
 def test_the_configuration_comes_back_as_it_was(tmp_path):
     config = {"hidden": 17, "filters": [[1, 32]], "activation": "relu", "clip": 3.0, "name": "é", "none": None}
     config["path"] = os.fsdecode(b"/home/caf\xe9")
@@ -783,10 +736,7 @@ def test_the_configuration_comes_back_as_it_was(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [
-        *(b'{"format_version": 2}', b'{"format_version": 1,\n "hidden" 17}', b"", b"\xff\xfe", b"[" * 100_000, b"[1]"),
-        *(b'{"hidden": 17}', b'{"format_version": true}', b'{"format_version": "1"}', b'{"format_version": 0}', None),
-    ],
+    [b'{"format_version": 2}', b'{"hidden": 17}', b'{"format_version": true}', b"\xff", b"[" * 100_000, b"[1]", None],
 )
 def test_a_configuration_that_cannot_be_used_is_named(tmp_path, content):
     if content is not None:

@@ -1,7 +1,6 @@
-"""Evaluation: exact against the reference, whatever the batch; bounded memory; what is said and written; mistakes."""
+"""Evaluation: exact against the reference, whatever the batch; bounded memory; output; mistakes."""
 
 import logging
-import os
 import random
 import re
 import signal
@@ -16,10 +15,10 @@ import runs
 
 import run_eval
 from elmo import load_bilm
-from elmo_core import checkpoint, softmax
+from elmo_core import softmax
 from elmo_core.runtime import UserError, paddle
 from elmo_core.softmax import Softmax
-from elmo_core.tokens import BOS, EOS, UNK_ID, Vocabulary
+from elmo_core.tokens import BOS, EOS, UNK_ID
 from pretraining import perplexity
 from pretraining.perplexity import Score
 
@@ -222,21 +221,6 @@ def test_the_softmax_takes_the_vocabulary_in_slices(monkeypatch):
         assert sum(sizes) == 30 * 1000 and max(sizes) <= max(30, at_once)
 
 
-def test_memory_does_not_grow_with_the_vocabulary(tmp_path):
-    """The peak of a process whose logits would be 400 MB for each direction, against that of one that has hardly any."""
-    peaks = []
-    (tmp_path / "text").write_text("the river bank of the river\n" * 360, encoding="utf-8")
-    for words in (1000, 40_000):
-        folder = tmp_path / str(words)
-        vocabulary = [*models.WORDS, *(f"w{k}" for k in range(words - len(models.WORDS)))]
-        bilm = models.random_bilm(vocab_size=words)
-        models.save(bilm, folder)
-        Vocabulary(vocabulary).save(folder / "vocab.txt")
-        argv = [f"--dev_data_path={tmp_path / 'text'}", f"--init_from_ckpt={folder}", "--device=cpu"]
-        peaks.append(runs.peak_memory(runs.start("run_eval.py", argv, tmp_path / "output"), tmp_path / "output"))
-    assert peaks[1] < peaks[0] + 150
-
-
 # Interruption and files
 
 
@@ -266,7 +250,6 @@ def test_ctrl_c_leaves_no_half_file(tiny, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "content", "named"),
     [
-        ({"dev_data_path": "FOLDER/no*"}, b"", r"no\*"),
         ({"dev_data_path": "FILE"}, b"a\nb\ncaf\xe9\n", "FILE:3"),
         ({"vocab_file": "FILE"}, b"<S>\n</S>\n<UNK>\nthe\n", "--vocab_file .*FILE .*4 words"),
         (
@@ -274,8 +257,6 @@ def test_ctrl_c_leaves_no_half_file(tiny, tmp_path):
             "\n".join([*models.WORDS[:-2], *models.WORDS[:-3:-1]]).encode(),
             "--vocab_file .*FILE",
         ),
-        ({"init_from_ckpt": "FOLDER/7"}, b"", r"7\.pdparams"),
-        ({"device": "tpu"}, b"", "tpu"),
         ({"per_sentence": "FOLDER"}, b"", "--per_sentence .*FOLDER"),
         (
             {"per_sentence": "FILE", "dev_data_path": "FILE"},
@@ -292,36 +273,3 @@ def test_a_mistake_is_named(tiny, text, tmp_path, changes, content, named):
     with pytest.raises(UserError, match=named):
         run_eval.main([f"--{name}={value}" for name, value in values.items()])
     assert (tmp_path / "FILE").read_bytes() == content
-
-
-def change_weights(prefix: Path, change) -> None:
-    weights = checkpoint.load_params(prefix)
-    change(weights)
-    checkpoint.save(prefix, weights)
-
-
-def remove_head(prefix: Path) -> None:
-    change_weights(prefix, lambda weights: [weights.pop(f"softmax.{name}") for name in ("weight", "bias")])
-    config = checkpoint.load_config(prefix.parent)["model"]
-    checkpoint.save_config(prefix.parent, {"model": {**config, "vocab_size": 0}})
-
-
-def write_infinity(prefix: Path) -> None:
-    change_weights(prefix, lambda weights: weights["softmax.bias"].fill(np.inf))
-
-
-@pytest.mark.parametrize(
-    ("damage", "named"),
-    [
-        (lambda prefix: os.truncate(f"{prefix}.pdparams", 2000), r"1\.pdparams"),
-        (remove_head, "head"),
-        (write_infinity, "not finite: softmax.bias"),
-        (lambda prefix: (prefix.parent / "vocab.txt").unlink(), r"vocab\.txt"),
-        (lambda prefix: Vocabulary(models.WORDS[:-1]).save(prefix.parent / "vocab.txt"), r"vocab\.txt .*11 words"),
-    ],
-)
-def test_a_bad_checkpoint_is_explained(text, tmp_path, damage, named):
-    prefix = Path(models.save(models.random_bilm(), tmp_path))
-    damage(prefix)
-    with pytest.raises(UserError, match=named):
-        run_eval.main([f"--init_from_ckpt={prefix}", f"--dev_data_path={text[0]}"])

@@ -314,12 +314,6 @@ def test_the_experiment_does_not_replace_a_file_that_is_not_its_own(data, tmp_pa
     assert results.read_text(encoding="utf-8") == f"{damaged}\n"
 
 
-def test_a_seed_cannot_count_twice(capsys):
-    with pytest.raises(SystemExit):
-        experiment.parse(["--train_data=x", "--test_data=x", "--json=x", "--seeds=1,2,1"])
-    assert "--seeds" in capsys.readouterr().err
-
-
 def test_the_experiments_arms_get_the_same_sentences(data, tmp_path):
     flags = [f"--train_data={data / 'corpus.txt'}", f"--test_data={data / 'test.txt'}", f"--json={tmp_path / 'x'}"]
     args = experiment.parse([*flags, "--whole_words", "--train_fraction=0.5"])
@@ -337,10 +331,6 @@ def test_jiebas_tags_are_mapped_to_the_corpuss():
     assert figures["given_tags"]["n"] == "nz" and figures["given_tags"]["v"] == "v"
     assert figures["given"]["f1"] == pytest.approx(2 / 3)
     assert figures["given_words"]["f1"] == 1.0
-
-
-def test_the_deviation_is_that_of_a_sample():
-    assert experiment.spread([0.01, 0.03]) == "2.00 ± 1.41" and experiment.spread([0.05]) == "5.00 ± 0.00"
 
 
 # From the command line

@@ -1,7 +1,6 @@
 """preprocess.py: sentences, tokens, shards, vocabularies, mistakes."""
 
 import gzip
-import itertools
 import logging
 import re
 import shlex
@@ -81,15 +80,8 @@ def test_english_sentences(sentences):
 
 
 def test_english_sentences_run_together():
-    found = tokenise.split_english("It is bad.The plot is thin!Avoid it.why he asks?It ended in 1986).If only.")
-    assert found == [
-        "It is bad.",
-        "The plot is thin!",
-        "Avoid it.",
-        "why he asks?",
-        "It ended in 1986).",
-        "If only.",
-    ]
+    sentences = ["It is bad.", "The plot is thin!", "Avoid it.", "why he asks?", "It ended in 1986).", "If only."]
+    assert tokenise.split_english("".join(sentences)) == sentences
 
 
 @pytest.mark.parametrize(
@@ -254,15 +246,14 @@ def test_what_is_left_out_is_counted(tmp_path, caplog):
     source.write_bytes(b"Good one.\n\n \t\n<br />\n* * *\nNo\nb\xe9d\nFar too long it is.\nFine too.\n")
     files = text(source, tmp_path / "out", "--undecodable", "drop", "--max_tokens", 4, "--shards", 1)
     assert sorted(sentences(files, "train")) == ["Fine too .", "Good one ."]
-    for part in (
-        "9 lines, 6 tokens",
-        "3 empty lines",
+    left_out = (
+        "3 empty",
         "1 lines that are not utf-8",
-        "1 sentences of fewer than 2 tokens",
-        "1 sentences of more than 4 tokens",
-        "1 sentences without a letter or digit",
-        "2 sentences, 6 tokens in 1 shards",
-    ):
+        "1 sentences of fewer",
+        "1 sentences of more",
+        "1 sentences without",
+    )
+    for part in ("9 lines, 6 tokens", *left_out):
         assert part in caplog.text
 
 
@@ -276,11 +267,9 @@ def test_what_is_left_out_is_counted(tmp_path, caplog):
         ("Good.\n".encode("utf-16"), [], "a.txt:1:.*UTF-16"),
         ("é\n".encode(), ["--encoding", "ascii"], "a.txt:1:.*utf-8"),
         (b"Good.\n", ["--encoding", "klingon"], "klingon"),
-        (b"Good.\n", ["--encoding", "utf-16"], "utf-16"),
         (gzip.compress(b"Good one.\n" * 99)[:-12], [], "a.txt: damaged"),
         (b"Good one.\n", [], "3 shards"),
         (b"Good one.\n" * 9, ["--dev_fraction", 1e-9], "dev_fraction"),
-        (b"Good one.\n" * 9, ["--dev_fraction", 0.99, "--dev_split", "last"], "dev_fraction"),
         (b"Good one.\n" * 9, ["--dev_split", "last"], "dev_split"),
         (b"Good one.\n" * 9, ["--shards", 5000], "shards"),
         (b"Good one.\n" * 9, ["--min_tokens", 9, "--max_tokens", 8], "max_tokens"),
@@ -362,16 +351,6 @@ def test_a_killed_script_tidies_up(tmp_path, sign, code):
     assert not out.exists()
 
 
-def test_batches_are_read_only_a_little_ahead(raw, monkeypatch):
-    monkeypatch.setattr(raw_text, "BATCH_BYTES", 1)
-    read = itertools.count()
-    source = (len(batch.lines) for batch in raw_text.batches(sorted(raw.glob("*"))) if next(read) >= 0)
-    results = raw_text._in_parallel(abs, source, processes=2)
-    next(results)
-    assert next(read) <= 2 * raw_text.BATCHES_AHEAD + 1
-    results.close()
-
-
 def vocab(tmp_path, corpus: str, *options) -> list[str]:
     (tmp_path / "corpus.txt").write_text(corpus, encoding="utf-8", newline="\n")
     run("vocab", *[tmp_path / "corpus.txt"] * 2, "--output", tmp_path / "v.txt", "--overwrite", *options)
@@ -393,15 +372,7 @@ def test_vocabulary_reports_coverage_long_tokens_and_special_tokens(tmp_path, ca
     long = "长" * 17  # 51 bytes
     tokens = vocab(tmp_path, f"a a a b <S> {long}\n<UNK> a </S> <S> {'x' * 48} c c\n", "--max_size", 5)
     assert tokens == ["<S>", "</S>", "<UNK>", "a", "c"]
-    for part in (
-        "2 of 5 distinct tokens",
-        "(9 tokens): 66.67%",
-        "1: 44.44%.",
-        "48 bytes of the character input: 1 tokens, 11.1111%",
-        "<S> occurs 2 times",
-        "</S> occurs 1 times",
-        "<UNK> occurs 1 times",
-    ):
+    for part in ("2 of 5", "66.67%", "1: 44.44%.", "1 tokens, 11.1111%", "<S> occurs 2", "<UNK> occurs 1"):
         assert part in caplog.text
 
 
@@ -409,8 +380,6 @@ def test_vocabulary_reports_coverage_long_tokens_and_special_tokens(tmp_path, ca
     ("corpus", "options", "word"),
     [
         (b"<S> <UNK>\n", [], "no token"),
-        (b"", [], "c.txt"),
-        (b"a\nb \xff\n", [], "c.txt:2:"),
         (b"a b\n", ["--min_count", 2], "no token occurs 2 times"),
         (b"a b\n", ["--max_size", 3], "--max_size"),
         (b"a b\n", ["--output", "c.txt", "--overwrite"], "c.txt"),

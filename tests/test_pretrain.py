@@ -99,13 +99,13 @@ def test_ranks_end_with_identical_weights(two_ranks, name):
         np.testing.assert_array_equal(first[key], second[key], err_msg=key)
 
 
-def test_another_number_of_processes(two_ranks, corpus, tmp_path, said):
+def test_another_number_of_processes(two_ranks, corpus, tmp_path, messages):
     """From two to one here, from one to two in the run `grown`."""
     argv = runs.flags(corpus, tmp_path, init_from_ckpt=two_ranks / "parts-char-adagrad" / "8", max_steps=12)
     with pytest.raises(UserError, match="world_size was 2, is 1"):
         run_pretrain.main(argv)
     runs.pretrain([*argv, "--allow_changes"])
-    assert step(tmp_path) == 12 and "from where it was left" in said()
+    assert step(tmp_path) == 12 and "from where it was left" in messages()
     assert checkpoint.load_progress(tmp_path)["tokens"] == 8 * 70 + 4 * 35
     assert [line["step"] for line in runs.log_lines(two_ranks / "grown", "training")] == [5, 10, 15, 20, 25, 30]
 
@@ -284,14 +284,14 @@ def test_finetuning_with_the_same_vocabulary_starts_from_the_weights(corpus, fin
 
 
 @pytest.mark.parametrize("input", ["char", "word"])
-def test_finetuning_with_another_vocabulary_keeps_the_rows_of_known_words(corpus, tmp_path, said, input):
+def test_finetuning_with_another_vocabulary_keeps_the_rows_of_known_words(corpus, tmp_path, messages, input):
     known = Vocabulary.from_file(corpus / "vocab.txt")
     new = Vocabulary([*MARKERS, "new", *reversed(known.tokens[5:]), "words"])
     new.save(tmp_path / "new.txt")
     runs.pretrain(runs.flags(corpus, tmp_path / "1", max_steps=2, input=input))
     changes = {"finetune_from": tmp_path / "1", "vocab_file": tmp_path / "new.txt", "max_steps": 1, "lr": 1e-12}
     runs.pretrain(runs.flags(corpus, tmp_path / "2", **changes))
-    assert f"{len(new) - 2} of {len(new)} words known" in said()
+    assert f"{len(new) - 2} of {len(new)} words known" in messages()
     before, after = (checkpoint.load_params(tmp_path / name / "final") for name in "12")
     tables = {name for name in after if after[name].shape[0] == len(new)}
     assert tables == {"softmax.weight", "softmax.bias"} | (
@@ -305,7 +305,7 @@ def test_finetuning_with_another_vocabulary_keeps_the_rows_of_known_words(corpus
             np.testing.assert_allclose(array, before[name], atol=1e-9, err_msg=name)
 
 
-def test_finetuning_gives_a_model_without_a_softmax_one(corpus, finished, tmp_path, said):
+def test_finetuning_gives_a_model_without_a_softmax_one(corpus, finished, tmp_path, messages):
     """As published models are."""
     weights = checkpoint.load_params(finished / "final")
     checkpoint.save_config(tmp_path, {"model": {**checkpoint.load_config(finished)["model"], "vocab_size": 0}})
@@ -314,7 +314,7 @@ def test_finetuning_gives_a_model_without_a_softmax_one(corpus, finished, tmp_pa
     flags = runs.flags(corpus, tmp_path / "2", finetune_from=tmp_path / "bare", max_steps=1, lr=1e-12)
     runs.pretrain(flags)
     after = checkpoint.load_params(tmp_path / "2" / "final")
-    assert after["softmax.weight"].shape == weights["softmax.weight"].shape and "softmax" in said()
+    assert after["softmax.weight"].shape == weights["softmax.weight"].shape and "softmax" in messages()
     for name, array in bare.items():
         np.testing.assert_allclose(after[name], array, atol=1e-9, err_msg=name)
 
@@ -326,14 +326,14 @@ def write_vectors(path: Path, words: list[str], dimensions: int) -> np.ndarray:
     return vectors
 
 
-def test_word_vectors_fill_the_word_table(corpus, tmp_path, said):
+def test_word_vectors_fill_the_word_table(corpus, tmp_path, messages):
     """Other words keep their random start. A resumed run does not read the vectors again."""
     words = [*runs.WORDS[:20:2], "elsewhere"]
     vectors = write_vectors(tmp_path / "vectors.txt", words, 6)
     argv = runs.flags(corpus, tmp_path / "run", input="word", max_steps=1, lr=1e-12)
     runs.pretrain([*argv, f"--pretrained_word_embeddings={tmp_path / 'vectors.txt'}"])
     runs.pretrain([*argv, f"--save_dir={tmp_path / 'plain'}"])
-    assert "10 of 40 words (25.0%)" in said()
+    assert "10 of 40 words (25.0%)" in messages()
     vocabulary = Vocabulary.from_file(corpus / "vocab.txt")
     table, plain = (
         checkpoint.load_params(tmp_path / name)["token_encoder.embedding.weight"] for name in ("run", "plain")
@@ -344,7 +344,7 @@ def test_word_vectors_fill_the_word_table(corpus, tmp_path, said):
     np.testing.assert_allclose(table[other], plain[other], atol=1e-9)
     resume = [f"--init_from_ckpt={tmp_path / 'run'}", "--pretrained_word_embeddings=nowhere.txt", "--max_steps=2"]
     runs.pretrain([*argv, *resume])
-    assert "--pretrained_word_embeddings is not read" in said()
+    assert "--pretrained_word_embeddings is not read" in messages()
 
 
 @pytest.mark.parametrize(
@@ -371,17 +371,17 @@ def scores(monkeypatch, perplexities) -> None:
     monkeypatch.setattr(run_pretrain, "evaluate", lambda *_: Score(-(loss := float(next(losses))), -loss, 1))
 
 
-def test_patience_ends_a_run_whose_best_is_kept(corpus, tmp_path, monkeypatch, said):
+def test_patience_ends_a_run_whose_best_is_kept(corpus, tmp_path, monkeypatch, messages):
     scores(monkeypatch, [30.0, 20.0, 25.0, 22.0, 21.0, 19.0, 18.0])
     argv = runs.flags(corpus, tmp_path, eval_freq=2, patience=3)
     runs.pretrain(argv, stop_at=7)  # the stop is no evaluation
     runs.pretrain([*argv, f"--init_from_ckpt={tmp_path}"])
-    assert "3 evaluations without gain" in said()
+    assert "3 evaluations without gain" in messages()
     assert checkpoint.load_progress(tmp_path / "best") == {"step": 4, "best": pytest.approx(20.0)}
     assert step(tmp_path) == 10
 
     runs.pretrain([*argv, f"--init_from_ckpt={tmp_path}"])
-    assert "nothing is left to do" in said()
+    assert "nothing is left to do" in messages()
     runs.pretrain([*argv, "--patience=4", "--max_steps=14", f"--init_from_ckpt={tmp_path}"])
     assert checkpoint.load_progress(tmp_path / "best") == {"step": 14, "best": pytest.approx(18.0)}
 
@@ -395,13 +395,13 @@ def test_a_run_that_goes_back_to_before_its_best_model_looks_for_another(corpus,
     assert checkpoint.load_progress(tmp_path / "best") == {"step": 8, "best": pytest.approx(25.0)}
 
 
-def test_a_finished_run_has_nothing_left_to_do_until_its_end_is_put_off(corpus, tmp_path, said):
+def test_a_finished_run_has_nothing_left_to_do_until_its_end_is_put_off(corpus, tmp_path, messages):
     argv = runs.flags(corpus, tmp_path / "run", max_steps=None, epochs=1)
     runs.pretrain(argv)
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     resume = f"--init_from_ckpt={tmp_path / 'run'}"
     runs.pretrain([*argv, resume])
-    assert "nothing is left to do" in said()
+    assert "nothing is left to do" in messages()
     assert before == {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     runs.pretrain([*argv, "--epochs=2", resume])
     runs.pretrain(runs.flags(corpus, tmp_path / "whole", max_steps=None, epochs=2))
@@ -455,15 +455,15 @@ def test_an_earlier_run_is_not_overwritten_by_chance(corpus, tmp_path):
         ({"dev_data_path": None}, "dev_data was 1 files .*, is None"),
     ],
 )
-def test_a_change_is_named_and_goes_on_only_when_allowed(corpus, finished, tmp_path, said, changes, named):
+def test_a_change_is_named_and_goes_on_only_when_allowed(corpus, finished, tmp_path, messages, changes, named):
     if "train_data_path" in changes:
         changes = {"train_data_path": corpus / changes["train_data_path"]}
     argv = runs.flags(corpus, tmp_path, init_from_ckpt=finished / "20", max_steps=25, **changes)
     with pytest.raises(UserError, match=f"{finished / '20'} .*{named}"):
         run_pretrain.main(argv)
     runs.pretrain([*argv, "--allow_changes"])
-    assert step(tmp_path) == 25 and re.search(named, said())
-    assert ("beginning of epoch 0" in said()) == ("seed" in changes or "train_data_path" in changes)
+    assert step(tmp_path) == 25 and re.search(named, messages())
+    assert ("beginning of epoch 0" in messages()) == ("seed" in changes or "train_data_path" in changes)
 
 
 def test_a_change_that_leaves_the_rows_as_they_are_keeps_their_states(corpus, finished, tmp_path):
@@ -496,13 +496,13 @@ def test_a_checkpoint_decides_the_model(corpus, finished, tmp_path, source, chan
         run_pretrain.main(runs.flags(corpus, tmp_path, **{source: finished, **changes}))
 
 
-def test_adams_rate_follows_the_new_end_and_says_so(corpus, tmp_path, said):
+def test_adams_rate_follows_the_new_end_and_says_so(corpus, tmp_path, messages):
     argv = runs.flags(corpus, tmp_path, optimizer="adam", warmup_steps=4, log_freq=1, max_steps=10, lr=0.1)
     runs.pretrain(argv)
     rates = [line["learning_rate"] for line in runs.log_lines(tmp_path, "training")]
     np.testing.assert_allclose(rates, 0.1 * np.array([1 / 4, 2 / 4, 3 / 4, 1, *(k / 7 for k in range(6, 0, -1))]))
     runs.pretrain([*argv, "--max_steps=12", f"--init_from_ckpt={tmp_path}"])
-    assert "step 12 instead of 10" in said()
+    assert "step 12 instead of 10" in messages()
 
 
 @pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
@@ -543,7 +543,7 @@ def test_a_checkpoint_without_the_number_of_tokens_goes_on(corpus, finished, tmp
 # What is printed and written
 
 
-def test_the_start_says_what_is_about_to_run(corpus, tmp_path, said):
+def test_the_start_says_what_is_about_to_run(corpus, tmp_path, messages):
     runs.pretrain(runs.flags(corpus, tmp_path, max_steps=1))
     (line,) = runs.log_lines(tmp_path, "start")
     text = [sentence.split() for path in (corpus / "train").glob("*.txt") for sentence in path.read_text().splitlines()]
@@ -556,16 +556,16 @@ def test_the_start_says_what_is_about_to_run(corpus, tmp_path, said):
     assert sum(line["parameters"].values()) == sum(array.size for array in weights.values())
     assert line["parameters"]["softmax"] == 40 * 6 + 40
     for part in (f"{tokens:,} tokens", f"{unknown:.2%}", f"{line['steps_per_epoch']} an epoch", "softmax 280"):
-        assert part in said()
+        assert part in messages()
 
 
-def test_the_progress_line_its_record_and_the_plot(finished, corpus, tmp_path, said):
+def test_the_progress_line_its_record_and_the_plot(finished, corpus, tmp_path, messages):
     runs.pretrain(runs.flags(corpus, tmp_path, max_steps=10))
     number = r"[\d,.]+"
     assert re.search(
         rf"step 10/10  epoch 0\.41  loss {number}  sampled perplexity forward {number} backward {number}  lr 0\.2  "
         rf"{number} tokens/s  0 s left  {number} MB",
-        said(),
+        messages(),
     )
     lines = [json.loads(line) for line in (finished / "log.jsonl").read_text().splitlines()]
     training = [line for line in lines if line["event"] == "training"]
@@ -582,9 +582,9 @@ def test_the_progress_line_its_record_and_the_plot(finished, corpus, tmp_path, s
     assert (finished / "loss.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_full_softmax_is_not_called_an_estimate(corpus, tmp_path, said):
+def test_the_full_softmax_is_not_called_an_estimate(corpus, tmp_path, messages):
     runs.pretrain(runs.flags(corpus, tmp_path, n_negative_samples=0, max_steps=5))
-    assert "over all 40 words" in said() and "sampled" not in said()
+    assert "over all 40 words" in messages() and "sampled" not in messages()
     assert "forward_perplexity" in runs.log_lines(tmp_path, "training")[0]
 
 

@@ -65,9 +65,9 @@ def test_the_users_threads_are_respected():
     assert done.stdout.strip() == "1"
 
 
-@pytest.mark.parametrize(("said", "threads"), [("3", 3), ("4,2", 4), ("0", 1), ("many", 1), ("", 1)])
-def test_there_is_always_a_thread(monkeypatch, said, threads):
-    monkeypatch.setenv("OMP_NUM_THREADS", said)
+@pytest.mark.parametrize(("variable", "threads"), [("3", 3), ("4,2", 4), ("0", 1), ("many", 1), ("", 1)])
+def test_there_is_always_a_thread(monkeypatch, variable, threads):
+    monkeypatch.setenv("OMP_NUM_THREADS", variable)
     assert runtime.n_threads() == threads
 
 
