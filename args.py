@@ -35,10 +35,7 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**{"formatter_class": _Help, **options})
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
-        """A value that is empty comes from a variable of the shell that is not set. Most would mean something else.
-
-        Shells leave `~` alone behind `=`: it is the home folder there, too.
-        """
+        """Refuse empty values, which come from unset variables of the shell. Expand `~` after `=`, as shells do not."""
         args = [_from_home(arg) for arg in (sys.argv[1:] if args is None else args)]
         for before, arg in zip(["", *args], args, strict=False):
             flag, is_set, value = arg.partition("=")
@@ -49,7 +46,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments") and any(Path(word).exists() for word in message.split()[2:]):
             message += ": a glob must be in quotes, as in --dev_data_path='corpus/dev/*'"
-        self.exit(2, f"error: {message}. ({self.prog} --help shows what there is.)\n")
+        self.exit(2, f"error: {message}. ({self.prog} --help lists the flags.)\n")
 
 
 def _from_home(arg: str) -> str:
@@ -233,7 +230,7 @@ def add_task(parser: argparse.ArgumentParser) -> None:
     data.add_argument(
         "--tokenise", choices=("en", "none"), default="en", help="as preprocess.py does, or at white space alone"
     )
-    data.add_argument("--max_seq_len", **COUNT, default=256, help="read only so many tokens of a review")
+    data.add_argument("--max_seq_len", **COUNT, default=256, help="read at most N tokens of a review")
     data.add_argument("--limit", **COUNT, help="read only the first N words of a file of word vectors")
     protocol = parser.add_argument_group("protocol")
     protocol.add_argument(

@@ -5,7 +5,7 @@
 
 For every seed the training sentences are shuffled, --train_fraction of them taken, and a tenth of these held out to choose
 the epoch; all arms get the same ones. That epoch tags the test sentences. The results are written after every run; runs that
-they already have are skipped. Unknown words are those that the training sentences do not have. For comparison jieba.posseg
+they already have are skipped. Unknown words are words that the training sentences lack. For comparison jieba.posseg
 tags the same text: each of its tags counts as the one that its words most often have in the training sentences.
 """
 

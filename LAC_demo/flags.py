@@ -33,7 +33,7 @@ FILE = {"type": Path, "metavar": "FILE"}
 
 
 def add_replacements(group) -> None:
-    help = "full-width to half-width forms, for those that the vocabulary lacks"
+    help = "full-width to half-width forms, where the vocabulary lacks the former"
     group.add_argument("--word_rep_dict_path", **FILE, default=root.DEMO / "conf" / "q2b.dic", help=help)
 
 
@@ -65,8 +65,8 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     group, default = parser.add_argument_group("training"), {**vars(Settings()), **vars(Schedule())}
     patience = {"type": arguments.whole_number, "metavar": "N"}
     for name, kind, text in (
-        ("epochs", arguments.COUNT, "the best of which is kept"),
-        ("patience", patience, "end after so many epochs without a better one; 0: never"),
+        ("epochs", arguments.COUNT, "passes over the training data; the best is kept"),
+        ("patience", patience, "end after N epochs without a better one; 0: never"),
         ("batch_size", arguments.COUNT, "sentences of a step"),
         ("base_learning_rate", RATE, "of Adam, falling towards a tenth"),
         ("emb_learning_rate", RATE, "of the word vectors, times the base"),

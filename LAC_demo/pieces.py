@@ -15,7 +15,7 @@ from tasks.tagging.score import OUTSIDE, split_label
 class Pieces:
     """How words become what the tagger reads.
 
-    vocabulary: whose tokens the pieces are; where none of them matches, a character is a piece by itself.
+    vocabulary: its tokens are the pieces; where none of them matches, a character is a piece by itself.
     replacements: half-width characters for full-width ones. A word or a character that the vocabulary has stays as it is:
     a biLM that was pretrained on `，` knows nothing of `,`.
     whole: leave words whole, for biLMs that read characters.
@@ -54,7 +54,9 @@ class Pieces:
         sentence = Sentence([], [])
         for word, tag in words:
             pieces = self.split(word)
-            given = labels_of_word(tag, len(pieces))
+            given = [tag] * len(pieces)
+            if len(pieces) > 1 and tag != OUTSIDE:
+                given = [f"{tag}-B"] + [f"{tag}-I"] * (len(pieces) - 1)
             if any(label not in labels.index for label in given):
                 pieces, given = [self.normalised(word)], [tag]
                 if tag not in labels.index:
@@ -62,11 +64,6 @@ class Pieces:
             sentence.tokens += pieces
             sentence.labels += given
         return sentence
-
-
-def labels_of_word(tag: str, n: int) -> list[str]:
-    """The labels of a word of n pieces."""
-    return [tag] * n if n == 1 or tag == OUTSIDE else [f"{tag}-B"] + [f"{tag}-I"] * (n - 1)
 
 
 def labels_of_corpus(corpus: Iterable[Words], whole_words: bool, source: str | Path) -> Labels:

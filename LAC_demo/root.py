@@ -1,7 +1,4 @@
-"""Puts the repository's root on sys.path, behind the demo's own folder. Every module here imports this one first.
-
-The demo is a leaf: it uses the root's modules and nobody there knows of it.
-"""
+"""Puts the repository's root on sys.path, after the demo's own folder. Every module here imports this one first."""
 
 import sys
 from pathlib import Path

@@ -3,8 +3,8 @@
     python train.py --pretrain_elmo_model_path ../checkpoints/sample/final --model_save_dir ../checkpoints/lac/elmo
     python train.py --use_elmo false --model_save_dir ../checkpoints/lac/baseline
 
-The best epoch is that of the highest F1 on --testdata_dir. The data are lines of words, a tab, and as many labels, as
-prepare.py writes them. predict.py tags text with what is saved.
+The best epoch is that of the highest F1 on --testdata_dir. The data are lines of words, a tab, and a label for each word,
+as prepare.py writes them. predict.py tags text with what is saved.
 """
 
 import argparse

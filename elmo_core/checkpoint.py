@@ -9,7 +9,7 @@
 
 A checkpoint is named by its prefix, `checkpoints/10000`. This module knows nothing of the network.
 
-Format. A file is the pickle of a dictionary, as `paddle.save` writes it, and behind it a trailer: magic, length of the
+Format. A file is the pickle of a dictionary, as `paddle.save` writes it, followed by a trailer: magic, length of the
 pickle, id of the save, CRC-32 of all before. `paddle.load` stops at the end of the pickle, so it reads our files; those
 of `paddle.save`, which have no trailer, are read here.
 
@@ -61,7 +61,7 @@ def save(
     """Write the checkpoint `prefix`. A failure or a kill leaves the one that was there or the new one, never a mixture.
 
     params: {name: array}. optimizer, progress: arrays, numbers, strings and plain containers of them; `resolve` goes by
-    the "step" of progress. An array is one of NumPy, or what NumPy can make one of, such as Paddle's tensors. In a
+    the "step" of progress. Arrays are NumPy's, or what NumPy converts, such as Paddle's tensors. In a
     distributed job only rank 0 calls this.
     """
     for name, value in params.items():
@@ -114,9 +114,9 @@ def exists(prefix: Path) -> bool:
 
 
 def resolve(path: str | Path) -> Path:
-    """The prefix that `path` means: itself a prefix, or one of the checkpoint's files, or a folder, then its latest.
+    """The prefix of a checkpoint, given by its prefix, one of its files, or a folder, which stands for its latest.
 
-    The latest is the one of the highest step, by its number or, for `final`, its progress; `best` if there is no other.
+    The latest has the highest step, by its number or, for `final`, its progress; `best` only if there is no other.
     """
     path = Path(path)
     prefix = path.with_suffix("") if path.suffix in SUFFIXES else path
@@ -127,7 +127,7 @@ def resolve(path: str | Path) -> Path:
         return path / _latest(path)
     if not folder.is_dir():
         raise UserError(f"{path}: no checkpoint, because there is no folder {folder}.")
-    raise UserError(f"{path}: there is no {weights}. {_what_there_is(folder)}.")
+    raise UserError(f"{path}: there is no {weights}. {_available(folder)}.")
 
 
 def names(folder: str | Path) -> list[str]:
@@ -163,7 +163,7 @@ def load_optimizer(path: str | Path) -> dict[str, Any]:
 
 
 def load_progress(path: str | Path) -> dict[str, Any]:
-    """How far the training of a checkpoint had come, as it was given to `save`. `path` as in `resolve`."""
+    """The progress of a checkpoint's training, as it was given to `save`. `path` as in `resolve`."""
     return _read(_part(resolve(path), PROGRESS))
 
 
@@ -195,9 +195,7 @@ def save_vocabulary(folder: str | Path, vocabulary) -> None:
 def load_config(folder: str | Path) -> dict[str, Any]:
     """What was given to `save_config`."""
     path = Path(folder, "config.json")
-    if not path.is_file():
-        raise UserError(f"There is no {path}: it belongs to the checkpoints beside it and has to be copied with them.")
-    config = read_json(path, f"an object with format_version {FORMAT_VERSION}")
+    config = read_json(path, f"the configuration of the checkpoints beside it, with format_version {FORMAT_VERSION}")
     version = config.pop("format_version", None)
     if type(version) is not int or version < 1:
         raise UserError(f"{path}: format_version is {version!r:.80}, expected {FORMAT_VERSION}.")
@@ -207,9 +205,9 @@ def load_config(folder: str | Path) -> dict[str, Any]:
 
 
 def match(expected: Mapping[str, Sequence[int]], found: Mapping[str, np.ndarray], what: str) -> None:
-    """Raise a UserError about `what` that names all weights which are missing, unexpected, or not usable.
+    """Raise a UserError about `what` that names all weights that are missing, unexpected, or not usable.
 
-    expected: {name: shape}. Usable is an array of that shape, of a floating-point type and with finite values only.
+    expected: {name: shape}. A usable array has that shape, a floating-point type, and finite values only.
     """
     shapes = {name: tuple(shape) for name, shape in expected.items()}
     both = [name for name in shapes if name in found]
@@ -237,7 +235,7 @@ def fingerprint(weights: Mapping[str, np.ndarray]) -> str:
 
 
 def is_finite(array: np.ndarray) -> bool:
-    """Whether all values are finite. Asking the extremes needs no memory."""
+    """Whether all values are finite. Looking at the extremes needs no temporary array."""
     return array.size == 0 or bool(np.isfinite(array.min()) and np.isfinite(array.max()))
 
 
@@ -263,12 +261,12 @@ def _latest(folder: Path) -> str:
     elif "best" in found and not steps:
         steps["best"] = 0
     if not steps:
-        raise UserError(f"{folder}: no checkpoint by a number, final or best. {_what_there_is(folder)}.")
+        raise UserError(f"{folder}: no checkpoint named by a number, final or best. {_available(folder)}.")
     return max(steps, key=lambda name: (steps[name], name == "final"))
 
 
-def _what_there_is(folder: Path) -> str:
-    """The checkpoints of a folder, or else the folders in it that have some."""
+def _available(folder: Path) -> str:
+    """The checkpoints in a folder, or the folders below it that have some, for messages."""
     if found := _names(folder):
         return f"In {folder} there is {listed(found)}"
     folders = sorted({str(path.parent) for path in folder.glob(f"*/*{PARAMS}")})
@@ -322,10 +320,10 @@ def _read(path: Path) -> dict[str, Any]:
         if trailer and trailer != _trailer(counted, TRAILER.unpack(trailer)[2]):
             raise pickle.UnpicklingError("its checksum is wrong")
         if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
-            raise pickle.UnpicklingError("it is no dictionary of names")
+            raise pickle.UnpicklingError("it is not a dictionary whose keys are names")
     except OSError:
         raise
-    except Exception as error:  # a damaged pickle can lead to any
+    except Exception as error:  # a damaged pickle can raise anything
         reason = error if isinstance(error, pickle.UnpicklingError) else f"{type(error).__name__} {error}"
         raise UserError(
             f"{path} is refused: {reason}. A checkpoint holds arrays and plain containers, nothing else. "

@@ -17,13 +17,13 @@ from typing import IO
 from elmo_core.runtime import UserError, log
 
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<id>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>\d{1,9})\.tmp")
-HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"  # the machine that the process numbers in such names are of
+HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"  # the machine whose process numbers stand in such names
 ABANDONED = 24 * 3600  # seconds after which nobody is still writing a temporary file
-_own_temporaries: set[Path] = set()  # that this process is writing
+_own_temporaries: set[Path] = set()  # files that this process is writing
 
 
 def check_input(path: Path, expected: str, flag: str = "") -> None:
-    """Refuse a path that is no file. expected: what should be there, for the message."""
+    """Refuse a path that is not a file. expected: what should be there, for the message."""
     if not path.is_file():
         found = f"this is {_kind(path)}" if path.exists() else "there is no such file"
         raise UserError(f"{flag} {path}: {found}, expected {expected}.".lstrip())
@@ -50,9 +50,9 @@ def check_output(flag: str, path: Path, *inputs: Path | None) -> None:
 
 
 def check_output_folder(flag: str, path: Path) -> None:
-    """Refuse a folder that cannot be made, or has something in it, or is the current one, which cannot be replaced."""
+    """Refuse a folder that cannot be made, is not empty, or is the current one, which cannot be replaced."""
     if path.exists() and not (path.is_dir() and not any(path.iterdir()) and not path.samefile(".")):
-        raise UserError(f"{flag} {path} is there already. Name a new folder, or an empty one but the current.")
+        raise UserError(f"{flag} {path} exists already. Name a new folder, or an empty one that is not the current.")
     _check_writable(flag, path)
 
 
@@ -65,7 +65,7 @@ def _check_writable(flag: str, path: Path) -> None:
 
 
 def _check_is_file(path: Path, what: str) -> None:
-    """Refuse to write to what is there and is no file."""
+    """Refuse to write to a folder, a device or a pipe."""
     if path.exists() and not path.is_file():
         raise UserError(f"{what} is {_kind(path)}. Expected the name of a file to write.")
 
@@ -118,7 +118,7 @@ def temporaries(folder: Path) -> list[tuple[Path, re.Match]]:
 
 @contextmanager
 def create(temporary: Path, mode: str, durable: bool = True) -> Iterator[IO]:
-    """A file that is not there yet. When the block has ended it is on the disk, if it is to be durable."""
+    """Create a new file. If `durable`, its content is on the disk when the block ends."""
     with temporary.open(mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
         yield file
         file.flush()
@@ -132,7 +132,7 @@ def rename(temporary: Path, path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the folder's names on the disk."""
+    """Sync the folder's entries to the disk."""
     with suppress(OSError):  # some network file systems refuse
         number = os.open(folder, os.O_RDONLY)
         try:
@@ -168,11 +168,11 @@ def removed_on_failure(
 
 
 def may_be_in_use(temporary: Path, host: str, pid: int) -> bool:
-    """Whether a living process may still be writing the file. On another machine or in another container: by its age."""
+    """Whether a process may still be writing the file. On another machine or in another container its age decides."""
     if temporary in _own_temporaries:
         return True
     try:
-        recent = time.time() - temporary.stat().st_mtime < ABANDONED  # if not, the number is another process's by now
+        recent = time.time() - temporary.stat().st_mtime < ABANDONED  # if not, the number has been reused
         if host != HOST:
             return recent
         os.kill(pid, 0)

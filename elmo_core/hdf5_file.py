@@ -1,4 +1,4 @@
-"""HDF5 files from elsewhere: datasets are checked before they are read, and damage becomes a message, not a crash."""
+"""HDF5 files from elsewhere: datasets are checked before they are read, and damage is an error message, not a crash."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +16,7 @@ RATIO = 1100  # more than HDF5's own filters compress
 
 
 class HDF5File:
-    """The datasets of an HDF5 file by name. `what` says in messages what the file should hold."""
+    """The datasets of an HDF5 file by name. what: what the file should hold, for messages."""
 
     def __init__(self, path: Path, what: str):
         check_input(path, what)
@@ -25,7 +25,7 @@ class HDF5File:
         with path.open("rb") as file:
             begin = file.read(8)
         if not h5py.is_hdf5(path):
-            raise UserError(f"{path} is no HDF5 file, it begins with {begin!r}. Expected {what}.")
+            raise UserError(f"{path} is not an HDF5 file, it begins with {begin!r}. Expected {what}.")
         with self.errors_named():
             self.file = h5py.File(path, "r")
         try:
@@ -48,7 +48,7 @@ class HDF5File:
         if isinstance(found, h5py.Dataset):
             self.datasets[name] = found
         if len(self.datasets) > OBJECTS:
-            raise UserError(f"{self.path} has more than {OBJECTS:,} datasets: this is no file of weights.")
+            raise UserError(f"{self.path} has more than {OBJECTS:,} datasets: this is not a file of weights.")
 
     @contextmanager
     def errors_named(self, name: str = "") -> Iterator[None]:
@@ -57,7 +57,7 @@ class HDF5File:
             yield
         except UserError:
             raise
-        except Exception as error:  # a damaged file can lead to any
+        except Exception as error:  # a damaged file can raise anything
             where = f"{name} of {self.path}" if name else str(self.path)
             raise UserError(f"{where} cannot be read, the file is damaged or incomplete ({error}).") from error
 
@@ -85,7 +85,7 @@ class HDF5File:
         return array
 
     def attribute(self, name: str, attribute: str) -> Any:
-        """A dataset's attribute; None where there is none."""
+        """A dataset's attribute, or None."""
         with self.errors_named(name):
             attributes = self.datasets[name].attrs
             there = attribute in list(attributes)  # get() is silent about a damaged one

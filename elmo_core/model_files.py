@@ -8,6 +8,7 @@ import numpy as np
 from elmo_core import checkpoint
 from elmo_core.characters import BYTES, Bytes, CodePoints
 from elmo_core.config import MAX_CHARS, ELMoConfig
+from elmo_core.disk import check_input
 from elmo_core.runtime import UserError
 from elmo_core.tokens import MARKERS, Vocabulary
 from elmo_core.weights import published
@@ -34,7 +35,7 @@ def read_model(
 ) -> tuple[Path, ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
     """The prefix of a checkpoint (given as in `resolve`), its configuration, weights and vocabulary.
 
-    head: with the softmax, and so with the vocabulary, which a model that reads characters does not need otherwise.
+    head: also read the softmax and its vocabulary, which a character model does not need otherwise.
     """
     if not isinstance(params, str | Path):
         raise TypeError(
@@ -81,8 +82,7 @@ def _code_points(path: Path, config: ELMoConfig) -> CodePoints:
 def _vocabulary(path: Path, config: ELMoConfig, identity: str | None) -> Vocabulary:
     if not config.vocab_size:
         return Vocabulary(MARKERS, alphabet=Bytes(config.max_characters))
-    if not path.is_file():
-        raise UserError(f"There is no {path}: it belongs to the checkpoints beside it and has to be copied with them.")
+    check_input(path, "the vocabulary of the checkpoints beside it")
     if config.alphabet != "bytes":
         alphabet = _code_points(path.with_name(checkpoint.CHARACTERS), config)
     else:

@@ -1,8 +1,8 @@
 """Pickles of arrays and plain containers, read without running anything.
 
 A pickle is a program, and `paddle.load` runs it. Here it is read by an unpickler that knows arrays and plain containers
-only and refuses everything else by name. Nor can a small file fill the memory: what its opcodes make is of the order of
-its own size, and what its calls make, or its containers would be if written out, is held to a small multiple of that.
+only and refuses everything else by name. A small file cannot fill the memory either: what its opcodes create is of the
+order of its own size; what its calls create, and its containers written out in full, is limited to a multiple of that.
 """
 
 import math
@@ -60,7 +60,7 @@ class Pickler(pickle.Pickler):
         self.fast = True  # no memo: it would keep a copy of every array until the end
 
     def reducer_override(self, value: Any) -> Any:
-        """How to write what is no number, string or built-in container."""
+        """How to write anything but numbers, strings and built-in containers."""
         if isinstance(value, np.dtype | OrderedDict) or any(value is known for known in self.AS_THEY_ARE):
             return NotImplemented
         if not hasattr(value, "__array__"):
@@ -109,7 +109,7 @@ class Unpickler(pickle._Unpickler):
             raise pickle.UnpicklingError("it would take far more memory than the file has bytes")
 
     def load(self) -> Any:
-        """Its containers are walked once: parts that share parts would keep whoever walks them busy for ever."""
+        """Walk its containers once: with shared parts, walking them could take exponential time."""
         content = super().load()
         rest = [content]
         while rest:
@@ -133,7 +133,7 @@ class Unpickler(pickle._Unpickler):
         self.append(result)
 
     def load_build(self) -> None:
-        """Fill an array. The state of a dtype must say what its name has said."""
+        """Fill an array. The state of a dtype must agree with its name."""
         state, target = self.stack.pop(), self.stack[-1]
         if isinstance(target, np.ndarray):
             _fill(target, *state[1:])
@@ -176,7 +176,7 @@ class Unpickler(pickle._Unpickler):
 
 
 def _hashable(values: Collection) -> Collection:
-    """Keys of a dictionary or members of a set. Tuples of tuples are none: they can take for ever to hash."""
+    """Keys of a dictionary or members of a set. Nested tuples are refused: hashing them can take exponential time."""
     for value in values:
         if type(value) is tuple and (len(value) > MAX_AXES or any(type(part) is tuple for part in value)):
             raise pickle.UnpicklingError("it has a tuple of tuples or of many parts for a key")
@@ -184,7 +184,7 @@ def _hashable(values: Collection) -> Collection:
 
 
 def _fill(array: np.ndarray, shape: tuple, dtype: np.dtype, fortran: bool, data: bytes) -> np.ndarray:
-    """Make an array what it was, from data of which it takes no copy."""
+    """Restore an array from its data, without copying them."""
     # NumPy does not check the number of axes here, and reads on beyond the 32 or 64 for which it has room.
     valid = isinstance(dtype, np.dtype) and type(data) is bytes and len(shape) <= MAX_AXES
     valid = valid and all(type(n) is int and n >= 0 for n in shape)
@@ -195,9 +195,9 @@ def _fill(array: np.ndarray, shape: tuple, dtype: np.dtype, fortran: bool, data:
 
 
 def _reconstruct(kind: str, *_: Any) -> np.ndarray:
-    """An array that is yet to be filled."""
+    """An empty array, which BUILD fills."""
     if kind != "numpy.ndarray":
-        raise pickle.UnpicklingError("it has an array of a kind of its own")
+        raise pickle.UnpicklingError("it has an array of another class")
     return np.empty(0, np.int8)
 
 

@@ -1,4 +1,4 @@
-"""Text files: UTF-8, plain or gzip, with or without a byte order mark, one sentence a line, tokens apart by white space."""
+"""Text files: UTF-8, plain or gzip, with or without a byte order mark; sentences as lines, tokens split by white space."""
 
 import codecs
 import glob
@@ -15,15 +15,15 @@ from typing import IO
 from elmo_core.runtime import UserError, listed, log
 
 FOREIGN_FORMS = {b"\x1f\x8b": "gzip", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # by a file's first bytes
-BLOCK = 1 << 22  # bytes of text in hand at once
+BLOCK = 1 << 22  # bytes of text in memory at once
 
 
 class NotUTF8(UserError):
-    """Text in another encoding, perhaps one of a byte a character."""
+    """Text in another encoding, possibly a single-byte one."""
 
 
 def text_files(source: str | Path, recursive: bool = False) -> list[Path]:
-    """The files that a path, a folder or a glob stands for, in sorted order, without hidden ones.
+    """The files of a path, a folder or a glob, sorted, without hidden ones.
 
     recursive: of a folder, also the files in all folders below it.
     """
@@ -36,9 +36,9 @@ def text_files(source: str | Path, recursive: bool = False) -> list[Path]:
     found = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207
     files = [match for match in found if match.is_file()]
     if dangling := [match for match in found if match.is_symlink() and not match.exists()]:
-        raise UserError(f"{dangling[0]} is a link to {dangling[0].readlink()}, which is not there. Remove or fix it.")
+        raise UserError(f"{dangling[0]} is a link to {dangling[0].readlink()}, which does not exist. Remove or fix it.")
     if path.is_dir() and not recursive and (folders := [match.name for match in found if match.is_dir()]):
-        log.warning(f"{path} has folders in it, which are passed over: {listed(folders, 3)}.")
+        log.warning(f"{path} has folders in it, which are skipped: {listed(folders, 3)}.")
     if not files:
         raise UserError(
             f"no file matches {pattern!r}, looked for from {Path.cwd()}. Check the path; a glob must be quoted in the "
@@ -110,7 +110,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def foreign_form(beginning: bytes) -> str | None:
-    """What a file's first bytes say that it is, if it is not plain text."""
+    """The format that a file's first bytes announce, if it is not plain text."""
     return next((form for mark, form in FOREIGN_FORMS.items() if beginning.startswith(mark)), None)
 
 

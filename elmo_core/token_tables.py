@@ -29,13 +29,13 @@ class Unread:
     def __init__(self, config: ELMoConfig, vocabulary: Vocabulary | None):
         self.vocabulary = None if config.reads_characters else vocabulary
         self.alphabet = vocabulary.alphabet if vocabulary else BYTES
-        self.met = self.unknown = 0
+        self.total = self.unknown = 0
         self.warned = False
 
     def count(self, tokens: Sequence[str]) -> None:
-        """Take note of a batch's tokens. The first that are cut are said."""
+        """Count a batch's tokens. Logs once that some are cut."""
         if self.vocabulary:
-            self.met += len(tokens)
+            self.total += len(tokens)
             self.unknown += sum(token not in self.vocabulary or token == UNK for token in tokens)
         elif not self.warned and (cut := count_cut(tokens, self.alphabet)):
             self.warned = True
@@ -45,7 +45,7 @@ class Unread:
     @property
     def oov_share(self) -> float:
         """Share of the tokens so far that a word model does not know; 0 for a character model."""
-        return self.unknown / max(1, self.met)
+        return self.unknown / max(1, self.total)
 
 
 class TokenTable:
@@ -115,7 +115,7 @@ class FixedVectors(TokenTable):
 
 
 class ComputedVectors(TokenTable):
-    """Any tokens, from their characters. Kept, because a frozen model meets the same words again and again."""
+    """Any tokens, from their characters. They are kept, because a frozen model sees the same words again and again."""
 
     def __init__(self, token_encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None):
         self.token_encoder, self.config, self.vocabulary = token_encoder, config, vocabulary

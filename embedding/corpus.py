@@ -109,7 +109,7 @@ def _write_parts(embedder: "ELMoEmbedder", text: Text, missing: Sequence[int], p
                 parts.write(paths[number], lines, arrays, index_entries(first_line, sentences))
                 written += 1
     except (KeyboardInterrupt, SystemExit):
-        log.info(f"stopped       {written:,} of {len(missing):,} windows are written: the same command goes on")
+        log.info(f"stopped       {written:,} of {len(missing):,} windows are written: run the same command to continue")
         raise
     seconds = time.perf_counter() - began
     log.info(f"embedded      {total:,} tokens in {runtime.duration(seconds)}, {total / seconds:,.0f} tokens/s")
@@ -136,7 +136,7 @@ def _finish(paths: Sequence[Path], settings: Mapping[str, Any], folder: Path, ou
     try:
         if not all(map(parts.is_done, paths)):
             log.info(
-                "The process that finishes last puts the parts together. If one has failed, the same command goes on."
+                "The process that finishes last puts the parts together. If one has failed, run the same command again."
             )
             return
         with parts.locked(folder / ".all.lock"):

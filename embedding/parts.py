@@ -59,7 +59,7 @@ def check_same(folder: Path, saved: Mapping[str, Any], wanted: Mapping[str, Any]
     if changes := differences(saved, wanted):
         raise UserError(
             f"{folder} holds parts with other settings: {'; '.join(changes.values())}. Give the same settings, or delete "
-            "the folder to start anew."
+            "the folder to start over."
         )
 
 
@@ -106,6 +106,4 @@ def _verified(path: Path) -> Iterator[zipfile.ZipFile]:
         raise
     except Exception as error:  # a damaged file can raise any
         path.unlink()
-        raise UserError(
-            f"{path} was damaged ({error}). It is deleted: give the command that wrote it again, which computes it anew."
-        ) from error
+        raise UserError(f"{path} was damaged ({error}). It is deleted: run the command that wrote it again.") from error

@@ -1,6 +1,6 @@
 """Raw text to a corpus: shards of sentences, one a line, their tokens separated by spaces.
 
-Sentences are dealt over the shards in the order in which they are read, from a deck of shards shuffled anew for every
+Sentences are dealt over the shards in the order in which they are read, from a deck of shards that is reshuffled every
 round, so that all shards have the same size; then each shard is shuffled. Only the text, the options and the seed decide
 the bytes that come out, not the number of processes. Memory holds a few batches of lines, then one shard.
 """

@@ -25,7 +25,7 @@ def count_tokens(paths: Iterable[Path]) -> Counter:
 
 
 def make_vocabulary(counts: Counter, min_count: int = 1, max_size: int | None = None) -> Vocabulary:
-    """The special tokens, then those that occur at least `min_count` times; at most `max_size` in all."""
+    """The special tokens, then all that occur at least `min_count` times; at most `max_size` in total."""
     words = [word for word, n in counts.items() if n >= min_count and word not in MARKERS]
     if not words:
         raise UserError(f"no token occurs {min_count} times. Expected text, its tokens separated by white space.")
@@ -34,6 +34,6 @@ def make_vocabulary(counts: Counter, min_count: int = 1, max_size: int | None = 
 
 
 def coverage(counts: Counter, vocabulary: Vocabulary, sizes: Iterable[int]) -> dict[int, float]:
-    """Of vocabularies cut to so many words, the share of the running text that they cover."""
+    """The share of the running text that the first words of the vocabulary cover, for several sizes."""
     covered = [0, *accumulate(counts[word] for word in vocabulary.tokens[len(MARKERS) :])]
     return {size: covered[size] / counts.total() for size in sizes if size < len(covered)}

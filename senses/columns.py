@@ -5,7 +5,7 @@ import unicodedata
 
 
 def columns(text: str) -> int:
-    """Columns that a text takes: two for a wide character, none for an accent that joins the character before it."""
+    """The width of a text: two for a wide character, none for a combining accent."""
     return sum(
         0 if unicodedata.category(c) in ("Mn", "Me") else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text
     )
@@ -16,7 +16,7 @@ def padded(text: str, width: int) -> str:
 
 
 def cut(text: str, room: int) -> str:
-    """As much of the text's beginning as fits into so many columns."""
+    """The text, cut to `room` columns."""
     ends = list(itertools.takewhile(room.__ge__, itertools.accumulate(map(columns, text))))
     return text if len(ends) == len(text) else text[: sum(end < room for end in ends)] + "…"
 

@@ -13,7 +13,7 @@ import numpy as np
 import elmo
 from senses.occurrences import Occurrence, Word, is_word
 
-CANDIDATES = 5000  # words among which those nearest to a static vector are searched
+CANDIDATES = 5000  # frequent words among which the nearest are searched
 NEAREST_WORDS = 5
 TIE = 1e-6  # cosines that differ by less are equal
 ROWS_AT_ONCE = 512  # of a table of cosines
@@ -82,28 +82,27 @@ def neighbours(
 
 
 def examples(word: Word, n: int, seed: int) -> list[tuple[Occurrence, np.ndarray]]:
-    """n occurrences that differ, with their vectors: drawn in turn from each sense or, without, from each cluster."""
+    """n different occurrences with their vectors, drawn in turn from each sense or, without senses, each cluster."""
     n = min(n, len(word.occurrences))
-    groups = word.senses if any(word.senses) else _clusters(word.vectors[-1], min(n, len(set(word.sentences))), seed)
+    if any(word.senses):
+        groups = word.senses
+    else:
+        from sklearn.cluster import KMeans
+        from threadpoolctl import threadpool_limits
+
+        with threadpool_limits(1):
+            kmeans = KMeans(min(n, len(set(word.sentences))), n_init=4, random_state=seed)
+            groups = kmeans.fit_predict(word.vectors[-1])
     order = random.Random(f"{seed} {word.text}").sample(range(len(groups)), len(groups))
     decks = [[k for k in order if groups[k] == group] for group, _ in Counter(groups.tolist()).most_common()]
     turns = (k for turn in itertools.zip_longest(*decks) for k in turn if k is not None)
     return [(word.occurrences[k], word.vectors[:, k]) for k in itertools.islice(turns, n)]
 
 
-def _clusters(vectors: np.ndarray, n: int, seed: int) -> np.ndarray:
-    """The number of each vector's cluster, (n,)."""
-    from sklearn.cluster import KMeans
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
-        return KMeans(n, n_init=4, random_state=seed).fit_predict(vectors)
-
-
 def nearest_words(
     embedder: elmo.ELMoEmbedder, asked: Sequence[str], background: Iterable[Sequence[str]]
 ) -> dict[str, list[tuple[str, float]]]:
-    """Of each asked word those nearest in layer 0, among the frequent words of the sentences."""
+    """The words nearest to each word in `asked` in layer 0, among the frequent words of the sentences."""
     if not asked:
         return {}
     counts = Counter(itertools.chain.from_iterable(background))
@@ -119,5 +118,5 @@ def nearest_words(
 
 
 def is_known(word: str, embedder: elmo.ELMoEmbedder) -> bool:
-    """Whether it is not just <UNK> to the model."""
+    """Whether the model reads the word itself, not <UNK>."""
     return embedder.config.reads_characters or word in embedder.vocabulary

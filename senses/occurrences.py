@@ -41,7 +41,7 @@ class Word:
 
     text: str
     count: int  # in the corpus
-    eligible: int  # of these, those that have a sense, if senses are given
+    eligible: int  # of these, with a sense, if senses are given
     occurrences: list[Occurrence]  # a sample of the eligible ones
     duplicates: int  # left out of it
     vectors: np.ndarray = field(default_factory=lambda: np.empty(0))  # (layers, n, 2P), of length 1
@@ -113,9 +113,9 @@ def read_senses(path: Path) -> Senses:
 def find_words(
     corpus: dataset.Corpus, asked: Sequence[str], senses: Senses | None, max_occurrences: int, seed: int
 ) -> tuple[dict[str, Word], list[list[str]]]:
-    """The asked words and those that have senses, by their texts; and a sample of all sentences of the corpus.
+    """The words in `asked` or with senses, by their texts; and a sample of the corpus's sentences.
 
-    max_occurrences: of a word that has more, a random sample is taken.
+    max_occurrences: a word that has more is represented by a random sample of this size.
     """
     names = Counter(path.name for path in corpus.paths)
     for name, *_ in senses.labels if senses else ():
@@ -150,8 +150,14 @@ def find_words(
             distinct.setdefault((occurrence.tokens, occurrence.position), occurrence)
         n_duplicates = len(found) - len(distinct)
         words[text] = Word(text, n_words[text], sample.added, list(distinct.values()), n_duplicates)
-    for text in asked:
-        _check_found(words[text], corpus, senses)
+    for word in map(words.get, asked):
+        if not word.count:
+            raise UserError(f"{word.text!r} is not in the corpus. {_similar_tokens(corpus, word.text)}")
+        if not word.comparable:
+            raise UserError(
+                f"{word.text!r} occurs {word.count:,} times, but not {'with a sense ' if senses else ''}in two different "
+                "sentences: there is nothing to compare. More text is needed, or another word."
+            )
     return words, background.items()
 
 
@@ -162,7 +168,7 @@ def _sentences(corpus: dataset.Corpus) -> Iterator[tuple[Path, int, list[str]]]:
 
 
 def _check_not_found(corpus: dataset.Corpus, senses: Senses, missing: dict[Place, tuple[str, int]]) -> None:
-    """Refuse a place that the corpus does not have, and senses of another corpus; warn of files that it lacks."""
+    """Refuse senses at places that the corpus does not have, or of another corpus; warn of files that it lacks."""
     names = [path.name for path in corpus.paths]
     for (name, line, position, word), (_, row) in missing.items():
         if name in names:
@@ -173,7 +179,7 @@ def _check_not_found(corpus: dataset.Corpus, senses: Senses, missing: dict[Place
     if len(missing) == len(senses.labels):
         files = sorted({name for name, *_ in missing})
         raise UserError(
-            f"{senses.path} is about the files {listed(files, 5)}. The corpus has none of them, but {listed(names, 5)}."
+            f"{senses.path} is about the files {listed(files, 5)}. The corpus has {listed(names, 5)} instead."
         )
     log.warning(
         f"{senses.path}: {len(missing):,} of its {len(senses.labels):,} occurrences are left out: they are in files that "
@@ -181,26 +187,15 @@ def _check_not_found(corpus: dataset.Corpus, senses: Senses, missing: dict[Place
     )
 
 
-def _check_found(word: Word, corpus: dataset.Corpus, senses: Senses | None) -> None:
-    """An asked word must occur in two different sentences."""
-    if not word.count:
-        raise UserError(f"{word.text!r} is not in the corpus. {_similar_tokens(corpus, word.text)}")
-    if not word.comparable:
-        raise UserError(
-            f"{word.text!r} occurs {word.count:,} times, but not {'with a sense ' if senses else ''}in two different "
-            "sentences: there is nothing to compare. More text is needed, or another word."
-        )
-
-
 def _similar_tokens(corpus: dataset.Corpus, word: str) -> str:
-    """Tokens of the corpus that contain the word or equal it but for case and width."""
+    """Tokens of the corpus that contain the word, whatever their case and width, for a message."""
     counts = Counter(token for _, _, tokens in _sentences(corpus) for token in tokens)
     wanted = _folded(word)
     similar = [token for token in counts if wanted in _folded(token)]
     similar.sort(key=lambda token: (_folded(token) != wanted, -counts[token]))
     if similar:
         return f"Similar tokens in it: {listed([f'{token} ({counts[token]:,})' for token in similar[:8]])}."
-    return "No token of it contains the word. Is the text tokenised in such a way that the word is one token?"
+    return "No token contains it. Is the text tokenised so that the word is one token?"
 
 
 def _folded(text: str) -> str:

@@ -36,7 +36,7 @@ CHINESE_FONTS = (
 
 
 def font_families(font: Path | None = None) -> list[str]:
-    """The fonts to draw with, of which Matplotlib takes the first that has a character: its own, then the user's."""
+    """The fonts in the order in which Matplotlib looks for a character: its own, then `font` or Chinese ones."""
     from matplotlib import font_manager
 
     if font is None:
@@ -86,13 +86,13 @@ def draw(
             figure.savefig(file, format="png", dpi=DPI)
     if any("Glyph" in str(warning.message) for warning in caught):
         log.warning(
-            f"{path}: the fonts lack characters, for which there are boxes. Install a font (Debian, Ubuntu: apt-get install "
+            f"{path}: the fonts lack characters, which are drawn as boxes. Install a font (Debian, Ubuntu: apt-get install "
             "fonts-noto-cjk; then remove ~/.cache/matplotlib), or give one by --font."
         )
 
 
 def _draw_panel(axes, points: np.ndarray, senses: Sequence[str], texts: Sequence[str], seed: int) -> int:
-    """The points, in a colour for each sense, a legend, and the texts. Returns how many texts there was room for."""
+    """Draw the points, in a colour for each sense, a legend and labels. Returns the number of labels."""
     axes.set(xticks=[], yticks=[])
     axes.margins(0.1)
     axes.spines[:].set_color("#cccccc")
@@ -123,7 +123,7 @@ def project(vectors: np.ndarray, how: str, seed: int) -> tuple[np.ndarray, str]:
 
 
 def write_labels(axes, points: np.ndarray, texts: Sequence[str], colours: Sequence[str], seed: int) -> int:
-    """Write texts beside as many points as have room, tried in random order, so that none hides another or a point."""
+    """Label as many points as have room, in random order. No label hides another or a point. Returns their number."""
     from matplotlib.transforms import Bbox, IdentityTransform
 
     @functools.cache
@@ -153,12 +153,12 @@ def write_labels(axes, points: np.ndarray, texts: Sequence[str], colours: Sequen
 
 
 def key_words(word: Word, background: Sequence[Sequence[str]]) -> list[str]:
-    """Of each occurrence's sentence the two words that tell most: frequent beside this word, rare elsewhere."""
+    """The two most distinctive words of each occurrence's sentence: frequent beside this word, rare elsewhere."""
     sentences = [set(occurrence.tokens) for occurrence in word.occurrences]
     here = Counter(itertools.chain.from_iterable(sentences))
     everywhere = Counter(token for tokens in background for token in set(tokens))
 
-    def tells(token: str) -> float:
+    def distinctiveness(token: str) -> float:
         elsewhere = (everywhere[token] + 1) / (len(background) + 1)
         times = here[token] / len(sentences) / elsewhere  # as frequent as in general
         return math.log(1 + here[token]) * max(0.0, math.log(times)) ** 2
@@ -166,6 +166,6 @@ def key_words(word: Word, background: Sequence[Sequence[str]]) -> list[str]:
     texts = []
     for occurrence in word.occurrences:
         others = [token for token in dict.fromkeys(occurrence.tokens) if token != word.text and is_word(token)]
-        best = sorted(others, key=tells)[-2:]
+        best = sorted(others, key=distinctiveness)[-2:]
         texts.append(cut(printable(" ".join(token for token in others if token in best)), LABEL_WIDTH))
     return texts

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import roc_auc_score
 
 import elmo
 from elmo_core import runtime
@@ -24,7 +25,7 @@ from elmo_core.ranks import Ranks
 from elmo_core.runtime import UserError, log, paddle
 from elmo_core.tokens import shuffled_batches
 from tasks.encoders import Encoder
-from tasks.scores import CLASSES, accuracy, roc_auc
+from tasks.scores import CLASSES, accuracy
 
 nn = paddle.nn
 
@@ -90,7 +91,7 @@ class Head(nn.Layer):
 class Model(nn.Layer):
     """Encoders, with the reviews they have read, and the head.
 
-    fine_tuning: whether trainable encoders compute their means anew. Until then, their first means are used.
+    fine_tuning: whether trainable encoders recompute their means. Until then, their first means are used.
     """
 
     def __init__(self, encoders: Sequence[Encoder], hidden: int):
@@ -124,7 +125,7 @@ class Model(nn.Layer):
         return self.head.probabilities(self._inputs(which, lambda encoder, reviews: encoder.means(reviews)))
 
     def _inputs(self, which: np.ndarray, encode: Callable[[Encoder, list], Any]) -> list:
-        """Each encoder's (B, L, D) of reviews: computed anew if it is being fine-tuned."""
+        """Each encoder's (B, L, D) of reviews: recomputed if it is being fine-tuned."""
         return [
             encode(encoder, [reviews[k] for k in which]) if self.fine_tuning and encoder.tuning else means[which]
             for encoder, reviews, means in zip(self.encoders, self.reviews, self.means, strict=True)
@@ -192,7 +193,7 @@ class Best:
 
 @dataclass
 class FoldResult:
-    """What came of a fold: probabilities (n, classes) of its test reviews, and what was chosen on its dev part."""
+    """A fold's outcome: probabilities (n, classes) of its test reviews, and what was chosen on its dev part."""
 
     part: str
     test: np.ndarray
@@ -280,7 +281,7 @@ class Trainer:
         if not np.isfinite(probabilities).all():
             with_these = f"with {format_settings(settings)}"
             raise UserError(f"{fold.name}: the model is not finite {with_these}. Lower the learning rates.")
-        auc, right = roc_auc(probabilities, labels), accuracy(probabilities, labels)
+        auc, right = float(roc_auc_score(labels, probabilities[:, 1])), accuracy(probabilities, labels)
         if auc > best.auc:
             best.auc, best.accuracy, best.settings, best.arrays = auc, right, settings, self.model.arrays()
         return auc, right
@@ -301,8 +302,10 @@ class Trainer:
             for k, which in enumerate(batches):
                 loss = nn.functional.cross_entropy(model(which), paddle.to_tensor(self.labels[which]))
                 loss.backward()
+                share = (epoch + k / len(batches)) / epochs
+                factor = max(share, 0.01) / WARMUP if share < WARMUP else (1 - share) / (1 - WARMUP)
                 for optimizer, lr in optimizers:
-                    optimizer.set_lr(lr * rate_factor((epoch + k / len(batches)) / epochs))
+                    optimizer.set_lr(lr * factor)
                     optimizer.step()
                     optimizer.clear_grad()
                 step += 1
@@ -342,13 +345,8 @@ def _encoder_optimizer(encoder: Encoder) -> paddle.optimizer.Optimizer:
     )
 
 
-def rate_factor(share: float) -> float:
-    """The factor of a learning rate at a share of the training: it rises to 1 in the warm-up, then falls to 0 at the end."""
-    return max(share, 0.01) / WARMUP if share < WARMUP else (1 - share) / (1 - WARMUP)
-
-
 def _unfreeze(encoder: Encoder, epoch: int) -> None:
-    """Gradual unfreezing: let the groups learn whose turn has come in this epoch, the first being 0."""
+    """Gradual unfreezing: train the groups that are due in this epoch, counted from 0."""
     every, groups = encoder.tuning.unfreeze_epochs, encoder.groups()
     frozen = max(0, len(groups) - 1 - epoch // every) if every else 0
     for k, group in enumerate(groups):

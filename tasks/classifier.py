@@ -22,7 +22,7 @@ from tasks.polarity import read_lines, tokens_of
 from tasks.scores import CLASSES
 
 AT_ONCE = 4096  # lines that are predicted together
-PROBE = "it 's a moving film with a perfect ending , but its plot is silly ."  # tells encoders apart
+PROBE = "it 's a moving film with a perfect ending , but its plot is silly ."  # its prediction identifies the encoders
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Classifier:
 
     @classmethod
     def load(cls, folder: Path, sources: Mapping[str, Path | None]) -> "Classifier":
-        """sources: by the encoder's name, the file or checkpoint of those that have moved."""
+        """sources: the file or checkpoint of an encoder, by its name, if it has moved."""
         saved = checkpoint.load_config(folder).get("polarity")
         if saved is None:
             raise UserError(f"--load_head {folder}: this is not a folder of --save_head.")

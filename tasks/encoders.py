@@ -28,7 +28,7 @@ OWN_BILM = "bilm/final"  # in a saved classifier's folder, the biLM unless it is
 class FineTuning:
     """How an encoder is fine-tuned.
 
-    rates: learning rates of the encoder's top weights, of which one is chosen.
+    rates: candidates for the learning rate of the encoder's top weights.
     word_dropout: share of a batch's words whose vectors are dropped.
     dropout: between layers.
     decay: factor of the rate from each group of weights to the one below.
@@ -62,7 +62,7 @@ class Encoder(nn.Layer):
         """Log how many of the words are unknown."""
 
     def word_dropout(self, vectors: paddle.Tensor) -> paddle.Tensor:
-        """The vectors (N, D) of distinct words; in training some are zero, and the others scaled up to make up for it."""
+        """The vectors (N, D) of distinct words; in training some are zero, and the others are scaled up in turn."""
         if not (self.training and self.tuning and self.tuning.word_dropout):
             return vectors
         return vectors * nn.functional.dropout(paddle.ones([len(vectors), 1]), self.tuning.word_dropout)
@@ -203,7 +203,7 @@ class Contextual(Encoder):
         batch = token_batch(reviews, self.bilm.config.input, self.vocabulary)
         if self.bilm.config.reads_characters:
             vectors = self.bilm.token_encoder(batch.tokens)
-        else:  # with a sparse gradient, which its optimizer is quick with
+        else:  # with a sparse gradient, which is faster
             table = self.bilm.token_encoder.embedding.weight
             vectors = nn.functional.embedding(paddle.to_tensor(batch.tokens.words), table, sparse=True)
         dropout = self.tuning.dropout if self.training and self.tuning else 0.0

@@ -17,7 +17,7 @@ FILES = (("rt-polarity.pos", 1), ("rt-polarity.neg", 0))  # in the order that th
 
 @dataclass
 class Reviews:
-    """Texts as they stand in the files, their tokens, and their labels (n,): 1 positive, 0 negative."""
+    """The texts of the files, their tokens, and their labels (n,): 1 positive, 0 negative."""
 
     texts: list[str]
     sentences: list[list[str]]
@@ -28,7 +28,7 @@ class Reviews:
 
     @cached_property
     def identity(self) -> str:
-        """Tells sets of reviews apart by texts, order and labels, however they are tokenised."""
+        """Identifies the reviews by texts, order and labels, however they are tokenised."""
         digest = hashlib.sha1("\n".join(self.texts).encode("utf-8"))
         digest.update(self.labels.astype(np.int8).tobytes())
         return f"{len(self):,} reviews (SHA-1 {digest.hexdigest()[:12]})"

@@ -39,10 +39,10 @@ HELD_OUT = 0.1  # share of the single split's test part, and of a training part'
 
 @dataclass
 class Settings(Training):
-    """Of a run.
+    """Settings of a run.
 
-    protocol: cv, or split. compare_with: results of other runs. predict: a text whose lines are classified in the end.
-    encoders: what the encoders were made from, to be recorded, and compared when a run is resumed.
+    protocol: cv, or split. compare_with: results of other runs. predict: a text to classify line by line at the end.
+    encoders: what the encoders were made from, which is recorded, and compared when a run is resumed.
     """
 
     data_dir: Path = Path("sentence-polarity-dataset-v1")
@@ -62,7 +62,7 @@ class Settings(Training):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Settings":
-        """Values that are no field describe the encoders."""
+        """Values that are not fields describe the encoders."""
         names = {each.name for each in dataclasses.fields(cls)}
         encoders = {name: value for name, value in values.items() if name not in names}
         return cls(**{name: value for name, value in values.items() if name in names}, encoders=encoders)
@@ -116,11 +116,11 @@ class FoldCache:
         elif changes := differences(self._read(path), settings):
             raise UserError(
                 f"{self.folder} holds folds of a run that was interrupted, with other settings: "
-                f"{'; '.join(changes.values())}. Give the same to go on, or delete the folder."
+                f"{'; '.join(changes.values())}. Give the same to continue, or delete the folder."
             )
 
     def _read(self, path: Path) -> dict:
-        return disk.read_json(path, "what an interrupted run has written; delete the folder to begin anew")
+        return disk.read_json(path, "what an interrupted run has written; delete the folder to start over")
 
     def has(self, number: int) -> bool:
         return bool(self.folder) and (self.folder / f"{number}.json").exists()
@@ -132,7 +132,7 @@ class FoldCache:
             arrays = {"test": np.array(values["test"]), "probabilities": np.array(values["probabilities"], np.float32)}
             result = FoldResult(**{**values, **arrays})
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{path} is damaged ({error}). Delete the folder to begin anew.") from error
+            raise UserError(f"{path} is damaged ({error}). Delete the folder to start over.") from error
         log.info(f"{result.part}  was done before")
         return result
 
@@ -146,7 +146,7 @@ class FoldCache:
         if self.folder:
             for path in (*self.folder.glob("*.json"), self.vectors):
                 path.unlink(missing_ok=True)
-            with suppress(OSError):  # something that is not ours is there
+            with suppress(OSError):  # it holds other files
                 self.folder.rmdir()
 
 
@@ -158,7 +158,7 @@ class Run:
 
     def __init__(self, settings: Settings):
         self.settings = settings
-        self.ranks = Ranks(advice="With --results, the same command goes on behind the folds that are done.")
+        self.ranks = Ranks(advice="With --results, run the same command again: finished folds are kept.")
         if not self.ranks.first:
             log.setLevel("WARNING")
         if settings.predict:
@@ -189,7 +189,10 @@ class Run:
             encoder.describe(self.reviews.sentences)
         model = Model(encoders, settings.sent_embedding_dim)
         model.read(self.reviews.sentences, ranks)
-        ranks.on_first(lambda: self._check_cache(model))
+        weights = {name: weight.numpy() for name, weight in model.encoders.state_dict().items()}
+        depends_on = {k: v for k, v in settings.to_dict().items() if k not in settings.OUTPUT}
+        depends_on |= {"data": self.reviews.identity, "weights": fingerprint(weights)[:12]}
+        ranks.on_first(lambda: self.cache.check(depends_on))
         shapes = " and ".join(f"{encoder.name} {' x '.join(map(str, encoder.shape))}" for encoder in encoders)
         taken = runtime.duration(time.perf_counter() - began)
         log.info(f"reviews       {self.reviews.identity}, means of layers x dimensions: {shapes}; in {taken}")
@@ -209,11 +212,6 @@ class Run:
                 yield from classifier.predict(settings.predict)
         if ranks.first:
             self.cache.close()
-
-    def _check_cache(self, model: Model) -> None:
-        weights = {name: weight.numpy() for name, weight in model.encoders.state_dict().items()}
-        depends_on = {k: v for k, v in self.settings.to_dict().items() if k not in self.settings.OUTPUT}
-        self.cache.check({**depends_on, "data": self.reviews.identity, "weights": fingerprint(weights)[:12]})
 
     def _result(self, trainer: Trainer, k: int) -> FoldResult:
         if self.cache.has(k + 1):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import binomtest
-from sklearn.metrics import confusion_matrix, roc_auc_score
+from sklearn.metrics import confusion_matrix
 
 from elmo_core import disk
 from elmo_core.runtime import UserError
@@ -22,20 +22,12 @@ def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
     return float((probabilities.argmax(axis=1) == labels).mean()) if len(labels) else math.nan
 
 
-def roc_auc(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """The area under the ROC curve of the probabilities (n, classes)."""
-    return float(roc_auc_score(labels, probabilities[:, 1]))
-
-
 def mean_and_deviation(scores: np.ndarray) -> str:
     return f"{scores.mean():.2%}" + (f" ± {100 * scores.std(ddof=1):.2f}" if len(scores) > 1 else "")
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """The exact two-sided p-value of McNemar's test: of so many reviews, only the one or only the other model is right.
-
-    If both are equally good, each of these reviews is a toss of a fair coin.
-    """
+    """The exact two-sided p-value of McNemar's test, from the numbers of reviews that only one of two models has right."""
     return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 

@@ -66,12 +66,11 @@ class LinearChainCRF(nn.Layer):
             fits.append((sums > TINY).all())
             return paddle.log(sums) + largest + top
 
-        def by_logarithms(a: paddle.Tensor) -> paddle.Tensor:
-            return paddle.logsumexp(a.unsqueeze(2) + transitions, axis=1)
-
         total = self._forward_pass(emissions, lengths, by_product)
         if fits and not bool(paddle.stack(fits).all()):
-            total = self._forward_pass(emissions, lengths, by_logarithms)
+            total = self._forward_pass(
+                emissions, lengths, lambda a: paddle.logsumexp(a.unsqueeze(2) + transitions, axis=1)
+            )
         return total
 
     def _forward_pass(self, emissions: paddle.Tensor, lengths: np.ndarray, step: Callable) -> paddle.Tensor:

@@ -1,7 +1,7 @@
 """Labelled sentences: the list of labels, files of sentences, batches.
 
 tag.dic     one label a line; or a number, a tab and a label
-TSV         `t1 t2 ...<TAB>l1 l2 ...`: the tokens of a sentence, and as many labels
+TSV         `t1 t2 ...<TAB>l1 l2 ...`: the tokens of a sentence, and a label for each
 """
 
 import hashlib
@@ -114,7 +114,7 @@ def read_tsv(path: str | Path, labels: Labels, bad_lines: BadLines) -> list[Sent
             if not line.strip():
                 continue
             if not tab:
-                bad_lines.add(part, number, "no tab. Expected words, a tab, and as many labels.")
+                bad_lines.add(part, number, "no tab. Expected words, a tab, and a label for each word.")
             elif len(sentence.tokens) != len(sentence.labels) or not sentence.tokens:
                 bad_lines.add(part, number, f"{len(sentence.tokens)} words and {len(sentence.labels)} labels.")
             elif unknown is not None:
@@ -122,7 +122,7 @@ def read_tsv(path: str | Path, labels: Labels, bad_lines: BadLines) -> list[Sent
             else:
                 found.append(sentence)
     if not found:
-        raise UserError(f"{path}: no sentence. Expected lines of words, a tab, and as many labels.")
+        raise UserError(f"{path}: no sentence. Expected lines of words, a tab, and a label for each word.")
     return found
 
 
@@ -137,7 +137,7 @@ class Batch:
 
 
 def batch_of(tokens: Sequence[list[str]], words: Vocabulary, labels: Sequence[list[int]] | None = None) -> Batch:
-    """Sentences, of which none is empty, as a batch."""
+    """Sentences, none of them empty, as a batch."""
     lengths = np.array([len(sentence) for sentence in tokens], dtype=np.int64)
 
     def table(rows: Iterable[Sequence[int]]) -> np.ndarray:

@@ -58,7 +58,7 @@ class elmo_encoder(nn.Layer):
         """
         config = self._loaded().config
         if self.vocabulary is None:
-            raise UserError("This biLM reads characters and has no vocab.txt beside it: give it words, not their ids.")
+            raise UserError("This biLM reads characters and its folder has no vocab.txt: give it words, not their ids.")
         lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
         ids = self.vocabulary.ids([word for words in sentences for word in words])
         if config.reads_characters and (ids == UNK_ID).any():
@@ -136,7 +136,7 @@ class Pretrained:
 
     @classmethod
     def of(cls, path: str | Path) -> "Pretrained":
-        """path: a prefix, a file, or a folder, of which the latest is taken now and for good."""
+        """path: a prefix, a file, or a folder, whose latest checkpoint is chosen once and for all."""
         prefix = model_files.resolve(path).resolve()
         return cls(str(prefix), checkpoint.fingerprint(checkpoint.load_params(prefix)))
 

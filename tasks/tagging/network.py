@@ -1,4 +1,4 @@
-"""The tagger's network: word vectors, with ELMo's beside them, bidirectional GRU layers, emissions, and a CRF.
+"""The tagger's network: word vectors and ELMo's, bidirectional GRU layers, emissions, and a CRF.
 
 Letters: B sentences, T tokens, K labels.
 """
@@ -20,7 +20,7 @@ nn = paddle.nn
 
 @dataclass(frozen=True)
 class Settings:
-    """Of the network. The learning rates are factors of the optimizer's."""
+    """Settings of the network. The learning rates are factors of the optimizer's."""
 
     use_elmo: bool = True
     word_emb_dim: int = 128
@@ -52,7 +52,7 @@ class Settings:
 
 
 class BiGRUCRF(nn.Layer):
-    """pretrained: the checkpoint of the biLM, where there is one."""
+    """pretrained: the checkpoint of the biLM, if settings.use_elmo."""
 
     def __init__(self, settings: Settings, n_words: int, labels: Labels, pretrained: str | None = None):
         super().__init__()

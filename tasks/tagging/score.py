@@ -1,4 +1,4 @@
-"""What labels mean, and precision, recall and F1 of the words that they say.
+"""What labels mean, and precision, recall and F1 of the words that they mark.
 
 A label is a tag alone (`n`), for a word that is one token, or a tag with -B or -I, for the first token and the others of a
 word that is spread over several. Words are counted as Paddle's `chunk_eval` counts chunks.
@@ -16,7 +16,7 @@ def split_label(label: str) -> tuple[str, str]:
 
 
 def spans(labels: Sequence[str]) -> list[tuple[int, int, str]]:
-    """The words that labels say, as (begin, end, tag), end excluded.
+    """The words that labels mark, as (begin, end, tag), end excluded.
 
     B and a bare tag begin a word, and so does a tag other than the one before. I continues a word of its tag, unless that
     has a bare tag and is complete.
@@ -44,7 +44,7 @@ def words_of(tokens: Sequence[str], labels: Sequence[str]) -> list[tuple[str, st
 
 @dataclass
 class Counts:
-    """Words found, words expected, and those that are both: same place, same tag."""
+    """Numbers of words: predicted, expected, and correct, that is, with the same place and tag."""
 
     correct: int = 0
     predicted: int = 0

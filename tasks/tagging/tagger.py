@@ -1,4 +1,4 @@
-"""A tagger with all that belongs to it: network, words, labels, pieces; on disk, and at work.
+"""A tagger: network, words, labels and pieces, in memory and on disk.
 
 checkpoints/lac/elmo/
   config.json       the network's numbers; the biLM's checkpoint; fingerprints of its weights and of the dictionaries
@@ -53,7 +53,7 @@ class Tagger:
         return list(self.iter_tag(sentences, math.inf))
 
     def iter_tag(self, sentences: Iterable[Sequence[str]], window: float | None = None) -> Iterator[list[str]]:
-        """The same one by one, for endless input, of which `window` sentences are read ahead (default: 16 batches)."""
+        """The same as an iterator, which reads `window` sentences ahead (default: 16 batches)."""
         self.network.eval()
         return in_order(self._tagged_batches(sentences, window))
 
@@ -72,7 +72,7 @@ class Tagger:
         return score
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The weights that are its own: without a frozen biLM's."""
+        """Its weights, without a frozen biLM's."""
         return {name: weight.numpy() for name, weight in self._own().items()}
 
     def set_weights(self, weights: dict[str, np.ndarray], source: str) -> None:

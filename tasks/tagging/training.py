@@ -1,4 +1,4 @@
-"""Training one tagger: epochs over the training sentences, of which the best on the dev sentences is kept."""
+"""Training one tagger: epochs over the training sentences, keeping the best on the dev sentences."""
 
 import math
 import time
@@ -17,13 +17,13 @@ from tasks.tagging.tagger import Tagger
 
 @dataclass(frozen=True)
 class Schedule:
-    """Of training."""
+    """Settings of training."""
 
     epochs: int = 15
     batch_size: int = 32
     base_learning_rate: float = 2e-3
     max_grad_norm: float = 5.0
-    patience: int = 0  # end after so many epochs without a better one; 0: never
+    patience: int = 0  # epochs without a better one after which training ends; 0: never
     seed: int = 1
 
 
