@@ -150,10 +150,14 @@ class Ranks:
             ) from error
 
     def _lost_machine(self, error: BaseException) -> str:
-        """The other machine whose connection broke, if the error names one."""
-        (host,) = re.findall(r"\[([\d.]+)\]:\d+", str(error))[:1] or [""]  # as gloo writes addresses
-        there = [rank for rank, other in enumerate(self.hosts) if other == host != self.hosts[self.rank]]
-        return f": no connection to {host} (rank {', '.join(map(str, there))}) any more" if there else ""
+        """The other machine that does not answer, where the error lets one tell."""
+        others = sorted(set(self.hosts) - {self.hosts[self.rank]})
+        named = re.findall(r"\[([\d.]+)\]:\d+", str(error))[:1]  # as gloo writes the address of a closed connection
+        named = named or (others if len(others) == 1 and "TIMEOUT" in str(error) else [])
+        if named and named[0] in others:
+            there = [str(rank) for rank, host in enumerate(self.hosts) if host == named[0]]
+            return f": no connection to {named[0]} (rank {', '.join(there)}) any more"
+        return ""
 
 
 def choose_network(hosts: Sequence[str], here: str) -> None:
