@@ -57,22 +57,34 @@ class CharCNN(nn.Layer):
             weights = [convolution.weight for convolution in self.convolutions]
             biases = [convolution.bias for convolution in self.convolutions]
             return _Features.apply(tokens, self.config, paddle.is_grad_enabled(), table, *weights, *biases)
+        weight, bias = self._whole_filters()
         spans = _spans(tokens.lengths)
-        return paddle.concat([self._features_of(tokens.characters[a:b], int(tokens.lengths[b - 1])) for a, b in spans])
-
-    def _features_of(self, ids: np.ndarray, longest: int) -> paddle.Tensor:
-        """The same of tokens of at most `longest` characters. (n, F)"""
-        widest = max(width for width, _ in self.config.filters)
-        columns = min(ids.shape[1], longest + widest)
-        characters = self.embedding(paddle.to_tensor(ids[:, :columns].T))  # (columns, n, D)
-        features = []
-        for (width, _), convolution in zip(self.config.filters, self.convolutions, strict=True):
-            starts = min(longest, ids.shape[1] - width) + 1
-            windows = _Windows.apply(characters, width, starts)  # (starts, n, width * D)
-            sums = product(windows, convolution.weight)  # (starts, n, number)
-            features.append(_MaxOverPositions.apply(sums) + convolution.bias)
-        features = paddle.concat(features, axis=1)
+        sums = [self._highest_of(tokens.characters[a:b], int(tokens.lengths[b - 1]), weight) for a, b in spans]
+        features = paddle.concat(sums) + bias
         return nn.functional.relu(features) if self.config.activation == "relu" else paddle.tanh(features)
+
+    def _whole_filters(self) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """All filters as one: weights (W * D, F), W the widest, in which narrower filters end with zeros; biases (F,).
+
+        Most filters are wide, so that one product in place of one for each width costs little.
+        """
+        rows = max(convolution.weight.shape[0] for convolution in self.convolutions)
+        weights = [nn.functional.pad(one.weight, [0, rows - one.weight.shape[0], 0, 0]) for one in self.convolutions]
+        return paddle.concat(weights, axis=1), paddle.concat([one.bias for one in self.convolutions])
+
+    def _highest_of(self, ids: np.ndarray, longest: int, weight: paddle.Tensor) -> paddle.Tensor:
+        """The highest of the filters' products with tokens (n, C) of at most `longest` characters. (n, F)"""
+        widths = [width for width, _ in self.config.filters]
+        starts = min(longest, ids.shape[1] - min(widths)) + 1
+        padded = np.concatenate([ids, np.repeat(ids[:, -1:], max(widths), axis=1)], axis=1)
+        windows = np.lib.stride_tricks.sliding_window_view(padded[:, : starts + max(widths) - 1], max(widths), axis=1)
+        windows = paddle.to_tensor(np.ascontiguousarray(windows.transpose(1, 0, 2)))  # (starts, n, W)
+        sums = product(self.embedding(windows).reshape([starts, len(ids), -1]), weight)  # (starts, n, F)
+        last = np.repeat([ids.shape[1] - width for width in widths], [number for _, number in self.config.filters])
+        if starts > last.min() + 1:  # a wide filter has no windows that reach beyond the last column
+            beyond = np.arange(starts)[:, None, None] > last
+            sums = sums + paddle.to_tensor(np.where(beyond, -np.inf, 0), dtype=sums.dtype)
+        return _MaxOverPositions.apply(sums)
 
 
 class Highway(nn.Layer):
@@ -165,22 +177,6 @@ class _Highway(paddle.autograd.PyLayer):
         return tuple(gradients)
 
 
-class _Windows(paddle.autograd.PyLayer):
-    """The first `starts` windows of `width` characters, end to end. Paddle's own gradient fills a tensor per slice."""
-
-    @staticmethod
-    def forward(ctx, characters, width, starts):
-        ctx.shape, ctx.width, ctx.starts = characters.shape, width, starts
-        return paddle.concat([characters[k : k + starts] for k in range(width)], axis=2)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        total = paddle.zeros(ctx.shape, gradient.dtype)
-        for k, part in enumerate(gradient.split(ctx.width, axis=2)):
-            total[k : k + ctx.starts] = total[k : k + ctx.starts] + part
-        return total
-
-
 class _MaxOverPositions(paddle.autograd.PyLayer):
     """Maximum over the first axis; the gradient goes to the first of equals. Paddle's own is many times slower."""
 
@@ -197,11 +193,10 @@ class _MaxOverPositions(paddle.autograd.PyLayer):
 
 
 def _spans(lengths: np.ndarray) -> list[tuple[int, int]]:
-    """Cut sorted lengths into runs in which the longest is at most a quarter longer than the shortest."""
+    """Cut sorted lengths into runs in which the longest is at most twice as long as the shortest."""
     cuts = [0]
     while cuts[-1] < len(lengths):
-        longest = lengths[cuts[-1]] * 5 // 4
-        cuts.append(int(np.searchsorted(lengths, longest, side="right")))
+        cuts.append(int(np.searchsorted(lengths, 2 * lengths[cuts[-1]], side="right")))
     return list(itertools.pairwise(cuts))
 
 
