@@ -37,7 +37,8 @@ from tasks.tagging.elmo_encoder import (
     vocabulary_beside,
 )
 from tasks.tagging.network import Settings
-from tasks.tagging.score import OUTSIDE, Counts
+from tasks.tagging.scheme import OUTSIDE
+from tasks.tagging.score import Counts
 from tasks.tagging.tagger import Tagger
 from tasks.tagging.training import Schedule, known_words, train, training_words
 
@@ -145,7 +146,7 @@ class Experiment:
             "test_data": [args.test_data.name, len(self.test), sum(len(s.tokens) for s in self.test)],
             "train_fraction": args.train_fraction,
             "whole_words": args.whole_words,
-            "settings": dataclasses.asdict(flags.from_flags(Settings, args, use_elmo=True)),
+            "settings": flags.from_flags(Settings, args, use_elmo=True).to_dict(),
             "schedule": dataclasses.asdict(flags.from_flags(Schedule, args)),
         }
 

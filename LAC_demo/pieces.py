@@ -9,7 +9,7 @@ from reader import Words
 from elmo_core.runtime import UserError
 from elmo_core.tokens import MARKERS, Vocabulary
 from tasks.tagging.data import Labels, Sentence
-from tasks.tagging.score import OUTSIDE, split_label
+from tasks.tagging.scheme import OUTSIDE, split_label
 
 
 class Pieces:

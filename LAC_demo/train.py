@@ -22,7 +22,7 @@ from elmo_core.tokens import Vocabulary
 from tasks.tagging.data import BadLines, Labels, read_tsv
 from tasks.tagging.elmo_encoder import LayerCache, Pretrained, vocabulary_beside
 from tasks.tagging.network import Settings
-from tasks.tagging.score import split_label
+from tasks.tagging.scheme import split_label
 from tasks.tagging.tagger import Tagger
 from tasks.tagging.training import Schedule, train, training_words
 

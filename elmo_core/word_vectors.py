@@ -1,4 +1,4 @@
-"""Vectors of words in word2vec's format."""
+"""Vectors of words in word2vec's format, or GloVe's, which is the same without the first line."""
 
 import gzip
 import zlib
@@ -12,7 +12,8 @@ from elmo_core.runtime import UserError, log
 def load_word_vectors(path: Path, limit: int | None = None):
     """gensim's KeyedVectors of a file in word2vec's format: binary if its name ends in .bin, else text; or either as .gz.
 
-    If only FILE.gz is there, that is read. limit: only so many words, the first and most frequent ones.
+    GloVe's text, which has no first line of two numbers, is read, too. If only FILE.gz is there, that is read.
+    limit: only so many words, the first and most frequent ones.
     """
     from gensim.models import KeyedVectors
 
@@ -24,7 +25,8 @@ def load_word_vectors(path: Path, limit: int | None = None):
         raise UserError(f"{path}: there is no such file of word vectors.")
     binary = path.name.removesuffix(".gz").endswith(".bin")
     try:
-        vectors = KeyedVectors.load_word2vec_format(str(path), binary=binary, limit=limit)
+        headless = not binary and not _has_header(path)
+        vectors = KeyedVectors.load_word2vec_format(str(path), binary=binary, limit=limit, no_header=headless)
         if not np.isfinite(vectors.vectors).all():
             raise ValueError("it has values that are not finite")
         if not len(vectors):
@@ -39,3 +41,18 @@ def load_word_vectors(path: Path, limit: int | None = None):
             "first line holds the number of words and of dimensions; the binary format's name ends in .bin."
         ) from error
     return vectors
+
+
+def _has_header(path: Path) -> bool:
+    """Whether the first line is the number of words and of dimensions, not already a word."""
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        first = file.readline(1 << 20).split()
+    return len(first) <= 2 or not all(map(_is_number, first[1:]))
+
+
+def _is_number(text: bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

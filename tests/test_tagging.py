@@ -17,7 +17,8 @@ from tasks.tagging.crf import LinearChainCRF
 from tasks.tagging.data import BadLines, Labels, Sentence, batch_of, read_tsv
 from tasks.tagging.elmo_encoder import LayerCache, Pretrained, elmo_encoder, init_pretraining_params
 from tasks.tagging.network import Settings
-from tasks.tagging.score import Counts, Score, spans, split_label
+from tasks.tagging.scheme import spans, split_label
+from tasks.tagging.score import Counts, Score
 from tasks.tagging.tagger import Tagger
 from tasks.tagging.training import Schedule
 
@@ -72,7 +73,7 @@ def test_labels_may_be_numbered(tmp_path):
 
 def test_what_labels_cannot_follow():
     labels = Labels(["n", "n-B", "n-I", "v-B", "v-I"])
-    possible = {(a, b) for a in range(6) for b in range(5) if not labels.impossible()[a, b]}
+    possible = {(a, b) for a in range(6) for b in range(5) if not labels.impossible()[0][a, b]}
     inside = {(1, 2), (2, 2), (3, 4), (4, 4)}
     assert possible == inside | {(a, b) for a in range(6) for b in (0, 1, 3)}
 
@@ -204,7 +205,7 @@ def test_the_losss_gradients_are_those_of_finite_differences(spread):
 @pytest.mark.parametrize("lengths", [[1], [2, 2, 4, 3]])
 def test_decoding_finds_the_best_of_all_labellings(lengths):
     labels = Labels(["n-B", "n-I", "n", "v"])
-    impossible = labels.impossible()
+    impossible, _ = labels.impossible()
     generator = np.random.default_rng(len(lengths))
     for _ in range(20):
         crf = random_crf(len(labels), generator.uniform(0.1, 3), impossible)
@@ -396,7 +397,7 @@ def test_the_form_of_the_folder(checkpoints, tmp_path):
     names = ["best.pdparams", "config.json", "pieces.txt", "tag.dic", "words.txt"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
-    assert config["tagger"] == vars(tagger.settings)
+    assert config["tagger"] == tagger.settings.to_dict() and "cell" not in config["tagger"]
     assert set(config["elmo"]) == {"checkpoint", "fingerprint"} and config["elmo"]["checkpoint"] == checkpoints["word"]
     assert set(config["dictionaries"]) == {"words.txt", "tag.dic", "pieces.txt"}
     assert {key for key in tagger.weights() if not key.startswith("gru.")} == {

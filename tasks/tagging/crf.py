@@ -17,10 +17,17 @@ class LinearChainCRF(nn.Layer):
 
     Letters: B sentences, T steps, K labels. Emissions beyond a sentence's length are not used.
     impossible: (K + 1, K), whether label j cannot follow label i, or, in the last row, come first; for decoding only.
+    impossible_last: (K,), whether it cannot come last.
     learning_rate: of the scores, times the optimizer's.
     """
 
-    def __init__(self, n_labels: int, impossible: np.ndarray | None = None, learning_rate: float = 1.0):
+    def __init__(
+        self,
+        n_labels: int,
+        impossible: np.ndarray | None = None,
+        impossible_last: np.ndarray | None = None,
+        learning_rate: float = 1.0,
+    ):
         super().__init__()
         attribute = paddle.ParamAttr(initializer=nn.initializer.Uniform(-0.1, 0.1), learning_rate=learning_rate)
         self.transitions = self.create_parameter([n_labels, n_labels], attr=attribute)  # from row to column
@@ -28,8 +35,11 @@ class LinearChainCRF(nn.Layer):
         self.stop = self.create_parameter([n_labels], attr=attribute)
         if impossible is None:
             impossible = np.zeros((n_labels + 1, n_labels), dtype=bool)
-        penalty = paddle.to_tensor(np.where(impossible, IMPOSSIBLE, 0).astype(np.float32))
-        self.register_buffer("penalty", penalty, persistable=False)
+        if impossible_last is None:
+            impossible_last = np.zeros(n_labels, dtype=bool)
+        for name, where in (("penalty", impossible), ("last_penalty", impossible_last)):
+            penalty = paddle.to_tensor(np.where(where, IMPOSSIBLE, 0).astype(np.float32))
+            self.register_buffer(name, penalty, persistable=False)
 
     def forward(self, emissions: paddle.Tensor, labels: np.ndarray, lengths: np.ndarray) -> paddle.Tensor:
         """Minus the log-probability of every sentence's labels, (B,). emissions (B, T, K), labels (B, T), lengths (B,)."""
@@ -87,7 +97,7 @@ class LinearChainCRF(nn.Layer):
             n_steps = emissions.shape[1]
             last = paddle.to_tensor(np.arange(n_steps) == lengths[:, None] - 1).unsqueeze(-1)
             first = paddle.to_tensor(np.arange(n_steps) == 0).unsqueeze(-1)
-            scores = emissions + paddle.where(last, self.stop, paddle.zeros_like(self.stop))
+            scores = emissions + paddle.where(last, self.stop + self.last_penalty, paddle.zeros_like(self.stop))
             scores = scores + paddle.where(first, self.start + self.penalty[-1], paddle.zeros_like(self.start))
             decoder = paddle.text.ViterbiDecoder(self.transitions + self.penalty[:-1], include_bos_eos_tag=False)
             _, paths = decoder(scores, paddle.to_tensor(lengths))

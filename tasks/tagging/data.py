@@ -16,7 +16,7 @@ from elmo_core import disk
 from elmo_core.runtime import UserError, log
 from elmo_core.text import read_lines
 from elmo_core.tokens import Vocabulary, padded
-from tasks.tagging.score import split_label
+from tasks.tagging.scheme import impossible
 
 
 @dataclass
@@ -61,10 +61,10 @@ class BadLines:
 
 
 class Labels:
-    """The labels that a tagger gives, in the order of their numbers."""
+    """The labels that a tagger gives, in the order of their numbers, and their scheme."""
 
-    def __init__(self, names: Iterable[str], source: str | Path = "labels"):
-        self.names = list(names)
+    def __init__(self, names: Iterable[str], source: str | Path = "labels", scheme: str = "lac"):
+        self.names, self.scheme = list(names), scheme
         self.source = source
         self.index: dict[str, int] = {}
         for line, name in enumerate(self.names, 1):
@@ -76,13 +76,12 @@ class Labels:
             raise UserError(f"{source}: no label. Expected one a line: n, n-B, n-I ...")
 
     @classmethod
-    def from_file(cls, path: Path) -> "Labels":
+    def from_file(cls, path: Path, scheme: str = "lac") -> "Labels":
         """Read a tag.dic, whose lines are in the order of the numbers."""
         disk.check_input(path, "labels, one a line, as prepare.py --make_label_dict writes them")
         pairs = (line.partition("\t") for line in read_lines(path))
-        return cls(
-            [label if tab and number.isdecimal() else number + tab + label for number, tab, label in pairs], path
-        )
+        names = [label if tab and number.isdecimal() else number + tab + label for number, tab, label in pairs]
+        return cls(names, path, scheme)
 
     @property
     def fingerprint(self) -> str:
@@ -92,15 +91,11 @@ class Labels:
     def __len__(self) -> int:
         return len(self.names)
 
-    def impossible(self) -> np.ndarray:
-        """(K + 1, K): whether label j cannot follow label i, or, in the last row, begin a sentence: n-I needs n-B or n-I."""
-        table = np.zeros((len(self) + 1, len(self)), dtype=bool)
-        for name, k in self.index.items():
-            tag, part = split_label(name)
-            if part == "I":
-                table[:, k] = True
-                table[[self.index[p] for p in (f"{tag}-B", f"{tag}-I") if p in self.index], k] = False
-        return table
+    def impossible(self) -> tuple[np.ndarray, np.ndarray]:
+        """(K + 1, K), whether label j cannot follow label i, or, in the last row, come first; (K,), whether it cannot
+        come last. n-I needs n-B or n-I before it.
+        """
+        return impossible(self.names, self.scheme)
 
 
 def read_tsv(path: str | Path, labels: Labels, bad_lines: BadLines) -> list[Sentence]:
@@ -134,6 +129,7 @@ class Batch:
     ids: np.ndarray  # (B, T) int64 numbers of the tokens in the tagger's vocabulary; padding is 0
     lengths: np.ndarray  # (B,) int64
     labels: np.ndarray | None  # (B, T) int64; padding is 0
+    places: np.ndarray  # (B, T) int64 places of characters in their words, plus one; 0 where they are not known
 
 
 def batch_of(tokens: Sequence[list[str]], words: Vocabulary, labels: Sequence[list[int]] | None = None) -> Batch:
@@ -144,4 +140,5 @@ def batch_of(tokens: Sequence[list[str]], words: Vocabulary, labels: Sequence[li
         return padded(np.concatenate(list(rows)), lengths, lengths.max())
 
     ids = table(words.ids(sentence) for sentence in tokens)
-    return Batch(list(tokens), ids, lengths, None if labels is None else table(labels))
+    places = table([getattr(token, "place", -1) + 1 for token in sentence] for sentence in tokens)
+    return Batch(list(tokens), ids, lengths, None if labels is None else table(labels), places)

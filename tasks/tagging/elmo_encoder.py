@@ -7,7 +7,9 @@
 The names `elmo_encoder` and `init_pretraining_params` are those of Paddle's published demo.
 """
 
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import numpy as np
 
 import elmo
 from elmo_core import checkpoint, model_files
+from elmo_core.arguments import layer_choice
 from elmo_core.runtime import UserError, log, paddle
 from elmo_core.tokens import UNK_ID, TokenBatch, Vocabulary, padded
 
@@ -23,7 +26,7 @@ nn = paddle.nn
 
 @dataclass
 class Layers:
-    """The layers 0 .. L of the biLM for a batch, each (B, T, 2P), and the mask (B, T) of the words that are there."""
+    """The chosen layers of the biLM for a batch, each (B, T, 2P), and the mask (B, T) of the words that are there."""
 
     layers: list[paddle.Tensor]
     mask: paddle.Tensor
@@ -37,11 +40,21 @@ class elmo_encoder(nn.Layer):
 
     elmo_l2_coef: of the penalty on the mix's weights, `l2_loss()`, which the task adds to its loss.
     dropout: on the vectors.
+    n_mixes: how many mixes of the same layers `mixes` gives.
+    layers: which are mixed: all, top, a number, or several as in "0,1".
     """
 
-    def __init__(self, elmo_l2_coef: float = 0.001, dropout: float = 0.5, trainable: bool = False):
+    def __init__(
+        self,
+        elmo_l2_coef: float = 0.001,
+        dropout: float = 0.5,
+        trainable: bool = False,
+        n_mixes: int = 1,
+        layers: str = "all",
+    ):
         super().__init__()
-        self.settings = {"l2_coef": elmo_l2_coef, "dropout": dropout, "trainable": trainable}
+        self.settings = {"l2_coef": elmo_l2_coef, "dropout": dropout, "trainable": trainable, "n_mixes": n_mixes}
+        self.choice, self.numbers = layers, []
         self.elmo: elmo.ELMo | None = None
         self.vocabulary: Vocabulary | None = None
         self.cache: LayerCache | None = None
@@ -78,20 +91,28 @@ class elmo_encoder(nn.Layer):
         self, words: Sequence[Sequence[str]] | np.ndarray | paddle.Tensor | TokenBatch | Layers
     ) -> paddle.Tensor:
         """words: sentences of words; or `word_ids` of them, (B, T); or what `map_words` has made of them."""
+        return self.mixes(words)[0]
+
+    def mixes(
+        self, words: Sequence[Sequence[str]] | np.ndarray | paddle.Tensor | TokenBatch | Layers
+    ) -> list[paddle.Tensor]:
+        """The same of every mix."""
         model = self._loaded()
         if isinstance(words, np.ndarray | paddle.Tensor):
             words = self._words_of(np.asarray(words))
         if not isinstance(words, Layers):
-            words = Layers(*model.layers(words))
-        mixed = model.mixes[0](words.layers, words.mask) * words.mask.unsqueeze(-1)
-        return nn.functional.dropout(mixed, model.dropout, training=self.training)
+            layers, mask = model.layers(words)
+            words = Layers([layers[number] for number in self.numbers], mask)
+        present = words.mask.unsqueeze(-1)
+        mixed = [mix(words.layers, words.mask) * present for mix in model.mixes]
+        return [nn.functional.dropout(x, model.dropout, training=self.training) for x in mixed]
 
     def l2_loss(self) -> paddle.Tensor:
         return self._loaded().l2_loss()
 
-    def mix(self) -> dict[str, list[float] | float]:
-        """The weights of the layers, which add up to 1, and the factor of the whole."""
-        mix = self._loaded().mixes[0]
+    def mix(self, number: int = 0) -> dict[str, list[float] | float]:
+        """The weights of the layers in a mix, which add up to 1, and the factor of the whole."""
+        mix = self._loaded().mixes[number]
         return {"layers": nn.functional.softmax(mix.scalars).tolist(), "gamma": mix.gamma.item()}
 
     def _loaded(self) -> elmo.ELMo:
@@ -119,6 +140,10 @@ def init_pretraining_params(encoder: elmo_encoder, pretraining_params_path: str 
     encoder.elmo = elmo.ELMo(pretraining_params_path, **encoder.settings)
     encoder.vocabulary = encoder.elmo.vocabulary or vocabulary_beside(pretraining_params_path)
     encoder.cache = None
+    every = encoder.elmo.config.n_layers + 1
+    encoder.numbers = layer_choice(encoder.choice, every).numbers
+    if len(encoder.numbers) < every:
+        encoder.elmo.mixes = nn.LayerList(elmo.ScalarMix(len(encoder.numbers)) for _ in encoder.elmo.mixes)
 
 
 def vocabulary_beside(path: str | Path) -> Vocabulary | None:
@@ -144,24 +169,50 @@ class Pretrained:
 class LayerCache:
     """The layers of a frozen biLM for many sentences, computed once."""
 
-    def __init__(self, encoder: elmo_encoder, sentences: Sequence[Sequence[str]], gigabytes: float):
-        """Holds no more than `gigabytes`: in float32 or, if that is too much, in float16, or else nothing."""
+    def __init__(
+        self, encoder: elmo_encoder, sentences: Sequence[Sequence[str]], gigabytes: float, folder: Path | None = None
+    ):
+        """Holds no more than `gigabytes` in memory: in float32 or, if that is too much, in float16. What needs more is in
+        float16 in a file that has no name, in the folder; without a folder nothing is kept.
+        """
         distinct = list(dict.fromkeys(map(tuple, sentences)))
-        n_tokens, n_layers = sum(map(len, distinct)), encoder.elmo.config.n_layers + 1
+        n_tokens, n_layers = sum(map(len, distinct)), len(encoder.numbers)
         self.layers: dict[tuple[str, ...], np.ndarray] = {}  # (L + 1, n, 2P)
         size = 4 * n_tokens * n_layers * encoder.dim
         what = f"{n_tokens:,} words x {n_layers} layers x {encoder.dim}, {size / 1e6:,.0f} MB in float32"
-        if size / 2 > gigabytes * 1e9:
-            log.warning(f"ELMo's vectors are computed again in every epoch: {what}, with room for {gigabytes:g} GB.")
+        on_disk = folder is not None and size / 2 > gigabytes * 1e9
+        room = shutil.disk_usage(folder).free if on_disk else gigabytes * 1e9
+        if size / 2 > room:
+            log.warning(f"ELMo's vectors are computed again in every epoch: {what}, with room for {room / 1e9:g} GB.")
             return
         dtype = "float32" if size <= gigabytes * 1e9 else "float16"
-        log.info(f"ELMo's vectors are computed once: {what}, kept in {dtype}.")
+        place = f"on the disk, in {folder}" if on_disk else "in memory"
+        log.info(f"ELMo's vectors are computed once: {what}, kept in {dtype} {place}.")
         embedder = elmo.ELMoEmbedder(
-            (encoder.elmo.bilm, encoder.elmo.vocabulary), device=paddle.get_device(), dtype=dtype
+            (encoder.elmo.bilm, encoder.elmo.vocabulary),
+            device=paddle.get_device(),
+            layers=",".join(map(str, encoder.numbers)),
+            dtype=dtype,
         )
-        self.layers = dict(zip(distinct, embedder.iter_encode(distinct), strict=True))
+        arrays = embedder.iter_encode(distinct)
+        if on_disk:
+            arrays = self._on_disk(arrays, folder, n_tokens * n_layers * encoder.dim)
+        shape = n_layers, -1, encoder.dim
+        self.layers = {words: array.reshape(shape) for words, array in zip(distinct, arrays, strict=True)}
         if embedder.oov_share:
             log.info(f"{embedder.oov_share:.2%} of the words are not in its vocabulary: to it they are <UNK>.")
+
+    @staticmethod
+    def _on_disk(arrays: Iterable[np.ndarray], folder: Path, size: int) -> Iterator[np.ndarray]:
+        """The arrays, with all their `size` numbers in a file that ends with the process."""
+        with tempfile.TemporaryFile(dir=folder) as file:
+            numbers = np.memmap(file, np.float16, "w+", shape=(size,))
+        begin = 0
+        for array in arrays:
+            place = numbers[begin : begin + array.size]
+            place[:] = array.ravel()
+            begin += array.size
+            yield place
 
     def batch(self, sentences: Sequence[Sequence[str]]) -> Layers:
         """The layers of sentences that are in the cache."""

@@ -1,21 +1,29 @@
-"""The tagger's network: word vectors and ELMo's, bidirectional GRU layers, emissions, and a CRF.
+"""The tagger's network: word vectors, with ELMo's and others beside them, bidirectional GRU or LSTM layers, perhaps ELMo
+again, emissions, and a CRF.
 
 Letters: B sentences, T tokens, K labels.
 """
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from elmo_core.char_cnn import CharCNN
+from elmo_core.characters import CharTable
+from elmo_core.config import ELMoConfig
 from elmo_core.runtime import UserError, paddle
+from elmo_core.tokens import Tokens, padded
 from tasks.tagging.crf import LinearChainCRF
 from tasks.tagging.data import Batch, Labels
 from tasks.tagging.elmo_encoder import elmo_encoder, init_pretraining_params
+from tasks.tagging.vectors import WordVectors
 
 nn = paddle.nn
+
+CHAR_CNN = ELMoConfig(filters=((2, 32), (3, 64), (4, 64)), n_highway=0, projection_dim=160)  # of the tagger's own
+MAX_PLACE = 4  # characters further back in their word count as at this place
 
 
 @dataclass(frozen=True)
@@ -33,58 +41,123 @@ class Settings:
     elmo_dropout: float = 0.5
     elmo_trainable: bool = False
     elmo_learning_rate: float = 0.1
+    cell: str = "gru"  # or lstm
+    char_cnn: bool = False
+    place_dim: int = 0  # size of the vector of a character's place in its word; 0: none
+    elmo_at: str = "input"  # output, or input,output
+    layers: str = "all"  # of ELMo
+    random_weights: str = ""  # all, or lstm: those of ELMo's weights that were not pretrained
+
+    def to_dict(self) -> dict:
+        """Without later fields at their defaults, so that versions before them can read it."""
+        values = dataclasses.asdict(self)
+        return {name: value for name, value in values.items() if name not in LATER or value != getattr(Settings, name)}
 
     @classmethod
     def from_dict(cls, values: dict, source: str | Path) -> "Settings":
-        """From what `dataclasses.asdict` has made. source: the file that holds them, for messages."""
+        """From what `to_dict` has made. source: the file that holds them, for messages."""
         types = {field.name: type(field.default) for field in dataclasses.fields(cls)}
         values = values if isinstance(values, dict) else {}
+        values = {**{name: getattr(cls, name) for name in LATER}, **values}
         if wrong := sorted(types.keys() ^ values.keys()):
             raise UserError(f"{source}: tagger.{wrong[0]} is {'missing' if wrong[0] in types else 'not known'}.")
         for name, kind in types.items():
-            value, least, limit = values[name], int(kind is int), 1 if name.endswith("dropout") else 2**31
+            value, limit = values[name], 1 if name.endswith("dropout") else 2**31
+            least = int(kind is int and name != "place_dim")
             right_type = type(value) in ((int, float) if kind is float else (kind,))
-            if not (right_type and least <= value < limit):
+            if not (right_type and (kind is str or least <= value < limit)) or value not in CHOICES.get(name, [value]):
                 raise UserError(
                     f"{source}: tagger.{name} is {value!r:.80}, expected something like {getattr(cls, name)}."
                 )
         return cls(**values)
 
 
-class BiGRUCRF(nn.Layer):
-    """pretrained: the checkpoint of the biLM, if settings.use_elmo."""
+LATER = ("cell", "char_cnn", "place_dim", "elmo_at", "layers", "random_weights")  # which the first taggers did not have
+CHOICES = {
+    "cell": ("gru", "lstm"),
+    "elmo_at": ("input", "output", "input,output"),
+    "random_weights": ("", "all", "lstm"),
+}
 
-    def __init__(self, settings: Settings, n_words: int, labels: Labels, pretrained: str | None = None):
+
+class BiGRUCRF(nn.Layer):
+    """pretrained: the checkpoint of the biLM, where there is one. vectors: fixed word vectors."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        n_words: int,
+        labels: Labels,
+        pretrained: str | None = None,
+        vectors: WordVectors | None = None,
+    ):
         super().__init__()
+        self.settings, self.vectors, self.encoder = settings, vectors, None
+        self.elmo_at = settings.elmo_at.split(",") if settings.use_elmo else []
         rate = paddle.ParamAttr(initializer=nn.initializer.Uniform(-0.1, 0.1), learning_rate=settings.emb_learning_rate)
         self.word_embedding = nn.Embedding(n_words, settings.word_emb_dim, weight_attr=rate)
-        width, self.encoder = settings.word_emb_dim, None
+        width = settings.word_emb_dim + (vectors.dim if vectors else 0) + settings.place_dim
+        if settings.char_cnn:
+            self.char_cnn = CharCNN(CHAR_CNN)
+            width += CHAR_CNN.projection_dim
+        if settings.place_dim:
+            self.place_embedding = nn.Embedding(MAX_PLACE + 2, settings.place_dim)
         if settings.use_elmo:
-            self.encoder = elmo_encoder(settings.elmo_l2_coef, settings.elmo_dropout, settings.elmo_trainable)
+            self.encoder = elmo_encoder(
+                settings.elmo_l2_coef,
+                settings.elmo_dropout,
+                settings.elmo_trainable,
+                len(self.elmo_at),
+                settings.layers,
+            )
             init_pretraining_params(self.encoder, pretrained)
-            width += self.encoder.dim
+            width += self.encoder.dim * ("input" in self.elmo_at)
             for weight in self.encoder.elmo.bilm.parameters():
                 weight.optimize_attr["learning_rate"] = settings.elmo_learning_rate
         hidden = settings.grnn_hidden_dim
-        self.gru = nn.GRU(width, hidden, settings.bigru_num, direction="bidirect", dropout=settings.dropout)
-        self.emission = nn.Linear(2 * hidden, len(labels))
-        self.crf = LinearChainCRF(len(labels), labels.impossible(), settings.crf_learning_rate)
+        cell = nn.LSTM if settings.cell == "lstm" else nn.GRU
+        layers = cell(width, hidden, settings.bigru_num, direction="bidirect", dropout=settings.dropout)
+        setattr(self, settings.cell, layers)
+        width = 2 * hidden + (self.encoder.dim if "output" in self.elmo_at else 0)
+        self.emission = nn.Linear(width, len(labels))
+        self.crf = LinearChainCRF(len(labels), *labels.impossible(), settings.crf_learning_rate)
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, batch: Batch) -> paddle.Tensor:
         """Emissions (B, T, K). Those of a sentence do not depend on its batch."""
-        x = self.input(batch.tokens, batch.ids)
-        x, _ = self.gru(x, sequence_length=paddle.to_tensor(batch.lengths))
-        return self.emission(self.dropout(x))
+        elmo = self.encoder.mixes(self.encoder.map_words(batch.tokens)) if self.encoder else []
+        elmo = dict(zip(self.elmo_at, elmo, strict=True))
+        x = self.inputs(batch)
+        if "input" in elmo:
+            x = paddle.concat([elmo["input"], x], axis=-1)
+        layers = getattr(self, self.settings.cell)
+        x, _ = layers(x, sequence_length=paddle.to_tensor(batch.lengths))
+        x = self.dropout(x)
+        if "output" in elmo:
+            x = paddle.concat([x, elmo["output"]], axis=-1)
+        return self.emission(x)
 
-    def input(self, words: Sequence[Sequence[str]], ids: np.ndarray) -> paddle.Tensor:
-        """(B, T, D)"""
-        word_embedding = self.dropout(self.word_embedding(paddle.to_tensor(ids)))
-        if self.encoder is None:
-            return word_embedding
-        elmo_words = self.encoder.map_words(words)
-        elmo_embedding = self.encoder(elmo_words)
-        return paddle.concat([elmo_embedding, word_embedding], axis=-1)
+    def inputs(self, batch: Batch) -> paddle.Tensor:
+        """All but ELMo, (B, T, D)."""
+        found = [self.word_embedding(paddle.to_tensor(batch.ids))]
+        if self.vectors:
+            found.append(paddle.to_tensor(self.vectors.batch(batch.tokens)))
+        if self.settings.char_cnn:
+            found.append(self._char_features(batch))
+        if self.settings.place_dim:
+            found.append(self.place_embedding(paddle.to_tensor(np.minimum(batch.places, MAX_PLACE + 1))))
+        return self.dropout(paddle.concat(found, axis=-1))
+
+    def _char_features(self, batch: Batch) -> paddle.Tensor:
+        """What the character CNN says of the tokens, each of which it reads once. (B, T, D)"""
+        place: dict[str, int] = {}
+        numbers = [place.setdefault(token, len(place)) for sentence in batch.tokens for token in sentence]
+        table = CharTable(place)
+        order = np.argsort(table.lengths, kind="stable")
+        features = self.char_cnn(Tokens(table.rows(order), table.lengths[order].astype(np.int32)))  # (N, D)
+        rows = padded(np.argsort(order)[numbers], batch.lengths, batch.ids.shape[1])
+        found = paddle.gather(features, paddle.to_tensor(rows.ravel()))
+        return found.reshape([*rows.shape, features.shape[1]])
 
     def loss(self, batch: Batch) -> paddle.Tensor:
         """The mean over the sentences, with ELMo's penalty."""

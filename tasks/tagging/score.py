@@ -1,35 +1,9 @@
-"""What labels mean, and precision, recall and F1 of the words that they mark.
-
-A label is a tag alone (`n`), for a word that is one token, or a tag with -B or -I, for the first token and the others of a
-word that is spread over several. Words are counted as Paddle's `chunk_eval` counts chunks.
-"""
+"""Precision, recall and F1 of the spans that labels say, as `conlleval` and Paddle's `chunk_eval` count them."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass, field
 
-OUTSIDE = "O"  # the label of a token that belongs to no word
-
-
-def split_label(label: str) -> tuple[str, str]:
-    """A label's tag and part: B, I, or "" for the bare tag."""
-    return (label[:-2], label[-1]) if label.endswith(("-B", "-I")) and len(label) > 2 else (label, "")
-
-
-def spans(labels: Sequence[str]) -> list[tuple[int, int, str]]:
-    """The words that labels mark, as (begin, end, tag), end excluded.
-
-    B and a bare tag begin a word, and so does a tag other than the one before. I continues a word of its tag, unless that
-    has a bare tag and is complete.
-    """
-    found, before = [], ("", "")
-    for k, label in enumerate(labels):
-        tag, part = split_label(label)
-        if part == "I" and before[0] == tag and before[1]:
-            found[-1] = (found[-1][0], k + 1, tag)
-        elif label != OUTSIDE:
-            found.append((k, k + 1, tag))
-        before = (tag, part)
-    return found
+from tasks.tagging.scheme import OUTSIDE, spans
 
 
 def words_of(tokens: Sequence[str], labels: Sequence[str]) -> list[tuple[str, str]]:
@@ -71,10 +45,16 @@ class Counts:
 
 @dataclass
 class Score:
-    """Counts by tag, and those of unknown words: the ones that the training sentences do not have."""
+    """Counts by tag, and those of unknown words: the ones that the training sentences do not have.
+
+    In LAC's scheme a span is one word; in the others it is unknown if one of its tokens is.
+    """
 
     tags: dict[str, Counts] = field(default_factory=dict)
     unknown: Counts = field(default_factory=Counts)
+    scheme: str = "lac"
+    tokens: int = 0
+    right: int = 0  # tokens whose label is right
 
     @property
     def total(self) -> Counts:
@@ -84,26 +64,39 @@ class Score:
         self, tokens: Sequence[str], expected: Sequence[str], predicted: Sequence[str], known: Collection[str] = ()
     ) -> None:
         """Count a sentence: its tokens, their labels, the predicted ones; `known`: the words of the training sentences."""
-        expected_spans, predicted_spans = set(spans(expected)), set(spans(predicted))
+        expected_spans, predicted_spans = set(spans(expected, self.scheme)), set(spans(predicted, self.scheme))
+        self.tokens += len(expected)
+        self.right += sum(map(str.__eq__, expected, predicted))
         for span in expected_spans | predicted_spans:
             begin, end, tag = span
-            counts = Counts(
-                span in expected_spans and span in predicted_spans, span in predicted_spans, span in expected_spans
-            )
-            self.tags[tag] = self.tags.get(tag, Counts()) + counts
-            if "".join(tokens[begin:end]) not in known:
-                self.unknown += counts
+            words = ["".join(tokens[begin:end])] if self.scheme == "lac" else tokens[begin:end]
+            is_known = all(word in known for word in words)
+            for counts in [self.tags.setdefault(tag, Counts()), *([] if is_known else [self.unknown])]:
+                counts.correct += span in expected_spans and span in predicted_spans
+                counts.predicted += span in predicted_spans
+                counts.expected += span in expected_spans
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the tokens whose label is right."""
+        return self.right / self.tokens if self.tokens else 0.0
 
     def figures(self) -> dict:
         """All as numbers for JSON."""
         tags = {tag: self.tags[tag].figures() for tag in sorted(self.tags)}
-        return {**self.total.figures(), "unknown_words": self.unknown.figures(), "tags": tags}
+        return {
+            **self.total.figures(),
+            "accuracy": self.accuracy,
+            "unknown_words": self.unknown.figures(),
+            "tags": tags,
+        }
 
     def table(self) -> str:
         """A line for each tag, the most frequent first, then all words and the unknown ones."""
         rows = sorted(self.tags.items(), key=lambda pair: -pair[1].expected)
+        unit = "words" if self.scheme == "lac" else "tokens" if self.scheme == "plain" else "spans"
         return "\n".join(
             f"{name:<14} precision {counts.precision:6.2%}  recall {counts.recall:6.2%}  F1 {counts.f1:6.2%}  "
-            f"{counts.expected:,} words"
+            f"{counts.expected:,} {unit}"
             for name, counts in [*rows, ("all", self.total), ("unknown words", self.unknown)]
         )

@@ -8,7 +8,6 @@ checkpoints/lac/elmo/
   pieces.txt        the vocabulary whose pieces the words were; absent if they were whole
 """
 
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -22,9 +21,11 @@ from tasks.tagging.data import Labels, Sentence, batch_of
 from tasks.tagging.elmo_encoder import Pretrained
 from tasks.tagging.network import BiGRUCRF, Settings
 from tasks.tagging.score import Score
+from tasks.tagging.vectors import WordVectors
 
 BATCH_SIZE = 64  # sentences that are tagged at a time
 BATCH_TOKENS = 8192  # and their tokens, with padding
+FLAGS = "--pretrain_elmo_model_path (of run_tag.py: --init_from_ckpt)"
 BILM = "encoder.elmo.bilm."  # begins the names of the biLM's weights
 
 
@@ -34,6 +35,7 @@ class Tagger:
     words: the words of the training data.
     pretrained: the checkpoint of the biLM, where settings.use_elmo.
     pieces: the vocabulary whose pieces the tokens are, None if they are whole words.
+    vectors: fixed word vectors.
     """
 
     def __init__(
@@ -43,10 +45,12 @@ class Tagger:
         labels: Labels,
         pretrained: Pretrained | None = None,
         pieces: Vocabulary | None = None,
+        vectors: WordVectors | None = None,
     ):
         self.settings, self.words, self.labels = settings, words, labels
-        self.pretrained, self.pieces = pretrained, pieces
-        self.network = BiGRUCRF(settings, len(words), labels, pretrained.prefix if pretrained else None)
+        self.pretrained, self.pieces, self.vectors = pretrained, pieces, vectors
+        self.segmentation = "none"  # of the text that it was trained on: see columns.py
+        self.network = BiGRUCRF(settings, len(words), labels, pretrained.prefix if pretrained else None, vectors)
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
         """The labels of every sentence's tokens. An empty sentence has none."""
@@ -66,13 +70,13 @@ class Tagger:
 
     def score(self, sentences: Sequence[Sentence], known: set[str]) -> Score:
         """How well it tags; `known`: the words of the training data."""
-        score = Score()
+        score = Score(scheme=self.labels.scheme)
         for sentence, labels in zip(sentences, self.tag([s.tokens for s in sentences]), strict=True):
             score.add(sentence.tokens, sentence.labels, labels, known)
         return score
 
     def weights(self) -> dict[str, np.ndarray]:
-        """Its weights, without a frozen biLM's."""
+        """The weights that are its own: without those of a frozen biLM that are its checkpoint's."""
         return {name: weight.numpy() for name, weight in self._own().items()}
 
     def set_weights(self, weights: dict[str, np.ndarray], source: str) -> None:
@@ -83,15 +87,21 @@ class Tagger:
 
     def _own(self) -> dict[str, paddle.Tensor]:
         state = self.network.state_dict()
-        return {k: v for k, v in state.items() if self.settings.elmo_trainable or not k.startswith(BILM)}
+        own_bilm = self.settings.elmo_trainable or self.settings.random_weights
+        return {k: v for k, v in state.items() if own_bilm or not k.startswith(BILM)}
 
     def save(self, folder: str | Path) -> None:
         """Write all its files; the weights last, so that what a kill leaves is no tagger."""
         folder = Path(folder)
         (folder / "best.pdparams").unlink(missing_ok=True)
-        values = {"tagger": dataclasses.asdict(self.settings), "dictionaries": self._fingerprints()}
+        values = {"tagger": self.settings.to_dict(), "dictionaries": self._fingerprints(), "scheme": self.labels.scheme}
+        if self.segmentation != "none":
+            values["segmentation"] = self.segmentation
         if self.pretrained:
             values["elmo"] = {"checkpoint": self.pretrained.prefix, "fingerprint": self.pretrained.fingerprint}
+        if self.vectors:
+            of_file = {"limit": self.vectors.limit, "fingerprint": self.vectors.fingerprint}
+            values["vectors"] = {"file": str(self.vectors.path), **of_file}
         checkpoint.save_config(folder, values)
         for name, vocabulary in (("words.txt", self.words), ("pieces.txt", self.pieces)):
             if vocabulary is None:
@@ -109,38 +119,54 @@ class Tagger:
         return {name: found and found.fingerprint for name, found in dictionaries.items()}
 
     @classmethod
-    def load(cls, folder: str | Path, pretrained: str | None = None) -> "Tagger":
-        """Read what `save` has written. pretrained: where the biLM's checkpoint is, if it has moved."""
+    def load(cls, folder: str | Path, pretrained: str | None = None, vectors: str | Path | None = None) -> "Tagger":
+        """Read what `save` has written. pretrained, vectors: where the biLM's checkpoint and the file of word vectors
+        are, if they have moved.
+        """
         folder = Path(folder)
         file, values = folder / "config.json", checkpoint.load_config(folder)
         if "tagger" not in values:
-            raise UserError(f"{file} has no field 'tagger': expected a folder that train.py has written.")
+            raise UserError(f"{file} has no field 'tagger': expected a folder with a trained tagger.")
         settings = Settings.from_dict(values["tagger"], file)
         elmo = _elmo_of(values.get("elmo"), file, pretrained) if settings.use_elmo else None
-        words, labels = Vocabulary.from_file(folder / "words.txt"), Labels.from_file(folder / "tag.dic")
+        word_vectors = _vectors_of(values["vectors"], file, vectors) if "vectors" in values else None
+        words = Vocabulary.from_file(folder / "words.txt")
+        labels = Labels.from_file(folder / "tag.dic", values.get("scheme", "lac"))
         pieces = folder / "pieces.txt"
         pieces = Vocabulary.from_file(pieces) if pieces.is_file() else None
-        tagger = cls(settings, words, labels, elmo, pieces)
+        tagger = cls(settings, words, labels, elmo, pieces, word_vectors)
+        tagger.segmentation = values.get("segmentation", "none")
         fingerprints = tagger._fingerprints()
         for name, expected in values.get("dictionaries", fingerprints).items():
             if fingerprints.get(name) != expected:
                 raise UserError(
                     f"{folder / name} is missing, or is not the file that this tagger was trained with: copy the folder "
-                    "again as train.py has written it, or train again."
+                    "again as training has written it, or train again."
                 )
         tagger.set_weights(checkpoint.load_params(folder / "best"), str(folder / "best"))
         return tagger
+
+
+def _vectors_of(values: object, file: Path, moved_to: str | Path | None) -> WordVectors:
+    """The word vectors that config.json names, where they were in training or have moved to."""
+    if not isinstance(values, dict) or not all(isinstance(values.get(k), str) for k in ("file", "fingerprint")):
+        raise UserError(f"{file}: vectors is {values!r:.80}, expected a file and its fingerprint.")
+    with hint_if_moved("--word_vectors", moved_to):
+        vectors = WordVectors(moved_to or values["file"], values.get("limit"))
+    if vectors.fingerprint != values["fingerprint"]:
+        raise UserError(f"{vectors.path} has other word vectors than those that {file.parent} was trained with.")
+    return vectors
 
 
 def _elmo_of(values: object, file: Path, moved_to: str | None) -> Pretrained:
     """The biLM that config.json names, where it was in training or has moved to."""
     if not isinstance(values, dict) or not all(isinstance(values.get(k), str) for k in ("checkpoint", "fingerprint")):
         raise UserError(f"{file}: elmo is {values!r:.80}, expected a checkpoint and the fingerprint of its weights.")
-    with hint_if_moved("--pretrain_elmo_model_path", moved_to):
+    with hint_if_moved(FLAGS, moved_to):
         elmo = Pretrained.of(model_files.resolve(moved_to or values["checkpoint"]))
     if elmo.fingerprint != values["fingerprint"]:
         raise UserError(
             f"{elmo.prefix} is not the ELMo that {file.parent} was trained with: its weights differ. Give that one "
-            "by --pretrain_elmo_model_path, or train the tagger again."
+            f"by {FLAGS}, or train the tagger again."
         )
     return elmo

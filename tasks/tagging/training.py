@@ -3,8 +3,9 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from elmo_core.tokens import MARKERS, UNK_ID, Vocabulary, shuffled_batches
 from tasks.tagging.data import Batch, Sentence, batch_of
 from tasks.tagging.score import Score, words_of
 from tasks.tagging.tagger import Tagger
+
+PROGRESS_SECONDS = 20  # between two lines within an epoch
 
 
 @dataclass(frozen=True)
@@ -47,14 +50,27 @@ def _token_counts(sentences: Sequence[Sentence]) -> Counter[str]:
     return Counter(token for sentence in sentences for token in sentence.tokens)
 
 
-def known_words(sentences: Sequence[Sentence]) -> set[str]:
-    """The words, put together from their tokens."""
+def known_words(sentences: Sequence[Sentence], scheme: str = "lac") -> set[str]:
+    """The words, in LAC's scheme put together from their tokens."""
+    if scheme != "lac":
+        return {token for sentence in sentences for token in sentence.tokens}
     return {word for sentence in sentences for word, _ in words_of(sentence.tokens, sentence.labels)}
 
 
-def train(tagger: Tagger, sentences: Sequence[Sentence], dev: Sequence[Sentence], schedule: Schedule) -> Best:
-    """Train the tagger and leave it with the weights of its best epoch: that of the highest F1 on the dev sentences."""
-    known, random = known_words(sentences), np.random.default_rng(schedule.seed)
+def train(
+    tagger: Tagger,
+    sentences: Sequence[Sentence],
+    dev: Sequence[Sentence],
+    schedule: Schedule,
+    folder: Path | None = None,
+) -> Best:
+    """Train the tagger and leave it with the weights of its best epoch: that of the highest F1 on the dev sentences, for
+    plain tags the accuracy.
+
+    folder: where it is saved after each epoch that is better than all before.
+    """
+    known, random = known_words(sentences, tagger.labels.scheme), np.random.default_rng(schedule.seed)
+    measure = "accuracy" if tagger.labels.scheme == "plain" else "F1"
     optimizer = paddle.optimizer.Adam(
         schedule.base_learning_rate,
         parameters=[weight for weight in tagger.network.parameters() if not weight.stop_gradient],
@@ -63,15 +79,17 @@ def train(tagger: Tagger, sentences: Sequence[Sentence], dev: Sequence[Sentence]
     best, weights, start = None, {}, time.perf_counter()
     for epoch in range(1, schedule.epochs + 1):
         optimizer.set_lr(schedule.base_learning_rate * (1 - 0.9 * (epoch - 1) / schedule.epochs))
-        loss = _epoch(tagger, optimizer, _batches(tagger, sentences, schedule.batch_size, random))
+        loss = _epoch(tagger, optimizer, _batches(tagger, sentences, schedule.batch_size, random), epoch)
         score, seconds = tagger.score(dev, known), time.perf_counter() - start
         better = best is None or score.total.f1 > best.score.total.f1
         log.info(
-            f"epoch {epoch:>2}/{schedule.epochs}  loss {loss:7.3f}  dev F1 {score.total.f1:6.2%}{' *' if better else '  '}  "
-            f"{seconds:4.0f} s"
+            f"epoch {epoch:>2}/{schedule.epochs}  loss {loss:7.3f}  dev {measure} {score.total.f1:6.2%}"
+            f"{' *' if better else '  '}  {seconds:4.0f} s, at most {seconds / epoch * (schedule.epochs - epoch):.0f} s left"
         )
         if better:
             best, weights = Best(epoch, score, seconds), tagger.weights()
+            if folder:
+                tagger.save(folder)
         elif schedule.patience and epoch - best.epoch >= schedule.patience:
             break
     tagger.set_weights(weights, "the best epoch")
@@ -79,11 +97,16 @@ def train(tagger: Tagger, sentences: Sequence[Sentence], dev: Sequence[Sentence]
     return best
 
 
-def _epoch(tagger: Tagger, optimizer: paddle.optimizer.Optimizer, batches: Iterator[Batch]) -> float:
+def _epoch(tagger: Tagger, optimizer: paddle.optimizer.Optimizer, batches: list[Batch], epoch: int) -> float:
     """The mean loss of an epoch of training."""
     tagger.network.train()
-    losses = []
-    for batch in batches:
+    losses, start, shown = [], time.perf_counter(), time.perf_counter()
+    for step, batch in enumerate(batches):
+        now = time.perf_counter()
+        if now - shown > PROGRESS_SECONDS:
+            left = (now - start) / step * (len(batches) - step)
+            log.info(f"epoch {epoch:>2}  step {step:,}/{len(batches):,}  {left:.0f} s left in this epoch")
+            shown = now
         loss = tagger.network.loss(batch)
         loss.backward()
         optimizer.step()
@@ -97,14 +120,16 @@ def _epoch(tagger: Tagger, optimizer: paddle.optimizer.Optimizer, batches: Itera
 
 def _batches(
     tagger: Tagger, sentences: Sequence[Sentence], batch_size: int, random: np.random.Generator
-) -> Iterator[Batch]:
+) -> list[Batch]:
     """The batches of an epoch. A word seen n times becomes <UNK> with probability 1 / (n + 1), so that <UNK> is learnt."""
     counts = _token_counts(sentences)
     chance = np.array([1 / (1 + counts[word]) for word in tagger.words.tokens])
+    batches = []
     for numbers in shuffled_batches([sentence.tokens for sentence in sentences], batch_size, random):
         chosen = [sentences[k] for k in numbers]
         labels = [[tagger.labels.index[label] for label in sentence.labels] for sentence in chosen]
         batch = batch_of([sentence.tokens for sentence in chosen], tagger.words, labels)
         unknown = (random.random(batch.ids.shape) < chance[batch.ids]) & (batch.ids > UNK_ID)
         batch.ids[unknown] = UNK_ID
-        yield batch
+        batches.append(batch)
+    return batches

@@ -1,0 +1,46 @@
+"""Word vectors from a file, as a fixed input of the tagger."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from elmo_core.runtime import log
+from elmo_core.word_vectors import load_word_vectors
+
+
+class WordVectors:
+    """The vectors of a file in word2vec's or GloVe's format. A word without one gets that of its lower case, or zeros.
+
+    limit: read only so many words, the first ones.
+    """
+
+    def __init__(self, path: str | Path, limit: int | None = None):
+        self.path, self.limit = Path(path).absolute(), limit
+        self._vectors = load_word_vectors(self.path, limit)
+        self.dim = self._vectors.vector_size
+        digest = hashlib.sha1("\n".join(self._vectors.index_to_key).encode("utf-8", "surrogatepass"))
+        digest.update(np.ascontiguousarray(self._vectors.vectors))
+        self.fingerprint = digest.hexdigest()
+
+    def _row(self, token: str) -> int:
+        index = self._vectors.key_to_index
+        return index.get(token, index.get(token.lower(), -1))
+
+    def batch(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
+        """(B, T, D) float32"""
+        found = np.zeros((len(sentences), max(map(len, sentences)), self.dim), np.float32)
+        for out, sentence in zip(found, sentences, strict=True):
+            rows = np.array([self._row(token) for token in sentence])
+            known = np.flatnonzero(rows >= 0)
+            out[known] = self._vectors.vectors[rows[known]]
+        return found
+
+    def describe(self, sentences: Sequence[Sequence[str]]) -> None:
+        """Log how many of the tokens have no vector."""
+        rows = [self._row(token) for sentence in sentences for token in sentence]
+        log.info(
+            f"word vectors: {len(self._vectors):,} of {self.dim} dimensions; {rows.count(-1) / len(rows):.2%} of the "
+            "tokens have none, and get zeros."
+        )

@@ -1,0 +1,336 @@
+"""run_tag.py: columns, schemes, scores as `conlleval` counts them, and the script itself on small files."""
+
+import gzip
+import io
+import itertools
+import json
+import random
+from pathlib import Path
+
+import models
+import numpy as np
+import pytest
+
+import run_tag
+from elmo_core.runtime import UserError, paddle
+from elmo_core.tokens import MARKERS, Vocabulary
+from elmo_core.word_vectors import load_word_vectors
+from tasks.tagging.columns import read_columns
+from tasks.tagging.data import Labels, Sentence, batch_of
+from tasks.tagging.elmo_encoder import LayerCache, Pretrained, elmo_encoder, init_pretraining_params
+from tasks.tagging.network import Settings
+from tasks.tagging.scheme import detect, impossible, spans
+from tasks.tagging.score import Counts, Score
+from tasks.tagging.tagger import Tagger
+from tasks.tagging.training import training_words
+
+QUICK = ["--device=cpu", "--epochs=2", "--hidden_dim=7", "--n_layers=1", "--word_dim=5", "--batch_size=8"]
+LEARNS = ["--epochs=25", "--hidden_dim=20", "--base_learning_rate=0.02", "--dropout=0.1"]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    return models.save(models.random_bilm(scale=1.0), tmp_path_factory.mktemp("elmo") / "char")
+
+
+def columns(n: int, seed: int) -> str:
+    """Sentences of names of people and places, which are told apart by the word before them."""
+    generator, lines = random.Random(seed), []
+    for _ in range(n):
+        for _ in range(generator.randint(1, 4)):
+            name = generator.choice(["bank", "river", f"x{generator.randrange(99)}"])
+            kind, before = generator.choice([("PER", "a"), ("LOC", "of")])
+            lines += [f"{before} P O", f"{name} N B-{kind}", *[f"{name} N I-{kind}"] * generator.randrange(2)]
+        lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def files(tmp_path):
+    for seed, (name, n) in enumerate({"train": 40, "dev": 9, "test": 9}.items()):
+        (tmp_path / name).write_text(columns(n, seed), encoding="utf-8")
+    return tmp_path
+
+
+def train(files: Path, *more: str, save_dir: str = "tagger") -> Path:
+    given = [f"--{name}={files / name}" for name in ("train", "dev", "test")]
+    run_tag.main(["train", *given, f"--save_dir={files / save_dir}", *QUICK, *more])
+    return files / save_dir
+
+
+# Schemes
+
+
+@pytest.mark.parametrize(
+    ("scheme", "labels", "found"),
+    [
+        ("bio", "B-x I-x B-x O I-y", [(0, 2, "x"), (2, 3, "x"), (4, 5, "y")]),
+        ("bio", "B-x I-y I-y", [(0, 1, "x"), (1, 3, "y")]),
+        ("bio", "I-x I-x O", [(0, 2, "x")]),
+        ("iob1", "I-x I-x B-x I-x I-y", [(0, 2, "x"), (2, 4, "x"), (4, 5, "y")]),
+        ("bioes", "B-x I-x E-x S-x S-x", [(0, 3, "x"), (3, 4, "x"), (4, 5, "x")]),
+        ("bioes", "E-x I-x E-x O I-x", [(0, 1, "x"), (1, 3, "x"), (4, 5, "x")]),
+        ("bioes", "B-x S-x I-x E-y", [(0, 1, "x"), (1, 2, "x"), (2, 3, "x"), (3, 4, "y")]),
+        ("bioes", "B-x L-x U-y", [(0, 2, "x"), (2, 3, "y")]),
+        ("bioes", "B M E S", [(0, 3, ""), (3, 4, "")]),
+        ("plain", "DT O", [(0, 1, "DT"), (1, 2, "O")]),
+    ],
+)
+def test_spans_are_conllevals_chunks(scheme, labels, found):
+    assert spans(labels.split(), scheme) == found
+
+
+@pytest.mark.parametrize(
+    ("scheme", "labels"),
+    [
+        ("bio", ["O B-x I-x", "B-y"]),
+        ("bio", ["O I-x B-y"]),  # broken, but no IOB1: its B would need a span of y before it
+        ("iob1", ["O I-x I-x B-x", "I-y"]),
+        ("bioes", ["B-x E-x O", "S-y"]),
+        ("bioes", ["B M E S"]),
+        ("plain", ["DT NN", "O"]),
+        ("plain", ["B-x NN"]),
+        ("plain", ["O O"]),
+    ],
+)
+def test_the_scheme_is_told_by_the_labels(scheme, labels):
+    assert detect([text.split() for text in labels]) == scheme
+
+
+@pytest.mark.parametrize(
+    ("scheme", "names", "good", "bad"),
+    [
+        ("bio", "O B-x I-x I-y", ["O B-x I-x I-x", "B-x B-x"], ["I-x", "O I-x", "B-x I-y"]),
+        ("iob1", "O B-x I-x I-y", ["I-x B-x I-x I-y"], ["B-x", "O B-x", "I-y B-x"]),
+        ("bioes", "O B-x I-x E-x S-x", ["B-x I-x E-x S-x O"], ["B-x", "B-x I-x", "B-x O", "E-x", "S-x I-x", "B-x S-x"]),
+        ("plain", "DT B-x I-x", ["I-x DT", "DT I-x"], []),
+    ],
+)
+def test_what_a_scheme_forbids(scheme, names, good, bad):
+    names = names.split()
+    table, last = impossible(names, scheme)
+
+    def forbidden(text: str) -> bool:
+        k = [-1, *map(names.index, text.split())]
+        return any(table[a, b] for a, b in itertools.pairwise(k)) or bool(last[k[-1]])
+
+    assert not any(map(forbidden, good)) and all(map(forbidden, bad))
+
+
+@pytest.mark.parametrize("scheme", ["bio", "iob1", "bioes"])
+def test_a_tagger_says_only_what_its_scheme_allows(scheme):
+    names = ["O", *(f"{letter}-{tag}" for tag in "xy" for letter in ("BIES" if scheme == "bioes" else "BI"))]
+    paddle.seed(3)
+    settings = Settings(False, word_emb_dim=5, grnn_hidden_dim=7, bigru_num=1)
+    tagger = Tagger(settings, Vocabulary([*MARKERS, "a", "b"]), Labels(names, scheme=scheme))
+    tagger.network.emission.weight.set_value(tagger.network.emission.weight * 30)
+    table, last = impossible(names, scheme)
+    generator = random.Random(1)
+    for labels in tagger.tag([generator.choices("abc", k=n) for n in range(1, 20)]):
+        k = [-1, *map(names.index, labels)]
+        assert not any(table[a, b] for a, b in itertools.pairwise(k)) and not last[k[-1]]
+
+
+# Scores
+
+
+@pytest.mark.parametrize(
+    ("scheme", "expected", "predicted", "tags", "accuracy"),
+    [
+        # correct, predicted, expected of each tag, worked out by hand
+        ("bio", "B-x I-x O B-y", "B-x I-x O B-x", {"x": (1, 2, 1), "y": (0, 0, 1)}, 3 / 4),
+        ("bio", "B-x I-x I-x", "B-x I-x B-x", {"x": (0, 2, 1)}, 2 / 3),
+        ("bio", "B-x I-x O", "I-x I-x O", {"x": (1, 1, 1)}, 2 / 3),  # broken, but the same span
+        ("iob1", "I-x I-x B-x O", "I-x I-x I-x O", {"x": (0, 1, 2)}, 3 / 4),
+        ("iob1", "I-x O I-x", "B-x O I-x", {"x": (2, 2, 2)}, 2 / 3),
+        ("bioes", "S-x B-x E-x O", "S-x B-x I-x O", {"x": (2, 2, 2)}, 3 / 4),
+        ("bioes", "B-x I-x E-x", "B-x E-x E-x", {"x": (0, 2, 1)}, 2 / 3),
+        ("plain", "DT NN NN", "DT VB NN", {"DT": (1, 1, 1), "NN": (1, 1, 2), "VB": (0, 1, 0)}, 2 / 3),
+    ],
+)
+def test_scores_are_those_worked_out_by_hand(scheme, expected, predicted, tags, accuracy):
+    score, expected = Score(scheme=scheme), expected.split()
+    score.add(["w"] * len(expected), expected, predicted.split())
+    assert score.tags == {tag: Counts(*counts) for tag, counts in tags.items()}
+    assert score.accuracy == accuracy
+    if scheme == "plain":
+        assert score.total.f1 == pytest.approx(accuracy)
+
+
+def test_a_span_is_unknown_if_one_of_its_words_is():
+    score = Score(scheme="bio")
+    score.add(["New", "York", "Paris"], ["B-x", "I-x", "B-x"], ["B-x", "I-x", "O"], known={"New", "Paris"})
+    assert (score.unknown, score.total) == (Counts(1, 1, 1), Counts(1, 1, 2))
+
+
+# Columns
+
+
+def test_columns_are_read_as_they_are(tmp_path):
+    path = tmp_path / "columns"
+    text = "-DOCSTART- -X- O\n\nNew NNP B-x\nYork  NNP I-x\r\n\n\na b\tDT\tO\n\u3000\tSYM\tO"
+    path.write_bytes(text.encode())
+    found = read_columns(path)
+    assert found == [Sentence(["New", "York"], ["B-x", "I-x"]), Sentence(["a_b", "_"], ["O", "O"])]
+    assert read_columns(path, token=2, label=1)[0] == Sentence(["B-x", "I-x"], ["NNP", "NNP"])
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "where"),
+    [("a O\nb\n", -1, ":2:"), ("a O\n\nb O\n", 2, ":1:"), ("\n\n", -1, "no sentence"), ("a O\n\xff\n", -1, ":2:")],
+)
+def test_faulty_columns_are_an_error_with_the_line(tmp_path, text, label, where):
+    path = tmp_path / "columns"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UserError, match=f"columns.*{where}"):
+        read_columns(path, label=label)
+
+
+def test_characters_with_their_places(tmp_path):
+    path = tmp_path / "columns"
+    path.write_text("科0\tO\n技1\tO\n110\tO\n��0\tO\n", encoding="utf-8")
+    assert read_columns(path, segmentation="strip")[0].tokens == ["科", "技", "1", "��"]
+    feature = read_columns(path, segmentation="feature")[0].tokens
+    assert feature == ["科", "技", "1", "��"]
+    assert batch_of([feature], Vocabulary(MARKERS)).places.tolist() == [[1, 2, 11, 1]]
+    path.write_text("科0\tO\n技\tO\n", encoding="utf-8")
+    with pytest.raises(UserError, match=":2:"):
+        read_columns(path, segmentation="strip")
+
+
+@pytest.mark.parametrize("name", ["v.txt", "v.txt.gz"])
+def test_gloves_vectors_have_no_first_line(tmp_path, name):
+    content = "the 0.5 1\n3 1 2\nof -1 2e-1\n"
+    with (gzip.open if name.endswith("gz") else open)(tmp_path / name, "wt", encoding="utf-8") as file:
+        file.write(content)
+    vectors = load_word_vectors(tmp_path / name)
+    assert vectors.index_to_key == ["the", "3", "of"] and vectors["of"].tolist() == pytest.approx([-1, 0.2])
+    assert load_word_vectors(tmp_path / name, limit=2).index_to_key == ["the", "3"]
+
+
+# The network
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_all_inputs_together_come_back_from_the_folder(checkpoint, tmp_path, cell):
+    path = tmp_path / "v.txt"
+    path.write_text("bank 1 2 3\nthe 3 2 1\n", encoding="utf-8")
+    settings = {"word_emb_dim": 5, "grnn_hidden_dim": 7, "bigru_num": 1, "cell": cell, "char_cnn": True, "place_dim": 3}
+    elmo = {"elmo_at": "input,output", "layers": "0,2"}
+    labels = Labels(["O", "B-x", "I-x"], scheme="bio")
+    sentences = [["The", "bank", "x"], ["of"], ["the", "the", "bank", "bank", "zzz"]]
+    words = training_words([Sentence(tokens, tokens) for tokens in sentences[:2]])
+    tagger = Tagger(
+        Settings(**settings, **elmo), words, labels, Pretrained.of(checkpoint), vectors=run_tag.WordVectors(path)
+    )
+    tagger.network.eval()
+    together = tagger.network(batch_of(sentences, words)).numpy()
+    for row, sentence in enumerate(sentences):
+        alone = tagger.network(batch_of([sentence], words)).numpy()[0]
+        np.testing.assert_allclose(together[row, : len(sentence)], alone, atol=1e-5)
+    tagger.save(tmp_path / "tagger")
+    loaded = Tagger.load(tmp_path / "tagger")
+    loaded.network.eval()
+    np.testing.assert_allclose(loaded.network(batch_of(sentences, words)).numpy(), together, atol=1e-6)
+    path.write_text("bank 1 2 3\nthe 3 2 7\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"v\.txt"):
+        Tagger.load(tmp_path / "tagger")
+    path.unlink()
+    with pytest.raises(UserError, match="--word_vectors"):
+        Tagger.load(tmp_path / "tagger")
+
+
+@pytest.mark.parametrize("layers", ["all", "0", "0,2"])
+def test_layers_beyond_the_memory_are_on_the_disk(checkpoint, tmp_path, layers):
+    encoder = elmo_encoder(n_mixes=2, layers=layers)
+    init_pretraining_params(encoder, checkpoint)
+    encoder.eval()
+    sentences = [["the", "bank"], ["q"], ["of", "the", "river"]]
+    expected = [mix.numpy() for mix in encoder.mixes(encoder.map_words(sentences))]
+    encoder.cache = LayerCache(encoder, sentences, 1e-9, tmp_path)
+    assert all(isinstance(array, np.memmap) for array in encoder.cache.layers.values())
+    assert not list(tmp_path.iterdir())  # the file has no name
+    encoder.elmo.layers = None  # must not be called
+    for mix, other in zip(encoder.mixes(encoder.map_words(sentences)), expected, strict=True):
+        np.testing.assert_allclose(mix.numpy(), other, atol=5e-3)
+
+
+# The script
+
+
+def test_train_evaluate_and_predict(files, capsys, monkeypatch):
+    folder = train(files, "--init_from_ckpt=none", "--char_cnn", *LEARNS, f"--json={files / 'r.json'}")
+    results = json.loads((files / "r.json").read_text(encoding="utf-8"))
+    assert results["test"]["f1"] > 0.9 and set(results["test"]["tags"]) == {"PER", "LOC"}
+    trained = capsys.readouterr().out.partition("== test")[2].partition("saved")[0]
+    run_tag.main(["evaluate", f"--model_dir={folder}", f"--test={files / 'test'}", "--device=cpu"])
+    assert capsys.readouterr().out.partition("== test")[2] == trained
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"of river\n\na bank\n")))
+    run_tag.main(["predict", f"--model_dir={folder}", "--output_format=json", "--device=cpu"])
+    first, empty, last = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["tokens"] == ["of", "river"] and empty["labels"] == []
+    assert last["spans"] == [{"begin": 1, "end": 2, "label": "PER", "tokens": ["bank"]}]
+    argv = [f"--input={files / 'test'}", "--input_format=columns", f"--output={files / 'out'}"]
+    run_tag.main(["predict", f"--model_dir={folder}", *argv, "--device=cpu"])
+    assert read_columns(files / "out", label=-2) == read_columns(files / "test")
+    assert read_columns(files / "out")[0].labels[0] == "O"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--elmo_at=input,output", "--cell=lstm"],
+        ["--layers=0", "--cache_gb=0.0000001"],
+        ["--random_weights=lstm"],
+        ["--elmo_trainable"],
+    ],
+)
+def test_arms_with_elmo(files, checkpoint, more, capsys):
+    folder = train(files, f"--init_from_ckpt={checkpoint}", *more)
+    trained = capsys.readouterr().out.partition("== test")[2].partition("saved")[0]
+    run_tag.main(["evaluate", f"--model_dir={folder}", f"--test={files / 'test'}", "--device=cpu"])
+    assert capsys.readouterr().out.partition("== test")[2] == trained
+    weights = Tagger.load(folder).weights()
+    is_own = any("bilm.forward_lstm" in name for name in weights)
+    assert is_own == (more[0] in ("--random_weights=lstm", "--elmo_trainable"))
+
+
+def test_a_seed_gives_the_same_tagger_again(files):
+    one, other = (train(files, "--init_from_ckpt=none", "--seed=5", save_dir=name) for name in ("one", "other"))
+    one, other = Tagger.load(one).weights(), Tagger.load(other).weights()
+    for name, weight in one.items():
+        np.testing.assert_allclose(other[name], weight, atol=1e-5, err_msg=name)
+
+
+def test_characters_with_places_from_training_to_prediction(tmp_path, capsys, monkeypatch):
+    (tmp_path / "train").write_text("科0\tO\n技1\tO\n\n李0\tB-PER\n开1\tI-PER\n\n" * 9, encoding="utf-8")
+    folder = tmp_path / "tagger"
+    flags = ["--init_from_ckpt=none", "--segmentation=feature", f"--save_dir={folder}", *QUICK]
+    run_tag.main(["train", f"--train={tmp_path / 'train'}", *flags])
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("李0 开1\n".encode())))
+    capsys.readouterr()
+    run_tag.main(["predict", f"--model_dir={folder}", "--device=cpu"])
+    assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == ["李0", "开1", ""]
+    assert Tagger.load(folder).settings.place_dim > 0
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [
+        (["--init_from_ckpt=none", "--layers=0"], "--layers"),
+        (["--init_from_ckpt=none", "--elmo_trainable"], "--elmo_trainable"),
+        (["--init_from_ckpt=none", "--limit=3"], "--limit"),
+        (["--init_from_ckpt=CKPT", "--layers=average"], "--layers"),
+    ],
+)
+def test_flags_without_effect_are_an_error(files, checkpoint, more, word, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        train(files, *(flag.replace("CKPT", checkpoint) for flag in more))
+    assert word in capsys.readouterr().err
+
+
+def test_a_folder_that_holds_a_tagger_is_not_overwritten(files):
+    train(files, "--init_from_ckpt=none", "--epochs=1")
+    with pytest.raises(UserError, match="--overwrite"):
+        train(files, "--init_from_ckpt=none")
+    train(files, "--init_from_ckpt=none", "--epochs=1", "--overwrite")
