@@ -47,8 +47,8 @@ BiLMState = list[list[State]]  # of every layer, of both directions: h (B, P) an
 class BiLM(nn.Layer):
     """The bidirectional language model. Its sublayers' names are the keys of every checkpoint.
 
-    head: with the softmax over the vocabulary, for pretraining and perplexity. Tables then have sparse gradients, which
-    not every optimizer takes.
+    head: with the softmax over the vocabulary, for pretraining and perplexity. Its tables then have `row_gradient`s
+    (elmo_core/tables.py), which the optimizers of pretraining take.
     """
 
     def __init__(self, config: ELMoConfig, head: bool = True):

@@ -197,7 +197,7 @@ def train(
             return False
         return ranks.any(interruption.is_wanted())
 
-    prepared = with_candidates(stream, bilm.config.vocab_size, args, progress.step, ranks.rank)
+    prepared = with_candidates(stream, bilm.config.vocab_size, args, progress.step)
     with Interruption() as interruption, dataset.Prefetcher(prepared) as batches:
         evaluate_if_due()  # one that an interruption has cut short
         while not progress.is_over(args.patience) and not is_interrupted():
@@ -233,11 +233,14 @@ def train(
 
 
 def with_candidates(
-    stream: dataset.TrainStream, vocab_size: int, args: argparse.Namespace, step: int, rank: int
+    stream: dataset.TrainStream, vocab_size: int, args: argparse.Namespace, step: int
 ) -> Iterator[tuple[LMBatch, Candidates]]:
-    """The batches after a step, each with the candidate words of its softmax, for the Prefetcher to make in advance."""
+    """The batches after a step, each with the candidate words of its softmax, for the Prefetcher to make in advance.
+
+    All ranks have the same candidates, so that they have gradients of the same rows.
+    """
     for number, batch in enumerate(stream, step + 1):
-        random = np.random.default_rng([args.seed, number, rank])
+        random = np.random.default_rng([args.seed, number, 0])
         yield batch, draw_candidates(vocab_size, args.n_negative_samples, random)
 
 

@@ -471,3 +471,10 @@ void adagrad(int64_t begin, int64_t end, const float *restrict g, float scale, f
         weight[k] -= rate * d / (sqrtf(moment[k]) + epsilon);
     }
 }
+
+/* Of a matrix of `width` columns the rows[begin] .. rows[end], each of which stands there once; g holds their gradients. */
+void adagrad_rows(int64_t begin, int64_t end, const int64_t *rows, int64_t width, const float *g, float scale, float rate, float epsilon,
+                  float *weight, float *moment) {
+    for (int64_t k = begin; k < end; k++)
+        adagrad(0, width, g + k * width, scale, rate, epsilon, weight + rows[k] * width, moment + rows[k] * width);
+}

@@ -90,11 +90,16 @@ class Kernel:
         self.sgemm(ROW_MAJOR, AS_IS, TRANSPOSED, m, n, k, one, a, k, b, k, one, c, n)
 
     def adagrad(
-        self, begin: int, end: int, gradient, scale: float, rate: float, epsilon: float, weight, moment
+        self, begin: int, end: int, gradient, rows, scale: float, rate: float, epsilon: float, weight, moment
     ) -> None:
+        """Elements begin .. end of a weight; or, where the gradient is of `rows` of it, an int64 array, these rows."""
         numbers = map(ctypes.c_float, (scale, rate, epsilon))
         ends, tensors = map(ctypes.c_int64, (begin, end)), map(_argument, (weight, moment))
-        self.library.adagrad(*ends, _argument(gradient), *numbers, *tensors)
+        if rows is None:
+            self.library.adagrad(*ends, _argument(gradient), *numbers, *tensors)
+        else:
+            places = _array(rows), ctypes.c_int64(weight.shape[1])
+            self.library.adagrad_rows(*ends, *places, _argument(gradient), *numbers, *tensors)
 
     def softmax_loss(self, h, table, bias, true_logits, hit, candidate, loss, d_h, d_table, d_bias, d_true) -> None:
         sizes = map(ctypes.c_int64, (*h.shape[:1], *table.shape))

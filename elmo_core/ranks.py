@@ -15,7 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from elmo_core.runtime import UserError, paddle
+from elmo_core.tables import row_gradient
 
 COLLECTIVE_ERRORS = (RuntimeError, OSError, SystemError)  # gloo's, NCCL's, and CUDA's where Paddle calls them fatal
 HEARTBEAT_SECONDS = 1.0  # between messages to the ranks that wait; gloo gives up on a rank that is silent for 30
@@ -100,43 +103,31 @@ class Ranks:
                     paddle.distributed.broadcast(weight, src=0)
 
     def average_gradients(self, weights: Sequence) -> None:
-        """Replace every weight's gradient by the mean over the ranks. A sparse one becomes the rows of all ranks."""
+        """Replace every weight's gradient by the mean over the ranks; a table's has the rows that any of them has read."""
         if self.size == 1:
             return
-        dense = [weight for weight in weights if not weight.grad.is_selected_rows()]
-        sparse = [weight for weight in weights if weight.grad.is_selected_rows()]
-        sums = self._all_reduced(paddle.concat([weight.grad.reshape([-1]) for weight in dense]))
-        parts = paddle.split(sums / self.size, [weight.size for weight in dense])
-        for weight, part in zip(dense, parts, strict=True):
-            weight.grad = part.reshape(weight.shape)
-        counts = paddle.to_tensor([len(weight.grad.rows()) for weight in sparse])
-        counts = paddle.stack(self._all_gathered(counts), axis=1).tolist()  # of each weight, on every rank
-        for weight, lengths in zip(sparse, counts, strict=True):
-            self._average_rows(weight, lengths)
-
-    def _average_rows(self, weight, lengths: list[int]) -> None:
-        rows = self._joined(paddle.to_tensor(weight.grad.rows()), lengths)
-        values = self._joined(weight.grad._get_tensor_from_selected_rows(), lengths) / self.size
-        weight.clear_gradient(set_to_zero=False)
-        # the way to a sparse gradient of one's own: it is what the table's lookup makes of `values`
-        paddle.nn.functional.embedding(rows, weight, sparse=True).backward(values)
-
-    def _joined(self, tensor, lengths: list[int]):
-        """The ranks' tensors, which have these lengths, one after another."""
-        missing = paddle.zeros([max(lengths) - len(tensor), *tensor.shape[1:]], tensor.dtype)
-        parts = self._all_gathered(paddle.concat([tensor, missing]))
-        return paddle.concat([part[:length] for part, length in zip(parts, lengths, strict=True)])
+        dense = [weight for weight in weights if weight.grad is not None]
+        tables = [weight for weight in weights if row_gradient(weight) is not None]
+        gradients = [row_gradient(table) for table in tables]
+        reads = {
+            id(gradient.ids): gradient.own for gradient in gradients
+        }  # several tables may be read at the same rows
+        own = self.gather(list(reads.values())) if reads else []
+        union = dict(zip(reads, [np.unique(np.concatenate(rows)) for rows in zip(*own, strict=True)], strict=True))
+        parts = [weight.grad for weight in dense]
+        parts += [gradient.spread(union[id(gradient.ids)]) for gradient in gradients]
+        sums = self._all_reduced(paddle.concat([part.reshape([-1]) for part in parts]))
+        means = paddle.split(sums.scale_(1 / self.size), [part.size for part in parts])
+        means = [mean.reshape(part.shape) for mean, part in zip(means, parts, strict=True)]
+        for weight, mean in zip(dense, means, strict=False):
+            weight.grad = mean
+        for table, gradient, mean in zip(tables, gradients, means[len(dense) :], strict=True):
+            table.row_gradient = gradient.over(union[id(gradient.ids)], mean)
 
     def _all_reduced(self, tensor):
         with self._explained():
             paddle.distributed.all_reduce(tensor)
         return tensor
-
-    def _all_gathered(self, tensor) -> list:
-        tensors: list = []
-        with self._explained():
-            paddle.distributed.all_gather(tensors, tensor)
-        return tensors
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -11,11 +11,13 @@ Differences from bilm-tf: both directions share the candidates of a step, which 
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from elmo_core import fused
 from elmo_core.runtime import in_parallel, paddle, product
+from elmo_core.tables import read_rows
 
 LOGITS_AT_ONCE = 2**22  # elements: what a slice of the logits may hold, so that it stays near the processor
 REMOVED = -1e30  # the logit of an accidental hit
@@ -85,11 +87,16 @@ class Softmax(paddle.nn.Layer):
 
         directions: tensors (M, P); targets: for each (M,) word ids on the host.
         """
-        embedding = paddle.nn.functional.embedding
-        ids = paddle.to_tensor(np.concatenate([candidates.ids, *targets]))
-        weight = embedding(ids, self.weight, sparse=True)  # (S + directions * M, P)
-        bias = embedding(ids, self.bias, sparse=True)
-        return list(_SampledLoss.apply(weight, bias, candidates, targets, *directions))
+        words, n = np.concatenate(targets), len(candidates.ids)
+        hit, place = candidates.places_of(words)
+        others = np.ones(len(words), bool)
+        others[hit] = False
+        own, places = np.unique(words[others], return_inverse=True)
+        ids = np.concatenate([candidates.ids, own])
+        rows = np.empty(len(words), np.int64)  # of the targets, in what is read
+        rows[hit], rows[others] = place, n + places.ravel()
+        weight, bias = (read_rows(table, ids, shared=n) for table in (self.weight, self.bias))  # (S + own, P or 1)
+        return list(_SampledLoss.apply(weight, bias, candidates, targets, rows, *directions))
 
     def log_probabilities(self, h: paddle.Tensor, targets: np.ndarray) -> np.ndarray:
         """Log-probability of each target under the full softmax, in slices of the vocabulary. (M,) float64"""
@@ -113,17 +120,17 @@ class _SampledLoss(paddle.autograd.PyLayer):
     """The loss with its gradient made on the way, slice by slice: no (M, S) logits are ever kept."""
 
     @staticmethod
-    def forward(ctx, weight, bias, candidates, targets, *directions):
+    def forward(ctx, weight, bias, candidates, targets, rows, *directions):
         n = len(candidates.ids)
         ctx.wanted = [not tensor.stop_gradient for tensor in (weight, bias, *directions)]
         log_expected = paddle.to_tensor(candidates.log_expected_of(candidates.ids)).astype(weight.dtype)
-        table, table_bias = weight[:n].contiguous(), bias[:n, 0] - log_expected  # (S, P), (S,)
-        ends = n + np.cumsum([0, *map(len, targets)])
+        table, table_bias = (weight[:n] if n < len(weight) else weight), bias[:n, 0] - log_expected  # (S, P), (S,)
+        ctx.n_own, ctx.rows = len(weight) - n, paddle.to_tensor(rows)
+        ends = np.cumsum([0, *map(len, targets)])
+        true = [(paddle.gather(weight, ctx.rows[a:b]), paddle.gather(bias, ctx.rows[a:b])) for a, b in pairwise(ends)]
         tasks = [
-            lambda h=h, words=words, a=a, b=b: _direction_loss(
-                h, weight[a:b], bias[a:b], table, table_bias, words, candidates
-            )
-            for h, words, a, b in zip(directions, targets, ends[:-1], ends[1:], strict=True)
+            lambda h=h, words=words, rows=rows: _direction_loss(h, *rows, table, table_bias, words, candidates)
+            for h, words, rows in zip(directions, targets, true, strict=True)
         ]
         results = in_parallel(tasks)
         ctx.gradients = [result[1:] for result in results]
@@ -136,8 +143,13 @@ class _SampledLoss(paddle.autograd.PyLayer):
             for scale, gradients in zip(upstream, ctx.gradients, strict=True)
         ]
         d_h, d_true_rows, d_true, d_table, d_bias = zip(*scaled, strict=True)
-        d_bias = paddle.concat([sum(d_bias[1:], d_bias[0]).unsqueeze(1), *d_true])
-        d_weight = paddle.concat([sum(d_table[1:], d_table[0]), *d_true_rows])
+
+        def over_rows(of_candidates, of_targets):
+            own = paddle.zeros([ctx.n_own, of_candidates.shape[1]], of_candidates.dtype)
+            return paddle.concat([of_candidates, own]).index_add_(ctx.rows, 0, paddle.concat(of_targets))
+
+        d_weight = over_rows(sum(d_table[1:], d_table[0]), d_true_rows)
+        d_bias = over_rows(sum(d_bias[1:], d_bias[0]).unsqueeze(1), d_true)
         return tuple(d if want else None for d, want in zip((d_weight, d_bias, *d_h), ctx.wanted, strict=True))
 
 

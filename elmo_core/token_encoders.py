@@ -3,9 +3,12 @@
 A new one is a class here, a line in ENCODERS and one in INPUTS of config.py, which says what it reads.
 """
 
+import numpy as np
+
 from elmo_core.char_cnn import CharCNN
 from elmo_core.config import ELMoConfig
 from elmo_core.runtime import paddle
+from elmo_core.tables import look_up
 from elmo_core.tokens import Tokens
 
 nn = paddle.nn
@@ -18,11 +21,12 @@ class WordTable(nn.Layer):
 
     def __init__(self, config: ELMoConfig, sparse: bool):
         super().__init__()
-        self.embedding = _word_table(config.vocab_size, config.projection_dim, sparse)
+        self.sparse = sparse
+        self.embedding = _word_table(config.vocab_size, config.projection_dim)
 
     def forward(self, tokens: Tokens) -> paddle.Tensor:
         """Vectors (N, P) of the distinct tokens, given by their words (N,)."""
-        return self.embedding(paddle.to_tensor(tokens.words))
+        return _vectors(self.embedding, tokens.words, self.sparse)
 
 
 class CharWord(CharCNN):
@@ -33,22 +37,27 @@ class CharWord(CharCNN):
     def __init__(self, config: ELMoConfig, sparse: bool):
         super().__init__(config)
         width = config.word_dim + sum(number for _, number in config.filters)
-        self.words = _word_table(config.vocab_size, config.word_dim, sparse)
+        self.sparse = sparse
+        self.words = _word_table(config.vocab_size, config.word_dim)
         normal = nn.initializer.Normal(std=width**-0.5)
         self.projection = nn.Linear(width, config.projection_dim, weight_attr=normal)
 
     def forward(self, tokens: Tokens) -> paddle.Tensor:
-        words = self.words(paddle.to_tensor(tokens.words))
+        words = _vectors(self.words, tokens.words, self.sparse)
         return self.projection(paddle.concat([words, self.highway_features(tokens)], axis=1))
 
 
-def _word_table(vocab_size: int, width: int, sparse: bool) -> nn.Embedding:
-    return nn.Embedding(vocab_size, width, sparse=sparse, weight_attr=nn.initializer.Normal(std=width**-0.5))
+def _word_table(vocab_size: int, width: int) -> nn.Embedding:
+    return nn.Embedding(vocab_size, width, weight_attr=nn.initializer.Normal(std=width**-0.5))
+
+
+def _vectors(table: nn.Embedding, words: np.ndarray, sparse: bool) -> paddle.Tensor:
+    return look_up(table.weight, words) if sparse else table(paddle.to_tensor(words))
 
 
 ENCODERS = {"char": lambda config, sparse: CharCNN(config), "word": WordTable, "char+word": CharWord}
 
 
 def token_encoder(config: ELMoConfig, sparse: bool) -> nn.Layer:
-    """The encoder of a model. sparse: whether the gradients of its tables of words are to be rows."""
+    """The encoder of a model. sparse: whether the gradients of its tables of words are `row_gradient`s."""
     return ENCODERS[config.input](config, sparse)

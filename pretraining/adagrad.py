@@ -1,19 +1,21 @@
 """Adagrad with the gradients' global norm clipped, as paddle.optimizer.Adagrad does it, in fewer passes over the weights.
 
 Paddle's clip writes every gradient anew and its Adagrad runs on one thread, which together are a twelfth of a training
-step of `small`. Here dense float32 weights on CPUs take one pass for the norm and one for clip and update, on all threads.
-Everything else (sparse gradients, GPUs, no compiler) is Paddle's.
+step of `small`. Here float32 weights on CPUs take one pass for the norm and one for clip and update, on all threads.
+Everything else (GPUs, no compiler) is Paddle's.
 """
 
 import itertools
 
 from elmo_core import fused
 from elmo_core.runtime import in_parallel, n_threads, paddle
+from elmo_core.tables import RowGradient
+from pretraining.row_updates import Clip, RowUpdates, scaled
 
 WORTH_THREADS = 1 << 16  # elements
 
 
-class Adagrad(paddle.optimizer.Adagrad):
+class Adagrad(RowUpdates, paddle.optimizer.Adagrad):
     """paddle.optimizer.Adagrad whose accumulators start at 1, with a bound on the gradients' norm."""
 
     def __init__(self, learning_rate: float, parameters, max_grad_norm: float):
@@ -24,38 +26,36 @@ class Adagrad(paddle.optimizer.Adagrad):
         weight, gradient = param_and_grad
         if not _suits(gradient):
             return super()._append_optimize_op(block, param_and_grad)
-        moment = self._get_accumulator_master(self._moment_acc_str, weight)
-        given = gradient.contiguous(), self._grad_clip.scale, self.get_lr(), self._epsilon, weight, moment
-        parts = n_threads() if weight.size > WORTH_THREADS else 1
-        ends = [weight.size * k // parts for k in range(parts + 1)]
+        rows = gradient.ids if isinstance(gradient, RowGradient) else None
+        values = gradient if rows is None else gradient.values
+        numbers = self._grad_clip.scale, self.get_lr(), self._epsilon
+        given = values.contiguous(), rows, *numbers, weight, *self._moments(weight)
+        n = values.size if rows is None else len(rows)
+        parts = n_threads() if values.size > WORTH_THREADS else 1
+        ends = [n * k // parts for k in range(parts + 1)]
         in_parallel([lambda a=a, b=b: fused.kernel().adagrad(a, b, *given) for a, b in itertools.pairwise(ends)])
 
+    def _moments(self, weight) -> list:
+        return [self._get_accumulator_master(self._moment_acc_str, weight)]
 
-class _Clip(paddle.nn.ClipGradByGlobalNorm):
+    def _update(self, weight, gradient, rows, *moments) -> None:
+        lr = self._create_param_lr((weight, gradient))
+        paddle._C_ops.adagrad_(rows, gradient, *moments, lr, None, self._epsilon, False)
+
+
+class _Clip(Clip):
     """The same clip, which leaves the scaling of gradients that `_suits` to the update."""
 
     scale = 1.0
 
-    def _dygraph_clip(self, params_grads):
-        if not any(_suits(gradient) for _, gradient in params_grads):
-            return super()._dygraph_clip(params_grads)
-        merged = [
-            (weight, paddle.nn.clip.merge_selected_rows(gradient) if gradient.is_selected_rows() else gradient)
-            for weight, gradient in params_grads
-        ]
-        squares = [paddle._C_ops.squared_l2_norm(_values(gradient)).reshape([1]) for _, gradient in merged]
-        norm = paddle.concat(squares).sum().sqrt().item()
-        self.scale = self.clip_norm / max(norm, self.clip_norm)
-        factor = paddle.to_tensor([self.scale], "float32")
-        return [
-            (weight, gradient if _suits(gradient) else paddle.multiply(gradient, factor)) for weight, gradient in merged
-        ]
-
-
-def _values(gradient):
-    return gradient._get_tensor_from_selected_rows() if gradient.is_selected_rows() else gradient
+    def _scaled(self, params_grads, factor):
+        suits = [_suits(gradient) for _, gradient in params_grads]
+        if any(suits):
+            self.scale = float(factor)
+        pairs = zip(params_grads, suits, strict=True)
+        return [(weight, gradient if left else scaled(gradient, factor)) for (weight, gradient), left in pairs]
 
 
 def _suits(gradient) -> bool:
     """Whether a gradient's weight is updated here."""
-    return not gradient.is_selected_rows() and fused.suits(gradient)
+    return fused.suits(gradient.values if isinstance(gradient, RowGradient) else gradient)

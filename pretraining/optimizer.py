@@ -7,14 +7,14 @@ import numpy as np
 from elmo import BiLM
 from elmo_core.runtime import paddle
 from pretraining.adagrad import Adagrad
+from pretraining.adam import Adam
 
 
 def make_optimizer(name: str, lr: float, weights: Sequence, max_grad_norm: float):
     """name: adagrad or adam."""
     if name == "adagrad":
         return Adagrad(lr, weights, max_grad_norm)
-    clip = paddle.nn.ClipGradByGlobalNorm(max_grad_norm)
-    return paddle.optimizer.Adam(lr, parameters=weights, grad_clip=clip, lazy_mode=True)
+    return Adam(lr, weights, max_grad_norm)
 
 
 def learning_rate(name: str, lr: float, step: float, total: float, warmup_steps: float) -> float:

@@ -5,6 +5,7 @@ import reference
 
 from elmo import BiLM, ELMoConfig
 from elmo_core.runtime import paddle
+from elmo_core.tables import row_gradient
 from elmo_core.tokens import Vocabulary
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "bank", "of", "river", "苹果", "很", "a", "longerword", "q"]
@@ -79,11 +80,11 @@ def reference_of(bilm: BiLM) -> reference.Parameters:
 
 
 def dense_gradient(weight: paddle.Tensor) -> np.ndarray:
-    """A weight's gradient, sparse or dense, as a full array."""
-    if not weight.grad.is_selected_rows():
+    """A weight's gradient, that of rows too, as a full array."""
+    if (found := row_gradient(weight)) is None:
         return weight.grad.numpy()
     gradient = np.zeros(weight.shape, dtype=str(weight.dtype).removeprefix("paddle."))
-    np.add.at(gradient, weight.grad.rows(), weight.grad.numpy())
+    gradient[found.ids] = found.values.numpy()
     return gradient
 
 

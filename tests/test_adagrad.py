@@ -1,12 +1,17 @@
-"""The optimizer of pretraining against Paddle's own, and Adagrad's formula."""
+"""The optimizers of pretraining against Paddle's own, and Adagrad's formula."""
+
+from functools import partial
 
 import numpy as np
 import pytest
 
 from elmo_core.runtime import paddle
+from elmo_core.tables import look_up
 from pretraining.adagrad import Adagrad
+from pretraining.adam import Adam
+from pretraining.optimizer import make_optimizer
 
-SHAPES = {"large": (300, 301), "small": (7,), "table": (40, 5), "frozen": (3, 2)}
+SHAPES = {"large": (300, 301), "small": (7,), "table": (40, 5), "whole": (6, 2), "frozen": (3, 2)}
 
 
 def weights():
@@ -19,7 +24,11 @@ def weights():
     return made
 
 
-def train(make, scale: float) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
+def paddles_rows(table, ids):
+    return paddle.nn.functional.embedding(paddle.to_tensor(ids), table)
+
+
+def train(make, scale: float, look_up=look_up) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
     """Weights and the optimizer's state after three steps, with dense gradients and a sparse one that has a row twice."""
     model, random = weights(), np.random.RandomState(1)
     optimizer = make(list(model.values()))
@@ -29,8 +38,11 @@ def train(make, scale: float) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
             loss = (
                 loss + (model[name] * paddle.to_tensor(random.standard_normal(SHAPES[name]).astype(np.float32))).sum()
             )
-        rows = paddle.nn.functional.embedding(paddle.to_tensor([1, 5, 5, 39]), model["table"], sparse=True)
-        loss = loss + (rows * paddle.to_tensor(random.standard_normal((4, 5)).astype(np.float32))).sum()
+        for ids in ([1, 5, 5, 39], [0, 39, 7, 3]):
+            rows = look_up(model["table"], np.array(ids))
+            loss = loss + (rows * paddle.to_tensor(random.standard_normal((4, 5)).astype(np.float32))).sum()
+        everything = look_up(model["whole"], np.arange(6))
+        loss = loss + (everything * paddle.to_tensor(random.standard_normal((6, 2)).astype(np.float32))).sum()
         (loss * scale).backward()
         optimizer.step()
         optimizer.clear_grad()
@@ -40,18 +52,24 @@ def train(make, scale: float) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
 
 @pytest.mark.usefixtures("implementation")
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])  # below the bound of the norm, and above
-def test_it_is_paddles_adagrad_with_a_clip(scale):
-    def of_paddle(parameters):
-        clip = paddle.nn.ClipGradByGlobalNorm(10.0)
-        return paddle.optimizer.Adagrad(0.2, parameters=parameters, initial_accumulator_value=1.0, grad_clip=clip)
+@pytest.mark.parametrize(
+    ("name", "of_paddle"),
+    [
+        ("adagrad", partial(paddle.optimizer.Adagrad, initial_accumulator_value=1.0)),
+        ("adam", paddle.optimizer.Adam),
+    ],
+)
+def test_it_is_paddles_with_a_clip(name, of_paddle, scale):
+    def expected_optimizer(parameters):
+        return of_paddle(learning_rate=0.2, parameters=parameters, grad_clip=paddle.nn.ClipGradByGlobalNorm(10.0))
 
-    found, state = train(lambda parameters: Adagrad(0.2, parameters, max_grad_norm=10.0), scale)
-    expected, expected_state = train(of_paddle, scale)
-    for name, weight in expected.items():
-        np.testing.assert_allclose(found[name], weight, rtol=1e-5, atol=1e-6, err_msg=name)
-    assert len(state) == len(expected_state) == 3
-    for one, other in zip(state, expected_state, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5)
+    found, state = train(lambda parameters: make_optimizer(name, 0.2, parameters, max_grad_norm=10.0), scale)
+    expected, expected_state = train(expected_optimizer, scale, paddles_rows)
+    for key, weight in expected.items():
+        np.testing.assert_allclose(found[key], weight, rtol=1e-5, atol=1e-5, err_msg=key)
+    assert len(state) == len(expected_state) == (4 if name == "adagrad" else 16)
+    for one, other in zip(sorted(state, key=np.shape), sorted(expected_state, key=np.shape), strict=True):
+        assert one.shape == other.shape
 
 
 @pytest.mark.usefixtures("implementation")
@@ -63,3 +81,24 @@ def test_a_step_by_hand():
     optimizer.step()
     gradient = np.array([0.6, 0.8])
     np.testing.assert_allclose(weight.numpy(), [1, -2] - 0.5 * gradient / np.sqrt(1 + gradient**2), rtol=1e-5)
+
+
+def test_adam_updates_the_rows_that_a_step_has_read():
+    """With Adam's formula. (Paddle's lazy_mode takes the powers of the next step for the rows of sparse gradients.)"""
+    random = np.random.RandomState(0)
+    table = paddle.create_parameter([9, 2], "float32")
+    weight = table.numpy().astype(np.float64)
+    first, second = np.zeros((9, 2)), np.zeros((9, 2))
+    optimizer = Adam(0.2, [table], max_grad_norm=1e9)
+    for step, ids in enumerate([[1, 5, 5], [8, 5], [1, 2, 1]], 1):
+        factors, gradient, rows = random.standard_normal((len(ids), 2)), np.zeros((9, 2)), sorted(set(ids))
+        (look_up(table, np.array(ids)) * paddle.to_tensor(factors.astype(np.float32))).sum().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        np.add.at(gradient, ids, factors)
+        first[rows] = 0.9 * first[rows] + 0.1 * gradient[rows]
+        second[rows] = 0.999 * second[rows] + 0.001 * gradient[rows] ** 2
+        correction = np.sqrt(1 - 0.999**step)
+        rate = 0.2 * correction / (1 - 0.9**step)
+        weight[rows] -= rate * first[rows] / (np.sqrt(second[rows]) + 1e-8 * correction)
+        np.testing.assert_allclose(table.numpy(), weight, rtol=1e-5, atol=1e-5)

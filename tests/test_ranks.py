@@ -3,6 +3,7 @@
 import re
 import signal
 
+import numpy as np
 import pytest
 import runs
 
@@ -16,6 +17,29 @@ def test_two_ranks_work_together(tmp_path):
     for k in range(2):
         output = (tmp_path / f"rank{k}").read_text(encoding="utf-8")
         assert ended[k] == 0 and "all checks passed" in output, output
+
+
+@pytest.fixture(scope="module")
+def one_rank(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("one")
+    assert runs.start("tests/rank_step.py", [str(folder / "step.npz")], folder / "out").wait(timeout=120) == 0
+    return np.load(folder / "step.npz")
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_ranks_make_the_step_that_one_makes_with_all_their_rows(one_rank, tmp_path, n):
+    processes = runs.start_ranks("tests/rank_step.py", [str(tmp_path / "step.npz")], tmp_path, n=n)
+    assert [process.wait(timeout=180) for process in processes] == [0] * n, (tmp_path / "rank0").read_text()
+    found = np.load(tmp_path / "step.npz")
+    assert found.files == one_rank.files
+    for name in found.files:
+        expected = one_rank[name]
+        if "gradient 1" in name or "losses 1" in name or "weight" in name or "optimizer" in name:  # after an update
+            tolerance = 2e-3 if "adam" in name else 1e-5  # Adam makes a gradient of almost 0 a whole step
+        else:
+            tolerance = 1e-6
+        error = np.abs(found[name] - expected).max() / max(1, np.abs(expected).max())
+        assert error < tolerance, name
 
 
 def test_one_rank_alone_does_everything_itself(monkeypatch):

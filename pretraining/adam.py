@@ -1,0 +1,21 @@
+"""Adam with the gradients' global norm clipped. A table's row is updated in the steps that read it, as lazy_mode does."""
+
+from elmo_core.runtime import paddle
+from pretraining.row_updates import Clip, RowUpdates
+
+
+class Adam(RowUpdates, paddle.optimizer.Adam):
+    """paddle.optimizer.Adam with a bound on the gradients' norm."""
+
+    def __init__(self, learning_rate: float, parameters, max_grad_norm: float):
+        super().__init__(learning_rate, parameters=parameters, grad_clip=Clip(max_grad_norm), lazy_mode=True)
+
+    def _moments(self, weight) -> list:
+        return [self._get_accumulator_master(name, weight) for name in (self._moment1_acc_str, self._moment2_acc_str)]
+
+    def _update(self, weight, gradient, rows, *moments) -> None:
+        powers = (self._beta1_pow_acc_str, self._beta2_pow_acc_str)
+        powers = [self._get_accumulator_master(name, weight) for name in powers]
+        lr, numbers = self._create_param_lr((weight, gradient)), (self._beta1, self._beta2, self._epsilon)
+        flags = False, 1000, False, False, False  # lazy (these are the rows), threads' size, precision, powers, amsgrad
+        paddle._C_ops.adam_(rows, gradient, lr, *moments, None, *powers, None, None, *numbers, *flags)

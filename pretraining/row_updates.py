@@ -1,0 +1,61 @@
+"""What Adagrad and Adam share: updates of the rows of a table that a step has read, the bound on the gradients' norm."""
+
+from elmo_core.runtime import paddle
+from elmo_core.tables import RowGradient, clear_row_gradient, row_gradient
+
+
+class RowUpdates:
+    """Mixed into an optimizer of Paddle's: it updates dense weights as always, and of tables the rows that were read."""
+
+    def _apply_optimize(self, loss, startup_program, params_grads, param_group_idx=0):
+        tables = [(weight, row_gradient(weight)) for weight in self._parameter_list]
+        rows = [(table, gradient) for table, gradient in tables if gradient is not None]
+        return super()._apply_optimize(loss, startup_program, [*params_grads, *rows], param_group_idx)
+
+    def _append_optimize_op(self, block, param_and_grad):
+        weight, gradient = param_and_grad
+        if not isinstance(gradient, RowGradient):
+            return super()._append_optimize_op(block, param_and_grad)
+        if gradient.covers(weight):
+            return self._append_optimize_op(block, (weight, gradient.values))
+        ids = paddle.to_tensor(gradient.ids)
+        tensors = [weight, *self._moments(weight)]
+        rows = [paddle.gather(tensor, ids) for tensor in tensors]
+        self._update(weight, gradient.values, *rows)
+        for tensor, changed in zip(tensors, rows, strict=True):
+            paddle.scatter_(tensor, ids, changed)
+
+    def clear_grad(self, set_to_zero: bool = True) -> None:
+        super().clear_grad(set_to_zero)
+        for weight in self._parameter_list:
+            clear_row_gradient(weight)
+
+    def _moments(self, weight) -> list:
+        """The accumulators that have the weight's shape."""
+        raise NotImplementedError
+
+    def _update(self, weight, gradient, rows, *moments) -> None:
+        """Change rows of a weight and of its moments, in place."""
+        raise NotImplementedError
+
+
+class Clip(paddle.nn.ClipGradByGlobalNorm):
+    """Scales all gradients down to a norm of at most `clip_norm`."""
+
+    def _dygraph_clip(self, params_grads):
+        squares = [paddle._C_ops.squared_l2_norm(_values(gradient)).reshape([1]) for _, gradient in params_grads]
+        norm = paddle.concat(squares).sum().sqrt()
+        return self._scaled(params_grads, self.clip_norm / norm.clip(min=self.clip_norm))
+
+    def _scaled(self, params_grads, factor):
+        return [(weight, scaled(gradient, factor)) for weight, gradient in params_grads]
+
+
+def scaled(gradient, factor):
+    if isinstance(gradient, RowGradient):
+        return gradient.over(gradient.own, gradient.values * factor)
+    return gradient * factor
+
+
+def _values(gradient):
+    return gradient.values if isinstance(gradient, RowGradient) else gradient
