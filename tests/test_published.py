@@ -169,7 +169,7 @@ def rows() -> list[str]:
 
 
 @pytest.mark.parametrize("name", rows())
-def test_every_model_is_fetched_and_read(name, server, fakes, tmp_path, in_haste, monkeypatch):
+def test_every_model_is_fetched_and_read(name, server, fakes, tmp_path, no_fsync, monkeypatch):
     model = published.table()[name]
     if model.format == "manylangs":
         expect(monkeypatch, f"projection_dim={test_manylangs.P} cell_dim={test_manylangs.H} n_layers=2")
