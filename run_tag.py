@@ -15,7 +15,7 @@ import contextlib
 import itertools
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ import numpy as np
 import args as arguments
 from elmo_core import checkpoint, disk, model_files, runtime
 from elmo_core.runtime import UserError, log
-from elmo_core.text import read_lines
+from elmo_core.text import decode, read_lines
 from tasks.encoders import randomise
 from tasks.tagging.columns import SEGMENTATION, read_columns
 from tasks.tagging.data import Labels, Sentence
@@ -324,8 +324,7 @@ def predict(args: argparse.Namespace) -> None:
             disk.check_input(args.input, "text", "--input")
             lines, source = read_lines(args.input), args.input
         else:
-            sys.stdin.reconfigure(encoding="utf-8", newline="\n")
-            lines, source = (line.removeprefix("\ufeff").rstrip("\r\n") for line in sys.stdin), "standard input"
+            lines, source = lines_of_stdin(), "standard input"
         if args.output:
             disk.check_output("--output", args.output, args.input)
             target = files.enter_context(disk.atomic_write(args.output))
@@ -337,8 +336,15 @@ def predict(args: argparse.Namespace) -> None:
         else:
             found = tag_text(tagger, lines, source, args.input_format == "characters")
         for sentence, beginnings in found:
-            as_json_line = args.output_format == "json"
-            target.write(as_json(sentence, tagger.labels.scheme) if as_json_line else as_columns(sentence, beginnings))
+            if args.output_format == "json":
+                target.write(as_json(sentence, tagger.labels.scheme))
+            else:
+                target.write(as_columns(sentence, beginnings))
+
+
+def lines_of_stdin() -> Iterator[str]:
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        yield decode(line, Path("standard input"), number).removeprefix("\ufeff").rstrip("\r\n")
 
 
 def load(args: argparse.Namespace) -> Tagger:
