@@ -3,6 +3,7 @@
     python benchmarks/bench.py encode --model_size small
     python benchmarks/bench.py train --model_size original
     python benchmarks/bench.py data
+    python benchmarks/bench.py operators      (of a training step of `small`, 64 x 20, without the compiled loops)
 
 The limit is R, the rate of a 2048 x 2048 float32 product in Paddle, measured around every run. The useful work of a token
 is counted once, from the LSTM alone: F = 2 * layers * 2 * (2 * P * 4H + H * P) FLOP; training counts
@@ -17,8 +18,9 @@ import json
 import statistics
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +50,7 @@ NEWS = (SHARED / "lm1b", PROJECT / "1-billion-word" / "heldout-tokenized-shuffle
 
 def main() -> None:
     parser = arguments.parser(__doc__)
-    parser.add_argument("what", choices=("encode", "train", "data", "latency"))
+    parser.add_argument("what", choices=("encode", "train", "data", "latency", "operators"))
     parser.add_argument("--model_size", choices=tuple(PRESETS), default="small")
     parser.add_argument("--batch_size", type=arguments.positive_int, default=128)
     parser.add_argument("--vocab_size", type=arguments.positive_int, default=150_000, help="train: words to predict")
@@ -60,7 +62,8 @@ def main() -> None:
     args = parser.parse_args()
     runtime.set_device("cpu")
     runtime.seed_everything(0)
-    result = {"encode": encode, "train": train, "data": data, "latency": latency}[args.what](args)
+    functions = {"encode": encode, "train": train, "data": data, "latency": latency, "operators": operators}
+    result = functions[args.what](args)
     if args.json:
         print(json.dumps(result))
         return
@@ -177,6 +180,59 @@ def latency(args: argparse.Namespace) -> dict:
         elmo.ELMoEmbedder(folder)
         load = time.perf_counter() - began
     return {"one sentence, ms": 1000 * statistics.median(times[10:]), "load, s": load}
+
+
+def operators(args: argparse.Namespace) -> dict:
+    """How many operators Paddle runs for a training step, each a launch or two on a GPU, and what they take by themselves.
+
+    The time is that of a model so small that there is almost no arithmetic: the least of many steps, on one thread of a
+    machine that does nothing else.
+    """
+    fused.kernel = lambda: None
+    corpus, vocabulary = training_text(args.vocab_size)
+    config = elmo.ELMoConfig.preset("small", vocab_size=len(vocabulary))
+    step = training_step(config, corpus, vocabulary, args.candidates)
+    step()
+    counts = count_operators(step)
+    least = {"projection_dim": 8, "cell_dim": 16, "character_dim": 4, "filters": [(width, 2) for width in range(1, 8)]}
+    step = training_step(replace(config, **least), corpus, vocabulary, candidates=64)
+    times = []
+    for _ in range(20 * args.runs):
+        began = time.perf_counter()
+        step()
+        times.append(1000 * (time.perf_counter() - began))
+    return {**counts, "at P 8, H 16, ms": min(times), "their median, ms": statistics.median(times)}
+
+
+def training_step(config: elmo.ELMoConfig, corpus, vocabulary: Vocabulary, candidates: int, rows: int = 64):
+    """A function that makes the same step of training again and again: forward, backward, clip and Adagrad."""
+    bilm = elmo.BiLM(config)
+    optimizer = Adagrad(0.2, bilm.parameters(), max_grad_norm=10.0)
+    batch = next(iter(dataset.TrainStream(corpus, vocabulary, rows, 20)))
+    drawn = softmax.draw_candidates(len(vocabulary), candidates, np.random.default_rng(0))
+    state = bilm.zero_state(rows)
+
+    def step() -> None:
+        losses, _ = bilm(batch, state, drawn, dropout=0.1)
+        (sum(losses) / 2 * 20).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+
+    return step
+
+
+def count_operators(work: Callable[[], object]) -> dict[str, int]:
+    """Operators that Paddle runs for the work, forward and backward, and the kernels that it starts for them."""
+    profiler = paddle.profiler.Profiler(targets=[paddle.profiler.ProfilerTarget.CPU], on_trace_ready=lambda _: None)
+    profiler.start()
+    work()
+    profiler.stop()
+    nodes, kinds = list(profiler.profiler_result.get_data().values()), Counter()
+    while nodes:
+        node = nodes.pop()
+        kinds[str(node.type).rpartition(".")[2]] += 1
+        nodes.extend(node.children_node)
+    return {"operators": kinds["Operator"], "launches": kinds["DygraphKernelLaunch"]}
 
 
 # What they share
