@@ -38,8 +38,9 @@ from embedding import corpus, vocabulary
 if TYPE_CHECKING:  # neither --help nor --merge waits for Paddle
     from elmo import ELMoEmbedder
 
-FOR_TEXT = {"layers": "all", "mix": None, "dtype": "float32", "pool": None, "shard": None, "forget_sentences": False}
-FOR_MODEL = {"init_from_ckpt": None, "batch_size": 128, "device": "auto"}
+FOR_MODEL = {"init_from_ckpt": None, "device": "auto"}  # defaults of flags for --input and --vocab ...
+FOR_TEXT = {"layers": "all", "mix": None, "dtype": "float32", "pool": None, "forget_sentences": False}  # for --input
+FOR_TEXT |= {"batch_size": 128, "shard": None}
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -65,16 +66,16 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     stored.add_argument("--dtype", choices=("float32", "float16"), help="of the numbers (default: float32)")
     stored.add_argument("--pool", choices=("mean",), help="one vector a sentence: the mean over its tokens")
-    stored.add_argument("--forget_sentences", action="store_true", help="leave sentence_to_index out")
+    stored.add_argument("--forget_sentences", action="store_true", default=None, help="leave sentence_to_index out")
     run = parser.add_argument_group("run")
     run.add_argument("--batch_size", type=arguments.positive_int, metavar="N", help="sentences at once (default: 128)")
     run.add_argument("--device", help="auto, cpu, gpu or gpu:N (default: auto)")
     run.add_argument("--shard", type=_shard, metavar="I/N", help="only share I of N, counted from 0: 0/2, 1/2")
     args = parser.parse_args(argv)
-    _check_flags(parser, args)
-    for name, value in {**FOR_TEXT, **FOR_MODEL}.items():
-        if getattr(args, name) is None:
-            setattr(args, name, value)
+    if not args.merge and not args.init_from_ckpt:
+        parser.error("--init_from_ckpt is missing: the model")
+    arguments.fill_defaults(parser, args, FOR_MODEL, not args.merge, "--input or --vocab")
+    arguments.fill_defaults(parser, args, FOR_TEXT, bool(args.input), "--input")
     return args
 
 
@@ -93,16 +94,6 @@ def _shard(text: str) -> tuple[int, int]:
     if not found or int(found[1]) >= int(found[2]):
         raise argparse.ArgumentTypeError(f"{text!r}: expected I/N with I from 0 to N - 1: 0/2 and 1/2 are two halves")
     return int(found[1]), int(found[2])
-
-
-def _check_flags(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Refuse what is missing, and flags that would have no effect."""
-    work = next(name for name in ("input", "vocab", "merge") if getattr(args, name))
-    useless = {"input": (), "vocab": (*FOR_TEXT, "batch_size"), "merge": (*FOR_TEXT, *FOR_MODEL)}[work]
-    if given := [f"--{name}" for name in useless if getattr(args, name)]:
-        parser.error(f"{given[0]} has no effect with --{work}: leave it out")
-    if work != "merge" and not args.init_from_ckpt:
-        parser.error(f"--{work} needs a model: --init_from_ckpt")
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -49,10 +49,7 @@ def prepare(folder: Path, settings: Mapping[str, Any]) -> None:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads((folder / SETTINGS).read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder}: expected a folder with {SETTINGS}, as --shard writes it ({error}).") from error
+    return disk.read_json(folder / SETTINGS, "the settings of a folder of parts, as --shard writes it")
 
 
 def check_same(folder: Path, saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

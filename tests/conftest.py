@@ -31,6 +31,25 @@ def messages(caplog):
     return lambda: caplog.text
 
 
+@pytest.fixture(scope="session")
+def checkpoints(tmp_path_factory) -> dict[str, str]:
+    """Prefixes of tiny random models, one of characters and one of words. Tests must not change them."""
+    import models
+
+    folder = tmp_path_factory.mktemp("checkpoints")
+    return {input: models.save(models.random_bilm(input=input), folder / input) for input in ("char", "word")}
+
+
+@pytest.fixture(scope="session")
+def model(checkpoints) -> str:
+    return checkpoints["char"]
+
+
+@pytest.fixture(scope="session")
+def word_model(checkpoints) -> str:
+    return checkpoints["word"]
+
+
 @pytest.fixture
 def no_fsync(monkeypatch):
     """Do not wait for the disk, which takes most of the time of many small files."""

@@ -38,7 +38,7 @@ def weights(value: float, rows: int = 7) -> dict[str, np.ndarray]:
 
 
 def save(prefix: Path, value: int, rows: int = 7) -> None:
-    """A checkpoint that consists of one value, in all of its files."""
+    """A checkpoint whose files all hold one value."""
     checkpoint.save(prefix, weights(value, rows), {"moment": np.full((rows, 13), value)}, {"step": value})
 
 
@@ -124,7 +124,7 @@ def test_progress_comes_back_as_it_was(tmp_path):
     assert (random.random(), np.random.random()) == expected
 
 
-def test_what_could_not_be_loaded_is_not_saved(tmp_path):
+def test_only_what_can_be_loaded_is_saved(tmp_path):
     save(tmp_path / "final", 1)
     before = files(tmp_path)
     objects, record, date = np.array([{}, 1], dtype=object), np.zeros(2, "f4,i4"), np.datetime64("2020-01-01")
@@ -186,7 +186,7 @@ class Training:
 @pytest.mark.parametrize("make_optimizer", [adagrad, adam])
 @pytest.mark.parametrize("reader", ["ours", "paddle"])
 @pytest.mark.parametrize("writer", ["ours", "paddle 2", "paddle 4"])
-def test_training_goes_on_exactly_from_our_files_and_those_of_paddle(tmp_path, paddle, make_optimizer, reader, writer):
+def test_training_resumes_exactly_from_our_files_and_from_paddles(tmp_path, paddle, make_optimizer, reader, writer):
     training = Training(paddle, make_optimizer)
     training.run(2)
     params, optimizer = training.layer.state_dict(), training.optimizer.state_dict()
@@ -206,7 +206,7 @@ def test_training_goes_on_exactly_from_our_files_and_those_of_paddle(tmp_path, p
     np.testing.assert_equal(resumed.run(3), training.run(3))
 
 
-def test_tensors_that_paddle_saves_among_other_things(tmp_path, paddle):
+def test_nested_tensors_saved_by_paddle(tmp_path, paddle):
     layer = paddle.nn.Linear(7, 13)
     paddle.save(layer.state_dict(), f"{tmp_path}/1.pdparams")
     paddle.save({"master_weights": layer.state_dict(), "scale": 3.0}, f"{tmp_path}/1.pdopt")
@@ -244,7 +244,7 @@ def test_pickles_of_either_numpy(tmp_path, protocol, core):
 
 
 class Call:
-    """Pickled, it is the call of a function."""
+    """Pickles as the call of a function."""
 
     def __init__(self, function, *arguments):
         self.call = function, arguments
@@ -267,7 +267,7 @@ def opcodes(*parts: bytes | str) -> bytes:
 
 
 def attacks(command: str) -> dict[str, bytes]:
-    """Pickles that run a command when they are unpickled, by all the ways that the format offers."""
+    """Pickles that run a command when they are unpickled, in every way that the format offers."""
     set_state = (b"}", "__setstate__", "os:system", b"sb", command, b"b")
     return {
         "GLOBAL": opcodes("os:system", command, b"\x85R"),
@@ -369,18 +369,18 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("content", STRANGE.values(), ids=STRANGE)
-def test_what_is_no_plain_data_is_refused(tmp_path, content):
+def test_anything_but_plain_data_is_refused(tmp_path, content):
     (tmp_path / "1.pdparams").write_bytes(content)
     with pytest.raises(UserError, match=r"1\.pdparams"):
         checkpoint.load_params(tmp_path / "1")
 
 
-def test_the_arrays_put_together_by_hand_are_read_where_they_are_right(tmp_path):
+def test_a_correct_pickle_made_by_hand_is_read(tmp_path):
     (tmp_path / "1.pdparams").write_bytes(array(b"K\1K\2\x86", "i1", b"C\2\7\x08"))
     assert checkpoint.load_params(tmp_path / "1")["w"].tolist() == [[7, 8]]
 
 
-def test_a_length_that_is_a_lie_costs_no_memory(tmp_path):
+def test_false_lengths_take_no_memory(tmp_path):
     huge = struct.pack("<Q", 100 << 30)
     lies = [opcodes(code + huge) for code in (b"\x8e", b"\x8d", b"\x95", b"\x96")]
     lies += [opcodes(code + struct.pack("<I", 2**32 - 1)) for code in (b"B", b"X", b"Nr")]
@@ -438,7 +438,7 @@ def read_bombs(folder: str) -> None:
             print(path.stem)
 
 
-def test_a_small_file_neither_fills_the_memory_nor_takes_for_ever(tmp_path):
+def test_a_small_file_cannot_take_much_memory_or_time(tmp_path):
     for number, parts in enumerate(BOMBS.values()):
         (tmp_path / f"{number}.pdparams").write_bytes(opcodes(b"}", "w", b"(", *parts, b"ts"))
     process = in_python("read_bombs", tmp_path, stdout=subprocess.PIPE)
@@ -470,7 +470,7 @@ def test_any_damage_to_a_file_is_noticed(memory_folder, suffix):
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
-def test_damage_to_a_file_of_paddle_gives_no_other_error(memory_folder, protocol):
+def test_damage_to_a_file_of_paddle_is_an_error(memory_folder, protocol):
     path, generator = memory_folder / "paddle.pdparams", random.Random(0)
     arrays = weights(1) | {"name": np.array(["a"]), checkpoint.NAME_TABLE: {"softmax.bias": "linear_0.b_0"}}
     content = pickle.dumps(arrays, protocol)
@@ -551,7 +551,7 @@ def value_left(prefix: Path) -> int:
 
 @pytest.mark.parametrize("scenario", ["another", "same", "fewer"])
 def test_a_kill_at_any_line_of_a_save_leaves_a_whole_checkpoint(memory_folder, scenario):
-    """The one before or the one after; and the next save removes or finishes what the killed one has left."""
+    """The old one or the new one; and the next save removes or finishes what is left."""
     process = in_python("kill_at_every_line", memory_folder / scenario, scenario, stdout=subprocess.PIPE)
     values = process.communicate()[0].split()
     assert process.returncode == 0
@@ -582,7 +582,7 @@ def test_a_kill_at_a_random_moment_leaves_a_whole_checkpoint(tmp_path):
     assert files(tmp_path) == ["final.pdopt", "final.pdparams", "final.pdstate"]
 
 
-def test_only_what_nobody_writes_any_more_is_removed(tmp_path, monkeypatch):
+def test_only_abandoned_temporary_files_are_removed(tmp_path, monkeypatch):
     def kill(pid: int, number: int) -> None:
         assert number == 0
         if pid == 1:
@@ -615,7 +615,7 @@ def test_only_what_nobody_writes_any_more_is_removed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("call", ["fsync", "open"])
-def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, call):
+def test_a_full_disk_leaves_earlier_checkpoints_intact(tmp_path, monkeypatch, call):
     save(tmp_path / "10000", 1)
     save(tmp_path / "final", 1)
     before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
@@ -686,7 +686,7 @@ def test_the_latest_checkpoint_is_the_furthest_trained(tmp_path, caplog):
     assert checkpoint.resolve(tmp_path).name == "final"
 
 
-def test_where_there_is_no_checkpoint_those_that_exist_are_listed(tmp_path):
+def test_a_missing_checkpoint_lists_the_existing_ones(tmp_path):
     for step in range(1, 13):
         checkpoint.save(tmp_path / "run" / f"{step}0000", weights(1))
     checkpoint.save(tmp_path / "other" / "mine", weights(1))
@@ -772,7 +772,7 @@ def test_a_link_stays_and_a_device_is_refused(tmp_path):
     assert not (tmp_path / "link").is_symlink() and (tmp_path / "there").read_text(encoding="utf-8") == "new"
 
 
-def test_what_cannot_be_written_is_found_out_before(tmp_path):
+def test_outputs_are_checked_before_the_work(tmp_path):
     text = tmp_path / "text"
     text.write_text("mine", encoding="utf-8")
     disk.check_output("--output", tmp_path / "new" / "folder" / "file", text, None)

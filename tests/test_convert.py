@@ -199,7 +199,7 @@ SAME = {  # other files that mean the same model, and a word of the remark about
 
 
 @pytest.mark.parametrize("way", SAME)
-def test_files_that_mean_the_same_in_another_way(way, tmp_path, messages):
+def test_equivalent_files_import_alike(way, tmp_path, messages):
     lstm, cnn, change, remark = SAME[way]
     options = options_of(lstm, cnn)
     arrays = write_bilm(tmp_path / "plain", options)
@@ -222,7 +222,7 @@ def test_lstms_without_projections(tmp_path):
     assert_vectors(tmp_path / "out", reference.read_bilm_hdf5(tmp_path / "options.json", tmp_path / "weights.hdf5"))
 
 
-def test_unusual_options_are_remarked_on(tmp_path, messages):
+def test_unusual_options_are_logged(tmp_path, messages):
     options = options_of({"use_skip_connections": NO, "use_peepholes": False}, {"n_characters": 261})
     write_bilm(tmp_path, options)
     convert.main(import_flags(tmp_path, tmp_path / "out", vocab=True))
@@ -276,7 +276,7 @@ TRIPS = {
 
 
 @pytest.mark.parametrize("trip", TRIPS)
-def test_others_read_what_is_exported_and_imported_again_it_is_the_same(trip, tmp_path):
+def test_an_export_is_readable_by_others_and_imports_back(trip, tmp_path):
     bilm = models.random_bilm(**TRIPS[trip])
     prefix = Path(models.save(bilm, tmp_path / "ours"))
     convert.main(["export", str(prefix), f"--output={tmp_path / 'theirs'}"])
@@ -311,7 +311,7 @@ def shapes_of_export(options: dict) -> dict[str, tuple]:
     return shapes
 
 
-def test_theirs_exported_again_is_the_same(tmp_path):
+def test_an_imported_model_exports_back(tmp_path):
     arrays = write_bilm(tmp_path, options_of({}, {}), softmax=True)
     convert.main(import_flags(tmp_path, tmp_path / "ours", vocab=True))
     convert.main(["export", str(tmp_path / "ours"), f"--output={tmp_path / 'again'}"])
@@ -333,7 +333,7 @@ REMARKS = {
 
 
 @pytest.mark.parametrize("word", REMARKS)
-def test_what_others_cannot_do_with_an_export_is_remarked_on(word, tmp_path, messages):
+def test_limits_of_an_export_are_logged(word, tmp_path, messages):
     bilm = models.random_bilm(**REMARKS[word])
     convert.main(["export", models.save(bilm, tmp_path / "ours"), f"--output={tmp_path / 'theirs'}"])
     assert re.search(f"^.*note .*{word}", messages(), re.M)
@@ -451,7 +451,7 @@ def test_fluids_softmax_predicts(tmp_path, capsys):
     assert float(lines[-1].split()[-1]) == pytest.approx(np.exp(np.mean(losses)), rel=1e-3)
 
 
-def test_fluids_other_files_are_named(tmp_path, messages):
+def test_other_files_in_fluids_folder_are_logged(tmp_path, messages):
     write_fluid(tmp_path / "fluid", softmax=False)
     write_variable(tmp_path / "fluid" / "learning_rate_0", np.ones((P, 4 * H), np.float32))
     convert.main(fluid_flags(tmp_path / "fluid", tmp_path / "out"))
@@ -462,7 +462,7 @@ def test_fluids_other_files_are_named(tmp_path, messages):
 
 
 def refused(argv: list[str], word: str, folder: Path) -> None:
-    """The flags lead to a message with the word, and nothing in the folder has changed."""
+    """The flags lead to a message with the word, and the folder does not change."""
     before = sorted(folder.rglob("*"))
     with pytest.raises(UserError, match=word):
         convert.main(argv)
@@ -505,7 +505,7 @@ def cut(path: Path, n: int) -> None:
 
 
 def dataset(name: str, **kinds):
-    """Another dataset in the place of one."""
+    """Replaces a dataset."""
 
     def change(path: Path) -> None:
         with h5py.File(path, "a") as file:
@@ -546,7 +546,7 @@ def test_wrong_weights(fault, tmp_path):
 
 
 def test_a_size_that_the_file_cannot_hold_takes_no_memory(tmp_path):
-    """256 GB that nobody has written, of which options.json says the same."""
+    """A dataset of 256 GB that was never written, with options.json to match."""
     options = options_of({"dim": 2**31 - 1}, {})
     write_bilm(tmp_path, options_of({}, {}))
     (tmp_path / "options.json").write_text(json.dumps(options), encoding="utf-8")
@@ -636,7 +636,7 @@ def test_wrong_outputs(tmp_path, monkeypatch):
 
 
 def damaged(content: bytes, seed: int, within: int | None = None) -> tuple[bytes, int | None]:
-    """The content cut short, or with a byte changed that lies in the first so many. And which byte, if one was."""
+    """The content cut short, or with one byte changed, within the first `within`; and the place of that byte."""
     generator = random.Random(seed)
     if seed % 3 == 0:
         return content[: generator.randrange(len(content))], None
@@ -656,7 +656,7 @@ def exported(tmp_path_factory):
 
 
 def import_damaged(argv: list[str], output: Path) -> bool:
-    """Whether it was imported. What is refused is refused by a message, and leaves nothing behind."""
+    """Whether it was imported. If not, there is a message, and no output."""
     try:
         convert.main(argv)
         return True
@@ -667,7 +667,7 @@ def import_damaged(argv: list[str], output: Path) -> bool:
 
 @pytest.mark.parametrize("name", ["options.json", "weights.hdf5", "vocab.txt"])
 def test_damage_to_an_export_is_found(name, exported, tmp_path, no_fsync):
-    """Of 200 damaged files those that are accepted give the same model, but for a number in the options."""
+    """A damaged file is refused or gives the same model, except for numbers in the options."""
     shutil.copytree(exported / "theirs", tmp_path / "in")
     content, output, accepted = (tmp_path / "in" / name).read_bytes(), tmp_path / "out", 0
     numbers = {"cell_clip", "proj_clip", "use_skip_connections", "max_characters"} if name == "options.json" else set()
@@ -696,7 +696,7 @@ def test_damage_to_weights_without_checksums_never_crashes(tmp_path, no_fsync):
 
 
 def test_damage_to_fluids_variables(tmp_path, no_fsync):
-    """What is accepted has only numbers changed, which nothing could tell."""
+    """Only changes of the numbers themselves, which cannot be noticed, are accepted."""
     write_fluid(tmp_path / "fluid")
     names, output = sorted(path.name for path in (tmp_path / "fluid").iterdir()), tmp_path / "out"
     for seed in range(200):

@@ -187,7 +187,7 @@ def test_wrong_checksum_removes_the_download(server, tmp_path):
     assert left_over(tmp_path) == []
 
 
-def test_what_is_there_is_skipped_without_a_request(server, tmp_path):
+def test_existing_data_is_skipped_without_a_request(server, tmp_path):
     (tmp_path / "data/1-billion-word").mkdir(parents=True)
     result = run(server, tmp_path, "lm1b")
     assert result.returncode == 0
@@ -212,7 +212,7 @@ def test_a_server_error_is_tried_again(server, tmp_path):
     assert result.returncode == 0, result.stderr
 
 
-def test_nobody_listens(server, tmp_path):
+def test_an_unreachable_server(server, tmp_path):
     result = run(server, tmp_path, "lm1b", ELMO_DATA_URL="http://127.0.0.1:9")
     assert result.returncode == 1
     assert "127.0.0.1:9" in result.stderr
@@ -248,7 +248,7 @@ def test_vectors_are_unzipped_and_a_flat_archive_gets_its_folder(server, tmp_pat
     assert (folder / "rt-polarity.pos").read_bytes() == b"good .\n"
 
 
-def test_reviews_without_a_rating_become_the_lines_of_a_file_in_the_order_of_their_numbers(server, tmp_path):
+def test_unrated_reviews_become_lines_in_order(server, tmp_path):
     reviews = {f"aclImdb/train/unsup/{n}_0.txt": f"Film {n}: caf\u00e9.<br />".encode() for n in range(12)}
     server.files[IMDB] = archive({**reviews, "aclImdb/train/pos/0_9.txt": b"Good."})
     result = run(server, tmp_path, "imdb")
@@ -278,7 +278,7 @@ def test_macos_checksum_tool(server, tmp_path):
     assert run(server, tmp_path / "other", "lm1b", path=folder, MD5_LM1B="1" * 32).returncode == 1
 
 
-def test_without_a_name_it_lists_what_there_is(server, tmp_path):
+def test_without_a_name_all_sets_are_listed(server, tmp_path):
     server.files[LM1B] = LM1B_ARCHIVE
     (tmp_path / "data/sentence-polarity-dataset-v1").mkdir(parents=True)
     result = run(server, tmp_path)

@@ -185,7 +185,7 @@ def test_log_probabilities_equal_the_reference(variant):
             assert not found[row, n:].any()
 
 
-def test_a_token_alone_equals_the_token_in_a_crowd():
+def test_token_vectors_do_not_depend_on_the_batch():
     """Each distinct token is encoded once, over its own characters only: exactly what all 50 columns would give."""
     encoder = models.random_bilm().token_encoder
     tokens = ["", "a", "bank", "苹果", "x" * 60, "<S>", "😀", *("w" * n for n in range(1, 50))]
@@ -208,7 +208,7 @@ def test_causality(saved):
     assert (backward[3:] < 1e-6).all() and (backward[:3] > 1e-4).all()
 
 
-def test_a_sentence_has_one_vector(saved):
+def test_vectors_do_not_depend_on_the_batch(saved):
     """Alone, in any batch, in any order, next to any length, on the first call and later."""
     generator = random.Random(0)
     words = [*models.WORDS[3:], "new", "words", "日本語"]
@@ -355,7 +355,7 @@ def test_what_is_not_a_model_is_a_type_error(params):
 
 
 def test_an_embedder_follows_weights_that_change(saved):
-    """What it remembers of tokens is forgotten when the model it was given learns on."""
+    """Its cache of token vectors is cleared when the model's weights change."""
     bilm, vocabulary = elmo.load_bilm(saved)
     embedder = ELMoEmbedder((bilm, vocabulary))
     before = embedder.encode(SENTENCES)
@@ -394,7 +394,7 @@ def test_memory_does_not_grow(saved):
 
 
 def test_dropout_of_the_language_model_is_for_training_only():
-    """Its vanishing rate gives the loss without it; a real one does not; in evaluation there is none."""
+    """A rate near 0 gives the loss without dropout, 0.5 does not, and evaluation has none."""
     bilm, batch = models.random_bilm(), dataset.lm_batch(SENTENCES, Vocabulary(models.WORDS))
     candidates = draw_candidates(len(models.WORDS), 0, np.random.default_rng(0))
 

@@ -34,18 +34,8 @@ from embedding import parts
 DIM = 2 * models.CHAR["projection_dim"]
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return models.save(models.random_bilm(), tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def word_model(tmp_path_factory):
-    return models.save(models.random_bilm(input="word"), tmp_path_factory.mktemp("word"))
-
-
 def text_of(folder: Path, n: int = 300, seed: int = 0, longest: int = 9) -> Path:
-    """A text of so many lines, some of them blank, some twice there."""
+    """A text of n lines, some blank, some repeated."""
     generator = random.Random(seed)
     words = [*models.WORDS[3:], "日本語", 'a"quote\\', "x" * 60, *(f"u{k}" for k in range(200))]
     lines = [" ".join(generator.choices(words, k=generator.randrange(longest))) for _ in range(n)]
@@ -86,7 +76,7 @@ def whole(model, text, tmp_path_factory):
 
 
 def assert_close(path: Path, expected: dict[str, np.ndarray]) -> None:
-    """A file has the expected datasets, and nothing of its making is left beside it."""
+    """A file has the expected datasets, and its parts are gone."""
     found = contents(path)
     assert found.keys() == expected.keys() and found["sentence_to_index"] == expected["sentence_to_index"]
     for name in expected.keys() - {"sentence_to_index"}:
@@ -128,7 +118,7 @@ def test_a_mix_is_what_a_scalar_mix_makes(model, text, tmp_path):
         np.testing.assert_allclose(found[str(line)], expected, atol=1e-5)
 
 
-def test_it_reads_as_a_file_of_allennlp(model, text, tmp_path):
+def test_the_file_has_allennlps_layout(model, text, tmp_path):
     """As contexteval and others do: sentences by their text, and every other key a number."""
     lines = [" ".join(tokens) for tokens in sentences_of(text)]
     with h5py.File(embed(model, text, tmp_path / "v.hdf5")) as file:
@@ -197,7 +187,7 @@ def n_parts(output: Path) -> int:
     return len(list(Path(f"{output}.parts").glob("*.zip")))
 
 
-def test_runs_that_were_killed_end_as_one_that_was_not(model, tmp_path):
+def test_a_killed_run_resumes_to_the_same_file(model, tmp_path):
     text = text_of(tmp_path, n=2000, longest=12)
     output, generator = tmp_path / "v.hdf5", random.Random(0)
     for least in (1, 20, 40):
@@ -217,7 +207,7 @@ class Stop(Exception):
 
 
 def embed_some(model: str, text: Path, output: Path, n: int, error: type = Stop, more: tuple[str, ...] = ()) -> None:
-    """Run until so many parts are written."""
+    """Run until n parts are written."""
     write, calls = parts.write, 0
 
     def counted(*arguments):
@@ -231,7 +221,7 @@ def embed_some(model: str, text: Path, output: Path, n: int, error: type = Stop,
         embed(model, text, output, *more)
 
 
-def test_what_is_done_is_not_done_again(model, text, whole, tmp_path, messages):
+def test_finished_windows_are_not_computed_again(model, text, whole, tmp_path, messages):
     output = tmp_path / "v.hdf5"
     embed_some(model, text, output, 5, KeyboardInterrupt)
     assert "5 of 10 windows are written" in messages()
@@ -268,7 +258,7 @@ def test_an_interruption_while_the_parts_are_put_together(model, text, whole, tm
     ],
 )
 @pytest.mark.parametrize("finished", [False, True])
-def test_another_run_is_not_mixed_in(model, text, tmp_path, more, changed, finished):
+def test_other_settings_are_refused(model, text, tmp_path, more, changed, finished):
     output, other = tmp_path / "v.hdf5", tmp_path / "other"
     if finished:
         embed(model, text, output)
@@ -295,7 +285,7 @@ def test_a_finished_file_is_left_alone(model, text, tmp_path):
     assert (output.stat().st_ino, output.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-def test_two_processes_do_not_do_the_same_work(model, text, whole, tmp_path):
+def test_a_second_process_of_the_same_share_is_refused(model, text, whole, tmp_path):
     output = tmp_path / "v.hdf5"
     embed_some(model, text, output, 3)
     with parts.locked(tmp_path / "v.hdf5.parts" / ".0of1.lock"), pytest.raises(disk.Busy, match=r"v\.hdf5\.parts"):
@@ -327,7 +317,7 @@ def merge(output: Path, *folders: Path) -> Path:
 
 
 @pytest.mark.parametrize("n", [2, 12])
-def test_shares_merge_to_what_one_process_makes(model, text, whole, tmp_path, n):
+def test_merged_shares_equal_one_process(model, text, whole, tmp_path, n):
     """More shares than windows, too; interrupted, finished and moved."""
     embed_some(model, text, tmp_path / "0", 1 if n == 2 else 0, more=(f"--shard=0/{n}",))
     for k in range(n):
@@ -336,7 +326,7 @@ def test_shares_merge_to_what_one_process_makes(model, text, whole, tmp_path, n)
     assert_close(merge(tmp_path / "v.hdf5", *reversed([tmp_path / f"part{k}.hdf5" for k in range(n)])), whole)
 
 
-def test_shares_that_are_no_whole_are_refused(model, text, tmp_path):
+def test_incomplete_shares_are_refused(model, text, tmp_path):
     shares = [embed(model, text, tmp_path / f"part{k}", f"--shard={k}/3") for k in range(3)]
     top = embed(model, text, tmp_path / "top", "--shard=1/3", "--layers=top")
     (tmp_path / "file").touch()
@@ -362,7 +352,7 @@ def test_two_ranks_make_one_file(model, text, whole, tmp_path):
     assert_close(tmp_path / "v.hdf5", whole)
 
 
-def test_a_dead_process_holds_nobody_up(model, text, whole, tmp_path, monkeypatch):
+def test_a_dead_process_does_not_block_the_others(model, text, whole, tmp_path, monkeypatch):
     """Rank 0 of 2 dies, rank 1 does its share. A run with another number of processes finishes the work."""
     output = tmp_path / "v.hdf5"
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
@@ -405,7 +395,7 @@ def test_a_resumed_run_needs_only_what_is_missing(model, tmp_path):
         embed(model, text, output)
 
 
-def test_a_disk_that_fills_up_leaves_what_is_done(model, text, whole, tmp_path):
+def test_a_full_disk_keeps_finished_parts(model, text, whole, tmp_path):
     output, replace, calls = tmp_path / "v.hdf5", Path.replace, []
 
     def full(*arguments):
@@ -436,7 +426,7 @@ def test_parts_that_were_cut_short_are_computed_again(model, text, whole, tmp_pa
 
 
 def test_damage_to_a_part_is_found(model, text, whole, tmp_path):
-    """Wherever a bit is changed: the part is deleted, or computed again, or nothing that is read has changed."""
+    """Wherever a bit is changed, the part is deleted, computed again, or reads the same."""
     folder, output, generator, found = tmp_path / "share", tmp_path / "v.hdf5", random.Random(0), 0
     embed(model, text, folder, "--shard=0/1")
     part = folder / "000004.zip"
@@ -495,7 +485,7 @@ def test_vectors_of_a_vocabulary_are_layer_0(model, words):
 
 
 @pytest.mark.parametrize("options", [{}, {"carry_state": True, "batch_size": 2}])
-def test_they_take_the_place_of_the_characters(model, words, options):
+def test_vectors_of_a_vocabulary_replace_the_characters(model, words, options):
     path, output = words
     sentences = [["the", "bank", "日本語"], [], ["x" * 60, "unseen", "w4999", "a"]]
     expected = ELMoEmbedder(model, device="cpu", **options).encode(sentences)

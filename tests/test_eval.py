@@ -56,7 +56,7 @@ def model(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    """A checkpoint for tests to which its weights mean nothing. They must not change it."""
+    """A checkpoint for tests that do not depend on its weights."""
     return models.save(models.random_bilm(), tmp_path_factory.mktemp("tiny"))
 
 
@@ -85,7 +85,7 @@ def log_probability(weights: reference.Parameters, direction: str, sentences: li
 
 
 def streams(sentences: list[list[str]], batch_size: int, unroll_steps: int) -> list[list[list[str]]]:
-    """The sentences that each row reads, if every row in turn takes so many steps, and a sentence when it has none left."""
+    """The sentences that each row reads: rows take unroll_steps in turn, and a new sentence when one has ended."""
     rows, left, waiting = [[] for _ in range(batch_size)], [0] * batch_size, list(sentences)
     while waiting or any(left):
         for row in range(batch_size):
@@ -104,7 +104,7 @@ def streams(sentences: list[list[str]], batch_size: int, unroll_steps: int) -> l
 
 
 @pytest.mark.parametrize(("batch_size", "unroll_steps"), [(1, 20), (3, 4), (50, 7)])
-def test_perplexity_is_the_references_with_states_carried_over_batches(model, text, capsys, batch_size, unroll_steps):
+def test_perplexity_equals_the_reference(model, text, capsys, batch_size, unroll_steps):
     prefix, weights = model
     folder, lines = text
     rows = streams(list(filter(None, lines)), batch_size, unroll_steps)
@@ -160,7 +160,7 @@ def read_scores(path: Path) -> np.ndarray:
 
 
 def test_every_sentence_has_its_score_in_any_batch(model, text, tmp_path, capsys):
-    """A line for every line of the text; blank ones have that of the empty sentence and do not count in the sum."""
+    """A line for every line of the text. Blank lines have the score of an empty sentence, but do not count."""
     prefix, weights = model
     folder, lines = text
     expected = np.array([[log_probability(weights, d, [line]) for d in reference.DIRECTIONS] for line in lines])
@@ -225,7 +225,7 @@ def test_the_softmax_takes_the_vocabulary_in_slices(monkeypatch):
 
 
 def test_ctrl_c_leaves_no_half_file(tiny, tmp_path):
-    """One sentence at a time, so many that it would take minutes. The file of an earlier run stays as it is."""
+    """The file of an earlier run stays as it is."""
     folder = tmp_path / "out"
     folder.mkdir()
     (folder / "scores").write_text("earlier", encoding="utf-8")

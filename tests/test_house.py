@@ -101,7 +101,7 @@ def parser_of(script: Path, monkeypatch) -> argparse.ArgumentParser:
 
 
 def parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    """It and those of its commands."""
+    """A parser and those of its commands."""
     commands = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     return [parser, *(part for action in commands for part in action.choices.values())]
 
@@ -118,7 +118,7 @@ def test_help_shows_an_example_and_every_default(name, monkeypatch):
                 assert "".join(f"(default: {action.default}".split()) in text, f"{name}: {action.dest}"
 
 
-def test_a_script_tells_its_help():
+def test_help_is_printed():
     command = [sys.executable, str(PROJECT / "run_eval.py"), "--help"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and not done.stderr and "python run_eval.py" in done.stdout
@@ -127,8 +127,8 @@ def test_a_script_tells_its_help():
 @pytest.mark.parametrize(
     ("argv", "what"), [(["--output="], "--output"), (["--output", ""], "--output"), (["text", ""], "text")]
 )
-def test_what_is_empty_is_refused(argv, what, capsys):
-    """As a shell's variable is that was not set."""
+def test_empty_flags_are_an_error(argv, what, capsys):
+    """They come from unset variables of the shell."""
     parser = args.parser("")
     parser.add_argument("--output")
     parser.add_argument("input", nargs="*")
@@ -138,7 +138,7 @@ def test_what_is_empty_is_refused(argv, what, capsys):
 
 
 def commands(name: str) -> list[str]:
-    """What a README tells to type, without the remarks."""
+    """The commands of a page, without comments."""
     blocks = re.findall(r"^ *```bash\n(.*?)^ *```", (PROJECT / name).read_text(encoding="utf-8"), re.M | re.S)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     return [" ".join(re.sub(r"(^|\s)#.*", "", line).split()) for line in lines]
@@ -150,8 +150,8 @@ def test_both_languages_have_the_same_commands(page):
 
 
 @pytest.mark.parametrize("readme", [*PAGES, "LAC_demo/README.md", "data/README.md"])
-def test_a_readmes_commands_are_understood(readme, monkeypatch, capsys):
-    """Each of its lines that calls a script of ours has arguments that this script takes."""
+def test_the_commands_of_the_pages_parse(readme, monkeypatch, capsys):
+    """Every call of a script has flags that the script takes."""
     folders = [(PROJECT / readme).parent, PROJECT, PROJECT / "LAC_demo"]
     for line in commands(readme):
         for script, rest in re.findall(r"(?:^|\s)((?:\w+/)*\w+\.py)\b(.*)", line):

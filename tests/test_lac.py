@@ -45,7 +45,7 @@ def vocabulary(*words: str) -> Vocabulary:
 # Data and formats
 
 
-def test_the_demos_data_are_the_samples():
+def test_the_demo_has_the_samples_data():
     for name, source in (("train", "train.tsv"), ("dev", "dev.tsv"), ("tag.dic", "tag.dic")):
         assert (DEMO / "data" / name).read_bytes() == (runs.PROJECT / "data" / "lac" / source).read_bytes()
     labels = Labels.from_file(DEMO / "data" / "tag.dic")
@@ -53,7 +53,7 @@ def test_the_demos_data_are_the_samples():
     assert len(read_tsv(DEMO / "data" / "dev", labels, BadLines())) == 150
 
 
-def test_the_table_of_full_width_forms_is_unicodes():
+def test_full_width_forms_are_those_of_unicode():
     wide = {c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.decomposition(c).startswith("<wide>")}
     table = reader.read_replacements(DEMO / "conf" / "q2b.dic")
     assert set(table) == wide - {"\u3000"}
@@ -61,7 +61,7 @@ def test_the_table_of_full_width_forms_is_unicodes():
         assert int(unicodedata.decomposition(character).split()[1], 16) == ord(narrow)
 
 
-def test_a_words_pieces_are_the_longest_that_the_vocabulary_has():
+def test_words_are_cut_into_the_longest_pieces():
     pieces = Pieces(
         vocabulary("北京", "北京大", "大学", "学生", "A1", "，"), {"Ａ": "A", "１": "1", "，": ",", "：": ":"}
     )
@@ -89,7 +89,7 @@ def test_words_without_a_tag_have_the_label_o():
     assert Pieces(None, {}).sentence(words, labels).labels == ["O", "O", "O", "nr-B", "nr-I"]
 
 
-def test_every_sentence_of_random_words_comes_back():
+def test_pieces_round_trip():
     generator = random.Random(1)
     for _ in range(200):
         known = {"".join(generator.choices("甲乙丙/", k=generator.randint(1, 3))) for _ in range(5)}
@@ -132,7 +132,7 @@ def test_a_bad_line_is_an_error_or_skipped(tmp_path, read, good, bad):
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_corpus_comes_back_from_the_demos_format(tmp_path, whole):
+def test_a_corpus_round_trips(tmp_path, whole):
     corpus = write(tmp_path / "corpus.txt", "小明/nr 爱/v 苹果/n 和/c 1/2/n //w", "", "而且/c 北京大学/n ，Ａ/w")
     vocab, labels = tmp_path / "vocab.txt", tmp_path / "tag.dic"
     vocabulary("苹果", "北京", "大学", "，").save(vocab)
@@ -259,7 +259,7 @@ def test_predict_writes_over_nothing_that_it_reads(checkpoints, data, tmp_path, 
     assert output.read_bytes() == before
 
 
-def test_train_neither_destroys_nor_begins_without_elmo(checkpoints, data, baseline, tmp_path, monkeypatch):
+def test_train_refuses_used_folders_and_a_missing_elmo(checkpoints, data, baseline, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="--model_save_dir"):  # which holds an ELMo
         train.main(train_flags(data, Path(checkpoints["char"]).parent, use_elmo="false", overwrite=True))
     with pytest.raises(UserError, match="--overwrite"):
@@ -306,7 +306,7 @@ def test_the_experiment_compares_arms_and_resumes(checkpoints, data, tmp_path, w
 
 
 @pytest.mark.parametrize("damaged", ["{", "[]", '{"runs": []}', '{"protocol": {}, "runs": [{}]}'])
-def test_the_experiment_does_not_replace_a_file_that_is_not_its_own(data, tmp_path, damaged):
+def test_the_experiment_keeps_foreign_files(data, tmp_path, damaged):
     results = write(tmp_path / "x.json", damaged)
     flags = [f"--train_data={data / 'corpus.txt'}", f"--test_data={data / 'test.txt'}", "--whole_words"]
     with pytest.raises(UserError, match=r"x\.json"):
@@ -323,7 +323,7 @@ def test_the_experiments_arms_get_the_same_sentences(data, tmp_path):
     assert one.split(3) == (sentences, dev) and one.split(4) != (sentences, dev)
 
 
-def test_jiebas_tags_are_mapped_to_the_corpuss():
+def test_jiebas_tags_are_mapped_to_the_corpus():
     figures = experiment.jieba_figures(
         [[("小明", "nr"), ("爱", "v"), ("苹果", "nz"), ("。", "w")]] * 2,
         [[("小明", "nr"), ("爱", "n"), ("苹果", "nz")]],

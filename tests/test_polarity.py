@@ -48,13 +48,6 @@ def vectors(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory):
-    """Prefixes of a random biLM over characters and one over a table of words."""
-    folder = tmp_path_factory.mktemp("checkpoints")
-    return {input: models.save(models.random_bilm(input=input), folder / input) for input in ("char", "word")}
-
-
 def settings(**changes) -> protocol.Settings:
     values = {"lr": [0.01], "weight_decay": [0.1], "dropout": [0.3], "epochs": 3, "tune_epochs": 2, "folds": 3}
     return protocol.Settings(**{**values, "batch_size": 16, "seed": 5, "sent_embedding_dim": 11, **changes})
@@ -65,7 +58,7 @@ def folds_of(labels: np.ndarray, **changes) -> list[bow.Fold]:
 
 
 class Given(encoders.Encoder):
-    """Means that are given: the reviews are their numbers."""
+    """An encoder with given means. A review is its number."""
 
     name = "given"
 
@@ -81,7 +74,7 @@ class Given(encoders.Encoder):
 
 
 def random_task(n: int = 90) -> tuple[list[Given], np.ndarray]:
-    """Encoders whose means tell the classes apart a little; and the labels."""
+    """Encoders whose means differ a little between the classes, and the labels."""
     random, labels = np.random.RandomState(0), np.arange(n) % 2
     tables = [random.standard_normal((n, *shape)) + 0.5 * labels[:, None, None] for shape in ((3, 4), (1, 5))]
     return [Given(table.astype(np.float32)) for table in tables], labels
@@ -96,7 +89,7 @@ def trainer_of(given, labels, **changes) -> bow.Trainer:
 # What is read
 
 
-def test_reviews_are_latin_1_or_utf_8_cut_at_line_feeds_only_and_tokenised(tmp_path, messages):
+def test_reading_and_tokenising_reviews(tmp_path, messages):
     (tmp_path / "rt-polarity.pos").write_bytes("clich\xe9 \x85 but fine\nit's good\r\n\n".encode("latin-1"))
     (tmp_path / "rt-polarity.neg").write_bytes(b"don't go")
     reviews = polarity.read_reviews(tmp_path, "en", 256)
@@ -137,7 +130,7 @@ def test_the_single_split_is_that_of_the_published_scripts():
     assert sorted(np.concatenate([fold.train, fold.dev, fold.test])) == list(range(120))
 
 
-def test_the_test_part_has_no_say():
+def test_the_test_part_does_not_influence_training():
     """With its labels inverted and its vectors replaced, the same settings and weights are chosen."""
     given, labels = random_task()
     fold = folds_of(labels)[0]
@@ -157,7 +150,7 @@ def test_the_test_part_has_no_say():
     assert results[0].accuracy == pytest.approx(1 - results[1].accuracy)
 
 
-def test_only_the_training_part_is_learnt_from_and_the_dev_part_chooses_settings_and_epoch(monkeypatch):
+def test_each_part_of_a_fold_has_its_role(monkeypatch):
     given, labels = random_task()
     fold = folds_of(labels)[0]
     trainer, trained_on, aucs, candidates = trainer_of(given, labels, lr=[0.001, 0.01], dropout=[0.0, 0.5]), [], [], []
@@ -178,7 +171,7 @@ def test_only_the_training_part_is_learnt_from_and_the_dev_part_chooses_settings
         np.testing.assert_array_equal(array, arrays[name])
 
 
-def test_a_fold_comes_out_the_same_whatever_was_trained_before():
+def test_folds_are_independent():
     given, labels = random_task()
     first, second = folds_of(labels)[:2]
     trainer = trainer_of(given, labels)
@@ -236,7 +229,7 @@ def test_whole_words_are_dropped_in_training_only(vectors, checkpoints):
     np.testing.assert_allclose(contextual(models.SENTENCES).numpy(), contextual.means(models.SENTENCES), atol=1e-5)
 
 
-def test_unknown_words_get_random_vectors_that_depend_on_the_word_and_the_seed_alone(vectors):
+def test_random_vectors_of_unknown_words_are_reproducible(vectors):
     known = load_word_vectors(vectors)
     one, other, seeded = (StaticVectors(known, seed=seed) for seed in (1, 1, 2))
     reviews = one.read([["a", "film", "a", "new"], [], ["newer"]])
@@ -267,7 +260,7 @@ def test_word_vectors_are_written_and_read_in_every_form(vectors, tmp_path, name
     assert load_word_vectors(path, limit=4).index_to_key == WORDS.split()[:4]
 
 
-def test_fine_tuning_changes_what_is_trainable_and_starts_anew_for_each_fold(checkpoints, vectors):
+def test_fine_tuning_changes_trainable_weights_and_restarts_each_fold(checkpoints, vectors):
     reviews = polarity.read_reviews(SAMPLE, "en", 256)
     few = np.r_[0:30, 600:630]
     sentences, labels = [reviews.sentences[k] for k in few], reviews.labels[few]
@@ -433,7 +426,7 @@ def test_random_weights_replace_the_pretrained(checkpoints, what):
     assert all(np.array_equal(bilm[name], again[name]) for name in bilm)
 
 
-def test_two_ranks_come_to_what_one_process_comes_to(folder, vectors, checkpoints, tmp_path):
+def test_two_ranks_equal_one_process(folder, vectors, checkpoints, tmp_path):
     one_thread = dict.fromkeys(runtime.THREAD_VARIABLES, "1")
     argv = [f"--data_dir={folder}", f"--init_from_ckpt={checkpoints['char']}", *QUICK, f"--concat_word2vec={vectors}"]
     argv += ["--elmo_trainable", "--tune_epochs=1", "--elmo_lr=0.01"]
@@ -461,7 +454,7 @@ def test_more_ranks_than_folds(folder, vectors, tmp_path):
 
 
 def interrupted_after(folds: int, monkeypatch) -> list[int]:
-    """The numbers of the folds that will be trained: a run ends before the one that follows so many."""
+    """Interrupt runs after n folds. Returns a list that will hold the numbers of the folds trained."""
     train, trained = bow.Trainer.train, []
 
     def train_some(trainer, fold, number):
@@ -474,7 +467,7 @@ def interrupted_after(folds: int, monkeypatch) -> list[int]:
     return trained
 
 
-def test_a_run_that_was_killed_goes_on_with_the_next_fold(folder, vectors, tmp_path, monkeypatch):
+def test_a_killed_run_resumes_at_the_next_fold(folder, vectors, tmp_path, monkeypatch):
     run_baseline(folder, vectors, f"--results={tmp_path / 'whole.json'}")
     results, cache = f"--results={tmp_path / 'r.json'}", tmp_path / "r.json.parts"
     trained = interrupted_after(2, monkeypatch)
@@ -506,8 +499,8 @@ def test_folds_are_kept_until_the_head_is_saved(folder, vectors, tmp_path, monke
     assert not (tmp_path / "r.json.parts").exists()
 
 
-def test_a_resumed_run_has_the_vectors_that_it_began_with(folder, vectors, tmp_path, monkeypatch):
-    """Those of a file must not have changed, and those that it has trained itself are kept with its folds."""
+def test_a_resumed_run_keeps_its_vectors(folder, vectors, tmp_path, monkeypatch):
+    """Those of a file must not have changed; its own are kept with its folds."""
     mine, text = shutil.copy(vectors, tmp_path / "mine.bin"), runs.PROJECT / "data" / "lac"
     file, own = (f"--results={tmp_path / name}.json" for name in ("file", "own"))
     training = [f"--data_dir={folder}", *QUICK, own, f"--train_word2vec_on={text}"]
@@ -546,7 +539,7 @@ def texts(tmp_path):
 
 
 @pytest.mark.parametrize("trainable", [[], ["--vectors_trainable", "--vectors_lr=0.1", "--tune_epochs=3"]])
-def test_a_saved_baseline_predicts_as_it_did(folder, vectors, texts, tmp_path, trainable, capsys):
+def test_a_saved_baseline_predicts_the_same(folder, vectors, texts, tmp_path, trainable, capsys):
     run_baseline(folder, vectors, f"--save_head={tmp_path / 'head'}", f"--predict={texts}", *trainable)
     found = predictions(capsys)
     assert [row[2] for row in found] == ["a funny and moving film", "", "it's a dull , unheard-of story"]
@@ -557,7 +550,7 @@ def test_a_saved_baseline_predicts_as_it_did(folder, vectors, texts, tmp_path, t
 
 @pytest.mark.parametrize("more", [[], ["--elmo_trainable", "--elmo_lr=0.05", "--tune_epochs=3"], ["--random_weights"]])
 @pytest.mark.parametrize("input", ["char", "word"])
-def test_a_saved_elmo_predicts_as_it_did(folder, vectors, checkpoints, texts, tmp_path, input, more, capsys):
+def test_a_saved_elmo_predicts_the_same(folder, vectors, checkpoints, texts, tmp_path, input, more, capsys):
     argv = ["--protocol=split", f"--concat_word2vec={vectors}", f"--predict={texts}", *more]
     run_elmo(folder, checkpoints[input], f"--save_head={tmp_path / 'head'}", *argv)
     found = predictions(capsys)

@@ -4,7 +4,6 @@ import os
 import re
 from pathlib import Path
 
-import models
 import numpy as np
 import pytest
 import runs
@@ -45,17 +44,6 @@ def trained(tmp_path_factory):
     optimizer = {"optimizer": "adam", "lr": 0.01, "warmup_steps": 10, "dropout": 0, "n_negative_samples": 0}
     runs.pretrain(runs.flags(DATA, folder, max_steps=50, **data, **sizes, **optimizer))
     return folder
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """A tiny random model of characters."""
-    return models.save(models.random_bilm(), tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def word_model(tmp_path_factory):
-    return models.save(models.random_bilm(input="word"), tmp_path_factory.mktemp("words"))
 
 
 @pytest.fixture
@@ -103,7 +91,7 @@ def sentence_of(line: str) -> str:
 # The sample
 
 
-def test_contextual_layers_tell_the_senses_of_the_sample_apart_and_layer_0_does_not(trained, printed):
+def test_contextual_layers_distinguish_senses_and_layer_0_does_not(trained, printed):
     lines = printed(trained, DATA / "dev", f"--senses={DATA / 'dev_senses.tsv'}")
     rows = table(lines)
     assert len(rows) == 27 and len(lines) == 29
@@ -127,7 +115,7 @@ def test_the_end_of_run_sh(trained, printed, tmp_path):
 # How often the nearest has the same sense
 
 
-def test_equally_near_occurrences_count_by_their_share():
+def test_ties_count_by_their_share():
     vectors = np.array([[1, 0], [0.6, 0.8], [0.6, 0.8], [0.6, -0.8], [-1, 0]])
     senses, sentences = np.array(list("aabba")), np.arange(5)
     # the first is as near to 1, 2 and 3; 1 and 2 are each other's; the last is nearest to 1, 2 and 3 again
@@ -165,11 +153,11 @@ def test_neighbours_are_the_nearest_by_layer(model, corpus, printed):
 
 
 def agrees(line: str, text: str) -> bool:
-    """Whether the line shows the sentence, of which it may cut the ends."""
+    """Whether the line shows the sentence, perhaps with its ends cut."""
     return sentence_of(line).strip("…") in text
 
 
-def test_sentences_that_say_the_same_count_once_and_that_is_said(model, corpus, printed):
+def test_duplicate_sentences_count_once_and_are_reported(model, corpus, printed):
     lines = printed(model, corpus, "--word=bank", "--examples=9", "--neighbours=9")
     assert lines[0] == "bank: 5 occurrences; 1 left out whose sentences are duplicates"
     examples = [line for line in lines if re.match(r"  \d ", line)]
@@ -185,7 +173,7 @@ def test_a_sentence_of_ones_own_is_compared(model, corpus, printed):
     assert below and not any("town" in line for line in below)  # the same sentence is no neighbour of itself
 
 
-def test_the_word_stands_in_one_column_whatever_is_before_it(model, printed, tmp_path):
+def test_words_are_aligned_in_one_column(model, printed, tmp_path):
     lines = [
         "x " * 60 + "苹果 很 甜",
         "他 在 银行 的 门口 等 我 们 吃 很 红 的 苹果",
@@ -204,13 +192,13 @@ def test_columns_of_wide_and_combined_characters():
     assert columns.cut("苹果很甜", 6) == "苹果…"
 
 
-def test_what_would_move_the_cursor_is_not_printed(model, printed, tmp_path):
+def test_control_characters_are_not_printed(model, printed, tmp_path):
     corpus = write(tmp_path / "text.txt", ["a \x1b[2J bank", "the \u202e bank", "of bank"])
     text = "".join(printed(model, corpus, "--word=bank"))
     assert "\ufffd[2J [bank]" in text and "\x1b" not in text and "\u202e" not in text
 
 
-def test_a_sample_is_fair_seeded_and_said(model, printed, tmp_path):
+def test_a_sample_is_random_seeded_and_reported(model, printed, tmp_path):
     corpus = write(tmp_path / "text.txt", [f"number {k} bank" for k in range(300)])
     argv = ["--word=bank", "--max_occurrences=30", "--examples=30", "--neighbours=1"]
     one, again, other = (printed(model, corpus, *argv, f"--seed={seed}") for seed in (1, 1, 2))
@@ -220,7 +208,7 @@ def test_a_sample_is_fair_seeded_and_said(model, printed, tmp_path):
     assert len(set(numbers)) == 30 and min(numbers) < 100 and max(numbers) >= 200
 
 
-def test_static_vectors_stand_beside(model, corpus, printed, tmp_path):
+def test_static_vectors_are_shown_too(model, corpus, printed, tmp_path):
     vectors = write(tmp_path / "vectors.txt", ["4 2", "bank 1 0", "money 0.8 0.6", "river 0.6 0.8", "苹果 -1 0"])
     lines = printed(model, corpus, "--word=bank", f"--word2vec={vectors}")
     assert lines[2] == "  word2vec, one vector for all of them, is nearest to money 0.80, river 0.60, 苹果 -1.00"
@@ -240,14 +228,14 @@ def test_words_are_given_one_by_one_or_with_commas(model, corpus, printed):
         assert printed(model, corpus, f"--word={given}") == expected
 
 
-def test_words_that_cannot_be_counted_are_named(word_model, corpus, printed, tmp_path, caplog):
+def test_words_left_out_are_logged(word_model, corpus, printed, tmp_path, caplog):
     labels = [*LABELS, ("8", "3", "苹果", "fruit"), ("1", "4", "town", "place"), ("9", "0", "only", "x")]
     senses = write_senses(tmp_path / "senses.tsv", labels)
     assert list(table(printed(word_model, corpus, f"--senses={senses}"))) == ["bank", "words of senses.tsv: 1"]
     assert "'苹果' is left out" in caplog.text and "'town' is left out" in caplog.text and "<UNK>" in caplog.text
 
 
-def test_senses_of_files_that_are_not_read_are_counted(model, corpus, printed, tmp_path, caplog):
+def test_senses_in_missing_files_are_counted(model, corpus, printed, tmp_path, caplog):
     senses = write_senses(tmp_path / "senses.tsv", LABELS)
     with senses.open("a", encoding="utf-8") as file:
         file.write("elsewhere.txt\t0\t0\tbank\tmoney\n")
@@ -290,7 +278,7 @@ def test_a_font_of_ones_own_comes_after_matplotlibs():
     assert picture.font_families()[0] == "DejaVu Sans"
 
 
-def test_labels_hide_neither_points_nor_each_other():
+def test_labels_do_not_overlap():
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -32,37 +32,44 @@ def test_a_containers_share_of_the_processor_counts(tmp_path, monkeypatch, quota
     assert runtime.n_cores() == cores
 
 
-def test_paddle_takes_all_cores_without_a_word():
+def test_paddle_takes_all_cores_silently():
     done = fresh_python("from elmo_core.runtime import paddle; import os; print(os.environ['OMP_NUM_THREADS'])")
     assert done.stdout.strip() == str(runtime.n_cores())
     assert done.stderr == ""
 
 
-def test_the_users_own_logging_still_speaks():
+def test_the_users_own_logging_works():
     done = fresh_python("import elmo, logging; logging.warning('mine'); logging.getLogger('elmo').warning('ours')")
     assert "mine" in done.stderr and "ours" in done.stderr
 
 
-def test_other_libraries_do_not_begin_to_chatter():
+def test_other_libraries_stay_quiet():
     """Paddle gives the root logger a handler and a level at which gensim and others would print what they do."""
     done = fresh_python("import elmo, logging; logging.getLogger('gensim').info('chatter')")
     assert "chatter" not in done.stderr
 
 
-def test_the_launchers_one_thread_is_not_the_users_choice():
-    """It imports Paddle, which sets OMP_NUM_THREADS=1 for all that it starts."""
-    program = (
-        "from elmo_core import runtime; import os; runtime.prepare_environment(); print(os.environ['OMP_NUM_THREADS'])"
-    )
-    endpoint = {"PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:6000", "PADDLE_CURRENT_ENDPOINT": "127.0.0.1:6000"}
-    assert fresh_python(program, OMP_NUM_THREADS="1", **endpoint).stdout.strip() == str(runtime.n_cores())
+ALONE = "127.0.0.1:6000"
+CROWD = ",".join(f"10.0.0.{host}:{port}" for host in (1, 2) for port in range(6000, 6000 + runtime.n_cores()))
 
 
-def test_the_users_threads_are_respected():
-    done = fresh_python(
-        "from elmo_core.runtime import paddle; import os; print(os.environ['OMP_NUM_THREADS'])", OMP_NUM_THREADS="1"
-    )
-    assert done.stdout.strip() == "1"
+@pytest.mark.parametrize(
+    ("environment", "threads"),
+    [
+        ({"OMP_NUM_THREADS": "1"}, 1),  # the user's choice
+        # The launcher imports Paddle, which sets OMP_NUM_THREADS=1 for all that it starts: nobody's choice.
+        (
+            {"OMP_NUM_THREADS": "1", "PADDLE_TRAINER_ENDPOINTS": ALONE, "PADDLE_CURRENT_ENDPOINT": ALONE},
+            runtime.n_cores(),
+        ),
+        ({"PADDLE_TRAINER_ENDPOINTS": CROWD, "PADDLE_CURRENT_ENDPOINT": "10.0.0.2:6000"}, 1),  # a rank for each core
+    ],
+    ids=["user", "launcher", "ranks"],
+)
+def test_threads_of_a_process(environment, threads):
+    program = "from elmo_core import runtime; import os; runtime.prepare_environment()"
+    done = fresh_python(f"{program}; print(os.environ['OMP_NUM_THREADS'])", **environment)
+    assert done.stdout.strip() == str(threads)
 
 
 @pytest.mark.parametrize(("variable", "threads"), [("3", 3), ("4,2", 4), ("0", 1), ("many", 1), ("", 1)])
@@ -71,16 +78,7 @@ def test_there_is_always_a_thread(monkeypatch, variable, threads):
     assert runtime.n_threads() == threads
 
 
-def test_local_ranks_share_the_cores():
-    program = (
-        "from elmo_core import runtime; import os; runtime.prepare_environment(); print(os.environ['OMP_NUM_THREADS'])"
-    )
-    endpoints = ",".join(f"10.0.0.{host}:{port}" for host in (1, 2) for port in range(6000, 6000 + runtime.n_cores()))
-    environment = {"PADDLE_TRAINER_ENDPOINTS": endpoints, "PADDLE_CURRENT_ENDPOINT": "10.0.0.2:6000"}
-    assert fresh_python(program, **environment).stdout.strip() == "1"
-
-
-def test_paddle_imported_too_early_is_said_once():
+def test_paddle_imported_too_early_is_logged_once():
     done = fresh_python("import paddle; from elmo_core.runtime import paddle; import elmo", OMP_NUM_THREADS="")
     expected = 1 if runtime.n_cores() > 1 else 0
     assert done.stderr.count("paddle was imported before elmo") == expected
@@ -154,7 +152,7 @@ def test_a_users_mistake_is_one_line(statement, code, message):
 
 
 @pytest.mark.parametrize("statement", ["raise MemoryError('(300 GB)')", "import numpy; numpy.ones(10**16)"])
-def test_out_of_memory_is_told(statement):
+def test_out_of_memory_is_explained(statement):
     done = fresh_python(f"import args\nfrom elmo_core import runtime\ndef main(): {statement}\nargs.script(main)")
     assert done.returncode == 2 and done.stderr.startswith("error: out of memory. Halve --batch_size first")
 
@@ -183,7 +181,7 @@ def test_output_that_cannot_be_written(shell, code, message):
     assert (done.returncode, done.stderr) == (code, message)
 
 
-def test_the_signal_to_end_tidies_up_and_prints_nothing(tmp_path):
+def test_sigterm_tidies_up_silently(tmp_path):
     program = (
         "import os, signal; from args import script; from elmo_core.runtime import paddle\n"
         "def main():\n"

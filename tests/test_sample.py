@@ -122,7 +122,7 @@ def test_two_derivations_are_noticed_and_summed(tmp_path, text):
         assert math.isclose(automaton.parse(sentence.split())[0], math.log(probability))
 
 
-def test_held_out_words_are_said_on_request_only(tmp_path):
+def test_held_out_words_appear_on_request_only(tmp_path):
     text = "s ~ pear !mango"
     assert set(language(Automaton(read(tmp_path, text), "s"))) == {"pear"}
     assert set(language(Automaton(read(tmp_path, text, held_out=True), "s"))) == {"pear", "mango"}

@@ -71,7 +71,7 @@ def test_labels_may_be_numbered(tmp_path):
     assert Labels.from_file(path).names == ["n-B", "n-I", "O"]
 
 
-def test_what_labels_cannot_follow():
+def test_impossible_transitions_of_labels():
     labels = Labels(["n", "n-B", "n-I", "v-B", "v-I"])
     possible = {(a, b) for a in range(6) for b in range(5) if not labels.impossible()[0][a, b]}
     inside = {(1, 2), (2, 2), (3, 4), (4, 4)}
@@ -111,8 +111,8 @@ def test_spans(labels, found):
     assert spans(labels.split()) == found
 
 
-def test_words_are_counted_as_paddles_chunk_eval_counts_chunks():
-    """Whose scheme IOBES has a part of its own for words of one token, S, as the bare tag is here."""
+def test_counts_equal_paddles_chunk_eval():
+    """In its scheme IOBES a word of one token has a part of its own, S, like our bare tag."""
     generator = random.Random(2)
     tags, parts = ["n", "nr", "v"], {"B": 0, "I": 1, "": 3}
     labels = ["O", *(f"{tag}-{part}".rstrip("-") for tag in tags for part in parts)]
@@ -165,7 +165,7 @@ def all_paths(n_labels: int, length: int):
 
 @pytest.mark.parametrize("spread", [0.5, 30.0, 3000.0])
 @pytest.mark.parametrize("lengths", [[1], [4, 1, 3]])
-def test_the_loss_is_that_of_enumerating_all_labellings(spread, lengths):
+def test_the_loss_equals_enumeration(spread, lengths):
     n_labels, n_steps = 3, max(lengths)
     crf, generator = random_crf(n_labels, spread), np.random.default_rng(5)
     emissions = generator.normal(size=(len(lengths), n_steps, n_labels), scale=spread)
@@ -178,7 +178,7 @@ def test_the_loss_is_that_of_enumerating_all_labellings(spread, lengths):
 
 
 @pytest.mark.parametrize("spread", [1.0, 2000.0])
-def test_the_losss_gradients_are_those_of_finite_differences(spread):
+def test_gradients_equal_finite_differences(spread):
     n_labels, lengths, labels = 3, np.array([3, 1, 2]), np.array([[0, 2, 1], [1, 0, 0], [2, 2, 0]])
     paddle.set_default_dtype("float64")
     try:
@@ -203,7 +203,7 @@ def test_the_losss_gradients_are_those_of_finite_differences(spread):
 
 
 @pytest.mark.parametrize("lengths", [[1], [2, 2, 4, 3]])
-def test_decoding_finds_the_best_of_all_labellings(lengths):
+def test_decoding_finds_the_best_labels(lengths):
     labels = Labels(["n-B", "n-I", "n", "v"])
     impossible, _ = labels.impossible()
     generator = np.random.default_rng(len(lengths))
@@ -317,7 +317,7 @@ def test_parts_learn_at_their_own_rates(checkpoints):
 
 
 def sentences_to_learn() -> list[Sentence]:
-    """`bank` is a verb behind `the`, else a word of two pieces with what follows."""
+    """`bank` is a verb after `the`; otherwise it forms a word with the token that follows."""
     generator = random.Random(4)
     found = []
     for _ in range(30):
@@ -374,7 +374,7 @@ def test_a_learning_rate_that_is_too_high_is_an_error():
 
 
 @pytest.mark.parametrize("kind", ["frozen", "tuned", "baseline"])
-def test_a_tagger_comes_back_from_its_folder(checkpoints, tmp_path, kind):
+def test_a_tagger_round_trips(checkpoints, tmp_path, kind):
     pretrained = None if kind == "baseline" else checkpoints["word"]
     tagger = tiny_tagger(pretrained, elmo_trainable=kind == "tuned")
     if kind == "tuned":
@@ -421,7 +421,7 @@ def test_damaged_settings_are_an_error_with_file_and_field(tmp_path, field, valu
         Tagger.load(tmp_path)
 
 
-def test_a_tagger_is_loaded_with_the_elmo_of_its_training_only(checkpoints, tmp_path):
+def test_another_elmo_is_refused(checkpoints, tmp_path):
     tiny_tagger(checkpoints["word"]).save(tmp_path)
     with pytest.raises(UserError, match="not the ELMo"):
         Tagger.load(tmp_path, checkpoints["char"])
@@ -436,7 +436,7 @@ def test_a_tagger_is_loaded_with_the_elmo_of_its_training_only(checkpoints, tmp_
         Tagger.load(tmp_path)
 
 
-def test_a_tagger_is_loaded_with_the_dictionaries_of_its_training_only(tmp_path):
+def test_changed_dictionaries_are_refused(tmp_path):
     tagger = tiny_tagger()
     tagger.pieces = tagger.words
     tagger.save(tmp_path)
