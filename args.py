@@ -79,7 +79,7 @@ def _whole(text: str, least: int, end: int, expected: str) -> int:
 
 
 def share(text: str) -> float:
-    """A number from 0 up to, but not, 1."""
+    """A number from 0 to below 1."""
     return _number(text, lambda value: 0 <= value < 1, "a number from 0 to below 1")
 
 
@@ -218,7 +218,7 @@ def fill_defaults(
 
 
 def add_task(parser: argparse.ArgumentParser) -> None:
-    """The polarity task: its reviews, its protocol, the head and what comes out."""
+    """The polarity task: reviews, protocol, head and output."""
     data = parser.add_argument_group("data")
     data.add_argument(
         "--data_dir",

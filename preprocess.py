@@ -100,7 +100,6 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def text(args: argparse.Namespace) -> None:
-    """Raw text to a corpus."""
     options = Options(**{field.name: getattr(args, field.name) for field in fields(Options)})
     start = time.perf_counter()
     report = make_corpus(args.input, args.output, options, args.processes, args.overwrite)
@@ -108,7 +107,7 @@ def text(args: argparse.Namespace) -> None:
 
 
 def report_text(output: Path, report: Report, seconds: float) -> None:
-    """Say what was written, what was left out and why, and what to type next."""
+    """Log what was written, what was left out and why, and the next command."""
     tokens = report.tokens.total()
     log.info(f"{report.lines:,} lines, {tokens:,} tokens in {seconds:.0f} s, {tokens / seconds:,.0f} a second.")
     dropped = ", ".join(f"{n:,} {why}" for why, n in sorted(report.dropped.items()) if n)
@@ -122,7 +121,6 @@ def report_text(output: Path, report: Report, seconds: float) -> None:
 
 
 def vocab(args: argparse.Namespace) -> None:
-    """A corpus to a vocabulary."""
     if args.max_size is not None and args.max_size <= len(MARKERS):
         raise UserError(f"--max_size {args.max_size}: expected {len(MARKERS) + 1} or more, special tokens included.")
     paths = list(dict.fromkeys(Corpus(args.input).paths))
@@ -137,7 +135,7 @@ def vocab(args: argparse.Namespace) -> None:
 
 
 def report_vocabulary(args: argparse.Namespace, counts: Counter, vocabulary: Vocabulary) -> None:
-    """Say how much of the running text the vocabulary covers, and what else its user should know."""
+    """Log how much of the running text the vocabulary covers, and what else its user should know."""
     for marker in MARKERS:
         if n := counts.pop(marker, 0):
             log.warning(f"{marker} occurs {n:,} times in the corpus. The vocabulary has it once, as a special token.")

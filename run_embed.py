@@ -125,7 +125,7 @@ def load(args: argparse.Namespace) -> "ELMoEmbedder":
 
 
 def mix_weights(numbers: Sequence[float], params: str) -> list[float]:
-    """The weights of the layers in a mix of scalars and gamma."""
+    """The layers' weights gamma * softmax(scalars)."""
     values = checkpoint.load_config(checkpoint.resolve(params).parent)
     n_layers = ELMoConfig.from_dict(values.get("model")).n_layers + 1
     *scalars, gamma = numbers

@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     found, background = find_words(corpus, asked, senses, args.max_occurrences, args.seed)
     words = [word for word in found.values() if word.text in asked or can_be_counted(word, embedder)]
     if not words:
-        raise UserError(f"--senses {args.senses}: none of its words can be counted, for the reasons above.")
+        raise UserError(f"--senses {args.senses}: none of its words can be counted. The log above says why.")
     own = embed(embedder, words, own)
     if embedder.oov_share:
         log.warning(f"{embedder.oov_share:.1%} of the tokens are not in the vocabulary: the model reads <UNK>.")
@@ -126,7 +126,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def asked_words(args: argparse.Namespace) -> list[str]:
-    """The words of --word."""
     words = [word.strip() for text in args.word or [] for word in re.split("[,，]", text) if word.strip()]
     words = words or args.word or []  # a comma itself
     if not words and not args.senses:
@@ -138,7 +137,7 @@ def asked_words(args: argparse.Namespace) -> list[str]:
 
 
 def own_sentences(texts: Sequence[str], asked: Sequence[str]) -> list[Occurrence]:
-    """The asked words in the user's own sentences."""
+    """The occurrences of --word in the sentences of --sentence."""
     found = []
     for text in texts:
         tokens = tuple(text.split())
@@ -153,7 +152,6 @@ def own_sentences(texts: Sequence[str], asked: Sequence[str]) -> list[Occurrence
 
 
 def check_plot(args: argparse.Namespace) -> None:
-    """Before the work: whether the picture can be written, and what would be in it."""
     if args.plot.suffix.lower() != ".png":
         raise UserError(f"--plot {args.plot}: the picture is a PNG, expected a name that ends in .png.")
     if not args.word:
@@ -165,7 +163,7 @@ def check_plot(args: argparse.Namespace) -> None:
 def check_model(
     args: argparse.Namespace, asked: Sequence[str], layers: Sequence[int], static, embedder: elmo.ELMoEmbedder
 ) -> None:
-    """Before the work: whether the model and word2vec have what is asked for."""
+    """Refuse layers and words that the model or the word2vec file does not have."""
     if args.max_occurrences < 2:
         raise UserError("--max_occurrences: expected 2 or more, because there would be nothing to compare with.")
     if not 1 <= min(layers) <= max(layers) <= embedder.config.n_layers:

@@ -6,7 +6,7 @@
     python word2vec_base.py --load_head=head --predict=reviews.txt
 
 The vectors come from a file in word2vec's format (binary if its name ends in .bin, else text; either may be .gz, and
-FILE.gz is read where FILE is not there), or gensim trains them on a corpus, such as the one that an ELMo was pretrained
+FILE.gz is read if FILE does not exist), or gensim trains them on a corpus, such as the one that an ELMo was pretrained
 on. Each word without a vector gets a random one.
 """
 
@@ -72,7 +72,7 @@ def encoder(args: argparse.Namespace, run: Run) -> StaticVectors:
 
 
 def trained_vectors(args: argparse.Namespace, run: Run):
-    """Vectors trained for this run, or by it before it was interrupted."""
+    """Train vectors, or read those that this run trained before it was interrupted."""
     kept = None if args.pretrained_word2vec_file else run.cache.vectors
     if kept and run.cache.resumed:
         return load_word_vectors(kept)

@@ -129,7 +129,7 @@ class Experiment:
         self.results = self.load()
 
     def vocabulary(self) -> Vocabulary | None:
-        """Whose pieces the words become, and whose full-width forms stay."""
+        """The vocabulary whose pieces the words become."""
         if self.args.vocab_file:
             return Vocabulary.from_file(self.args.vocab_file)
         first = next(filter(None, self.arms.values()), None)
@@ -139,7 +139,7 @@ class Experiment:
         return found
 
     def protocol(self) -> dict:
-        """What results must have in common to stand in one table."""
+        """The settings that all results of one table must share."""
         args = self.args
         return {
             "train_data": [args.train_data.name, len(self.train), sum(len(s.tokens) for s in self.train)],
@@ -151,7 +151,7 @@ class Experiment:
         }
 
     def load(self) -> dict:
-        """The results of an earlier call, if there are any."""
+        """The results so far of an interrupted experiment, or empty ones."""
         protocol, path = self.protocol(), self.args.json
         if not path.exists():
             return {"protocol": protocol, "runs": []}
@@ -190,7 +190,6 @@ class Experiment:
             self.save()
 
     def run(self, pretrained: Pretrained | None, seed: int, cache: LayerCache | None) -> dict:
-        """Train one tagger and test it."""
         runtime.seed_everything(seed)
         sentences, dev = self.split(seed)
         settings = flags.from_flags(Settings, self.args, use_elmo=bool(pretrained))
@@ -211,7 +210,7 @@ class Experiment:
         }
 
     def split(self, seed: int) -> tuple[list[Sentence], list[Sentence]]:
-        """The training sentences of a seed, and those held out of them."""
+        """The training sentences of a seed, and the held-out ones."""
         order = np.random.default_rng(seed).permutation(len(self.train))
         order = order[: max(2, round(len(order) * self.args.train_fraction))]
         n_dev = max(1, round(len(order) * HELD_OUT))

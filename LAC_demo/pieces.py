@@ -28,7 +28,7 @@ class Pieces:
         self.replacements = {wide: narrow for wide, narrow in replacements.items() if wide not in self.known}
 
     def normalised(self, word: str) -> str:
-        """The word in the forms that the vocabulary has; as long as it was."""
+        """The word in the forms that the vocabulary has. Its length does not change."""
         if word in self.known:
             return word
         return "".join(self.replacements.get(character, character) for character in word)

@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def check_output(args: argparse.Namespace) -> None:
-    """Refuse to write over what is to be read, or two files into one."""
+    """Refuse to overwrite an input, or to write two files into one."""
     corpus = dataset.Corpus(args.input).paths if args.reverse else [args.input]
     dictionaries = args.vocab_file, args.label_dict_path, args.word_rep_dict_path
     disk.check_output("--output", args.output, *corpus, *dictionaries)

@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse what would only fail when training is done, or destroy something."""
+    """Refuse, before training, what would fail at its end or overwrite another model."""
     folder = args.model_save_dir
     disk.check_output("--model_save_dir", folder / "best.pdparams")
     if (

@@ -62,7 +62,7 @@ def check_number(name: str, value: object, least: float, most: float = float("in
 
 @dataclass
 class LayerChoice:
-    """Which layers are wanted, and whether one by one or added up."""
+    """The layers to return: each by itself, or their weighted sum."""
 
     numbers: list[int]
     weights: list[float] | None  # None: one by one

@@ -98,13 +98,13 @@ def prune(folder: str | Path, keep: int) -> None:
 
 
 def delete(prefix: Path) -> None:
-    """Delete the files of a checkpoint; the weights first, because without them the rest is no checkpoint."""
+    """Delete the files of a checkpoint, the weights first: without them the rest does not count as one."""
     for suffix in SUFFIXES:
         _file(prefix, suffix).unlink(missing_ok=True)
 
 
 def files(prefix: Path) -> list[Path]:
-    """The files of a checkpoint, with what belongs to the model beside it."""
+    """The files of a checkpoint, including those of the model in its folder."""
     beside = [prefix.parent / name for name in ("config.json", VOCABULARY, CHARACTERS)]
     return [path for path in (*(_file(prefix, suffix) for suffix in SUFFIXES), *beside) if path.exists()]
 

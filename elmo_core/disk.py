@@ -18,7 +18,7 @@ from elmo_core.runtime import UserError, log
 
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<id>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>\d{1,9})\.tmp")
 HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"  # the machine whose process numbers stand in such names
-ABANDONED = 24 * 3600  # seconds after which nobody is still writing a temporary file
+ABANDONED = 24 * 3600  # seconds after which a temporary file is considered abandoned
 _own_temporaries: set[Path] = set()  # files that this process is writing
 
 
@@ -132,7 +132,6 @@ def rename(temporary: Path, path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync the folder's entries to the disk."""
     with suppress(OSError):  # some network file systems refuse
         number = os.open(folder, os.O_RDONLY)
         try:

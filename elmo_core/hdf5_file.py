@@ -74,7 +74,7 @@ class HDF5File:
         if kind.kind != "f" or kind.itemsize > 8:
             raise UserError(f"{self.path}: {name} is of type {kind}, expected floating-point numbers.")
         if elsewhere or kind.itemsize * np.prod(found, dtype=float) > RATIO * min(stored, self.size):
-            raise UserError(f"{self.path}: {name} is {found}, but the file does not hold so many numbers.")
+            raise UserError(f"{self.path}: {name} is {found}, but the file does not hold that many numbers.")
 
     def array(self, name: str) -> np.ndarray:
         """A dataset's numbers in float32. `check` it first: nothing here bounds the memory."""
@@ -96,5 +96,5 @@ class HDF5File:
 
 
 def quoted(names: Iterable[str], most: int = 6) -> str:
-    """Names that come from a file, not too many."""
+    """Names from a file, at most `most` of them, for messages."""
     return listed([repr(name) for name in names], most)

@@ -31,7 +31,7 @@ def embed(
 ) -> None:
     """Write the parts of a text's vectors that are not there yet.
 
-    share: (i, n) for every n-th window from number i on, where n processes share the work.
+    share: (i, n) for every n-th window from number i on, if n processes share the work.
     output: the file that the parts become once all are there; without it they stay as they are, for `merge`.
     """
     text = Text(path, embedder.batch_size)
@@ -59,7 +59,7 @@ def embed(
 
 
 def _settings(embedder: "ELMoEmbedder", text: Text, forget_sentences: bool) -> dict[str, Any]:
-    """What must be the same to resume, and for parts to belong together."""
+    """The settings that must agree to resume, and to merge parts."""
     weights = {name: weight.numpy() for name, weight in embedder.bilm.state_dict().items()}
     words = f", {embedder.vocabulary.identity}" if embedder.vocabulary else ""
     return {

@@ -28,12 +28,12 @@ SETTINGS = "run_embed.json"
 
 
 def paths(folder: Path, settings: Mapping[str, Any]) -> list[Path]:
-    """The parts of all windows, whether they are there or not."""
+    """The paths of all windows' parts, finished or not."""
     return [folder / f"{number:06}.zip" for number in range(settings["windows"])]
 
 
 def is_done(path: Path) -> bool:
-    """Whether a part is there, and not cut short."""
+    """Whether a part exists and is not truncated."""
     return zipfile.is_zipfile(path)
 
 

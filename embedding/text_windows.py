@@ -16,7 +16,7 @@ from elmo_core.tokens import WINDOW, windows
 
 
 class Span(NamedTuple):
-    """What a window holds."""
+    """The size and checksum of a window."""
 
     lines: int
     tokens: int

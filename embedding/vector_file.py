@@ -58,7 +58,7 @@ def write(
 
 
 def is_finished(path: Path, settings: Mapping[str, Any]) -> bool:
-    """Whether the file is there. One of other settings is not overwritten."""
+    """Whether the file exists. If it has other settings, that is an error."""
     if not path.exists():
         return False
     try:
@@ -85,5 +85,5 @@ def check_room(path: Path, needed: int, advice: str = "") -> None:
 
 
 def size(n: int) -> str:
-    """A number of bytes in words."""
+    """A number of bytes for messages."""
     return f"{n / 1e9:,.2f} GB" if n >= 1e9 else f"{n / 1e6:,.2f} MB"

@@ -95,7 +95,7 @@ class Result:
 
 @dataclass
 class Report:
-    """What was written, and how much was left out for which reason."""
+    """Counts of what was written, and of what was left out, by reason."""
 
     lines: int = 0
     sentences: Counter = field(default_factory=Counter)  # of train and dev
@@ -163,7 +163,7 @@ def batches(paths: Iterable[Path], document: str = "line") -> Iterator[Batch]:
 
 
 def _process_batch(options: Options, first_dev: int | None, batch: Batch) -> Result:
-    """The work of a process: lines to sentences."""
+    """Turn a batch of lines into sentences."""
     result = Result({"train": [], "dev": []}, Counter(), Counter(), len(batch.lines), batch.size)
     cut = chinese if options.lang == "zh" else partial(english, negation=options.negation)
     form = "NFKC" if options.nfkc else "NFC"
@@ -289,7 +289,6 @@ class _Shards:
             write(line)
 
     def shuffle(self) -> None:
-        """Shuffle each shard."""
         for path in tqdm(self.paths, desc="shuffle", unit="shard", disable=None):
             lines = path.read_bytes().split(b"\n")[:-1]
             random.Random(f"{self._seed} {path.name}").shuffle(lines)
@@ -297,7 +296,6 @@ class _Shards:
 
 
 def _check_part(name: str, report: Report) -> None:
-    """Refuse shards without a sentence."""
     n = report.sentences[name]
     if not n and name == "dev":
         raise UserError("nothing was held out: dev_fraction is too small for so few documents (see document).")

@@ -22,5 +22,5 @@ def cut(text: str, room: int) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without characters that would move the cursor or more."""
+    """The text with control characters replaced."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)

@@ -70,7 +70,7 @@ class Senses:
 
 
 class Sample:
-    """A random sample of what is added, of at most `size` items, in their order."""
+    """A random sample of at most `size` of the items added, in their order."""
 
     def __init__(self, size: int, seed: int | str):
         self.size, self.added = size, 0

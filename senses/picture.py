@@ -107,7 +107,7 @@ def _draw_panel(axes, points: np.ndarray, senses: Sequence[str], texts: Sequence
 
 
 def project(vectors: np.ndarray, how: str, seed: int) -> tuple[np.ndarray, str]:
-    """Points (n, 2) for vectors (n, D), and a phrase about them."""
+    """Points (n, 2) for vectors (n, D), and how they were made, for the title."""
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits

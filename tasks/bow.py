@@ -158,7 +158,7 @@ class Model(nn.Layer):
 
 @dataclass
 class Training:
-    """How a head is trained: of several values, the dev part chooses one."""
+    """Settings of a head's training. The dev part chooses among several values."""
 
     lr: Sequence[float] = (0.001, 0.003)
     weight_decay: Sequence[float] = (0.1, 1.0)
@@ -276,7 +276,7 @@ class Trainer:
         model.set_arrays({**begin, **best.arrays})
 
     def _evaluate(self, fold: Fold, settings: dict[str, float], best: Best) -> tuple[float, float]:
-        """Take the model if it is the best so far. Returns its dev AUC and accuracy."""
+        """Score the model on the dev part and keep it if it is the best so far. Returns its AUC and accuracy."""
         probabilities, labels = self.model.probabilities(fold.dev), self.labels[fold.dev]
         if not np.isfinite(probabilities).all():
             with_these = f"with {format_settings(settings)}"
@@ -322,13 +322,13 @@ class Trainer:
         return [train[places] for places in shuffled_batches(reviews, size, random)]
 
     def _seconds_left(self, share: float) -> float:
-        """Until all folds are done. share: of the present fold that is done."""
+        """Seconds until all folds are done. share: the part of the current fold that is done."""
         done = self.done + share
         return (time.perf_counter() - self.began) / done * (self.n_folds - done)
 
 
 def _head_optimizer(head: Head, weight_decay: float) -> paddle.optimizer.Optimizer:
-    """Weights of products decay; biases and the mix do not."""
+    """AdamW, without weight decay for biases and the mix."""
     decayed = {weight.name for name, weight in head.named_parameters() if name.endswith(".weight")}
     return paddle.optimizer.AdamW(
         parameters=head.parameters(), weight_decay=weight_decay, apply_decay_param_fun=decayed.__contains__

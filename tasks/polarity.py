@@ -46,7 +46,7 @@ def read_reviews(folder: Path, tokeniser: str, max_tokens: int) -> Reviews:
         lines = read_lines(folder / name)
         found = [line for line in lines if line.strip()]
         if not found:
-            raise UserError(f"{folder / name}: there is no review in it. Expected one a line.")
+            raise UserError(f"{folder / name}: it has no reviews. Expected one a line.")
         if len(found) < len(lines):
             log.warning(f"{folder / name}: {len(lines) - len(found):,} blank lines, which are skipped.")
         texts += found

@@ -221,7 +221,7 @@ class Run:
         return result
 
     def _report(self, found: Sequence[FoldResult], seconds: float) -> str:
-        """Write the results where --results says. Returns the scores in words."""
+        """Write the results to --results. Returns the scores as text."""
         settings = self.settings
         number = np.concatenate([one.test for one in found])
         order = np.argsort(number)

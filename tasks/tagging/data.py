@@ -28,7 +28,7 @@ class Sentence:
 
 
 class BadLines:
-    """Lines that cannot be used: an error, or counted if they are to be skipped."""
+    """Lines that cannot be used: an error, or skipped and counted."""
 
     def __init__(self, skip: bool = False):
         self.skip, self.found = skip, []
@@ -85,7 +85,6 @@ class Labels:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-1 of the labels in hexadecimal."""
         return hashlib.sha1("\n".join(self.names).encode("utf-8")).hexdigest()
 
     def __len__(self) -> int:

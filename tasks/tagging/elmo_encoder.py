@@ -61,7 +61,6 @@ class elmo_encoder(nn.Layer):
 
     @property
     def dim(self) -> int:
-        """Dimensions of a vector."""
         return self._loaded().dim
 
     def word_ids(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:

@@ -82,7 +82,7 @@ class Score:
         return self.right / self.tokens if self.tokens else 0.0
 
     def figures(self) -> dict:
-        """All as numbers for JSON."""
+        """The scores as numbers, for JSON."""
         tags = {tag: self.tags[tag].figures() for tag in sorted(self.tags)}
         return {
             **self.total.figures(),

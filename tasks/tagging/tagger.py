@@ -91,7 +91,7 @@ class Tagger:
         return {k: v for k, v in state.items() if own_bilm or not k.startswith(BILM)}
 
     def save(self, folder: str | Path) -> None:
-        """Write all its files; the weights last, so that what a kill leaves is no tagger."""
+        """Write all its files, the weights last: after a kill, the folder is not taken for a tagger."""
         folder = Path(folder)
         (folder / "best.pdparams").unlink(missing_ok=True)
         values = {"tagger": self.settings.to_dict(), "dictionaries": self._fingerprints(), "scheme": self.labels.scheme}
@@ -159,7 +159,7 @@ def _vectors_of(values: object, file: Path, moved_to: str | Path | None) -> Word
 
 
 def _elmo_of(values: object, file: Path, moved_to: str | None) -> Pretrained:
-    """The biLM that config.json names, where it was in training or has moved to."""
+    """The biLM that config.json names, at its path in training or at `moved_to`."""
     if not isinstance(values, dict) or not all(isinstance(values.get(k), str) for k in ("checkpoint", "fingerprint")):
         raise UserError(f"{file}: elmo is {values!r:.80}, expected a checkpoint and the fingerprint of its weights.")
     with hint_if_moved(FLAGS, moved_to):
