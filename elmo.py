@@ -132,7 +132,7 @@ class BiLM(nn.Layer):
         self, batch: LMBatch, state: BiLMState | None = None
     ) -> tuple[np.ndarray, np.ndarray, BiLMState]:
         """Exact log-probability of every target, forward and backward, (B, T) with 0 beyond a row's length."""
-        with paddle.no_grad():
+        with paddle.no_grad(), runtime.exact_products():
             top, targets, packing, state = self._top(batch, state, 0.0)
             tasks = [
                 lambda h=h, words=words: self.softmax.log_probabilities(h, words)

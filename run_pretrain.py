@@ -54,6 +54,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     run.add_argument("--patience", **count, help="evaluations without gain before it stops")
     run.add_argument("--plot", action="store_true", help="draw the perplexities into loss.png at the end")
     run.add_argument("--amp", action="store_true", help="mixed precision on GPUs: products in bfloat16")
+    run.add_argument("--tf32", action="store_true", help="products of float32 in TF32, on GPUs that have it")
     files = parser.add_argument_group("checkpoints")
     files.add_argument(
         "--save_dir", type=Path, metavar="DIR", default=Path("checkpoints"), help="folder of the checkpoints"
@@ -84,6 +85,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     device = runtime.set_device(args.device)
     runtime.use_half_products(args.amp)
+    runtime.use_tf32(args.tf32)
     ranks = Ranks(advice="Go on with --init_from_ckpt.")
     if not ranks.first:
         log.setLevel("WARNING")
@@ -298,7 +300,8 @@ def introduce(
     steps_per_epoch = math.ceil(progress.tokens_per_epoch / progress.tokens_per_step)
     candidates = f"{args.n_negative_samples:,} candidates: the perplexities below are estimates"
     lines = (
-        f"device        {device}, {processes} process{'es' * (processes > 1)}",
+        f"device        {device}, {processes} process{'es' * (processes > 1)}, products in "
+        f"{'bfloat16, logits in ' * args.amp}{'TF32' if args.tf32 else 'float32'}",
         f"parameters    {sum(parts.values()):,}: {', '.join(f'{part} {size:,}' for part, size in parts.items())}",
         f"text          {counts.tokens:,} tokens in {counts.sentences:,} sentences, {len(corpus.paths)} files; "
         f"{unknown:.2%} outside the vocabulary of {words:,} words",

@@ -143,7 +143,7 @@ def __getattr__(name: str):
 
 
 def set_device(name: str = "auto") -> str:
-    """Choose the device: auto, cpu, gpu or gpu:N. Returns Paddle's name for it."""
+    """Choose the device: auto, cpu, gpu or gpu:N, with products in full float32. Returns Paddle's name for it."""
     paddle = import_paddle()
     if not isinstance(name, str):
         raise UserError(f"device {name!r}: expected 'auto', 'cpu', 'gpu' or 'gpu:N'.")
@@ -165,6 +165,7 @@ def set_device(name: str = "auto") -> str:
     if number and int(number) >= gpus:
         raise UserError(f"device {name}: this machine has {gpus} GPUs, gpu:0 to gpu:{gpus - 1}.")
     paddle.set_device(name)
+    use_tf32(False)
     return paddle.get_device()
 
 
@@ -248,20 +249,44 @@ def half_products_wanted() -> bool:
     return _half_products
 
 
+def use_tf32(wanted: bool) -> None:
+    """Let GPUs make the products of float32 in TF32, with 10 bits behind the point in place of 23, or forbid it.
+
+    Paddle's own choice differs between its versions. NVIDIA_TF32_OVERRIDE=0 in the environment forbids it too.
+    """
+    core = import_paddle().base.core
+    core.set_cublas_switch(wanted)
+    core.set_cudnn_switch(wanted)
+
+
+@contextlib.contextmanager
+def exact_products():
+    """Make all products in full float32 inside, whatever is chosen for training."""
+    core = import_paddle().base.core
+    half, tf32 = _half_products, core.get_cublas_switch()
+    use_half_products(False)
+    use_tf32(False)
+    try:
+        yield
+    finally:
+        use_half_products(half)
+        use_tf32(tf32)
+
+
 def operand(weight):
     """A weight as the products below take it: converted once, where a loop multiplies with it many times."""
     if not _half_products or weight.dtype == import_paddle().bfloat16:
         return weight
     half = weight.astype("bfloat16")
-    return half if weight.place.is_gpu_place() else half.astype(weight.dtype)  # a CPU has no such product: round only
+    return half if weight.place.is_gpu_place() else half.astype(weight.dtype)  # a CPU has no such product: it rounds
 
 
 def product(x, weight, transpose_x: bool = False, transpose_y: bool = False):
-    """The matrix product of x and an `operand`, in x's own type."""
+    """The matrix product of x and an `operand`, in x's own type. A product in bfloat16 is itself rounded to it."""
     matmul = import_paddle().matmul
     if not _half_products:
         return matmul(x, weight, transpose_x, transpose_y)
-    return matmul(operand(x), operand(weight), transpose_x, transpose_y).astype(x.dtype)
+    return operand(matmul(operand(x), operand(weight), transpose_x, transpose_y)).astype(x.dtype)
 
 
 def memory_in_use() -> int:

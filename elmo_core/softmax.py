@@ -106,7 +106,7 @@ class Softmax(paddle.nn.Layer):
             highest = paddle.full([len(h), 1], -np.inf, h.dtype)
             total = paddle.zeros([len(h), 1], "float64")
             for a in range(0, vocab_size, columns):
-                logits = product(h, self.weight[a : a + columns], transpose_y=True)
+                logits = paddle.matmul(h, self.weight[a : a + columns], transpose_y=True)
                 logits.add_(self.bias[a : a + columns].reshape([1, -1]))
                 new_highest, sums = _exponentials(logits, highest)
                 total = total * (highest - new_highest).astype("float64").exp() + sums.astype("float64")
@@ -174,7 +174,7 @@ def _sliced_loss(h, true, table, bias, hit: np.ndarray, place: np.ndarray):
     loss, d_h, d_true, d_table, d_bias = 0, [], [], 0, 0
     for a in range(0, len(h), step):
         b = min(a + step, len(h))
-        logits = product(h[a:b], table, transpose_y=True).add_(bias)  # (m, S)
+        logits = paddle.matmul(h[a:b], table, transpose_y=True).add_(bias)  # (m, S), never in half precision
         here = slice(*np.searchsorted(hit, [a, b]))
         if here.start < here.stop:
             where = (paddle.to_tensor(hit[here] - a), paddle.to_tensor(place[here]))

@@ -137,6 +137,32 @@ def test_training_loss_and_state_equal_the_reference(variant, sampled):
     assert all(part.stop_gradient for pair in after for one in pair for part in one)
 
 
+@pytest.mark.parametrize("n_candidates", [0, 6])
+def test_half_precision_stays_near_the_reference_and_spares_evaluation(n_candidates):
+    """bfloat16 has 8 bits: the loss is within 1 %, the gradients within 5 % of those in float64, where no clip or maximum
+    jumps.
+    """
+    batch = dataset.lm_batch(SENTENCES, Vocabulary(models.WORDS), "word")
+    candidates = draw_candidates(len(models.WORDS), n_candidates, np.random.Generator(np.random.Philox(3)))
+    found = {}
+    for name, dtype in (("exact", "float64"), ("half", "float32")):
+        bilm = models.random_bilm(dtype, input="word", cell_clip=3.0, proj_clip=3.0)
+        state = random_state(bilm, len(SENTENCES))
+        scores = bilm.log_probabilities(batch)[:2]
+        runtime.use_half_products(name == "half")
+        try:
+            loss = sum(bilm(batch, state, candidates)[0]) / 2
+            loss.backward()
+            np.testing.assert_allclose(bilm.log_probabilities(batch)[:2], scores, atol=1e-6)
+        finally:
+            runtime.use_half_products(False)
+        gradient = [models.dense_gradient(weight).ravel() for weight in bilm.parameters()]
+        found[name] = float(loss), np.concatenate(gradient)
+    (loss, gradient), (half_loss, half_gradient) = found["exact"], found["half"]
+    assert 0 < abs(half_loss - loss) < 0.01 * loss, (half_loss, loss)
+    assert np.linalg.norm(half_gradient - gradient) < 0.05 * np.linalg.norm(gradient)
+
+
 @pytest.mark.parametrize("input_kind", ["char", "word"])
 @pytest.mark.parametrize("n_candidates", [0, 6])
 def test_training_gradients_equal_finite_differences(input_kind, n_candidates):

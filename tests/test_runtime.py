@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from elmo_core import runtime
@@ -207,3 +208,15 @@ def test_half_products_are_near_and_off_by_default():
         runtime.use_half_products(False)
     assert near.dtype == x.dtype
     assert 0 < float((near - exact).abs().max()) < 1.0
+    np.testing.assert_array_equal(near.astype("bfloat16").astype(x.dtype).numpy(), near.numpy())  # as a GPU returns it
+
+
+def test_tf32_is_off_unless_it_is_asked_for():
+    core = paddle.base.core
+    runtime.use_tf32(True)
+    assert core.get_cublas_switch() and core.get_cudnn_switch()
+    with runtime.exact_products():
+        assert not core.get_cublas_switch() and not core.get_cudnn_switch()
+    assert core.get_cublas_switch()
+    runtime.set_device("cpu")
+    assert not core.get_cublas_switch() and not core.get_cudnn_switch()
