@@ -102,7 +102,7 @@ class Softmax(paddle.nn.Layer):
         """Log-probability of each target under the full softmax, in slices of the vocabulary. (M,) float64"""
         with paddle.no_grad():
             vocab_size, _ = self.weight.shape
-            columns = max(1, min(vocab_size, LOGITS_AT_ONCE // max(1, len(h))))
+            columns = max(1, min(vocab_size, _at_once(h) // max(1, len(h))))
             highest = paddle.full([len(h), 1], -np.inf, h.dtype)
             total = paddle.zeros([len(h), 1], "float64")
             for a in range(0, vocab_size, columns):
@@ -170,7 +170,7 @@ def _sliced_loss(h, true, table, bias, hit: np.ndarray, place: np.ndarray):
 
     Returns also the gradients by h, as far as it goes through the candidates, by `true`, by the table and by the bias.
     """
-    step = max(1, LOGITS_AT_ONCE // len(table))
+    step = max(1, _at_once(h) // len(table))
     loss, d_h, d_true, d_table, d_bias = 0, [], [], 0, 0
     for a in range(0, len(h), step):
         b = min(a + step, len(h))
@@ -190,6 +190,11 @@ def _sliced_loss(h, true, table, bias, hit: np.ndarray, place: np.ndarray):
         d_bias = chances.sum(0) + d_bias
         d_true.append(true_chance * weight - 1 / len(h))
     return loss / len(h), paddle.concat(d_h), paddle.concat(d_true), d_table, d_bias
+
+
+def _at_once(h) -> int:
+    """Elements of a slice of the logits: on a GPU 256 MB, so that few operators are launched."""
+    return LOGITS_AT_ONCE if h.place.is_cpu_place() else 16 * LOGITS_AT_ONCE
 
 
 def _fused_loss(h, true, table, bias, hit: np.ndarray, place: np.ndarray):
