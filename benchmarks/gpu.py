@@ -4,7 +4,7 @@
     python benchmarks/gpu.py --expect                    # no measurement: the counted cost, and what it lets one expect
     python -m paddle.distributed.launch --gpus '0,1,2,3,4,5,6,7' benchmarks/gpu.py
 
-NVIDIA_TF32_OVERRIDE=0 in the environment keeps products in full float32. docs/scale.md explains the columns.
+docs/scale.md explains the columns.
 """
 
 import argparse
@@ -31,6 +31,7 @@ from elmo_core.ranks import Ranks
 from elmo_core.runtime import paddle
 from pretraining.optimizer import make_optimizer
 
+PRODUCTS = "float32", "tf32", "bfloat16"
 STEPS = 20  # of a row in a batch: --unroll_steps of run_pretrain.py
 DISTINCT = {64: 1_030, 128: 1_780, 512: 5_000, 2048: 12_900}  # tokens of the 1 Billion Word Benchmark in so many rows
 OWN = {64: 410, 128: 800, 512: 2_900, 1024: 5_200, 2048: 9_200, 4096: 15_000}  # targets there that are no candidates
@@ -169,18 +170,24 @@ def measure(args: argparse.Namespace, ranks: Ranks) -> None:
     table, vocabulary, corpus = [], *training_text(args.vocab_size)[::-1]
     for size in args.model_size:
         for rows in args.rows:
-            for half in (False, True) if on_gpu else (False,):
-                runtime.use_half_products(half)
+            for products in PRODUCTS:
+                choose_products(products)
                 config = ELMoConfig.preset(size, vocab_size=len(vocabulary))
                 try:
                     measured = training(args, ranks, config, corpus, vocabulary, rows)
                 except MemoryError:
                     measured = ["out of memory"]
-                table.append([size, rows, "bfloat16" if half else "float32", *measured])
-    runtime.use_half_products(False)
+                table.append([size, rows, products, *measured])
+    choose_products("float32")
     parts = ["forward", "backward", "exchange", "update"]
     columns = ["tokens/s", "ms", "host ms", "launches", "TFLOP/s", *(f"{part} ms" for part in parts), "MB", "distinct"]
     show(["model", "rows", "products", *columns], table, ranks)
+
+
+def choose_products(precision: str) -> None:
+    """As run_pretrain.py makes them by default, with --tf32 and with --amp."""
+    runtime.use_tf32(precision == "tf32")
+    runtime.use_half_products(precision == "bfloat16")
 
 
 def machine(args: argparse.Namespace, ranks: Ranks, on_gpu: bool) -> list[list[str]]:
@@ -188,19 +195,20 @@ def machine(args: argparse.Namespace, ranks: Ranks, on_gpu: bool) -> list[list[s
     size, elements = (8192, 2**28) if on_gpu else (256, 2**20)
     found = []
 
-    def product(m: int, k: int, n: int, dtype: str) -> None:
-        a, b = paddle.randn([m, k]).astype(dtype), paddle.randn([k, n]).astype(dtype)
+    def product(m: int, k: int, n: int) -> None:
+        a, b = (runtime.operand(paddle.randn(shape)) for shape in ([m, k], [k, n]))
         seconds = timed(lambda: paddle.matmul(a, b), 10)
-        found.append(
-            [f"{m} x {k} x {n}, {dtype}", f"{2 * m * k * n / seconds / 1e12:.3g} TFLOP/s, {1e6 * seconds:.0f} us"]
-        )
+        rate = f"{2 * m * k * n / seconds / 1e12:.3g} TFLOP/s, {1e6 * seconds:.0f} us"
+        found.append([f"{m} x {k} x {n}, {precision}", rate])
 
-    for dtype in ("float32", "bfloat16") if on_gpu else ("float32",):
-        product(size, size, size, dtype)
+    for precision in PRODUCTS:
+        choose_products(precision)
+        product(size, size, size)
         for preset in args.model_size:
             config = ELMoConfig.preset(preset)
             for rows in args.rows:
-                product(rows, config.projection_dim, 4 * config.cell_dim, dtype)
+                product(rows, config.projection_dim, 4 * config.cell_dim)
+    choose_products("float32")
     x, one = paddle.ones([elements]), paddle.ones([1])
     seconds = timed(lambda: x * 2.0, 5)
     found.append(["memory, read and written", f"{2 * 4 * elements / seconds / 1e9:,.0f} GB/s"])

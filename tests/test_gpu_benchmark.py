@@ -14,8 +14,9 @@ import gpu
 def test_it_runs_on_a_cpu(tmp_path):
     argv = ["--device=cpu", "--rows=2", "--vocab_size=50", "--candidates=8", "--steps=1"]
     assert runs.start("benchmarks/gpu.py", argv, tmp_path / "output").wait(timeout=60) == 0
-    (line,) = [line for line in (tmp_path / "output").read_text(encoding="utf-8").splitlines() if "| tiny |" in line]
-    assert float(line.split("|")[4].replace(",", "")) > 0, "tokens/s"
+    lines = [line.split("|") for line in (tmp_path / "output").read_text(encoding="utf-8").splitlines()]
+    speeds = {line[3].strip(): float(line[4].replace(",", "")) for line in lines if line[1:2] == [" tiny "]}
+    assert speeds.keys() == {"float32", "tf32", "bfloat16"} and min(speeds.values()) > 0
 
 
 def test_the_cost_of_a_step_is_that_of_the_model():
