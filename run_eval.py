@@ -1,6 +1,7 @@
 """Perplexity of a checkpoint on held-out text: exact, over the full softmax, with nothing dropped.
 
     python run_eval.py --dev_data_path='corpus/dev/*' --init_from_ckpt=checkpoints/10000
+    python -m paddle.distributed.launch --gpus '0,1' run_eval.py ...                (several processes share the rows)
 
 The LSTM's state is carried from sentence to sentence, as in training: BATCH_SIZE streams of sentences run side by side.
 With --per_sentence every sentence is scored by itself, from the zero state, and does not depend on BATCH_SIZE.
@@ -9,7 +10,7 @@ With --per_sentence every sentence is scored by itself, from the zero state, and
 import argparse
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -18,6 +19,8 @@ import args as arguments
 import dataset
 import elmo
 from elmo_core import checkpoint, disk, model_files, runtime
+from elmo_core.ranks import Ranks
+from elmo_core.runtime import UserError
 from elmo_core.text import read_sentences
 from elmo_core.tokens import LMBatch, Vocabulary
 from pretraining.model import check_vocabulary
@@ -44,6 +47,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     runtime.set_device(args.device)
+    ranks = Ranks()
+    if args.per_sentence and ranks.size > 1:
+        raise UserError(f"--per_sentence writes its file in one process: {ranks.size} have been started.")
     corpus = dataset.Corpus(args.dev_data_path)
     if args.per_sentence:
         model = checkpoint.files(model_files.resolve(args.init_from_ckpt))
@@ -51,18 +57,28 @@ def main(argv: Sequence[str] | None = None) -> None:
     bilm, vocabulary = elmo.load_bilm(args.init_from_ckpt, head=True)
     if args.vocab_file:
         check_vocabulary(args.vocab_file, Vocabulary.from_file(args.vocab_file), args.init_from_ckpt, vocabulary)
-    counts = corpus.count(vocabulary)
-    print(
-        f"text                           {counts.tokens:,} tokens in {counts.sentences:,} sentences; "
-        f"{counts.unknown / max(1, counts.tokens):.2%} of them outside the vocabulary of {len(vocabulary):,} words"
-    )
+    counts = ranks.on_first(lambda: corpus.count(vocabulary))
+    if ranks.first:
+        print(
+            f"text                           {counts.tokens:,} tokens in {counts.sentences:,} sentences; "
+            f"{counts.unknown / max(1, counts.tokens):.2%} of them outside the vocabulary of {len(vocabulary):,} words"
+        )
     began = time.perf_counter()
-    with tqdm(total=counts.predictions, unit=" predictions", unit_scale=True, disable=None, leave=False) as bar:
+    with tqdm(
+        total=-(-counts.predictions // ranks.size),
+        unit=" predictions",
+        unit_scale=True,
+        disable=None if ranks.first else True,
+        leave=False,
+    ) as bar:
         if args.per_sentence:
             score = write_scores(args.per_sentence, bilm, corpus, vocabulary, args.batch_size, bar)
         else:
             stream = dataset.EvalStream(corpus, vocabulary, args.batch_size, args.unroll_steps, bilm.config.input)
-            score = evaluate(bilm, watched(stream, bar))
+            mine = (batch.take(slice(ranks.rank, None, ranks.size)) for batch in stream)
+            score = sum(ranks.on_each(lambda: evaluate(bilm, watched(mine, bar))), Score())
+    if not ranks.first:
+        return
     print(f"predictions in each direction  {score.predictions:,} in {runtime.duration(time.perf_counter() - began)}")
     print(f"perplexity, forward            {score.forward:.3f}")
     print(f"perplexity, backward           {score.backward:.3f}")
@@ -72,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"sentences by themselves        {args.per_sentence}")
 
 
-def watched(batches: dataset.EvalStream, bar: tqdm) -> Iterator[LMBatch]:
+def watched(batches: Iterable[LMBatch], bar: tqdm) -> Iterator[LMBatch]:
     """The batches, shown on the bar when they are done."""
     for batch in batches:
         yield batch

@@ -53,6 +53,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     run.add_argument("--eval_freq", **count, default=10000, help="steps between evaluations")
     run.add_argument("--patience", **count, help="evaluations without gain before it stops")
     run.add_argument("--plot", action="store_true", help="draw the perplexities into loss.png at the end")
+    run.add_argument(
+        "--accumulate", **count, default=1, help="batches to an update, where memory does not hold their rows at once"
+    )
     run.add_argument("--amp", action="store_true", help="mixed precision on GPUs: products in bfloat16")
     run.add_argument("--tf32", action="store_true", help="products of float32 in TF32, on GPUs that have it")
     files = parser.add_argument_group("checkpoints")
@@ -104,14 +107,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     ranks.share_weights(bilm.parameters())
     optimizer = make_optimizer(args.optimizer, args.lr, bilm.parameters(), args.max_grad_norm)
     counts = ranks.on_first(lambda: [text.count(vocabulary) for text in (dev, corpus) if text][-1])
-    shape = (args.batch_size, args.unroll_steps, bilm.config.input)
-    stream = dataset.TrainStream(corpus, vocabulary, *shape, args.seed, ranks.rank, ranks.size)
-    held_out = dataset.EvalStream(dev, vocabulary, *shape) if dev else None
+    shape = (args.unroll_steps, bilm.config.input)
+    rows = args.batch_size * args.accumulate
+    stream = dataset.TrainStream(corpus, vocabulary, rows, *shape, args.seed, ranks.rank, ranks.size)
+    held_out = dataset.EvalStream(dev, vocabulary, args.batch_size, *shape) if dev else None
     settings = run_settings(args, stream, dev)
 
     warmup = args.warmup_steps * stream.tokens_per_step
-    state = bilm.zero_state(args.batch_size)
-    progress = Progress(stream.tokens_per_step, counts.predictions, stream.position, state, warmup)
+    states = [bilm.zero_state(args.batch_size) for _ in range(args.accumulate)]
+    progress = Progress(stream.tokens_per_step, counts.predictions, stream.position, states, warmup)
     if resumed:
         moments, saved = checkpoint.load_optimizer(resumed), checkpoint.load_progress(resumed)
         changes = changed_settings(resumed, saved["settings"], settings, args.allow_changes)
@@ -203,12 +207,15 @@ def train(
     with Interruption() as interruption, dataset.Prefetcher(prepared) as batches:
         evaluate_if_due()  # one that an interruption has cut short
         while not progress.is_over(args.patience) and not is_interrupted():
-            batch, candidates = next(batches)
+            parts, candidates = next(batches)
             progress.step, progress.tokens = progress.step + 1, progress.tokens + progress.tokens_per_step
             paddle.seed(dropout_seed(args.seed, progress.step, ranks.rank))
-            losses, progress.state = bilm(batch, progress.state, candidates, args.dropout)
-            meter.add(progress.step, losses, batch.position)
-            (sum(losses) / 2 * args.unroll_steps).backward()
+            losses = []
+            for k, batch in enumerate(parts):
+                both, progress.states[k] = bilm(batch, progress.states[k], candidates, args.dropout)
+                (sum(both) / 2 * args.unroll_steps / len(parts)).backward()
+                losses.append([loss.detach() / len(parts) for loss in both])
+            meter.add(progress.step, [sum(of_parts) for of_parts in zip(*losses, strict=True)], batch.position)
             ranks.average_gradients(weights)
             optimizer.set_lr(learning_rate(args.optimizer, args.lr, *progress.schedule))
             optimizer.step()
@@ -236,14 +243,16 @@ def train(
 
 def with_candidates(
     stream: dataset.TrainStream, vocab_size: int, args: argparse.Namespace, step: int
-) -> Iterator[tuple[LMBatch, Candidates]]:
-    """The batches after a step, each with the candidate words of its softmax, for the Prefetcher to make in advance.
+) -> Iterator[tuple[list[LMBatch], Candidates]]:
+    """The batches of each step and the candidate words of its softmax, for the Prefetcher to make in advance.
 
     All ranks have the same candidates, so that they have gradients of the same rows.
     """
     for number, batch in enumerate(stream, step + 1):
         random = np.random.default_rng([args.seed, number, 0])
-        yield batch, draw_candidates(vocab_size, args.n_negative_samples, random)
+        firsts = range(0, len(batch.lengths), args.batch_size)
+        parts = [batch.take(slice(a, a + args.batch_size)) for a in firsts] if len(firsts) > 1 else [batch]
+        yield parts, draw_candidates(vocab_size, args.n_negative_samples, random)
 
 
 def dropout_seed(*numbers: int) -> int:
@@ -258,15 +267,20 @@ def evaluate_held_out(
     progress: Progress,
     interruption: Interruption,
 ) -> None:
-    """Exact perplexity of the held-out text; the best model so far is kept as `best`. An interruption cuts it short."""
+    """Exact perplexity of the held-out text; the best model so far is kept as `best`. An interruption cuts it short.
+
+    Every rank takes its share of the batches' rows.
+    """
+    mine = (batch.take(slice(ranks.rank, None, ranks.size)) for batch in held_out)
 
     def score_unless_interrupted() -> Score | None:
-        found = evaluate(bilm, takewhile(lambda _: not interruption.is_wanted(), held_out))
+        found = evaluate(bilm, takewhile(lambda _: not interruption.is_wanted(), mine))
         return None if interruption.is_wanted() else found
 
-    score = ranks.on_first(score_unless_interrupted)
-    if score is None:
+    scores = ranks.on_each(score_unless_interrupted)
+    if None in scores:
         return
+    score = sum(scores, Score())
     if not math.isfinite(score.mean):
         raise UserError(f"step {progress.step:,}: the held-out perplexity is not finite. {ADVICE}")
     gain = progress.add_evaluation(score.mean)

@@ -161,6 +161,18 @@ class LMBatch:
     lengths: np.ndarray  # (B,) int64 steps that are real: in training T
     position: dict | None = None  # in training: where the stream stands after this batch
 
+    def take(self, rows: slice) -> "LMBatch":
+        """Some of the rows, with the tokens that these have."""
+        lengths, steps = self.lengths[rows], self.forward_input.shape[1]
+        real = np.arange(steps) < lengths[:, None]
+        inputs = [self.forward_input[rows][real], self.backward_input[rows][real]]
+        used, places = np.unique(np.concatenate(inputs), return_inverse=True)
+        found = (self.tokens.characters, self.tokens.lengths, self.tokens.words)
+        tokens = Tokens(*(None if part is None else part[used] for part in found))
+        forward, backward = (padded(half, lengths, steps) for half in np.split(places.ravel(), 2))
+        targets = self.forward_target[rows], self.backward_target[rows]
+        return LMBatch(tokens, forward, backward, *targets, lengths, self.position)
+
 
 class Lexicon:
     """Numbers for tokens: the vocabulary's ids and, if characters are read, numbers from V on for unknown words."""

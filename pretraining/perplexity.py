@@ -55,9 +55,11 @@ class Score:
 
 
 def evaluate(bilm: BiLM, batches: Iterable[LMBatch]) -> Score:
-    """Score of an evaluation stream, the state carried from batch to batch as in training."""
+    """Score of an evaluation stream, or of the same rows of all its batches, the state carried as in training."""
     total, state = Score(), None
     for batch in batches:
+        if not batch.lengths.any():  # others' rows are longer
+            continue
         state = state or bilm.zero_state(len(batch.lengths))
         forward, backward, state = bilm.log_probabilities(batch, state)
         total += Score(float(forward.sum()), float(backward.sum()), int(batch.lengths.sum()))

@@ -21,7 +21,7 @@ class Progress:
     tokens_per_step: int  # of all ranks
     tokens_per_epoch: int
     position: dict  # of this rank in the text: `TrainStream.position`
-    state: BiLMState  # in which the last batch of this rank has left the LSTMs
+    states: list[BiLMState]  # in which the last batches of this rank, made in one step, have left the LSTMs
     warmup: int  # tokens over which Adam's rate rises
     total: int = 0  # steps of the whole run
     step: int = 0
@@ -68,7 +68,7 @@ class Progress:
 
     def to_dict(self, settings: Mapping, ranks: Ranks) -> dict:
         """What a checkpoint's .pdstate holds, on every rank."""
-        state = [[[part.numpy() for part in layer] for layer in direction] for direction in self.state]
+        state = _joined([_as_arrays(state) for state in self.states])
         return {
             "step": self.step,
             "tokens": self.tokens,
@@ -114,14 +114,28 @@ def resume(progress: Progress, saved: Mapping, changes: set[str], stream: TrainS
     progress.position = stream.position
     if {"corpus", "seed", "shuffle"} & changes:
         progress.tokens = progress.position["epoch"] * progress.tokens_per_epoch
-    states = [one["state"] for one in saved["ranks"]]
-    progress.state = _rows_of_states(states[ranks.rank : ranks.rank + 1] if same_ranks else states, rows)
+    saved_states = [one["state"] for one in saved["ranks"]]
+    state = _joined(saved_states[ranks.rank : ranks.rank + 1] if same_ranks else saved_states)
+    progress.states = [_rows_of(state, part) for part in np.split(rows, len(progress.states))]
 
 
-def _rows_of_states(states: Sequence, rows: np.ndarray) -> BiLMState:
-    """The states of rows out of those of several ranks; where a row's number is -1, from zero."""
-    if isinstance(states[0], list):
-        return [_rows_of_states(parts, rows) for parts in zip(*states, strict=True)]
-    if isinstance(states[0], tuple):
-        return tuple(_rows_of_states(parts, rows) for parts in zip(*states, strict=True))
-    return paddle.to_tensor(np.where(rows[:, None] < 0, 0, np.concatenate(states)[rows]).astype(states[0].dtype))
+def _as_arrays(state: BiLMState) -> list:
+    return [[tuple(part.numpy() for part in direction) for direction in layer] for layer in state]
+
+
+def _joined(states: Sequence) -> list:
+    """The arrays of several states one after another, as those of one state with all their rows."""
+    layers = zip(*states, strict=True)
+    return [
+        [tuple(map(np.concatenate, zip(*direction, strict=True))) for direction in zip(*layer, strict=True)]
+        for layer in layers
+    ]
+
+
+def _rows_of(state: Sequence, rows: np.ndarray) -> BiLMState:
+    """Some rows of a state; where a row's number is -1, from zero."""
+
+    def tensor(part: np.ndarray) -> paddle.Tensor:
+        return paddle.to_tensor(np.where(rows[:, None] < 0, 0, part[rows]).astype(part.dtype))
+
+    return [[tuple(map(tensor, direction)) for direction in layer] for layer in state]

@@ -13,6 +13,7 @@ import pytest
 import reference
 import runs
 
+import dataset
 import run_eval
 from elmo import load_bilm
 from elmo_core import softmax
@@ -126,6 +127,28 @@ def test_it_is_the_perplexity_that_pretraining_reported(tmp_path, capsys):
     found, _ = evaluate(capsys, tmp_path / "run", corpus / "dev.txt", *more)
     for name, key in (("forward", "forward_"), ("backward", "backward_"), ("mean of the two", "")):
         assert found[name] == pytest.approx(reported[f"{key}perplexity"], abs=6e-4)
+
+
+def test_ranks_find_the_figures_of_one_process(tiny, text, tmp_path, capsys):
+    flags = [f"--init_from_ckpt={tiny}", f"--dev_data_path={text[0]}", "--device=cpu", "--batch_size=3"]
+    processes = runs.start_ranks("run_eval.py", flags, tmp_path)
+    assert [process.wait(timeout=120) for process in processes] == [0, 0], (tmp_path / "rank0").read_text()
+    found = re.findall(r"^perplexity.* ([\d.]+)$", (tmp_path / "rank0").read_text(encoding="utf-8"), re.M)
+    expected, _ = evaluate(capsys, tiny, text[0], "--batch_size=3")
+    assert len(found) == 4 and list(map(float, found)) == pytest.approx(list(expected.values()), rel=1e-6, abs=1.1e-3)
+    assert not re.search("^perplexity", (tmp_path / "rank1").read_text(encoding="utf-8"), re.M)
+
+
+def test_shares_of_the_rows_have_the_score_of_all(tiny, text):
+    bilm, vocabulary = load_bilm(tiny, head=True)
+    stream = dataset.EvalStream(dataset.Corpus(text[0]), vocabulary, 5, 7, bilm.config.input)
+    whole = perplexity.evaluate(bilm, stream)
+    for n in (2, 3, 8):
+        shares = [perplexity.evaluate(bilm, (b.take(slice(k, None, n)) for b in stream)) for k in range(n)]
+        total = sum(shares, Score())
+        assert total.predictions == whole.predictions
+        sums = total.forward_sum, total.backward_sum
+        assert sums == pytest.approx((whole.forward_sum, whole.backward_sum), rel=1e-6)
 
 
 def test_tokens_and_unknown_words_are_counted(tiny, text, capsys, caplog):

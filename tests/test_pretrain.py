@@ -540,6 +540,32 @@ def test_a_checkpoint_without_the_number_of_tokens_goes_on(corpus, finished, tmp
     runs.assert_same(tmp_path / "run" / "final", finished / "final")
 
 
+@pytest.mark.parametrize("input", ["char", "word"])
+@pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
+def test_accumulated_batches_make_the_updates_of_one_with_all_their_rows(corpus, tmp_path, input, optimizer):
+    changes = {"input": input, "optimizer": optimizer, "dropout": 0, "max_steps": 6, "log_freq": 1, "lr": 0.01}
+    runs.pretrain(runs.flags(corpus, tmp_path / "whole", batch_size=6, eval_freq=100, **changes))
+    runs.pretrain(runs.flags(corpus, tmp_path / "parts", batch_size=2, accumulate=3, eval_freq=100, **changes))
+    whole, parts = (runs.log_lines(tmp_path / name, "training") for name in ("whole", "parts"))
+    assert [line["loss"] for line in parts] == pytest.approx([line["loss"] for line in whole], rel=1e-5)
+    weights, expected = (checkpoint.load_params(tmp_path / name) for name in ("parts", "whole"))
+    for name, weight in weights.items():
+        np.testing.assert_allclose(weight, expected[name], atol=1e-3 if optimizer == "adam" else 1e-5, err_msg=name)
+
+
+def test_a_run_that_accumulates_is_resumed_exactly_and_goes_on_with_its_rows_in_other_batches(
+    corpus, tmp_path, messages
+):
+    argv = runs.flags(corpus, tmp_path / "whole", batch_size=2, accumulate=3, max_steps=12)
+    runs.pretrain(argv)
+    runs.pretrain([*argv, f"--save_dir={tmp_path / 'parts'}"], stop_at=7)
+    resume = [*argv, f"--init_from_ckpt={tmp_path / 'parts' / '7'}"]
+    runs.pretrain([*resume, f"--save_dir={tmp_path / 'parts'}"])
+    runs.assert_same(tmp_path / "whole" / "final", tmp_path / "parts" / "final")
+    runs.pretrain([*resume, f"--save_dir={tmp_path / 'other'}", "--batch_size=6", "--accumulate=1", "--dropout=0.1"])
+    assert "although" not in messages()
+
+
 # What is printed and written
 
 
