@@ -10,6 +10,7 @@
     python convert.py export checkpoints/10000 --output DIR
     python convert.py fluid baike_elmo_checkpoint --vocab vocabulary_min5k.txt --output DIR
     python convert.py manylangs zhs.model.tar.bz2 --output DIR
+    python convert.py paddlenlp checkpoints/10000 --vocab vocab-15w.txt --output DIR
 
 list shows the published models that are known by name. get fetches one; so does its name in place of a checkpoint, in any
 script, ELMo(...) or ELMoEmbedder(...). They are kept in $ELMO_HOME/models (default: ~/.cache/elmo/models). A broken download
@@ -24,7 +25,8 @@ there are vectors but no perplexity. A model of words (without char_cnn in optio
 export writes these files. Imported again, they are the same checkpoint bit for bit (a forget bias other than 1 goes into
 the biases, and is rounded there); damage to the numbers is detected.
 
-fluid reads the parameter folder of PaddlePaddle's ELMo for Fluid 1.4, a model of words.
+fluid reads the parameter folder of PaddlePaddle's ELMo for Fluid 1.4, a model of words; manylangs a model of
+ELMoForManyLangs; paddlenlp what the ELMo example of PaddleNLP has trained.
 
 n_characters in options.json is 261 while bilm-tf trains, 256 bytes and 5 marks, and must be 262 when the model is run, where
 a row 0 for "no token" is counted, which no file has. Both are read, and the weights are the same; export writes 262.
