@@ -228,14 +228,13 @@ def test_the_softmax_takes_the_vocabulary_in_slices(monkeypatch):
     h, targets = random_.standard_normal((30, 5)).astype(np.float32), random_.randint(1000, size=30)
     table = head.weight.numpy().astype(np.float64), head.bias.numpy()[:, 0].astype(np.float64)
     expected = [-reference.full_softmax_loss(x, table, k) for x, k in zip(h.astype(np.float64), targets, strict=True)]
-    sizes, product = [], softmax.product
+    sizes, exponentials = [], softmax._exponentials
 
-    def noted(*operands, **options):
-        result = product(*operands, **options)
-        sizes.append(result.size)
-        return result
+    def noted(logits, highest):
+        sizes.append(logits.size)
+        return exponentials(logits, highest)
 
-    monkeypatch.setattr(softmax, "product", noted)
+    monkeypatch.setattr(softmax, "_exponentials", noted)
     for at_once in (30 * 1000, 30 * 7, 30, 1):
         sizes.clear()
         monkeypatch.setattr(softmax, "LOGITS_AT_ONCE", at_once)
