@@ -11,7 +11,6 @@ trap 'exit 130' INT TERM
 python=.venv/bin/python
 slow='not memory and not kill and not finite_differences and not best_possible and not benchmark'
 numerics='elmo lstmp softmax char_cnn fused'
-scripts='commands readme pretrain embed eval'
 
 # leg NAME FILES COMMAND...: the tests of these files, by the command, which ends in a Python
 leg() {
@@ -34,15 +33,15 @@ skip() {
 }
 
 if taskset -c 0 true 2>/dev/null; then
-    leg "one core" "$numerics $scripts ranks" taskset -c 0 $python
+    leg "one core" "$numerics eval readme" taskset -c 0 $python
 else
     skip "one core" "there is no taskset"
 fi
-leg "no compiler" "$numerics $scripts" env CC=/bin/false XDG_CACHE_HOME="$scratch/cache" $python
-leg "ELMO_FUSED=0" "$numerics pretrain" env ELMO_FUSED=0 $python
-leg "OMP_NUM_THREADS=1" "$numerics pretrain embed" env OMP_NUM_THREADS=1 $python
-leg "no AVX-512 in MKL" "$numerics pretrain embed" env MKL_ENABLE_INSTRUCTIONS=AVX2 $python
-leg "LANG=C" "$scripts preprocess" env LANG=C LC_ALL=C $python
+leg "no compiler" "$numerics eval readme" env CC=/bin/false XDG_CACHE_HOME="$scratch/cache" $python
+leg "ELMO_FUSED=0" "lstmp char_cnn pretrain" env ELMO_FUSED=0 $python
+leg "OMP_NUM_THREADS=1" "elmo ranks embed" env OMP_NUM_THREADS=1 $python
+leg "no AVX-512 in MKL" "$numerics" env MKL_ENABLE_INSTRUCTIONS=AVX2 $python
+leg "LANG=C" "readme eval preprocess" env LANG=C LC_ALL=C $python
 for version in 3.10 3.13; do
     for found in "python$version" "${HOME:-}/.pyenv/versions/$version".*/bin/python; do
         if "$found" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$version')" 2>/dev/null; then break; fi
@@ -50,7 +49,7 @@ for version in 3.10 3.13; do
     done
     if [ "$found" ]; then
         PYTHON=$found sh setup.sh requirements-dev.txt ".venv-$version"
-        leg "Python $version" "$numerics $scripts house" ".venv-$version/bin/python"
+        leg "Python $version" "house elmo readme eval preprocess" ".venv-$version/bin/python"
     else
         skip "Python $version" "there is none"
     fi
