@@ -11,12 +11,14 @@
     python convert.py fluid baike_elmo_checkpoint --vocab vocabulary_min5k.txt --output DIR
     python convert.py manylangs zhs.model.tar.bz2 --output DIR
     python convert.py paddlenlp checkpoints/10000 --vocab vocab-15w.txt --output DIR
+    python convert.py half checkpoints/10000 --output DIR
 
-list shows the published models that are known by name. get fetches one; so does its name in place of a checkpoint, in any
-script, ELMo(...) or ELMoEmbedder(...). They are kept in $ELMO_HOME/models (default: ~/.cache/elmo/models). A broken download
-resumes when the command is repeated. The environment's proxies are used. ELMO_MIRROR=https://mirror.example/elmo makes
-https://host/path into https://mirror.example/elmo/host/path, where `wget -x https://host/path` puts it. Without a network,
---from takes the files, fetched elsewhere, or a folder or an archive with them.
+list shows the models that are known by name. Some come with this repository, in models/; get fetches the others, and so does
+their name in place of a checkpoint, in any script, ELMo(...) or ELMoEmbedder(...). They are kept in $ELMO_HOME/models
+(default: ~/.cache/elmo/models). A broken download resumes when the command is repeated. The environment's proxies are used.
+ELMO_MIRROR=https://mirror.example/elmo makes https://host/path into https://mirror.example/elmo/host/path, where
+`wget -x https://host/path` puts it. Without a network, --from takes the files, fetched elsewhere, or a folder or an archive
+with them.
 
 import reads what bilm-tf, AllenNLP and simple_elmo read: every published ELMo in options.json and HDF5. A model has its
 language-model head only where there is a softmax, which bilm-tf does not dump, and --vocab gives its words. Without a head
@@ -28,6 +30,8 @@ the biases, and is rounded there); damage to the numbers is detected.
 fluid reads the parameter folder of PaddlePaddle's ELMo for Fluid 1.4, a model of words; manylangs a model of
 ELMoForManyLangs; paddlenlp what the ELMo example of PaddleNLP has trained.
 
+half rounds a checkpoint's weights to float16, which halves the file. They are loaded as float32.
+
 n_characters in options.json is 261 while bilm-tf trains, 256 bytes and 5 marks, and must be 262 when the model is run, where
 a row 0 for "no token" is counted, which no file has. Both are read, and the weights are the same; export writes 262.
 
@@ -35,6 +39,7 @@ The checkpoint is DIR/final. DIR must be new or empty. It appears when all is re
 """
 
 import argparse
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -52,7 +57,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
 
-    commands.add_parser("list", help="published models by name")
+    commands.add_parser("list", help="models by name")
     gets = commands.add_parser("get", help="fetch a published model")
     gets.add_argument("name", metavar="NAME", help="as `list` shows it")
     gets.add_argument(
@@ -90,6 +95,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     nlp = command("paddlenlp", "what PaddleNLP's ELMo example has trained to a checkpoint")
     nlp.add_argument("checkpoint", type=Path, metavar="PREFIX", help="of its .pdparams")
     nlp.add_argument("--vocab", type=Path, required=True, metavar="FILE", help="its vocabulary, as vocab-15w.txt")
+    halves = command("half", "a checkpoint to one in float16, half the size")
+    halves.add_argument("checkpoint", metavar="CKPT", help="prefix, file, folder (its latest), or a name of `list`")
+    halves.add_argument(
+        "--no_head", action="store_true", help="leave the softmax out: vectors, but no perplexity and no substitutes"
+    )
     args = parser.parse_args(argv)
     if args.command == "import":
         if args.folder and (args.options or args.weights or args.softmax or args.vocab):
@@ -111,6 +121,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "fluid": import_fluid,
         "manylangs": import_manylangs,
         "paddlenlp": import_paddlenlp,
+        "half": write_half,
     }
     commands[args.command](args)
 
@@ -166,9 +177,7 @@ def import_paddlenlp(args: argparse.Namespace) -> None:
 
 
 def export_bilm(args: argparse.Namespace) -> None:
-    prefix = model_files.resolve(args.checkpoint)
-    head = has_head(checkpoint.load_params(prefix))
-    _, config, params, vocabulary = model_files.read_model(prefix, head)
+    config, params, vocabulary = read_checkpoint(args.checkpoint)
     describe(config, params)
     with disk.atomic_folder(args.output) as folder:
         bilm_tf.write(folder, config, params, vocabulary)
@@ -177,6 +186,21 @@ def export_bilm(args: argparse.Namespace) -> None:
     log.info(f"saved         {', '.join(sorted(path.name for path in args.output.iterdir()))} in {args.output}")
     for remark in bilm_tf.remarks(config):
         log.warning(f"note          {remark}")
+
+
+def write_half(args: argparse.Namespace) -> None:
+    config, params, vocabulary = read_checkpoint(args.checkpoint, head=not args.no_head)
+    params = {name: array.astype(np.float16) for name, array in params.items()}
+    if vocabulary is None:
+        config = dataclasses.replace(config, vocab_size=0)
+    write_checkpoint(args.output, config, params, vocabulary)
+    log.info(f"size          {(args.output / f'{checkpoint.FINAL}{checkpoint.PARAMS}').stat().st_size:,} bytes")
+
+
+def read_checkpoint(name: str, head: bool = True) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
+    """A checkpoint's model, with its head if it has one and `head` is wanted."""
+    prefix = model_files.resolve(name)
+    return model_files.read_model(prefix, head and has_head(checkpoint.load_params(prefix)))[1:]
 
 
 def write_checkpoint(

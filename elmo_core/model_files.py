@@ -50,6 +50,9 @@ def read_model(
     except UserError as error:
         raise UserError(f"{prefix.parent / 'config.json'}: {error}") from error
     weights = checkpoint.load_params(prefix)
+    weights = {
+        name: array.astype(np.float32) if array.dtype == np.float16 else array for name, array in weights.items()
+    }
     if head and not any(name.startswith("softmax.") for name in weights):
         raise UserError(
             f"{prefix}: this model has no language-model head. It can only compute vectors, or get a "

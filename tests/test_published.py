@@ -15,12 +15,14 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import models
+import numpy as np
 import pytest
 import test_convert
 import test_manylangs
 
 import convert
-from elmo import ELMo, ELMoEmbedder
+from elmo import ELMo, ELMoEmbedder, load_bilm
 from elmo_core import checkpoint, model_files
 from elmo_core.runtime import UserError
 from elmo_core.weights import archives, download, formats, published
@@ -94,6 +96,7 @@ def server(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ELMO_MIRROR", server.address)
+    monkeypatch.setattr(published, "REPOSITORY", tmp_path / "repository")
     monkeypatch.setattr(download, "PAUSE", 0.01)
     expect(monkeypatch, TINY)
     yield server
@@ -163,9 +166,10 @@ def leftovers(home: Path) -> set[str]:
 
 
 def rows() -> list[str]:
-    """The rows of the shared list of models, as the table was made from them."""
+    """The models that are fetched."""
     lines = Path(PROJECT / "elmo_core" / "weights" / "published.tsv").read_text(encoding="utf-8").splitlines()
-    return [line.split("\t")[0] for line in lines if not line.startswith("#")][1:]
+    fields = [line.split("\t") for line in lines if not line.startswith("#")][1:]
+    return [name for name, format, *_ in fields if format != published.SHIPPED]
 
 
 @pytest.mark.parametrize("name", rows())
@@ -196,7 +200,7 @@ def test_the_table_itself(monkeypatch):
     """What it expects are fields of a configuration, its addresses are whole, and a mirror takes their place."""
     from elmo_core.config import ELMoConfig
 
-    for model in published.table().values():
+    for model in map(published.table().get, rows()):
         assert all(hasattr(ELMoConfig(), pair.split("=")[0]) for pair in model.expect.split()), model.name
         assert model.format in ("bilm-tf", "nlpl-zip", "manylangs", "fluid") and (model.files or model.note)
         assert all(re.match(r"https?://[^/ ]+/.*\w$", one) for addresses in model.addresses for one in addresses)
@@ -222,6 +226,42 @@ def test_a_name_is_taken_wherever_a_path_is(server, fakes, tmp_path, monkeypatch
     assert model_files.resolve(SMALL) == Path(SMALL, "final")
     with pytest.raises(UserError, match=f"Did you mean .*{SMALL}"):
         ELMoEmbedder("allennlp-smal")
+
+
+def test_a_model_that_ships_is_found_from_any_folder(tmp_path, monkeypatch, capsys):
+    """Rounded to float16, half the size, and loaded as float32."""
+    bilm = models.random_bilm()
+    whole = models.save(bilm, tmp_path / "whole")
+    monkeypatch.setattr(published, "REPOSITORY", tmp_path / "repository")
+    monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
+    with pytest.raises(UserError, match=r"pip install.*home/models/zh-news"):
+        ELMoEmbedder("zh-news")
+    convert.main(["half", whole, f"--output={tmp_path / 'repository' / 'zh-news'}"])
+    monkeypatch.chdir(tmp_path / "whole")
+    convert.main(["list"])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.endswith("yes")] == ["zh-news"]
+
+    loaded, vocabulary = load_bilm("zh-news", head=True)
+    assert vocabulary.tokens == models.WORDS
+    for name, weight in loaded.state_dict().items():
+        expected = bilm.state_dict()[name].numpy().astype(np.float16).astype(np.float32)
+        np.testing.assert_array_equal(weight.numpy(), expected, strict=True)
+    stored = tmp_path / "repository" / "zh-news" / "final.pdparams"
+    n = sum(weight.size for weight in bilm.state_dict().values())
+    assert 2 * n < stored.stat().st_size < 2 * n + 200 * len(bilm.state_dict())
+    exact, rounded = (ELMoEmbedder(name).encode(SENTENCES)[0] for name in (whole, "zh-news"))
+    assert 0 < np.abs(exact - rounded).max() < 0.01 and rounded.dtype == np.float32
+
+
+def test_a_model_can_ship_without_its_head(model, word_model, tmp_path):
+    convert.main(["half", model, "--no_head", f"--output={tmp_path / 'char'}"])
+    assert {path.name for path in (tmp_path / "char").iterdir()} == {"config.json", "final.pdparams"}
+    convert.main(["half", word_model, "--no_head", f"--output={tmp_path / 'word'}"])
+    for name in ("char", "word"):
+        assert width(ELMoEmbedder(tmp_path / name)) == (3, 3, 14)
+        with pytest.raises(UserError, match="head"):
+            load_bilm(tmp_path / name, head=True)
+        convert.main(["export", str(tmp_path / name), f"--output={tmp_path / 'exported' / name}"])
 
 
 def test_a_broken_download_resumes(server, fakes, tmp_path):

@@ -14,13 +14,17 @@ import pytest
 PROJECT = Path(__file__).resolve().parent.parent
 PROGRAM = """
 import sys
-from elmo import ELMo, ELMoEmbedder
+from elmo import ELMo, ELMoEmbedder, UserError
 
 sentences = [["The", "first", "sentence", "."], ["Second", "one", "."]]
 for text, emb in zip(sentences, ELMoEmbedder(sys.argv[1]).encode(sentences)):
     print(emb.shape)
 (mixed,), mask = ELMo(sys.argv[1])(sentences)
 print(list(mixed.shape), list(mask.shape))
+try:
+    ELMo("zh-news")
+except UserError as error:
+    print("pip install" in str(error))
 """
 
 
@@ -49,11 +53,16 @@ def test_it_works_beside_files_with_the_names_of_ours(wheel, tmp_path):
     for name in ("dataset", "args", "runtime", "checkpoint", "tokens", "config", "text"):
         (folder / f"{name}.py").write_text("raise AssertionError('not the library')", encoding="utf-8")
     zipfile.ZipFile(wheel).extractall(library)
-    environment = {**os.environ, "PYTHONPATH": str(library), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(library),
+        "ELMO_HOME": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path),
+    }
     command = [sys.executable, "-c", PROGRAM, prefix]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["(3, 4, 14)", "(3, 3, 14)", "[2, 4, 14] [2, 4]"]
+    assert done.stdout.splitlines() == ["(3, 4, 14)", "(3, 3, 14)", "[2, 4, 14] [2, 4]", "True"]
 
 
 def test_its_dependencies_are_those_of_the_requirements():

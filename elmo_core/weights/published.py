@@ -1,6 +1,7 @@
-"""Published models by name: fetched, verified, converted, kept. published.tsv says which there are.
+"""Models by name, those of published.tsv. Some come with this repository, in its folder models/.
 
-They are kept in $ELMO_HOME/models (default: the user's cache, $XDG_CACHE_HOME/elmo or ~/.cache/elmo):
+The others are fetched, verified, converted and kept in $ELMO_HOME/models (default: the user's cache, $XDG_CACHE_HOME/elmo or
+~/.cache/elmo):
 
     NAME/          a checkpoint like any other, which appears when all is converted and checked
     NAME.sha256    of the files that it was made of, as `sha256sum --check` reads it; later fetches must bring the same
@@ -25,6 +26,8 @@ from elmo_core.runtime import UserError, log
 from elmo_core.weights import archives, download, formats
 
 TABLE = Path(__file__).with_name("published.tsv")
+SHIPPED = "shipped"  # the format of models that come with the repository
+REPOSITORY = Path(__file__).resolve().parents[2] / "models"
 WAIT = 0.5  # seconds between looks at a model that another process is fetching
 
 
@@ -49,7 +52,8 @@ class Published:
 
     @property
     def folder(self) -> Path:
-        return home() / self.name
+        in_repository = self.format == SHIPPED and checkpoint.exists(REPOSITORY / self.name / checkpoint.FINAL)
+        return (REPOSITORY if in_repository else home()) / self.name
 
     @property
     def is_here(self) -> bool:
@@ -99,6 +103,11 @@ def get(name: str, brought: Sequence[Path] = ()) -> Path:
         if brought:
             log.warning(f"{model.folder} is here already. To make it anew from --from, remove it first.")
         return model.prefix
+    if model.format == SHIPPED:
+        raise UserError(
+            f"{name} comes with the repository, in its folder models/{name}, which `pip install` leaves out. Copy this "
+            f"folder to {model.folder}, or give its path."
+        )
     for path in brought:
         if not path.exists():
             raise UserError(f"--from {path}: there is no such file.")
