@@ -30,12 +30,12 @@ from elmo_core import checkpoint, runtime
 from elmo_core.arguments import check_number, check_option, check_sentence, check_sentences, layer_choice, shown
 from elmo_core.config import LARGEST, ELMoConfig
 from elmo_core.lstmp import LSTMP, Cell, Packing, State, run_layer
-from elmo_core.model_files import read_model
+from elmo_core.model_files import read_model, resolve
 from elmo_core.runtime import UserError, paddle
 from elmo_core.softmax import Candidates, Softmax
 from elmo_core.token_encoders import token_encoder
 from elmo_core.token_tables import FixedVectors, Unread, token_table
-from elmo_core.tokens import LMBatch, TokenBatch, Vocabulary, in_order, sentence_batches, token_batch
+from elmo_core.tokens import MARKERS, LMBatch, TokenBatch, Vocabulary, in_order, sentence_batches, token_batch
 
 __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary", "load_bilm"]
 
@@ -317,7 +317,9 @@ class ELMoEmbedder:
             )
         self.device = runtime.set_device(device)
         self._may_change = isinstance(params, tuple)  # a model of the user's, which may learn between calls
-        self.bilm, self.vocabulary = _given(params) if self._may_change else load_bilm(params)
+        self._prefix = None if self._may_change else resolve(params)  # a folder's latest may be another one later
+        self.bilm, self.vocabulary = _given(params) if self._may_change else load_bilm(self._prefix)
+        self._head: tuple[Softmax, Vocabulary] | None = None  # read when first asked for
         self.config = self.bilm.config
         self.dim = 2 * self.config.projection_dim
         self.layers = layer_choice(layers, self.config.n_layers + 1)
@@ -348,6 +350,27 @@ class ELMoEmbedder:
         with runtime.on_device(self.device), paddle.no_grad():
             return self.vectors.of(tokens)
 
+    def substitutes(self, sentence: Sequence[str], place: int, k: int = 10) -> list[tuple[str, float]]:
+        """The k words of the vocabulary that fit a place of a sentence best, each with its score, the best first.
+
+        place: counted from 0; the word that stands there is not read. A score is the sum of two log-probabilities: that of
+        the forward direction, given the words before the place, and that of the backward one, given those after it.
+        """
+        check_sentence(sentence, 0)
+        self.vectors.check(sentence, 0)
+        check_number("place", place, 0, len(sentence) - 1, whole=True)
+        check_number("k", k, 1, whole=True)
+        if self._may_change:
+            self.vectors.forget()
+        softmax, vocabulary = self._language_model()
+        with runtime.on_device(self.device), paddle.no_grad(), runtime.exact_products():
+            layers, _, _ = self.bilm.encode(*self.vectors([sentence]))
+            steps = place, len(sentence) - 1 - place  # words that each direction has read by then
+            h = paddle.stack([side[step] for side, step in zip(layers[-1], steps, strict=True)])  # (2, P)
+            scores = softmax.distributions(h).sum(axis=0)  # (V,)
+        order = [word for word in np.argsort(-scores, kind="stable").tolist() if word >= len(MARKERS)]
+        return [(vocabulary[word], float(scores[word])) for word in order[:k]]
+
     def shape(self, n: int) -> tuple[int, ...]:
         """Of the array of a sentence of n tokens: (layers, n, 2P), without n if pooled, without layers for one or a mix."""
         several = [len(self.layers.numbers)] if self.layers.weights is None else []
@@ -357,6 +380,18 @@ class ELMoEmbedder:
     def oov_share(self) -> float:
         """Share of the tokens so far that a word model does not know; 0 for a character model."""
         return self._unread.oov_share
+
+    def _language_model(self) -> tuple[Softmax, Vocabulary]:
+        """The head and the words that it predicts."""
+        if self._may_change:
+            if "softmax" not in dict(self.bilm.named_children()) or self.vocabulary is None:
+                raise UserError("substitutes: expected a BiLM with a language-model head, and its vocabulary.")
+            return self.bilm.softmax, self.vocabulary
+        if self._head is None:
+            with runtime.on_device(self.device):
+                bilm, vocabulary = load_bilm(self._prefix, head=True)
+            self._head = bilm.softmax, vocabulary
+        return self._head
 
     def _checked(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
         for number, sentence in enumerate(sentences):

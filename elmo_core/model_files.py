@@ -19,6 +19,10 @@ def resolve(params: str | Path) -> Path:
 
     A path that exists is preferred to a name.
     """
+    if not isinstance(params, str | Path):
+        raise TypeError(
+            f"found {type(params).__name__} {params!r:.60}, expected a checkpoint's path or a published model's name."
+        )
     name = str(params)
     if name in published.table() and not (Path(name).exists() or checkpoint.exists(Path(name))):
         return published.get(name)
@@ -37,10 +41,6 @@ def read_model(
 
     head: also read the softmax and its vocabulary, which a character model does not need otherwise.
     """
-    if not isinstance(params, str | Path):
-        raise TypeError(
-            f"found {type(params).__name__} {params!r:.60}, expected a checkpoint's path or a published model's name."
-        )
     prefix = resolve(params)
     values = checkpoint.load_config(prefix.parent)
     if "model" not in values:

@@ -115,6 +115,11 @@ class Softmax(paddle.nn.Layer):
             true = (h * paddle.gather(self.weight, ids)).sum(axis=1, keepdim=True) + paddle.gather(self.bias, ids)
             return ((true - highest).astype("float64") - total.log()).squeeze(1).numpy()
 
+    def distributions(self, h: paddle.Tensor) -> np.ndarray:
+        """Log-probabilities of all words after each of a few places: float64 (M, V)."""
+        logits = (paddle.matmul(h, self.weight, transpose_y=True) + self.bias.reshape([1, -1])).astype("float64")
+        return paddle.nn.functional.log_softmax(logits, axis=1).numpy()
+
 
 class _SampledLoss(paddle.autograd.PyLayer):
     """The loss with its gradient made on the way, slice by slice: no (M, S) logits are ever kept."""

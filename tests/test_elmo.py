@@ -339,6 +339,46 @@ def test_a_token_with_white_space_is_named(saved, token):
         ELMoEmbedder(saved).encode([["ok"], ["a", "b", token]])
 
 
+@pytest.mark.usefixtures("implementation")
+@pytest.mark.parametrize("input", ["char", "word"])
+def test_substitutes_equal_the_reference(input, tmp_path):
+    bilm = models.random_bilm(input=input)
+    parameters, sentence = models.reference_of(bilm), ["the", "unknown", "bank", "of", "苹果"]
+    embedder = ELMoEmbedder(models.save(bilm, tmp_path), carry_state=True)
+    markers, words = models.WORDS[:3], models.WORDS[3:]
+    for place in range(len(sentence)):
+        before = [reference.BOS, *sentence[:place]]
+        after = [reference.EOS, *reversed(sentence[place + 1 :])]
+        expected = dict.fromkeys(words, 0.0)
+        for direction, tokens in (("forward", before), ("backward", after)):
+            rows, state = [reference.token_vectors(parameters, tokens)], reference.start_state(parameters, 1)
+            outputs, _ = reference.run_layers(parameters, direction, rows, state[direction])
+            for word in words:
+                target = models.WORDS.index(word)
+                expected[word] -= reference.full_softmax_loss(outputs[-1][0][-1], parameters.softmax, target)
+        found = embedder.substitutes(sentence, place, k=99)
+        assert [word for word, _ in found] == sorted(words, key=expected.get, reverse=True)
+        assert_close([np.array(score) for _, score in found], [np.array(expected[word]) for word, _ in found])
+        assert not set(markers).intersection(dict(found)) and embedder.substitutes(sentence, place, 2) == found[:2]
+        changed = [*sentence[:place], "anything", *sentence[place + 1 :]]
+        assert dict(embedder.substitutes(changed, place, k=99)) == pytest.approx(dict(found), abs=1e-5)
+
+
+def test_substitutes_of_a_model_of_ones_own_and_mistakes(saved, tmp_path):
+    expected = ELMoEmbedder(saved).substitutes(SENTENCES[0], 1)
+    assert ELMoEmbedder(elmo.load_bilm(saved, head=True)).substitutes(SENTENCES[0], 1) == expected
+    headless = ELMoEmbedder(elmo.load_bilm(saved))
+    weights = checkpoint.load_params(saved)
+    shutil.copytree(Path(saved).parent, tmp_path / "headless")
+    checkpoint.save(tmp_path / "headless" / "1", {name: weights[name] for name in weights if "softmax" not in name})
+    for embedder in (headless, ELMoEmbedder(tmp_path / "headless")):
+        with pytest.raises(UserError, match="head"):
+            embedder.substitutes(SENTENCES[0], 1)
+    for place, k, word in ((3, 1, "place"), (-1, 1, "place"), (0, 0, "k=")):
+        with pytest.raises(UserError, match=word):
+            headless.substitutes(SENTENCES[0], place, k)
+
+
 @pytest.mark.parametrize("kind", [ELMoEmbedder.encode, ELMo.forward])
 def test_tokens_that_are_cut_are_reported_once(saved, caplog, kind):
     model = {ELMoEmbedder.encode: ELMoEmbedder, ELMo.forward: ELMo}[kind](saved)
