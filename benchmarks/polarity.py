@@ -1,0 +1,153 @@
+"""The table of docs/polarity.md from raw text, over several pretrainings.
+
+    python benchmarks/polarity.py --text=aclImdb/unsup.txt --data_dir=sentence-polarity-dataset-v1 --output=runs/polarity
+    python benchmarks/polarity.py ... --seeds 1 2 3 --models word2vec b       (some of it)
+    python benchmarks/polarity.py ... --table                                 (prints what is there)
+
+Each step is a command of the README. Steps whose results are there are skipped and a pretraining that was interrupted is
+resumed, so the same command goes on until the table is complete. A pretraining takes one to four hours on one core, a
+frozen row minutes, a fine-tuned one half an hour in two processes. The folds are those of seed 2020 throughout; what
+changes is the seed of word2vec and of the pretraining (weights, order of the text, dropout, candidates).
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+PROJECT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(PROJECT))
+
+from significance import crossed
+
+PRETRAINING = ["--model_size=small", "--batch_size=64", "--n_negative_samples=2048", "--optimizer=adam", "--lr=0.002",
+               "--warmup_steps=500"]  # fmt: skip
+MODELS = {  # flags of their own
+    "a": ["--filters=1:32,2:32,3:64,4:128,5:256"],
+    "b": ["--input=word", "--projection_dim=300", "--cell_dim=512"],  # its words start with word2vec's vectors
+}
+ROWS = {  # name: the model, the flags of its frozen row, whether it has a fine-tuned row too
+    "word2vec": ("word2vec", [], True),
+    "a": ("a", [], True),
+    "a-layer0": ("a", ["--layers=0"], False),
+    "a-random": ("a", ["--random_weights=lstm"], False),
+    "b": ("b", [], True),
+    "b-layer0": ("b", ["--layers=0"], False),
+    "b-random": ("b", ["--random_weights=lstm"], False),
+}
+
+
+@dataclass
+class Step:
+    """A command and the file that is there once it has been run."""
+
+    makes: Path
+    command: list[str]
+    checkpoints: Path | None = None  # of a pretraining, which is resumed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", type=Path, help="raw reviews, one a line")
+    parser.add_argument("--data_dir", type=Path, required=True, help="the sentence polarity dataset v1")
+    parser.add_argument("--output", type=Path, required=True, help="folder of everything that is made")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="one pretraining each")
+    parser.add_argument("--models", nargs="+", choices=("word2vec", *MODELS), default=["word2vec", *MODELS])
+    parser.add_argument("--epochs", type=int, default=1, help="of a pretraining")
+    parser.add_argument("--processes", type=int, default=2, help="of a fine-tuned row")
+    parser.add_argument("--table", action="store_true", help="print the table of what is there, and run nothing")
+    args = parser.parse_args()
+    if not args.table:
+        if not args.text:
+            parser.error("--text is missing; --table prints what is there without it")
+        for step in steps(args):
+            run(step)
+    print("\n".join(table(args.output)))
+
+
+def steps(args: argparse.Namespace) -> Iterator[Step]:
+    """Everything for a seed before the next seed."""
+    out = args.output
+    text, vocabulary = f"{out}/corpus/train/*", out / "corpus/vocab.txt"
+    prepare = ["preprocess.py", "text", str(args.text), "--lang=en", "--lower", "--dev_fraction=0.01"]
+    yield Step(out / "corpus/train", [*prepare, f"--output={out}/corpus"])
+    yield Step(vocabulary, ["preprocess.py", "vocab", text, "--min_count=3", f"--output={vocabulary}"])
+    for seed in args.seeds:
+        vectors = out / f"word2vec-{seed}.bin"
+        if {"word2vec", "b"} & set(args.models):  # written as a by-product of its frozen row
+            train = [f"--train_word2vec_on={text}", f"--pretrained_word2vec_file={vectors}", f"--seed={seed}"]
+            yield Step(vectors, ["word2vec_base.py", f"--data_dir={args.data_dir}", "--folds=2", *train])
+        for model in args.models:
+            if model != "word2vec":
+                own = MODELS[model] + [f"--pretrained_word_embeddings={vectors}"] * (model == "b")
+                folder = out / f"{model}-{seed}"
+                command = ["run_pretrain.py", f"--train_data_path={text}", f"--vocab_file={vocabulary}", *PRETRAINING]
+                command += [*own, f"--epochs={args.epochs}", f"--seed={seed}", f"--save_dir={folder}"]
+                yield Step(folder / "final.pdparams", command, folder)
+        for name, (model, flags, tuned) in ROWS.items():
+            if model not in args.models:
+                continue
+            command = ["word2vec_base.py", f"--pretrained_word2vec_file={vectors}"]
+            if model != "word2vec":
+                command = ["run_finetune.py", f"--init_from_ckpt={out}/{model}-{seed}/final"]
+            command += [f"--data_dir={args.data_dir}", *flags]
+            learns = "--vectors_trainable" if model == "word2vec" else "--elmo_trainable"
+            frozen = out / "results" / f"{name}-{seed}.json"
+            yield Step(frozen, [*command, f"--results={frozen}"])
+            if tuned:
+                path = out / "results" / f"{name}-tuned-{seed}.json"
+                launch = ["-m", "paddle.distributed.launch", f"--nproc_per_node={args.processes}", "--backend=gloo"]
+                launch += [f"--log_dir={out}/launch"]
+                yield Step(path, [*launch, *command, "--device=cpu", learns, f"--results={path}"])
+
+
+def run(step: Step) -> None:
+    if step.makes.exists():
+        return
+    command = step.command
+    if step.checkpoints and any(step.checkpoints.glob("*.pdparams")):
+        command = [*command, f"--init_from_ckpt={step.checkpoints}"]
+    command = [sys.executable, *(str(PROJECT / part) if part.endswith(".py") else part for part in command)]
+    print("$", " ".join(command), flush=True)
+    subprocess.run(command, check=True)
+
+
+def table(output: Path) -> list[str]:
+    """Every row that has results: mean and spread over the pretrainings, over the folds within one, against word2vec."""
+    lines = [f"{'':20} {'pretrainings':>12} {'accuracy':>18} {'folds within':>12}  against word2vec treated alike"]
+    for treatment in ("", "-tuned"):
+        baseline = results(output, "word2vec", treatment)
+        for name in ROWS:
+            found = results(output, name, treatment)
+            if not found:
+                continue
+            means = 100 * np.array([np.mean(folds) for _, folds in found.values()])
+            within = 100 * np.mean([np.std(folds, ddof=1) for _, folds in found.values()])
+            spread = f" ± {means.std(ddof=1):.2f}" if len(means) > 1 else ""
+            line = f"{name + treatment:20} {len(found):12} {f'{means.mean():.2f}{spread}':>18} {within:12.2f}"
+            both = [seed for seed in found if seed in baseline]
+            if name != "word2vec" and both:
+                right = np.array([found[seed][0] - baseline[seed][0] for seed in both])
+                line += f"  {crossed(right, 'pretrainings', 'reviews')}"
+            lines.append(line)
+    return lines
+
+
+def results(output: Path, name: str, treatment: str) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """By seed: whether each review was classified rightly, as 0 or 1, and the accuracies of the folds."""
+    found = {}
+    for path in sorted((output / "results").glob(f"{name}{treatment}-[0-9]*.json")):
+        values = json.loads(path.read_text(encoding="utf-8"))
+        reviews = values["reviews"]
+        right = np.equal(reviews["label"], reviews["prediction"]).astype(float)
+        found[int(path.stem.rpartition("-")[2])] = right, np.array([part["accuracy"] for part in values["parts"]])
+    return found
+
+
+if __name__ == "__main__":
+    main()
