@@ -202,6 +202,7 @@ def add_optimizer(parser: argparse.ArgumentParser) -> None:
     )
 
 
+POLARITY = Path("sentence-polarity-dataset-v1")
 TUNING = {"tune_epochs": 5, "word_dropout": 0.1}  # defaults of flags for all fine-tuning ...
 TUNING_OF_VECTORS = {"vectors_lr": [0.0003, 0.001]}  # ... and for that of word2vec's vectors
 
@@ -217,20 +218,42 @@ def fill_defaults(
             parser.error(f"--{name} has no effect without {needed}")
 
 
+def columns(text: str) -> list[str]:
+    names = text.split(",")
+    if len(set(names)) != len(names) or not 2 <= len(names) <= 3:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected TEXT,LABEL or TEXT,LABEL,TEXT2")
+    return names
+
+
 def add_task(parser: argparse.ArgumentParser) -> None:
-    """The polarity task: reviews, protocol, head and output."""
-    data = parser.add_argument_group("data")
+    """The polarity task and texts of one's own: data, protocol, head and output."""
+    data = parser.add_argument_group("data", "the polarity dataset, or files of your own")
     data.add_argument(
         "--data_dir",
         type=Path,
         metavar="DIR",
-        default=Path("sentence-polarity-dataset-v1"),
-        help="folder with rt-polarity.pos and rt-polarity.neg",
+        help=f"folder with rt-polarity.pos and rt-polarity.neg (default: {POLARITY})",
     )
     data.add_argument(
-        "--tokenise", choices=("en", "none"), default="en", help="as preprocess.py does, or at white space alone"
+        "--train_file", type=Path, metavar="FILE", help="TSV or JSON lines: text, label and, for pairs, a second text"
     )
-    data.add_argument("--max_seq_len", **COUNT, default=256, help="read at most N tokens of a review")
+    data.add_argument(
+        "--dev_file", type=Path, metavar="FILE", help="the same, to choose on (default: a tenth is held out)"
+    )
+    data.add_argument("--test_file", type=Path, metavar="FILE", help="the same, to score (default: --protocol)")
+    data.add_argument(
+        "--columns",
+        type=columns,
+        metavar="TEXT,LABEL[,TEXT2]",
+        help="JSON keys, names in a header, or numbers from 0 (default: text,label,text2, other usual names, or 0,1,2)",
+    )
+    data.add_argument(
+        "--tokenise",
+        choices=("en", "zh", "none"),
+        default="en",
+        help="English or Chinese, as preprocess.py does, or at white space alone",
+    )
+    data.add_argument("--max_seq_len", **COUNT, default=256, help="read at most N tokens of a text")
     data.add_argument("--limit", **COUNT, help="read only the first N words of a file of word vectors")
     protocol = parser.add_argument_group("protocol")
     protocol.add_argument(
@@ -240,6 +263,13 @@ def add_task(parser: argparse.ArgumentParser) -> None:
     add_seed(protocol)
     head = parser.add_argument_group("head", "the dev part of each fold chooses among several values")
     several = {"nargs": "+", "metavar": "X"}
+    head.add_argument(
+        "--class_weights",
+        nargs="+",
+        default=(),
+        metavar="CLASS=X",
+        help="weights of classes in the loss, 1 if not given; or `balanced`: all classes weigh the same",
+    )
     head.add_argument("--lr", type=positive, default=[0.001, 0.003], help="learning rate", **several)
     head.add_argument("--weight_decay", type=zero_or_more, default=[0.1, 1.0], help="decay of the weights", **several)
     head.add_argument("--dropout", type=share, default=[0.5], help="dropout of the sentence vector", **several)
@@ -247,7 +277,7 @@ def add_task(parser: argparse.ArgumentParser) -> None:
         "--sent_embedding_dim", type=whole_number, metavar="N", default=64, help="size of the sentence vector; 0: none"
     )
     head.add_argument("--epochs", **COUNT, default=15, help="passes over a training part")
-    head.add_argument("--batch_size", **COUNT, default=64, help="reviews in a step")
+    head.add_argument("--batch_size", **COUNT, default=64, help="texts in a step")
     tuning = parser.add_argument_group("fine-tuning", "of trainable vectors, from the best head on")
     tuning.add_argument("--tune_epochs", **COUNT, help="passes over a training part (default: 5)")
     tuning.add_argument("--vectors_trainable", action="store_true", help="fine-tune word2vec's vectors")
@@ -258,7 +288,7 @@ def add_task(parser: argparse.ArgumentParser) -> None:
     out = parser.add_argument_group("output")
     add_device(out)
     out.add_argument("--logging_step", **COUNT, help="steps between log lines (default: one line for each fold)")
-    out.add_argument("--results", type=Path, metavar="FILE", help="write the predictions for each review, as JSON")
+    out.add_argument("--results", type=Path, metavar="FILE", help="write the predictions for each text, as JSON")
     out.add_argument(
         "--compare_with",
         type=Path,
@@ -272,11 +302,18 @@ def add_task(parser: argparse.ArgumentParser) -> None:
     )
     out.add_argument("--save_head", type=Path, metavar="DIR", help="folder for the trained head")
     out.add_argument("--load_head", type=Path, metavar="DIR", help="predict with the head in this folder")
-    out.add_argument("--predict", type=Path, metavar="FILE", help="print the class of each line of this text")
+    out.add_argument(
+        "--predict", type=Path, metavar="FILE", help="print the class of each line of this text; -: of standard input"
+    )
+    out.add_argument("--output_format", choices=("tsv", "json"), default="tsv", help="of --predict")
 
 
 def check_task(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """--load_head predicts, and does nothing else."""
+    """--load_head predicts, and does nothing else. There is one source of data."""
+    for name in ("data_dir", "dev_file", "test_file", "columns"):
+        if getattr(args, name) and bool(args.train_file) == (name == "data_dir"):
+            parser.error(f"--{name} has no effect {'with' if args.train_file else 'without'} --train_file")
+    args.data_dir = args.data_dir or POLARITY
     if args.load_head and not args.predict:
         parser.error("--load_head loads a head to predict with: --predict=FILE is missing")
     for name in ("results", "compare_with", "confusion", "mistakes", "save_head"):

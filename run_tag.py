@@ -15,7 +15,7 @@ import contextlib
 import itertools
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ import numpy as np
 import args as arguments
 from elmo_core import checkpoint, disk, model_files, runtime
 from elmo_core.runtime import UserError, log
-from elmo_core.text import decode, read_lines
+from elmo_core.text import read_lines, stdin_lines
 from tasks.encoders import randomise
 from tasks.tagging.columns import SEGMENTATION, read_columns
 from tasks.tagging.data import Labels, Sentence
@@ -324,7 +324,7 @@ def predict(args: argparse.Namespace) -> None:
             disk.check_input(args.input, "text", "--input")
             lines, source = read_lines(args.input), args.input
         else:
-            lines, source = lines_of_stdin(), "standard input"
+            lines, source = stdin_lines(), "standard input"
         if args.output:
             disk.check_output("--output", args.output, args.input)
             target = files.enter_context(disk.atomic_write(args.output))
@@ -340,11 +340,6 @@ def predict(args: argparse.Namespace) -> None:
                 target.write(as_json(sentence, tagger.labels.scheme))
             else:
                 target.write(as_columns(sentence, beginnings))
-
-
-def lines_of_stdin() -> Iterator[str]:
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        yield decode(line, Path("standard input"), number).removeprefix("\ufeff").rstrip("\r\n")
 
 
 def load(args: argparse.Namespace) -> Tagger:

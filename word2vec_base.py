@@ -50,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     runtime.set_device(args.device)
     if args.load_head:
-        output = Classifier.load(args.load_head, {"vectors": args.pretrained_word2vec_file}).predict(args.predict)
+        classifier = Classifier.load(args.load_head, {"vectors": args.pretrained_word2vec_file})
+        output = classifier.predict(args.predict, args.output_format == "json")
     else:
         settings = dict(vars(args))
         if args.pretrained_word2vec_file:  # once it is trained, the same run is resumed without this flag

@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import re
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -124,6 +125,12 @@ def read_lines(path: str | Path, errors: str = "strict", encoding: str = "UTF-8"
     for text in blocks(Path(path), errors, encoding):
         for line in split_lines(text):
             yield line.removesuffix("\r")
+
+
+def stdin_lines() -> Iterator[str]:
+    """The lines of standard input, without their ends, as they come."""
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        yield decode(line, Path("standard input"), number).removeprefix("\ufeff").rstrip("\r\n")
 
 
 def read_sentences(path: str | Path) -> Iterator[list[str]]:

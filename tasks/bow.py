@@ -3,10 +3,12 @@
     text ─▶ encoder: a vector of each token ─▶ their mean ─▶ standardised, layers mixed ─▶ head ─▶ classes
             (word table | biLM, L layers)       (L, D)        (D)
 
+A pair of texts a and b becomes [a; b; |a - b|; a * b] before the head.
+
 A bag of words averages over tokens, a ScalarMix over layers, and the two commute: a frozen encoder computes the mean of
 each layer once, and then a head is trained in seconds.
 
-Letters: n texts, B of a batch, L layers, D dimensions.
+Letters: n texts, B of a batch, L layers, D dimensions. Of pairs, arrays hold all first texts, then all second ones: 2B rows.
 """
 
 import itertools
@@ -17,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
 
 import elmo
 from elmo_core import runtime
@@ -25,7 +26,7 @@ from elmo_core.ranks import Ranks
 from elmo_core.runtime import UserError, log, paddle
 from elmo_core.tokens import shuffled_batches
 from tasks.encoders import Encoder
-from tasks.scores import CLASSES, accuracy
+from tasks.scores import accuracy, auc
 
 nn = paddle.nn
 
@@ -59,20 +60,27 @@ class Standardised(nn.Layer):
 
 
 class Head(nn.Layer):
-    """The vectors of all encoders side by side, a hidden layer of size `hidden` (0: none), dropout, the classes."""
+    """The vectors of all encoders side by side, a hidden layer of size `hidden` (0: none), dropout, the classes.
 
-    def __init__(self, shapes: Sequence[tuple[int, int]], hidden: int):
+    shapes: (L, D) of each encoder. pairs: whether it classifies pairs of texts.
+    """
+
+    def __init__(self, shapes: Sequence[tuple[int, int]], hidden: int, n_classes: int = 2, pairs: bool = False):
         super().__init__()
-        dim = sum(dim for _, dim in shapes)
+        dim = sum(dim for _, dim in shapes) * (4 if pairs else 1)
+        self.pairs = pairs
         self.inputs = nn.LayerList(Standardised(*shape) for shape in shapes)
         self.hidden = nn.Linear(dim, hidden) if hidden else None
-        self.output = nn.Linear(hidden or dim, len(CLASSES))
+        self.output = nn.Linear(hidden or dim, n_classes)
         self.dropout = 0.0
 
     def forward(self, means: Sequence[paddle.Tensor | np.ndarray]) -> paddle.Tensor:
-        """Logits (B, classes) from each encoder's (B, L, D)."""
+        """Logits (B, classes) from each encoder's (B, L, D), of pairs (2B, L, D)."""
         means = [paddle.to_tensor(layers) if isinstance(layers, np.ndarray) else layers for layers in means]
         x = paddle.concat([part(layers) for part, layers in zip(self.inputs, means, strict=True)], axis=1)
+        if self.pairs:
+            a, b = x.chunk(2)
+            x = paddle.concat([a, b, (a - b).abs(), a * b], axis=1)
         x = paddle.tanh(self.hidden(x)) if self.hidden else x
         return self.output(nn.functional.dropout(x, self.dropout, training=self.training))
 
@@ -89,23 +97,23 @@ class Head(nn.Layer):
 
 
 class Model(nn.Layer):
-    """Encoders, with the reviews they have read, and the head.
+    """Encoders, with the texts they have read, and the head.
 
     fine_tuning: whether trainable encoders recompute their means. Until then, their first means are used.
     """
 
-    def __init__(self, encoders: Sequence[Encoder], hidden: int):
+    def __init__(self, encoders: Sequence[Encoder], hidden: int, n_classes: int = 2, pairs: bool = False):
         super().__init__()
-        self.encoders, self.hidden = nn.LayerList(encoders), hidden
+        self.encoders, self.hidden, self.n_classes, self.pairs = nn.LayerList(encoders), hidden, n_classes, pairs
         self.trainable = [encoder for encoder in encoders if encoder.tuning]
         self.head = self._new_head()
         self.fine_tuning = False
 
     def _new_head(self) -> Head:
-        return Head([encoder.shape for encoder in self.encoders], self.hidden)
+        return Head([encoder.shape for encoder in self.encoders], self.hidden, self.n_classes, self.pairs)
 
     def read(self, sentences: Sequence[Sequence[str]], ranks: Ranks) -> None:
-        """Read the reviews, which are numbers from here on. Every rank computes the means of a share of them."""
+        """Read the texts, which are numbers from here on. Every rank computes the means of a share of them."""
         self.reviews = [encoder.read(sentences) for encoder in self.encoders]
         mine = range(ranks.rank, len(sentences), ranks.size)
         pairs = list(zip(self.encoders, self.reviews, strict=True))
@@ -117,26 +125,31 @@ class Model(nn.Layer):
         self.first = self._arrays("encoders.")
 
     def forward(self, which: np.ndarray) -> paddle.Tensor:
-        """Logits (B, classes) of reviews."""
+        """Logits (B, classes) of texts."""
         return self.head(self._inputs(which, lambda encoder, reviews: encoder(reviews)))
 
     def probabilities(self, which: np.ndarray) -> np.ndarray:
-        """(n, classes) of reviews, without dropout."""
+        """(n, classes) of texts, without dropout."""
         return self.head.probabilities(self._inputs(which, lambda encoder, reviews: encoder.means(reviews)))
 
     def _inputs(self, which: np.ndarray, encode: Callable[[Encoder, list], Any]) -> list:
-        """Each encoder's (B, L, D) of reviews: recomputed if it is being fine-tuned."""
+        """Each encoder's (B, L, D) of texts: recomputed if it is being fine-tuned."""
+        which = self.rows(which)
         return [
             encode(encoder, [reviews[k] for k in which]) if self.fine_tuning and encoder.tuning else means[which]
             for encoder, reviews, means in zip(self.encoders, self.reviews, self.means, strict=True)
         ]
+
+    def rows(self, which: np.ndarray) -> np.ndarray:
+        """The numbers of the texts; of pairs those of the second texts behind them."""
+        return np.concatenate([which, which + len(self.means[0]) // 2]) if self.pairs else which
 
     def reset(self, train: np.ndarray, seed: int) -> None:
         """A new head over the encoders' first means, standardised over the training part."""
         paddle.seed(seed)
         self.head, self.fine_tuning = self._new_head(), False
         for part, means in zip(self.head.inputs, self.means, strict=True):
-            part.measure(means[train])
+            part.measure(means[self.rows(train)])
 
     def arrays(self) -> dict[str, np.ndarray]:
         """A copy of what training changes: the head and, in fine-tuning, the trainable encoders."""
@@ -173,7 +186,7 @@ class Training:
 
 @dataclass
 class Fold:
-    """The numbers of the reviews to train on, to choose by, and to score."""
+    """The numbers of the texts to train on, to choose by, and to score."""
 
     name: str
     train: np.ndarray
@@ -193,7 +206,7 @@ class Best:
 
 @dataclass
 class FoldResult:
-    """A fold's outcome: probabilities (n, classes) of its test reviews, and what was chosen on its dev part."""
+    """A fold's outcome: probabilities (n, classes) of its test texts, and what was chosen on its dev part."""
 
     part: str
     test: np.ndarray
@@ -212,13 +225,21 @@ class FoldResult:
 
 
 class Trainer:
-    """Trains a model on folds of the labelled reviews. A fold's result depends on it, its number and the seed alone.
+    """Trains a model on folds of the labelled texts. A fold's result depends on it, its number and the seed alone.
 
-    n_folds: how many will be trained, for the time left.
+    n_folds: how many will be trained, for the time left. class_weights: (classes,), of the loss.
     """
 
-    def __init__(self, model: Model, labels: np.ndarray, settings: Training, n_folds: int):
+    def __init__(
+        self,
+        model: Model,
+        labels: np.ndarray,
+        settings: Training,
+        n_folds: int,
+        class_weights: np.ndarray | None = None,
+    ):
         self.model, self.labels, self.settings = model, labels, settings
+        self.class_weights = None if class_weights is None else paddle.to_tensor(class_weights.astype(np.float32))
         self.n_folds, self.done, self.began = n_folds, 0, time.perf_counter()
 
     def train(self, fold: Fold, number: int) -> FoldResult:
@@ -267,10 +288,10 @@ class Trainer:
             model.set_arrays(begin)
             settings |= {f"{encoder.name}_lr": rate for encoder, rate in zip(model.trainable, rates, strict=True)}
             for epoch in self._epochs(fold, settings, epochs, seed):
-                auc, right = self._evaluate(fold, {**settings, "tune_epoch": epoch}, best)
+                area, right = self._evaluate(fold, {**settings, "tune_epoch": epoch}, best)
                 left = self._seconds_left((k + epoch / epochs) / len(choices))
                 log.info(
-                    f"{fold.name}  fine-tuning {k + 1}/{len(choices)}, epoch {epoch}/{epochs}  dev AUC {auc:.4f} accuracy "
+                    f"{fold.name}  fine-tuning {k + 1}/{len(choices)}, epoch {epoch}/{epochs}  dev AUC {area:.4f} accuracy "
                     f"{right:.2%}  {runtime.duration(left)} left"
                 )
         model.set_arrays({**begin, **best.arrays})
@@ -281,10 +302,10 @@ class Trainer:
         if not np.isfinite(probabilities).all():
             with_these = f"with {format_settings(settings)}"
             raise UserError(f"{fold.name}: the model is not finite {with_these}. Lower the learning rates.")
-        auc, right = float(roc_auc_score(labels, probabilities[:, 1])), accuracy(probabilities, labels)
-        if auc > best.auc:
-            best.auc, best.accuracy, best.settings, best.arrays = auc, right, settings, self.model.arrays()
-        return auc, right
+        area, right = auc(probabilities, labels), accuracy(probabilities, labels)
+        if area > best.auc:
+            best.auc, best.accuracy, best.settings, best.arrays = area, right, settings, self.model.arrays()
+        return area, right
 
     def _epochs(self, fold: Fold, settings: Mapping[str, float], epochs: int, seed: int) -> Iterator[int]:
         """Train the model, going on from its weights. Yields the number of each epoch at its end."""
@@ -300,7 +321,8 @@ class Trainer:
                 _unfreeze(encoder, epoch)
             batches = self._batches(fold.train, random)
             for k, which in enumerate(batches):
-                loss = nn.functional.cross_entropy(model(which), paddle.to_tensor(self.labels[which]))
+                labels = paddle.to_tensor(self.labels[which])
+                loss = nn.functional.cross_entropy(model(which), labels, weight=self.class_weights)
                 loss.backward()
                 share = (epoch + k / len(batches)) / epochs
                 factor = max(share, 0.01) / WARMUP if share < WARMUP else (1 - share) / (1 - WARMUP)
@@ -314,12 +336,13 @@ class Trainer:
             yield epoch + 1
 
     def _batches(self, train: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
-        """The reviews, shuffled; in fine-tuning in batches of similar length, which are faster to encode."""
+        """The texts, shuffled; in fine-tuning in batches of similar length, which are faster to encode."""
         size = self.settings.batch_size
         if not self.model.fine_tuning:
             return np.array_split(random.permutation(train), math.ceil(len(train) / size))
-        reviews = [self.model.reviews[0][k] for k in train]
-        return [train[places] for places in shuffled_batches(reviews, size, random)]
+        reviews = self.model.reviews[0]
+        lengths = [sum(len(reviews[row]) for row in self.model.rows(train[k : k + 1])) for k in range(len(train))]
+        return [train[places] for places in shuffled_batches(list(map(range, lengths)), size, random)]
 
     def _seconds_left(self, share: float) -> float:
         """Seconds until all folds are done. share: the part of the current fold that is done."""

@@ -21,6 +21,7 @@ from elmo_core.word_vectors import load_word_vectors
 
 nn = paddle.nn
 
+RANDOM_DIM, RANDOM_DEVIATION = 300, 0.1  # of word vectors, where no file gives any
 OWN_BILM = "bilm/final"  # in a saved classifier's folder, the biLM unless it is that of a checkpoint
 
 
@@ -71,7 +72,8 @@ class Encoder(nn.Layer):
 class StaticVectors(Encoder):
     """A table of word vectors: those of a file, and for each unknown word a random one, the same every time.
 
-    vectors: gensim's KeyedVectors, of the file `source`. words, rows (n, D): fine-tuned vectors, which go first.
+    vectors: gensim's KeyedVectors, of the file `source`; None: all words are unknown.
+    words, rows (n, D): fine-tuned vectors, which go first.
     """
 
     name = "vectors"
@@ -87,11 +89,16 @@ class StaticVectors(Encoder):
         rows: np.ndarray | None = None,
     ):
         super().__init__()
+        if vectors is None:
+            from gensim.models import KeyedVectors
+
+            vectors, variance = KeyedVectors(RANDOM_DIM), RANDOM_DEVIATION**2
+        else:
+            square = np.einsum("nd,nd->", vectors.vectors, vectors.vectors, dtype=np.float64) / vectors.vectors.size
+            variance = square - vectors.vectors.mean(dtype=np.float64) ** 2  # np.var would copy GoogleNews' 3.6 GB
         self.vectors, self.seed, self.tuning = vectors, seed, tuning
         self.source, self.limit = source, limit
         self.shape = (1, vectors.vector_size)
-        square = np.einsum("nd,nd->", vectors.vectors, vectors.vectors, dtype=np.float64) / vectors.vectors.size
-        variance = square - vectors.vectors.mean(dtype=np.float64) ** 2  # np.var would copy GoogleNews' 3.6 GB
         self.bound = math.sqrt(3 * max(0.0, variance))  # of a uniform draw of the same variance
         self.index = {word: k for k, word in enumerate(words)}
         self._set_rows(np.zeros((0, vectors.vector_size), np.float32) if rows is None else rows)
@@ -124,7 +131,7 @@ class StaticVectors(Encoder):
         unknown = {word for word in words if word not in self.vectors}
         share = sum(token in unknown for token in tokens) / max(1, len(tokens))
         log.info(
-            f"word vectors  {len(self.vectors):,} of {self.shape[1]} dimensions; {len(unknown):,} of the reviews' "
+            f"word vectors  {len(self.vectors):,} of {self.shape[1]} dimensions; {len(unknown):,} of the texts' "
             f"{len(words):,} words ({share:.2%} of the tokens) have none, and get a random one each"
         )
 
@@ -153,9 +160,10 @@ class StaticVectors(Encoder):
 
     @classmethod
     def load(cls, saved: Mapping[str, Any], folder: Path, source: Path | None) -> "StaticVectors":
-        path = source or Path(saved["file"])
-        with hint_if_moved("--concat_word2vec or --pretrained_word2vec_file", source):
-            vectors = load_word_vectors(path, saved["limit"])
+        path, vectors = source or saved["file"], None
+        if path:
+            with hint_if_moved("--concat_word2vec or --pretrained_word2vec_file", source):
+                vectors = load_word_vectors(Path(path), saved["limit"])
         if not saved["learnt"]:
             return cls(vectors, saved["seed"])
         tuned = checkpoint.load_params(folder / "words")
@@ -194,7 +202,7 @@ class Contextual(Encoder):
         if not self.bilm.config.reads_characters:
             ids = self.vocabulary.ids(list(chain.from_iterable(sentences)))
             unknown = np.count_nonzero(ids == UNK_ID) / max(1, len(ids))
-            log.info(f"ELMo's words  {len(self.vocabulary):,}; {unknown:.2%} of the reviews' tokens are read as <UNK>")
+            log.info(f"ELMo's words  {len(self.vocabulary):,}; {unknown:.2%} of the texts' tokens are read as <UNK>")
 
     def means(self, reviews: list[Sequence[str]]) -> np.ndarray:
         return np.array(self.embedder.encode(reviews), np.float32).reshape(-1, *self.shape)

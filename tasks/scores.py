@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import binomtest
-from sklearn.metrics import confusion_matrix
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, roc_auc_score
 
 from elmo_core import disk
 from elmo_core.runtime import UserError
@@ -20,6 +20,20 @@ RESAMPLES = 10_000  # of the bootstrap
 
 def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
     return float((probabilities.argmax(axis=1) == labels).mean()) if len(labels) else math.nan
+
+
+def auc(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """The area under the ROC curve; of several classes the mean of their areas, each against all the others."""
+    if probabilities.shape[1] == 2:
+        return float(roc_auc_score(labels, probabilities[:, 1]))
+    return float(np.mean([roc_auc_score(labels == k, probabilities[:, k]) for k in np.unique(labels)]))
+
+
+def macro_f1(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """The mean of the classes' F1, all with the same weight."""
+    return float(
+        precision_recall_fscore_support(labels, probabilities.argmax(axis=1), average="macro", zero_division=0)[2]
+    )
 
 
 def mean_and_deviation(scores: np.ndarray) -> str:
@@ -43,7 +57,9 @@ def bootstrap(mine: np.ndarray, other: np.ndarray, seed: int) -> tuple[float, fl
 
 @dataclass
 class Results:
-    """A run's predictions for its test reviews: number, label, class, probability of the positive class, all (n,)."""
+    """A run's predictions for its test texts: number, label, class, all (n,), and the probability of the second of two
+    classes (n,), or of each of several (n, classes).
+    """
 
     data: str  # identity of the reviews
     accuracy: float  # mean of the folds
@@ -51,6 +67,7 @@ class Results:
     label: np.ndarray
     prediction: np.ndarray
     probability: np.ndarray
+    classes: Sequence[str] = CLASSES
 
     @property
     def right(self) -> np.ndarray:
@@ -77,8 +94,8 @@ class Results:
             raise UserError(f"{path}: not a file of --results ({type(error).__name__}: {error}).") from error
 
 
-def compare(mine: Results, other: Results, name: Path, seed: int) -> str:
-    """Whether the difference between two runs over the same reviews is more than chance, in words."""
+def compare(mine: Results, other: Results, name: Path, seed: int, unit: str = "reviews") -> str:
+    """Whether the difference between two runs over the same texts is more than chance, in words. unit: their name."""
     gained, lost = int((mine.right & ~other.right).sum()), int((other.right & ~mine.right).sum())
     low, high, p = bootstrap(mine.right, other.right, seed)
     return (
@@ -86,21 +103,43 @@ def compare(mine: Results, other: Results, name: Path, seed: int) -> str:
         f"difference {mine.right.mean() - other.right.mean():+.2%}\n"
         f"  right where the other is wrong: {gained:,}; wrong where it is right: {lost:,}; McNemar's exact test: "
         f"p = {mcnemar(gained, lost):.2g}\n"
-        f"  bootstrap over the reviews: 95 % of the differences are within {low:+.2%} and {high:+.2%}; p = {p:.2g}"
+        f"  bootstrap over the {unit}: 95 % of the differences are within {low:+.2%} and {high:+.2%}; p = {p:.2g}"
     )
 
 
 def confusion(results: Results) -> str:
-    """The matrix of labels and predictions, as a table."""
-    counts = confusion_matrix(results.label, results.prediction, labels=range(len(CLASSES)))
-    lines = [" " * 10 + "".join(f"{f'predicted {name}':>20}" for name in CLASSES)]
-    for name, row in zip(CLASSES, counts, strict=True):
-        lines.append(f"{name:10}" + "".join(f"{count:20,}" for count in row))
+    """The matrix of labels (rows) and predictions (columns), as a table."""
+    names = results.classes
+    counts = confusion_matrix(results.label, results.prediction, labels=range(len(names)))
+    longest = max(map(len, names))
+    first, width = max(10, longest + 2), max(20, longest + 12)
+    if len(names) > 2:
+        first, width = max(first, 12), max(8, longest + 2)
+    heads = [f"predicted {name}" for name in names] if len(names) == 2 else names
+    corner = "" if len(names) == 2 else "predicted"
+    lines = [f"{corner:{first}}" + "".join(f"{name:>{width}}" for name in heads)]
+    for name, row in zip(names, counts, strict=True):
+        lines.append(f"{name:{first}}" + "".join(f"{count:{width},}" for count in row))
     return "\n".join(lines)
 
 
+def of_each_class(results: Results) -> str:
+    """Precision, recall and F1 of each class, as a table."""
+    names, width = results.classes, max(20, *map(len, results.classes))
+    figures = precision_recall_fscore_support(
+        results.label, results.prediction, labels=range(len(names)), zero_division=0
+    )
+    return "\n".join(
+        f"{name:{width}}   precision {precision:7.2%}  recall {recall:7.2%}  F1 {f1:7.2%}  {n:,} of them"
+        for name, precision, recall, f1, n in zip(names, *figures, strict=True)
+    )
+
+
 def mistakes(results: Results, texts: Sequence[str], most: int) -> str:
-    """The misclassified reviews whose own class was least likely: its probability, its name, the text."""
-    own = np.where(results.label == 1, results.probability, 1 - results.probability)
+    """The misclassified texts whose own class was least likely: its probability, its name, the text."""
+    p = results.probability
+    own = np.where(results.label == 1, p, 1 - p) if p.ndim == 1 else p[np.arange(len(p)), results.label]
     worst = [k for k in np.argsort(own, kind="stable") if not results.right[k]][:most]
-    return "\n".join(f"{own[k]:7.2%} {CLASSES[results.label[k]]}  {texts[results.number[k]].strip()}" for k in worst)
+    return "\n".join(
+        f"{own[k]:7.2%} {results.classes[results.label[k]]}  {texts[results.number[k]].strip()}" for k in worst
+    )

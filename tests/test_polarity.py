@@ -98,7 +98,7 @@ def test_reading_and_tokenising_reviews(tmp_path, messages):
     assert reviews.labels.tolist() == [1, 1, 0] and "1 blank lines" in messages()
     cut = polarity.read_reviews(tmp_path, "none", 2)
     assert cut.sentences[1:] == [["it's", "good"], ["don't", "go"]] and cut.identity == reviews.identity
-    assert "1 reviews have more than --max_seq_len 2 tokens" in messages()
+    assert "1 texts have more than --max_seq_len 2 tokens" in messages()
     (tmp_path / "rt-polarity.neg").write_bytes("cliché".encode())
     assert polarity.read_reviews(tmp_path, "none", 256).sentences[-1] == ["cliché"]
 
@@ -569,8 +569,8 @@ def test_a_head_is_not_loaded_over_other_vectors_or_with_other_settings(folder, 
     with pytest.raises(UserError, match="not the vectors"):
         run_finetune.main([*load, f"--init_from_ckpt={other}"])
     config = read(tmp_path / "head" / "config.json")
-    for change in ({"encoders": None}, {"hidden": "64"}, {"tokenise": "zh"}, {"max_seq_len": "256"}):
-        changed = {**config, "polarity": {**config["polarity"], **change}}
+    for change in ({"encoders": None}, {"hidden": "64"}, {"tokenise": "fr"}, {"max_seq_len": "256"}):
+        changed = {**config, "classifier": {**config["classifier"], **change}}
         (tmp_path / "head" / "config.json").write_text(json.dumps(changed), encoding="utf-8")
         with pytest.raises(UserError, match=r"config\.json"):
             run_finetune.main(load)

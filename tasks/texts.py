@@ -1,0 +1,201 @@
+"""Labelled texts and pairs of texts from one's own files, and how text becomes tokens.
+
+A file is TSV, without quotes, or JSON lines: in each line a text, its label and, of a pair, the second text. Keys or a
+header may name them as one of LAYOUTS; columns without a header are in the order of the first. Others are said.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from elmo_core import disk, text, tokenise
+from elmo_core.runtime import UserError, listed, log
+from tasks.scores import CLASSES
+
+STDIN = Path("-")
+LAYOUTS = (
+    ("text", "label", "text2"),
+    ("text_a", "label", "text_b"),
+    ("sentence1", "label", "sentence2"),
+    ("sentence", "label"),
+)
+FORM = "a text, its label and perhaps a second text in each line, as TSV or JSON"
+
+
+@dataclass
+class Texts:
+    """n labelled texts, or pairs of texts.
+
+    texts: as they are in the files; a pair is two, separated by a tab.
+    sentences: the tokens of each text; of pairs those of all first texts, then those of all second ones.
+    labels: (n,), numbers of classes.
+    unit: what one of them is called, in the plural.
+    n_dev, n_test: how many come from a dev and a test file. They are the last, those of the test file behind the others.
+    """
+
+    texts: list[str]
+    sentences: list[list[str]]
+    labels: np.ndarray
+    classes: Sequence[str] = CLASSES
+    unit: str = "reviews"
+    n_dev: int = 0
+    n_test: int = 0
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def are_pairs(self) -> bool:
+        return len(self.sentences) > len(self.texts)
+
+    @cached_property
+    def identity(self) -> str:
+        """Identifies the texts by content, order and labels, however they are tokenised."""
+        digest = hashlib.sha1("\n".join(self.texts).encode("utf-8"))
+        digest.update(self.labels.astype(np.int8).tobytes())
+        return f"{len(self):,} {self.unit} (SHA-1 {digest.hexdigest()[:12]})"
+
+
+# Files
+
+
+def read_files(
+    train: Path, dev: Path | None, test: Path | None, columns: Sequence[str] | None, tokeniser: str, max_tokens: int
+) -> Texts:
+    """The texts of all files. The classes are the labels of the first. columns: see `read_file`."""
+    files = [path for path in (train, dev, test) if path]
+    parts = [read_file(path, columns) for path in files]
+    classes = sorted({label for label, *_ in parts[0]})
+    if len(classes) < 2:
+        raise UserError(f"{train}: all texts have the label {classes[0]!r:.60}. Expected two labels or more.")
+    for path, part in zip(files, parts, strict=True):
+        if unknown := sorted({label for label, *_ in part}.difference(classes)):
+            names = listed([f"{name:.30}" for name in unknown], 3)
+            raise UserError(f"{path}: no text of {train} has the label {names}. --columns says which column it is.")
+        if len({len(example) for one in (parts[0], part) for example in one}) > 1:
+            raise UserError(f"{path} has pairs of texts and {train} has not, or the reverse.")
+    examples = list(chain.from_iterable(parts))
+    number = {name: k for k, name in enumerate(classes)}
+    sides = list(zip(*(texts for _, *texts in examples), strict=True))
+    return Texts(
+        texts=["\t".join(texts) for _, *texts in examples],
+        sentences=tokens_of(list(chain.from_iterable(sides)), tokeniser, max_tokens, train),
+        labels=np.array([number[label] for label, *_ in examples]),
+        classes=classes,
+        unit="pairs" if len(sides) > 1 else "texts",
+        n_dev=len(parts[1]) if dev else 0,
+        n_test=len(parts[-1]) if test else 0,
+    )
+
+
+def read_file(path: Path, columns: Sequence[str] | None = None) -> list[tuple[str, ...]]:
+    """Label and text, or label and both texts, of every line that is not blank.
+
+    columns: those of text, label and second text: keys, names in a header, or numbers from 0 where there is no header.
+    """
+    disk.check_input(path, FORM)
+    lines = [(number, line) for number, line in enumerate(text.read_lines(path), 1) if line.strip()]
+    if not lines:
+        raise UserError(f"{path}: it has no texts. Expected {FORM}.")
+    records = _json_records(lines, path) if _is_json(lines[0][1]) else _tsv_records(lines, path, columns)
+    chosen, found = None, []
+    for number, record in records:
+        chosen = chosen or _chosen(columns, list(record), f"{path}:{number}")
+        if lacking := [name for name in chosen if not isinstance(record.get(name), str | int)]:
+            raise UserError(f"{path}:{number}: there is no text or number {lacking[0]!r}: found {record!r:.80}.")
+        first, label, *second = (" ".join(str(record[name]).split()) for name in chosen)
+        if not label:
+            raise UserError(f"{path}:{number}: the label is empty.")
+        found.append((label, first, *second))
+    if not found:
+        raise UserError(f"{path}: there is nothing below the header. Expected {FORM}.")
+    return found
+
+
+def _is_json(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _json_records(lines: Iterable[tuple[int, str]], path: Path) -> Iterator[tuple[int, dict]]:
+    for number, line in lines:
+        if not _is_json(line):
+            raise UserError(f"{path}:{number}: found {line!r:.60}, expected a JSON object as in the lines before.")
+        yield number, json.loads(line)
+
+
+def _tsv_records(
+    lines: Sequence[tuple[int, str]], path: Path, columns: Sequence[str] | None
+) -> Iterator[tuple[int, dict[str, str]]]:
+    names = [name.strip() for name in lines[0][1].split("\t")]
+    layouts = [columns] if columns else [layout[:2] for layout in LAYOUTS]
+    if any(set(layout) <= set(names) for layout in layouts):
+        lines = lines[1:]
+    else:
+        names = list(map(str, range(len(names))))
+    for number, line in lines:
+        values = line.split("\t")
+        if len(values) != len(names):
+            raise UserError(f"{path}:{number}: {len(values)} columns, expected {len(names)} as in the first line.")
+        yield number, dict(zip(names, values, strict=True))
+
+
+def _chosen(columns: Sequence[str] | None, names: Sequence[str], where: str) -> Sequence[str]:
+    """The names of the columns of text, label and, of pairs, second text."""
+    if not columns and 2 <= len(names) <= 3 and names == list(map(str, range(len(names)))):
+        return names
+    for layout in [columns] if columns else LAYOUTS:
+        if set(columns or layout[:2]) <= set(names):
+            return [name for name in layout if name in names]
+    raise UserError(
+        f"{where}: found the columns {listed(names)}, expected {' and '.join(columns or ('text', 'label'))}. "
+        "--columns=TEXT,LABEL names them, or TEXT,LABEL,TEXT2 for pairs."
+    )
+
+
+def read_lines(path: Path) -> Iterable[str]:
+    """The lines of a file in UTF-8 or, as the sentence polarity dataset is, in latin-1; of standard input for `-`."""
+    if path == STDIN:
+        return text.stdin_lines()
+    disk.check_input(path, "text, one in each line")
+    try:
+        return list(text.read_lines(path))
+    except text.NotUTF8:
+        return list(text.read_lines(path, encoding="latin-1"))
+
+
+# Tokens
+
+
+def tokens_of(texts: Sequence[str], tokeniser: str, max_tokens: int, source: Path) -> list[list[str]]:
+    """The first tokens of every text. Logs how many texts are cut."""
+    sentences = list(map(TOKENISERS[tokeniser], texts))
+    if long := sum(len(sentence) > max_tokens for sentence in sentences):
+        log.warning(f"{source}: {long:,} texts have more than --max_seq_len {max_tokens} tokens and are cut there.")
+    return [sentence[:max_tokens] for sentence in sentences]
+
+
+def english_tokens(text: str) -> list[str]:
+    """Tokens as `preprocess.py text --lang en` makes them of a corpus: `it 's`, `do n't`, and no HTML.
+
+    rt-polarity itself does not split clitics (`it's`), and vectors trained on such a corpus do not know these words.
+    """
+    sentences = map(tokenise.english, tokenise.paragraphs(text))
+    return list(chain.from_iterable(chain.from_iterable(sentences)))
+
+
+def chinese_tokens(text: str) -> list[str]:
+    """Words as `preprocess.py text --lang zh` makes them of a corpus: jieba's."""
+    sentences = map(tokenise.chinese, tokenise.paragraphs(text))
+    return list(chain.from_iterable(chain.from_iterable(sentences)))
+
+
+TOKENISERS: dict[str, Callable[[str], list[str]]] = {"en": english_tokens, "zh": chinese_tokens, "none": str.split}

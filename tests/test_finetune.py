@@ -1,0 +1,305 @@
+"""run_finetune.py on texts of one's own: the files, several classes, pairs, weights of classes, heads, mistakes."""
+
+import io
+import json
+import random
+
+import models
+import numpy as np
+import pytest
+
+import run_finetune
+from elmo_core.runtime import UserError, paddle
+from tasks import bow, protocol, scores, texts
+from tasks.classifier import Classifier
+
+QUICK = ["--device=cpu", "--epochs=8", "--lr=0.02", "--weight_decay=0.1", "--batch_size=16", "--sent_embedding_dim=11"]
+NOTHING = ["--init_from_ckpt=none", "--tokenise=none"]
+TOPICS = {"art": "the painter and his museum", "sport": "a goal in the match", "tech": "new chips for computers"}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    return models.save(models.random_bilm(scale=1.0), tmp_path_factory.mktemp("elmo") / "char")
+
+
+def topics(n: int, seed: int) -> list[tuple[str, str]]:
+    """Texts whose class each of their words tells, and their classes."""
+    generator = random.Random(seed)
+    labels = [generator.choice(list(TOPICS)) for _ in range(n)]
+    return [(" ".join(generator.sample(TOPICS[label].split(), 3)), label) for label in labels]
+
+
+@pytest.fixture
+def files(tmp_path):
+    for seed, (name, n) in enumerate({"train": 90, "dev": 30, "test": 31}.items()):
+        lines = ["\t".join(pair) for pair in topics(n, seed)]
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+def flags(files, *names: str) -> list[str]:
+    return [f"--{name}_file={files / name}" for name in names]
+
+
+def run(*argv: str) -> None:
+    run_finetune.main([*QUICK, *argv])
+
+
+def read(path) -> dict:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    ("content", "columns"),
+    [
+        ("good film\tp\nbad\t1\n", None),
+        ("\ufeffgood film\tp\r\n\r\nbad\t1", None),
+        ("text\tlabel\ngood film\tp\nbad\t1\n", None),
+        ("qid\tlabel\ttext_a\n1\tp\tgood film\n2\t1\tbad\n", None),
+        ("p\tx\tgood film\n1\tx\tbad\n", ["2", "0"]),
+        ("id\twords\tclass\n1\tgood film\tp\n2\tbad\t1\n", ["words", "class"]),
+        ('{"text": "good\\n film", "label": "p", "id": 5}\n{"label": 1, "text": "bad"}\n', None),
+        ('{"review": "good film", "stars": "p"}\n{"review": "bad", "stars": 1}\n', ["review", "stars"]),
+    ],
+)
+def test_texts_and_labels_are_found(tmp_path, content, columns):
+    path = tmp_path / "file"
+    path.write_bytes(content.encode())
+    assert texts.read_file(path, columns) == [("p", "good film"), ("1", "bad")]
+
+
+@pytest.mark.parametrize(
+    ("content", "columns"),
+    [
+        ("a\t1\tb c\n", None),
+        ("sentence1\tsentence2\tlabel\na\tb c\t1\n", None),
+        ("a\tb c\t1\n", ["0", "2", "1"]),
+        ('{"text_a": "a", "text_b": "b c", "label": 1}\n', None),
+    ],
+)
+def test_pairs_are_found(tmp_path, content, columns):
+    (tmp_path / "file").write_text(content, encoding="utf-8")
+    assert texts.read_file(tmp_path / "file", columns) == [("1", "a", "b c")]
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "word"),
+    [
+        ("\n", None, "file"),
+        ("a\t1\nb\n", None, "file:2"),
+        ("a\t1\n\nb\t\n", None, "file:3"),
+        ("a\t1\n", ["0", "5"], "--columns"),
+        ("a\tb\tc\t1\n", None, "--columns"),
+        ("text\tlabel\n", None, "header"),
+        ('{"text": "a", "label": 1}\nb\t1\n', None, "file:2"),
+        ('{"text": "a", "label": 1}\n{"text": "a", "label": [1]}\n', None, "file:2"),
+        ("a\t1\nb\t\xff\n", None, "file:2"),
+    ],
+)
+def test_faulty_files_are_an_error_with_the_line(tmp_path, content, columns, word):
+    (tmp_path / "file").write_bytes(content.encode("latin-1"))
+    with pytest.raises(UserError, match=word):
+        texts.read_file(tmp_path / "file", columns)
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "word"),
+    [("a\t1\nb\t1\n", "a\t1\n", "train"), ("a\t1\nb\t2\n", "a\t3\n", "test"), ("a\t1\nb\t2\n", "a\t1\tb\n", "test")],
+)
+def test_files_that_do_not_fit(tmp_path, train, test, word):
+    for name, content in (("train", train), ("test", test)):
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=word):
+        texts.read_files(tmp_path / "train", None, tmp_path / "test", None, "none", 9)
+
+
+def test_tokens_are_those_of_the_language(tmp_path):
+    assert texts.tokens_of(["It's fine."], "en", 9, tmp_path) == [["It", "'s", "fine", "."]]
+    assert texts.tokens_of(["酒店很好。早餐一般。"], "zh", 5, tmp_path) == [["酒店", "很", "好", "。", "早餐"]]
+
+
+# Parts
+
+
+def test_parts_come_from_the_files():
+    labels = np.arange(130) % 3
+    settings = protocol.Settings(folds=3, seed=1)
+    (fold,) = protocol.make_folds(labels, settings, n_dev=20, n_test=10)
+    assert [part.tolist() for part in (fold.train, fold.dev, fold.test)] == [
+        [*range(100)],
+        [*range(100, 120)],
+        [*range(120, 130)],
+    ]
+    (fold,) = protocol.make_folds(labels, settings, n_test=10)
+    assert sorted([*fold.train, *fold.dev]) == [*range(120)] and len(fold.dev) == 12 and len(fold.test) == 10
+    folds = protocol.make_folds(labels, settings, n_dev=20)
+    assert sorted(np.concatenate([fold.test for fold in folds])) == [*range(110)]
+    assert all(fold.dev.tolist() == [*range(110, 130)] for fold in folds)
+    with pytest.raises(UserError, match="--dev_file"):
+        protocol.make_folds(np.r_[labels, 1, 1], settings, n_dev=2)
+
+
+# Network and scores
+
+
+def test_pairs_are_the_two_texts_their_difference_and_their_product():
+    n, shapes = 5, [(3, 4), (1, 2)]
+    draw = np.random.RandomState(0)
+    paddle.seed(1)
+    head = bow.Head(shapes, 0, n_classes=3, pairs=True)
+    means = [draw.standard_normal((2 * n, *shape)).astype(np.float32) for shape in shapes]
+    for part, m in zip(head.inputs, means, strict=True):
+        part.measure(m)
+    v = np.concatenate([((m - m.mean(0)) / m.std(0)).mean(1) for m in means], axis=1)  # the mix is new: equal weights
+    a, b = v[:n], v[n:]
+    x = np.concatenate([a, b, np.abs(a - b), a * b], axis=1) @ head.output.weight.numpy() + head.output.bias.numpy()
+    expected = np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(head.probabilities(means), expected, atol=1e-4)
+
+
+def test_scores_of_several_classes_are_those_worked_out_by_hand():
+    labels = np.array([0, 0, 1, 2])
+    probabilities = np.array([[0.6, 0.3, 0.1], [0.3, 0.4, 0.3], [0.2, 0.5, 0.3], [0.5, 0.1, 0.4]])
+    # predicted 0 1 1 0: precisions 1/2 1/2 0, recalls 1/2 1 0
+    assert scores.macro_f1(probabilities, labels) == pytest.approx((1 / 2 + 2 / 3 + 0) / 3)
+    assert scores.auc(probabilities, labels) == pytest.approx((3 / 4 + 1 + 1) / 3)
+    results = scores.Results("", 0.5, np.arange(4), labels, probabilities.argmax(1), probabilities, ["x", "yy", "z"])
+    assert [line.split() for line in scores.confusion(results).splitlines()] == [
+        ["predicted", "x", "yy", "z"],
+        ["x", "1", "1", "0"],
+        ["yy", "0", "1", "0"],
+        ["z", "1", "0", "0"],
+    ]
+    assert scores.mistakes(results, ["one", "two", "three", "four"], 2).split() == [
+        "30.00%",
+        "x",
+        "two",
+        "40.00%",
+        "z",
+        "four",
+    ]
+    assert "precision  50.00%  recall 100.00%  F1  66.67%  1 of" in scores.of_each_class(results)
+
+
+def test_weights_of_classes():
+    data = texts.Texts(["a"] * 6, [["a"]] * 6, np.array([0, 0, 0, 1, 0, 0]), ["x", "y=z"], n_dev=1, n_test=1)
+    assert protocol.weights_of((), data) is None
+    assert protocol.weights_of(["balanced"], data) == pytest.approx([4 / 6, 4 / 2])
+    assert protocol.weights_of(["y=z=2.5"], data) == pytest.approx([1, 2.5])
+    for wrong in ("x", "w=1", "x=0", "x=nan"):
+        with pytest.raises(UserError, match="--class_weights"):
+            protocol.weights_of([wrong], data)
+
+
+# The script
+
+
+def test_from_training_to_prediction(files, capsys, monkeypatch):
+    results, head = files / "r.json", files / "head"
+    run(*NOTHING, *flags(files, "train", "dev", "test"), "--confusion", f"--results={results}", f"--save_head={head}")
+    output, values = capsys.readouterr().out, read(results)
+    assert values["accuracy"] > 0.9 and values["macro_f1"] > 0.9 and values["classes"] == ["art", "sport", "tech"]
+    assert "macro F1" in output and "31 texts" in output and "predicted" in output
+    assert np.shape(values["reviews"]["probability"]) == (31, 3)
+    lines = ["painter museum", "", "goal match"]
+    load = [f"--load_head={head}", "--device=cpu", "--predict=-"]
+
+    def predicted(*more: str) -> list[str]:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode())))
+        run_finetune.main([*load, *more])
+        return capsys.readouterr().out.splitlines()
+
+    rows = [line.split("\t") for line in predicted()]
+    assert [row[2] for row in rows] == lines and [rows[0][0], rows[2][0]] == ["art", "sport"]
+    found = [json.loads(line) for line in predicted("--output_format=json")]
+    for one, row in zip(found, rows, strict=True):
+        assert list(one) == ["text", "label", "probabilities"] and [one["label"], one["text"]] == [row[0], row[2]]
+        assert one["probabilities"][row[0]] == pytest.approx(float(row[1]), abs=1e-4)
+
+
+def test_folds_of_ones_own_texts_and_a_comparison(files, checkpoint, capsys):
+    same = [*flags(files, "train"), "--tokenise=none", "--folds=3"]
+    run(*same, "--init_from_ckpt=none", f"--results={files / 'r.json'}")
+    run(*same, f"--init_from_ckpt={checkpoint}", f"--compare_with={files / 'r.json'}")
+    output = capsys.readouterr().out
+    assert output.count("accuracy of each fold") == 2 and "90 texts" in output and "McNemar" in output
+
+
+def test_a_weighted_class_is_predicted_more_often(files, capsys):
+    lines = [f"{'xy'[k % 4 == 0]} z\t{'rare' if k % 24 == 0 else 'common'}" for k in range(2400)]
+    (files / "train").write_text("\n".join(lines), encoding="utf-8")
+    found = []
+    for more in ([], ["--class_weights", "balanced"], ["--class_weights", "rare=30"]):
+        run(
+            *NOTHING,
+            *flags(files, "train"),
+            "--folds=2",
+            "--epochs=1",
+            "--lr=0.05",
+            f"--results={files / 'r.json'}",
+            *more,
+        )
+        columns = read(files / "r.json")["reviews"]
+        found.append(sum(p for p, label in zip(columns["prediction"], columns["label"], strict=True) if label))
+    assert found == [0, 100, 100]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--init_from_ckpt=none", "--vectors_trainable", "--vectors_lr=0.05", "--tune_epochs=3"],
+        ["--init_from_ckpt=CKPT", "--elmo_trainable", "--elmo_lr=0.01", "--tune_epochs=1"],
+        ["--init_from_ckpt=CKPT", "--layers=0"],
+    ],
+)
+def test_pairs_are_trained_and_predicted(files, checkpoint, more, capsys):
+    """Whether two texts have the same first word: that neither tells alone."""
+    generator = random.Random(3)
+    pairs = [[generator.choice(["red", "blue"]) for _ in "ab"] for _ in range(120)]
+    lines = [f"{a} x\t{'same' if a == b else 'other'}\t{b} x" for a, b in pairs]
+    (files / "train").write_text("\n".join(lines), encoding="utf-8")
+    (files / "new").write_text("red x\tred x\nblue x\tred x\n\t\n", encoding="utf-8")
+    head, results = files / "head", files / "r.json"
+    argv = [flag.replace("CKPT", checkpoint) for flag in more]
+    out = [f"--results={results}", f"--save_head={head}", f"--predict={files / 'new'}"]
+    run(*argv, *flags(files, "train"), "--tokenise=none", "--protocol=split", "--epochs=30", *out)
+    found = [line for line in capsys.readouterr().out.splitlines() if line.count("\t") == 3]
+    assert read(results)["accuracy"] == 1.0
+    assert [line.split("\t", 2)[::2] for line in found[:2]] == [["same", "red x\tred x"], ["other", "blue x\tred x"]]
+    assert list(Classifier.load(head).predict(files / "new")) == found
+    assert json.loads(next(Classifier.load(head).predict(files / "new", as_json=True)))["text2"] == "red x"
+    (files / "new").write_text("red\tred\nred\n", encoding="utf-8")
+    with pytest.raises(UserError, match="new:2"):
+        list(Classifier.load(head).predict(files / "new"))
+
+
+def test_heads_of_earlier_versions_are_read(files):
+    lines = [f"{text}\t{'negative' if label == 'art' else 'positive'}" for text, label in topics(60, 1)]
+    (files / "train").write_text("\n".join(lines), encoding="utf-8")
+    run(*NOTHING, *flags(files, "train"), "--protocol=split", f"--save_head={files / 'head'}")
+    expected, path = list(Classifier.load(files / "head").predict(files / "dev")), files / "head" / "config.json"
+    config = read(path)
+    saved = config.pop("classifier")
+    del saved["classes"], saved["pairs"]
+    path.write_text(json.dumps({**config, "polarity": saved}), encoding="utf-8")
+    assert list(Classifier.load(files / "head").predict(files / "dev")) == expected
+
+
+@pytest.mark.parametrize(
+    ("argv", "word"),
+    [
+        (["--init_from_ckpt=none", "--layers=0", "--train_file=x"], "--layers"),
+        (["--init_from_ckpt=none", "--elmo_trainable", "--train_file=x"], "--elmo_trainable"),
+        (["--init_from_ckpt=none", "--data_dir=y", "--train_file=x"], "--data_dir"),
+        (["--init_from_ckpt=none", "--test_file=x"], "--test_file"),
+        (["--init_from_ckpt=none", "--columns=1", "--train_file=x"], "--columns"),
+    ],
+)
+def test_flags_that_make_no_sense(argv, word, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        run_finetune.main(argv)
+    assert word in capsys.readouterr().err
