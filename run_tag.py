@@ -28,7 +28,7 @@ from tasks.encoders import randomise
 from tasks.tagging.columns import SEGMENTATION, read_columns
 from tasks.tagging.data import Labels, Sentence
 from tasks.tagging.elmo_encoder import LayerCache, Pretrained
-from tasks.tagging.network import Settings
+from tasks.tagging.network import CHOICES, Settings
 from tasks.tagging.prediction import as_columns, as_json, tag_columns, tag_text
 from tasks.tagging.scheme import SCHEMES, detect
 from tasks.tagging.score import Score
@@ -74,6 +74,14 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--save_dir", type=Path, required=True, metavar="DIR", help="of the tagger")
     data.add_argument("--overwrite", action="store_true", help="replace a tagger in that folder")
     data.add_argument("--json", **FILE, help="write the scores as JSON")
+
+    data.add_argument(
+        "--words",
+        choices=CHOICES["words"],
+        default=Settings.words,
+        help="what ELMo and --word_vectors read: the tokens; or, where these are characters, the words that jieba finds in "
+        "them, so that each character gets its word's vectors",
+    )
 
     elmo = parser.add_argument_group("ELMo")
     elmo.add_argument(
@@ -206,6 +214,8 @@ def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> No
     arguments.fill_defaults(parser, args, tuning, args.elmo_trainable, "--elmo_trainable")
     if args.elmo_trainable and not args.use_elmo:
         parser.error("--elmo_trainable has no effect without ELMo: --init_from_ckpt is none")
+    if args.words != Settings.words and not (args.use_elmo or args.word_vectors):
+        parser.error("--words has no effect without ELMo or --word_vectors")
     if args.limit and not args.word_vectors:
         parser.error("--limit has no effect without --word_vectors")
 
@@ -230,7 +240,7 @@ def train_tagger(args: argparse.Namespace) -> None:
     pretrained = Pretrained.of(model_files.resolve(args.init_from_ckpt)) if args.use_elmo else None
     vectors = WordVectors(args.word_vectors, args.limit) if args.word_vectors else None
     if vectors:
-        vectors.describe([sentence.tokens for sentence in sentences])
+        vectors.describe([sentence.tokens for sentence in sentences], args.words)
     tagger = Tagger(settings_of(args), training_words(sentences), labels, pretrained, vectors=vectors)
     tagger.segmentation = args.segmentation
     log.info(

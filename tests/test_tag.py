@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import run_tag
+from elmo import ELMoEmbedder
 from elmo_core.runtime import UserError, paddle
 from elmo_core.tokens import MARKERS, Vocabulary
 from elmo_core.word_vectors import load_word_vectors
@@ -23,6 +24,7 @@ from tasks.tagging.scheme import detect, impossible, spans
 from tasks.tagging.score import Counts, Score
 from tasks.tagging.tagger import Tagger
 from tasks.tagging.training import training_words
+from tasks.tagging.vectors import WordVectors
 
 QUICK = ["--device=cpu", "--epochs=2", "--hidden_dim=7", "--n_layers=1", "--word_dim=5", "--batch_size=8"]
 LEARNS = ["--epochs=25", "--hidden_dim=20", "--base_learning_rate=0.02", "--dropout=0.1"]
@@ -256,6 +258,24 @@ def test_layers_beyond_the_memory_are_on_the_disk(checkpoint, tmp_path, layers):
 
 
 # The script
+
+
+def test_characters_get_the_vectors_of_the_words_that_jieba_finds(checkpoint, tmp_path):
+    words = ["北京大学", "的", "学生", "iPhone", "手机", "。"]
+    tokens = [*"北京大学的学生", "iPhone", *"手机。"]
+    vectors = ELMoEmbedder(checkpoint, layers="top").encode([words])[0]
+    expected = np.repeat(vectors, [4, 1, 2, 1, 2, 1], axis=0)
+    encoder = elmo_encoder(dropout=0.0, layers="top", words="jieba")
+    init_pretraining_params(encoder, checkpoint)
+    batch = [tokens, tokens[:2]]
+    np.testing.assert_allclose(encoder(encoder.map_words(batch))[0].numpy(), expected, atol=1e-5)
+    encoder.cache = LayerCache(encoder, batch, gigabytes=1.0)
+    found = encoder(encoder.map_words(batch)).numpy()
+    np.testing.assert_allclose(found[0], expected, atol=1e-5)
+    assert not found[1, 2:].any()
+    (tmp_path / "v.txt").write_text("2 3\n北京大学 1 2 3\n学生 4 5 6\n", encoding="utf-8")
+    of_words = WordVectors(tmp_path / "v.txt").batch([tokens], "jieba")
+    assert of_words[0, :, 0].tolist() == [1, 1, 1, 1, 0, 4, 4, 0, 0, 0, 0]
 
 
 def test_train_evaluate_and_predict(files, capsys, monkeypatch):

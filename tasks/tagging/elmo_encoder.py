@@ -20,6 +20,7 @@ from elmo_core import checkpoint, model_files
 from elmo_core.arguments import layer_choice
 from elmo_core.runtime import UserError, log, paddle
 from elmo_core.tokens import UNK_ID, TokenBatch, Vocabulary, padded
+from tasks.tagging.characters import words_of
 
 nn = paddle.nn
 
@@ -32,6 +33,14 @@ class Layers:
     mask: paddle.Tensor
 
 
+@dataclass
+class InWords:
+    """Sentences of characters by their words, and for each sentence the number (T,) of every character's word."""
+
+    words: TokenBatch
+    numbers: list[np.ndarray]
+
+
 class elmo_encoder(nn.Layer):
     """Words in, vectors (B, T, 2P) out: the biLM's layers mixed by trained weights, zero where a sentence has no word.
 
@@ -42,6 +51,7 @@ class elmo_encoder(nn.Layer):
     dropout: on the vectors.
     n_mixes: how many mixes of the same layers `mixes` gives.
     layers: which are mixed: all, top, a number, or several as in "0,1".
+    words: what the biLM reads: the tokens, or the words that jieba finds where these are characters.
     """
 
     def __init__(
@@ -51,8 +61,10 @@ class elmo_encoder(nn.Layer):
         trainable: bool = False,
         n_mixes: int = 1,
         layers: str = "all",
+        words: str = "tokens",
     ):
         super().__init__()
+        self.words = words
         self.settings = {"l2_coef": elmo_l2_coef, "dropout": dropout, "trainable": trainable, "n_mixes": n_mixes}
         self.choice, self.numbers = layers, []
         self.elmo: elmo.ELMo | None = None
@@ -77,13 +89,16 @@ class elmo_encoder(nn.Layer):
             raise UserError("The biLM reads characters, but some of these words have no number: give it the words.")
         return padded(ids, lengths, lengths.max(initial=0))
 
-    def map_words(self, sentences: Sequence[Sequence[str]]) -> TokenBatch | Layers:
+    def map_words(self, sentences: Sequence[Sequence[str]]) -> TokenBatch | InWords | Layers:
         """What `forward` takes for sentences: the words' ids in ELMo's vocabulary or, for a character model, those of
         their characters; or else the layers in the cache.
         """
         model = self._loaded()
         if self.cache and not model.trainable and all(tuple(words) in self.cache.layers for words in sentences):
             return self.cache.batch(sentences)
+        if self.words == "jieba":
+            words, numbers = words_of(sentences)
+            return InWords(model.token_batch(words), numbers)
         return model.token_batch(sentences)
 
     def forward(
@@ -100,8 +115,9 @@ class elmo_encoder(nn.Layer):
         if isinstance(words, np.ndarray | paddle.Tensor):
             words = self._words_of(np.asarray(words))
         if not isinstance(words, Layers):
-            layers, mask = model.layers(words)
-            words = Layers([layers[number] for number in self.numbers], mask)
+            layers, mask = model.layers(words.words if isinstance(words, InWords) else words)
+            chosen = [layers[number] for number in self.numbers]
+            words = _spread(chosen, words.numbers) if isinstance(words, InWords) else Layers(chosen, mask)
         present = words.mask.unsqueeze(-1)
         mixed = [mix(words.layers, words.mask) * present for mix in model.mixes]
         return [nn.functional.dropout(x, model.dropout, training=self.training) for x in mixed]
@@ -129,6 +145,21 @@ class elmo_encoder(nn.Layer):
                 f"of {n_words:,} words, and 0 only beyond a sentence's end."
             )
         return [[self.vocabulary[k] for k in row[:n]] for row, n in zip(ids, lengths, strict=True)]
+
+
+def _spread(layers: list[paddle.Tensor], numbers: Sequence[np.ndarray]) -> Layers:
+    """Layers of words (B, W, 2P), given to the characters whose words have these numbers: (B, T, 2P)."""
+    lengths = np.array(list(map(len, numbers)))
+    _, width, dim = layers[0].shape
+    starts = width * np.repeat(np.arange(len(numbers)), lengths)
+    places = padded(starts + np.concatenate(numbers), lengths, lengths.max())
+    index = paddle.to_tensor(places.ravel())
+    chosen = [paddle.gather(layer.reshape([-1, dim]), index).reshape([*places.shape, dim]) for layer in layers]
+    return Layers(chosen, _mask(lengths))
+
+
+def _mask(lengths: np.ndarray) -> paddle.Tensor:
+    return paddle.to_tensor((np.arange(lengths.max()) < lengths[:, None]).astype(np.float32))
 
 
 def init_pretraining_params(encoder: elmo_encoder, pretraining_params_path: str | Path) -> None:
@@ -174,9 +205,13 @@ class LayerCache:
         """Holds no more than `gigabytes` in memory: in float32 or, if that is too much, in float16. What needs more is in
         float16 in a file that has no name, in the folder; without a folder nothing is kept.
         """
-        distinct = list(dict.fromkeys(map(tuple, sentences)))
-        n_tokens, n_layers = sum(map(len, distinct)), len(encoder.numbers)
+        words = distinct = list(dict.fromkeys(map(tuple, sentences)))
         self.layers: dict[tuple[str, ...], np.ndarray] = {}  # (L + 1, n, 2P)
+        self.numbers: dict[tuple[str, ...], np.ndarray] = {}  # of every character's word
+        if encoder.words == "jieba":
+            words, numbers = words_of(distinct)
+            self.numbers = dict(zip(distinct, numbers, strict=True))
+        n_tokens, n_layers = sum(map(len, words)), len(encoder.numbers)
         size = 4 * n_tokens * n_layers * encoder.dim
         what = f"{n_tokens:,} words x {n_layers} layers x {encoder.dim}, {size / 1e6:,.0f} MB in float32"
         on_disk = folder is not None and size / 2 > gigabytes * 1e9
@@ -193,11 +228,11 @@ class LayerCache:
             layers=",".join(map(str, encoder.numbers)),
             dtype=dtype,
         )
-        arrays = embedder.iter_encode(distinct)
+        arrays = embedder.iter_encode(words)
         if on_disk:
             arrays = self._on_disk(arrays, folder, n_tokens * n_layers * encoder.dim)
         shape = n_layers, -1, encoder.dim
-        self.layers = {words: array.reshape(shape) for words, array in zip(distinct, arrays, strict=True)}
+        self.layers = {tokens: array.reshape(shape) for tokens, array in zip(distinct, arrays, strict=True)}
         if embedder.oov_share:
             log.info(f"{embedder.oov_share:.2%} of the words are not in its vocabulary: to it they are <UNK>.")
 
@@ -215,11 +250,14 @@ class LayerCache:
 
     def batch(self, sentences: Sequence[Sequence[str]]) -> Layers:
         """The layers of sentences that are in the cache."""
-        arrays = [self.layers[tuple(words)] for words in sentences]
+        arrays = [self._layers(tuple(tokens)) for tokens in sentences]
         lengths = np.array([array.shape[1] for array in arrays])
         n_layers, _, dim = arrays[0].shape
         layers = np.zeros((n_layers, len(arrays), lengths.max(), dim), dtype=np.float32)
         for row, array in enumerate(arrays):
             layers[:, row, : array.shape[1]] = array
-        mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.float32)
-        return Layers([paddle.to_tensor(layer) for layer in layers], paddle.to_tensor(mask))
+        return Layers([paddle.to_tensor(layer) for layer in layers], _mask(lengths))
+
+    def _layers(self, tokens: tuple[str, ...]) -> np.ndarray:
+        layers = self.layers[tokens]
+        return layers[:, self.numbers[tokens]] if self.numbers else layers

@@ -47,6 +47,7 @@ class Settings:
     elmo_at: str = "input"  # output, or input,output
     layers: str = "all"  # of ELMo
     random_weights: str = ""  # all, or lstm: those of ELMo's weights that were not pretrained
+    words: str = "tokens"  # what ELMo and the word vectors read; jieba: the words that it finds in characters
 
     def to_dict(self) -> dict:
         """Without later fields at their defaults, so that versions before them can read it."""
@@ -72,11 +73,20 @@ class Settings:
         return cls(**values)
 
 
-LATER = ("cell", "char_cnn", "place_dim", "elmo_at", "layers", "random_weights")  # which the first taggers did not have
+LATER = (
+    "cell",
+    "char_cnn",
+    "place_dim",
+    "elmo_at",
+    "layers",
+    "random_weights",
+    "words",
+)  # which the first taggers did not have
 CHOICES = {
     "cell": ("gru", "lstm"),
     "elmo_at": ("input", "output", "input,output"),
     "random_weights": ("", "all", "lstm"),
+    "words": ("tokens", "jieba"),
 }
 
 
@@ -109,6 +119,7 @@ class BiGRUCRF(nn.Layer):
                 settings.elmo_trainable,
                 len(self.elmo_at),
                 settings.layers,
+                settings.words,
             )
             init_pretraining_params(self.encoder, pretrained)
             width += self.encoder.dim * ("input" in self.elmo_at)
@@ -141,7 +152,7 @@ class BiGRUCRF(nn.Layer):
         """All but ELMo, (B, T, D)."""
         found = [self.word_embedding(paddle.to_tensor(batch.ids))]
         if self.vectors:
-            found.append(paddle.to_tensor(self.vectors.batch(batch.tokens)))
+            found.append(paddle.to_tensor(self.vectors.batch(batch.tokens, self.settings.words)))
         if self.settings.char_cnn:
             found.append(self._char_features(batch))
         if self.settings.place_dim:

@@ -8,6 +8,7 @@ import numpy as np
 
 from elmo_core.runtime import log
 from elmo_core.word_vectors import load_word_vectors
+from tasks.tagging.characters import words_of
 
 
 class WordVectors:
@@ -28,18 +29,24 @@ class WordVectors:
         index = self._vectors.key_to_index
         return index.get(token, index.get(token.lower(), -1))
 
-    def batch(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
-        """(B, T, D) float32"""
+    def batch(self, sentences: Sequence[Sequence[str]], words: str = "tokens") -> np.ndarray:
+        """(B, T, D) float32. words: jieba: of the words that it finds in sentences of characters."""
         found = np.zeros((len(sentences), max(map(len, sentences)), self.dim), np.float32)
-        for out, sentence in zip(found, sentences, strict=True):
-            rows = np.array([self._row(token) for token in sentence])
+        for out, rows in zip(found, self._rows(sentences, words), strict=True):
             known = np.flatnonzero(rows >= 0)
             out[known] = self._vectors.vectors[rows[known]]
         return found
 
-    def describe(self, sentences: Sequence[Sequence[str]]) -> None:
+    def _rows(self, sentences: Sequence[Sequence[str]], words: str) -> list[np.ndarray]:
+        """For each sentence the row of every token, -1 where there is none."""
+        if words == "jieba":
+            found, numbers = words_of(sentences)
+            return [row[places] for row, places in zip(self._rows(found, "tokens"), numbers, strict=True)]
+        return [np.array([self._row(token) for token in sentence]) for sentence in sentences]
+
+    def describe(self, sentences: Sequence[Sequence[str]], words: str = "tokens") -> None:
         """Log how many of the tokens have no vector."""
-        rows = [self._row(token) for sentence in sentences for token in sentence]
+        rows = np.concatenate(self._rows(sentences, words)).tolist()
         log.info(
             f"word vectors: {len(self._vectors):,} of {self.dim} dimensions; {rows.count(-1) / len(rows):.2%} of the "
             "tokens have none, and get zeros."
