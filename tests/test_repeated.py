@@ -1,8 +1,9 @@
-"""The repeated polarity benchmark: its commands are those of the scripts, its test covers trainings as well as items."""
+"""Benchmarks over several seeds: their commands are those of the scripts, their test covers trainings as well as items."""
 
 import argparse
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from test_house import parser_of
 
 sys.path.insert(0, str(runs.PROJECT / "benchmarks"))
 
+import arms
 import polarity as repeated
 from significance import crossed
 
@@ -64,3 +66,40 @@ def test_table_of_what_is_there(tmp_path):
     _, word2vec, b = repeated.table(tmp_path)
     assert word2vec.split()[1:4] == ["2", "25.00", "±"]
     assert b.split()[1:5] == ["2", "62.50", "±", "17.68"] and "+37.50%" in b and "2 pretrainings and 4 reviews" in b
+
+
+@pytest.mark.parametrize("task", arms.FILES)
+def test_every_arm_is_a_command_that_the_scripts_know(task, tmp_path, monkeypatch):
+    for part in ("train", "dev"):
+        (tmp_path / f"{part}.txt").write_text("北京/LOC 的/u\n" * 10, encoding="utf-8")
+    args = argparse.Namespace(task=task, data=tmp_path, output=tmp_path / "out", elmo="zh-news", vectors="v.bin")
+    args.output.mkdir()
+    called = []
+
+    def parsed(script, *flags):
+        called.append(script)
+        parser_of(runs.PROJECT / script, monkeypatch).parse_args(list(flags))
+        Path(next((f for f in flags if f.startswith("--save_dir=")), "--save_dir=x").partition("=")[2]).mkdir(
+            exist_ok=True
+        )
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(arms, "execute", parsed)
+    for arm in arms.ARMS:
+        arms.run(args, 1, arm, ["--epochs=2"])
+    assert len(called) == (6 if task == "chnsenticorp" else 12)
+    if task == "duie-lac":
+        assert (args.output / "test.txt").read_text(encoding="utf-8").startswith("北京\tLOC\n的\tu\n\n北京")
+
+
+def test_f1_of_spans_is_taken_apart_into_the_sentences(tmp_path):
+    gold = ["B-PER.NAM I-PER.NAM O", "O B-LOC.NOM", "B-PER.NAM O"]
+    for arm, guesses in {"nothing": ["O O O", "O B-LOC.NOM", "O O"], "elmo": [gold[0], "O B-PER.NAM", gold[2]]}.items():
+        pairs = [zip(a.split(), b.split(), strict=True) for a, b in zip(gold, guesses, strict=True)]
+        text = "\n".join("".join(f"字0\t{a}\t{b}\n" for a, b in pair) for pair in pairs)
+        (tmp_path / f"{arm}-1.txt").write_text(text, encoding="utf-8")
+    lines = arms.table("weibo-ner", tmp_path, tmp_path)
+    # nothing: 1 of 3 found, no other; elmo: 2 of 3 with one that is wrong. Named only: 0 of 2; 2 of 2 and one that is wrong
+    assert [line.split()[:3] for line in lines[1:3]] == [["nothing", "1", "50.00"], ["elmo", "1", "66.67"]]
+    assert [line.split()[:3] for line in lines[4:]] == [["nothing", "1", "0.00"], ["elmo", "1", "80.00"]]
+    assert "+16.67%" in lines[2] and "3 texts, one seed" in lines[2]
