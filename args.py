@@ -78,6 +78,12 @@ def _whole(text: str, least: int, end: int, expected: str) -> int:
     return int(text)
 
 
+def truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected true or false")
+    return text.lower() == "true"
+
+
 def share(text: str) -> float:
     """A number from 0 to below 1."""
     return _number(text, lambda value: 0 <= value < 1, "a number from 0 to below 1")

@@ -20,13 +20,7 @@ def from_flags(kind: type, args: argparse.Namespace, **changes):
     return kind(**{**given, **changes})
 
 
-def truth(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected true or false")
-    return text.lower() == "true"
-
-
-TRUTH = {"type": truth, "metavar": "true|false"}
+TRUTH = {"type": arguments.truth, "metavar": "true|false"}
 SHARE = {"type": arguments.share, "metavar": "X"}
 RATE = {"type": arguments.positive, "metavar": "X"}
 FILE = {"type": Path, "metavar": "FILE"}

@@ -5,7 +5,8 @@
     python data/make_sample.py --senses FILE ...       # prints the sense of every ambiguous word of such files
     python data/make_sample.py --score FILE ...        # prints the exact log-probability of every sentence of such files
 
-`grammar_en.txt` and `grammar_zh.txt` hold the language, `grammar.py` the arithmetic; here is what is drawn and written.
+`grammar_en.txt` and `grammar_zh.txt` hold the language, `grammar.py` the arithmetic, `passages.py` the passages to answer
+questions on; here is what is drawn and written.
 Needs nothing but Python.
 """
 
@@ -20,6 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from grammar import Automaton, GrammarError, GrammarReader, Rules, Word, normalise
+from passages import passages
 
 HERE = Path(__file__).resolve().parent
 SEED = 2018
@@ -28,6 +30,7 @@ DEV_SHARDS, SENTENCES_PER_DEV_SHARD = 2, 1500
 POLARITY_SENTENCES = 600  # of each class
 POLARITY_NOISE = 0.04  # share of reviews that say nothing, and again of reviews in the wrong file
 LAC_TRAIN_SENTENCES, LAC_DEV_SENTENCES = 500, 150
+READING_TRAIN_PASSAGES, READING_DEV_PASSAGES = 120, 40
 SPECIAL_TOKENS = ("<S>", "</S>", "<UNK>")
 MOST_SHOWN = 1_000_000  # sentences; they are in memory
 UNDIVIDED_TAGS = ("c", "p", "q", "r", "u", "w", "xc")  # function words are never spread over several pieces
@@ -165,6 +168,14 @@ def write_lac(folder: Path, train: Automaton, dev: Automaton, known: set[str], r
     write_lines(folder / "tag.dic", lac_labels(dev))
 
 
+def write_reading(folder: Path, rng: random.Random) -> None:
+    """Passages and questions in SQuAD's JSON. Those of the dev set have words that are nowhere else."""
+    for name, n in (("train", READING_TRAIN_PASSAGES), ("dev", READING_DEV_PASSAGES)):
+        articles = [{"title": "", "paragraphs": [paragraph]} for paragraph in passages(n, name == "dev", rng)]
+        data = ",\n".join(json.dumps(article, ensure_ascii=False) for article in articles)
+        write_lines(folder / f"{name}.json", ['{"version": "1.1", "data": [', data, "]}"])
+
+
 def write_sample(folder: Path, seed: int = SEED) -> None:
     rules = read_grammar()
     whole, english, chinese = (Automaton(rules, start) for start in ("sample", "en", "zh"))
@@ -188,6 +199,7 @@ def write_sample(folder: Path, seed: int = SEED) -> None:
 
     write_polarity(folder / "polarity", rules, set(train), rng("polarity"))
     write_lac(folder / "lac", chinese, Automaton(read_grammar(held_out=True), "zh"), set(train), rng("lac"))
+    write_reading(folder / "reading", rng("reading"))
 
     figures = {
         "seed": seed,

@@ -18,7 +18,10 @@ PROJECT = Path(__file__).resolve().parent.parent
 PACKAGES = sorted(path.parent.name for path in PROJECT.glob("*/__init__.py"))
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name)]
 SCRIPTS = sorted(path.stem for path in PROJECT.glob("*.py") if "__main__" in path.read_text(encoding="utf-8"))
-DEMO_SCRIPTS = ["train", "predict", "prepare", "experiment"]
+DEMO_SCRIPTS = [
+    *(f"LAC_demo/{name}" for name in ("train", "predict", "prepare", "experiment")),
+    *(f"MRC_demo/{name}" for name in ("train", "predict", "evaluate", "prepare", "experiment")),
+]
 LIBRARY = {"elmo", "elmo_core"}
 TOP = {path.stem for path in PROJECT.glob("*.py")} | set(PACKAGES)
 
@@ -70,11 +73,11 @@ def test_imports_are_no_circle():
     assert not graph
 
 
-def test_nobody_imports_the_demo():
-    demo = {path.stem for path in (PROJECT / "LAC_demo").glob("*.py")}
-    assert not demo & TOP
+def test_nobody_imports_the_demos():
+    demos = {path.stem for path in PROJECT.glob("*_demo/*.py")}
+    assert not demos & TOP
     for path in MODULES.values():
-        assert not imports(path) & demo
+        assert not imports(path) & demos
 
 
 class Parsed(Exception):
@@ -106,7 +109,7 @@ def parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     return [parser, *(part for action in commands for part in action.choices.values())]
 
 
-@pytest.mark.parametrize("name", [*SCRIPTS, *(f"LAC_demo/{name}" for name in DEMO_SCRIPTS)])
+@pytest.mark.parametrize("name", [*SCRIPTS, *DEMO_SCRIPTS])
 def test_help_shows_an_example_and_every_default(name, monkeypatch):
     parser = parser_of(PROJECT / f"{name}.py", monkeypatch)
     assert re.search(rf"^    .*python {Path(name).name}\.py ", parser.format_help(), re.M)
@@ -149,7 +152,7 @@ def test_both_languages_have_the_same_commands(page):
     assert commands(page) == commands(page.replace(".md", "_zh.md"))
 
 
-@pytest.mark.parametrize("readme", [*PAGES, "LAC_demo/README.md", "data/README.md"])
+@pytest.mark.parametrize("readme", [*PAGES, "LAC_demo/README.md", "MRC_demo/README.md", "data/README.md"])
 def test_the_commands_of_the_pages_parse(readme, monkeypatch, capsys):
     """Every call of a script has flags that the script takes."""
     folders = [(PROJECT / readme).parent, PROJECT, PROJECT / "LAC_demo"]

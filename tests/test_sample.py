@@ -150,10 +150,10 @@ def test_the_same_seed_writes_the_same_bytes(tmp_path):
     command = [sys.executable, str(DATA / "make_sample.py"), "--output", str(tmp_path)]
     subprocess.run(command, env=environment, check=True, timeout=120)
     written = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
-    assert len(written) == 14
+    assert len(written) == 16
     for path in written:
         assert (tmp_path / path).read_bytes() == (DATA / path).read_bytes(), path
-    for folder in ("train", "dev", "polarity", "lac"):
+    for folder in ("train", "dev", "polarity", "lac", "reading"):
         bundled = {path.name for path in (DATA / folder).iterdir() if not path.name.startswith(".")}
         assert bundled == {path.name for path in written if path.parent == Path(folder)}
     assert sum(path.stat().st_size for path in DATA.rglob("*") if path.is_file()) < 5e6

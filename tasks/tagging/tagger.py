@@ -128,8 +128,8 @@ class Tagger:
         if "tagger" not in values:
             raise UserError(f"{file} has no field 'tagger': expected a folder with a trained tagger.")
         settings = Settings.from_dict(values["tagger"], file)
-        elmo = _elmo_of(values.get("elmo"), file, pretrained) if settings.use_elmo else None
-        word_vectors = _vectors_of(values["vectors"], file, vectors) if "vectors" in values else None
+        elmo = elmo_of(values.get("elmo"), file, pretrained) if settings.use_elmo else None
+        word_vectors = vectors_of(values["vectors"], file, vectors) if "vectors" in values else None
         words = Vocabulary.from_file(folder / "words.txt")
         labels = Labels.from_file(folder / "tag.dic", values.get("scheme", "lac"))
         pieces = folder / "pieces.txt"
@@ -147,7 +147,7 @@ class Tagger:
         return tagger
 
 
-def _vectors_of(values: object, file: Path, moved_to: str | Path | None) -> WordVectors:
+def vectors_of(values: object, file: Path, moved_to: str | Path | None) -> WordVectors:
     """The word vectors that config.json names, where they were in training or have moved to."""
     if not isinstance(values, dict) or not all(isinstance(values.get(k), str) for k in ("file", "fingerprint")):
         raise UserError(f"{file}: vectors is {values!r:.80}, expected a file and its fingerprint.")
@@ -158,7 +158,7 @@ def _vectors_of(values: object, file: Path, moved_to: str | Path | None) -> Word
     return vectors
 
 
-def _elmo_of(values: object, file: Path, moved_to: str | None) -> Pretrained:
+def elmo_of(values: object, file: Path, moved_to: str | None) -> Pretrained:
     """The biLM that config.json names, at its path in training or at `moved_to`."""
     if not isinstance(values, dict) or not all(isinstance(values.get(k), str) for k in ("checkpoint", "fingerprint")):
         raise UserError(f"{file}: elmo is {values!r:.80}, expected a checkpoint and the fingerprint of its weights.")

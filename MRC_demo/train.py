@@ -1,0 +1,110 @@
+"""Train a reader, with ELMo or without it, and keep its best epoch.
+
+    python train.py --pretrain_elmo_model_path ../checkpoints/sample/final --model_save_dir ../checkpoints/mrc/elmo
+    python train.py --use_elmo false --model_save_dir ../checkpoints/mrc/baseline
+
+The best epoch is that of the highest F1 on --dev_data. The data are in the JSON of SQuAD 1.1 or CMRC 2018. predict.py
+answers questions with what is saved.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import options
+from options import DEMO, FILE, SAMPLE_ELMO
+
+import args as arguments
+from elmo_core import checkpoint, disk, runtime
+from elmo_core.runtime import UserError, log
+from tasks.reading.data import read_dataset
+from tasks.reading.network import Settings
+from tasks.reading.reader import Prepared, Reader, Reading
+from tasks.reading.training import Schedule, train, training_words
+from tasks.tagging.elmo_encoder import Pretrained
+from tasks.tagging.vectors import WordVectors
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = arguments.parser(__doc__)
+    data = parser.add_argument_group("data")
+    data.add_argument("--train_data", **FILE, default=DEMO / "data" / "train.json", help="questions to train on")
+    data.add_argument("--dev_data", **FILE, default=DEMO / "data" / "dev.json", help="questions to choose the epoch on")
+    options.add_language(data)
+    save = DEMO.parent / "checkpoints" / "mrc"
+    data.add_argument("--model_save_dir", type=Path, metavar="DIR", default=save, help="of the reader")
+    data.add_argument("--overwrite", action="store_true", help="replace a reader in that folder")
+    elmo = parser.add_argument_group("ELMo")
+    elmo.add_argument("--use_elmo", **options.TRUTH, default=True, help="false: the baseline")
+    elmo.add_argument(
+        "--pretrain_elmo_model_path", metavar="CKPT", default=SAMPLE_ELMO, help="prefix, file, or folder (its latest)"
+    )
+    elmo.add_argument(
+        "--layers",
+        default=Settings.layers,
+        metavar="L",
+        help="which are mixed: all, top, a number, or several as in 0,1",
+    )
+    options.add_network(parser)
+    options.add_training(parser)
+    arguments.add_seed(parser, default=Schedule.seed)
+    arguments.add_device(parser)
+    args = parser.parse_args(argv)
+    options.check_network(parser, args)
+    return args
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse(argv)
+    check(args)
+    runtime.set_device(args.device)
+    runtime.seed_everything(args.seed)
+    train_data, dev_data = read_dataset(args.train_data), read_dataset(args.dev_data)
+    log.info(f"{args.train_data}: {train_data.describe()}\n{args.dev_data}: {dev_data.describe()}")
+    passages, dev = ([Prepared(one, args.language) for one in data.passages] for data in (train_data, dev_data))
+    pretrained = Pretrained.of(args.pretrain_elmo_model_path) if args.use_elmo else None
+    vectors = WordVectors(args.word_vectors, args.limit) if args.word_vectors else None
+    if vectors:
+        vectors.describe([one.text.tokens for one in passages])
+    words = training_words(passages, args.min_count)
+    settings, reading = options.from_flags(Settings, args), options.from_flags(Reading, args)
+    reader = Reader(settings, reading, words, pretrained, vectors)
+    if args.use_elmo:
+        args.model_save_dir.mkdir(parents=True, exist_ok=True)
+        texts = (text for one in passages + dev for text in one.texts())
+        reader.network.layers.keep(texts, args.elmo_cache, args.model_save_dir)
+    schedule = options.from_flags(Schedule, args)
+
+    best = train(reader, passages, dev_data.passages, dev, schedule, args.model_save_dir)
+
+    for where, mix in reader.mixes().items():
+        weights = " ".join(f"{weight:.2f}" for weight in mix["layers"])
+        print(f"layers of ELMo at the {where} {weights}, times {mix['gamma']:.2f}")
+    print(
+        f"{'+ELMo' if args.use_elmo else 'baseline'} {best.scores} in epoch {best.epoch}, saved in {args.model_save_dir}"
+    )
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse, before training, what would fail at its end or overwrite another model."""
+    folder = args.model_save_dir
+    disk.check_output("--model_save_dir", folder / "best.pdparams")
+    if (
+        args.use_elmo
+        and args.pretrain_elmo_model_path == SAMPLE_ELMO
+        and not SAMPLE_ELMO.with_suffix(".pdparams").is_file()
+    ):
+        raise UserError(
+            f"there is no {SAMPLE_ELMO}.pdparams: run `bash run.sh` in {DEMO.parent} first, which makes it in a few "
+            "minutes, or name another checkpoint by --pretrain_elmo_model_path."
+        )
+    if not (folder / "config.json").exists():
+        return
+    if "reader" not in checkpoint.load_config(folder):
+        raise UserError(f"--model_save_dir {folder} holds another model: name a folder of the reader's own.")
+    if not args.overwrite:
+        raise UserError(f"--model_save_dir {folder} holds a reader already: name another, or add --overwrite.")
+
+
+if __name__ == "__main__":
+    arguments.script(main)

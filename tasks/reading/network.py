@@ -1,0 +1,103 @@
+"""The reader's network, after BiDAF (Seo et al. 2017), with ELMo at the input and at the output of its encoder.
+
+    passages, questions ▶ word vectors, ELMo ▶ BiGRU ▶ with ELMo again, projected ▶ h (B, T, D), u (Q, J, D)
+    each question's passage with its attention to the question, and two features ▶ BiGRU ▶ logits of first and last token
+
+The encoder reads a passage once for all its questions: that is most of what ELMo adds to a step, and a question costs
+no more with ELMo than without it.
+
+Letters: B windows of passages, Q questions, T and J tokens of either, D = 2 * hidden_dim, P projection of the biLM.
+"""
+
+from dataclasses import dataclass
+
+from elmo_core.runtime import paddle
+from tasks.reading.batch import FEATURES, Batch, Side
+from tasks.reading.layers import TextLayers
+from tasks.tagging.elmo_encoder import elmo_encoder, init_pretraining_params
+from tasks.tagging.vectors import WordVectors
+
+nn = paddle.nn
+
+NEVER = -1e9  # the logit of what is not there
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of the network. layers: of ELMo; all, top, a number, or several as in "0,1"."""
+
+    use_elmo: bool = True
+    word_emb_dim: int = 100
+    hidden_dim: int = 100
+    dropout: float = 0.2
+    elmo_dropout: float = 0.5
+    elmo_l2_coef: float = 0.001
+    layers: str = "all"
+
+
+class BiDAF(nn.Layer):
+    """pretrained: the checkpoint of the biLM, where there is one. vectors: fixed word vectors."""
+
+    def __init__(
+        self, settings: Settings, n_words: int, pretrained: str | None = None, vectors: WordVectors | None = None
+    ):
+        super().__init__()
+        self.vectors, self.encoder = vectors, None
+        self.word_embedding = nn.Embedding(
+            n_words, settings.word_emb_dim, weight_attr=paddle.ParamAttr(initializer=nn.initializer.Uniform(-0.1, 0.1))
+        )
+        width, hidden = settings.word_emb_dim + (vectors.dim if vectors else 0), settings.hidden_dim
+        dim = 2 * hidden
+        elmo_dim = 0
+        if settings.use_elmo:
+            self.encoder = elmo_encoder(settings.elmo_l2_coef, settings.elmo_dropout, n_mixes=2, layers=settings.layers)
+            init_pretraining_params(self.encoder, pretrained)
+            self.layers = TextLayers(self.encoder)
+            elmo_dim = self.encoder.dim
+        self.context = nn.GRU(width + elmo_dim, hidden, direction="bidirect")
+        self.projection = nn.Linear(dim + elmo_dim, dim)
+        self.similarity = nn.LayerList([nn.Linear(dim, 1, bias_attr=False), nn.Linear(dim, 1)])
+        self.similarity_product = self.create_parameter([dim])
+        self.merge = nn.Linear(4 * dim + FEATURES, dim)
+        self.model = nn.GRU(dim, hidden, direction="bidirect")
+        self.ends = nn.Linear(2 * dim, 2)
+        self.dropout = nn.Dropout(settings.dropout)
+
+    def forward(self, batch: Batch) -> paddle.Tensor:
+        """The logits (Q, 2, T) of the answer's first and of its last token. A question's do not depend on its batch."""
+        passage_of = paddle.to_tensor(batch.passage_of)
+        h = paddle.gather(self.encoded(batch.passages), passage_of)  # (Q, T, D)
+        u = self.encoded(batch.questions)  # (Q, J, D)
+        lengths = batch.passages.lengths[batch.passage_of]
+        there = paddle.to_tensor(batch.passages.mask[batch.passage_of])  # (Q, T)
+        asked = paddle.to_tensor(batch.questions.mask)  # (Q, J)
+        similarity = paddle.matmul(h * self.similarity_product, u, transpose_y=True)  # (Q, T, J)
+        similarity = similarity + self.similarity[0](h) + self.similarity[1](u).transpose([0, 2, 1])
+        similarity = similarity + ((1 - asked) * NEVER).unsqueeze(1)
+        to_question = paddle.matmul(nn.functional.softmax(similarity, axis=2), u)  # (Q, T, D)
+        weights = nn.functional.softmax(similarity.max(axis=2) + (1 - there) * NEVER, axis=1)
+        to_passage = paddle.matmul(weights.unsqueeze(1), h)  # (Q, 1, D)
+        features = paddle.to_tensor(batch.features)
+        merged = paddle.concat([h, to_question, h * to_question, h * to_passage, features], axis=2)
+        merged = self.dropout(nn.functional.relu(self.merge(merged)))  # (Q, T, D)
+        modelled, _ = self.model(merged, sequence_length=paddle.to_tensor(lengths))
+        logits = self.ends(paddle.concat([merged, self.dropout(modelled)], axis=2))  # (Q, T, 2)
+        return logits.transpose([0, 2, 1]) + ((1 - there) * NEVER).unsqueeze(1)
+
+    def encoded(self, side: Side) -> paddle.Tensor:
+        """Passages, or questions, with their contexts, (B, T, D)."""
+        x = [self.word_embedding(paddle.to_tensor(side.ids))]
+        if self.vectors:
+            x.append(paddle.to_tensor(self.vectors.batch(side.tokens)))
+        x = self.dropout(paddle.concat(x, axis=2))
+        elmo = self.encoder.mixes(self.layers.of(side.windows)) if self.encoder else []
+        h, _ = self.context(paddle.concat([x, *elmo[:1]], axis=2), sequence_length=paddle.to_tensor(side.lengths))
+        # tanh: products of what is not bounded grow to where the gradient of Paddle's GRU is not a number
+        return self.dropout(paddle.tanh(self.projection(paddle.concat([h, *elmo[1:]], axis=2))))
+
+    def loss(self, batch: Batch) -> paddle.Tensor:
+        """The mean over the questions of minus the log-probability of first and last token, with ELMo's penalty."""
+        logits = self(batch)
+        loss = nn.functional.cross_entropy(logits.reshape([-1, logits.shape[2]]), paddle.to_tensor(batch.spans.ravel()))
+        loss = 2 * loss
+        return loss if self.encoder is None else loss + self.encoder.l2_loss()

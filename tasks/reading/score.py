@@ -1,0 +1,152 @@
+"""How good answers are: exact match and F1 as the evaluators of SQuAD 1.1 and CMRC 2018 define them, Rouge-L as DuReader
+does; and whether two readers differ by more than chance.
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tasks.reading.data import Passage
+
+RESAMPLES = 10_000  # of the bootstrap
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+CMRC_MARKS = re.compile(r"[-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』]")  # which the evaluator leaves out
+CMRC_PART = re.compile(r"[\u4e00-\u9fa5]|\d+(?:[.,]\d+)*|(?:(?![\u4e00-\u9fa5])\w)+|[^\w\s]")
+ROUGE_BETA = 1.2
+
+
+def squad_words(text: str) -> list[str]:
+    """In lower case, without punctuation and articles."""
+    text = "".join(character for character in text.lower() if character not in string.punctuation)
+    return ARTICLES.sub(" ", text).split()
+
+
+def squad_f1(answer: str, given: str) -> float:
+    """Of the words that both have, whatever their order."""
+    one, other = squad_words(answer), squad_words(given)
+    return _f1(sum((Counter(one) & Counter(other)).values()), len(one), len(other))
+
+
+def cmrc_characters(text: str) -> str:
+    """In lower case, without punctuation and white space."""
+    return "".join(CMRC_MARKS.sub("", text.lower()).split())
+
+
+def cmrc_f1(answer: str, given: str) -> float:
+    """Of the longest run that both have, in Chinese characters, words in other scripts, and marks."""
+    one, other = (CMRC_PART.findall(CMRC_MARKS.sub("", text.lower())) for text in (answer, given))
+    return _f1(longest_run(one, other), len(one), len(other))
+
+
+def _f1(common: int, one: int, other: int) -> float:
+    return 2 * common / (one + other) if common else 0.0
+
+
+def longest_run(one: Sequence, other: Sequence) -> int:
+    """The length of the longest contiguous part that both have."""
+    longest, before = 0, [0] * (len(other) + 1)
+    for x in one:
+        row = [0, *(n + 1 if x == y else 0 for y, n in zip(other, before, strict=False))]
+        longest, before = max(longest, *row), row
+    return longest
+
+
+def longest_subsequence(one: Sequence, other: Sequence) -> int:
+    """The length of the longest subsequence that both have, with gaps."""
+    before = [0] * (len(other) + 1)
+    for x in one:
+        row = [0]
+        for k, y in enumerate(other):
+            row.append(before[k] + 1 if x == y else max(row[k], before[k + 1]))
+        before = row
+    return before[-1]
+
+
+def rouge_l(answers: Sequence[Sequence], given: Sequence) -> float:
+    """The best precision and the best recall over the answers, which may be of two of them, recall weighing more."""
+    common = [(longest_subsequence(answer, given), len(answer)) for answer in answers]
+    precision = max(n for n, _ in common) / len(given) if given else 0.0
+    recall = max(n / length if length else 0.0 for n, length in common)
+    weight = ROUGE_BETA**2
+    return (1 + weight) * precision * recall / (recall + weight * precision) if precision and recall else 0.0
+
+
+# By language: what exact match compares, F1, and the units of Rouge-L
+MEASURES: dict[str, tuple[Callable, Callable, Callable]] = {
+    "en": (lambda text: " ".join(squad_words(text)), squad_f1, squad_words),
+    "zh": (cmrc_characters, cmrc_f1, lambda text: list("".join(text.split()))),
+}
+
+
+@dataclass
+class Scores:
+    """Of every question, in order: exact match, F1 and Rouge-L, and the number of its passage."""
+
+    exact: np.ndarray
+    f1: np.ndarray
+    rouge: np.ndarray
+    passage: np.ndarray
+    unanswered: int = 0
+
+    def figures(self) -> dict[str, float | int]:
+        """The means, for JSON."""
+        means = {name: float(getattr(self, name).mean()) for name in ("exact", "f1", "rouge")}
+        return {**means, "questions": len(self.f1), "unanswered": self.unanswered}
+
+    def __str__(self) -> str:
+        left = f", {self.unanswered:,} of them without a prediction" if self.unanswered else ""
+        return (
+            f"EM {self.exact.mean():.2%}  F1 {self.f1.mean():.2%}  Rouge-L {self.rouge.mean():.2%}  "
+            f"{len(self.f1):,} questions{left}"
+        )
+
+
+def score(passages: Sequence[Passage], predictions: Mapping[str, str], language: str) -> Scores:
+    """Predictions by the questions' ids. A question has the score of its best answer, and 0 without a prediction."""
+    compared, f1, units = MEASURES[language]
+    rows, unanswered = [], 0
+    for number, passage in enumerate(passages):
+        for question in passage.questions:
+            given = predictions.get(question.id)
+            unanswered += given is None
+            given, answers = given or "", question.answers
+            exact = any(compared(given) == compared(answer) for answer in answers) if given else False
+            rouge = rouge_l([units(answer) for answer in answers], units(given))
+            rows.append((exact, max(f1(answer, given) for answer in answers), rouge, number))
+    exact, f1, rouge, passage = map(np.array, zip(*rows, strict=True))
+    return Scores(exact.astype(float), f1, rouge, passage, unanswered)
+
+
+@dataclass
+class Difference:
+    """How much better one reader is than another, 95 % of what the bootstrap finds, and its two-sided p-value."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+
+    def __str__(self) -> str:
+        return (
+            f"{100 * self.mean:+.2f} points of F1, 95 % of the differences within {100 * self.low:+.2f} and "
+            f"{100 * self.high:+.2f}, p = {self.p:.2g}"
+        )
+
+
+def difference(mine: np.ndarray, other: np.ndarray, passage: np.ndarray, seed: int = 1) -> Difference:
+    """Of two readers' scores of the same questions (n,), by a bootstrap over the passages, because questions of one
+    passage are not independent of each other. passage: (n,) number of each question's.
+    """
+    _, passage = np.unique(passage, return_inverse=True)
+    gains, questions = np.bincount(passage, mine - other), np.bincount(passage)
+    n = len(questions)
+    drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), RESAMPLES)
+    found = (drawn @ gains) / (drawn @ questions)
+    low, high = np.percentile(found, [2.5, 97.5])
+    against = min((found <= 0).sum(), (found >= 0).sum())
+    p = min(1.0, 2 * (against + 1) / (RESAMPLES + 1))
+    return Difference(float((mine - other).mean()), float(low), float(high), float(p))
