@@ -1,6 +1,6 @@
 #!/bin/sh
 # The main job on the bundled sample: pretrains a tiny ELMo on data/, evaluates it, embeds two sentences, shows what two
-# words mean in context.
+# words mean in context, writes a page to look into all of them.
 # Usage: bash run.sh [arguments of run_pretrain.py, whose --help shows them]
 # All but --save_dir, which is checkpoints/sample.
 set -eu
@@ -43,3 +43,7 @@ PYTHON
 echo "== what a word means in context"
 $python run_polysemy.py --init_from_ckpt="$checkpoint/final" --corpus='data/dev/*' --senses=data/dev_senses.tsv \
     --word=bank,苹果 --examples=2 --neighbours=1 --plot="$checkpoint/words.png"
+
+echo "== a page to look into these words, for any browser"
+$python run_polysemy.py --init_from_ckpt="$checkpoint/final" --corpus='data/dev/*' --senses=data/dev_senses.tsv \
+    --page="$checkpoint/words.html"

@@ -4,6 +4,7 @@
     python run_polysemy.py --init_from_ckpt=checkpoints --corpus='corpus/dev/*' --word=bank --plot=bank.png \\
         --sentence='we sat on the bank of the river .'
     python run_polysemy.py --init_from_ckpt=checkpoints/sample --corpus='data/dev/*' --senses=data/dev_senses.tsv
+    python run_polysemy.py --init_from_ckpt=zh-news --corpus='corpus/dev/*' --word=打,包袱 --page=words.html
 
 The corpus is text as for pretraining, one sentence a line, tokens separated by white space. Nearest is by the cosine.
 Neighbours of an occurrence are in other sentences: the same sentence, or one with the same tokens, never counts.
@@ -28,6 +29,7 @@ from elmo_core.runtime import UserError, log
 from elmo_core.word_vectors import load_word_vectors
 from senses.nearest import NEAREST_WORDS, embed, examples, is_known, nearest_words
 from senses.occurrences import Occurrence, Word, find_words, read_senses
+from senses.page import write_page
 from senses.picture import draw, font_families
 from senses.report import concordance, sense_table, summary
 
@@ -69,6 +71,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
     picture = parser.add_argument_group("picture")
     picture.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the occurrences in two dimensions")
+    picture.add_argument(
+        "--page",
+        type=Path,
+        metavar="FILE.html",
+        help="write a page for any browser, in one file: the picture with all sentences and their nearest others",
+    )
     picture.add_argument("--projection", choices=("pca", "tsne"), default="pca", help="how to get to two dimensions")
     picture.add_argument("--font", type=Path, metavar="FILE", help="of the picture (default: one of the machine's)")
     return parser.parse_args(argv)
@@ -94,6 +102,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     senses = read_senses(args.senses) if args.senses else None
     if args.plot:
         check_plot(args)
+    if args.page:
+        check_page(args.page)
     corpus = dataset.Corpus(args.corpus)
     static = load_word_vectors(args.word2vec) if args.word2vec else None
     embedder = elmo.ELMoEmbedder(args.init_from_ckpt, args.batch_size, args.device, progress=sys.stderr.isatty())
@@ -108,9 +118,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     if embedder.oov_share:
         log.warning(f"{embedder.oov_share:.1%} of the tokens are not in the vocabulary: the model reads <UNK>.")
 
-    nearest = nearest_words(embedder, asked, background)
-    width = shutil.get_terminal_size((110, 24)).columns
     shown = [found[text] for text in asked]
+    rows = shown or sorted(words, key=lambda word: word.text)
+    nearest = nearest_words(embedder, [word.text for word in rows], background)
+    width = shutil.get_terminal_size((110, 24)).columns
     for word in shown:
         vectors = {"layer 0": nearest[word.text]}
         if static is not None:
@@ -118,11 +129,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         chosen = [pair for pair in own if pair[0].word == word.text] or examples(word, args.examples, args.seed)
         print(*summary(word, vectors), *concordance(chosen, word, layers, args.neighbours, width), sep="\n")
     if senses:
-        rows = shown or sorted(words, key=lambda word: word.text)
         print("", *sense_table(rows, words, args.senses.name), sep="\n")
     if args.plot:
         draw(args.plot, shown, layers, background, args.projection, args.seed, args.font)
         print(f"picture: {args.plot}")
+    if args.page:
+        names = {"model": str(args.init_from_ckpt), "corpus": args.corpus}
+        write_page(args.page, rows, layers, background, nearest, args.projection, args.seed, **names)
+        print(f"page: {args.page}")
 
 
 def asked_words(args: argparse.Namespace) -> list[str]:
@@ -158,6 +172,12 @@ def check_plot(args: argparse.Namespace) -> None:
         raise UserError("--plot: give the words to draw by --word.")
     disk.check_output("--plot", args.plot)
     font_families(args.font)
+
+
+def check_page(path: Path) -> None:
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UserError(f"--page {path}: expected a name that ends in .html.")
+    disk.check_output("--page", path)
 
 
 def check_model(

@@ -81,6 +81,20 @@ def neighbours(
     return [(word.occurrences[k], float(cosines[k])) for k in order.tolist()]
 
 
+def nearest_others(word: Word, layer: int, n: int) -> list[list[tuple[int, float]]]:
+    """Of each occurrence the n nearest others in a layer, by their places in `word.occurrences`, and their cosines."""
+    vectors, nearest = word.vectors[layer], []
+    for begin in range(0, len(vectors), ROWS_AT_ONCE):
+        part = slice(begin, begin + ROWS_AT_ONCE)
+        cosines = vectors[part] @ vectors.T  # (rows, n)
+        cosines[word.sentences[part, None] == word.sentences] = -np.inf
+        found = np.argpartition(-cosines, min(n, len(vectors) - 1), axis=1)[:, :n]
+        for row, places in zip(cosines, found, strict=True):
+            places = places[np.argsort(-row[places], kind="stable")]
+            nearest.append([(k, float(row[k])) for k in places.tolist() if row[k] > -np.inf])
+    return nearest
+
+
 def examples(word: Word, n: int, seed: int) -> list[tuple[Occurrence, np.ndarray]]:
     """n different occurrences with their vectors, drawn in turn from each sense or, without senses, each cluster."""
     n = min(n, len(word.occurrences))

@@ -78,7 +78,12 @@ def draw(
         for word, row in zip(words, panels, strict=True):
             texts = key_words(word, background)
             for layer, axes in zip(layers, row, strict=True):
-                points, how = project(word.vectors[layer], projection, seed)
+                points, measure = project(word.vectors[layer], projection, seed)
+                how = (
+                    f"PCA, {measure:.0%} of the variance"
+                    if projection == "pca"
+                    else f"t-SNE of perplexity {measure:.2g}"
+                )
                 n = _draw_panel(axes, points, word.senses.tolist(), texts, seed)
                 title = f"{printable(word.text)}, layer {layer}   ({how}; {n} of {len(points)} points have a label)"
                 axes.set_title(title, fontsize=11)
@@ -106,8 +111,8 @@ def _draw_panel(axes, points: np.ndarray, senses: Sequence[str], texts: Sequence
     return write_labels(axes, points, texts, [colours[sense] for sense in senses], seed)
 
 
-def project(vectors: np.ndarray, how: str, seed: int) -> tuple[np.ndarray, str]:
-    """Points (n, 2) for vectors (n, D), and how they were made, for the title."""
+def project(vectors: np.ndarray, how: str, seed: int) -> tuple[np.ndarray, float]:
+    """Points (n, 2) for vectors (n, D), and how they were made: the share of the variance, or t-SNE's perplexity."""
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
@@ -116,10 +121,9 @@ def project(vectors: np.ndarray, how: str, seed: int) -> tuple[np.ndarray, str]:
         if how == "pca":
             pca = PCA(2, random_state=seed)
             points = pca.fit_transform(vectors)
-            return points, f"PCA, {pca.explained_variance_ratio_.sum():.0%} of the variance"
+            return points, float(pca.explained_variance_ratio_.sum())
         perplexity = min(30.0, (len(vectors) - 1) / 3)
-        points = TSNE(perplexity=perplexity, random_state=seed).fit_transform(vectors)
-        return points, f"t-SNE of perplexity {perplexity:.2g}"
+        return TSNE(perplexity=perplexity, random_state=seed).fit_transform(vectors), perplexity
 
 
 def write_labels(axes, points: np.ndarray, texts: Sequence[str], colours: Sequence[str], seed: int) -> int:

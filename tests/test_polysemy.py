@@ -323,6 +323,7 @@ MISTAKES = {
     "sentence": (["--word=bank", "--sentence=the banks ."], "--sentence"),
     "vectors without the word": (["--word=bank", "--word2vec=vectors.txt"], "--word2vec"),
     "jpg": (["--word=bank", "--plot=picture.jpg"], "--plot"),
+    "text": (["--word=bank", "--page=words.txt"], "--page"),
     "plot of nothing": (["--senses=senses.tsv", "--plot=picture.png"], "--plot"),
     "a font that is none": (["--word=bank", "--plot=picture.png", "--font=text.txt"], "text.txt"),
 }
