@@ -335,12 +335,16 @@ def script(main: Callable[[], None]) -> None:
         sys.modules["paddle"].disable_signal_handler()
     _open_streams()
     _log_to_stderr()
-    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-        if signal.getsignal(number) == signal.SIG_DFL:  # nohup has other wishes
+    for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):  # nohup has other wishes
             signal.signal(number, _end)
     try:
         try:
             main()
+        except Exception:
+            if _signals:  # Paddle turns what a handler raises during a backward pass into an error of its own
+                _end(_signals[0])
+            raise
         finally:
             sys.stdout.flush()  # here, where it may fail
     except BrokenPipeError:  # `script | head`
@@ -373,8 +377,14 @@ def _log_to_stderr() -> None:
     runtime.log.propagate = False  # Paddle and others give the root logger handlers of their own
 
 
-def _end(number: int, frame: object) -> None:
+_signals: list[int] = []  # that have told this process to end
+
+
+def _end(number: int, frame: object = None) -> NoReturn:
     """End as after the signal, but with everything tidied up on the way."""
+    _signals.append(number)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
     sys.exit(128 + number)
 
 

@@ -23,7 +23,8 @@ class Interruption:
         if self.signal is None:
             os.write(2, b"finishing this step, then saving (Ctrl-C again: stop at once, without saving)\n")
         elif number == signal.SIGINT:
-            raise KeyboardInterrupt
+            self.__exit__()
+            signal.raise_signal(number)
         self.signal = number
 
     def is_wanted(self) -> bool:

@@ -194,6 +194,24 @@ def test_sigterm_tidies_up_silently(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (143, "tidied up\n", "")
 
 
+@pytest.mark.parametrize(("number", "code", "message"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "")])
+def test_a_signal_in_a_backward_pass_ends_the_script_like_any_other(number, code, message):
+    """Paddle makes an error of its own of whatever is raised there."""
+    program = (
+        "import signal; from args import script; from elmo_core.runtime import paddle\n"
+        "class Same(paddle.autograd.PyLayer):\n"
+        "    forward = staticmethod(lambda context, x: x * 1)\n"
+        f"    backward = staticmethod(lambda context, g: signal.raise_signal(signal.{number}) or g)\n"
+        "def main():\n"
+        "    x = paddle.to_tensor([1.0], stop_gradient=False)\n"
+        "    try: Same.apply(x).backward()\n"
+        "    finally: print('tidied up')\n"
+        "script(main)"
+    )
+    done = fresh_python(program)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (code, "tidied up\n", message)
+
+
 def test_durations_read_well():
     assert [runtime.duration(seconds) for seconds in (3.2, 200, 9000)] == ["3 s", "3 min", "2.5 h"]
 
