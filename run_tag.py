@@ -63,6 +63,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     )
     data.add_argument("--test", **FILE, help="the same, to score the chosen epoch on")
     add_columns(data)
+    data.add_argument("--feature_column", **COLUMN, help="of a feature to read beside the token, as its part of speech")
     data.add_argument("--scheme", choices=SCHEMES, help="what the labels mean (default: the labels themselves tell)")
     data.add_argument(
         "--segmentation",
@@ -125,7 +126,8 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     )
 
     network, default = parser.add_argument_group("network"), Settings()
-    network.add_argument("--word_vectors", **FILE, help="fixed word vectors, in word2vec's or GloVe's format")
+    network.add_argument("--word_vectors", **FILE, help="word vectors, in word2vec's or GloVe's format")
+    network.add_argument("--word_vectors_trainable", action="store_true", help="fine-tune them, too")
     network.add_argument("--limit", **arguments.COUNT, help="read only the first N words of --word_vectors")
     network.add_argument("--char_cnn", action="store_true", help="read words by their characters, too")
     network.add_argument("--cell", choices=("gru", "lstm"), default=default.cell, help="of the recurrent layers")
@@ -216,8 +218,9 @@ def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> No
         parser.error("--elmo_trainable has no effect without ELMo: --init_from_ckpt is none")
     if args.words != Settings.words and not (args.use_elmo or args.word_vectors):
         parser.error("--words has no effect without ELMo or --word_vectors")
-    if args.limit and not args.word_vectors:
-        parser.error("--limit has no effect without --word_vectors")
+    for name in ("limit", "word_vectors_trainable"):
+        if getattr(args, name) and not args.word_vectors:
+            parser.error(f"--{name} has no effect without --word_vectors")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -231,7 +234,8 @@ def train_tagger(args: argparse.Namespace) -> None:
     check_folder(args.save_dir, args.overwrite)
     if args.json:
         disk.check_output("--json", args.json, *files)
-    parts = [file and read_columns(file, args.token_column, args.label_column, args.segmentation) for file in files]
+    how = args.token_column, args.label_column, args.segmentation, args.feature_column
+    parts = [file and read_columns(file, *how) for file in files]
     sentences, dev, test = parts if args.dev else [*split(parts[0], args.seed), parts[2]]
     scheme = args.scheme or detect(sentence.labels for sentence in parts[0])
     labels = Labels(sorted({label for sentence in sentences for label in sentence.labels}), args.train, scheme)
@@ -241,8 +245,11 @@ def train_tagger(args: argparse.Namespace) -> None:
     vectors = WordVectors(args.word_vectors, args.limit) if args.word_vectors else None
     if vectors:
         vectors.describe([sentence.tokens for sentence in sentences], args.words)
-    tagger = Tagger(settings_of(args), training_words(sentences), labels, pretrained, vectors=vectors)
-    tagger.segmentation = args.segmentation
+    features = sorted({t.feature for s in sentences for t in s.tokens}) if args.feature_column is not None else ()
+    tagger = Tagger(
+        settings_of(args), training_words(sentences), labels, pretrained, vectors=vectors, features=features
+    )
+    tagger.segmentation, tagger.feature_column = args.segmentation, args.feature_column
     log.info(
         f"{len(sentences):,} sentences to train on, {len(dev):,} to choose the epoch on; {len(labels)} labels, "
         f"scheme {scheme}."
@@ -320,7 +327,8 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.json:
         disk.check_output("--json", args.json, args.test)
     tagger = load(args)
-    sentences = read_columns(args.test, args.token_column, args.label_column, tagger.segmentation)
+    how = args.token_column, args.label_column, tagger.segmentation, tagger.feature_column
+    sentences = read_columns(args.test, *how)
     warn_of_labels(tagger.labels, {"test": sentences})
     score = tagger.score(sentences, set(tagger.words.tokens))
     report("test", score)

@@ -14,7 +14,7 @@ import pytest
 import run_tag
 from elmo import ELMoEmbedder
 from elmo_core.runtime import UserError, paddle
-from elmo_core.tokens import MARKERS, Vocabulary
+from elmo_core.tokens import MARKERS, UNK_ID, Vocabulary
 from elmo_core.word_vectors import load_word_vectors
 from tasks.tagging.columns import read_columns
 from tasks.tagging.data import Labels, Sentence, batch_of
@@ -163,6 +163,15 @@ def test_a_span_is_unknown_if_one_of_its_words_is():
     score = Score(scheme="bio")
     score.add(["New", "York", "Paris"], ["B-x", "I-x", "B-x"], ["B-x", "I-x", "O"], known={"New", "Paris"})
     assert (score.unknown, score.total) == (Counts(1, 1, 1), Counts(1, 1, 2))
+
+
+def test_tags_with_a_kind_are_added_up_by_it():
+    score = Score(scheme="bio")
+    score.add("abcd", ["B-PER.NAM", "B-LOC.NAM", "B-PER.NOM", "O"], ["B-PER.NAM", "O", "B-PER.NOM", "B-LOC.NOM"])
+    assert score.kinds == {"NAM": Counts(1, 1, 2), "NOM": Counts(1, 2, 1)} and "all .NAM" in score.table()
+    assert score.figures()["kinds"]["NAM"]["f1"] == pytest.approx(2 / 3)
+    score.add("a", ["B-x"], ["O"])
+    assert score.kinds == {} and "kinds" not in score.figures()
 
 
 # Columns
@@ -334,12 +343,48 @@ def test_characters_with_places_from_training_to_prediction(tmp_path, capsys, mo
     assert Tagger.load(folder).settings.place_dim > 0
 
 
+def test_a_column_as_a_feature(files, capsys, monkeypatch):
+    """The label follows from it alone."""
+    for name in ("train", "dev", "test"):
+        lines = [f"w{k % 3} {'XY'[k % 5 % 2]} {'bc'[k % 5 % 2]}\n" + "\n" * (k % 4 == 0) for k in range(80)]
+        (files / name).write_text("".join(lines), encoding="utf-8")
+    folder = train(files, "--init_from_ckpt=none", "--feature_column=1", *LEARNS, "--epochs=8")
+    trained = capsys.readouterr().out.partition("== test")[2].partition("saved")[0]
+    assert "accuracy 100.00%" in trained
+    run_tag.main(["evaluate", f"--model_dir={folder}", f"--test={files / 'test'}", "--device=cpu"])
+    assert capsys.readouterr().out.partition("== test")[2] == trained
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"new X\nw1 Y\n")))
+    run_tag.main(["predict", f"--model_dir={folder}", "--input_format=columns", "--device=cpu"])
+    assert capsys.readouterr().out == "new X b\nw1 Y c\n\n"
+    (files / "text").write_text("w1 w2\n", encoding="utf-8")
+    with pytest.raises(UserError, match="column"):
+        run_tag.main(["predict", f"--model_dir={folder}", f"--input={files / 'text'}", "--device=cpu"])
+
+
+def test_word_vectors_are_fine_tuned(files, capsys):
+    (files / "v.txt").write_text("a 1 2 3\nof 3 2 1\nriver 0 1 0\n", encoding="utf-8")
+    more = [f"--word_vectors={files / 'v.txt'}", "--word_vectors_trainable"]
+    folder = train(files, "--init_from_ckpt=none", *more, *LEARNS, "--epochs=4")
+    trained = capsys.readouterr().out.partition("== test")[2].partition("saved")[0]
+    run_tag.main(["evaluate", f"--model_dir={folder}", f"--test={files / 'test'}", "--device=cpu"])
+    assert capsys.readouterr().out.partition("== test")[2] == trained
+    tagger = Tagger.load(folder)
+    tagger.network.eval()
+    changes = tagger.weights()["vector_change.weight"]
+    assert np.abs(changes[tagger.words.ids(["a", "of"])]).max() > 0.01
+    known, new = (batch_of([[word]], tagger.words) for word in ("river", "unheard-of"))
+    before = [tagger.network.inputs(batch).numpy()[0, 0, -3:] for batch in (known, new)]
+    np.testing.assert_allclose(before[0], changes[tagger.words.ids(["river"])[0]] + [0, 1, 0], atol=1e-6)
+    np.testing.assert_allclose(before[1], changes[UNK_ID], atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("more", "word"),
     [
         (["--init_from_ckpt=none", "--layers=0"], "--layers"),
         (["--init_from_ckpt=none", "--elmo_trainable"], "--elmo_trainable"),
         (["--init_from_ckpt=none", "--limit=3"], "--limit"),
+        (["--init_from_ckpt=none", "--word_vectors_trainable"], "--word_vectors_trainable"),
         (["--init_from_ckpt=CKPT", "--layers=average"], "--layers"),
     ],
 )

@@ -19,10 +19,11 @@ SEGMENTATION = ("none", "strip", "feature")
 PLACED = re.compile(r"(.|\D+)(\d+)")
 
 
-class SegmentedCharacter(str):
-    """A character that knows its place in its word, from 0."""
+class Token(str):
+    """A token, and what else its file says of it: a character's place in its word, from 0; the feature in its column."""
 
-    __slots__ = ("place",)
+    place = -1
+    feature = ""
 
 
 def token_reader(segmentation: str = "none"):
@@ -38,7 +39,7 @@ def token_reader(segmentation: str = "none"):
         match = PLACED.fullmatch(text)
         if not match:
             raise UserError(f"found {text!r:.40}, expected a character and its place in its word, as in 科0.")
-        token = SegmentedCharacter(re.sub(r"\s+", "_", match[1]))
+        token = Token(re.sub(r"\s+", "_", match[1]))
         token.place = int(match[2])
         return token if segmentation == "feature" else str(token)
 
@@ -60,27 +61,38 @@ def sentence_rows(lines: Iterable[str], source: str | Path, *needed: int) -> Ite
         rows.append((line, [column.strip(" ") or "_" for column in columns]))
 
 
-def tokens_of(rows: Rows, column: int, read, source: str | Path, first: int, step: int = 1) -> list[str]:
-    """The tokens in a column, as `read` makes them. first: the number of the first row's line; step: to the next."""
+def tokens_of(
+    rows: Rows, column: int, read, source: str | Path, first: int, step: int = 1, feature: int | None = None
+) -> list[str]:
+    """The tokens in a column, as `read` makes them. first: the number of the first row's line; step: to the next.
+
+    feature: the column of the tokens' features, if they have any.
+    """
     try:
         found = []
         for _, columns in rows:
-            found.append(read(columns[column]))
+            token = read(columns[column])
+            if feature is not None:
+                place, token = getattr(token, "place", -1), Token(token)
+                token.place, token.feature = place, columns[feature]
+            found.append(token)
         return found
     except UserError as error:
         raise UserError(f"{source}:{first + step * len(found)}: {error}") from error
 
 
-def read_columns(path: str | Path, token: int = 0, label: int = -1, segmentation: str = "none") -> list[Sentence]:
-    """The sentences of a file. token, label: their columns, from 0, or from the end if negative."""
+def read_columns(
+    path: str | Path, token: int = 0, label: int = -1, segmentation: str = "none", feature: int | None = None
+) -> list[Sentence]:
+    """The sentences of a file. token, label, feature: their columns, from 0, or from the end if negative."""
     disk.check_input(Path(path), "columns, a token and its label in each line")
     found, read = [], token_reader(segmentation)
-    for first, rows in sentence_rows(read_lines(path), path, token, label):
+    for first, rows in sentence_rows(read_lines(path), path, token, label, feature or 0):
         labels = [columns[label].strip() for _, columns in rows]
         for number, ((_, columns), name) in enumerate(zip(rows, labels, strict=True), first):
             if len(columns) == 1 or name.split() != [name]:
                 raise UserError(f"{path}:{number}: found {columns!r:.80}, expected a token and its label.")
-        found.append(Sentence(tokens_of(rows, token, read, path, first), labels))
+        found.append(Sentence(tokens_of(rows, token, read, path, first, feature=feature), labels))
     if not found:
         raise UserError(f"{path}: no sentence. Expected a token and its label in each line.")
     return found

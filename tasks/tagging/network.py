@@ -5,6 +5,7 @@ Letters: B sentences, T tokens, K labels.
 """
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from tasks.tagging.vectors import WordVectors
 nn = paddle.nn
 
 CHAR_CNN = ELMoConfig(filters=((2, 32), (3, 64), (4, 64)), n_highway=0, projection_dim=160)  # of the tagger's own
+FEATURE_DIM = 16  # of the vector of a feature
 MAX_PLACE = 4  # characters further back in their word count as at this place
 
 
@@ -46,6 +48,7 @@ class Settings:
     place_dim: int = 0  # size of the vector of a character's place in its word; 0: none
     elmo_at: str = "input"  # output, or input,output
     layers: str = "all"  # of ELMo
+    word_vectors_trainable: bool = False
     random_weights: str = ""  # all, or lstm: those of ELMo's weights that were not pretrained
     words: str = "tokens"  # what ELMo and the word vectors read; jieba: the words that it finds in characters
 
@@ -79,6 +82,7 @@ LATER = (
     "place_dim",
     "elmo_at",
     "layers",
+    "word_vectors_trainable",
     "random_weights",
     "words",
 )  # which the first taggers did not have
@@ -91,7 +95,10 @@ CHOICES = {
 
 
 class BiGRUCRF(nn.Layer):
-    """pretrained: the checkpoint of the biLM, where there is one. vectors: fixed word vectors."""
+    """pretrained: the checkpoint of the biLM, where there is one. vectors: word vectors of a file, fixed or, where
+    settings.word_vectors_trainable, with a change for each word of the training data that is learnt. features: the
+    values of the tokens' features, if they have any.
+    """
 
     def __init__(
         self,
@@ -100,6 +107,7 @@ class BiGRUCRF(nn.Layer):
         labels: Labels,
         pretrained: str | None = None,
         vectors: WordVectors | None = None,
+        features: Sequence[str] = (),
     ):
         super().__init__()
         self.settings, self.vectors, self.encoder = settings, vectors, None
@@ -110,6 +118,13 @@ class BiGRUCRF(nn.Layer):
         if settings.char_cnn:
             self.char_cnn = CharCNN(CHAR_CNN)
             width += CHAR_CNN.projection_dim
+        if settings.word_vectors_trainable:
+            zero = paddle.ParamAttr(initializer=nn.initializer.Constant(0.0))
+            self.vector_change = nn.Embedding(n_words, vectors.dim, weight_attr=zero)
+        self.features = {value: number for number, value in enumerate(features, 1)}  # 0: any other
+        if features:
+            self.feature_embedding = nn.Embedding(len(features) + 1, FEATURE_DIM)
+            width += FEATURE_DIM
         if settings.place_dim:
             self.place_embedding = nn.Embedding(MAX_PLACE + 2, settings.place_dim)
         if settings.use_elmo:
@@ -152,9 +167,16 @@ class BiGRUCRF(nn.Layer):
         """All but ELMo, (B, T, D)."""
         found = [self.word_embedding(paddle.to_tensor(batch.ids))]
         if self.vectors:
-            found.append(paddle.to_tensor(self.vectors.batch(batch.tokens, self.settings.words)))
+            vectors = paddle.to_tensor(self.vectors.batch(batch.tokens, self.settings.words))
+            if self.settings.word_vectors_trainable:
+                vectors = vectors + self.vector_change(paddle.to_tensor(batch.ids))
+            found.append(vectors)
         if self.settings.char_cnn:
             found.append(self._char_features(batch))
+        if self.features:
+            numbers = [self.features.get(getattr(t, "feature", ""), 0) for sentence in batch.tokens for t in sentence]
+            numbers = padded(np.array(numbers, dtype=np.int64), batch.lengths, batch.ids.shape[1])
+            found.append(self.feature_embedding(paddle.to_tensor(numbers)))
         if self.settings.place_dim:
             found.append(self.place_embedding(paddle.to_tensor(np.minimum(batch.places, MAX_PLACE + 1))))
         return self.dropout(paddle.concat(found, axis=-1))

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from elmo_core.runtime import UserError
 from tasks.tagging.columns import sentence_rows, token_reader, tokens_of
 from tasks.tagging.data import Sentence
 from tasks.tagging.scheme import spans
@@ -19,6 +20,8 @@ def tag_text(
     characters: the tokens are all characters but white space; otherwise white space separates them.
     """
     read = token_reader(tagger.segmentation)
+    if tagger.features:
+        raise UserError("This tagger reads a feature of each token from a column: it tags columns, not text.")
 
     def texts() -> Iterator[tuple[list[str], list[str]]]:
         for number, line in enumerate(lines, 1):
@@ -32,10 +35,10 @@ def tag_columns(
     tagger: Tagger, lines: Iterable[str], source: str | Path, column: int = 0
 ) -> Iterator[tuple[Sentence, list[str]]]:
     """The same of columns, a token a line. column: that of the tokens."""
-    read = token_reader(tagger.segmentation)
+    read, feature = token_reader(tagger.segmentation), tagger.feature_column
     texts = (
-        ([line for line, _ in rows], tokens_of(rows, column, read, source, first))
-        for first, rows in sentence_rows(lines, source, column)
+        ([line for line, _ in rows], tokens_of(rows, column, read, source, first, feature=feature))
+        for first, rows in sentence_rows(lines, source, column, feature or 0)
     )
     return _tagged(tagger, texts)
 

@@ -77,6 +77,17 @@ class Score:
                 counts.expected += span in expected_spans
 
     @property
+    def kinds(self) -> dict[str, Counts]:
+        """The counts by what follows the tags' last dot, as in PER.NAM and PER.NOM, where all tags have one."""
+        found: dict[str, Counts] = {}
+        for tag in sorted(self.tags):
+            name, dot, kind = tag.rpartition(".")
+            if not (name and dot and kind):
+                return {}
+            found[kind] = found.get(kind, Counts()) + self.tags[tag]
+        return found
+
+    @property
     def accuracy(self) -> float:
         """Share of the tokens whose label is right."""
         return self.right / self.tokens if self.tokens else 0.0
@@ -89,14 +100,16 @@ class Score:
             "accuracy": self.accuracy,
             "unknown_words": self.unknown.figures(),
             "tags": tags,
+            **({"kinds": {kind: counts.figures() for kind, counts in self.kinds.items()}} if self.kinds else {}),
         }
 
     def table(self) -> str:
-        """A line for each tag, the most frequent first, then all words and the unknown ones."""
+        """A line for each tag, the most frequent first, then all words, those of each kind, and the unknown ones."""
         rows = sorted(self.tags.items(), key=lambda pair: -pair[1].expected)
+        kinds = [(f"all .{kind}", counts) for kind, counts in self.kinds.items()]
         unit = "words" if self.scheme == "lac" else "tokens" if self.scheme == "plain" else "spans"
         return "\n".join(
             f"{name:<14} precision {counts.precision:6.2%}  recall {counts.recall:6.2%}  F1 {counts.f1:6.2%}  "
             f"{counts.expected:,} {unit}"
-            for name, counts in [*rows, ("all", self.total), ("unknown words", self.unknown)]
+            for name, counts in [*rows, ("all", self.total), *kinds, ("unknown words", self.unknown)]
         )

@@ -35,7 +35,8 @@ class Tagger:
     words: the words of the training data.
     pretrained: the checkpoint of the biLM, where settings.use_elmo.
     pieces: the vocabulary whose pieces the tokens are, None if they are whole words.
-    vectors: fixed word vectors.
+    vectors: word vectors of a file.
+    features: the values that a column of the training data has, which the tagger reads beside the tokens.
     """
 
     def __init__(
@@ -46,11 +47,14 @@ class Tagger:
         pretrained: Pretrained | None = None,
         pieces: Vocabulary | None = None,
         vectors: WordVectors | None = None,
+        features: Sequence[str] = (),
     ):
         self.settings, self.words, self.labels = settings, words, labels
         self.pretrained, self.pieces, self.vectors = pretrained, pieces, vectors
         self.segmentation = "none"  # of the text that it was trained on: see columns.py
-        self.network = BiGRUCRF(settings, len(words), labels, pretrained.prefix if pretrained else None, vectors)
+        self.features, self.feature_column = features, None  # which column they are in
+        prefix = pretrained.prefix if pretrained else None
+        self.network = BiGRUCRF(settings, len(words), labels, prefix, vectors, features)
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
         """The labels of every sentence's tokens. An empty sentence has none."""
@@ -97,6 +101,8 @@ class Tagger:
         values = {"tagger": self.settings.to_dict(), "dictionaries": self._fingerprints(), "scheme": self.labels.scheme}
         if self.segmentation != "none":
             values["segmentation"] = self.segmentation
+        if self.features:
+            values["features"] = {"column": self.feature_column, "values": list(self.features)}
         if self.pretrained:
             values["elmo"] = {"checkpoint": self.pretrained.prefix, "fingerprint": self.pretrained.fingerprint}
         if self.vectors:
@@ -134,8 +140,9 @@ class Tagger:
         labels = Labels.from_file(folder / "tag.dic", values.get("scheme", "lac"))
         pieces = folder / "pieces.txt"
         pieces = Vocabulary.from_file(pieces) if pieces.is_file() else None
-        tagger = cls(settings, words, labels, elmo, pieces, word_vectors)
-        tagger.segmentation = values.get("segmentation", "none")
+        features = values.get("features", {"column": None, "values": ()})
+        tagger = cls(settings, words, labels, elmo, pieces, word_vectors, features["values"])
+        tagger.segmentation, tagger.feature_column = values.get("segmentation", "none"), features["column"]
         fingerprints = tagger._fingerprints()
         for name, expected in values.get("dictionaries", fingerprints).items():
             if fingerprints.get(name) != expected:
