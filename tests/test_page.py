@@ -102,7 +102,10 @@ def test_all_words_of_a_file_of_senses_are_prepared_unless_some_are_asked_for(mo
 def started(tmp_path_factory):
     if not browser.PROGRAM:
         pytest.skip("no Chromium: apt-get install chromium")
-    one = browser.Browser(tmp_path_factory.mktemp("browser"))
+    try:
+        one = browser.Browser(tmp_path_factory.mktemp("browser"))
+    except (AssertionError, OSError) as error:
+        pytest.skip(f"{browser.PROGRAM} does not start: {error}")
     runs.STARTED.remove(one.process)  # it serves all tests of this file
     yield one
     one.close()
@@ -195,6 +198,12 @@ def test_sentences_are_sought(window, page):
     for _ in range(2):  # arrow keys go through what was found
         window.call("Input.dispatchKeyEvent", type="keyDown", key="ArrowRight")
     assert window.run("selected") == 3
+    window.click("#search input")
+    window.call("Input.insertText", text="?")
+    window.run("canvas.focus()")
+    for key in ("Escape", "ArrowLeft"):  # nothing was found
+        window.call("Input.dispatchKeyEvent", type="keyDown", key=key)
+    assert window.run("selected") == -1
 
 
 def test_the_wheel_zooms_and_dragging_moves(window, page):
