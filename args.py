@@ -272,7 +272,6 @@ def add_task(parser: argparse.ArgumentParser) -> None:
     head.add_argument(
         "--class_weights",
         nargs="+",
-        default=(),
         metavar="CLASS=X",
         help="weights of classes in the loss, 1 if not given; or `balanced`: all classes weigh the same",
     )

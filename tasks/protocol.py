@@ -54,7 +54,7 @@ class Settings(Training):
     dev_file: Path | None = None
     test_file: Path | None = None
     columns: Sequence[str] | None = None
-    class_weights: Sequence[str] = ()
+    class_weights: Sequence[str] | None = None
     tokenise: str = "en"
     max_seq_len: int = 256
     protocol: str = "cv"
@@ -127,7 +127,7 @@ def _with_dev(train: np.ndarray, dev: np.ndarray, labels: np.ndarray, seed: int)
     return tuple(train_test_split(train, test_size=HELD_OUT, stratify=labels[train], random_state=seed))
 
 
-def weights_of(given: Sequence[str], data: Texts) -> np.ndarray | None:
+def weights_of(given: Sequence[str] | None, data: Texts) -> np.ndarray | None:
     """The weight of each class in the loss; None if nothing is given."""
     if not given:
         return None

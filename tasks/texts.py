@@ -6,6 +6,7 @@ header may name them as one of LAYOUTS; columns without a header are in the orde
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -83,6 +84,8 @@ def read_files(
     examples = list(chain.from_iterable(parts))
     number = {name: k for k, name in enumerate(classes)}
     sides = list(zip(*(texts for _, *texts in examples), strict=True))
+    counts = Counter(label for label, *_ in examples)
+    log.info(f"classes       {listed([f'{name} {counts[name]:,}' for name in classes])}")
     return Texts(
         texts=["\t".join(texts) for _, *texts in examples],
         sentences=tokens_of(list(chain.from_iterable(sides)), tokeniser, max_tokens, train),
@@ -108,7 +111,7 @@ def read_file(path: Path, columns: Sequence[str] | None = None) -> list[tuple[st
     for number, record in records:
         chosen = chosen or _chosen(columns, list(record), f"{path}:{number}")
         if lacking := [name for name in chosen if not isinstance(record.get(name), str | int)]:
-            raise UserError(f"{path}:{number}: there is no text or number {lacking[0]!r}: found {record!r:.80}.")
+            raise UserError(f"{path}:{number}: {lacking[0]} is no text or whole number: found {record!r:.80}.")
         first, label, *second = (" ".join(str(record[name]).split()) for name in chosen)
         if not label:
             raise UserError(f"{path}:{number}: the label is empty.")
@@ -157,7 +160,7 @@ def _chosen(columns: Sequence[str] | None, names: Sequence[str], where: str) -> 
             return [name for name in layout if name in names]
     raise UserError(
         f"{where}: found the columns {listed(names)}, expected {' and '.join(columns or ('text', 'label'))}. "
-        "--columns=TEXT,LABEL names them, or TEXT,LABEL,TEXT2 for pairs."
+        "Columns are separated by tabs; --columns=TEXT,LABEL names them, or TEXT,LABEL,TEXT2 for pairs."
     )
 
 

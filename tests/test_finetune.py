@@ -187,7 +187,7 @@ def test_scores_of_several_classes_are_those_worked_out_by_hand():
 
 def test_weights_of_classes():
     data = texts.Texts(["a"] * 6, [["a"]] * 6, np.array([0, 0, 0, 1, 0, 0]), ["x", "y=z"], n_dev=1, n_test=1)
-    assert protocol.weights_of((), data) is None
+    assert protocol.weights_of(None, data) is None
     assert protocol.weights_of(["balanced"], data) == pytest.approx([4 / 6, 4 / 2])
     assert protocol.weights_of(["y=z=2.5"], data) == pytest.approx([1, 2.5])
     for wrong in ("x", "w=1", "x=0", "x=nan"):
