@@ -3,7 +3,7 @@
     python benchmarks/arms.py --task=weibo-ner --data=DIR --elmo=zh-news --vectors=news/word2vec.bin --output=runs/weibo
     python benchmarks/arms.py ... --table                              (prints what is there)
 
-nothing     vectors of words that are learnt with the task (chnsenticorp: random ones)
+nothing     vectors of words that are learnt with the task
 word2vec    --vectors beside them, which should be trained on the ELMo's own text
 layer0      layer 0 of ELMo: words without context
 random      ELMo with random weights in its LSTMs
@@ -45,18 +45,18 @@ ARMS = {  # flags of run_tag.py
     "both": ["--init_from_ckpt={elmo}", "--word_vectors={vectors}"],
 }
 STATIC = ("nothing", "word2vec", "layer0")
-TAGGING = {
+TAGGING = {  # tasks of run_tag.py and their flags
     "conll2000": ["--char_cnn"],
     "weibo-ner": ["--segmentation=strip", "--words=jieba"],
     "duie-lac": ["--scheme=plain"],
 }
-FILES = {"chnsenticorp": "tsv"} | dict.fromkeys(TAGGING, "txt")
+CLASSIFYING = "chnsenticorp"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", choices=FILES, required=True)
-    parser.add_argument("--data", type=Path, required=True, help="folder with train, dev and test in the task's form")
+    parser.add_argument("--task", choices=(*TAGGING, CLASSIFYING), required=True)
+    parser.add_argument("--data", type=Path, required=True, help="folder with the task's files")
     parser.add_argument("--elmo", help="a checkpoint or a name")
     parser.add_argument("--vectors", help="a file in word2vec's format")
     parser.add_argument("--output", type=Path, required=True, help="folder of everything that is made")
@@ -79,14 +79,15 @@ def run(args: argparse.Namespace, seed: int, arm: str, more: list[str]) -> None:
     result = args.output / f"{arm}-{seed}.{'json' if args.task == 'chnsenticorp' else 'txt'}"
     if result.exists():
         return
-    files = {part: path_of(args, part) for part in ("train", "dev", "test")}
     flags = [flag.format(elmo=args.elmo, vectors=args.vectors) for flag in ARMS[arm]]
-    if args.task == "chnsenticorp":
+    if args.task == CLASSIFYING:
         flags = [flag.replace("--word_vectors", "--concat_word2vec") for flag in flags]
-        data = [f"--{part}_file={path}" for part, path in files.items()]
+        flags += ["--vectors_trainable", "--vectors_lr", "0.001", "0.003"] * (arm == "nothing")
+        data = [f"--train_file={args.data}/train.tsv", f"--test_file={args.data}/dev.tsv"]  # its test.tsv has no labels
         execute("run_finetune.py", *data, "--tokenise=zh", *flags, f"--seed={seed}", f"--results={result}", *more)
         return
     folder = args.output / f"{arm}-{seed}"
+    files = {part: path_of(args, part) for part in ("train", "dev", "test")}
     data = [f"--{part}={path}" for part, path in files.items()]
     flags += [*TAGGING[args.task], f"--seed={seed}", f"--save_dir={folder}", "--overwrite", *more]
     execute("run_tag.py", "train", *data, *flags)
@@ -106,11 +107,11 @@ def execute(script: str, *flags: str) -> None:
 
 
 def path_of(args: argparse.Namespace, part: str) -> Path:
-    """A part's file. DuIE's lines of word/TAG are written as columns; of its dev part, which is the test, no file is left
-    for dev: a tenth of the training sentences, the last, is.
+    """A part's file. DuIE's lines of word/TAG are written as columns. Its dev part is the test here, and the last tenth of
+    the training sentences is the dev part.
     """
     if args.task != "duie-lac":
-        return args.data / f"{part}.{FILES[args.task]}"
+        return args.data / f"{part}.txt"
     path = args.output / f"{part}.txt"
     if not path.exists():
         lines = (args.data / f"{'dev' if part == 'test' else 'train'}.txt").read_text(encoding="utf-8").splitlines()
@@ -148,7 +149,7 @@ def by_seed(task: str, data: Path, output: Path, arm: str) -> dict[int, dict[str
     found = {}
     for path in sorted(output.glob(f"{arm}-*.*")):
         seed = int(path.stem.rpartition("-")[2])
-        if task == "chnsenticorp":
+        if task == CLASSIFYING:
             texts = json.loads(path.read_text(encoding="utf-8"))["reviews"]
             found[seed] = {"accuracy": np.equal(texts["label"], texts["prediction"]).astype(float)}
             continue
