@@ -76,7 +76,7 @@ def main() -> None:
 
 def run(args: argparse.Namespace, seed: int, arm: str, more: list[str]) -> None:
     """Train an arm and write what it predicts for the test part."""
-    result = args.output / f"{arm}-{seed}.{'json' if args.task == 'chnsenticorp' else 'txt'}"
+    result = args.output / f"{arm}-{seed}.{'json' if args.task == CLASSIFYING else 'txt'}"
     if result.exists():
         return
     flags = [flag.format(elmo=args.elmo, vectors=args.vectors) for flag in ARMS[arm]]
