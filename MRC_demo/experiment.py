@@ -90,16 +90,15 @@ class Experiment:
     def __init__(self, args: argparse.Namespace):
         self.args = args
         files = (args.train_data, args.dev_data, args.test_data)
-        self.train, self.dev, self.test = (read_dataset(file).passages for file in files)
+        self.train, self.dev, self.test = (
+            [Prepared(passage, args.language) for passage in read_dataset(file).passages] for file in files
+        )
         self.pretrained = Pretrained.of(args.pretrain_elmo_model_path)
         self.vectors = WordVectors(args.word_vectors, args.limit) if args.word_vectors else None
         self.results = self.load()
-        self.prepared = [
-            [Prepared(passage, args.language) for passage in part] for part in (self.train, self.dev, self.test)
-        ]
-        self.words = training_words(self.prepared[0], args.min_count)
+        self.words = training_words(self.train, args.min_count)
         if self.vectors:
-            self.vectors.describe([one.text.tokens for one in self.prepared[0]])
+            self.vectors.describe([one.text.tokens for one in self.train])
 
     def protocol(self) -> dict:
         """The settings that all results of one table must share."""
@@ -160,15 +159,14 @@ class Experiment:
         return reader
 
     def layers(self, reader: Reader) -> TextLayers:
-        texts = (text for part in self.prepared for one in part for text in one.texts())
+        texts = (text for one in self.train + self.dev + self.test for text in one.texts())
         reader.network.layers.keep(texts, self.args.elmo_cache, self.args.json.absolute().parent)
         return reader.network.layers
 
     def run(self, reader: Reader, seed: int) -> dict:
-        train_set, dev_set, test_set = self.prepared
         schedule = options.from_flags(Schedule, self.args, seed=seed)
-        best = train(reader, train_set, self.dev, dev_set, schedule)
-        scores = reader.score(self.test, test_set)
+        best = train(reader, self.train, self.dev, schedule)
+        scores = reader.score(self.test)
         log.info(f"test {scores}")
         return {
             "epoch": best.epoch,

@@ -59,9 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     check(args)
     runtime.set_device(args.device)
     runtime.seed_everything(args.seed)
-    train_data, dev_data = read_dataset(args.train_data), read_dataset(args.dev_data)
-    log.info(f"{args.train_data}: {train_data.describe()}\n{args.dev_data}: {dev_data.describe()}")
-    passages, dev = ([Prepared(one, args.language) for one in data.passages] for data in (train_data, dev_data))
+    passages, dev = (read(path, args.language) for path in (args.train_data, args.dev_data))
     pretrained = Pretrained.of(args.pretrain_elmo_model_path) if args.use_elmo else None
     vectors = WordVectors(args.word_vectors, args.limit) if args.word_vectors else None
     if vectors:
@@ -75,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         reader.network.layers.keep(texts, args.elmo_cache, args.model_save_dir)
     schedule = options.from_flags(Schedule, args)
 
-    best = train(reader, passages, dev_data.passages, dev, schedule, args.model_save_dir)
+    best = train(reader, passages, dev, schedule, args.model_save_dir)
 
     for where, mix in reader.mixes().items():
         weights = " ".join(f"{weight:.2f}" for weight in mix["layers"])
@@ -83,6 +81,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(
         f"{'+ELMo' if args.use_elmo else 'baseline'} {best.scores} in epoch {best.epoch}, saved in {args.model_save_dir}"
     )
+
+
+def read(path: Path, language: str) -> list[Prepared]:
+    data = read_dataset(path)
+    log.info(f"{path}: {data.describe()}")
+    return [Prepared(passage, language) for passage in data.passages]
 
 
 def check(args: argparse.Namespace) -> None:

@@ -94,6 +94,19 @@ def test_train_predict_and_evaluate(checkpoints, data, tmp_path, kind, capsys):
     assert capsys.readouterr().out.split(" in epoch")[0].strip() in printed
 
 
+def test_english_has_its_own_words_and_scores(tmp_path, capsys):
+    data, text = tmp_path / "en.json", 'Anna lives in "Paris". She works at the bank.'
+    one = squad("a", text, **{"Where does Anna live?": "Paris", "Where does she work?": "the bank"})
+    data.write_text(json.dumps({"data": [one]}), encoding="utf-8")
+    train.main(flags(data, tmp_path / "reader", use_elmo="false", language="en", epochs=1))
+    capsys.readouterr()
+    predict.main([f"--model_dir={tmp_path / 'reader'}", f"--data={data}"])
+    assert all(answer in text for answer in json.loads(capsys.readouterr().out).values())
+    (tmp_path / "p.json").write_text('{"a-0": "\\"Paris\\".", "a-1": "bank"}', encoding="utf-8")
+    evaluate.main([f"--data={data}", f"--predictions={tmp_path / 'p.json'}", "--language=en"])
+    assert capsys.readouterr().out.startswith("EM 100.00%")
+
+
 def test_questions_of_standard_input_are_answered_in_their_order(reader, tmp_path, monkeypatch, capsys):
     (tmp_path / "passage.txt").write_text(TEXT, encoding="utf-8")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("谁住在上海？\n\n老师住在哪里？\n".encode())))

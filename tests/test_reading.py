@@ -381,7 +381,7 @@ def test_a_reader_learns_and_is_loaded_as_it_was(checkpoints, tmp_path, elmo, no
     if elmo:
         reader.network.layers.keep((text for one in prepared for text in one.texts()), 1.0, tmp_path)
     schedule = Schedule(epochs=30, patience=0, batch_size=1, base_learning_rate=0.02, ema=0.5)
-    best = train(reader, prepared, passages, prepared, schedule, tmp_path / "reader")
+    best = train(reader, prepared, prepared, schedule, tmp_path / "reader")
     assert best.scores.f1.mean() == 1 and len(reader.mixes()) == 2 * elmo
     answers, loaded = reader.answers(prepared), Reader.load(tmp_path / "reader")
     assert loaded.reading == reader.reading and loaded.settings == settings
@@ -396,7 +396,7 @@ def test_a_reader_learns_and_is_loaded_as_it_was(checkpoints, tmp_path, elmo, no
 def test_training_ends_without_a_better_epoch(messages):
     prepared = [Prepared(passage(), "zh")]
     reader = Reader(Settings(use_elmo=False, **SMALL), Reading(), WORDS)
-    best = train(reader, prepared, [passage()], prepared, Schedule(epochs=9, patience=2, base_learning_rate=1e-9))
+    best = train(reader, prepared, prepared, Schedule(epochs=9, patience=2, base_learning_rate=1e-9))
     assert best.epoch == 1 and messages().count("epoch ") == 3
 
 

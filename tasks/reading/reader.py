@@ -55,6 +55,7 @@ class Prepared:
     """A passage and its questions as tokens."""
 
     def __init__(self, passage: Passage, language: str):
+        self.passage = passage
         self.text = Text.of(passage.text, language)
         if not self.text.tokens:
             raise UserError(f"The passage {passage.text!r:.60} has no words.")
@@ -115,10 +116,10 @@ class Reader:
         for window in windows(one.text, self.reading.window, self.reading.stride):
             yield from Group(window, asked).split()
 
-    def score(self, passages: Sequence[Passage], prepared: Sequence[Prepared]) -> Scores:
-        """How good its answers are. prepared: the same passages."""
-        predictions = {id: answer.text for id, answer in self.answers(prepared).items()}
-        return score(passages, predictions, self.reading.language)
+    def score(self, passages: Sequence[Prepared]) -> Scores:
+        """How good its answers are."""
+        predictions = {id: answer.text for id, answer in self.answers(passages).items()}
+        return score([one.passage for one in passages], predictions, self.reading.language)
 
     def mixes(self) -> dict[str, dict]:
         """How ELMo's layers are mixed at the input and at the output of the network's encoder."""

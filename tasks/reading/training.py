@@ -14,7 +14,6 @@ from elmo_core import runtime
 from elmo_core.runtime import UserError, log, paddle
 from elmo_core.tokens import MARKERS, Vocabulary, shuffled_batches
 from tasks.reading.batch import Asked, Group, batch_of
-from tasks.reading.data import Passage
 from tasks.reading.reader import Prepared, Reader, Reading
 from tasks.reading.score import Scores
 from tasks.reading.text import windows
@@ -71,7 +70,7 @@ def training_groups(passages: Sequence[Prepared], reading: Reading) -> list[Grou
     if not groups:
         raise UserError("No question to train on: no answer stands in its passage.")
     log.info(
-        f"{sum(len(group.asked) for group in groups):,} questions to train on, in {len(groups):,} groups; answers: "
+        f"{len({asked.id for group in groups for asked in group.asked}):,} questions to train on; answers: "
         f"{cut:,} begin or end within a word, {absent:,} are not in their passage, {too_long:,} are in no window"
     )
     return groups
@@ -80,8 +79,7 @@ def training_groups(passages: Sequence[Prepared], reading: Reading) -> list[Grou
 def train(
     reader: Reader,
     passages: Sequence[Prepared],
-    dev: Sequence[Passage],
-    dev_prepared: Sequence[Prepared],
+    dev: Sequence[Prepared],
     schedule: Schedule,
     folder: Path | None = None,
 ) -> Best:
@@ -103,7 +101,7 @@ def train(
         order = shuffled_batches([group.window.tokens for group in groups], schedule.batch_size, random)
         loss = _epoch(reader, optimizer, means, [[groups[k] for k in batch] for batch in order], epoch)
         with means.in_place():
-            scores, seconds = reader.score(dev, dev_prepared), time.perf_counter() - start
+            scores, seconds = reader.score(dev), time.perf_counter() - start
             better = best is None or scores.f1.mean() > best.scores.f1.mean()
             log.info(
                 f"epoch {epoch:>2}/{schedule.epochs}  loss {loss:6.3f}  dev EM {scores.exact.mean():6.2%}  "
