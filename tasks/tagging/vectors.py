@@ -29,6 +29,11 @@ class WordVectors:
         index = self._vectors.key_to_index
         return index.get(token, index.get(token.lower(), -1))
 
+    def rows(self) -> tuple[list[str], np.ndarray]:
+        """The words and their vectors, before them `<UNK>` with zeros."""
+        zeros = np.zeros((1, self.dim), np.float32)
+        return ["<UNK>", *self._vectors.index_to_key], np.concatenate([zeros, self._vectors.vectors])
+
     def batch(self, sentences: Sequence[Sequence[str]], words: str = "tokens") -> np.ndarray:
         """(B, T, D) float32. words: jieba: of the words that it finds in sentences of characters."""
         found = np.zeros((len(sentences), max(map(len, sentences)), self.dim), np.float32)

@@ -1,0 +1,91 @@
+"""What an exported model costs beside ELMoEmbedder: tokens a second of one thread, latency of a sentence, memory.
+
+    python benchmarks/export.py --model_size small
+    python benchmarks/export.py --model_size original --sentences 128 --batch_size 32
+
+The same batches go to each in turn; weights are random. Seconds are those of the processor, which neighbours disturb less
+than a clock. ONNX Runtime is measured where the packages onnx and onnxruntime are installed.
+"""
+
+import argparse
+import importlib
+import importlib.util
+import os
+import random
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = "1"
+PROJECT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(PROJECT))
+
+import numpy as np
+
+from elmo import BiLM, ELMoConfig, ELMoEmbedder
+from elmo_core import runtime
+from elmo_core.arguments import layer_choice
+from elmo_core.tokens import sentence_batches
+from export import folder
+from export.elmo_network import Embedder
+
+HAS_ONNX = all(importlib.util.find_spec(name) for name in ("onnx", "onnxruntime"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model_size", default="small")
+    parser.add_argument("--text", type=Path, default=PROJECT / "data" / "train" / "train-00000-of-00004")
+    parser.add_argument("--sentences", type=int, default=512)
+    parser.add_argument("--batch_size", type=int, default=64)
+    args = parser.parse_args()
+    runtime.keep_freed_memory()
+    sentences = [line.split() for line in args.text.read_text(encoding="utf-8").splitlines() if line.split()]
+    sentences = random.Random(1).sample(sentences, args.sentences)
+    batches = [batch for _, batch in sentence_batches(sentences, args.batch_size, window=len(sentences))]
+    bilm = BiLM(ELMoConfig.preset(args.model_size), head=False)
+    embedder = ELMoEmbedder((bilm, None), batch_size=args.batch_size, device="cpu")
+    embedder._may_change = False  # its token vectors stay from batch to batch, as those of a checkpoint do
+    runners = {"ELMoEmbedder": embedder.encode}
+    with tempfile.TemporaryDirectory() as place:
+        output = Path(place) / "exported"
+        folder.write(Embedder(bilm, None, layer_choice("all", 3)), output, args.model_size, onnx=HAS_ONNX)
+        sys.path.insert(0, str(output))
+        for name, example in {"Paddle Inference": "run_paddle", "ONNX Runtime": "run_onnx"}.items():
+            if name != "ONNX Runtime" or HAS_ONNX:
+                module = importlib.import_module(example)
+                model = module.load()
+                runners[name] = lambda batch, module=module, model=model: module.run(model, batch)
+        measure(runners, batches)
+
+
+def measure(runners: dict, batches: list[list[list[str]]]) -> None:
+    seconds = {name: [] for name in runners}
+    for run in runners.values():
+        run(batches[-1])
+    for batch in batches:
+        for name, run in runners.items():
+            begin = time.process_time()
+            run(batch)
+            seconds[name].append(time.process_time() - begin)
+    tokens, first = np.array([sum(map(len, batch)) for batch in batches]), np.array(seconds["ELMoEmbedder"])
+    sentence = min((sentence for batch in batches for sentence in batch), key=lambda one: abs(len(one) - 20))
+    for name, run in runners.items():
+        latencies = []
+        for _ in range(7):
+            begin = time.process_time()
+            run([sentence])
+            latencies.append(time.process_time() - begin)
+        ratios = first / seconds[name]
+        print(
+            f"{name:17} {tokens.sum() / sum(seconds[name]):8,.0f} tokens/s, {sum(first) / sum(seconds[name]):.2f} of "
+            f"ELMoEmbedder's (batches: {ratios.min():.2f} to {ratios.max():.2f}); a sentence of {len(sentence)} tokens "
+            f"{1e3 * np.median(latencies):,.0f} ms"
+        )
+    print(f"peak of the memory, all together: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+
+
+if __name__ == "__main__":
+    main()

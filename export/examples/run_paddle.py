@@ -1,0 +1,36 @@
+"""The exported model in Paddle Inference: pip install paddlepaddle numpy
+
+python run_paddle.py < sentences.txt          one sentence a line, its tokens separated by white space
+"""
+
+import ctypes
+import platform
+import sys
+
+from model_io import HERE, arrays, lines
+from paddle import inference
+
+if platform.libc_ver()[0] == "glibc":  # keep freed memory for the next batch, which else costs a third of the time
+    mallopt = ctypes.CDLL(None).mallopt
+    mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
+    mallopt(-4, 0)  # M_MMAP_MAX
+
+
+def load(threads: int = 1) -> inference.Predictor:
+    config = inference.Config(str(HERE / "model.json"), str(HERE / "model.pdiparams"))
+    config.disable_mkldnn()  # which is slower here
+    config.set_cpu_math_library_num_threads(threads)
+    config.disable_glog_info()
+    return inference.create_predictor(config)
+
+
+def run(predictor: inference.Predictor, sentences: list[list[str]], features: list[list[str]] | None = None):
+    for name, array in arrays(sentences, features).items():
+        predictor.get_input_handle(name).copy_from_cpu(array)
+    predictor.run()
+    return predictor.get_output_handle(predictor.get_output_names()[0]).copy_to_cpu()
+
+
+if __name__ == "__main__":
+    sentences = [line.split() for line in sys.stdin]
+    print("\n".join(lines(sentences, run(load(), sentences))))

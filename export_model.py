@@ -1,0 +1,104 @@
+"""A trained model as a static graph, for Paddle Inference and ONNX Runtime.
+
+    python export_model.py checkpoints --output=exported
+    python export_model.py checkpoints/10000 --output=exported --layers=top --onnx
+    python export_model.py tagger --output=exported --onnx
+    echo "The first sentence ." | python exported/run_paddle.py
+
+MODEL is a checkpoint of ELMo or a published model's name, the folder of a tagger (run_tag.py) or of a classifier
+(run_finetune.py --save_head). The folder holds the graph, the tables of its inputs, a README of inputs and outputs, and
+examples that need none of this project's code. A tagger's graph ends with its labels, a classifier's with probabilities.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import args as arguments
+from elmo_core import checkpoint, disk, runtime
+from elmo_core.arguments import layer_choice
+from elmo_core.runtime import UserError
+
+OF_ELMO = {"layers": "all", "pool": None}
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = arguments.parser(__doc__)
+    parser.add_argument("model", metavar="MODEL", help="what to export: prefix, file, folder (its latest), or name")
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder to write")
+    parser.add_argument("--onnx", action="store_true", help="also write model.onnx, for ONNX Runtime and others")
+    elmo = parser.add_argument_group("ELMo")
+    elmo.add_argument(
+        "--layers",
+        metavar="L",
+        help="all, top, average, a number, several as in 0,1, or a weight for each as in 0.2,0.5,0.3 (default: all)",
+    )
+    elmo.add_argument("--pool", choices=("mean",), help="one vector a sentence: the mean over its tokens")
+    parts = parser.add_argument_group("taggers and classifiers")
+    parts.add_argument("--init_from_ckpt", metavar="CKPT", help="ELMo, if it is not where it was in training")
+    parts.add_argument(
+        "--word_vectors",
+        type=Path,
+        metavar="FILE",
+        help="the word vectors, if they are not where they were in training",
+    )
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse(argv)
+    disk.check_output_folder("--output", args.output)
+    runtime.set_device("cpu")
+    kind = kind_of(args.model)
+    given = {name: getattr(args, name) for name in ("layers", "pool", "init_from_ckpt", "word_vectors")}
+    of_elmo = [name for name in OF_ELMO if given[name] is not None]
+    of_task = [name for name in given if name not in OF_ELMO and given[name] is not None]
+    if wrong := of_task if kind == "ELMo" else of_elmo:
+        raise UserError(f"--{wrong[0]} has no effect: {args.model} is {kind}.")
+    network = {"ELMo": elmo_network, "a tagger": tagger_network, "a classifier": classifier_network}[kind](args)
+
+    from export import folder
+
+    folder.write(network, args.output, f"{kind} {args.model}", args.onnx)
+    print(f"exported to {args.output}; its README.md tells the inputs and outputs")
+
+
+def kind_of(model: str) -> str:
+    folder = Path(model)
+    values = checkpoint.load_config(folder) if (folder / "config.json").is_file() else {}
+    if "tagger" in values:
+        return "a tagger"
+    return "a classifier" if "classifier" in values or "polarity" in values else "ELMo"
+
+
+def elmo_network(args: argparse.Namespace):
+    from elmo import load_bilm
+    from export.elmo_network import Embedder
+
+    bilm, vocabulary = load_bilm(args.model)
+    layers = args.layers or "all"
+    if "." in layers:
+        try:
+            layers = [float(weight) for weight in layers.split(",")]
+        except ValueError:
+            raise UserError(f"--layers {layers}: expected a weight for each layer, as in 0.2,0.5,0.3.") from None
+    return Embedder(bilm, vocabulary, layer_choice(layers, bilm.config.n_layers + 1), bool(args.pool))
+
+
+def tagger_network(args: argparse.Namespace):
+    from export.tagger_network import TaggerNetwork
+    from tasks.tagging.tagger import Tagger
+
+    return TaggerNetwork(Tagger.load(args.model, args.init_from_ckpt, args.word_vectors))
+
+
+def classifier_network(args: argparse.Namespace):
+    from export.classifier_network import ClassifierNetwork
+    from tasks.classifier import Classifier
+
+    sources = {"elmo": args.init_from_ckpt, "vectors": args.word_vectors}
+    return ClassifierNetwork(Classifier.load(Path(args.model), sources))
+
+
+if __name__ == "__main__":
+    arguments.script(main)
