@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import os
 import random
-import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -48,7 +48,12 @@ def main() -> None:
     bilm = BiLM(ELMoConfig.preset(args.model_size), head=False)
     embedder = ELMoEmbedder((bilm, None), batch_size=args.batch_size, device="cpu")
     embedder._may_change = False  # its token vectors stay from batch to batch, as those of a checkpoint do
-    runners = {"ELMoEmbedder": embedder.encode}
+
+    def encode_anew(batch):
+        embedder.vectors.forget()
+        return embedder.encode(batch)
+
+    runners = {"ELMoEmbedder": embedder.encode, "without its cache": encode_anew}
     with tempfile.TemporaryDirectory() as place:
         output = Path(place) / "exported"
         folder.write(Embedder(bilm, None, layer_choice("all", 3)), output, args.model_size, onnx=HAS_ONNX)
@@ -59,6 +64,15 @@ def main() -> None:
                 model = module.load()
                 runners[name] = lambda batch, module=module, model=model: module.run(model, batch)
         measure(runners, batches)
+        largest = max(batches, key=lambda batch: len(batch) * len(batch[0]))
+        text = "\n".join(" ".join(sentence) for sentence in largest)
+        for example in [module for module in ("run_paddle", "run_onnx") if (output / f"{module}.py").exists()]:
+            code = f"from {example} import load, run; import sys; run(load(), [line.split() for line in sys.stdin]); "
+            code += "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+            done = subprocess.run([sys.executable, "-c", code], cwd=output, input=text, capture_output=True, text=True)
+            print(
+                f"{example}: {int(done.stdout) / 1e6:.2f} GB for {len(largest)} sentences of {len(largest[0])} tokens"
+            )
 
 
 def measure(runners: dict, batches: list[list[list[str]]]) -> None:
@@ -78,13 +92,11 @@ def measure(runners: dict, batches: list[list[list[str]]]) -> None:
             begin = time.process_time()
             run([sentence])
             latencies.append(time.process_time() - begin)
-        ratios = first / seconds[name]
+        speed, ratio = tokens.sum() / sum(seconds[name]), np.median(first / seconds[name])
         print(
-            f"{name:17} {tokens.sum() / sum(seconds[name]):8,.0f} tokens/s, {sum(first) / sum(seconds[name]):.2f} of "
-            f"ELMoEmbedder's (batches: {ratios.min():.2f} to {ratios.max():.2f}); a sentence of {len(sentence)} tokens "
-            f"{1e3 * np.median(latencies):,.0f} ms"
+            f"{name:17} {speed:7,.0f} tokens/s, {ratio:.2f} of ELMoEmbedder's (median of the batches); "
+            f"a sentence of {len(sentence)} tokens {1e3 * np.median(latencies):,.0f} ms"
         )
-    print(f"peak of the memory, all together: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import importlib
 import importlib.util
 import os
 import random
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,11 +19,11 @@ import test_manylangs
 import convert
 import export_model
 import run_finetune
-import run_tag
 from elmo import ELMoEmbedder
 from elmo_core.runtime import UserError
 from elmo_core.tokens import MARKERS, Vocabulary
 from tasks.classifier import Classifier
+from tasks.tagging.columns import Token
 from tasks.tagging.data import Labels
 from tasks.tagging.elmo_encoder import Pretrained
 from tasks.tagging.network import Settings
@@ -168,14 +170,14 @@ def random_tagger(folder: Path, **settings) -> Tagger:
     words = Vocabulary([*MARKERS, "the", "river", "bank", "很"])
     labels = Labels(["B-x", "I-x", "E-x", "S-x", "O"], scheme="bioes")
     settings = {"grnn_hidden_dim": 5, "word_emb_dim": 4, "bigru_num": 2, **settings}
-    pretrained = vectors = None
+    pretrained, vectors, features = None, None, settings.pop("features", ())
     if settings.setdefault("use_elmo", True):
         prefix = models.save(models.random_bilm(**settings.pop("bilm", {})), folder / "elmo")
         pretrained = Pretrained.of(prefix)
     if settings.pop("vectors", False):
         (folder / "vectors.txt").write_text("3 2\nthe 1 2\nbank 3 -1\nBank -2 2\n", encoding="utf-8")
         vectors = WordVectors(folder / "vectors.txt")
-    tagger = Tagger(Settings(**settings), words, labels, pretrained, vectors=vectors)
+    tagger = Tagger(Settings(**settings), words, labels, pretrained, vectors=vectors, features=features)
     random_weights(tagger.network, "encoder.elmo.bilm")
     tagger.network.emission.weight.set_value(4 * tagger.network.emission.weight)  # so that the labels vary
     tagger.segmentation = "feature" if settings.get("place_dim") else "none"
@@ -196,7 +198,7 @@ def random_weights(layer, but: str = "nothing") -> None:
     "settings",
     [
         {},
-        {"use_elmo": False, "vectors": True, "bigru_num": 1},
+        {"use_elmo": False, "vectors": True, "word_vectors_trainable": True, "bigru_num": 1},
         {"cell": "lstm", "char_cnn": True, "elmo_at": "input,output", "layers": "0,2"},
         {"bilm": {"input": "word"}, "elmo_at": "output", "layers": "top", "vectors": True, "char_cnn": True},
         {"elmo_trainable": True, "bilm": {"max_characters": 20}, "char_cnn": True},
@@ -234,16 +236,15 @@ def test_the_examples_run_without_this_project(tmp_path, runtime):
     assert "(B, T, 50)" in readme and "labels.txt" in readme and f"{runtime}.py" in readme
 
 
-def test_a_tagger_of_characters_with_places(export, tmp_path):
-    tagger = random_tagger(tmp_path, use_elmo=False, place_dim=3)
-    tokens = ["很0", "x1", "the0", "river7", "很0"]
-    (tmp_path / "text").write_text(" ".join(tokens) + "\n", encoding="utf-8")
-    run_tag.main(["predict", f"--model_dir={tmp_path / 'tagger'}", f"--input={tmp_path / 'text'}",
-                  f"--output={tmp_path / 'tagged'}", "--device=cpu"])  # fmt: skip
-    labels = [line.split("\t")[-1] for line in (tmp_path / "tagged").read_text(encoding="utf-8").split("\n") if line]
+def test_characters_with_places_and_features(export, tmp_path):
+    tagger = random_tagger(tmp_path, use_elmo=False, place_dim=3, features=["N", "V x"])
+    tokens = [Token("很"), Token("x"), Token("the"), Token("river"), Token("很")]
+    features = ["V x", "N", "?", "N", ""]
+    for token, feature, place in zip(tokens, features, [0, 1, 0, 7, 0], strict=True):
+        token.feature, token.place = feature, place
     exported = export(tmp_path / "tagger", "run_paddle")
-    found = exported([tokens])
-    assert [tagger.labels.names[k] for k in found[0]] == labels
+    found = exported([[f"{token}{token.place}" for token in tokens]], [features])
+    assert [[tagger.labels.names[k] for k in row] for row in found] == tagger.tag([tokens])
 
 
 def test_a_tagger_of_jiebas_words_is_not_exported(tmp_path):
@@ -315,3 +316,20 @@ def test_without_the_package_onnx(model, tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "export.onnx_graph", raising=False)
     with pytest.raises(UserError, match="pip install onnx"):
         export_model.main([model, f"--output={tmp_path / 'exported'}", "--onnx"])
+
+
+# The scheme in C++
+
+
+def test_the_characters_in_c_plus_plus(tmp_path):
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if not compiler:
+        pytest.skip("no C++ compiler")
+    page = Path(__file__).parent.parent / "docs" / "export.md"
+    (code,) = re.findall(r"```c\+\+\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+    main = "#include <iostream>\nint main(int, char** a) { for (auto id : characters(a[1])) std::cout << id << ' '; }\n"
+    (tmp_path / "a.cc").write_text(code + main, encoding="utf-8")
+    subprocess.run([compiler, "-std=c++11", "-o", tmp_path / "a", tmp_path / "a.cc"], check=True, timeout=300)
+    for token in ("the", "苹果", "<S>", "</S>", "x" * 60, "é" * 30):
+        ids = subprocess.run([tmp_path / "a", token], check=True, capture_output=True, timeout=60).stdout
+        assert ids.split() == [b"%d" % k for k in reference.char_ids(token)]
