@@ -82,7 +82,7 @@ class ELMoNetwork:
     ) -> Array:
         """Both directions over the input products (., 4H) at places (D, T, B). (D, T, B, P)"""
         recurrent, projection = ops.operand(weights.recurrent), ops.operand(weights.projection)
-        rows = ops.zeros([1, sentences.rows, 1], "float32")
+        start = [ops.lookup(ops.weight(part[:, 0]), sentences.both) for part in start]
 
         def step(place: Array, h: Array, c: Array) -> tuple[Array, list[Array]]:  # (D, B), (D, B, P), (D, B, H)
             i, j, f, o = ops.split(ops.tanh(ops.lookup(products, place) + ops.matmul(h, recurrent)), 4, axis=2)
@@ -92,7 +92,7 @@ class ELMoNetwork:
             h = ops.clip(h, self.config.proj_clip) if self.config.proj_clip else h
             return h, [h, c]
 
-        return ops.scan(step, [ops.weight(part) + rows for part in start], places, axis=1)[0]
+        return ops.scan(step, start, places, axis=1)[0]
 
     def _token_vectors(self, ops: Operators, sentences: Sentences) -> tuple[Array, Array]:
         """The vectors (N, P) of the distinct tokens, and the number of each token's (B * T,)."""

@@ -76,6 +76,7 @@ class Sentences:
         backward = step + (length - 1 - step * 2) * ops.cast(step < length, "int64")
         order = ops.stack([step + length * 0, backward], axis=0)  # (D, T, B) the token that is read at each step
         row, self.direction = ops.arange(self.rows), ops.weight(np.array([[[0]], [[1]]]))
+        self.both = ops.reshape(self.direction, [2, 1]) + row * 0  # (D, B)
         self.read = order + row * self.steps  # (D, T, B) its place among the B * T tokens
         returned = ops.transpose(order, [0, 2, 1]) * self.rows + ops.reshape(row, [-1, 1])
         self.returned = returned + self.direction * self.tokens  # (D, B, T) its place among the outputs (D * T * B)

@@ -18,7 +18,7 @@ if platform.libc_ver()[0] == "glibc":  # keep freed memory for the next batch, w
 
 def load(threads: int = 1) -> inference.Predictor:
     config = inference.Config(str(HERE / "model.json"), str(HERE / "model.pdiparams"))
-    config.disable_mkldnn()  # which is slower here
+    config.disable_mkldnn()  # with it, taggers give wrong labels in Paddle 3.3
     config.set_cpu_math_library_num_threads(threads)
     config.disable_glog_info()
     return inference.create_predictor(config)
