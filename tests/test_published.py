@@ -471,6 +471,7 @@ def linked() -> bytes:
         (tar_of(("a", tarfile.REGTYPE, b"x"), ("a", tarfile.REGTYPE, b"y")), "twice"),
         (tar_of(("a", tarfile.REGTYPE, bytes(range(256)) * 99))[:-200], "damaged"),
     ],
+    ids=lambda value: "archive" if isinstance(value, bytes) else value,
 )
 def test_an_archive_cannot_do_harm(content, word, tmp_path):
     (tmp_path / "archive").write_bytes(content)
