@@ -129,7 +129,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 def show_published(args: argparse.Namespace) -> None:
     rows = [("name", "language", "text", "size", "licence", "here")]
     for model in published.table().values():
-        rows.append((model.name, model.language, model.text, model.size, model.licence, "yes" * model.is_here))
+        if model.is_here or model.format != published.SHIPPED:
+            rows.append((model.name, model.language, model.text, model.size, model.licence, "yes" * model.is_here))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip())

@@ -4,7 +4,7 @@
     python run_polysemy.py --init_from_ckpt=checkpoints --corpus='corpus/dev/*' --word=bank --plot=bank.png \\
         --sentence='we sat on the bank of the river .'
     python run_polysemy.py --init_from_ckpt=checkpoints/sample --corpus='data/dev/*' --senses=data/dev_senses.tsv
-    python run_polysemy.py --init_from_ckpt=zh-news --corpus='corpus/dev/*' --word=打,包袱 --page=words.html
+    python run_polysemy.py --init_from_ckpt=checkpoints --corpus='corpus/dev/*' --word=打,包袱 --page=words.html
 
 The corpus is text as for pretraining, one sentence a line, tokens separated by white space. Nearest is by the cosine.
 Neighbours of an occurrence are in other sentences: the same sentence, or one with the same tokens, never counts.

@@ -105,8 +105,8 @@ def get(name: str, brought: Sequence[Path] = ()) -> Path:
         return model.prefix
     if model.format == SHIPPED:
         raise UserError(
-            f"{name} comes with the repository, in its folder models/{name}, which `pip install` leaves out. Copy this "
-            f"folder to {model.folder}, or give its path."
+            f"{name} is not here. It comes with those versions of the repository that have a folder models/{name}; `pip "
+            f"install` leaves it out. Copy this folder to {model.folder}, or give its path."
         )
     for path in brought:
         if not path.exists():
