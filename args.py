@@ -208,6 +208,12 @@ def add_optimizer(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def from_flags(kind: type, args: argparse.Namespace, **changes):
+    """A dataclass of settings whose fields are those flags that have their names."""
+    given = {field.name: getattr(args, field.name) for field in dataclasses.fields(kind) if hasattr(args, field.name)}
+    return kind(**{**given, **changes})
+
+
 POLARITY = Path("sentence-polarity-dataset-v1")
 TUNING = {"tune_epochs": 5, "word_dropout": 0.1}  # defaults of flags for all fine-tuning ...
 TUNING_OF_VECTORS = {"vectors_lr": [0.0003, 0.001]}  # ... and for that of word2vec's vectors

@@ -263,7 +263,7 @@ def train_tagger(args: argparse.Namespace) -> None:
             tokens = [sentence.tokens for sentence in itertools.chain(sentences, dev, test or [])]
             encoder.cache = LayerCache(encoder, tokens, args.cache_gb, args.save_dir)
 
-    schedule = from_flags(Schedule, args)
+    schedule = arguments.from_flags(Schedule, args)
     best = train(tagger, sentences, dev, schedule, args.save_dir)
 
     results = {"epoch": best.epoch, "seconds": best.seconds, "seed": args.seed, "dev": best.score.figures()}
@@ -283,15 +283,9 @@ def train_tagger(args: argparse.Namespace) -> None:
     write_json(args.json, results)
 
 
-def from_flags(kind: type, args: argparse.Namespace):
-    """Settings or a Schedule, as the flags say."""
-    names = kind.__dataclass_fields__.keys() & vars(args).keys()
-    return kind(**{name: getattr(args, name) for name in names})
-
-
 def settings_of(args: argparse.Namespace) -> Settings:
     args.place_dim = 16 if args.segmentation == "feature" else 0
-    return from_flags(Settings, args)
+    return arguments.from_flags(Settings, args)
 
 
 def split(sentences: list[Sentence], seed: int) -> tuple[list[Sentence], list[Sentence]]:

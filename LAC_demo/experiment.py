@@ -146,8 +146,8 @@ class Experiment:
             "test_data": [args.test_data.name, len(self.test), sum(len(s.tokens) for s in self.test)],
             "train_fraction": args.train_fraction,
             "whole_words": args.whole_words,
-            "settings": flags.from_flags(Settings, args, use_elmo=True).to_dict(),
-            "schedule": dataclasses.asdict(flags.from_flags(Schedule, args)),
+            "settings": arguments.from_flags(Settings, args, use_elmo=True).to_dict(),
+            "schedule": dataclasses.asdict(arguments.from_flags(Schedule, args)),
         }
 
     def load(self) -> dict:
@@ -192,11 +192,11 @@ class Experiment:
     def run(self, pretrained: Pretrained | None, seed: int, cache: LayerCache | None) -> dict:
         runtime.seed_everything(seed)
         sentences, dev = self.split(seed)
-        settings = flags.from_flags(Settings, self.args, use_elmo=bool(pretrained))
+        settings = arguments.from_flags(Settings, self.args, use_elmo=bool(pretrained))
         tagger = Tagger(settings, training_words(sentences), self.labels, pretrained)
         if pretrained:
             tagger.network.encoder.cache = cache
-        best = train(tagger, sentences, dev, flags.from_flags(Schedule, self.args, seed=seed))
+        best = train(tagger, sentences, dev, arguments.from_flags(Schedule, self.args, seed=seed))
         score = tagger.score(self.test, known_words(sentences))
         log.info(f"test F1 {score.total.f1:.2%}, unknown words {score.unknown.f1:.2%}")
         mix = {"mix": tagger.network.encoder.mix()} if pretrained else {}

@@ -1,7 +1,6 @@
 """The flags that the demo's scripts share, and the settings that they make."""
 
 import argparse
-import dataclasses
 from pathlib import Path
 
 import root
@@ -12,12 +11,6 @@ from tasks.tagging.training import Schedule
 
 SAMPLE_ELMO = root.DEMO.parent / "checkpoints" / "sample" / "final"  # what `bash run.sh` in the root makes
 VOCABULARY_MISSING = "--vocab_file is missing: the vocabulary whose pieces words become. Or give --whole_words."
-
-
-def from_flags(kind: type, args: argparse.Namespace, **changes):
-    """Settings or a Schedule, as the flags say."""
-    given = {field.name: getattr(args, field.name) for field in dataclasses.fields(kind) if hasattr(args, field.name)}
-    return kind(**{**given, **changes})
 
 
 TRUTH = {"type": arguments.truth, "metavar": "true|false"}

@@ -78,13 +78,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             pieces = Vocabulary.from_file(args.vocab_file)
         else:
             pieces = (vocabulary_beside(pretrained.prefix) if pretrained else None) or words
-    tagger = Tagger(flags.from_flags(Settings, args), words, labels, pretrained, pieces)
+    tagger = Tagger(arguments.from_flags(Settings, args), words, labels, pretrained, pieces)
     log.info(f"{len(sentences):,} sentences to train on, {len(dev):,} to choose the epoch on, {len(labels)} labels.")
     if args.use_elmo and not args.elmo_trainable:
         encoder = tagger.network.encoder
         encoder.cache = LayerCache(encoder, [sentence.tokens for sentence in sentences + dev], args.elmo_cache)
 
-    best = train(tagger, sentences, dev, flags.from_flags(Schedule, args))
+    best = train(tagger, sentences, dev, arguments.from_flags(Schedule, args))
 
     tagger.save(args.model_save_dir)
     print(best.score.table())

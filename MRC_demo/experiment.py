@@ -110,9 +110,9 @@ class Experiment:
             "elmo": self.pretrained.fingerprint,
             "word_vectors": self.vectors.fingerprint if self.vectors else None,
             "min_count": args.min_count,
-            "reading": dataclasses.asdict(options.from_flags(Reading, args)),
-            "settings": dataclasses.asdict(options.from_flags(Settings, args)),
-            "schedule": dataclasses.asdict(options.from_flags(Schedule, args)),
+            "reading": dataclasses.asdict(arguments.from_flags(Reading, args)),
+            "settings": dataclasses.asdict(arguments.from_flags(Settings, args)),
+            "schedule": dataclasses.asdict(arguments.from_flags(Schedule, args)),
         }
 
     def load(self) -> dict:
@@ -151,8 +151,8 @@ class Experiment:
                 json.dump(self.results, file)
 
     def reader(self, name: str) -> Reader:
-        settings = options.from_flags(Settings, self.args, use_elmo=bool(ARMS[name]), layers=ARMS[name] or "all")
-        reading, pretrained = options.from_flags(Reading, self.args), self.pretrained if ARMS[name] else None
+        settings = arguments.from_flags(Settings, self.args, use_elmo=bool(ARMS[name]), layers=ARMS[name] or "all")
+        reading, pretrained = arguments.from_flags(Reading, self.args), self.pretrained if ARMS[name] else None
         reader = Reader(settings, reading, self.words, pretrained, self.vectors)
         if name == "random":
             randomise(reader.network.encoder.elmo.bilm, "lstm", SEED_OF_RANDOM)
@@ -164,7 +164,7 @@ class Experiment:
         return reader.network.layers
 
     def run(self, reader: Reader, seed: int) -> dict:
-        schedule = options.from_flags(Schedule, self.args, seed=seed)
+        schedule = arguments.from_flags(Schedule, self.args, seed=seed)
         best = train(reader, self.train, self.dev, schedule)
         scores = reader.score(self.test)
         log.info(f"test {scores}")

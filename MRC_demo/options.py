@@ -1,7 +1,6 @@
 """The flags that the demo's scripts share. Puts the repository's root on sys.path: every script imports this first."""
 
 import argparse
-import dataclasses
 import sys
 from pathlib import Path
 
@@ -20,12 +19,6 @@ TRUTH = {"type": arguments.truth, "metavar": "true|false"}
 FILE = {"type": Path, "metavar": "FILE"}
 SHARE = {"type": arguments.share, "metavar": "X"}
 RATE = {"type": arguments.positive, "metavar": "X"}
-
-
-def from_flags(kind: type, args: argparse.Namespace, **changes):
-    """Settings, a Reading or a Schedule, as the flags say."""
-    given = {field.name: getattr(args, field.name) for field in dataclasses.fields(kind) if hasattr(args, field.name)}
-    return kind(**{**given, **changes})
 
 
 def add_language(group) -> None:

@@ -65,13 +65,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     if vectors:
         vectors.describe([one.text.tokens for one in passages])
     words = training_words(passages, args.min_count)
-    settings, reading = options.from_flags(Settings, args), options.from_flags(Reading, args)
+    settings, reading = arguments.from_flags(Settings, args), arguments.from_flags(Reading, args)
     reader = Reader(settings, reading, words, pretrained, vectors)
     if args.use_elmo:
         args.model_save_dir.mkdir(parents=True, exist_ok=True)
         texts = (text for one in passages + dev for text in one.texts())
         reader.network.layers.keep(texts, args.elmo_cache, args.model_save_dir)
-    schedule = options.from_flags(Schedule, args)
+    schedule = arguments.from_flags(Schedule, args)
 
     best = train(reader, passages, dev, schedule, args.model_save_dir)
 

@@ -22,12 +22,11 @@ from tasks.reading.network import BiDAF, Settings
 from tasks.reading.score import Scores, score
 from tasks.reading.text import LANGUAGES, Span, Text, windows
 from tasks.tagging.elmo_encoder import Pretrained
-from tasks.tagging.tagger import elmo_of, vectors_of
+from tasks.tagging.tagger import OwnWeights, elmo_of, vectors_of
 from tasks.tagging.vectors import WordVectors
 
 BATCH_SIZE = 8  # windows that are read at a time
 BATCH_TOKENS = 8192  # and their tokens, with padding
-BILM = "encoder.elmo.bilm."  # begins the names of the biLM's weights
 NO_WORDS = "？"  # stands for a question without words
 
 
@@ -74,7 +73,7 @@ class Prepared:
             yield question.id, text, next(filter(None, (self.text.tokens_of(*place) for place in found)), None)
 
 
-class Reader:
+class Reader(OwnWeights):
     """Answers questions to passages.
 
     words: the words of the training data that have vectors of their own.
@@ -125,19 +124,6 @@ class Reader:
         """How ELMo's layers are mixed at the input and at the output of the network's encoder."""
         encoder = self.network.encoder
         return {where: encoder.mix(number) for number, where in enumerate(("input", "output"))} if encoder else {}
-
-    def weights(self) -> dict[str, np.ndarray]:
-        """The weights that are its own: without those of the biLM, which are its checkpoint's."""
-        return {name: weight.numpy() for name, weight in self.own().items()}
-
-    def set_weights(self, weights: dict[str, np.ndarray], source: str) -> None:
-        own = self.own()
-        checkpoint.match({name: weight.shape for name, weight in own.items()}, weights, source)
-        for name, weight in own.items():
-            weight.set_value(weights[name])
-
-    def own(self) -> dict[str, paddle.Tensor]:
-        return {name: weight for name, weight in self.network.state_dict().items() if not name.startswith(BILM)}
 
     def save(self, folder: str | Path) -> None:
         """Write all its files, the weights last: after a kill, the folder is not taken for a reader."""

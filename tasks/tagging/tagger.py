@@ -29,7 +29,26 @@ FLAGS = "--pretrain_elmo_model_path (of run_tag.py: --init_from_ckpt)"
 BILM = "encoder.elmo.bilm."  # begins the names of the biLM's weights
 
 
-class Tagger:
+class OwnWeights:
+    """The weights of a `network` that are its own: without those of a frozen biLM, which are its checkpoint's."""
+
+    owns_bilm = False  # it was fine-tuned, or is random
+
+    def weights(self) -> dict[str, np.ndarray]:
+        return {name: weight.numpy() for name, weight in self.own().items()}
+
+    def set_weights(self, weights: dict[str, np.ndarray], source: str) -> None:
+        own = self.own()
+        checkpoint.match({name: weight.shape for name, weight in own.items()}, weights, source)
+        for name, weight in own.items():
+            weight.set_value(weights[name])
+
+    def own(self) -> dict[str, paddle.Tensor]:
+        weights = self.network.state_dict().items()
+        return {name: weight for name, weight in weights if self.owns_bilm or not name.startswith(BILM)}
+
+
+class Tagger(OwnWeights):
     """Gives tokens their labels.
 
     words: the words of the training data.
@@ -54,6 +73,7 @@ class Tagger:
         self.segmentation = "none"  # of the text that it was trained on: see columns.py
         self.features, self.feature_column = features, None  # which column they are in
         prefix = pretrained.prefix if pretrained else None
+        self.owns_bilm = bool(settings.elmo_trainable or settings.random_weights)
         self.network = BiGRUCRF(settings, len(words), labels, prefix, vectors, features)
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -78,21 +98,6 @@ class Tagger:
         for sentence, labels in zip(sentences, self.tag([s.tokens for s in sentences]), strict=True):
             score.add(sentence.tokens, sentence.labels, labels, known)
         return score
-
-    def weights(self) -> dict[str, np.ndarray]:
-        """The weights that are its own: without those of a frozen biLM that are its checkpoint's."""
-        return {name: weight.numpy() for name, weight in self._own().items()}
-
-    def set_weights(self, weights: dict[str, np.ndarray], source: str) -> None:
-        own = self._own()
-        checkpoint.match({name: weight.shape for name, weight in own.items()}, weights, source)
-        for name, weight in own.items():
-            weight.set_value(weights[name])
-
-    def _own(self) -> dict[str, paddle.Tensor]:
-        state = self.network.state_dict()
-        own_bilm = self.settings.elmo_trainable or self.settings.random_weights
-        return {k: v for k, v in state.items() if own_bilm or not k.startswith(BILM)}
 
     def save(self, folder: str | Path) -> None:
         """Write all its files, the weights last: after a kill, the folder is not taken for a tagger."""
