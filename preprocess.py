@@ -1,13 +1,17 @@
-"""Raw text to a corpus, and a corpus to a vocabulary.
+"""Raw text to a corpus, and a corpus to a vocabulary or to word vectors.
 
     python preprocess.py text 'raw/*.txt.gz' --lang en --output corpora/news --dev_fraction 0.01
     python preprocess.py vocab 'corpora/news/train/*' --output corpora/news/vocabulary.txt
+    python preprocess.py vectors 'corpora/news/train/*' --output corpora/news/word2vec.bin
 
 `text` splits documents into sentences and sentences into tokens, and writes one sentence a line into shards of the same
 size, in random order. Only the text, the options and the seed decide the bytes that come out. How text is split:
 elmo_core/tokenise.py.
 
 `vocab` writes the tokens of a corpus by falling frequency, after the three special ones.
+
+`vectors` trains word2vec on a corpus: a start for an ELMo's word table (run_pretrain.py --pretrained_word_embeddings), and
+what an ELMo should be compared with.
 """
 
 import argparse
@@ -23,6 +27,7 @@ from elmo_core import disk, runtime
 from elmo_core.characters import MAX_BYTES
 from elmo_core.runtime import UserError, log
 from elmo_core.tokens import MARKERS, Vocabulary
+from preprocessing import word2vec
 from preprocessing.raw_text import Options, Report, make_corpus
 from preprocessing.vocabulary import count_tokens, coverage, make_vocabulary
 
@@ -34,6 +39,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     add_text_arguments(commands.add_parser("text", help="raw text to a corpus of tokenised sentences"))
     add_vocab_arguments(commands.add_parser("vocab", help="a corpus to a vocabulary"))
+    add_vectors_arguments(commands.add_parser("vectors", help="a corpus to word2vec vectors"))
     return parser.parse_args(argv)
 
 
@@ -83,20 +89,30 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_vocab_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "input", nargs="+", metavar="INPUT", help="the corpus: files, plain or gzip, quoted globs, or folders"
-    )
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the vocabulary file")
-    parser.add_argument("--overwrite", action="store_true", help="replace an earlier file")
+    add_corpus_arguments(parser, "the vocabulary file")
     parser.add_argument("--min_count", **arguments.COUNT, default=1, help="leave out tokens that occur less often")
     parser.add_argument(
         "--max_size", **arguments.COUNT, help="most lines of the file, the three special tokens included"
     )
 
 
+def add_vectors_arguments(parser: argparse.ArgumentParser) -> None:
+    add_corpus_arguments(parser, "the vectors, binary if the name ends in .bin, else text")
+    parser.add_argument("--dimensions", **arguments.COUNT, default=word2vec.DIMENSIONS, help="of a vector")
+    arguments.add_seed(parser)
+
+
+def add_corpus_arguments(parser: argparse.ArgumentParser, output: str) -> None:
+    parser.add_argument(
+        "input", nargs="+", metavar="INPUT", help="the corpus: files, plain or gzip, quoted globs, or folders"
+    )
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help=output)
+    parser.add_argument("--overwrite", action="store_true", help="replace an earlier file")
+
+
 def main(argv: list[str] | None = None) -> None:
     args = parse(argv)
-    {"text": text, "vocab": vocab}[args.command](args)
+    {"text": text, "vocab": vocab, "vectors": vectors}[args.command](args)
 
 
 def text(args: argparse.Namespace) -> None:
@@ -123,15 +139,25 @@ def report_text(output: Path, report: Report, seconds: float) -> None:
 def vocab(args: argparse.Namespace) -> None:
     if args.max_size is not None and args.max_size <= len(MARKERS):
         raise UserError(f"--max_size {args.max_size}: expected {len(MARKERS) + 1} or more, special tokens included.")
-    paths = list(dict.fromkeys(Corpus(args.input).paths))
-    disk.check_output("--output", args.output, *paths)
-    if args.output.exists() and not args.overwrite:
-        raise UserError(f"--output {args.output} exists already: choose another name, or give --overwrite.")
+    paths = corpus_files(args)
     counts = count_tokens(paths)
     vocabulary = make_vocabulary(counts, args.min_count, args.max_size)
     with disk.atomic_write(args.output, "wb") as file:
         vocabulary.write(file)
     report_vocabulary(args, counts, vocabulary)
+
+
+def vectors(args: argparse.Namespace) -> None:
+    word2vec.train(corpus_files(args), args.output, args.seed, args.dimensions)
+
+
+def corpus_files(args: argparse.Namespace) -> list[Path]:
+    """The files of the corpus, each once, after a check that --output may be written."""
+    paths = list(dict.fromkeys(Corpus(args.input).paths))
+    disk.check_output("--output", args.output, *paths)
+    if args.output.exists() and not args.overwrite:
+        raise UserError(f"--output {args.output} exists already: choose another name, or give --overwrite.")
+    return paths
 
 
 def report_vocabulary(args: argparse.Namespace, counts: Counter, vocabulary: Vocabulary) -> None:

@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import args as arguments
-from elmo_core import runtime
+from elmo_core import disk, runtime
+from elmo_core.runtime import UserError
 from elmo_core.word_vectors import load_word_vectors
-from tasks import word2vec
+from preprocessing import word2vec
 from tasks.classifier import Classifier
 from tasks.encoders import FineTuning, StaticVectors
 from tasks.protocol import Run, Settings
@@ -74,12 +75,17 @@ def encoder(args: argparse.Namespace, run: Run) -> StaticVectors:
 
 def trained_vectors(args: argparse.Namespace, run: Run):
     """Train vectors, or read those that this run trained before it was interrupted."""
-    kept = None if args.pretrained_word2vec_file else run.cache.vectors
+    path = args.pretrained_word2vec_file
+    if path and path.exists():
+        raise UserError(f"{path} exists already. Leave out --train_word2vec_on to use it, or name another file.")
+    if path:
+        disk.check_output("--pretrained_word2vec_file", path)
+    kept = None if path else run.cache.vectors
     if kept and run.cache.resumed:
         return load_word_vectors(kept)
     if kept:
         kept.unlink(missing_ok=True)
-    return word2vec.train(args.train_word2vec_on, args.pretrained_word2vec_file or kept, args.seed)
+    return word2vec.train(args.train_word2vec_on, path or kept, args.seed)
 
 
 if __name__ == "__main__":

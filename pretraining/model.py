@@ -73,7 +73,7 @@ def _with_vocabulary(bilm: BiLM, known: Vocabulary, new: Vocabulary) -> BiLM:
 def _fill_word_table(bilm: BiLM, vocabulary: Vocabulary, path: Path) -> None:
     """Words without a vector in the file keep their random start."""
     if not bilm.token_encoder.word_tables:
-        raise UserError("--pretrained_word_embeddings fills a word table: it needs --input=word.")
+        raise UserError("--pretrained_word_embeddings fills a word table: it needs --input=word or char+word.")
     (name,) = bilm.token_encoder.word_tables
     table = dict(bilm.token_encoder.named_parameters())[name]  # (V, dimensions)
     vectors = load_word_vectors(path)

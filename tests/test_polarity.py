@@ -19,7 +19,8 @@ from elmo_core import runtime
 from elmo_core.ranks import Ranks
 from elmo_core.runtime import UserError, paddle
 from elmo_core.word_vectors import load_word_vectors
-from tasks import bow, encoders, polarity, protocol, scores, word2vec
+from preprocessing import word2vec
+from tasks import bow, encoders, polarity, protocol, scores
 from tasks.encoders import Contextual, FineTuning, StaticVectors
 
 SAMPLE = runs.PROJECT / "data" / "polarity"

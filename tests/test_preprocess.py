@@ -18,6 +18,7 @@ from dataset import Corpus
 from elmo_core import tokenise
 from elmo_core.runtime import UserError
 from elmo_core.tokens import Vocabulary
+from elmo_core.word_vectors import load_word_vectors
 from preprocessing import raw_text
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -396,6 +397,19 @@ def test_vocabulary_mistakes_are_explained_and_replace_nothing(tmp_path, monkeyp
     with pytest.raises(UserError, match=word):
         run("vocab", "c.txt", "--output", "v.txt", *options)
     assert files_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["v.txt", "v.bin"])
+def test_vectors_of_a_corpus(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    Path("c.txt").write_text("the cat sat\nthe dog sat\n中 文 中\n" * 20, encoding="utf-8")
+    run("vectors", "c.txt", "--output", name, "--dimensions", 7, "--seed", 1)
+    found = load_word_vectors(Path(name))
+    assert found.vector_size == 7 and sorted(found.index_to_key) == sorted(["the", "cat", "dog", "sat", "中", "文"])
+    with pytest.raises(UserError, match="exists already"):
+        run("vectors", "c.txt", "--output", name)
+    with pytest.raises(UserError, match="also an input"):
+        run("vectors", "c.txt", "--output", "c.txt", "--overwrite")
 
 
 def script(*argv) -> str:

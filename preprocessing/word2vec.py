@@ -2,16 +2,17 @@
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
 import dataset
-from elmo_core import disk, runtime
+from elmo_core import runtime
 from elmo_core.runtime import UserError, log
 from elmo_core.text import read_sentences
 
-SKIP_GRAM = {"sg": 1, "vector_size": 300, "window": 5, "min_count": 3, "epochs": 5}
+SKIP_GRAM = {"sg": 1, "window": 5, "min_count": 3, "epochs": 5}
+DIMENSIONS = 300
 
 
 class Sentences(dataset.Corpus):
@@ -21,24 +22,20 @@ class Sentences(dataset.Corpus):
         return filter(None, chain.from_iterable(map(read_sentences, self.paths)))
 
 
-def train(text: str, path: Path | None, seed: int):
+def train(text: str | Sequence[str], path: Path | None, seed: int, dimensions: int = DIMENSIONS):
     """gensim's KeyedVectors of a corpus, written to `path` if there is one. Its threads make no two runs quite the same."""
     from gensim.models import Word2Vec
 
-    if path and path.exists():
-        raise UserError(f"{path} exists already. Leave out --train_word2vec_on to use it, or name another file.")
-    if path:
-        disk.check_output("--pretrained_word2vec_file", path)
     corpus, began = Sentences(text), time.perf_counter()
     log.info(f"word2vec      is trained on {len(corpus.paths)} files: some minutes for each ten million tokens")
     try:
-        vectors = Word2Vec(corpus, **SKIP_GRAM, seed=seed, workers=runtime.n_cores()).wv
+        vectors = Word2Vec(corpus, **SKIP_GRAM, vector_size=dimensions, seed=seed, workers=runtime.n_cores()).wv
     except RuntimeError as error:  # gensim's, without a vocabulary
         raise UserError(f"{text}: no word occurs {SKIP_GRAM['min_count']} times. Expected a corpus.") from error
     if path:
         save(vectors, path)
     taken = runtime.duration(time.perf_counter() - began)
-    log.info(f"word2vec      {len(vectors):,} words in {taken}, {path or 'not kept'}")
+    log.info(f"word2vec      {len(vectors):,} words of {dimensions} dimensions in {taken}, {path or 'not kept'}")
     return vectors
 
 
