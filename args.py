@@ -16,6 +16,7 @@ from elmo_core.config import PRESETS, ELMoConfig
 
 OUT_OF_MEMORY = "Halve --batch_size first; docs/memory.md tells more."
 MODEL_SIZE = "original"  # where the user gives none
+SAMPLE_ELMO = Path(__file__).resolve().parent / "checkpoints" / "sample" / "final"  # what `bash run.sh` makes
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -123,6 +124,15 @@ COUNT = {"type": positive_int, "metavar": "N"}
 
 def add_device(group) -> None:
     group.add_argument("--device", default="auto", help="auto, cpu, gpu or gpu:N")
+
+
+def check_sample(flag: str, path: str | Path) -> None:
+    """Say how to make the demos' default ELMo, where that is wanted and missing."""
+    if path == SAMPLE_ELMO and not SAMPLE_ELMO.with_suffix(".pdparams").is_file():
+        raise runtime.UserError(
+            f"there is no {SAMPLE_ELMO}.pdparams: run `bash run.sh` in {SAMPLE_ELMO.parents[2]} first, which makes it in a "
+            f"few minutes, or name another checkpoint by {flag}."
+        )
 
 
 def add_checkpoint(group, required: bool = False) -> None:

@@ -21,10 +21,11 @@ from pathlib import Path
 import numpy as np
 
 import args as arguments
-from elmo_core import checkpoint, disk, model_files, runtime
+from elmo_core import disk, model_files, runtime
 from elmo_core.runtime import UserError, log
 from elmo_core.text import read_lines, stdin_lines
 from tasks.encoders import randomise
+from tasks.runs import check_model_folder
 from tasks.tagging.columns import SEGMENTATION, read_columns
 from tasks.tagging.data import Labels, Sentence
 from tasks.tagging.elmo_encoder import LayerCache, Pretrained
@@ -231,7 +232,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def train_tagger(args: argparse.Namespace) -> None:
     files = [args.train, args.dev, args.test]
-    check_folder(args.save_dir, args.overwrite)
+    check_model_folder("--save_dir", args.save_dir, "tagger", args.overwrite)
     if args.json:
         disk.check_output("--json", args.json, *files)
     how = args.token_column, args.label_column, args.segmentation, args.feature_column
@@ -305,16 +306,6 @@ def warn_of_labels(labels: Labels, parts: dict[str, list[Sentence]]) -> None:
                 f"the {name} sentences have labels that the training sentences lack, and that cannot be predicted: "
                 f"{runtime.listed(sorted(unknown))}."
             )
-
-
-def check_folder(folder: Path, overwrite: bool) -> None:
-    disk.check_output("--save_dir", folder / "best.pdparams")
-    if not (folder / "config.json").exists():
-        return
-    if "tagger" not in checkpoint.load_config(folder):
-        raise UserError(f"--save_dir {folder} holds another model: name a folder of the tagger's own.")
-    if not overwrite:
-        raise UserError(f"--save_dir {folder} holds a tagger already: name another, or add --overwrite.")
 
 
 def evaluate(args: argparse.Namespace) -> None:

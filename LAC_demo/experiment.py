@@ -24,10 +24,10 @@ from reader import Words, read_replacements, read_tagged
 
 import args as arguments
 from elmo_core import disk, runtime
-from elmo_core.config import differences
 from elmo_core.runtime import UserError, log
 from elmo_core.tokenise import jieba_cut
 from elmo_core.tokens import Vocabulary
+from tasks.runs import load_results, spread
 from tasks.tagging.data import BadLines, Sentence
 from tasks.tagging.elmo_encoder import (
     LayerCache,
@@ -152,19 +152,9 @@ class Experiment:
 
     def load(self) -> dict:
         """The results so far of an interrupted experiment, or empty ones."""
-        protocol, path = self.protocol(), self.args.json
-        if not path.exists():
-            return {"protocol": protocol, "runs": []}
-        results = disk.read_json(path, "results of experiment.py")
-        try:
-            changed = differences(results["protocol"], protocol)
-            runs = [(run["arm"], run["seed"], run["elmo"], run["test"]["f1"]) for run in results["runs"]]
-        except (KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"--json {path} does not hold results of experiment.py: name a new file.") from error
-        if changed:
-            raise UserError(f"--json {path} has results of another experiment: {next(iter(changed.values()))}.")
-        log.info(f"{len(runs)} runs are done already.")
-        return results
+        return load_results(
+            self.args.json, self.protocol(), lambda run: (run["arm"], run["seed"], run["elmo"], run["test"]["f1"])
+        )
 
     def save(self) -> None:
         with disk.atomic_write(self.args.json) as file:
@@ -246,11 +236,6 @@ def words_in(path: Path, bad_lines: BadLines) -> list[Words]:
     if len(found) < 2:
         raise UserError(f"{path}: {len(found)} sentences. Expected lines of word/TAG, two at least.")
     return found
-
-
-def spread(values: Sequence[float]) -> str:
-    deviation = np.std(values, ddof=1) if len(values) > 1 else 0.0
-    return f"{100 * np.mean(values):.2f} ± {100 * deviation:.2f}"
 
 
 Spans = set[tuple[int, int, str]]  # (begin, end, tag) of words, in characters

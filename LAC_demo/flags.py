@@ -9,7 +9,6 @@ import args as arguments
 from tasks.tagging.network import Settings
 from tasks.tagging.training import Schedule
 
-SAMPLE_ELMO = root.DEMO.parent / "checkpoints" / "sample" / "final"  # what `bash run.sh` in the root makes
 VOCABULARY_MISSING = "--vocab_file is missing: the vocabulary whose pieces words become. Or give --whole_words."
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import flags
 import root
-from flags import SAMPLE_ELMO
 
 import args as arguments
-from elmo_core import checkpoint, disk, runtime
-from elmo_core.runtime import UserError, log
+from elmo_core import runtime
+from elmo_core.runtime import log
 from elmo_core.tokens import Vocabulary
+from tasks.runs import check_model_folder
 from tasks.tagging.data import BadLines, Labels, read_tsv
 from tasks.tagging.elmo_encoder import LayerCache, Pretrained, vocabulary_beside
 from tasks.tagging.network import Settings
@@ -53,7 +53,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     elmo = parser.add_argument_group("ELMo")
     elmo.add_argument("--use_elmo", **flags.TRUTH, default=True, help="false: the baseline")
     elmo.add_argument(
-        "--pretrain_elmo_model_path", metavar="CKPT", default=SAMPLE_ELMO, help="prefix, file, or folder (its latest)"
+        "--pretrain_elmo_model_path",
+        metavar="CKPT",
+        default=arguments.SAMPLE_ELMO,
+        help="prefix, file, folder (its latest), or a published model's name",
     )
     flags.add_network(parser)
     flags.add_training(parser)
@@ -99,23 +102,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse, before training, what would fail at its end or overwrite another model."""
-    folder = args.model_save_dir
-    disk.check_output("--model_save_dir", folder / "best.pdparams")
-    if (
-        args.use_elmo
-        and args.pretrain_elmo_model_path == SAMPLE_ELMO
-        and not SAMPLE_ELMO.with_suffix(".pdparams").is_file()
-    ):
-        raise UserError(
-            f"there is no {SAMPLE_ELMO}.pdparams: run `bash run.sh` in {root.DEMO.parent} first, which makes it in a few "
-            "minutes, or name another checkpoint by --pretrain_elmo_model_path."
-        )
-    if not (folder / "config.json").exists():
-        return
-    if "tagger" not in checkpoint.load_config(folder):
-        raise UserError(f"--model_save_dir {folder} holds another model: name a folder of the tagger's own.")
-    if not args.overwrite:
-        raise UserError(f"--model_save_dir {folder} holds a tagger already: name another, or add --overwrite.")
+    check_model_folder("--model_save_dir", args.model_save_dir, "tagger", args.overwrite)
+    if args.use_elmo:
+        arguments.check_sample("--pretrain_elmo_model_path", args.pretrain_elmo_model_path)
 
 
 if __name__ == "__main__":

@@ -26,8 +26,7 @@ from options import FILE
 
 import args as arguments
 from elmo_core import disk, runtime
-from elmo_core.config import differences
-from elmo_core.runtime import UserError, log
+from elmo_core.runtime import log
 from tasks.encoders import randomise
 from tasks.reading.data import read_dataset
 from tasks.reading.layers import TextLayers
@@ -35,6 +34,7 @@ from tasks.reading.network import Settings
 from tasks.reading.reader import Prepared, Reader, Reading
 from tasks.reading.score import difference
 from tasks.reading.training import Schedule, train, training_words
+from tasks.runs import load_results, spread
 from tasks.tagging.elmo_encoder import Pretrained
 from tasks.tagging.vectors import WordVectors
 
@@ -95,7 +95,7 @@ class Experiment:
         )
         self.pretrained = Pretrained.of(args.pretrain_elmo_model_path)
         self.vectors = WordVectors(args.word_vectors, args.limit) if args.word_vectors else None
-        self.results = self.load()
+        self.results = load_results(args.json, self.protocol(), lambda run: (run["arm"], run["seed"], len(run["f1"])))
         self.words = training_words(self.train, args.min_count)
         if self.vectors:
             self.vectors.describe([one.text.tokens for one in self.train])
@@ -114,22 +114,6 @@ class Experiment:
             "settings": dataclasses.asdict(arguments.from_flags(Settings, args)),
             "schedule": dataclasses.asdict(arguments.from_flags(Schedule, args)),
         }
-
-    def load(self) -> dict:
-        """The results so far of an interrupted experiment, or empty ones."""
-        protocol, path = self.protocol(), self.args.json
-        if not path.exists():
-            return {"protocol": protocol, "runs": []}
-        results = disk.read_json(path, "results of experiment.py")
-        try:
-            changed = differences(results["protocol"], protocol)
-            runs = [(run["arm"], run["seed"], len(run["f1"])) for run in results["runs"]]
-        except (KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"--json {path} does not hold results of experiment.py: name a new file.") from error
-        if changed:
-            raise UserError(f"--json {path} has results of another experiment: {next(iter(changed.values()))}.")
-        log.info(f"{len(runs)} runs are done already.")
-        return results
 
     def runs(self, name: str) -> list[dict]:
         return [run for run in self.results["runs"] if run["arm"] == name]
@@ -192,11 +176,6 @@ class Experiment:
             best = " (the best of the others)" if name == static[0] else ""
             rows.append(f"elmo - {name:<9} {difference(f1['elmo'], f1[name], passage)}{best}")
         return "\n".join(rows)
-
-
-def spread(values: Sequence[float]) -> str:
-    deviation = np.std(values, ddof=1) if len(values) > 1 else 0.0
-    return f"{100 * np.mean(values):.2f} ± {100 * deviation:.2f}"
 
 
 if __name__ == "__main__":

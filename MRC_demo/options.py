@@ -14,7 +14,6 @@ from tasks.reading.reader import Reading
 from tasks.reading.text import LANGUAGES
 from tasks.reading.training import Schedule
 
-SAMPLE_ELMO = DEMO.parent / "checkpoints" / "sample" / "final"  # what `bash run.sh` in the root makes
 TRUTH = {"type": arguments.truth, "metavar": "true|false"}
 FILE = {"type": Path, "metavar": "FILE"}
 SHARE = {"type": arguments.share, "metavar": "X"}

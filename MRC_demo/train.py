@@ -12,15 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import options
-from options import DEMO, FILE, SAMPLE_ELMO
+from options import DEMO, FILE
 
 import args as arguments
-from elmo_core import checkpoint, disk, runtime
-from elmo_core.runtime import UserError, log
+from elmo_core import runtime
+from elmo_core.runtime import log
 from tasks.reading.data import read_dataset
 from tasks.reading.network import Settings
 from tasks.reading.reader import Prepared, Reader, Reading
 from tasks.reading.training import Schedule, train, training_words
+from tasks.runs import check_model_folder
 from tasks.tagging.elmo_encoder import Pretrained
 from tasks.tagging.vectors import WordVectors
 
@@ -37,7 +38,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     elmo = parser.add_argument_group("ELMo")
     elmo.add_argument("--use_elmo", **options.TRUTH, default=True, help="false: the baseline")
     elmo.add_argument(
-        "--pretrain_elmo_model_path", metavar="CKPT", default=SAMPLE_ELMO, help="prefix, file, or folder (its latest)"
+        "--pretrain_elmo_model_path",
+        metavar="CKPT",
+        default=arguments.SAMPLE_ELMO,
+        help="prefix, file, folder (its latest), or a published model's name",
     )
     elmo.add_argument(
         "--layers",
@@ -91,23 +95,9 @@ def read(path: Path, language: str) -> list[Prepared]:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse, before training, what would fail at its end or overwrite another model."""
-    folder = args.model_save_dir
-    disk.check_output("--model_save_dir", folder / "best.pdparams")
-    if (
-        args.use_elmo
-        and args.pretrain_elmo_model_path == SAMPLE_ELMO
-        and not SAMPLE_ELMO.with_suffix(".pdparams").is_file()
-    ):
-        raise UserError(
-            f"there is no {SAMPLE_ELMO}.pdparams: run `bash run.sh` in {DEMO.parent} first, which makes it in a few "
-            "minutes, or name another checkpoint by --pretrain_elmo_model_path."
-        )
-    if not (folder / "config.json").exists():
-        return
-    if "reader" not in checkpoint.load_config(folder):
-        raise UserError(f"--model_save_dir {folder} holds another model: name a folder of the reader's own.")
-    if not args.overwrite:
-        raise UserError(f"--model_save_dir {folder} holds a reader already: name another, or add --overwrite.")
+    check_model_folder("--model_save_dir", args.model_save_dir, "reader", args.overwrite)
+    if args.use_elmo:
+        arguments.check_sample("--pretrain_elmo_model_path", args.pretrain_elmo_model_path)
 
 
 if __name__ == "__main__":

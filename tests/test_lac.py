@@ -13,6 +13,7 @@ import models
 import pytest
 import runs
 
+import args as arguments
 from elmo_core.runtime import UserError
 from elmo_core.tokens import MARKERS, Vocabulary
 from tasks.tagging.data import BadLines, Labels, Sentence, read_tsv
@@ -265,7 +266,7 @@ def test_train_refuses_used_folders_and_a_missing_elmo(checkpoints, data, baseli
     with pytest.raises(UserError, match="--overwrite"):
         train.main(train_flags(data, baseline, use_elmo="false"))
     missing = tmp_path / "sample" / "final"
-    monkeypatch.setattr(train, "SAMPLE_ELMO", missing)
+    monkeypatch.setattr(arguments, "SAMPLE_ELMO", missing)
     with pytest.raises(UserError, match=r"bash run\.sh"):
         train.main(train_flags(data, tmp_path / "other"))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import runs
 
+import args as arguments
 from elmo_core.runtime import UserError
 from tasks.reading.data import read_dataset
 from tasks.reading.text import Text
@@ -150,8 +151,7 @@ def test_train_refuses_used_folders_and_a_missing_elmo(checkpoints, data, reader
         train.main(flags(data, reader, use_elmo="false"))
     with pytest.raises(UserError, match="--model_save_dir"):
         train.main(flags(data, Path(checkpoints["char"]).parent, use_elmo="false", overwrite=True))
-    monkeypatch.setattr(train, "SAMPLE_ELMO", tmp_path / "sample" / "final")
-    monkeypatch.setattr(sys.modules["options"], "SAMPLE_ELMO", tmp_path / "sample" / "final")
+    monkeypatch.setattr(arguments, "SAMPLE_ELMO", tmp_path / "sample" / "final")
     with pytest.raises(UserError, match=r"bash run\.sh"):
         train.main(flags(data, tmp_path / "other"))
 

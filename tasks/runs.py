@@ -1,0 +1,47 @@
+"""What trainings leave behind: a model's folder, and the results of several runs in one JSON file."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elmo_core import checkpoint, disk
+from elmo_core.config import differences
+from elmo_core.runtime import UserError, log
+
+
+def check_model_folder(flag: str, folder: Path, kind: str, overwrite: bool) -> None:
+    """Refuse, before training, a folder that cannot be written, or holds another model. kind: the key in its config.json."""
+    disk.check_output(flag, folder / "best.pdparams")
+    if not (folder / "config.json").exists():
+        return
+    if kind not in checkpoint.load_config(folder):
+        raise UserError(f"{flag} {folder} holds another model: name a folder of the {kind}'s own.")
+    if not overwrite:
+        raise UserError(f"{flag} {folder} holds a {kind} already: name another, or add --overwrite.")
+
+
+def load_results(path: Path, protocol: Mapping[str, Any], needs: Callable[[dict], Any]) -> dict:
+    """The results so far of an interrupted experiment, or empty ones.
+
+    protocol: settings that all results of one file share. needs: reads what is needed of a run, to see that it is there.
+    """
+    if not path.exists():
+        return {"protocol": protocol, "runs": []}
+    results = disk.read_json(path, "results of experiment.py")
+    try:
+        changed = differences(results["protocol"], protocol)
+        found = [needs(run) for run in results["runs"]]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"--json {path} does not hold results of experiment.py: name a new file.") from error
+    if changed:
+        raise UserError(f"--json {path} has results of another experiment: {next(iter(changed.values()))}.")
+    log.info(f"{len(found)} runs are done already.")
+    return results
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean and standard deviation in per cent."""
+    deviation = np.std(values, ddof=1) if len(values) > 1 else 0.0
+    return f"{100 * np.mean(values):.2f} ± {100 * deviation:.2f}"
