@@ -44,6 +44,6 @@ echo "== what a word means in context"
 $python run_polysemy.py --init_from_ckpt="$checkpoint/final" --corpus='data/dev/*' --senses=data/dev_senses.tsv \
     --word=bank,苹果 --examples=2 --neighbours=1 --plot="$checkpoint/words.png"
 
-echo "== a page to look into these words, for any browser"
-$python run_polysemy.py --init_from_ckpt="$checkpoint/final" --corpus='data/dev/*' --senses=data/dev_senses.tsv \
+echo "== the same with zh-news, a model that comes with the repository, and a page to look into, for any browser"
+$python run_polysemy.py --init_from_ckpt=zh-news --corpus='data/dev/*' --senses=data/dev_senses.tsv \
     --page="$checkpoint/words.html"

@@ -147,7 +147,7 @@ def table(task: str, data: Path, output: Path) -> list[str]:
 def by_seed(task: str, data: Path, output: Path, arm: str) -> dict[int, dict[str, np.ndarray]]:
     """Of every run of an arm, by measure, a value of each test sentence, whose mean is the score."""
     found = {}
-    for path in sorted(output.glob(f"{arm}-*.*")):
+    for path in sorted(output.glob(f"{arm}-*.{'json' if task == CLASSIFYING else 'txt'}")):
         seed = int(path.stem.rpartition("-")[2])
         if task == CLASSIFYING:
             texts = json.loads(path.read_text(encoding="utf-8"))["reviews"]

@@ -1,0 +1,23 @@
+"""The models in models/: small, found by name without a network, and real."""
+
+import pytest
+
+from elmo import ELMoEmbedder
+from elmo_core.weights import published
+
+PLACES = {  # a sentence, a place in it, words that fit there
+    "en-reviews": ("The acting is very good .", 4, {"good", "bad", "poor", "great"}),
+    "zh-news": ("今天 上午 ， 会议 在 北京 举行 。", 5, {"北京", "上海", "广州", "杭州"}),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_model_of_the_repository_reads_and_predicts(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ELMO_HOME", str(tmp_path))
+    assert sum(file.stat().st_size for file in (published.REPOSITORY / name).iterdir()) < 16e6
+    text, place, words = PLACES[name]
+    embedder, sentence = ELMoEmbedder(name), text.split()
+    (vectors,) = embedder.encode([sentence])
+    assert vectors.shape == (3, len(sentence), 256)
+    assert {word for word, _ in embedder.substitutes(sentence, place, k=20)} >= words
