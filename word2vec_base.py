@@ -76,9 +76,9 @@ def encoder(args: argparse.Namespace, run: Run) -> StaticVectors:
 def trained_vectors(args: argparse.Namespace, run: Run):
     """Train vectors, or read those that this run trained before it was interrupted."""
     path = args.pretrained_word2vec_file
-    if path and path.exists():
-        raise UserError(f"{path} exists already. Leave out --train_word2vec_on to use it, or name another file.")
     if path:
+        if path.exists():
+            raise UserError(f"{path} exists already. Leave out --train_word2vec_on to use it, or name another file.")
         disk.check_output("--pretrained_word2vec_file", path)
     kept = None if path else run.cache.vectors
     if kept and run.cache.resumed:

@@ -76,7 +76,7 @@ def main() -> None:
 
 def run(args: argparse.Namespace, seed: int, arm: str, more: list[str]) -> None:
     """Train an arm and write what it predicts for the test part."""
-    result = args.output / f"{arm}-{seed}.{'json' if args.task == CLASSIFYING else 'txt'}"
+    result = args.output / f"{arm}-{seed}{suffix(args.task)}"
     if result.exists():
         return
     flags = [flag.format(elmo=args.elmo, vectors=args.vectors) for flag in ARMS[arm]]
@@ -94,6 +94,11 @@ def run(args: argparse.Namespace, seed: int, arm: str, more: list[str]) -> None:
     execute("run_tag.py", "predict", f"--model_dir={folder}", f"--input={files['test']}", "--input_format=columns",
             f"--output={result}")  # fmt: skip
     shutil.rmtree(folder)
+
+
+def suffix(task: str) -> str:
+    """Of a run's result."""
+    return ".json" if task == CLASSIFYING else ".txt"
 
 
 def execute(script: str, *flags: str) -> None:
@@ -147,7 +152,7 @@ def table(task: str, data: Path, output: Path) -> list[str]:
 def by_seed(task: str, data: Path, output: Path, arm: str) -> dict[int, dict[str, np.ndarray]]:
     """Of every run of an arm, by measure, a value of each test sentence, whose mean is the score."""
     found = {}
-    for path in sorted(output.glob(f"{arm}-*.{'json' if task == CLASSIFYING else 'txt'}")):
+    for path in sorted(output.glob(f"{arm}-*{suffix(task)}")):
         seed = int(path.stem.rpartition("-")[2])
         if task == CLASSIFYING:
             texts = json.loads(path.read_text(encoding="utf-8"))["reviews"]

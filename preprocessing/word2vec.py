@@ -31,7 +31,8 @@ def train(text: str | Sequence[str], path: Path | None, seed: int, dimensions: i
     try:
         vectors = Word2Vec(corpus, **SKIP_GRAM, vector_size=dimensions, seed=seed, workers=runtime.n_cores()).wv
     except RuntimeError as error:  # gensim's, without a vocabulary
-        raise UserError(f"{text}: no word occurs {SKIP_GRAM['min_count']} times. Expected a corpus.") from error
+        files = runtime.listed(list(map(str, corpus.paths)))
+        raise UserError(f"{files}: no word occurs {SKIP_GRAM['min_count']} times. Expected a corpus.") from error
     if path:
         save(vectors, path)
     taken = runtime.duration(time.perf_counter() - began)
