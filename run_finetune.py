@@ -37,7 +37,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="prefix, file, folder (its latest), or a published model's name; none: word vectors alone",
     )
     model.add_argument(
-        "--layers", type=layers, metavar="WHICH", help="mix, top, average, or the number of a layer (default: mix)"
+        "--layers",
+        type=layers,
+        metavar="WHICH",
+        help="concat (all of them side by side, the default), mix, top, average, or the number of a layer",
     )
     model.add_argument(
         "--concat_word2vec",
@@ -77,7 +80,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if not (args.init_from_ckpt or args.load_head):
         parser.error("--init_from_ckpt is missing: a checkpoint, or none")
     has_elmo = (args.init_from_ckpt or "").lower() != "none"
-    arguments.fill_defaults(parser, args, {"layers": "mix"}, has_elmo, "ELMo: --init_from_ckpt is none")
+    arguments.fill_defaults(parser, args, {"layers": "concat"}, has_elmo, "ELMo: --init_from_ckpt is none")
     for name in ("random_weights", "elmo_trainable"):
         if getattr(args, name) and not has_elmo:
             parser.error(f"--{name} has no effect without ELMo: --init_from_ckpt is none")
@@ -96,8 +99,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def layers(text: str) -> str | int:
     if text.isdecimal():
         return int(text)
-    if text not in ("mix", "top", "average"):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected mix, top, average, or a layer's number")
+    if text not in ("concat", "mix", "top", "average"):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected concat, mix, top, average, or a layer's number")
     return text
 
 

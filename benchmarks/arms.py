@@ -89,7 +89,8 @@ def run(args: argparse.Namespace, seed: int, arm: str, more: list[str]) -> None:
     folder = args.output / f"{arm}-{seed}"
     files = {part: path_of(args, part) for part in ("train", "dev", "test")}
     data = [f"--{part}={path}" for part, path in files.items()]
-    flags += [*TAGGING[args.task], f"--seed={seed}", f"--save_dir={folder}", "--overwrite", *more]
+    own = [flag for flag in TAGGING[args.task] if not (arm == "nothing" and flag.startswith("--words"))]
+    flags += [*own, f"--seed={seed}", f"--save_dir={folder}", "--overwrite", *more]
     execute("run_tag.py", "train", *data, *flags)
     execute("run_tag.py", "predict", f"--model_dir={folder}", f"--input={files['test']}", "--input_format=columns",
             f"--output={result}")  # fmt: skip

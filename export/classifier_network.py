@@ -37,6 +37,8 @@ class ClassifierNetwork:
         layers = [sentences.mean(x) for x in self.elmo.layers(ops, sentences, highest)]  # each (B, 2P)
         if self.layers == "average":
             layers = [mixed(layers, [1 / len(layers)] * len(layers))]
+        elif self.layers == "concat":
+            layers = [ops.concat(layers, axis=1)]
         elif self.layers != "mix":
             layers = [layers[-1 if self.layers == "top" else self.layers]]
         means, deviations = self.weights["inputs.0.mean"], self.weights["inputs.0.deviation"]

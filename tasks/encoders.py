@@ -173,7 +173,7 @@ class StaticVectors(Encoder):
 class Contextual(Encoder):
     """The biLM.
 
-    layers: mix (all of them, for the head to mix), top, average, or a layer's number.
+    layers: concat (all of them side by side), mix (all of them, for the head to mix), top, average, or a layer's number.
     source: the checkpoint whose weights these are; None if they are random.
     """
 
@@ -183,7 +183,7 @@ class Contextual(Encoder):
         self,
         bilm: elmo.BiLM,
         vocabulary: Vocabulary | None,
-        layers: str | int = "mix",
+        layers: str | int = "concat",
         tuning: FineTuning | None = None,
         source: str | None = None,
     ):
@@ -191,9 +191,13 @@ class Contextual(Encoder):
         self.bilm, self.vocabulary, self.layers = bilm, vocabulary, layers
         self.tuning, self.source = tuning, source
         self.embedder = elmo.ELMoEmbedder(
-            (bilm, vocabulary), device=paddle.get_device(), layers="all" if layers == "mix" else layers, pool="mean"
+            (bilm, vocabulary),
+            device=paddle.get_device(),
+            layers="all" if layers in ("concat", "mix") else layers,
+            pool="mean",
         )
-        self.shape = (bilm.config.n_layers + 1 if layers == "mix" else 1, self.embedder.dim)
+        n_layers, dim = bilm.config.n_layers + 1, self.embedder.dim
+        self.shape = {"concat": (1, n_layers * dim), "mix": (n_layers, dim)}.get(layers, (1, dim))
 
     def read(self, sentences: Sequence[Sequence[str]]) -> list[Sequence[str]]:
         return list(sentences)
@@ -225,6 +229,8 @@ class Contextual(Encoder):
         means = [paddle.concat([shares @ side for side in pair], axis=1) for pair in layers]  # each (B, 2P)
         if self.layers == "average":
             return (sum(means) / len(means)).unsqueeze(1)
+        if self.layers == "concat":
+            return paddle.concat(means, axis=1).unsqueeze(1)
         if self.layers == "mix":
             return paddle.stack(means, axis=1)
         return means[-1 if self.layers == "top" else self.layers].unsqueeze(1)

@@ -259,7 +259,7 @@ def test_a_tagger_of_jiebas_words_is_not_exported(tmp_path):
 
 @pytest.fixture(scope="module")
 def heads(tmp_path_factory):
-    """Folders of --save_head, by what was classified: texts or pairs of them."""
+    """Folders of --save_head, by what was classified: texts, with the layers side by side or mixed, or pairs."""
     folder, generator = tmp_path_factory.mktemp("heads"), random.Random(3)
     model = models.save(models.random_bilm(scale=1.0), folder / "elmo")
     rows = [generator.choice([("river bank", "a"), ("of the", "b"), ("苹果 很", "c")]) for _ in range(40)]
@@ -267,14 +267,18 @@ def heads(tmp_path_factory):
     pairs = ["text_a\ttext_b\tlabel", *(f"{text}\tthe bank\t{label}" for text, label in rows)]
     (folder / "pairs").write_text("\n".join(pairs) + "\n", encoding="utf-8")
     quick = ["--device=cpu", "--epochs=1", "--sent_embedding_dim=6", "--tokenise=none", f"--init_from_ckpt={model}"]
-    for name, more in (("texts", []), ("pairs", ["--layers=top"])):
-        files = [f"--{part}_file={folder / name}" for part in ("train", "dev", "test")]
+    for name, file, more in (
+        ("texts", "texts", []),
+        ("mix", "texts", ["--layers=mix"]),
+        ("pairs", "pairs", ["--layers=top"]),
+    ):
+        files = [f"--{part}_file={folder / file}" for part in ("train", "dev", "test")]
         run_finetune.main([*quick, *files, *more, f"--save_head={folder / f'head of {name}'}"])
-    return {name: folder / f"head of {name}" for name in ("texts", "pairs")}
+    return {name: folder / f"head of {name}" for name in ("texts", "mix", "pairs")}
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("name", ["texts", "pairs"])
+@pytest.mark.parametrize("name", ["texts", "mix", "pairs"])
 def test_a_classifier_gives_the_same_probabilities(export, heads, runtime, name):
     sentences = [*SENTENCES, ["the", "苹果", "bank"]]  # three pairs
     wanted = Classifier.load(heads[name]).probabilities(sentences)

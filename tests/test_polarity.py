@@ -205,13 +205,15 @@ def test_averaging_over_tokens_and_mixing_layers_commute(checkpoints, input):
 
 
 @pytest.mark.parametrize("input", ["char", "word"])
-@pytest.mark.parametrize("layers", ["mix", "top", "average", 1])
+@pytest.mark.parametrize("layers", ["concat", "mix", "top", "average", 1])
 def test_fine_tuning_starts_from_the_frozen_means(checkpoints, input, layers):
     encoder = Contextual(*elmo.load_bilm(checkpoints[input]), layers)
     encoder.eval()
     reviews = encoder.read(models.SENTENCES)
     means = encoder.means(reviews)
-    assert means.shape == (len(reviews), 3 if layers == "mix" else 1, 14) and not means[1].any()
+    assert (
+        means.shape == (len(reviews), *{"concat": (1, 42), "mix": (3, 14)}.get(layers, (1, 14))) and not means[1].any()
+    )
     np.testing.assert_allclose(encoder(reviews).numpy(), means, atol=1e-5)
 
 
@@ -395,7 +397,7 @@ def test_the_baseline_trains_vectors_and_scores(folder, tmp_path):
 def test_both_scripts_score_the_same_folds(folder, vectors, checkpoints, tmp_path, capsys):
     base, both = tmp_path / "base.json", tmp_path / "both.json"
     run_baseline(folder, vectors, f"--results={base}")
-    more = [f"--concat_word2vec={vectors}", f"--results={both}", f"--compare_with={base}"]
+    more = ["--layers=mix", f"--concat_word2vec={vectors}", f"--results={both}", f"--compare_with={base}"]
     run_elmo(folder, checkpoints["word"], *more)
     output = capsys.readouterr().out
     assert f"against {base}" in output and "McNemar" in output
