@@ -1,14 +1,15 @@
 """A classifier over the bag of a text's words: a head over encoders' vectors, and their training.
 
-    text ─▶ encoder: a vector of each token ─▶ their mean ─▶ standardised, layers mixed ─▶ head ─▶ classes
-            (word table | biLM, L layers)       (L, D)        (D)
+    text ─▶ encoder: a vector of each token ─▶ their mean ─▶ standardised ─▶ mixed if L > 1 ─▶ head ─▶ classes
+            (word table | biLM)                 (L, D)        (L, D)           (D)
 
 A pair of texts a and b becomes [a; b; |a - b|; a * b] before the head.
 
-A bag of words averages over tokens, a ScalarMix over layers, and the two commute: a frozen encoder computes the mean of
-each layer once, and then a head is trained in seconds.
+A frozen encoder computes the mean of each layer once, and then a head is trained in seconds: what comes above is a
+function of these means, since a ScalarMix over layers and an average over tokens commute.
 
-Letters: n texts, B of a batch, L layers, D dimensions. Of pairs, arrays hold all first texts, then all second ones: 2B rows.
+Letters: n texts, B of a batch, L layers (1 where the biLM's are side by side), D dimensions. Of pairs, arrays hold all
+first texts, then all second ones: 2B rows.
 """
 
 import itertools
