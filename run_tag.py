@@ -96,7 +96,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
         "--layers",
         type=layers,
         metavar="L",
-        help="which are mixed: all, top, a number, or several as in 0,1 (default: all)",
+        help="which are mixed: all, top, a number, or several as in 0,1; concat: all, side by side (default: all)",
     )
     elmo.add_argument(
         "--elmo_at",
@@ -162,8 +162,8 @@ def add_train(parser: argparse.ArgumentParser) -> None:
 
 
 def layers(text: str) -> str:
-    if text not in ("all", "top") and not all(part.isdecimal() for part in text.split(",")):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected all, top, a layer's number, or several as in 0,1")
+    if text not in ("all", "concat", "top") and not all(part.isdecimal() for part in text.split(",")):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected all, concat, top, a layer's number, or several as in 0,1")
     return text
 
 
@@ -269,7 +269,7 @@ def train_tagger(args: argparse.Namespace) -> None:
 
     results = {"epoch": best.epoch, "seconds": best.seconds, "seed": args.seed, "dev": best.score.figures()}
     report(f"dev, epoch {best.epoch}", best.score)
-    for number, where in enumerate(tagger.network.elmo_at):
+    for number, where in enumerate(tagger.network.elmo_at if args.layers != "concat" else ()):
         results[f"mix_at_{where}"] = mix = tagger.network.encoder.mix(number)
         print(
             f"ELMo's layers at the {where} "

@@ -102,7 +102,10 @@ class TaggerNetwork:
         layers = self.elmo.layers(ops, sentences, max(self.numbers))
         chosen, made = [layers[number] for number in self.numbers], {}
         for k, where in enumerate(self.elmo_at):
-            made[where] = mixed(chosen, mix_weights(self.weights, f"encoder.elmo.mixes.{k}."))
+            if self.settings.layers == "concat":
+                made[where] = ops.concat(chosen, axis=2)
+            else:
+                made[where] = mixed(chosen, mix_weights(self.weights, f"encoder.elmo.mixes.{k}."))
         return made
 
     def _char_features(self, ops: Operators, sentences: Sentences) -> Array:

@@ -200,6 +200,7 @@ def random_weights(layer, but: str = "nothing") -> None:
         {},
         {"use_elmo": False, "vectors": True, "word_vectors_trainable": True, "bigru_num": 1},
         {"cell": "lstm", "char_cnn": True, "elmo_at": "input,output", "layers": "0,2"},
+        {"elmo_at": "input,output", "layers": "concat"},
         {"bilm": {"input": "word"}, "elmo_at": "output", "layers": "top", "vectors": True, "char_cnn": True},
         {"elmo_trainable": True, "bilm": {"max_characters": 20}, "char_cnn": True},
     ],

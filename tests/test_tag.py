@@ -251,7 +251,7 @@ def test_all_inputs_together_come_back_from_the_folder(checkpoint, tmp_path, cel
         Tagger.load(tmp_path / "tagger")
 
 
-@pytest.mark.parametrize("layers", ["all", "0", "0,2"])
+@pytest.mark.parametrize("layers", ["all", "concat", "0", "0,2"])
 def test_layers_beyond_the_memory_are_on_the_disk(checkpoint, tmp_path, layers):
     encoder = elmo_encoder(n_mixes=2, layers=layers)
     init_pretraining_params(encoder, checkpoint)
@@ -264,6 +264,16 @@ def test_layers_beyond_the_memory_are_on_the_disk(checkpoint, tmp_path, layers):
     encoder.elmo.layers = None  # must not be called
     for mix, other in zip(encoder.mixes(encoder.map_words(sentences)), expected, strict=True):
         np.testing.assert_allclose(mix.numpy(), other, atol=5e-3)
+
+
+def test_layers_stand_side_by_side(checkpoint):
+    words = ["the", "bank", "of"]
+    encoder = elmo_encoder(dropout=0.0, n_mixes=2, layers="concat")
+    init_pretraining_params(encoder, checkpoint)
+    expected = np.concatenate(ELMoEmbedder(checkpoint).encode([words])[0], axis=-1)
+    assert encoder.dim == expected.shape[1] and encoder.l2_loss().item() == 0
+    for found in encoder.mixes(encoder.map_words([words])):
+        np.testing.assert_allclose(found.numpy()[0], expected, atol=1e-5)
 
 
 # The script
@@ -310,6 +320,7 @@ def test_train_evaluate_and_predict(files, capsys, monkeypatch):
     [
         ["--elmo_at=input,output", "--cell=lstm"],
         ["--layers=0", "--cache_gb=0.0000001"],
+        ["--layers=concat", "--elmo_at=input,output"],
         ["--random_weights=lstm"],
         ["--elmo_trainable"],
     ],

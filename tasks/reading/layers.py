@@ -31,7 +31,7 @@ class TextLayers:
         found = self._arrays([sentence for row in parts for sentence, _ in row])
         lengths = np.array([window.end - window.begin for window in windows])
         mask = np.arange(lengths.max()) < lengths[:, None]
-        layers = np.zeros((len(self.encoder.numbers), *mask.shape, self.encoder.dim), np.float32)
+        layers = np.zeros((len(self.encoder.numbers), *mask.shape, self.encoder.elmo.dim), np.float32)
         for row, sentences in enumerate(parts):
             end = 0
             for sentence, part in sentences:

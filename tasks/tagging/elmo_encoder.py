@@ -50,7 +50,7 @@ class elmo_encoder(nn.Layer):
     elmo_l2_coef: of the penalty on the mix's weights, `l2_loss()`, which the task adds to its loss.
     dropout: on the vectors.
     n_mixes: how many mixes of the same layers `mixes` gives.
-    layers: which are mixed: all, top, a number, or several as in "0,1".
+    layers: which are mixed: all, top, a number, or several as in "0,1"; concat: all, not mixed but side by side.
     words: what the biLM reads: the tokens, or the words that jieba finds where these are characters.
     """
 
@@ -73,7 +73,7 @@ class elmo_encoder(nn.Layer):
 
     @property
     def dim(self) -> int:
-        return self._loaded().dim
+        return self._loaded().dim * (len(self.numbers) if self.choice == "concat" else 1)
 
     def word_ids(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
         """(B, T) int64 numbers of the words in ELMo's vocabulary, 0 beyond a sentence's end.
@@ -110,7 +110,7 @@ class elmo_encoder(nn.Layer):
     def mixes(
         self, words: Sequence[Sequence[str]] | np.ndarray | paddle.Tensor | TokenBatch | Layers
     ) -> list[paddle.Tensor]:
-        """The same of every mix."""
+        """The same of every mix. Of layers side by side as many times as there would be mixes."""
         model = self._loaded()
         if isinstance(words, np.ndarray | paddle.Tensor):
             words = self._words_of(np.asarray(words))
@@ -119,11 +119,14 @@ class elmo_encoder(nn.Layer):
             chosen = [layers[number] for number in self.numbers]
             words = _spread(chosen, words.numbers) if isinstance(words, InWords) else Layers(chosen, mask)
         present = words.mask.unsqueeze(-1)
-        mixed = [mix(words.layers, words.mask) * present for mix in model.mixes]
-        return [nn.functional.dropout(x, model.dropout, training=self.training) for x in mixed]
+        if self.choice == "concat":
+            found = [paddle.concat(words.layers, axis=2) * present] * self.settings["n_mixes"]
+        else:
+            found = [mix(words.layers, words.mask) * present for mix in model.mixes]
+        return [nn.functional.dropout(x, model.dropout, training=self.training) for x in found]
 
     def l2_loss(self) -> paddle.Tensor:
-        return self._loaded().l2_loss()
+        return self._loaded().l2_loss() if self.choice != "concat" else paddle.zeros([])
 
     def mix(self, number: int = 0) -> dict[str, list[float] | float]:
         """The weights of the layers in a mix, which add up to 1, and the factor of the whole."""
@@ -171,8 +174,10 @@ def init_pretraining_params(encoder: elmo_encoder, pretraining_params_path: str 
     encoder.vocabulary = encoder.elmo.vocabulary or vocabulary_beside(pretraining_params_path)
     encoder.cache = None
     every = encoder.elmo.config.n_layers + 1
-    encoder.numbers = layer_choice(encoder.choice, every).numbers
-    if len(encoder.numbers) < every:
+    encoder.numbers = layer_choice("all" if encoder.choice == "concat" else encoder.choice, every).numbers
+    if encoder.choice == "concat":
+        encoder.elmo.mixes = nn.LayerList()
+    elif len(encoder.numbers) < every:
         encoder.elmo.mixes = nn.LayerList(elmo.ScalarMix(len(encoder.numbers)) for _ in encoder.elmo.mixes)
 
 
@@ -205,6 +210,7 @@ class LayerCache:
         """Holds no more than `gigabytes` in memory: in float32 or, if that is too much, in float16. What needs more is in
         float16 in a file that has no name, in the folder; without a folder nothing is kept.
         """
+        dim = encoder.elmo.dim
         words = distinct = list(dict.fromkeys(map(tuple, sentences)))
         self.layers: dict[tuple[str, ...], np.ndarray] = {}  # (L + 1, n, 2P)
         self.numbers: dict[tuple[str, ...], np.ndarray] = {}  # of every character's word
@@ -212,8 +218,8 @@ class LayerCache:
             words, numbers = words_of(distinct)
             self.numbers = dict(zip(distinct, numbers, strict=True))
         n_tokens, n_layers = sum(map(len, words)), len(encoder.numbers)
-        size = 4 * n_tokens * n_layers * encoder.dim
-        what = f"{n_tokens:,} words x {n_layers} layers x {encoder.dim}, {size / 1e6:,.0f} MB in float32"
+        size = 4 * n_tokens * n_layers * dim
+        what = f"{n_tokens:,} words x {n_layers} layers x {dim}, {size / 1e6:,.0f} MB in float32"
         on_disk = folder is not None and size / 2 > gigabytes * 1e9
         room = shutil.disk_usage(folder).free if on_disk else gigabytes * 1e9
         if size / 2 > room:
@@ -230,8 +236,8 @@ class LayerCache:
         )
         arrays = embedder.iter_encode(words)
         if on_disk:
-            arrays = self._on_disk(arrays, folder, n_tokens * n_layers * encoder.dim)
-        shape = n_layers, -1, encoder.dim
+            arrays = self._on_disk(arrays, folder, n_tokens * n_layers * dim)
+        shape = n_layers, -1, dim
         self.layers = {tokens: array.reshape(shape) for tokens, array in zip(distinct, arrays, strict=True)}
         if embedder.oov_share:
             log.info(f"{embedder.oov_share:.2%} of the words are not in its vocabulary: to it they are <UNK>.")
