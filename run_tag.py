@@ -96,7 +96,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
         "--layers",
         type=layers,
         metavar="L",
-        help="which are mixed: all, top, a number, or several as in 0,1; concat: all, side by side (default: all)",
+        help="concat: all of them side by side (default); or which are mixed: all, top, a number, or several as in 0,1",
     )
     elmo.add_argument(
         "--elmo_at",
@@ -162,8 +162,8 @@ def add_train(parser: argparse.ArgumentParser) -> None:
 
 
 def layers(text: str) -> str:
-    if text not in ("all", "concat", "top") and not all(part.isdecimal() for part in text.split(",")):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected all, concat, top, a layer's number, or several as in 0,1")
+    if text not in ("concat", "all", "top") and not all(part.isdecimal() for part in text.split(",")):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected concat, all, top, a layer's number, or several as in 0,1")
     return text
 
 
@@ -201,7 +201,7 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
 
 
 OF_ELMO = {
-    "layers": "all",
+    "layers": "concat",
     "elmo_at": Settings.elmo_at,
     "random_weights": "",
     "elmo_dropout": Settings.elmo_dropout,

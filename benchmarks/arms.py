@@ -7,7 +7,8 @@ nothing     vectors of words that are learnt with the task
 word2vec    --vectors beside them, which should be trained on the ELMo's own text
 layer0      layer 0 of ELMo: words without context
 random      ELMo with random weights in its LSTMs
-elmo        ELMo
+mix         ELMo, its layers mixed with one learnt weight each
+elmo        ELMo, its layers side by side
 both        ELMo beside word2vec
 
 Each run is a command of run_tag.py or run_finetune.py. Runs whose results are there are skipped, so the same command goes
@@ -41,6 +42,7 @@ ARMS = {  # flags of run_tag.py
     "word2vec": ["--init_from_ckpt=none", "--word_vectors={vectors}"],
     "layer0": ["--init_from_ckpt={elmo}", "--layers=0"],
     "random": ["--init_from_ckpt={elmo}", "--random_weights=lstm"],
+    "mix": ["--init_from_ckpt={elmo}", "--layers={mix}"],
     "elmo": ["--init_from_ckpt={elmo}"],
     "both": ["--init_from_ckpt={elmo}", "--word_vectors={vectors}"],
 }
@@ -79,7 +81,8 @@ def run(args: argparse.Namespace, seed: int, arm: str, more: list[str]) -> None:
     result = args.output / f"{arm}-{seed}{suffix(args.task)}"
     if result.exists():
         return
-    flags = [flag.format(elmo=args.elmo, vectors=args.vectors) for flag in ARMS[arm]]
+    mix = "mix" if args.task == CLASSIFYING else "all"
+    flags = [flag.format(elmo=args.elmo, vectors=args.vectors, mix=mix) for flag in ARMS[arm]]
     if args.task == CLASSIFYING:
         flags = [flag.replace("--word_vectors", "--concat_word2vec") for flag in flags]
         flags += ["--vectors_trainable", "--vectors_lr", "0.001", "0.003"] * (arm == "nothing")

@@ -87,7 +87,7 @@ def test_every_arm_is_a_command_that_the_scripts_know(task, tmp_path, monkeypatc
     monkeypatch.setattr(arms, "execute", parsed)
     for arm in arms.ARMS:
         arms.run(args, 1, arm, ["--epochs=2"])
-    assert len(called) == (6 if task == arms.CLASSIFYING else 12)
+    assert len(called) == (7 if task == arms.CLASSIFYING else 14)
     if task == "duie-lac":
         assert (args.output / "test.txt").read_text(encoding="utf-8").startswith("北京\tLOC\n的\tu\n\n北京")
 
