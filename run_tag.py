@@ -101,7 +101,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     elmo.add_argument(
         "--elmo_at",
         choices=("input", "output", "input,output"),
-        help="where the network reads ELMo, each time with a mix of its own (default: input)",
+        help="where the network reads ELMo (default: input)",
     )
     elmo.add_argument("--elmo_trainable", action="store_true", help="fine-tune the biLM, too")
     elmo.add_argument(
@@ -114,7 +114,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
         "--elmo_l2_coef",
         type=arguments.zero_or_more,
         metavar="X",
-        help="penalty on the mixes' weights (default: 0.001)",
+        help="penalty on the weights of a mix (default: 0.001)",
     )
     elmo.add_argument(
         "--elmo_learning_rate", **RATE, help="of a biLM that is fine-tuned, times --base_learning_rate (default: 0.1)"
@@ -205,14 +205,15 @@ OF_ELMO = {
     "elmo_at": Settings.elmo_at,
     "random_weights": "",
     "elmo_dropout": Settings.elmo_dropout,
-    "elmo_l2_coef": Settings.elmo_l2_coef,
 }
+OF_MIX = {"elmo_l2_coef": Settings.elmo_l2_coef}
 
 
 def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """Refuse flags that would have no effect, and what would only fail when training is done."""
     args.use_elmo = args.init_from_ckpt.lower() != "none"
     arguments.fill_defaults(parser, args, OF_ELMO, args.use_elmo, "ELMo: --init_from_ckpt is none")
+    arguments.fill_defaults(parser, args, OF_MIX, args.layers != "concat", "a mix of layers, such as --layers=all")
     tuning = {"elmo_learning_rate": Settings.elmo_learning_rate}
     arguments.fill_defaults(parser, args, tuning, args.elmo_trainable, "--elmo_trainable")
     if args.elmo_trainable and not args.use_elmo:

@@ -397,6 +397,7 @@ def test_word_vectors_are_fine_tuned(files, capsys):
         (["--init_from_ckpt=none", "--limit=3"], "--limit"),
         (["--init_from_ckpt=none", "--word_vectors_trainable"], "--word_vectors_trainable"),
         (["--init_from_ckpt=CKPT", "--layers=average"], "--layers"),
+        (["--init_from_ckpt=CKPT", "--elmo_l2_coef=0.1"], "--layers=all"),
     ],
 )
 def test_flags_without_effect_are_an_error(files, checkpoint, more, word, capsys):
