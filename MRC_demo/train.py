@@ -47,7 +47,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--layers",
         default=Settings.layers,
         metavar="L",
-        help="which are mixed: all, top, a number, or several as in 0,1",
+        help="which are mixed: all, top, a number, or several as in 0,1; concat: all side by side",
     )
     options.add_network(parser)
     options.add_training(parser)

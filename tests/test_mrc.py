@@ -219,13 +219,13 @@ def test_the_experiment_compares_arms_and_resumes(checkpoints, data, tmp_path, c
     assert sorted((run["arm"], run["seed"]) for run in found) == sorted(
         (arm, seed) for arm in experiment.ARMS for seed in (1, 2)
     )
-    assert messages().count("computed once") == 4  # once more for each arm with ELMo, not for each seed
+    assert messages().count("computed once") == 5  # once more for each arm with ELMo, not for each seed
     mixes = {run["arm"]: run["mixes"] for run in found}
-    assert len(mixes["elmo"]["input"]["layers"]) == len(mixes["random"]["input"]["layers"]) == 3
-    assert len(mixes["layer0"]["input"]["layers"]) == 1 and not mixes["word2vec"]
+    assert len(mixes["mix"]["input"]["layers"]) == 3 and len(mixes["layer0"]["input"]["layers"]) == 1
+    assert not mixes["word2vec"] and not mixes["random"] and not mixes["elmo"]
     table = capsys.readouterr().out
-    assert all(f"elmo - {name}" in table for name in ("word2vec", "layer0", "random"))
-    assert table.count("best of the others") == 2  # one in each of the two tables
+    assert all(f"elmo - {name}" in table for name in ("word2vec", "layer0", "random", "mix"))
+    assert table.count("best without pretrained context") == 2  # one in each of the two tables
     with pytest.raises(UserError, match="hidden_dim"):
         experiment.main([*given, "--hidden_dim=4"])
     results.write_text("[]", encoding="utf-8")

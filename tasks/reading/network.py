@@ -24,7 +24,7 @@ NEVER = -1e9  # the logit of what is not there
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the network. layers: of ELMo; all, top, a number, or several as in "0,1"."""
+    """Settings of the network. layers: of ELMo; all, top, a number, several as in "0,1", or concat: side by side."""
 
     use_elmo: bool = True
     word_emb_dim: int = 100

@@ -121,9 +121,10 @@ class Reader(OwnWeights):
         return score([one.passage for one in passages], predictions, self.reading.language)
 
     def mixes(self) -> dict[str, dict]:
-        """How ELMo's layers are mixed at the input and at the output of the network's encoder."""
-        encoder = self.network.encoder
-        return {where: encoder.mix(number) for number, where in enumerate(("input", "output"))} if encoder else {}
+        """How ELMo's layers are mixed at the input and at the output of the network's encoder, if they are mixed."""
+        if self.network.encoder is None or self.settings.layers == "concat":
+            return {}
+        return {where: self.network.encoder.mix(number) for number, where in enumerate(("input", "output"))}
 
     def save(self, folder: str | Path) -> None:
         """Write all its files, the weights last: after a kill, the folder is not taken for a reader."""
