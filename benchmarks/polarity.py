@@ -114,7 +114,8 @@ def run(step: Step) -> None:
         command = [*command, f"--init_from_ckpt={step.checkpoints}"]
     command = [sys.executable, *(str(PROJECT / part) if part.endswith(".py") else part for part in command)]
     print("$", " ".join(command), flush=True)
-    subprocess.run(command, check=True)
+    if code := subprocess.run(command, check=False).returncode:
+        raise SystemExit(code)
 
 
 def table(output: Path) -> list[str]:

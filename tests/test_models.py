@@ -7,7 +7,7 @@ from elmo_core.weights import published
 
 PLACES = {  # a sentence, a place in it, words that fit there
     "en-reviews": ("The acting is very good .", 4, {"good", "bad", "poor", "great"}),
-    "zh-news": ("今天 上午 ， 会议 在 北京 举行 。", 5, {"北京", "上海", "广州", "杭州"}),
+    "zh-news": ("今天 上午 ， 会议 在 北京 举行 。", 5, {"北京", "上海", "广州", "南京"}),
 }
 
 
