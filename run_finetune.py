@@ -8,7 +8,7 @@
     python run_finetune.py --data_dir=DIR --init_from_ckpt=checkpoints --concat_word2vec=vectors.bin --compare_with=elmo.json
 
 The classifier sees the mean of a text's token vectors. Without --test_file the texts of --train_file are cross-validated.
-By default the biLM is frozen: it runs once over the texts, and a head with a mix of its layers is trained in seconds.
+By default the biLM is frozen: it runs once over the texts, and a head over its layers, side by side, is trained in seconds.
 --elmo_trainable then fine-tunes the biLM and the head together, in minutes for each fold. word2vec_base.py is the
 baseline, by the same protocol.
 """

@@ -101,7 +101,8 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     elmo.add_argument(
         "--elmo_at",
         choices=("input", "output", "input,output"),
-        help="where the network reads ELMo (default: input)",
+        metavar="PLACE",
+        help="input, output, or input,output: where the network reads ELMo (default: input)",
     )
     elmo.add_argument("--elmo_trainable", action="store_true", help="fine-tune the biLM, too")
     elmo.add_argument(
@@ -241,6 +242,8 @@ def train_tagger(args: argparse.Namespace) -> None:
     sentences, dev, test = parts if args.dev else [*split(parts[0], args.seed), parts[2]]
     scheme = args.scheme or detect(sentence.labels for sentence in parts[0])
     labels = Labels(sorted({label for sentence in sentences for label in sentence.labels}), args.train, scheme)
+    if len(labels) < 2:
+        raise UserError(f"--train has a single label, {labels.names[0]}: more sentences, or another --label_column?")
     warn_of_labels(labels, {"dev": dev, "test": test or []})
     runtime.seed_everything(args.seed)
     pretrained = Pretrained.of(model_files.resolve(args.init_from_ckpt)) if args.use_elmo else None

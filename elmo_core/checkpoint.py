@@ -192,10 +192,10 @@ def save_vocabulary(folder: str | Path, vocabulary) -> None:
             json.dump(vocabulary.alphabet.ids, file, ensure_ascii=False)
 
 
-def load_config(folder: str | Path) -> dict[str, Any]:
-    """What was given to `save_config`."""
+def load_config(folder: str | Path, of: str = "the checkpoints beside it") -> dict[str, Any]:
+    """What was given to `save_config`. of: whose it should be, for messages."""
     path = Path(folder, "config.json")
-    config = read_json(path, f"the configuration of the checkpoints beside it, with format_version {FORMAT_VERSION}")
+    config = read_json(path, f"the configuration of {of}, with format_version {FORMAT_VERSION}")
     version = config.pop("format_version", None)
     if type(version) is not int or version < 1:
         raise UserError(f"{path}: format_version is {version!r:.80}, expected {FORMAT_VERSION}.")

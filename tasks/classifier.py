@@ -98,7 +98,7 @@ class Classifier:
     @classmethod
     def load(cls, folder: Path, sources: Mapping[str, Path | None] | None = None) -> "Classifier":
         """sources: the file or checkpoint of an encoder, by its name, if it has moved."""
-        sources, values = sources or {}, checkpoint.load_config(folder)
+        sources, values = sources or {}, checkpoint.load_config(folder, "a head that --save_head has written")
         saved = values.get("classifier", values.get("polarity"))
         if saved is None:
             raise UserError(f"--load_head {folder}: this is not a folder of --save_head.")

@@ -26,6 +26,7 @@ from tasks.tagging.tagger import Tagger
 from tasks.tagging.training import training_words
 from tasks.tagging.vectors import WordVectors
 
+CHARACTERS = ["--input_format=characters"]
 QUICK = ["--device=cpu", "--epochs=2", "--hidden_dim=7", "--n_layers=1", "--word_dim=5", "--batch_size=8"]
 LEARNS = ["--epochs=25", "--hidden_dim=20", "--base_learning_rate=0.02", "--dropout=0.1"]
 
@@ -342,16 +343,26 @@ def test_a_seed_gives_the_same_tagger_again(files):
         np.testing.assert_allclose(other[name], weight, atol=1e-5, err_msg=name)
 
 
-def test_characters_with_places_from_training_to_prediction(tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize(("segmentation", "text", "flags"), [("feature", "李0 开1", []), ("strip", "李开", CHARACTERS)])
+def test_characters_with_places_from_training_to_prediction(segmentation, text, flags, tmp_path, capsys, monkeypatch):
     (tmp_path / "train").write_text("科0\tO\n技1\tO\n\n李0\tB-PER\n开1\tI-PER\n\n" * 9, encoding="utf-8")
     folder = tmp_path / "tagger"
-    flags = ["--init_from_ckpt=none", "--segmentation=feature", f"--save_dir={folder}", *QUICK]
-    run_tag.main(["train", f"--train={tmp_path / 'train'}", *flags])
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("李0 开1\n".encode())))
+    how = ["--init_from_ckpt=none", f"--segmentation={segmentation}", f"--save_dir={folder}", *QUICK]
+    run_tag.main(["train", f"--train={tmp_path / 'train'}", *how])
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{text}\n".encode())))
     capsys.readouterr()
-    run_tag.main(["predict", f"--model_dir={folder}", "--device=cpu"])
-    assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == ["李0", "开1", ""]
-    assert Tagger.load(folder).settings.place_dim > 0
+    run_tag.main(["predict", f"--model_dir={folder}", "--device=cpu", *flags])
+    tagged = [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()]
+    assert tagged == [*(text.split() if segmentation == "feature" else text), ""]
+    assert (Tagger.load(folder).settings.place_dim > 0) == (segmentation == "feature")
+
+
+def test_a_single_label_is_refused(tmp_path):
+    (tmp_path / "train").write_text("a O\nb O\n\nc O\n" * 3, encoding="utf-8")
+    with pytest.raises(UserError, match="single label, O"):
+        run_tag.main(
+            ["train", f"--train={tmp_path / 'train'}", "--init_from_ckpt=none", f"--save_dir={tmp_path / 't'}"]
+        )
 
 
 def test_a_column_as_a_feature(files, capsys, monkeypatch):

@@ -150,7 +150,7 @@ class Reader(OwnWeights):
         are, if they have moved.
         """
         folder = Path(folder)
-        file, values = folder / "config.json", checkpoint.load_config(folder)
+        file, values = folder / "config.json", checkpoint.load_config(folder, "a trained reader")
         if "reader" not in values:
             raise UserError(f"{file} has no field 'reader': expected a folder with a trained reader.")
         settings, reading = from_dict(Settings, values, "reader", file), from_dict(Reading, values, "reading", file)

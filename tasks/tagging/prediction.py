@@ -19,7 +19,8 @@ def tag_text(
 
     characters: the tokens are all characters but white space; otherwise white space separates them.
     """
-    read = token_reader(tagger.segmentation)
+    raw = characters and tagger.segmentation == "strip"  # text has no places that could be stripped
+    read = token_reader("none" if raw else tagger.segmentation)
     if tagger.features:
         raise UserError("This tagger reads a feature of each token from a column: it tags columns, not text.")
 

@@ -135,11 +135,13 @@ class Tagger(OwnWeights):
         are, if they have moved.
         """
         folder = Path(folder)
-        file, values = folder / "config.json", checkpoint.load_config(folder)
+        file, values = folder / "config.json", checkpoint.load_config(folder, "a trained tagger")
         if "tagger" not in values:
             raise UserError(f"{file} has no field 'tagger': expected a folder with a trained tagger.")
         settings = Settings.from_dict(values["tagger"], file)
         elmo = elmo_of(values.get("elmo"), file, pretrained) if settings.use_elmo else None
+        if vectors and "vectors" not in values:
+            raise UserError(f"--word_vectors {vectors}: the tagger in {folder} was trained without word vectors.")
         word_vectors = vectors_of(values["vectors"], file, vectors) if "vectors" in values else None
         words = Vocabulary.from_file(folder / "words.txt")
         labels = Labels.from_file(folder / "tag.dic", values.get("scheme", "lac"))
