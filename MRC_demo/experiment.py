@@ -40,7 +40,6 @@ from tasks.tagging.elmo_encoder import Pretrained
 from tasks.tagging.vectors import WordVectors
 
 ARMS = {"word2vec": None, "layer0": "0", "random": "concat", "mix": "all", "elmo": "concat"}  # and the layers they add
-NOTE = " (the best without pretrained context)"
 SEED_OF_RANDOM = 1  # of the random LSTMs, which all runs of that arm share, as those of ELMo share its weights
 
 
@@ -176,7 +175,8 @@ class Experiment:
         others = sorted((name for name in f1 if name != "elmo"), key=lambda name: -f1[name].mean())
         best = next((name for name in others if name != "mix"), None)
         for name in others if "elmo" in f1 else []:
-            rows.append(f"elmo - {name:<9} {difference(f1['elmo'], f1[name], passage)}{NOTE * (name == best)}")
+            note = " (the best without pretrained context)" if name == best else ""
+            rows.append(f"elmo - {name:<9} {difference(f1['elmo'], f1[name], passage)}{note}")
         return "\n".join(rows)
 
 

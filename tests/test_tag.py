@@ -357,6 +357,13 @@ def test_characters_with_places_from_training_to_prediction(segmentation, text, 
     assert (Tagger.load(folder).settings.place_dim > 0) == (segmentation == "feature")
 
 
+def test_an_elmo_or_vectors_that_a_tagger_would_not_read_are_refused(files):
+    folder = train(files, "--init_from_ckpt=none")
+    for given in ({"pretrained": "checkpoints"}, {"vectors": "v.txt"}):
+        with pytest.raises(UserError, match="was trained without it"):
+            Tagger.load(folder, **given)
+
+
 def test_a_single_label_is_refused(tmp_path):
     (tmp_path / "train").write_text("a O\nb O\n\nc O\n" * 3, encoding="utf-8")
     with pytest.raises(UserError, match="single label, O"):

@@ -22,7 +22,7 @@ from tasks.reading.network import BiDAF, Settings
 from tasks.reading.score import Scores, score
 from tasks.reading.text import LANGUAGES, Span, Text, windows
 from tasks.tagging.elmo_encoder import Pretrained
-from tasks.tagging.tagger import OwnWeights, elmo_of, vectors_of
+from tasks.tagging.tagger import OwnWeights, elmo_of, refuse_unread, vectors_of
 from tasks.tagging.vectors import WordVectors
 
 BATCH_SIZE = 8  # windows that are read at a time
@@ -153,6 +153,7 @@ class Reader(OwnWeights):
         file, values = folder / "config.json", checkpoint.load_config(folder, "a trained reader")
         if "reader" not in values:
             raise UserError(f"{file} has no field 'reader': expected a folder with a trained reader.")
+        refuse_unread(values, folder, pretrained, vectors)
         settings, reading = from_dict(Settings, values, "reader", file), from_dict(Reading, values, "reading", file)
         if reading.language not in LANGUAGES:
             raise UserError(f"{file}: reading.language is {reading.language!r:.80}, expected one of {list(LANGUAGES)}.")

@@ -9,7 +9,7 @@ checkpoints/lac/elmo/
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -138,10 +138,9 @@ class Tagger(OwnWeights):
         file, values = folder / "config.json", checkpoint.load_config(folder, "a trained tagger")
         if "tagger" not in values:
             raise UserError(f"{file} has no field 'tagger': expected a folder with a trained tagger.")
+        refuse_unread(values, folder, pretrained, vectors)
         settings = Settings.from_dict(values["tagger"], file)
         elmo = elmo_of(values.get("elmo"), file, pretrained) if settings.use_elmo else None
-        if vectors and "vectors" not in values:
-            raise UserError(f"--word_vectors {vectors}: the tagger in {folder} was trained without word vectors.")
         word_vectors = vectors_of(values["vectors"], file, vectors) if "vectors" in values else None
         words = Vocabulary.from_file(folder / "words.txt")
         labels = Labels.from_file(folder / "tag.dic", values.get("scheme", "lac"))
@@ -170,6 +169,13 @@ def vectors_of(values: object, file: Path, moved_to: str | Path | None) -> WordV
     if vectors.fingerprint != values["fingerprint"]:
         raise UserError(f"{vectors.path} has other word vectors than those that {file.parent} was trained with.")
     return vectors
+
+
+def refuse_unread(values: Mapping, folder: Path, pretrained: str | None, vectors: str | Path | None) -> None:
+    """Refuse a biLM or word vectors that config.json does not name: what was trained without them cannot read them."""
+    for name, flag, given in (("elmo", FLAGS, pretrained), ("vectors", "--word_vectors", vectors)):
+        if given and name not in values:
+            raise UserError(f"{flag}: {folder} was trained without it, and would not read {given}. Leave it out.")
 
 
 def elmo_of(values: object, file: Path, moved_to: str | None) -> Pretrained:
