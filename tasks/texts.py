@@ -26,6 +26,7 @@ LAYOUTS = (
     ("sentence1", "label", "sentence2"),
     ("sentence", "label"),
 )
+MANY = 50  # labels; more than these, and than half of the texts, are texts themselves
 FORM = "a text, its label and perhaps a second text in each line, as TSV or JSON"
 
 
@@ -75,6 +76,11 @@ def read_files(
     classes = sorted({label for label, *_ in parts[0]})
     if len(classes) < 2:
         raise UserError(f"{train}: all texts have the label {classes[0]!r:.60}. Expected two labels or more.")
+    if len(classes) > max(MANY, len(parts[0]) / 2):
+        raise UserError(
+            f"{train}: {len(classes):,} labels for {len(parts[0]):,} texts, as {classes[0]!r:.60}. Are these the texts? "
+            "--columns=TEXT,LABEL says which column is which."
+        )
     for path, part in zip(files, parts, strict=True):
         if unknown := sorted({label for label, *_ in part}.difference(classes)):
             names = listed([f"{name:.30}" for name in unknown], 3)

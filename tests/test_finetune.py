@@ -117,6 +117,13 @@ def test_files_that_do_not_fit(tmp_path, train, test, word):
         texts.read_files(tmp_path / "train", None, tmp_path / "test", None, "none", 9)
 
 
+def test_labels_that_are_texts_are_refused(tmp_path):
+    (tmp_path / "train").write_text("".join(f"{k % 2}\tfilm {k}\n" for k in range(99)), encoding="utf-8")
+    with pytest.raises(UserError, match="--columns=TEXT,LABEL"):
+        texts.read_files(tmp_path / "train", None, None, None, "none", 9)
+    assert len(texts.read_files(tmp_path / "train", None, None, ["1", "0"], "none", 9).classes) == 2
+
+
 def test_tokens_are_those_of_the_language(tmp_path):
     assert texts.tokens_of(["It's fine."], "en", 9, tmp_path) == [["It", "'s", "fine", "."]]
     assert texts.tokens_of(["酒店很好。早餐一般。"], "zh", 5, tmp_path) == [["酒店", "很", "好", "。", "早餐"]]
