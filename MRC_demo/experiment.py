@@ -53,7 +53,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     data.add_argument("--json", **FILE, required=True, help="the results")
     runs = parser.add_argument_group("runs")
     runs.add_argument(
-        "--pretrain_elmo_model_path", metavar="CKPT", required=True, help="prefix, file, or folder (its latest)"
+        "--pretrain_elmo_model_path", metavar="CKPT", required=True, help="prefix, file, folder (its latest), or name"
     )
     runs.add_argument("--arms", type=arms, default=list(ARMS), metavar="NAME,...", help="which arms to run")
     runs.add_argument("--seeds", type=seeds, default=[1, 2, 3], metavar="N,N,...", help="a run of each arm for each")
