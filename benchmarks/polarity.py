@@ -39,6 +39,7 @@ ROWS = {  # name: the model, the flags of its frozen row, whether it has a fine-
     "b": ("b", [], True),
     "b-layer0": ("b", ["--layers=0"], False),
     "b-random": ("b", ["--random_weights=lstm"], False),
+    "b-word2vec": ("b", ["--concat_word2vec={vectors}"], False),
 }
 
 
@@ -95,7 +96,7 @@ def steps(args: argparse.Namespace) -> Iterator[Step]:
             command = ["word2vec_base.py", f"--pretrained_word2vec_file={vectors}"]
             if model != "word2vec":
                 command = ["run_finetune.py", f"--init_from_ckpt={out}/{model}-{seed}/final"]
-            command += [f"--data_dir={args.data_dir}", *flags]
+            command += [f"--data_dir={args.data_dir}", *(flag.format(vectors=vectors) for flag in flags)]
             learns = "--vectors_trainable" if model == "word2vec" else "--elmo_trainable"
             frozen = out / "results" / f"{name}-{seed}.json"
             yield Step(frozen, [*command, f"--results={frozen}"])
