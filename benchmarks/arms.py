@@ -34,6 +34,7 @@ sys.path.insert(0, str(PROJECT))
 
 from significance import crossed
 
+import args as arguments
 from tasks.tagging.columns import read_columns
 from tasks.tagging.scheme import detect, spans
 
@@ -190,4 +191,4 @@ def f1_shares(correct: np.ndarray, expected: np.ndarray, predicted: np.ndarray) 
 
 
 if __name__ == "__main__":
-    main()
+    arguments.script(main)

@@ -12,6 +12,7 @@ changes is the seed of word2vec and of the pretraining (weights, order of the te
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
 from significance import crossed
+
+import args as arguments
 
 PRETRAINING = ["--model_size=small", "--batch_size=64", "--n_negative_samples=2048", "--optimizer=adam", "--lr=0.002",
                "--warmup_steps=500"]  # fmt: skip
@@ -53,7 +56,7 @@ class Step:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments.parser(__doc__)
     parser.add_argument("--text", type=Path, help="raw reviews, one a line")
     parser.add_argument("--data_dir", type=Path, required=True, help="the sentence polarity dataset v1")
     parser.add_argument("--output", type=Path, required=True, help="folder of everything that is made")
@@ -115,8 +118,15 @@ def run(step: Step) -> None:
         command = [*command, f"--init_from_ckpt={step.checkpoints}"]
     command = [sys.executable, *(str(PROJECT / part) if part.endswith(".py") else part for part in command)]
     print("$", " ".join(command), flush=True)
-    if code := subprocess.run(command, check=False).returncode:
-        raise SystemExit(code)
+    process = subprocess.Popen(command)
+    # Ctrl-C reaches the step too, which saves first and is waited for. To be told to end is passed on to it.
+    answers = {signal.SIGINT: lambda *_: None, signal.SIGTERM: lambda *_: process.terminate()}
+    before = {number: signal.signal(number, answer) for number, answer in answers.items()}
+    if code := process.wait():
+        print("Not finished. The same command goes on from here.", file=sys.stderr)
+        sys.exit(code if code > 0 else 128 - code)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def table(output: Path) -> list[str]:
@@ -152,4 +162,4 @@ def results(output: Path, name: str, treatment: str) -> dict[int, tuple[np.ndarr
 
 
 if __name__ == "__main__":
-    main()
+    arguments.script(main)

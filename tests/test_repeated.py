@@ -2,6 +2,9 @@
 
 import argparse
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -50,6 +53,27 @@ def test_its_commands_are_those_that_the_scripts_know(tmp_path, monkeypatch):
     for step in steps:
         script = next(k for k, part in enumerate(step.command) if part.endswith(".py"))
         parser_of(runs.PROJECT / step.command[script], monkeypatch).parse_args(step.command[script + 1 :])
+
+
+SAVES_ON_CTRL_C = """
+import sys, time
+try:
+    print("begun", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    time.sleep(1)
+    open(sys.argv[1], "w")
+"""
+RUN = "import pathlib, sys; import polarity; polarity.run(polarity.Step(pathlib.Path(sys.argv[-1]), sys.argv[1:]))"
+
+
+def test_ctrl_c_lets_the_step_save(tmp_path):
+    command = [sys.executable, "-c", RUN, "-c", SAVES_ON_CTRL_C, str(tmp_path / "saved")]
+    folder = runs.PROJECT / "benchmarks"
+    both = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert "begun\n" in iter(both.stdout.readline, "")
+    os.killpg(both.pid, signal.SIGINT)
+    assert both.wait() == 0 and (tmp_path / "saved").exists()
 
 
 def test_table_of_what_is_there(tmp_path):
