@@ -245,6 +245,7 @@ def train_tagger(args: argparse.Namespace) -> None:
     if len(labels) < 2:
         raise UserError(f"--train has a single label, {labels.names[0]}: more sentences, or another --label_column?")
     warn_of_labels(labels, {"dev": dev, "test": test or []})
+    warn_of_scheme(labels, sentences)
     runtime.seed_everything(args.seed)
     pretrained = Pretrained.of(model_files.resolve(args.init_from_ckpt)) if args.use_elmo else None
     vectors = WordVectors(args.word_vectors, args.limit) if args.word_vectors else None
@@ -310,6 +311,17 @@ def warn_of_labels(labels: Labels, parts: dict[str, list[Sentence]]) -> None:
                 f"the {name} sentences have labels that the training sentences lack, and that cannot be predicted: "
                 f"{runtime.listed(sorted(unknown))}."
             )
+
+
+def warn_of_scheme(labels: Labels, sentences: list[Sentence]) -> None:
+    table, last = labels.impossible()
+    numbers = [[labels.index[label] for label in sentence.labels] for sentence in sentences]
+    broken = sum(bool(table[[-1, *row[:-1]], row].any() or last[row[-1]]) for row in numbers)
+    if broken:
+        log.warning(
+            f"{broken:,} of {len(sentences):,} training sentences break the rules of the scheme {labels.scheme}, as "
+            "predictions never do: are there mistakes in the labels, or is it the wrong --scheme?"
+        )
 
 
 def evaluate(args: argparse.Namespace) -> None:

@@ -189,7 +189,13 @@ def test_columns_are_read_as_they_are(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "label", "where"),
-    [("a O\nb\n", -1, ":2:"), ("a O\n\nb O\n", 2, ":1:"), ("\n\n", -1, "no sentence"), ("a O\n\xff\n", -1, ":2:")],
+    [
+        ("a O\nb\n", -1, ":2:"),
+        ("a O\n\nb O\n", 2, ":1:"),
+        ("a O\n", 0, ":1: column 0 "),
+        ("\n\n", -1, "no sentence"),
+        ("a O\n\xff\n", -1, ":2:"),
+    ],
 )
 def test_faulty_columns_are_an_error_with_the_line(tmp_path, text, label, where):
     path = tmp_path / "columns"
@@ -370,6 +376,14 @@ def test_a_single_label_is_refused(tmp_path):
         run_tag.main(
             ["train", f"--train={tmp_path / 'train'}", "--init_from_ckpt=none", f"--save_dir={tmp_path / 't'}"]
         )
+
+
+def test_labels_that_break_the_schemes_rules_are_told(files, caplog):
+    train(files, "--init_from_ckpt=none", "--scheme=bioes", "--epochs=1")
+    assert "break the rules of the scheme bioes" in caplog.text
+    caplog.clear()
+    train(files, "--init_from_ckpt=none", "--epochs=1", save_dir="other")
+    assert "break the rules" not in caplog.text
 
 
 def test_a_column_as_a_feature(files, capsys, monkeypatch):

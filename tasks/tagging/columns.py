@@ -90,8 +90,13 @@ def read_columns(
     for first, rows in sentence_rows(read_lines(path), path, token, label, feature or 0):
         labels = [columns[label].strip() for _, columns in rows]
         for number, ((_, columns), name) in enumerate(zip(rows, labels, strict=True), first):
-            if len(columns) == 1 or name.split() != [name]:
+            n = len(columns)
+            if n == 1 or name.split() != [name]:
                 raise UserError(f"{path}:{number}: found {columns!r:.80}, expected a token and its label.")
+            if token % n == label % n:
+                raise UserError(
+                    f"{path}:{number}: column {label} of {columns!r:.80} is that of the tokens, not a label."
+                )
         found.append(Sentence(tokens_of(rows, token, read, path, first, feature=feature), labels))
     if not found:
         raise UserError(f"{path}: no sentence. Expected a token and its label in each line.")
