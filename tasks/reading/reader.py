@@ -22,7 +22,7 @@ from tasks.reading.network import BiDAF, Settings
 from tasks.reading.score import Scores, score
 from tasks.reading.text import LANGUAGES, Span, Text, windows
 from tasks.tagging.elmo_encoder import Pretrained
-from tasks.tagging.tagger import OwnWeights, elmo_of, refuse_unread, vectors_of
+from tasks.tagging.sources import OwnWeights, find_sources, name_sources
 from tasks.tagging.vectors import WordVectors
 
 BATCH_SIZE = 8  # windows that are read at a time
@@ -134,12 +134,8 @@ class Reader(OwnWeights):
             "reader": dataclasses.asdict(self.settings),
             "reading": dataclasses.asdict(self.reading),
             "words": self.words.fingerprint,
+            **name_sources(self.pretrained, self.vectors),
         }
-        if self.pretrained:
-            values["elmo"] = {"checkpoint": self.pretrained.prefix, "fingerprint": self.pretrained.fingerprint}
-        if self.vectors:
-            of_file = {"limit": self.vectors.limit, "fingerprint": self.vectors.fingerprint}
-            values["vectors"] = {"file": str(self.vectors.path), **of_file}
         checkpoint.save_config(folder, values)
         checkpoint.save_vocabulary(folder, self.words)
         checkpoint.save(folder / "best", self.weights())
@@ -153,12 +149,10 @@ class Reader(OwnWeights):
         file, values = folder / "config.json", checkpoint.load_config(folder, "a trained reader")
         if "reader" not in values:
             raise UserError(f"{file} has no field 'reader': expected a folder with a trained reader.")
-        refuse_unread(values, folder, pretrained, vectors)
         settings, reading = from_dict(Settings, values, "reader", file), from_dict(Reading, values, "reading", file)
         if reading.language not in LANGUAGES:
             raise UserError(f"{file}: reading.language is {reading.language!r:.80}, expected one of {list(LANGUAGES)}.")
-        elmo = elmo_of(values.get("elmo"), file, pretrained) if settings.use_elmo else None
-        word_vectors = vectors_of(values["vectors"], file, vectors) if "vectors" in values else None
+        elmo, word_vectors = find_sources(values, file, settings.use_elmo, pretrained, vectors)
         words = Vocabulary.from_file(folder / checkpoint.VOCABULARY)
         if words.fingerprint != values.get("words"):
             raise UserError(f"{folder / checkpoint.VOCABULARY} is not the file that this reader was trained with.")

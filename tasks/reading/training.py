@@ -1,6 +1,5 @@
 """Training one reader: epochs over the training passages, keeping the best on the dev passages."""
 
-import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,8 +16,7 @@ from tasks.reading.batch import Asked, Group, batch_of
 from tasks.reading.reader import Prepared, Reader, Reading
 from tasks.reading.score import Scores
 from tasks.reading.text import windows
-
-PROGRESS_SECONDS = 60  # between two lines within an epoch
+from tasks.tagging.training import adam, run_epoch
 
 
 @dataclass(frozen=True)
@@ -89,17 +87,17 @@ def train(
     that is better than all before.
     """
     groups, random = training_groups(passages, reader.reading), np.random.default_rng(schedule.seed)
-    optimizer = paddle.optimizer.Adam(
-        schedule.base_learning_rate,
-        parameters=[weight for weight in reader.network.parameters() if not weight.stop_gradient],
-        grad_clip=paddle.nn.ClipGradByGlobalNorm(schedule.max_grad_norm),
-    )
+    optimizer = adam(reader.network, schedule.base_learning_rate, schedule.max_grad_norm)
     means = MeanWeights(reader.own().values(), schedule.ema)
     best, weights, start = None, {}, time.perf_counter()
+
+    def loss_of(numbers: Sequence[int]) -> paddle.Tensor:
+        return reader.network.loss(batch_of([groups[k] for k in numbers], reader.words))
+
     for epoch in range(1, schedule.epochs + 1):
         optimizer.set_lr(schedule.base_learning_rate * (1 - 0.9 * (epoch - 1) / schedule.epochs))
-        order = shuffled_batches([group.window.tokens for group in groups], schedule.batch_size, random)
-        loss = _epoch(reader, optimizer, means, [[groups[k] for k in batch] for batch in order], epoch)
+        batches = shuffled_batches([group.window.tokens for group in groups], schedule.batch_size, random)
+        loss = run_epoch(reader.network, optimizer, batches, loss_of, epoch, means.update)
         with means.in_place():
             scores, seconds = reader.score(dev), time.perf_counter() - start
             better = best is None or scores.f1.mean() > best.scores.f1.mean()
@@ -117,34 +115,6 @@ def train(
     reader.set_weights(weights, "the best epoch")
     best.seconds = time.perf_counter() - start
     return best
-
-
-def _epoch(
-    reader: Reader,
-    optimizer: paddle.optimizer.Optimizer,
-    means: "MeanWeights",
-    batches: list[list[Group]],
-    epoch: int,
-) -> float:
-    """The mean loss of an epoch of training."""
-    reader.network.train()
-    losses, start, shown = [], time.perf_counter(), time.perf_counter()
-    for step, groups in enumerate(batches):
-        now = time.perf_counter()
-        if now - shown > PROGRESS_SECONDS:
-            left = runtime.duration((now - start) / step * (len(batches) - step))
-            log.info(f"epoch {epoch:>2}  step {step:,}/{len(batches):,}  {left} left in this epoch")
-            shown = now
-        loss = reader.network.loss(batch_of(groups, reader.words))
-        loss.backward()
-        optimizer.step()
-        optimizer.clear_grad()
-        means.update()
-        losses.append(loss.detach())  # read once at the end: a GPU would wait each time
-    mean = float(paddle.stack(losses).mean())
-    if not math.isfinite(mean):
-        raise UserError(f"the loss became {mean}: give a lower --base_learning_rate.")
-    return mean
 
 
 class MeanWeights:

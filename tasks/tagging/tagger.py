@@ -9,43 +9,21 @@ checkpoints/lac/elmo/
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-
-from elmo_core import checkpoint, disk, model_files
-from elmo_core.runtime import UserError, hint_if_moved, paddle
+from elmo_core import checkpoint, disk
+from elmo_core.runtime import UserError
 from elmo_core.tokens import Vocabulary, in_order, sentence_batches
 from tasks.tagging.data import Labels, Sentence, batch_of
 from tasks.tagging.elmo_encoder import Pretrained
 from tasks.tagging.network import BiGRUCRF, Settings
 from tasks.tagging.score import Score
+from tasks.tagging.sources import OwnWeights, find_sources, name_sources
 from tasks.tagging.vectors import WordVectors
 
 BATCH_SIZE = 64  # sentences that are tagged at a time
 BATCH_TOKENS = 8192  # and their tokens, with padding
-FLAGS = "--pretrain_elmo_model_path (of run_tag.py: --init_from_ckpt)"
-BILM = "encoder.elmo.bilm."  # begins the names of the biLM's weights
-
-
-class OwnWeights:
-    """The weights of a `network` that are its own: without those of a frozen biLM, which are its checkpoint's."""
-
-    owns_bilm = False  # it was fine-tuned, or is random
-
-    def weights(self) -> dict[str, np.ndarray]:
-        return {name: weight.numpy() for name, weight in self.own().items()}
-
-    def set_weights(self, weights: dict[str, np.ndarray], source: str) -> None:
-        own = self.own()
-        checkpoint.match({name: weight.shape for name, weight in own.items()}, weights, source)
-        for name, weight in own.items():
-            weight.set_value(weights[name])
-
-    def own(self) -> dict[str, paddle.Tensor]:
-        weights = self.network.state_dict().items()
-        return {name: weight for name, weight in weights if self.owns_bilm or not name.startswith(BILM)}
 
 
 class Tagger(OwnWeights):
@@ -108,12 +86,7 @@ class Tagger(OwnWeights):
             values["segmentation"] = self.segmentation
         if self.features:
             values["features"] = {"column": self.feature_column, "values": list(self.features)}
-        if self.pretrained:
-            values["elmo"] = {"checkpoint": self.pretrained.prefix, "fingerprint": self.pretrained.fingerprint}
-        if self.vectors:
-            of_file = {"limit": self.vectors.limit, "fingerprint": self.vectors.fingerprint}
-            values["vectors"] = {"file": str(self.vectors.path), **of_file}
-        checkpoint.save_config(folder, values)
+        checkpoint.save_config(folder, {**values, **name_sources(self.pretrained, self.vectors)})
         for name, vocabulary in (("words.txt", self.words), ("pieces.txt", self.pieces)):
             if vocabulary is None:
                 (folder / name).unlink(missing_ok=True)
@@ -138,10 +111,8 @@ class Tagger(OwnWeights):
         file, values = folder / "config.json", checkpoint.load_config(folder, "a trained tagger")
         if "tagger" not in values:
             raise UserError(f"{file} has no field 'tagger': expected a folder with a trained tagger.")
-        refuse_unread(values, folder, pretrained, vectors)
         settings = Settings.from_dict(values["tagger"], file)
-        elmo = elmo_of(values.get("elmo"), file, pretrained) if settings.use_elmo else None
-        word_vectors = vectors_of(values["vectors"], file, vectors) if "vectors" in values else None
+        elmo, word_vectors = find_sources(values, file, settings.use_elmo, pretrained, vectors)
         words = Vocabulary.from_file(folder / "words.txt")
         labels = Labels.from_file(folder / "tag.dic", values.get("scheme", "lac"))
         pieces = folder / "pieces.txt"
@@ -158,35 +129,3 @@ class Tagger(OwnWeights):
                 )
         tagger.set_weights(checkpoint.load_params(folder / "best"), str(folder / "best"))
         return tagger
-
-
-def vectors_of(values: object, file: Path, moved_to: str | Path | None) -> WordVectors:
-    """The word vectors that config.json names, where they were in training or have moved to."""
-    if not isinstance(values, dict) or not all(isinstance(values.get(k), str) for k in ("file", "fingerprint")):
-        raise UserError(f"{file}: vectors is {values!r:.80}, expected a file and its fingerprint.")
-    with hint_if_moved("--word_vectors", moved_to):
-        vectors = WordVectors(moved_to or values["file"], values.get("limit"))
-    if vectors.fingerprint != values["fingerprint"]:
-        raise UserError(f"{vectors.path} has other word vectors than those that {file.parent} was trained with.")
-    return vectors
-
-
-def refuse_unread(values: Mapping, folder: Path, pretrained: str | None, vectors: str | Path | None) -> None:
-    """Refuse a biLM or word vectors that config.json does not name: what was trained without them cannot read them."""
-    for name, flag, given in (("elmo", FLAGS, pretrained), ("vectors", "--word_vectors", vectors)):
-        if given and name not in values:
-            raise UserError(f"{flag}: {folder} was trained without it, and would not read {given}. Leave it out.")
-
-
-def elmo_of(values: object, file: Path, moved_to: str | None) -> Pretrained:
-    """The biLM that config.json names, at its path in training or at `moved_to`."""
-    if not isinstance(values, dict) or not all(isinstance(values.get(k), str) for k in ("checkpoint", "fingerprint")):
-        raise UserError(f"{file}: elmo is {values!r:.80}, expected a checkpoint and the fingerprint of its weights.")
-    with hint_if_moved(FLAGS, moved_to):
-        elmo = Pretrained.of(model_files.resolve(moved_to or values["checkpoint"]))
-    if elmo.fingerprint != values["fingerprint"]:
-        raise UserError(
-            f"{elmo.prefix} is not the ELMo that {file.parent} was trained with: its weights differ. Give that one "
-            f"by {FLAGS}, or train the tagger again."
-        )
-    return elmo

@@ -3,12 +3,13 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from elmo_core import runtime
 from elmo_core.runtime import UserError, log, paddle
 from elmo_core.tokens import MARKERS, UNK_ID, Vocabulary, shuffled_batches
 from tasks.tagging.data import Batch, Sentence, batch_of
@@ -71,20 +72,18 @@ def train(
     """
     known, random = known_words(sentences, tagger.labels.scheme), np.random.default_rng(schedule.seed)
     measure = "accuracy" if tagger.labels.scheme == "plain" else "F1"
-    optimizer = paddle.optimizer.Adam(
-        schedule.base_learning_rate,
-        parameters=[weight for weight in tagger.network.parameters() if not weight.stop_gradient],
-        grad_clip=paddle.nn.ClipGradByGlobalNorm(schedule.max_grad_norm),
-    )
+    optimizer = adam(tagger.network, schedule.base_learning_rate, schedule.max_grad_norm)
     best, weights, start = None, {}, time.perf_counter()
     for epoch in range(1, schedule.epochs + 1):
         optimizer.set_lr(schedule.base_learning_rate * (1 - 0.9 * (epoch - 1) / schedule.epochs))
-        loss = _epoch(tagger, optimizer, _batches(tagger, sentences, schedule.batch_size, random), epoch)
+        batches = _batches(tagger, sentences, schedule.batch_size, random)
+        loss = run_epoch(tagger.network, optimizer, batches, tagger.network.loss, epoch)
         score, seconds = tagger.score(dev, known), time.perf_counter() - start
         better = best is None or score.total.f1 > best.score.total.f1
         log.info(
             f"epoch {epoch:>2}/{schedule.epochs}  loss {loss:7.3f}  dev {measure} {score.total.f1:6.2%}"
-            f"{' *' if better else '  '}  {seconds:4.0f} s, at most {seconds / epoch * (schedule.epochs - epoch):.0f} s left"
+            f"{' *' if better else '  '}  {runtime.duration(seconds)}, at most "
+            f"{runtime.duration(seconds / epoch * (schedule.epochs - epoch))} left"
         )
         if better:
             best, weights = Best(epoch, score, seconds), tagger.weights()
@@ -97,20 +96,36 @@ def train(
     return best
 
 
-def _epoch(tagger: Tagger, optimizer: paddle.optimizer.Optimizer, batches: list[Batch], epoch: int) -> float:
-    """The mean loss of an epoch of training."""
-    tagger.network.train()
+def adam(network: paddle.nn.Layer, learning_rate: float, max_grad_norm: float) -> paddle.optimizer.Optimizer:
+    """Adam for those of its weights that are trained."""
+    weights = [weight for weight in network.parameters() if not weight.stop_gradient]
+    return paddle.optimizer.Adam(
+        learning_rate, parameters=weights, grad_clip=paddle.nn.ClipGradByGlobalNorm(max_grad_norm)
+    )
+
+
+def run_epoch(
+    network: paddle.nn.Layer,
+    optimizer: paddle.optimizer.Optimizer,
+    batches: Sequence,
+    loss_of: Callable[..., paddle.Tensor],
+    epoch: int,
+    after_step: Callable[[], None] = lambda: None,
+) -> float:
+    """The mean loss of an epoch of training. loss_of: a batch's."""
+    network.train()
     losses, start, shown = [], time.perf_counter(), time.perf_counter()
     for step, batch in enumerate(batches):
         now = time.perf_counter()
         if now - shown > PROGRESS_SECONDS:
-            left = (now - start) / step * (len(batches) - step)
-            log.info(f"epoch {epoch:>2}  step {step:,}/{len(batches):,}  {left:.0f} s left in this epoch")
+            left = runtime.duration((now - start) / step * (len(batches) - step))
+            log.info(f"epoch {epoch:>2}  step {step:,}/{len(batches):,}  {left} left in this epoch")
             shown = now
-        loss = tagger.network.loss(batch)
+        loss = loss_of(batch)
         loss.backward()
         optimizer.step()
         optimizer.clear_grad()
+        after_step()
         losses.append(loss.detach())  # read once at the end: a GPU would wait each time
     mean = float(paddle.stack(losses).mean())
     if not math.isfinite(mean):
