@@ -28,11 +28,13 @@ from significance import crossed
 
 import args as arguments
 
-PRETRAINING = ["--model_size=small", "--batch_size=64", "--n_negative_samples=2048", "--optimizer=adam", "--lr=0.002",
-               "--warmup_steps=500"]  # fmt: skip
+PRETRAINING = ["--batch_size=64", "--n_negative_samples=2048", "--optimizer=adam", "--epochs=1"]
+FIRST = ["--model_size=small", "--lr=0.002", "--warmup_steps=500", "--seed={seed}"]
+AGAIN = ["--lr=0.001", "--warmup_steps=200", "--dropout=0", "--seed={seed}1"]  # so in another order
 MODELS = {  # flags of their own
-    "a": ["--filters=1:32,2:32,3:64,4:128,5:256"],
-    "b": ["--input=word", "--projection_dim=300", "--cell_dim=512"],  # its words start with word2vec's vectors
+    "a": [*FIRST, "--filters=1:32,2:32,3:64,4:128,5:256"],
+    "b": [*FIRST, "--input=word", "--projection_dim=300", "--cell_dim=512", "--pretrained_word_embeddings={vectors}"],
+    "b2": [*AGAIN, "--finetune_from={b}"],  # a second time over the text
 }
 ROWS = {  # name: the model, the flags of its frozen row, whether it has a fine-tuned row too
     "word2vec": ("word2vec", [], True),
@@ -43,6 +45,10 @@ ROWS = {  # name: the model, the flags of its frozen row, whether it has a fine-
     "b-layer0": ("b", ["--layers=0"], False),
     "b-random": ("b", ["--random_weights=lstm"], False),
     "b-word2vec": ("b", ["--concat_word2vec={vectors}"], False),
+    "b2": ("b2", [], True),
+    "b2-layer0": ("b2", ["--layers=0"], False),
+    "b2-random": ("b2", ["--random_weights=lstm"], False),
+    "b2-word2vec": ("b2", ["--concat_word2vec={vectors}"], False),
 }
 
 
@@ -62,7 +68,6 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder of everything that is made")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="one pretraining each")
     parser.add_argument("--models", nargs="+", choices=("word2vec", *MODELS), default=["word2vec", *MODELS])
-    parser.add_argument("--epochs", type=int, default=1, help="of a pretraining")
     parser.add_argument("--processes", type=int, default=2, help="of a fine-tuned row")
     parser.add_argument("--table", action="store_true", help="print the table of what is there, and run nothing")
     args = parser.parse_args()
@@ -81,25 +86,25 @@ def steps(args: argparse.Namespace) -> Iterator[Step]:
     prepare = ["preprocess.py", "text", str(args.text), "--lang=en", "--lower", "--dev_fraction=0.01"]
     yield Step(out / "corpus/train", [*prepare, f"--output={out}/corpus"])
     yield Step(vocabulary, ["preprocess.py", "vocab", text, "--min_count=3", f"--output={vocabulary}"])
+    models = [model for model in MODELS if model in args.models or (model == "b" and "b2" in args.models)]
     for seed in args.seeds:
         vectors = out / f"word2vec-{seed}.bin"
-        if {"word2vec", "b"} & set(args.models):  # written as a by-product of its frozen row
+        values = {"seed": seed, "vectors": vectors, "b": out / f"b-{seed}/final"}
+        if args.models != ["a"]:  # written as a by-product of its frozen row
             train = [f"--train_word2vec_on={text}", f"--pretrained_word2vec_file={vectors}", f"--seed={seed}"]
             yield Step(vectors, ["word2vec_base.py", f"--data_dir={args.data_dir}", "--folds=2", *train])
-        for model in args.models:
-            if model != "word2vec":
-                own = MODELS[model] + [f"--pretrained_word_embeddings={vectors}"] * (model == "b")
-                folder = out / f"{model}-{seed}"
-                command = ["run_pretrain.py", f"--train_data_path={text}", f"--vocab_file={vocabulary}", *PRETRAINING]
-                command += [*own, f"--epochs={args.epochs}", f"--seed={seed}", f"--save_dir={folder}"]
-                yield Step(folder / "final.pdparams", command, folder)
+        for model in models:
+            folder = out / f"{model}-{seed}"
+            command = ["run_pretrain.py", f"--train_data_path={text}", f"--vocab_file={vocabulary}", *PRETRAINING]
+            command += [*(flag.format(**values) for flag in MODELS[model]), f"--save_dir={folder}"]
+            yield Step(folder / "final.pdparams", command, folder)
         for name, (model, flags, tuned) in ROWS.items():
             if model not in args.models:
                 continue
             command = ["word2vec_base.py", f"--pretrained_word2vec_file={vectors}"]
             if model != "word2vec":
                 command = ["run_finetune.py", f"--init_from_ckpt={out}/{model}-{seed}/final"]
-            command += [f"--data_dir={args.data_dir}", *(flag.format(vectors=vectors) for flag in flags)]
+            command += [f"--data_dir={args.data_dir}", *(flag.format(**values) for flag in flags)]
             learns = "--vectors_trainable" if model == "word2vec" else "--elmo_trainable"
             frozen = out / "results" / f"{name}-{seed}.json"
             yield Step(frozen, [*command, f"--results={frozen}"])
@@ -115,7 +120,8 @@ def run(step: Step) -> None:
         return
     command = step.command
     if step.checkpoints and any(step.checkpoints.glob("*.pdparams")):
-        command = [*command, f"--init_from_ckpt={step.checkpoints}"]
+        command = [part for part in command if not part.startswith("--finetune_from=")]
+        command.append(f"--init_from_ckpt={step.checkpoints}")
     command = [sys.executable, *(str(PROJECT / part) if part.endswith(".py") else part for part in command)]
     print("$", " ".join(command), flush=True)
     process = subprocess.Popen(command)
