@@ -124,12 +124,13 @@ def run(step: Step) -> None:
         command.append(f"--init_from_ckpt={step.checkpoints}")
     command = [sys.executable, *(str(PROJECT / part) if part.endswith(".py") else part for part in command)]
     print("$", " ".join(command), flush=True)
-    process = subprocess.Popen(command)
-    # Ctrl-C reaches the step too, which saves first and is waited for. To be told to end is passed on to it.
-    answers = {signal.SIGINT: lambda *_: None, signal.SIGTERM: lambda *_: process.terminate()}
+    # Ctrl-C reaches the step too, which saves first and is waited for. SIGTERM becomes a Ctrl-C for the step, because on
+    # SIGTERM Paddle's launcher would leave its processes behind.
+    answers = {signal.SIGINT: lambda *_: None, signal.SIGTERM: lambda *_: process.send_signal(signal.SIGINT)}
     before = {number: signal.signal(number, answer) for number, answer in answers.items()}
+    process = subprocess.Popen(command)
     if code := process.wait():
-        print("Not finished. The same command goes on from here.", file=sys.stderr)
+        print("Not finished. What is done is kept: run this again to go on.", file=sys.stderr)
         sys.exit(code if code > 0 else 128 - code)
     for number, handler in before.items():
         signal.signal(number, handler)
