@@ -71,7 +71,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     source.add_argument("--finetune_from", metavar="CKPT", help="take this checkpoint's weights, on other text")
     begin.add_argument("--allow_changes", action="store_true", help="go on although settings or data have changed")
     begin.add_argument(
-        "--pretrained_word_embeddings", type=Path, metavar="FILE", help="word2vec vectors for a new word table"
+        "--pretrained_word_embeddings",
+        type=Path,
+        metavar="FILE",
+        help="word2vec vectors that the token encoder starts from",
     )
     arguments.add_optimizer(parser)
     arguments.add_model(parser)

@@ -29,26 +29,22 @@ from significance import crossed
 import args as arguments
 
 PRETRAINING = ["--batch_size=64", "--n_negative_samples=2048", "--optimizer=adam", "--epochs=1"]
-FIRST = ["--model_size=small", "--lr=0.002", "--warmup_steps=500", "--seed={seed}"]
+SHAPE = ["--model_size=small", "--projection_dim=300", "--cell_dim=512", "--pretrained_word_embeddings={vectors}"]
+FIRST = [*SHAPE, "--lr=0.002", "--warmup_steps=500", "--seed={seed}"]
 AGAIN = ["--lr=0.001", "--warmup_steps=200", "--dropout=0", "--seed={seed}1"]  # so in another order
 MODELS = {  # flags of their own
-    "a": [*FIRST, "--filters=1:32,2:32,3:64,4:128,5:256"],
-    "b": [*FIRST, "--input=word", "--projection_dim=300", "--cell_dim=512", "--pretrained_word_embeddings={vectors}"],
+    "a": [*FIRST, "--filters=1:32,2:32,3:64,4:128,5:256", "--dropout=0"],
+    "b": [*FIRST, "--input=word"],
     "b2": [*AGAIN, "--finetune_from={b}"],  # a second time over the text
 }
 ROWS = {  # name: the model, the flags of its frozen row, whether it has a fine-tuned row too
     "word2vec": ("word2vec", [], True),
     "a": ("a", [], True),
-    "a-layer0": ("a", ["--layers=0"], False),
-    "a-random": ("a", ["--random_weights=lstm"], False),
     "b": ("b", [], True),
     "b-layer0": ("b", ["--layers=0"], False),
     "b-random": ("b", ["--random_weights=lstm"], False),
     "b-word2vec": ("b", ["--concat_word2vec={vectors}"], False),
     "b2": ("b2", [], True),
-    "b2-layer0": ("b2", ["--layers=0"], False),
-    "b2-random": ("b2", ["--random_weights=lstm"], False),
-    "b2-word2vec": ("b2", ["--concat_word2vec={vectors}"], False),
 }
 
 
@@ -90,9 +86,8 @@ def steps(args: argparse.Namespace) -> Iterator[Step]:
     for seed in args.seeds:
         vectors = out / f"word2vec-{seed}.bin"
         values = {"seed": seed, "vectors": vectors, "b": out / f"b-{seed}/final"}
-        if args.models != ["a"]:  # written as a by-product of its frozen row
-            train = [f"--train_word2vec_on={text}", f"--pretrained_word2vec_file={vectors}", f"--seed={seed}"]
-            yield Step(vectors, ["word2vec_base.py", f"--data_dir={args.data_dir}", "--folds=2", *train])
+        train = [f"--train_word2vec_on={text}", f"--pretrained_word2vec_file={vectors}", f"--seed={seed}"]
+        yield Step(vectors, ["word2vec_base.py", f"--data_dir={args.data_dir}", "--folds=2", *train])
         for model in models:
             folder = out / f"{model}-{seed}"
             command = ["run_pretrain.py", f"--train_data_path={text}", f"--vocab_file={vocabulary}", *PRETRAINING]

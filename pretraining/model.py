@@ -3,19 +3,22 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from elmo import BiLM, load_bilm
 from elmo_core import checkpoint
 from elmo_core.config import ELMoConfig, differences
 from elmo_core.runtime import UserError, log
 from elmo_core.tokens import MARKERS, Vocabulary
 from elmo_core.word_vectors import load_word_vectors
+from pretraining.fit import fit_characters
 
 
 def new_model(config: ELMoConfig, vocabulary: Vocabulary, word_vectors: Path | None = None) -> BiLM:
-    """A model with random weights; `word_vectors` is a file in word2vec's format to fill its word table with."""
+    """A model with random weights; `word_vectors` is a file in word2vec's format that its token encoder starts from."""
     bilm = BiLM(config)
     if word_vectors:
-        _fill_word_table(bilm, vocabulary, word_vectors)
+        _start_from_vectors(bilm, vocabulary, word_vectors)
     return bilm
 
 
@@ -70,24 +73,25 @@ def _with_vocabulary(bilm: BiLM, known: Vocabulary, new: Vocabulary) -> BiLM:
     return changed
 
 
-def _fill_word_table(bilm: BiLM, vocabulary: Vocabulary, path: Path) -> None:
-    """Words without a vector in the file keep their random start."""
-    if not bilm.token_encoder.word_tables:
-        raise UserError("--pretrained_word_embeddings fills a word table: it needs --input=word or char+word.")
-    (name,) = bilm.token_encoder.word_tables
-    table = dict(bilm.token_encoder.named_parameters())[name]  # (V, dimensions)
+def _start_from_vectors(bilm: BiLM, vocabulary: Vocabulary, path: Path) -> None:
+    """Fill the word table, or fit the character network. Words without a vector in the file keep their random start."""
+    tables, config = bilm.token_encoder.word_tables, bilm.config
+    flag = "word_dim" if config.input == "char+word" else "projection_dim"
     vectors = load_word_vectors(path)
-    if vectors.vector_size != table.shape[1]:
-        flag = "projection_dim" if bilm.config.input == "word" else "word_dim"
+    if vectors.vector_size != getattr(config, flag):
         raise UserError(
-            f"{path}: its vectors have {vectors.vector_size} dimensions, the model's {table.shape[1]}. Give "
+            f"{path}: its vectors have {vectors.vector_size} dimensions, the model's {getattr(config, flag)}. Give "
             f"--{flag}={vectors.vector_size}."
         )
-    here = [k for k, token in enumerate(vocabulary.tokens) if token in vectors]
-    if not here:
+    here = np.array([k for k, token in enumerate(vocabulary.tokens) if token in vectors])
+    if not len(here):
         raise UserError(f"{path}: it has none of the vocabulary's {len(vocabulary):,} words. Are both of one language?")
-    rows = table.numpy()
-    rows[here] = vectors[[vocabulary[k] for k in here]]
-    table.set_value(rows)
     share = len(here) / len(vocabulary)
     log.info(f"word vectors  {len(here):,} of {len(vocabulary):,} words ({share:.1%}) found in {path}")
+    found = vectors[[vocabulary[k] for k in here]]
+    if not tables:
+        return fit_characters(bilm.token_encoder, vocabulary, here, found)
+    table = dict(bilm.token_encoder.named_parameters())[tables[0]]  # (V, dimensions)
+    rows = table.numpy()
+    rows[here] = found
+    table.set_value(rows)

@@ -15,10 +15,12 @@ import pytest
 import runs
 
 import run_pretrain
+from elmo import load_bilm
 from elmo_core import checkpoint
 from elmo_core.ranks import Ranks
 from elmo_core.runtime import UserError, paddle
-from elmo_core.tokens import MARKERS, Vocabulary
+from elmo_core.tokens import MARKERS, Vocabulary, token_batch
+from pretraining import fit
 from pretraining.meter import Meter
 from pretraining.perplexity import Score
 
@@ -347,12 +349,23 @@ def test_word_vectors_fill_the_word_table(corpus, tmp_path, messages):
     assert "--pretrained_word_embeddings is not read" in messages()
 
 
+def test_characters_are_fitted_to_word_vectors(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(fit, "STEPS", 600)
+    words = runs.WORDS[::2]
+    path = tmp_path / "vectors.txt"
+    vectors = write_vectors(path, words, 6)
+    runs.pretrain(runs.flags(corpus, tmp_path / "run", max_steps=1, lr=1e-12, pretrained_word_embeddings=path))
+    bilm, vocabulary = load_bilm(tmp_path / "run")
+    batch = token_batch([words], "char", vocabulary)
+    found = bilm.token_encoder(batch.tokens).numpy()[batch.index[0, 1:-1]]
+    assert np.square(found - vectors).sum() < 0.2 * np.square(vectors).sum()
+
+
 @pytest.mark.parametrize(
     ("words", "dimensions", "input", "named"),
     [
         (["c0"], 3, "word", "--projection_dim=3"),
         (["elsewhere"], 6, "word", "none of the vocabulary"),
-        (["c0"], 6, "char", "--input=word"),
     ],
 )
 def test_word_vectors_that_do_not_fit_the_model(corpus, tmp_path, words, dimensions, input, named):
