@@ -17,7 +17,7 @@ def fit_characters(encoder: paddle.nn.Layer, vocabulary: Vocabulary, words: np.n
     draw = np.random.default_rng(0)
     often = (words + 200.0) ** -0.75  # the vocabulary is sorted by frequency
     often /= often.sum()
-    optimizer = make_optimizer("adam", RATE, encoder.parameters(), max_grad_norm=10.0)
+    optimizer = make_optimizer("adam", RATE, encoder.parameters(), max_grad_norm=1.0)
     log.info(f"characters    are fitted to these vectors first, in {STEPS:,} steps")
     for step in range(1, STEPS + 1):
         chosen = draw.choice(len(words), min(WORDS, len(words)), replace=False, p=often)
