@@ -628,16 +628,16 @@ def test_the_full_softmax_is_not_called_an_estimate(corpus, tmp_path, messages):
 
 
 def test_a_short_run_comes_near_the_best_possible(corpus, tmp_path):
-    """Which is what the text's own source scores. After five steps it is 8 times as much, after these 1.2 to 1.3 times."""
+    """Which is what the text's own source scores. After five steps it is 8 times as much, after these 1.1 times."""
     (tmp_path / "train.txt").write_text("\n".join(runs.sentences(3000, seed=5)) + "\n", encoding="utf-8")
     dev = [sentence.split() for sentence in (corpus / "dev.txt").read_text().splitlines()]
     best = np.exp(sum(runs.surprise(sentence) for sentence in dev) / sum(len(sentence) + 1 for sentence in dev))
     data = {"train_data_path": tmp_path / "train.txt", "batch_size": 32, "unroll_steps": 10, "n_negative_samples": 0}
-    model = {"cell_dim": 32, "projection_dim": 16, "dropout": 0, "lr": 0.5}
-    runs.pretrain(runs.flags(corpus, tmp_path / "run", max_steps=200, eval_freq=200, **data, **model))
+    model = {"cell_dim": 32, "projection_dim": 16, "dropout": 0, "lr": 0.2}
+    runs.pretrain(runs.flags(corpus, tmp_path / "run", max_steps=400, eval_freq=400, **data, **model))
     (found,) = runs.log_lines(tmp_path / "run", "evaluation")
     for direction in ("forward", "backward"):
-        assert 0.95 * best < found[f"{direction}_perplexity"] < 1.6 * best
+        assert 0.95 * best < found[f"{direction}_perplexity"] < 1.4 * best
 
 
 # Mistakes
