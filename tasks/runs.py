@@ -1,14 +1,17 @@
 """What trainings leave behind: a model's folder, and the results of several runs in one JSON file."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from elmo_core import checkpoint, disk
 from elmo_core.config import differences
 from elmo_core.runtime import UserError, log
+
+Kind = TypeVar("Kind")
 
 
 def check_model_folder(flag: str, folder: Path, kind: str, overwrite: bool) -> None:
@@ -20,6 +23,21 @@ def check_model_folder(flag: str, folder: Path, kind: str, overwrite: bool) -> N
         raise UserError(f"{flag} {folder} holds another model: name a folder of the {kind}'s own.")
     if not overwrite:
         raise UserError(f"{flag} {folder} holds a {kind} already: name another, or add --overwrite.")
+
+
+def checked_settings(kind: type[Kind], values: Any, name: str, source: Path) -> Kind:
+    """A dataclass of numbers, texts and switches from the field `name` of config.json. source: that file, for messages."""
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    values = values if isinstance(values, dict) else {}
+    if wrong := sorted(defaults.keys() ^ values.keys()):
+        raise UserError(f"{source}: {name}.{wrong[0]} is {'missing' if wrong[0] in defaults else 'not known'}.")
+    for field, default in defaults.items():
+        value, number = values[field], type(default) in (int, float)
+        least, limit = int(type(default) is int and default > 0), 1 if field.endswith("dropout") else 2**31
+        right_type = type(value) in ((int, float) if type(default) is float else (type(default),))
+        if not right_type or (number and not least <= value < limit):
+            raise UserError(f"{source}: {name}.{field} is {value!r:.80}, expected something like {default!r}.")
+    return kind(**values)
 
 
 def load_results(path: Path, protocol: Mapping[str, Any], needs: Callable[[dict], Any]) -> dict:

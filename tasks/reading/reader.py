@@ -21,6 +21,7 @@ from tasks.reading.data import Passage
 from tasks.reading.network import BiDAF, Settings
 from tasks.reading.score import Scores, score
 from tasks.reading.text import LANGUAGES, Span, Text, windows
+from tasks.runs import checked_settings
 from tasks.tagging.elmo_encoder import Pretrained
 from tasks.tagging.sources import OwnWeights, find_sources, name_sources
 from tasks.tagging.vectors import WordVectors
@@ -149,7 +150,8 @@ class Reader(OwnWeights):
         file, values = folder / "config.json", checkpoint.load_config(folder, "a trained reader")
         if "reader" not in values:
             raise UserError(f"{file} has no field 'reader': expected a folder with a trained reader.")
-        settings, reading = from_dict(Settings, values, "reader", file), from_dict(Reading, values, "reading", file)
+        settings = checked_settings(Settings, values["reader"], "reader", file)
+        reading = checked_settings(Reading, values.get("reading"), "reading", file)
         if reading.language not in LANGUAGES:
             raise UserError(f"{file}: reading.language is {reading.language!r:.80}, expected one of {list(LANGUAGES)}.")
         elmo, word_vectors = find_sources(values, file, settings.use_elmo, pretrained, vectors)
@@ -159,23 +161,6 @@ class Reader(OwnWeights):
         reader = cls(settings, reading, words, elmo, word_vectors)
         reader.set_weights(checkpoint.load_params(folder / "best"), str(folder / "best"))
         return reader
-
-
-def from_dict(kind: type, values: dict, name: str, source: Path):
-    """Settings or a Reading, as a field of config.json says. source: that file, for messages."""
-    types = {field.name: type(field.default) for field in dataclasses.fields(kind)}
-    found = values.get(name)
-    found = found if isinstance(found, dict) else {}
-    if wrong := sorted(types.keys() ^ found.keys()):
-        raise UserError(f"{source}: {name}.{wrong[0]} is {'missing' if wrong[0] in types else 'not known'}.")
-    for field, expected in types.items():
-        value, limit = found[field], 1 if field.endswith("dropout") else 2**31
-        right_type = type(value) in ((int, float) if expected is float else (expected,))
-        if not right_type or (expected in (int, float) and not int(expected is int) <= value < limit):
-            raise UserError(
-                f"{source}: {name}.{field} is {value!r:.80}, expected something like {getattr(kind, field)!r}."
-            )
-    return kind(**found)
 
 
 def best_spans(logits: np.ndarray, longest: int) -> Iterator[tuple[int, int, float]]:

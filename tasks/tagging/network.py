@@ -16,6 +16,7 @@ from elmo_core.characters import CharTable
 from elmo_core.config import ELMoConfig
 from elmo_core.runtime import UserError, paddle
 from elmo_core.tokens import Tokens, padded
+from tasks.runs import checked_settings
 from tasks.tagging.crf import LinearChainCRF
 from tasks.tagging.data import Batch, Labels
 from tasks.tagging.elmo_encoder import elmo_encoder, init_pretraining_params
@@ -58,22 +59,15 @@ class Settings:
         return {name: value for name, value in values.items() if name not in LATER or value != getattr(Settings, name)}
 
     @classmethod
-    def from_dict(cls, values: dict, source: str | Path) -> "Settings":
+    def from_dict(cls, values: dict, source: Path) -> "Settings":
         """From what `to_dict` has made. source: the file that holds them, for messages."""
-        types = {field.name: type(field.default) for field in dataclasses.fields(cls)}
-        values = values if isinstance(values, dict) else {}
-        values = {**{name: getattr(cls, name) for name in LATER}, **values}
-        if wrong := sorted(types.keys() ^ values.keys()):
-            raise UserError(f"{source}: tagger.{wrong[0]} is {'missing' if wrong[0] in types else 'not known'}.")
-        for name, kind in types.items():
-            value, limit = values[name], 1 if name.endswith("dropout") else 2**31
-            least = int(kind is int and name != "place_dim")
-            right_type = type(value) in ((int, float) if kind is float else (kind,))
-            if not (right_type and (kind is str or least <= value < limit)) or value not in CHOICES.get(name, [value]):
-                raise UserError(
-                    f"{source}: tagger.{name} is {value!r:.80}, expected something like {getattr(cls, name)}."
-                )
-        return cls(**values)
+        if isinstance(values, dict):
+            values = {**{name: getattr(cls, name) for name in LATER}, **values}
+        settings = checked_settings(cls, values, "tagger", source)
+        for name, choices in CHOICES.items():
+            if (value := getattr(settings, name)) not in choices:
+                raise UserError(f"{source}: tagger.{name} is {value!r:.80}, expected one of {choices}.")
+        return settings
 
 
 LATER = (
