@@ -74,8 +74,8 @@ def prepare_environment() -> None:
     if not chosen:
         threads = str(max(1, n_cores() // local_ranks()))
         os.environ.update(dict.fromkeys(THREAD_VARIABLES, threads))
-    if "AuthenticAMD" in processor():  # on Intel's own it would keep MKL from AVX-512
-        os.environ.setdefault("MKL_DEBUG_CPU_TYPE", "5")
+    if "AuthenticAMD" in processor():  # MKL's code for AVX-512 or AVX2, which it takes by itself on Intel's own only
+        os.environ.setdefault("MKL_DEBUG_CPU_TYPE", "7" if "avx512vl" in processor() else "5")
     # an idle BLAS thread that spins would take the core from the other direction's thread (see in_parallel)
     os.environ.setdefault("KMP_BLOCKTIME", "0")
     os.environ.setdefault("GLOG_minloglevel", "2")
