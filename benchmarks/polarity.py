@@ -106,7 +106,7 @@ def steps(args: argparse.Namespace) -> Iterator[Step]:
             if tuned:
                 path = out / "results" / f"{name}-tuned-{seed}.json"
                 launch = ["-m", "paddle.distributed.launch", f"--nproc_per_node={args.processes}", "--backend=gloo"]
-                launch += [f"--log_dir={out}/launch"]
+                launch += [f"--log_dir={out}/launch/{path.stem}"]
                 yield Step(path, [*launch, *command, "--device=cpu", learns, f"--results={path}"])
 
 
