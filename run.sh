@@ -1,6 +1,6 @@
 #!/bin/sh
 # The main job on the bundled sample: pretrains a tiny ELMo on data/, evaluates it, embeds two sentences, shows what two
-# words mean in context, writes a page to look into all of them.
+# words mean in context, writes an interactive page of all of them.
 # Usage: bash run.sh [arguments of run_pretrain.py, whose --help shows them]
 # All but --save_dir, which is checkpoints/sample.
 set -eu
@@ -44,6 +44,6 @@ echo "== what a word means in context"
 $python run_polysemy.py --init_from_ckpt="$checkpoint/final" --corpus='data/dev/*' --senses=data/dev_senses.tsv \
     --word=bank,苹果 --examples=2 --neighbours=1 --plot="$checkpoint/words.png"
 
-echo "== the same with zh-news, a model that comes with the repository, and a page to look into, for any browser"
+echo "== the same with the bundled model zh-news, as an interactive page for any browser"
 $python run_polysemy.py --init_from_ckpt=zh-news --corpus='data/dev/*' --senses=data/dev_senses.tsv \
     --page="$checkpoint/words.html"

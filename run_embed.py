@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import args as arguments
-from elmo_core import checkpoint, disk, token_vectors
+from elmo_core import checkpoint, disk, model_files, token_vectors
 from elmo_core.config import ELMoConfig
 from elmo_core.runtime import UserError
 from embedding import corpus, vocabulary
@@ -126,7 +126,7 @@ def load(args: argparse.Namespace) -> "ELMoEmbedder":
 
 def mix_weights(numbers: Sequence[float], params: str) -> list[float]:
     """The layers' weights gamma * softmax(scalars)."""
-    values = checkpoint.load_config(checkpoint.resolve(params).parent)
+    values = checkpoint.load_config(model_files.resolve(params).parent)
     n_layers = ELMoConfig.from_dict(values.get("model")).n_layers + 1
     *scalars, gamma = numbers
     if len(scalars) != n_layers:

@@ -233,8 +233,9 @@ def train(
         if not progress.is_finished(args.patience, args.eval_freq):
             prefix = args.save_dir / str(progress.step)
             save(prefix.name)
+            instead = " in place of --finetune_from" if args.finetune_from else ""
             log.info(f"stopped at step {prefix.name}, saved as {prefix}. Go on with the same command and")
-            log.info(f"    --init_from_ckpt={prefix}")
+            log.info(f"    --init_from_ckpt={prefix}{instead}")
             sys.exit(interruption.exit_code)
     if progress.step < progress.total:
         log.info(

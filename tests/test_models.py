@@ -2,6 +2,7 @@
 
 import pytest
 
+import run_embed
 from elmo import ELMoEmbedder
 from elmo_core.weights import published
 
@@ -21,3 +22,4 @@ def test_a_model_of_the_repository_reads_and_predicts(name, tmp_path, monkeypatc
     (vectors,) = embedder.encode([sentence])
     assert vectors.shape == (3, len(sentence), 256)
     assert {word for word, _ in embedder.substitutes(sentence, place, k=20)} >= words
+    assert run_embed.mix_weights([0, 0, 0, 3], name) == [1, 1, 1]
