@@ -120,6 +120,10 @@ def _filters(text: str) -> tuple[tuple[int, int], ...]:
 
 
 COUNT = {"type": positive_int, "metavar": "N"}
+SHARE = {"type": share, "metavar": "X"}
+RATE = {"type": positive, "metavar": "X"}
+TRUTH = {"type": truth, "metavar": "true|false"}
+FILE = {"type": Path, "metavar": "FILE"}
 
 
 def add_device(group) -> None:

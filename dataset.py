@@ -27,6 +27,7 @@ import hashlib
 import json
 import queue
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
@@ -44,6 +45,7 @@ from elmo_core.tokens import BOS, EOS, Lexicon, LMBatch, Vocabulary, padded
 
 COUNTS_FILE = ".elmo_counts.json"
 COUNTS_KEPT = 8  # vocabularies that the file remembers
+KEEP_COUNTS_SECONDS = 30  # between writings of that file
 LONG_COUNT = 1 << 28  # bytes whose counting takes long enough to be announced
 
 
@@ -110,10 +112,12 @@ class Corpus:
         stale = [path for path in self.paths if known.get(str(path.absolute()), [])[:2] != _stamp(path)]
         if sum(path.stat().st_size for path in stale) > LONG_COUNT:
             log.info(f"Counting the tokens of {len(stale)} files, once for this vocabulary ...")
-        can_be_kept = True
+        can_be_kept, kept = True, time.monotonic()
         for path in stale:
             known[str(path.absolute())] = [*_stamp(path), *astuple(_count(path, vocabulary))]
-            can_be_kept = can_be_kept and _remember(memory, dict(list(remembered.items())[-COUNTS_KEPT:]))
+            if can_be_kept and (path == stale[-1] or time.monotonic() - kept > KEEP_COUNTS_SECONDS):
+                can_be_kept = _remember(memory, dict(list(remembered.items())[-COUNTS_KEPT:]))
+                kept = time.monotonic()
         total = Counts()
         for path in self.paths:
             counts = Counts(*known[str(path.absolute())][2:])

@@ -182,7 +182,10 @@ verify() {
     say "Checking the MD5 sum ..."
     found="$(md5_of "$1")"
     if [ "$found" != "$2" ]; then
-        rm -f "$1"
+        case $1 in
+        *.part) rm -f "$1" ;;
+        *) fail "$1 has the MD5 sum $found, expected $2. Remove it, and run the command again to fetch it anew." || return 1 ;;
+        esac
         fail "${1##*/} has the MD5 sum $found, expected $2. It has been removed; run the command again to fetch it anew."
     fi
 }

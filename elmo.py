@@ -18,6 +18,7 @@ Differences from the paper and bilm-tf, all deliberate:
   smaller at V = 150,000.
 """
 
+import contextlib
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence, Sized
@@ -315,10 +316,11 @@ class ELMoEmbedder:
                 f"token_vectors={token_vectors!r}, vocabulary={vocabulary!r}: expected both, the file of vectors and the "
                 "words of its rows, or neither."
             )
-        self.device = runtime.set_device(device)
+        self.device = runtime.device_name(device)
         self._may_change = isinstance(params, tuple)  # a model of the user's, which may learn between calls
         self._prefix = None if self._may_change else resolve(params)  # a folder's latest may be another one later
-        self.bilm, self.vocabulary = _given(params) if self._may_change else load_bilm(self._prefix)
+        with runtime.on_device(self.device):
+            self.bilm, self.vocabulary = _given(params) if self._may_change else load_bilm(self._prefix)
         self._head: tuple[Softmax, Vocabulary] | None = None  # read when first asked for
         self.config = self.bilm.config
         self.dim = 2 * self.config.projection_dim
@@ -347,7 +349,7 @@ class ELMoEmbedder:
         self.vectors.check(tokens, 0)
         if self._may_change:
             self.vectors.forget()
-        with runtime.on_device(self.device), paddle.no_grad():
+        with self._computing():
             return self.vectors.of(tokens)
 
     def substitutes(self, sentence: Sequence[str], place: int, k: int = 10) -> list[tuple[str, float]]:
@@ -363,7 +365,7 @@ class ELMoEmbedder:
         if self._may_change:
             self.vectors.forget()
         softmax, vocabulary = self._language_model()
-        with runtime.on_device(self.device), paddle.no_grad(), runtime.exact_products():
+        with self._computing():
             layers, _, _ = self.bilm.encode(*self.vectors([sentence]))
             steps = place, len(sentence) - 1 - place  # words that each direction has read by then
             h = paddle.stack([side[step] for side, step in zip(layers[-1], steps, strict=True)])  # (2, P)
@@ -392,6 +394,12 @@ class ELMoEmbedder:
                 bilm, vocabulary = load_bilm(self._prefix, head=True)
             self._head = bilm.softmax, vocabulary
         return self._head
+
+    @contextlib.contextmanager
+    def _computing(self) -> Iterator[None]:
+        """On its device, in full float32, without gradients; what the user's program does is not affected."""
+        with runtime.on_device(self.device), runtime.exact_products(), paddle.no_grad():
+            yield
 
     def _checked(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
         for number, sentence in enumerate(sentences):
@@ -431,7 +439,7 @@ class ELMoEmbedder:
     ) -> tuple[list[np.ndarray], BiLMState]:
         """Arrays of one batch's sentences, and the state for the next batch's rows."""
         self._unread.count(list(itertools.chain.from_iterable(sentences)))
-        with runtime.on_device(self.device), paddle.no_grad():
+        with self._computing():
             vectors, index, lengths = self.vectors(sentences)
             if state is not None:  # only the last batch can have fewer rows than the one before
                 state = [[tuple(part[: len(sentences)] for part in one) for one in pair] for pair in state]

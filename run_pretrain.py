@@ -106,7 +106,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise UserError(f"--save_dir {args.save_dir} is a folder that this run reads. Choose another.")
 
     runtime.seed_everything(args.seed)
-    bilm, vocabulary = starting_model(args, source)
+    made = []  # its weights are the same on all ranks; the model itself could not be sent
+    ranks.on_each(lambda: made.append(starting_model(args, source)))  # fitting takes minutes, more on a slower machine
+    bilm, vocabulary = made[0]
     ranks.share_weights(bilm.parameters())
     optimizer = make_optimizer(args.optimizer, args.lr, bilm.parameters(), args.max_grad_norm)
     counts = ranks.on_first(lambda: [text.count(vocabulary) for text in (dev, corpus) if text][-1])

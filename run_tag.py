@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import args as arguments
+from args import FILE, RATE, SHARE
 from elmo_core import disk, model_files, runtime
 from elmo_core.runtime import UserError, log
 from elmo_core.text import read_lines, stdin_lines
@@ -38,10 +39,7 @@ from tasks.tagging.training import Schedule, known_words, train, training_words
 from tasks.tagging.vectors import WordVectors
 
 HELD_OUT = 0.1  # of the training sentences, where there is no --dev
-FILE = {"type": Path, "metavar": "FILE"}
 COLUMN = {"type": int, "metavar": "N"}
-SHARE = {"type": arguments.share, "metavar": "X"}
-RATE = {"type": arguments.positive, "metavar": "X"}
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -22,6 +22,10 @@ if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
         echo "error: no Python 3.10 to 3.13 found. Install one, or name it: PYTHON=/path/to/python3.11 bash run.sh" >&2
         exit 1
     fi
+    if [ -e "$venv" ] && [ ! -f "$venv/pyvenv.cfg" ]; then
+        echo "error: $venv is there and is no virtual environment. Remove it, or name another folder." >&2
+        exit 1
+    fi
     echo "making $venv with $("$python" --version)"
     rm -rf "$venv"
     if ! "$python" -m venv "$venv"; then

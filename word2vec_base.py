@@ -11,6 +11,7 @@ on. Each word without a vector gets a random one.
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -59,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             del settings["train_word2vec_on"]
         run = Run(Settings.from_dict(settings))
         output = run.execute([encoder(args, run)])
+    sys.stdout.reconfigure(encoding="utf-8")
     for text in output:
         print(text)
 

@@ -1,21 +1,15 @@
 """The flags that the demo's scripts share, and the settings that they make."""
 
 import argparse
-from pathlib import Path
 
 import root
 
 import args as arguments
+from args import FILE, RATE, SHARE, TRUTH
 from tasks.tagging.network import Settings
 from tasks.tagging.training import Schedule
 
 VOCABULARY_MISSING = "--vocab_file is missing: the vocabulary whose pieces words become. Or give --whole_words."
-
-
-TRUTH = {"type": arguments.truth, "metavar": "true|false"}
-SHARE = {"type": arguments.share, "metavar": "X"}
-RATE = {"type": arguments.positive, "metavar": "X"}
-FILE = {"type": Path, "metavar": "FILE"}
 
 
 def add_replacements(group) -> None:

@@ -51,7 +51,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     data.add_argument("--overwrite", action="store_true", help="replace a tagger in that folder")
     elmo = parser.add_argument_group("ELMo")
-    elmo.add_argument("--use_elmo", **flags.TRUTH, default=True, help="false: the baseline")
+    elmo.add_argument("--use_elmo", **arguments.TRUTH, default=True, help="false: the baseline")
     elmo.add_argument(
         "--pretrain_elmo_model_path",
         metavar="CKPT",
@@ -87,9 +87,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         encoder = tagger.network.encoder
         encoder.cache = LayerCache(encoder, [sentence.tokens for sentence in sentences + dev], args.elmo_cache)
 
-    best = train(tagger, sentences, dev, arguments.from_flags(Schedule, args))
+    best = train(tagger, sentences, dev, arguments.from_flags(Schedule, args), args.model_save_dir)
 
-    tagger.save(args.model_save_dir)
     print(best.score.table())
     if args.use_elmo:
         mix = tagger.network.encoder.mix()

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import options
-from options import FILE
 
 import args as arguments
+from args import FILE
 from elmo_core import disk
 from elmo_core.runtime import UserError
 from tasks.reading.data import read_dataset

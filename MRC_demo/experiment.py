@@ -23,9 +23,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import options
-from options import FILE
 
 import args as arguments
+from args import FILE
 from elmo_core import disk, runtime
 from elmo_core.runtime import log
 from tasks.encoders import randomise

@@ -9,15 +9,11 @@ if str(DEMO.parent) not in sys.path:
     sys.path.insert(1, str(DEMO.parent))
 
 import args as arguments
+from args import FILE, RATE, SHARE
 from tasks.reading.network import Settings
 from tasks.reading.reader import Reading
 from tasks.reading.text import LANGUAGES
 from tasks.reading.training import Schedule
-
-TRUTH = {"type": arguments.truth, "metavar": "true|false"}
-FILE = {"type": Path, "metavar": "FILE"}
-SHARE = {"type": arguments.share, "metavar": "X"}
-RATE = {"type": arguments.positive, "metavar": "X"}
 
 
 def add_language(group) -> None:

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import options
-from options import FILE
 
 import args as arguments
+from args import FILE
 from elmo_core import disk, runtime
 from elmo_core.runtime import UserError
 from elmo_core.text import blocks, decode
@@ -48,7 +48,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     reader = Reader.load(args.model_dir, args.pretrain_elmo_model_path, args.word_vectors)
     found = reader.answers([Prepared(passage, reader.reading.language) for passage in passages])
     answers = {question.id: found[question.id].text for passage in passages for question in passage.questions}
-    text = json.dumps(answers, ensure_ascii=False, indent=1) if args.data else "\n".join(answers.values())
+    lines = (" ".join(answer.split()) for answer in answers.values())
+    text = json.dumps(answers, ensure_ascii=False, indent=1) if args.data else "\n".join(lines)
     if args.output:
         with disk.atomic_write(args.output) as file:
             file.write(text + "\n")

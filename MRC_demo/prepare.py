@@ -13,9 +13,9 @@ import json
 from collections.abc import Sequence
 
 import options
-from options import FILE
 
 import args as arguments
+from args import FILE
 from elmo_core import disk
 from tasks.reading.data import read_dataset
 from tasks.reading.reader import Prepared

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import options
-from options import DEMO, FILE
+from options import DEMO
 
 import args as arguments
+from args import FILE
 from elmo_core import runtime
 from elmo_core.runtime import log
 from tasks.reading.data import read_dataset
@@ -36,7 +37,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     data.add_argument("--model_save_dir", type=Path, metavar="DIR", default=save, help="of the reader")
     data.add_argument("--overwrite", action="store_true", help="replace a reader in that folder")
     elmo = parser.add_argument_group("ELMo")
-    elmo.add_argument("--use_elmo", **options.TRUTH, default=True, help="false: the baseline")
+    elmo.add_argument("--use_elmo", **arguments.TRUTH, default=True, help="false: the baseline")
     elmo.add_argument(
         "--pretrain_elmo_model_path",
         metavar="CKPT",

@@ -35,6 +35,7 @@ sys.path.insert(0, str(PROJECT))
 from significance import crossed
 
 import args as arguments
+from elmo_core import disk
 from tasks.tagging.columns import read_columns
 from tasks.tagging.scheme import detect, spans
 
@@ -129,7 +130,8 @@ def path_of(args: argparse.Namespace, part: str) -> Path:
             cut = len(lines) * 9 // 10
             lines = lines[:cut] if part == "train" else lines[cut:]
         words = [[word.rpartition("/") for word in line.split()] for line in lines]
-        path.write_text("\n".join("".join(f"{w}\t{tag}\n" for w, _, tag in one) for one in words), encoding="utf-8")
+        with disk.atomic_write(path) as file:
+            file.write("\n".join("".join(f"{w}\t{tag}\n" for w, _, tag in one) for one in words))
     return path
 
 

@@ -323,7 +323,7 @@ def _read(path: Path) -> dict[str, Any]:
             raise pickle.UnpicklingError("its checksum is wrong")
         if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
             raise pickle.UnpicklingError("it is not a dictionary whose keys are names")
-    except OSError:
+    except (OSError, MemoryError):
         raise
     except Exception as error:  # a damaged pickle can raise anything
         reason = error if isinstance(error, pickle.UnpicklingError) else f"{type(error).__name__} {error}"

@@ -188,11 +188,11 @@ class Busy(UserError):
 
 def lock(handle: int, path: Path) -> None:
     """Refuse an open file or folder that another process has locked. The lock ends with the process, however it ends."""
-    import fcntl  # here: Windows, where checkpoints can be read all the same, has none
-
     try:
+        import fcntl  # which Windows lacks
+
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise Busy(f"{path} is being written by another process. Wait until it has ended, or end it.") from error
-    except OSError as error:  # some network file systems have no locks
-        log.warning(f"{path} cannot be locked ({error.strerror}): make sure that no other process writes there.")
+    except (OSError, ImportError) as error:  # some network file systems have no locks
+        log.warning(f"{path} cannot be locked ({error}): make sure that no other process writes there.")

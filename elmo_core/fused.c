@@ -210,7 +210,7 @@ void lstmp_backward(const blas_t *blas, int64_t steps, const int64_t *sizes, int
 
 /* The character CNN: convolutions, maximum over positions, activation. A token's vector needs the windows that begin at its
    characters and one of padding alone. Tokens are taken in blocks of about ROWS windows, which stay in the cache.
-   ids (N, C), lengths (N), table (262, D); filter k has widths[k], numbers[k], a weight (width * D, number), a bias. */
+   ids (N, C), lengths (N), table (characters, D); filter k has widths[k], numbers[k], a weight (width * D, number), a bias. */
 
 enum { ROWS = 128 }; /* which is more than a token has windows: fused.py refuses others */
 

@@ -55,7 +55,7 @@ class HDF5File:
         """Turn any error inside, HDF5's or another, into a message about the file."""
         try:
             yield
-        except UserError:
+        except (UserError, MemoryError):
             raise
         except Exception as error:  # a damaged file can raise anything
             where = f"{name} of {self.path}" if name else str(self.path)

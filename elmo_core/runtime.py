@@ -1,8 +1,8 @@
 """What must be right before Paddle is imported, and what every script needs: threads, BLAS, device, seeds, errors.
 
-Take Paddle from here: `from runtime import paddle`. Its CPU build reads the number of threads and the BLAS path from
-the environment while it is being imported, and by itself takes one thread and, on AMD processors, a slow path. Here both
-are set first, wherever the user has not set them, and Paddle's start-up chatter is left out.
+Take Paddle from here: `from elmo_core.runtime import paddle`. Its CPU build reads the number of threads and the BLAS path
+from the environment while it is being imported, and by itself takes one thread and, on AMD processors, a slow path. Here
+both are set first, wherever the user has not set them, and Paddle's start-up chatter is left out.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from pathlib import Path
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds in so many
+OLD_CPU_QUOTA = [Path(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us") for name in ("quota", "period")]  # with cgroups v1
 CHATTER = ("OMP_NUM_THREADS set to", "PLEASE USE OMP_NUM_THREADS WISELY")
 
 log = logging.getLogger("elmo")
@@ -35,8 +36,9 @@ def n_cores() -> int:
     """Cores this process may use, which containers and `taskset` make fewer than the machine has."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        quota, period = CPU_QUOTA.read_text(encoding="ascii").split()
-        return cores if quota == "max" else max(1, min(cores, round(int(quota) / int(period))))
+        files = [CPU_QUOTA] if CPU_QUOTA.exists() else OLD_CPU_QUOTA
+        quota, period = " ".join(path.read_text(encoding="ascii") for path in files).split()
+        return cores if quota in ("max", "-1") else max(1, min(cores, round(int(quota) / int(period))))
     except (OSError, ValueError):  # no such container
         return cores
 
@@ -144,6 +146,14 @@ def __getattr__(name: str):
 
 def set_device(name: str = "auto") -> str:
     """Choose the device: auto, cpu, gpu or gpu:N, with products in full float32. Returns Paddle's name for it."""
+    name = device_name(name)
+    import_paddle().set_device(name)
+    use_tf32(False)
+    return name
+
+
+def device_name(name: str = "auto") -> str:
+    """Paddle's name for auto, cpu, gpu or gpu:N, if there is such a device."""
     paddle = import_paddle()
     if not isinstance(name, str):
         raise UserError(f"device {name!r}: expected 'auto', 'cpu', 'gpu' or 'gpu:N'.")
@@ -155,8 +165,8 @@ def set_device(name: str = "auto") -> str:
         raise UserError(f"device {name}: expected auto, cpu, gpu or gpu:N (for instance gpu:0).")
     if kind == "gpu" and not paddle.is_compiled_with_cuda():
         raise UserError(
-            f"device {name}: this build of Paddle is for CPU only. Install paddlepaddle-gpu (README, "
-            "section Pretraining), or use --device cpu."
+            f"device {name}: this build of Paddle is for CPU only. Install paddlepaddle-gpu as the "
+            "README says, or use --device cpu."
         )
     if kind == "gpu" and not gpus:
         raise UserError(
@@ -164,9 +174,8 @@ def set_device(name: str = "auto") -> str:
         )
     if number and int(number) >= gpus:
         raise UserError(f"device {name}: this machine has {gpus} GPUs, gpu:0 to gpu:{gpus - 1}.")
-    paddle.set_device(name)
-    use_tf32(False)
-    return paddle.get_device()
+    with on_device(name):
+        return paddle.get_device()
 
 
 @contextlib.contextmanager

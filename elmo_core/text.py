@@ -20,7 +20,9 @@ BLOCK = 1 << 22  # bytes of text in memory at once
 
 
 class NotUTF8(UserError):
-    """Text in another encoding, possibly a single-byte one."""
+    """Text in another encoding, `likely` this one."""
+
+    likely: str | None = None
 
 
 def text_files(source: str | Path, recursive: bool = False) -> list[Path]:
@@ -76,28 +78,33 @@ def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8", errors: 
         return data.decode(encoding, errors)
     except UnicodeDecodeError as error:
         line += data.count(b"\n", 0, error.start)
-        kind = UserError if foreign_form(data) else NotUTF8
-        raise kind(
-            f"{path}:{line}: byte 0x{data[error.start]:02x} is not {encoding}. {_guess(data, encoding)}"
-        ) from error
+        likely = _likely_encoding(data, encoding)
+        refused = NotUTF8(f"{path}:{line}: byte 0x{data[error.start]:02x} is not {encoding}. {_advice(data, likely)}")
+        refused.likely = likely
+        raise refused from error
 
 
-def _guess(data: bytes, wrong: str) -> str:
-    """Advice about bytes that are not in the encoding they were read in."""
-    if foreign_form(data) == "UTF-16":
-        return "The file looks like UTF-16. Convert it with iconv -f utf-16 -t utf-8."
-    if b"\0" in data:
-        return "This does not look like a text file."
+def _likely_encoding(data: bytes, wrong: str) -> str | None:
+    """The encoding of bytes that are not in the encoding they were read in, if it can be told."""
+    if foreign_form(data) or b"\0" in data:
+        return None
     alone = len(re.findall(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])", data))  # as accents are in latin-1
     paired = len(re.findall(rb"[\x80-\xff]{2}", data))  # as most Chinese characters are
     for name in ("utf-8", "gb18030", "big5") if paired > alone else ("utf-8", "latin-1"):
         with suppress(UnicodeDecodeError):
             data.decode(name)
             if codecs.lookup(name) != codecs.lookup(wrong):
-                return (
-                    f"It looks like {name}. Convert the file, for instance with `preprocess.py text --encoding {name}`."
-                )
-    return "Convert the file, for instance with `preprocess.py text --encoding NAME`."
+                return name
+    return None
+
+
+def _advice(data: bytes, likely: str | None) -> str:
+    if foreign_form(data) == "UTF-16":
+        return "The file looks like UTF-16. Convert it with iconv -f utf-16 -t utf-8."
+    if b"\0" in data:
+        return "This does not look like a text file."
+    looks = f"It looks like {likely}. " if likely else ""
+    return f"{looks}Convert the file, for instance with `preprocess.py text --encoding {likely or 'NAME'}`."
 
 
 def _opened(path: Path) -> IO[bytes]:

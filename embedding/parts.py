@@ -99,7 +99,7 @@ def _verified(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(path) as part:
             yield part
-    except OSError:
+    except (OSError, MemoryError):
         raise
     except Exception as error:  # a damaged file can raise any
         path.unlink()

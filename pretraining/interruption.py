@@ -1,7 +1,10 @@
-"""The end of a run by Ctrl-C, SIGTERM or the loss of its launcher."""
+"""The end of a run by Ctrl-C, SIGTERM, a closed terminal or the loss of its launcher."""
 
 import os
 import signal
+from contextlib import suppress
+
+HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # which Windows lacks
 
 
 class Interruption:
@@ -12,7 +15,10 @@ class Interruption:
         self.launcher = os.getppid() if "PADDLE_TRAINER_ID" in os.environ else None
 
     def __enter__(self) -> "Interruption":
-        self.before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        noted = {signal.SIGINT, signal.SIGTERM}
+        if signal.getsignal(HANG_UP) != signal.SIG_IGN:  # as nohup wishes it
+            noted.add(HANG_UP)
+        self.before = {number: signal.signal(number, self._note) for number in noted}
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -21,7 +27,8 @@ class Interruption:
 
     def _note(self, number: int, frame: object) -> None:
         if self.signal is None:
-            os.write(2, b"finishing this step, then saving (Ctrl-C again: stop at once, without saving)\n")
+            with suppress(OSError):  # the terminal may be gone
+                os.write(2, b"finishing this step, then saving (Ctrl-C again: stop at once, without saving)\n")
         elif number == signal.SIGINT:
             self.__exit__()
             signal.raise_signal(number)

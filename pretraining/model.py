@@ -26,8 +26,7 @@ def load_model(source: Path, wanted: Mapping, vocabulary: Vocabulary | None) -> 
     """The model of a checkpoint, over another vocabulary if one is given. wanted: fields that its config must have."""
     head = vocabulary is None or "softmax.weight" in checkpoint.load_params(source)
     bilm, known = load_bilm(source, head)
-    found = bilm.config.to_dict()
-    if different := differences({name: found[name] for name in wanted}, wanted):
+    if different := differences({name: getattr(bilm.config, name) for name in wanted}, wanted):
         raise UserError(
             f"the flags do not fit the model of {source}: {'; '.join(different.values())}. Leave the model's flags out: a "
             "checkpoint's config.json decides its model."

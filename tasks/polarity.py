@@ -20,7 +20,7 @@ def read_reviews(folder: Path, tokeniser: str, max_tokens: int) -> Texts:
                 "download_data.sh polarity` fetches it; data/polarity is a small sample in the same form. "
                 "--train_file takes texts of your own."
             )
-        lines = read_lines(folder / name)
+        lines = list(read_lines(folder / name))
         found = [line for line in lines if line.strip()]
         if not found:
             raise UserError(f"{folder / name}: it has no reviews. Expected one a line.")

@@ -176,9 +176,13 @@ def read_lines(path: Path) -> Iterable[str]:
         return text.stdin_lines()
     disk.check_input(path, "text, one in each line")
     try:
-        return list(text.read_lines(path))
-    except text.NotUTF8:
-        return list(text.read_lines(path, encoding="latin-1"))
+        for _ in text.blocks(path):
+            pass
+    except text.NotUTF8 as error:
+        if error.likely != "latin-1":
+            raise
+        return text.read_lines(path, encoding="latin-1")
+    return text.read_lines(path)
 
 
 # Tokens

@@ -185,6 +185,9 @@ def test_wrong_checksum_removes_the_download(server, tmp_path):
     assert result.returncode == 1
     assert "MD5" in result.stderr
     assert left_over(tmp_path) == []
+    own = tmp_path / "data/1-billion-word.tar.gz"
+    own.write_bytes(b"brought by hand")
+    assert run(server, tmp_path, "lm1b", MD5_LM1B="0" * 32).returncode == 1 and own.exists()
 
 
 def test_existing_data_is_skipped_without_a_request(server, tmp_path):

@@ -236,6 +236,12 @@ def test_folds_of_ones_own_texts_and_a_comparison(files, checkpoint, capsys):
     assert output.count("accuracy of each fold") == 2 and "90 texts" in output and "McNemar" in output
 
 
+def test_text_to_predict_in_a_chinese_encoding_is_an_error(tmp_path):
+    (tmp_path / "texts").write_text("这家酒店很好\n", encoding="gb18030")
+    with pytest.raises(UserError, match=r"texts:1: .*gb18030"):
+        texts.read_lines(tmp_path / "texts")
+
+
 def test_a_weighted_class_is_predicted_more_often(files, capsys):
     lines = [f"{'xy'[k % 4 == 0]} z\t{'rare' if k % 24 == 0 else 'common'}" for k in range(2400)]
     (files / "train").write_text("\n".join(lines), encoding="utf-8")

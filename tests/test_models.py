@@ -4,6 +4,7 @@ import pytest
 
 import run_embed
 from elmo import ELMoEmbedder
+from elmo_core import runtime
 from elmo_core.weights import published
 
 PLACES = {  # a sentence, a place in it, words that fit there
@@ -23,3 +24,13 @@ def test_a_model_of_the_repository_reads_and_predicts(name, tmp_path, monkeypatc
     assert vectors.shape == (3, len(sentence), 256)
     assert {word for word, _ in embedder.substitutes(sentence, place, k=20)} >= words
     assert run_embed.mix_weights([0, 0, 0, 3], name) == [1, 1, 1]
+
+
+def test_an_embedder_leaves_the_choice_of_tf32_to_the_program():
+    core = runtime.paddle.base.core
+    runtime.use_tf32(True)
+    try:
+        ELMoEmbedder("en-reviews").encode([["good"]])
+        assert core.get_cublas_switch() and core.get_cudnn_switch()
+    finally:
+        runtime.use_tf32(False)

@@ -215,13 +215,15 @@ def test_a_second_ctrl_c_stops_at_once(corpus, tmp_path, monkeypatch):
     assert not saved(tmp_path) and signal.getsignal(signal.SIGINT) is before
 
 
-@pytest.mark.parametrize("max_steps", [30, 12])  # the last evaluation is one, too
-def test_an_evaluation_does_not_delay_a_stop_and_is_made_up_for(corpus, tmp_path, monkeypatch, max_steps):
+@pytest.mark.parametrize(
+    ("max_steps", "number"), [(30, signal.SIGTERM), (12, signal.SIGHUP)]
+)  # 12: the last evaluation
+def test_an_evaluation_does_not_delay_a_stop_and_is_made_up_for(corpus, tmp_path, monkeypatch, max_steps, number):
     evaluate, whole = run_pretrain.evaluate, tmp_path / "whole"
     runs.pretrain(runs.flags(corpus, whole, max_steps=max_steps))
 
     def interrupted(bilm, batches):
-        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(number)
         assert not list(batches), "the evaluation goes on"
         return Score()
 
@@ -500,6 +502,7 @@ def test_a_resumed_run_keeps_its_vocabulary(corpus, finished, tmp_path):
     ("source", "changes", "named"),
     [
         ("init_from_ckpt", {"cell_dim": 14}, "cell_dim was 13, is 14"),
+        ("init_from_ckpt", {"word_dim": 7}, "word_dim was 100, is 7"),
         ("finetune_from", {"input": "word"}, "input was char, is word"),
         ("finetune_from", {"model_size": "small", "cell_dim": None}, "cell_dim was 13, is 1024"),
     ],

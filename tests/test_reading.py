@@ -411,7 +411,7 @@ def test_the_best_answer_over_all_windows_is_taken(network):
     assert found.text == one.text.text[found.begin : found.end]
 
 
-@pytest.mark.parametrize("words", ["", "　"])
+@pytest.mark.parametrize("words", ["", "　", "\u200b"])
 def test_a_question_without_words_gets_an_answer(network, words):
     reader = Reader(Settings(use_elmo=False, **SMALL), Reading(), WORDS)
     one = Prepared(Passage(TEXT, [Question("a", words, ["老师"], [0])]), "zh")

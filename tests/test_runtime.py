@@ -33,6 +33,16 @@ def test_a_containers_share_of_the_processor_counts(tmp_path, monkeypatch, quota
     assert runtime.n_cores() == cores
 
 
+@pytest.mark.parametrize(("quota", "cores"), [("-1", 8), ("250000", 2)])
+def test_so_does_that_of_an_older_kernels_container(tmp_path, monkeypatch, quota, cores):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
+    monkeypatch.setattr(runtime, "CPU_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(runtime, "OLD_CPU_QUOTA", [tmp_path / "quota", tmp_path / "period"])
+    (tmp_path / "quota").write_text(f"{quota}\n", encoding="ascii")
+    (tmp_path / "period").write_text("100000\n", encoding="ascii")
+    assert runtime.n_cores() == cores
+
+
 def test_paddle_takes_all_cores_silently():
     done = fresh_python("from elmo_core.runtime import paddle; import os; print(os.environ['OMP_NUM_THREADS'])")
     assert done.stdout.strip() == str(runtime.n_cores())

@@ -195,6 +195,7 @@ def test_columns_are_read_as_they_are(tmp_path):
         ("a O\n", 0, ":1: column 0 "),
         ("\n\n", -1, "no sentence"),
         ("a O\n\xff\n", -1, ":2:"),
+        ("a\tO\nb\t\n", -1, ":2:"),
     ],
 )
 def test_faulty_columns_are_an_error_with_the_line(tmp_path, text, label, where):

@@ -1,5 +1,6 @@
 """The sequence tagger: labels and scores, the CRF, ELMo as its input, training, and its folder."""
 
+import errno
 import itertools
 import json
 import random
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import elmo
+from elmo_core import checkpoint
 from elmo_core.runtime import UserError, paddle
 from elmo_core.tokens import MARKERS, UNK_ID, Vocabulary
 from tasks.tagging import training
@@ -350,6 +352,23 @@ def test_the_tagger_learns_and_keeps_its_best_epoch(checkpoints, kind, monkeypat
     assert best.score.total.f1 == max(epochs) == epochs[best.epoch - 1] > 0.98
     assert len(epochs) in (60, best.epoch + 3)
     assert score_of(tagger, sentences[:9], set()).total == best.score.total
+
+
+def test_a_full_disk_leaves_the_best_tagger_so_far(tmp_path, monkeypatch):
+    save, calls = checkpoint.save, []
+
+    def full(*given):
+        calls.append(given)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(*given)
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    sentences = sentences_to_learn()
+    tagger = Tagger(Settings(**{**vars(TINY), "use_elmo": False}), training.training_words(sentences), LABELS)
+    with pytest.raises(OSError, match="No space"):
+        training.train(tagger, sentences, sentences[:9], Schedule(epochs=60, base_learning_rate=0.02), tmp_path)
+    Tagger.load(tmp_path)
 
 
 def test_rare_words_become_unknown_in_training(monkeypatch):

@@ -17,6 +17,9 @@ Model = tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary | None]
 
 def read(format: str, paths: Sequence[Path], beside: Path) -> Model:
     """The model in files, folders and archives, under our names. Archives are unpacked into the folder `beside`."""
+    for path in paths:
+        if not path.exists():
+            raise UserError(f"{path}: there is no such file or folder.")
     with ExitStack() as stack:
         return READERS[format]([stack.enter_context(unpacked(path, beside)) for path in paths])
 

@@ -125,6 +125,8 @@ def read(path: Path) -> dict[str, np.ndarray]:
         if bytes_of_all > 8 * path.stat().st_size:  # weights may be shared, but not by so many
             raise pickle.UnpicklingError("its tensors would take far more memory than the file has bytes")
         return {name: tensor.array(numbers_of(tensor.storage)) for name, tensor in content.items()}
+    except MemoryError:
+        raise
     except Exception as error:  # a damaged file can lead to any
         reason = error if isinstance(error, pickle.UnpicklingError) else f"{type(error).__name__} {error}"
         raise UserError(

@@ -58,8 +58,10 @@ def word(token: str, spec: dict) -> int:
 
 def placed(token: str) -> tuple[str, int]:
     """科0: a character and its place in its word."""
-    character, place = re.fullmatch(r"(.|\D+)(\d+)", token).groups()
-    return character, int(place)
+    match = re.fullmatch(r"(.|\D+)(\d+)", token)
+    if not match:
+        raise ValueError(f"found {token!r}, expected a character and its place in its word, as in 科0")
+    return match[1], int(match[2])
 
 
 @cache

@@ -20,5 +20,7 @@ def run(session: onnxruntime.InferenceSession, sentences: list[list[str]], featu
 
 
 if __name__ == "__main__":
+    for stream in (sys.stdin, sys.stdout):
+        stream.reconfigure(encoding="utf-8")
     sentences = [line.split() for line in sys.stdin]
     print("\n".join(lines(sentences, run(load(), sentences))))

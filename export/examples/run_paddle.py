@@ -32,5 +32,7 @@ def run(predictor: inference.Predictor, sentences: list[list[str]], features: li
 
 
 if __name__ == "__main__":
+    for stream in (sys.stdin, sys.stdout):
+        stream.reconfigure(encoding="utf-8")
     sentences = [line.split() for line in sys.stdin]
     print("\n".join(lines(sentences, run(load(), sentences))))

@@ -59,10 +59,8 @@ class Prepared:
         self.text = Text.of(passage.text, language)
         if not self.text.tokens:
             raise UserError(f"The passage {passage.text!r:.60} has no words.")
-        self.questions = [
-            (question, Text.of(question.text if question.text.split() else NO_WORDS, language))
-            for question in passage.questions
-        ]
+        self.questions = [(question, Text.of(question.text, language)) for question in passage.questions]
+        self.questions = [(q, text if text.tokens else Text.of(NO_WORDS, language)) for q, text in self.questions]
 
     def texts(self) -> list[Text]:
         return [self.text, *(text for _, text in self.questions)]

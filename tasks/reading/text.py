@@ -62,6 +62,8 @@ def places(tokens: Sequence[str], text: str) -> np.ndarray:
     The tokeniser may have changed characters (“ to ", … to three stops, invisible ones to nothing): these stand for the
     stretch of text that they replace.
     """
+    if not tokens:
+        return np.zeros((0, 2), np.int64)
     kept = np.array([k for k, character in enumerate(text) if not character.isspace()], np.int64)
     found, original = "".join(tokens), "".join(text.split())
     begins, ends = np.arange(len(found)), np.arange(1, len(found) + 1)  # of characters, without white space

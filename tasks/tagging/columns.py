@@ -35,7 +35,7 @@ def token_reader(segmentation: str = "none"):
 
     def read(text: str) -> str:
         if segmentation == "none":
-            return re.sub(r"\s+", "_", text)
+            return re.sub(r"\s+", "_", text) or "_"
         match = PLACED.fullmatch(text)
         if not match:
             raise UserError(f"found {text!r:.40}, expected a character and its place in its word, as in 科0.")
@@ -58,7 +58,7 @@ def sentence_rows(lines: Iterable[str], source: str | Path, *needed: int) -> Ite
         columns = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
         if lacking := [k for k in needed if not -len(columns) <= k < len(columns)]:
             raise UserError(f"{source}:{number}: {len(columns)} columns, there is no column {lacking[0]}: {line!r:.60}")
-        rows.append((line, [column.strip(" ") or "_" for column in columns]))
+        rows.append((line, [column.strip(" ") for column in columns]))
 
 
 def tokens_of(
@@ -74,7 +74,7 @@ def tokens_of(
             token = read(columns[column])
             if feature is not None:
                 place, token = getattr(token, "place", -1), Token(token)
-                token.place, token.feature = place, columns[feature]
+                token.place, token.feature = place, columns[feature] or "_"
             found.append(token)
         return found
     except UserError as error:

@@ -7,6 +7,7 @@
 The names `elmo_encoder` and `init_pretraining_params` are those of Paddle's published demo.
 """
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +22,8 @@ from elmo_core.arguments import layer_choice
 from elmo_core.runtime import UserError, log, paddle
 from elmo_core.tokens import UNK_ID, TokenBatch, Vocabulary, padded
 from tasks.tagging.characters import words_of
+
+ROOM_LEFT = 1_000_000_000  # bytes of the disk that the cache leaves, for the model
 
 nn = paddle.nn
 
@@ -221,7 +224,7 @@ class LayerCache:
         size = 4 * n_tokens * n_layers * dim
         what = f"{n_tokens:,} words x {n_layers} layers x {dim}, {size / 1e6:,.0f} MB in float32"
         on_disk = folder is not None and size / 2 > gigabytes * 1e9
-        room = shutil.disk_usage(folder).free if on_disk else gigabytes * 1e9
+        room = shutil.disk_usage(folder).free - ROOM_LEFT if on_disk else gigabytes * 1e9
         if size / 2 > room:
             log.warning(f"ELMo's vectors are computed again in every epoch: {what}, with room for {room / 1e9:g} GB.")
             return
@@ -246,6 +249,8 @@ class LayerCache:
     def _on_disk(arrays: Iterable[np.ndarray], folder: Path, size: int) -> Iterator[np.ndarray]:
         """The arrays, with all their `size` numbers in a file that ends with the process."""
         with tempfile.TemporaryFile(dir=folder) as file:
+            if hasattr(os, "posix_fallocate"):  # or a disk that another process fills would end this one without a word
+                os.posix_fallocate(file.fileno(), 0, 2 * size)
             numbers = np.memmap(file, np.float16, "w+", shape=(size,))
         begin = 0
         for array in arrays:

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from elmo_core.runtime import listed, log
+
 OUTSIDE = "O"
 SCHEMES = ("bio", "iob1", "bioes", "plain", "lac")
 CHUNK_LABEL = re.compile(r"O|(?P<letter>[BIESMLU])(-(?P<tag>.+))?")
@@ -64,6 +66,12 @@ def detect(sentences: Iterable[Sequence[str]]) -> str:
     labels = set(itertools.chain.from_iterable(sentences))
     matches = [CHUNK_LABEL.fullmatch(label) for label in labels]
     if not all(matches) or labels <= {OUTSIDE}:
+        others = sorted(label for label in labels if not CHUNK_LABEL.fullmatch(label))
+        if any(match and match["tag"] for match in matches):
+            log.warning(
+                f"Most labels may be of spans, but not {listed(others)}: each label is taken by itself. If that is a "
+                "mistake, correct the files or give --scheme."
+            )
         return "plain"
     if not {match["letter"] for match in matches} <= {"B", "I", None}:
         return "bioes"

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from elmo_core import checkpoint, disk
+from elmo_core.arguments import check_sentences
 from elmo_core.runtime import UserError
 from elmo_core.tokens import Vocabulary, in_order, sentence_batches
 from tasks.tagging.data import Labels, Sentence, batch_of
@@ -56,6 +57,7 @@ class Tagger(OwnWeights):
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
         """The labels of every sentence's tokens. An empty sentence has none."""
+        check_sentences(sentences)
         return list(self.iter_tag(sentences, math.inf))
 
     def iter_tag(self, sentences: Iterable[Sequence[str]], window: float | None = None) -> Iterator[list[str]]:
