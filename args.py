@@ -73,6 +73,13 @@ def seed(text: str) -> int:
     return _whole(text, 0, 2**32, "a whole number from 0 to below 2**32")
 
 
+def seeds(text: str) -> list[int]:
+    found = [seed(part) for part in text.split(",")]
+    if len(set(found)) < len(found):
+        raise argparse.ArgumentTypeError(f"{text!r}: a seed occurs twice, and would count as two runs")
+    return found
+
+
 def _whole(text: str, least: int, end: int, expected: str) -> int:
     if not text.isdecimal() or not least <= int(text[:20]) < end:
         raise argparse.ArgumentTypeError(f"{text!r:.60}: expected {expected}")

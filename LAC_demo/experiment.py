@@ -66,7 +66,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--elmo", type=arm, action="append", default=[], metavar="NAME=CKPT", help="an arm with this ELMo; repeatable"
     )
     runs.add_argument(
-        "--seeds", type=seeds, default=[1, 2, 3, 4, 5], metavar="N,N,...", help="a run of each arm for each"
+        "--seeds", type=arguments.seeds, default=[1, 2, 3, 4, 5], metavar="N,N,...", help="a run of each arm for each"
     )
     flags.add_network(parser)
     flags.add_training(parser)
@@ -86,13 +86,6 @@ def arm(text: str) -> tuple[str, str]:
     if not name or not path or name == BASELINE:
         raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=CHECKPOINT, as in char=checkpoints/zh/final")
     return name, path
-
-
-def seeds(text: str) -> list[int]:
-    found = [arguments.seed(part) for part in text.split(",")]
-    if len(set(found)) < len(found):
-        raise argparse.ArgumentTypeError(f"{text!r}: a seed occurs twice, and would count as two runs")
-    return found
 
 
 def main(argv: Sequence[str] | None = None) -> None:

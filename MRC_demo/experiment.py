@@ -56,7 +56,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--pretrain_elmo_model_path", metavar="CKPT", required=True, help="prefix, file, folder (its latest), or name"
     )
     runs.add_argument("--arms", type=arms, default=list(ARMS), metavar="NAME,...", help="which arms to run")
-    runs.add_argument("--seeds", type=seeds, default=[1, 2, 3], metavar="N,N,...", help="a run of each arm for each")
+    runs.add_argument(
+        "--seeds", type=arguments.seeds, default=[1, 2, 3], metavar="N,N,...", help="a run of each arm for each"
+    )
     options.add_network(parser)
     options.add_training(parser)
     arguments.add_device(parser)
@@ -69,10 +71,6 @@ def arms(text: str) -> list[str]:
     if unknown := [name for name in text.split(",") if name not in ARMS]:
         raise argparse.ArgumentTypeError(f"{unknown[0]!r}: expected some of {','.join(ARMS)}")
     return [name for name in ARMS if name in text.split(",")]
-
-
-def seeds(text: str) -> list[int]:
-    return list(dict.fromkeys(arguments.seed(part) for part in text.split(",")))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
