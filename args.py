@@ -236,6 +236,15 @@ def from_flags(kind: type, args: argparse.Namespace, **changes):
 
 
 POLARITY = Path("sentence-polarity-dataset-v1")
+WITH_A_HEAD = (
+    "load_head",
+    "predict",
+    "output_format",
+    "device",
+    "init_from_ckpt",
+    "concat_word2vec",
+    "pretrained_word2vec_file",
+)
 TUNING = {"tune_epochs": 5, "word_dropout": 0.1}  # defaults of flags for all fine-tuning ...
 TUNING_OF_VECTORS = {"vectors_lr": [0.0003, 0.001]}  # ... and for that of word2vec's vectors
 
@@ -345,12 +354,12 @@ def check_task(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Non
     for name in ("data_dir", "dev_file", "test_file", "columns"):
         if getattr(args, name) and bool(args.train_file) == (name == "data_dir"):
             parser.error(f"--{name} has no effect {'with' if args.train_file else 'without'} --train_file")
-    args.data_dir = args.data_dir or POLARITY
     if args.load_head and not args.predict:
         parser.error("--load_head loads a head to predict with: --predict=FILE is missing")
-    for name in ("results", "compare_with", "confusion", "mistakes", "save_head"):
-        if args.load_head and getattr(args, name):
+    for name, value in vars(args).items():
+        if args.load_head and name not in WITH_A_HEAD and value != parser.get_default(name):
             parser.error(f"--{name} has no effect with --load_head, which only predicts")
+    args.data_dir = args.data_dir or POLARITY
 
 
 def script(main: Callable[[], None]) -> None:

@@ -4,7 +4,7 @@
 set -eu
 
 TRIES=5
-directory="$(cd "$(dirname "$0")" && pwd)"
+directory="$(CDPATH= cd "$(dirname "$0")" && pwd)"
 keep_archive=no
 staging=""
 

@@ -32,7 +32,7 @@ from elmo_core.arguments import check_number, check_option, check_sentence, chec
 from elmo_core.config import LARGEST, ELMoConfig
 from elmo_core.lstmp import LSTMP, Cell, Packing, State, run_layer
 from elmo_core.model_files import read_model, resolve
-from elmo_core.runtime import UserError, paddle
+from elmo_core.runtime import UserError, paddle, to_tensor
 from elmo_core.softmax import Candidates, Softmax
 from elmo_core.token_encoders import token_encoder
 from elmo_core.token_tables import FixedVectors, Unread, token_table
@@ -80,7 +80,7 @@ class BiLM(nn.Layer):
         vectors: (N, P); reads: of each direction the (M,) places in `vectors`, packed; state: what each row starts from.
         Returns of every layer 0 .. highest both directions' packed outputs, and the state every row ends with.
         """
-        reads = [paddle.to_tensor(places) for places in reads]
+        reads = list(map(to_tensor, reads))
         x = [paddle.gather(vectors, places) for places in reads]  # each (M, P)
         state = state or self.zero_state(len(packing.order))
         layers, last = [x], []
@@ -257,8 +257,8 @@ class ELMo(nn.Layer):
             vectors = self.bilm.token_encoder(sentences.tokens)
             packed, packing, _ = self.bilm.encode(vectors, sentences.index, sentences.lengths)
             *places, mask = packing.word_places(sentences.lengths - 2)  # each (B, T)
-            places = [paddle.to_tensor(one.ravel()) for one in places]
-            mask = paddle.to_tensor(mask).astype(vectors.dtype)
+            places = [to_tensor(one.ravel()) for one in places]
+            mask = to_tensor(mask).astype(vectors.dtype)
             layers = []
             for pair in packed:
                 both = paddle.concat([paddle.gather(x, one) for x, one in zip(pair, places, strict=True)], axis=1)
@@ -321,15 +321,15 @@ class ELMoEmbedder:
         self._prefix = None if self._may_change else resolve(params)  # a folder's latest may be another one later
         with runtime.on_device(self.device):
             self.bilm, self.vocabulary = _given(params) if self._may_change else load_bilm(self._prefix)
+            self.config = self.bilm.config
+            self.vectors = token_table(self.bilm.token_encoder, self.config, self.vocabulary)
+            if token_vectors is not None:
+                self.vectors = FixedVectors(Path(token_vectors), Path(vocabulary), self.config.projection_dim)
         self._head: tuple[Softmax, Vocabulary] | None = None  # read when first asked for
-        self.config = self.bilm.config
         self.dim = 2 * self.config.projection_dim
         self.layers = layer_choice(layers, self.config.n_layers + 1)
         self.batch_size, self.pool, self.dtype = batch_size, pool, dtype
         self.carry_state, self.progress = carry_state, progress
-        self.vectors = token_table(self.bilm.token_encoder, self.config, self.vocabulary)
-        if token_vectors is not None:
-            self.vectors = FixedVectors(Path(token_vectors), Path(vocabulary), self.config.projection_dim)
         self._unread = Unread(self.config, self.vocabulary)
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:

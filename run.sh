@@ -4,7 +4,7 @@
 # Usage: bash run.sh [arguments of run_pretrain.py, whose --help shows them]
 # All but --save_dir, which is checkpoints/sample.
 set -eu
-cd "$(dirname "$0")"
+CDPATH= cd "$(dirname "$0")"
 for argument in "$@"; do
     case $argument in
     -h | --h*)

@@ -41,7 +41,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "and mean log-probability (natural logarithm), separated by tabs",
     )
     arguments.add_device(parser)
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.per_sentence and args.unroll_steps != parser.get_default("unroll_steps"):
+        parser.error("--unroll_steps has no effect with --per_sentence, which reads sentences as a whole")
+    return args
 
 
 def main(argv: Sequence[str] | None = None) -> None:

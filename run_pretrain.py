@@ -21,7 +21,7 @@ import args as arguments
 import dataset
 from elmo import BiLM
 from elmo_core import checkpoint, model_files, runtime
-from elmo_core.config import PRESETS, ELMoConfig
+from elmo_core.config import PRESETS, ELMoConfig, differences
 from elmo_core.ranks import Ranks
 from elmo_core.runtime import UserError, log, paddle
 from elmo_core.softmax import Candidates, draw_candidates, is_sampled
@@ -33,6 +33,9 @@ from pretraining.model import check_vocabulary, load_model, new_model
 from pretraining.optimizer import learning_rate, make_optimizer, optimizer_state, set_optimizer_state
 from pretraining.perplexity import Score, evaluate, perplexity
 from pretraining.resume import Progress, changed_settings, resume
+
+# beside the settings of a run
+SAME_ON_ALL_RANKS = ("accumulate", "max_steps", "epochs", "patience", "eval_freq", "save_freq", "log_freq")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -117,6 +120,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     stream = dataset.TrainStream(corpus, vocabulary, rows, *shape, args.seed, ranks.rank, ranks.size)
     held_out = dataset.EvalStream(dev, vocabulary, args.batch_size, *shape) if dev else None
     settings = run_settings(args, stream, dev)
+    check_ranks(ranks, {**settings, **{name: getattr(args, name) for name in SAME_ON_ALL_RANKS}})
 
     warmup = args.warmup_steps * stream.tokens_per_step
     states = [bilm.zero_state(args.batch_size) for _ in range(args.accumulate)]
@@ -131,10 +135,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     if resumed:
         if args.optimizer == "adam" and saved["total"] != progress.total:
             log.warning(f"The rate falls to 0 at step {progress.total:,} instead of {saved['total']:,}.")
-        if resumed.name == "final" and progress.is_finished(args.patience, args.eval_freq):
-            log.info(
-                f"{resumed} is the end of its run, step {progress.step:,} of {progress.total:,}: nothing is left to do."
-            )
+        ended = resumed.name == "final" and progress.is_finished(args.patience, args.eval_freq)
+        if ended or progress.step > progress.total:
+            log.info(f"{resumed} is at step {progress.step:,} of {progress.total:,}: nothing is left to do.")
             log.info("To train on, raise --epochs or --max_steps (or --patience).")
             return
 
@@ -168,6 +171,17 @@ def starting_model(args: argparse.Namespace, source: Path | None) -> tuple[BiLM,
     return bilm, vocabulary
 
 
+def check_ranks(ranks: Ranks, settings: dict) -> None:
+    """Refuse ranks that would train another model, or another number of steps, than the first."""
+    first, *others = ranks.gather(settings)
+    for rank, found in enumerate(others, 1):
+        if different := differences(first, found):
+            raise UserError(
+                f"rank {rank} has other flags or files than rank 0: {'; '.join(different.values())}. Start all machines "
+                "with the same command, and give them the same files."
+            )
+
+
 def run_settings(args: argparse.Namespace, stream: dataset.TrainStream, dev: dataset.Corpus | None) -> dict:
     """What must be the same for a resumed run to be the same run."""
     names = ("optimizer", "lr", "warmup_steps", "max_grad_norm", "dropout", "n_negative_samples", "amp")
@@ -190,9 +204,14 @@ def train(
     sampled = is_sampled(bilm.config.vocab_size, args.n_negative_samples)
 
     def evaluate_if_due() -> None:
-        if progress.evaluation_is_due(args.eval_freq):
+        if not progress.evaluation_is_due(args.eval_freq):
+            return
+        try:
             with meter.paused():
                 evaluate_held_out(args, ranks, bilm, held_out, progress, interruption)
+        except (UserError, OSError, MemoryError):  # the held-out text has gone, for instance: the steps are not lost
+            save(str(progress.step))
+            raise
 
     def save(name: str) -> None:
         with meter.paused():
@@ -239,12 +258,11 @@ def train(
             log.info(f"stopped at step {prefix.name}, saved as {prefix}. Go on with the same command and")
             log.info(f"    --init_from_ckpt={prefix}{instead}")
             sys.exit(interruption.exit_code)
-    if progress.step < progress.total:
-        log.info(
-            f"step {progress.step:,}: {progress.without_gain} evaluations without gain, the best was {progress.best:.2f}"
-        )
-    save("final")
-    log.info(f"saved         {args.save_dir / 'final'}.pdparams")
+        if progress.step < progress.total:
+            without_gain = f"{progress.without_gain} evaluations without gain"
+            log.info(f"step {progress.step:,}: {without_gain}, the best was {progress.best:.2f}")
+        save("final")
+        log.info(f"saved         {args.save_dir / 'final'}.pdparams")
 
 
 def with_candidates(

@@ -2,24 +2,34 @@
 # Makes .venv, or another folder, with what a requirements file names; does nothing when that is there already.
 # Usage: bash setup.sh requirements.txt [folder]
 set -eu
-cd "$(dirname "$0")"
+CDPATH= cd "$(dirname "$0")"
 
 requirements=$1
 venv=${2:-.venv}
-wanted=$(cat requirements.txt "$requirements")
 stamp=$venv/installed-${requirements%.txt}
-if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
+state() { # what is installed, and for which Python: an upgrade of the system may bring another
+    "$venv/bin/python" --version 2>/dev/null
+    cat requirements.txt "$requirements"
+}
+if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(state)" ]; then
     exit 0
 fi
 
 suits() { "$1" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; }
-if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
-    for python in ${PYTHON:-python3 python3.13 python3.12 python3.11 python3.10 python}; do
+has_pip() { "$venv/bin/python" -m pip --version >/dev/null 2>&1; }
+if "$venv/bin/python" -c '' 2>/dev/null; then
+    if ! suits "$venv/bin/python"; then
+        echo "error: $venv has $("$venv/bin/python" --version), expected 3.10 to 3.13. Remove the folder and try again." >&2
+        exit 1
+    fi
+else
+    if [ -n "${PYTHON:-}" ]; then set -- "$PYTHON"; else set -- python3 python3.13 python3.12 python3.11 python3.10 python; fi
+    for python; do
         if command -v "$python" >/dev/null && suits "$python"; then break; fi
         python=
     done
     if [ -z "$python" ]; then
-        echo "error: no Python 3.10 to 3.13 found. Install one, or name it: PYTHON=/path/to/python3.11 bash run.sh" >&2
+        echo "error: no Python 3.10 to 3.13 found (tried: $*). Name one: PYTHON=/path/to/python3.11 bash run.sh" >&2
         exit 1
     fi
     if [ -e "$venv" ] && [ ! -f "$venv/pyvenv.cfg" ]; then
@@ -34,6 +44,10 @@ if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
         exit 1
     fi
 fi
+if ! has_pip && ! "$venv/bin/python" -m ensurepip >/dev/null 2>&1; then
+    echo "error: $venv has no pip, and it cannot be added. Install pip there, or remove $venv." >&2
+    exit 1
+fi
 echo "installing $requirements (about 300 MB, a few minutes)"
 packages=$requirements
 if "$venv/bin/python" -m pip show --quiet paddlepaddle-gpu >/dev/null 2>&1; then # the CPU build would overwrite it
@@ -44,4 +58,4 @@ if ! "$venv/bin/python" -m pip install --disable-pip-version-check --quiet -r "$
     echo "error: the installation failed; pip's message above says why. Check the network, then run the command again." >&2
     exit 1
 fi
-printf '%s\n' "$wanted" >"$stamp"
+state >"$stamp"

@@ -2,7 +2,7 @@
 # Installs what is needed into .venv, checks the style, runs every test, some files at the same time. With arguments, which
 # go through to pytest, one after another.
 set -eu
-cd "$(dirname "$0")"
+CDPATH= cd "$(dirname "$0")"
 sh setup.sh requirements-dev.txt
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .

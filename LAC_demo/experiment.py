@@ -27,7 +27,7 @@ from elmo_core import disk, runtime
 from elmo_core.runtime import UserError, log
 from elmo_core.tokenise import jieba_cut
 from elmo_core.tokens import Vocabulary
-from tasks.runs import load_results, spread
+from tasks.runs import digest, load_results, spread
 from tasks.tagging.data import BadLines, Sentence
 from tasks.tagging.elmo_encoder import (
     LayerCache,
@@ -37,7 +37,7 @@ from tasks.tagging.elmo_encoder import (
     vocabulary_beside,
 )
 from tasks.tagging.network import Settings
-from tasks.tagging.scheme import OUTSIDE
+from tasks.tagging.scheme import spans
 from tasks.tagging.score import Counts
 from tasks.tagging.tagger import Tagger
 from tasks.tagging.training import Schedule, known_words, train, training_words
@@ -135,8 +135,8 @@ class Experiment:
         """The settings that all results of one table must share."""
         args = self.args
         return {
-            "train_data": [args.train_data.name, len(self.train), sum(len(s.tokens) for s in self.train)],
-            "test_data": [args.test_data.name, len(self.test), sum(len(s.tokens) for s in self.test)],
+            "train_data": [args.train_data.name, digest([(s.tokens, s.labels) for s in self.train])],
+            "test_data": [args.test_data.name, digest([(s.tokens, s.labels) for s in self.test])],
             "train_fraction": args.train_fraction,
             "whole_words": args.whole_words,
             "settings": arguments.from_flags(Settings, args, use_elmo=True).to_dict(),
@@ -216,7 +216,7 @@ class Experiment:
             f"jieba.posseg: on raw text F1 {jieba['raw']['f1']:.2%} (words alone {jieba['raw_words']['f1']:.2%}); "
             f"the words given, {jieba['given']['f1']:.2%}"
         )
-        counts = Counter(tag for words in self.test_words for _, tag in words if tag != OUTSIDE)
+        counts = Counter(tag for sentence in self.test for *_, tag in spans(sentence.labels))
         rows += ["", f"{'F1 by tag':<14} " + " ".join(f"{name:>14}" for name in self.arms) + "  words"]
         for tag, count in counts.most_common():
             cells = [spread([run["test"]["tags"][tag]["f1"] for run in runs]) for runs in of_arm.values()]
@@ -273,7 +273,7 @@ def most_common_tags(pairs: list[tuple[Spans, Spans]]) -> dict[str, str]:
     counts: dict[str, Counter] = defaultdict(Counter)
     for found, expected in pairs:
         tags = {span[:2]: span[2] for span in expected}
-        for begin, end, flag in found:
+        for begin, end, flag in sorted(found):
             if (begin, end) in tags:
                 counts[flag][tags[begin, end]] += 1
     return {flag: counter.most_common(1)[0][0] for flag, counter in sorted(counts.items())}

@@ -35,7 +35,7 @@ from tasks.reading.network import Settings
 from tasks.reading.reader import Prepared, Reader, Reading
 from tasks.reading.score import difference
 from tasks.reading.training import Schedule, train, training_words
-from tasks.runs import load_results, spread
+from tasks.runs import digest, load_results, spread
 from tasks.tagging.elmo_encoder import Pretrained
 from tasks.tagging.vectors import WordVectors
 
@@ -78,6 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     runtime.set_device(args.device)
     disk.check_output("--json", args.json, args.train_data, args.dev_data, args.test_data)
     experiment = Experiment(args)
+    args.json.absolute().parent.mkdir(parents=True, exist_ok=True)
     for name in args.arms:
         experiment.run_arm(name)
     print(experiment.report())
@@ -102,10 +103,9 @@ class Experiment:
     def protocol(self) -> dict:
         """The settings that all results of one table must share."""
         args = self.args
-        parts = {args.train_data: self.train, args.dev_data: self.dev, args.test_data: self.test}
-        sizes = [[file.name, len(part), sum(len(one.questions) for one in part)] for file, part in parts.items()]
+        files = args.train_data, args.dev_data, args.test_data
         return {
-            "data": sizes,
+            "data": [[file.name, digest(file.read_bytes())] for file in files],
             "elmo": self.pretrained.fingerprint,
             "word_vectors": self.vectors.fingerprint if self.vectors else None,
             "min_count": args.min_count,

@@ -3,7 +3,7 @@
 # Usage: bash run.sh [arguments of train.py, whose --help shows them]
 # They go to both trainings. --use_elmo, --pretrain_elmo_model_path and --model_save_dir are run.sh's own.
 set -eu
-cd "$(dirname "$0")"
+CDPATH= cd "$(dirname "$0")"
 for argument in "$@"; do
     own=
     case $argument in

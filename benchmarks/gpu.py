@@ -223,6 +223,8 @@ def machine(args: argparse.Namespace, ranks: Ranks, on_gpu: bool) -> list[list[s
 
 def training(args, ranks: Ranks, config: ELMoConfig, corpus, vocabulary, rows: int) -> list[str]:
     """One configuration: the columns of the table that `measure` prints."""
+    if paddle.get_device().startswith("gpu"):
+        paddle.device.cuda.reset_max_memory_allocated()
     bilm = elmo.BiLM(config)
     weights = list(bilm.parameters())
     optimizer = make_optimizer("adagrad", 0.2, weights, 10.0)
@@ -321,6 +323,8 @@ def main() -> None:
     parser.add_argument("--expect", action="store_true", help="measure nothing: count, and print what to expect")
     parser.add_argument("--launches", **number, default=1_800, help="--expect: operators of a step")
     args = parser.parse_args()
+    if args.expect and not all(min(DISTINCT) <= rows <= max(DISTINCT) for rows in args.rows or ()):
+        parser.error(f"--rows of --expect are {min(DISTINCT)} to {max(DISTINCT)}: for these, text has been counted")
     on_gpu = args.expect or runtime.set_device(args.device).startswith("gpu")
     args.model_size = args.model_size or (["small", "original"] if on_gpu else ["tiny"])
     args.rows = args.rows or ([128, 512] if args.expect else [128, 512, 2048] if on_gpu else [4, 8])

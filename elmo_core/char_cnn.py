@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 
 from elmo_core import fused
-from elmo_core.runtime import in_parallel, n_threads, paddle, product
+from elmo_core.runtime import in_parallel, n_threads, paddle, product, to_tensor
 from elmo_core.tokens import Tokens
 
 nn = paddle.nn
@@ -78,12 +78,12 @@ class CharCNN(nn.Layer):
         starts = min(longest, ids.shape[1] - min(widths)) + 1
         padded = np.concatenate([ids, np.repeat(ids[:, -1:], max(widths), axis=1)], axis=1)
         windows = np.lib.stride_tricks.sliding_window_view(padded[:, : starts + max(widths) - 1], max(widths), axis=1)
-        windows = paddle.to_tensor(np.ascontiguousarray(windows.transpose(1, 0, 2)))  # (starts, n, W)
+        windows = to_tensor(np.ascontiguousarray(windows.transpose(1, 0, 2)))  # (starts, n, W)
         sums = product(self.embedding(windows).reshape([starts, len(ids), -1]), weight)  # (starts, n, F)
         last = np.repeat([ids.shape[1] - width for width in widths], [number for _, number in self.config.filters])
         if starts > last.min() + 1:  # a wide filter has no windows that reach beyond the last column
             beyond = np.arange(starts)[:, None, None] > last
-            sums = sums + paddle.to_tensor(np.where(beyond, -np.inf, 0), dtype=sums.dtype)
+            sums = sums + to_tensor(np.where(beyond, -np.inf, 0)).astype(sums.dtype)
         return _MaxOverPositions.apply(sums)
 
 

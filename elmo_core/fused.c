@@ -309,7 +309,7 @@ static void couple(int64_t K, float d, const float *restrict window, const float
     }
 }
 
-/* Adds the gradients of tokens begin .. end to d_table (262, D), d_weights and d_biases. d_features: (N, F). Of all windows
+/* Adds the gradients of tokens begin .. end to d_table (characters, D), d_weights and d_biases. d_features: (N, F). Of all windows
    of a token a feature comes from one: a product over all of them would be of zeros mostly. Returns whether there was memory. */
 int cnn_backward(const cnn_t *cnn, int64_t begin, int64_t end, const float *const *weights, int is_tanh, const float *features,
                  const uint8_t *places, const float *d_features, float *d_table, float *const *d_weights,

@@ -28,7 +28,7 @@ from functools import partial
 import numpy as np
 
 from elmo_core import fused
-from elmo_core.runtime import in_parallel, operand, paddle, product
+from elmo_core.runtime import in_parallel, operand, paddle, product, to_tensor
 
 INPUT_GATES_AT_ONCE = 2**26  # elements, 256 MB of float32: what inference holds of one direction's input products
 State = tuple[paddle.Tensor, paddle.Tensor]  # h (B, P) and c (B, H)
@@ -100,13 +100,13 @@ class Packing:
 
     def sort(self, state: State) -> State:
         """A state's rows in the packed order."""
-        return state if self._in_order else tuple(paddle.gather(part, paddle.to_tensor(self.order)) for part in state)
+        return state if self._in_order else tuple(paddle.gather(part, to_tensor(self.order)) for part in state)
 
     def unsort(self, state: State) -> State:
         """A state's rows back in the given order."""
         if self._in_order:
             return state
-        back = paddle.to_tensor(np.argsort(self.order))
+        back = to_tensor(np.argsort(self.order))
         return tuple(paddle.gather(part, back) for part in state)
 
     @property

@@ -193,6 +193,18 @@ def on_device(name: str):
         paddle.set_device(before)
 
 
+def to_tensor(array):
+    """A NumPy array on the device.
+
+    Paddle copies an array to a GPU only after the GPU has done all that it has been given. A copy of a tensor in the
+    host's memory waits its turn there, while the program goes on.
+    """
+    paddle = import_paddle()
+    if paddle.get_device() == "cpu":
+        return paddle.to_tensor(array)
+    return paddle.to_tensor(array, place=paddle.CPUPlace()).cuda(blocking=False)
+
+
 def seed_everything(seed: int) -> None:
     """Seed Python, NumPy and Paddle."""
     import numpy as np

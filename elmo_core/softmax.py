@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from elmo_core import fused
-from elmo_core.runtime import in_parallel, paddle, product
+from elmo_core.runtime import in_parallel, paddle, product, to_tensor
 from elmo_core.tables import read_rows
 
 LOGITS_AT_ONCE = 2**22  # elements: what a slice of the logits may hold, so that it stays near the processor
@@ -111,7 +111,7 @@ class Softmax(paddle.nn.Layer):
                 new_highest, sums = _exponentials(logits, highest)
                 total = total * (highest - new_highest).astype("float64").exp() + sums.astype("float64")
                 highest = new_highest
-            ids = paddle.to_tensor(targets)
+            ids = to_tensor(targets)
             true = (h * paddle.gather(self.weight, ids)).sum(axis=1, keepdim=True) + paddle.gather(self.bias, ids)
             return ((true - highest).astype("float64") - total.log()).squeeze(1).numpy()
 
@@ -128,9 +128,9 @@ class _SampledLoss(paddle.autograd.PyLayer):
     def forward(ctx, weight, bias, candidates, targets, rows, *directions):
         n = len(candidates.ids)
         ctx.wanted = [not tensor.stop_gradient for tensor in (weight, bias, *directions)]
-        log_expected = paddle.to_tensor(candidates.log_expected_of(candidates.ids)).astype(weight.dtype)
+        log_expected = to_tensor(candidates.log_expected_of(candidates.ids)).astype(weight.dtype)
         table, table_bias = (weight[:n] if n < len(weight) else weight), bias[:n, 0] - log_expected  # (S, P), (S,)
-        ctx.n_own, ctx.rows = len(weight) - n, paddle.to_tensor(rows)
+        ctx.n_own, ctx.rows = len(weight) - n, to_tensor(rows)
         ends = np.cumsum([0, *map(len, targets)])
         true = [(paddle.gather(weight, ctx.rows[a:b]), paddle.gather(bias, ctx.rows[a:b])) for a, b in pairwise(ends)]
         tasks = [
@@ -163,7 +163,7 @@ def _direction_loss(h, true_weight, true_bias, table, bias, words: np.ndarray, c
     the candidates' table (S, P) and bias (S,).
     """
     with paddle.no_grad():
-        log_expected = paddle.to_tensor(candidates.log_expected_of(words)).astype(h.dtype).unsqueeze(1)
+        log_expected = to_tensor(candidates.log_expected_of(words)).astype(h.dtype).unsqueeze(1)
         true = (h * true_weight).sum(axis=1, keepdim=True) + true_bias - log_expected  # (M, 1)
         over_candidates = _fused_loss if fused.suits(h) else _sliced_loss
         loss, d_h, d_true, d_table, d_bias = over_candidates(h, true, table, bias, *candidates.places_of(words))
@@ -182,7 +182,7 @@ def _sliced_loss(h, true, table, bias, hit: np.ndarray, place: np.ndarray):
         logits = paddle.matmul(h[a:b], table, transpose_y=True).add_(bias)  # (m, S), never in half precision
         here = slice(*np.searchsorted(hit, [a, b]))
         if here.start < here.stop:
-            where = (paddle.to_tensor(hit[here] - a), paddle.to_tensor(place[here]))
+            where = (to_tensor(hit[here] - a), to_tensor(place[here]))
             logits.index_put_(where, paddle.to_tensor(REMOVED, dtype=logits.dtype))
         highest, sums = _exponentials(logits, true[a:b])
         true_chance = (true[a:b] - highest).exp()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elmo_core.runtime import paddle
+from elmo_core.runtime import paddle, to_tensor
 
 
 @dataclass
@@ -34,7 +34,7 @@ class RowGradient:
             return self.values
         places = np.concatenate([np.arange(self.shared), self.shared + np.searchsorted(own, self.own)])
         values = paddle.zeros([self.shared + len(own), self.values.shape[1]], self.values.dtype)
-        return paddle.scatter_(values, paddle.to_tensor(places), self.values)
+        return paddle.scatter_(values, to_tensor(places), self.values)
 
     def over(self, own: np.ndarray, values: paddle.Tensor) -> "RowGradient":
         """A gradient with other rows after the shared ones."""
@@ -47,7 +47,7 @@ def read_rows(table: paddle.Tensor, ids: np.ndarray, shared: int = 0) -> paddle.
     ids, shared: as in RowGradient.
     """
     with paddle.no_grad():
-        rows = paddle.gather(table, paddle.to_tensor(ids))
+        rows = paddle.gather(table, to_tensor(ids))
     if not table.stop_gradient and paddle.is_grad_enabled():
         rows.stop_gradient = False
         rows.register_hook(lambda values: _add(table, RowGradient(ids, values.detach(), shared)))
@@ -57,7 +57,7 @@ def read_rows(table: paddle.Tensor, ids: np.ndarray, shared: int = 0) -> paddle.
 def look_up(table: paddle.Tensor, ids: np.ndarray) -> paddle.Tensor:
     """The row (n, width) of each number, of which some may be the same."""
     distinct, places = np.unique(ids, return_inverse=True)
-    return paddle.gather(read_rows(table, distinct), paddle.to_tensor(places.ravel()))
+    return paddle.gather(read_rows(table, distinct), to_tensor(places.ravel()))
 
 
 def row_gradient(table: paddle.Tensor) -> RowGradient | None:

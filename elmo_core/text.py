@@ -117,6 +117,11 @@ def _opened(path: Path) -> IO[bytes]:
     return file
 
 
+def without_surrogates(text: str) -> str:
+    """Text of JSON, which may hold one half of an emoji: that becomes U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def foreign_form(beginning: bytes) -> str | None:
     """The format that a file's first bytes announce, if it is not plain text."""
     return next((form for mark, form in FOREIGN_FORMS.items() if beginning.startswith(mark)), None)

@@ -7,7 +7,7 @@ import numpy as np
 
 from elmo_core.char_cnn import CharCNN
 from elmo_core.config import ELMoConfig
-from elmo_core.runtime import paddle
+from elmo_core.runtime import paddle, to_tensor
 from elmo_core.tables import look_up
 from elmo_core.tokens import Tokens
 
@@ -52,7 +52,7 @@ def _word_table(vocab_size: int, width: int) -> nn.Embedding:
 
 
 def _vectors(table: nn.Embedding, words: np.ndarray, sparse: bool) -> paddle.Tensor:
-    return look_up(table.weight, words) if sparse else table(paddle.to_tensor(words))
+    return look_up(table.weight, words) if sparse else table(to_tensor(words))
 
 
 ENCODERS = {"char": lambda config, sparse: CharCNN(config), "word": WordTable, "char+word": CharWord}

@@ -28,17 +28,19 @@ PADDLENLP_MARKERS = {"UNK", BOS, EOS, "<PAD>"}  # which its reader puts before t
 class Vocabulary:
     """The words that can be predicted: `<S>`, `</S>`, `<UNK>`, then by falling frequency, which is not checked.
 
-    source: the file whose lines the tokens were, for messages.
+    source, line: the file whose lines the tokens were, and the first of these lines, for messages.
     alphabet: of the characters that words are made of.
     """
 
-    def __init__(self, tokens: Iterable[str], source: str | Path = "vocabulary", alphabet: Alphabet = BYTES):
+    def __init__(
+        self, tokens: Iterable[str], source: str | Path = "vocabulary", alphabet: Alphabet = BYTES, line: int = 1
+    ):
         self.tokens, self.alphabet = list(tokens), alphabet
         self.index = {token: i for i, token in enumerate(self.tokens)}
         distinct = len(self.index) == len(self.tokens)
         marked = tuple(self.tokens[: len(MARKERS)]) == MARKERS
         if not (distinct and marked and "\n".join(self.tokens).split() == self.tokens):
-            raise UserError(f"{source}:{_first_fault(self.tokens)}")
+            raise UserError(f"{source}:{_first_fault(self.tokens, line - 1)}")
 
     @classmethod
     def from_file(cls, path: str | Path, alphabet: Alphabet = BYTES) -> "Vocabulary":
@@ -51,14 +53,14 @@ class Vocabulary:
         text = "".join(blocks(path)).replace("\r\n", "\n")
         if not text:
             raise UserError(f"{path}: the file is empty. `preprocess.py vocab` writes a vocabulary.")
-        tokens = text.removesuffix("\n").split("\n")
+        tokens, line = text.removesuffix("\n").split("\n"), 1
         if not PADDLENLP_MARKERS.union(MARKERS).intersection(tokens):
             log.info(f"{path} has no markers: {', '.join(MARKERS)} are put before its {len(tokens):,} words.")
-            tokens = [*MARKERS, *tokens]
+            tokens, line = [*MARKERS, *tokens], 1 - len(MARKERS)
         elif set(tokens[:4]) == PADDLENLP_MARKERS:
             log.info(f"{path} begins with PaddleNLP's markers: {', '.join(MARKERS)} take their place.")
-            tokens = [*MARKERS, *tokens[4:]]
-        return cls(tokens, path, alphabet)
+            tokens, line = [*MARKERS, *tokens[4:]], 2
+        return cls(tokens, path, alphabet, line)
 
     @staticmethod
     def is_one(path: Path) -> bool:
@@ -110,7 +112,7 @@ class Vocabulary:
         return f"{len(self):,} tokens (SHA-1 {self.fingerprint[:12]})"
 
 
-def _first_fault(tokens: list[str]) -> str:
+def _first_fault(tokens: list[str], before: int) -> str:
     """The first line of a bad vocabulary that is wrong, and what is wrong with it."""
     first: dict[str, int] = {}
     for line, token in enumerate(tokens + ["the end of the file"] * (len(MARKERS) - len(tokens)), 1):
@@ -124,10 +126,10 @@ def _first_fault(tokens: list[str]) -> str:
         elif token.split() != [token]:
             fault = f"{token!r} holds white space, which separates tokens. Expected one token a line."
         elif first.setdefault(token, line) != line:
-            fault = f"{token!r} is in line {first[token]} already. Remove one of the two."
+            fault = f"{token!r} is in line {first[token] + before} already. Remove one of the two."
         else:
             continue
-        return f"{line}: {fault}"
+        return f"{line + before}: {fault}"
     raise AssertionError("there is no fault")
 
 

@@ -23,9 +23,11 @@ def check_folder(folder: Path, source: Path | None, step: int, overwrite: bool) 
     disk.check_output("--save_dir", folder / "config.json")
     stale = _stale(folder, source, step)
     if stale and not overwrite:
+        can_go_on = any(prefix.with_name(f"{prefix.name}.pdopt").exists() for prefix in stale)
+        advice = f"Go on from its latest with --init_from_ckpt={folder}, choose" if can_go_on else "Choose"
         raise UserError(
-            f"--save_dir {folder} holds checkpoints of an earlier run: {', '.join(prefix.name for prefix in stale)}. Go on "
-            f"from its latest with --init_from_ckpt={folder}, choose another --save_dir, or --overwrite them."
+            f"--save_dir {folder} holds checkpoints of an earlier run: {', '.join(prefix.name for prefix in stale)}. "
+            f"{advice} another --save_dir (and start from their weights with --finetune_from={folder}), or --overwrite them."
         )
     folder.mkdir(parents=True, exist_ok=True)
 

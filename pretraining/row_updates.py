@@ -1,6 +1,6 @@
 """What Adagrad and Adam share: updates of the rows of a table that a step has read, the bound on the gradients' norm."""
 
-from elmo_core.runtime import paddle
+from elmo_core.runtime import paddle, to_tensor
 from elmo_core.tables import RowGradient, clear_row_gradient, row_gradient
 
 
@@ -18,7 +18,7 @@ class RowUpdates:
             return super()._append_optimize_op(block, param_and_grad)
         if gradient.covers(weight):
             return self._append_optimize_op(block, (weight, gradient.values))
-        ids = paddle.to_tensor(gradient.ids)
+        ids = to_tensor(gradient.ids)
         tensors = [weight, *self._moments(weight)]
         rows = [paddle.gather(tensor, ids) for tensor in tensors]
         self._update(weight, gradient.values, *rows)

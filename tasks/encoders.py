@@ -224,7 +224,7 @@ class Contextual(Encoder):
         words = np.flatnonzero(packing.step > 0)  # step 0 is the marker at a direction's start
         rows = packing.row[words]
         shares = np.zeros((len(reviews), len(packing.row)), np.float32)  # (B, all rows' steps)
-        shares[rows, words] = 1 / (batch.lengths - 2)[rows]
+        shares[rows, words] = 1 / np.maximum(batch.lengths - 2, 1)[rows]
         shares = paddle.to_tensor(shares)
         means = [paddle.concat([shares @ side for side in pair], axis=1) for pair in layers]  # each (B, 2P)
         if self.layers == "average":

@@ -107,7 +107,14 @@ def make_folds(labels: np.ndarray, settings: Settings, n_dev: int = 0, n_test: i
         return [Fold("split", *_with_dev(train, dev, labels, seed), test)]
     fewest, n = int(np.bincount(labels[every]).min()), settings.folds
     if not 2 <= n <= fewest // 2:
-        raise UserError(f"--folds {n}: expected 2 to {fewest // 2:,}, for there are {fewest:,} texts of a class.")
+        raise UserError(
+            f"--folds {n}: the rarest class has {fewest:,} texts, which is "
+            + (
+                f"enough for 2 to {fewest // 2:,} folds."
+                if fewest >= 4
+                else "too few: leave it out, or give a --test_file."
+            )
+        )
     pairs = StratifiedKFold(n, shuffle=True, random_state=seed).split(every, labels[every])
     return [
         Fold(f"fold {k}/{n}", *_with_dev(train, dev, labels, seed), test) for k, (train, test) in enumerate(pairs, 1)
@@ -119,12 +126,14 @@ def _with_dev(train: np.ndarray, dev: np.ndarray, labels: np.ndarray, seed: int)
     if len(dev):
         return train, dev
     counts = np.bincount(labels[train], minlength=labels.max() + 1)
-    if counts.min() < 2 or len(train) * HELD_OUT <= len(counts) - 1:
-        raise UserError(
-            f"{len(train):,} texts, {counts.min():,} of the rarest class, are too few: a tenth of a training part must hold "
-            "some of each class. Give a --dev_file, or leave out rare classes."
-        )
-    return tuple(train_test_split(train, test_size=HELD_OUT, stratify=labels[train], random_state=seed))
+    if counts.min() >= 2 and len(train) * HELD_OUT > len(counts) - 1:
+        parts = train_test_split(train, test_size=HELD_OUT, stratify=labels[train], random_state=seed)
+        if len(set(labels[parts[1]])) > 1:
+            return tuple(parts)
+    raise UserError(
+        f"{len(train):,} texts, {counts.min():,} of the rarest class, are too few: a tenth of a training part must hold "
+        "several classes. Give a --dev_file, or leave out rare classes."
+    )
 
 
 def weights_of(given: Sequence[str] | None, data: Texts) -> np.ndarray | None:
@@ -328,7 +337,7 @@ class Run:
             whole = Fold(f"all {data.unit}", *_with_dev(every, dev, data.labels, seed), test=np.arange(0))
             trainer.n_folds = trainer.done + 1
             trainer.train(whole, len(self.folds) + 1)
-        elif not trainer.done:  # its result was in the cache, or another rank's
+        elif not trainer.done:  # its result was in the cache
             trainer.n_folds = 1
             trainer.train(self.folds[0], 1)
         classifier.head = trainer.model.head

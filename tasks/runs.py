@@ -1,6 +1,7 @@
 """What trainings leave behind: a model's folder, and the results of several runs in one JSON file."""
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -57,6 +58,11 @@ def load_results(path: Path, protocol: Mapping[str, Any], needs: Callable[[dict]
         raise UserError(f"--json {path} has results of another experiment: {next(iter(changed.values()))}.")
     log.info(f"{len(found)} runs are done already.")
     return results
+
+
+def digest(content: object) -> str:
+    """Identifies data by what they are."""
+    return hashlib.sha1(repr(content).encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 def spread(values: Sequence[float]) -> str:

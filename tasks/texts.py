@@ -6,6 +6,7 @@ header may name them as one of LAYOUTS; columns without a header are in the orde
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ LAYOUTS = (
     ("sentence1", "label", "sentence2"),
     ("sentence", "label"),
 )
+HAN = re.compile("[\u4e00-\u9fff]")
 MANY = 50  # labels; more than these, and than half of the texts, are texts themselves
 FORM = "a text, its label and perhaps a second text in each line, as TSV or JSON"
 
@@ -81,6 +83,14 @@ def read_files(
             f"{train}: {len(classes):,} labels for {len(parts[0]):,} texts, as {classes[0]!r:.60}. Are these the texts? "
             "--columns=TEXT,LABEL says which column is which."
         )
+    first = parts[0][0][0]
+    if sum(label == first for label, *_ in parts[0]) == 1:
+        raise UserError(
+            f"{train}: its first text is the only one with the label {first!r:.60}. If this line names the columns, give "
+            "--columns=TEXT,LABEL with their names; else correct the label or leave the text out."
+        )
+    if dev and test and dev.samefile(test):
+        log.warning(f"{test} is --dev_file and --test_file: the scores are those of texts that were chosen on.")
     for path, part in zip(files, parts, strict=True):
         if unknown := sorted({label for label, *_ in part}.difference(classes)):
             names = listed([f"{name:.30}" for name in unknown], 3)
@@ -138,7 +148,8 @@ def _json_records(lines: Iterable[tuple[int, str]], path: Path) -> Iterator[tupl
     for number, line in lines:
         if not _is_json(line):
             raise UserError(f"{path}:{number}: found {line!r:.60}, expected a JSON object as in the lines before.")
-        yield number, json.loads(line)
+        record = json.loads(line)
+        yield number, {k: text.without_surrogates(v) if isinstance(v, str) else v for k, v in record.items()}
 
 
 def _tsv_records(
@@ -191,6 +202,10 @@ def read_lines(path: Path) -> Iterable[str]:
 def tokens_of(texts: Sequence[str], tokeniser: str, max_tokens: int, source: Path) -> list[list[str]]:
     """The first tokens of every text. Logs how many texts are cut."""
     sentences = list(map(TOKENISERS[tokeniser], texts))
+    if tokeniser == "en" and len(HAN.findall("".join(texts[:1000]))) > 3 * sum(map(len, sentences[:1000])):
+        log.warning(
+            f"{source}: this looks like Chinese, which --tokenise=en does not cut into words. Give --tokenise=zh."
+        )
     if long := sum(len(sentence) > max_tokens for sentence in sentences):
         log.warning(f"{source}: {long:,} texts have more than --max_seq_len {max_tokens} tokens and are cut there.")
     return [sentence[:max_tokens] for sentence in sentences]

@@ -3,7 +3,7 @@
 # processor, another locale, another Python. After `bash test.sh`, which runs every test under those of this machine.
 # Usage: bash tests/everywhere.sh
 set -eu
-cd "$(dirname "$0")/.."
+CDPATH= cd "$(dirname "$0")/.."
 sh setup.sh requirements-dev.txt
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -227,6 +227,8 @@ def test_a_vocabulary_with_other_markers_or_none(tmp_path, caplog, content, toke
         (b"<S>\n</S>\n<UNK>\na\nb\na\n", "v.txt:6: "),
         (b"<S>\n</S>\n<UNK>\na\n\nb\n", "v.txt:5: "),
         (b"<S>\n</S>\n<UNK>\nNew York\n", "v.txt:4: "),
+        (b"the\nof\n\nand\n", "v.txt:3: "),
+        (b"UNK\n<S>\n</S>\n<PAD>\na\nb\na\n", "v.txt:7: .*line 5"),
         ("<S>\n</S>\n<UNK>\na\n\u3000\n".encode(), "v.txt:5: "),
         ("<S>\n</S>\n<UNK>\nx\u2028y\n".encode(), "v.txt:4: "),
     ],

@@ -108,13 +108,23 @@ def test_faulty_files_are_an_error_with_the_line(tmp_path, content, columns, wor
 
 @pytest.mark.parametrize(
     ("train", "test", "word"),
-    [("a\t1\nb\t1\n", "a\t1\n", "train"), ("a\t1\nb\t2\n", "a\t3\n", "test"), ("a\t1\nb\t2\n", "a\t1\tb\n", "test")],
+    [
+        ("a\t1\nb\t1\n", "a\t1\n", "/train: all"),
+        ("a\t1\nb\t2\nc\t1\n", "a\t3\n", "/test: no"),
+        ("a\t1\nb\t2\nc\t1\n", "a\t1\tb\n", "/test has pairs"),
+        ("review\tmood\na\t1\nb\t2\n", "a\t1\n", "/train: its first .*--columns"),
+    ],
 )
 def test_files_that_do_not_fit(tmp_path, train, test, word):
     for name, content in (("train", train), ("test", test)):
         (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match=word):
         texts.read_files(tmp_path / "train", None, tmp_path / "test", None, "none", 9)
+
+
+def test_half_an_emoji_in_json_is_read(tmp_path):
+    (tmp_path / "file").write_text('{"text": "good \\ud83d", "label": 1}\n', encoding="utf-8")
+    assert texts.read_file(tmp_path / "file") == [("1", "good \ufffd")]
 
 
 def test_labels_that_are_texts_are_refused(tmp_path):
@@ -124,7 +134,10 @@ def test_labels_that_are_texts_are_refused(tmp_path):
     assert len(texts.read_files(tmp_path / "train", None, None, ["1", "0"], "none", 9).classes) == 2
 
 
-def test_tokens_are_those_of_the_language(tmp_path):
+def test_tokens_are_those_of_the_language(tmp_path, caplog):
+    with caplog.at_level("WARNING", "elmo"):
+        texts.tokens_of(["这家酒店的服务很好，但是房间太小"], "en", 9, tmp_path)
+    assert "--tokenise=zh" in caplog.text
     assert texts.tokens_of(["It's fine."], "en", 9, tmp_path) == [["It", "'s", "fine", "."]]
     assert texts.tokens_of(["酒店很好。早餐一般。"], "zh", 5, tmp_path) == [["酒店", "很", "好", "。", "早餐"]]
 
@@ -148,6 +161,8 @@ def test_parts_come_from_the_files():
     assert all(fold.dev.tolist() == [*range(110, 130)] for fold in folds)
     with pytest.raises(UserError, match="--dev_file"):
         protocol.make_folds(np.r_[labels, 1, 1], settings, n_dev=2)
+    with pytest.raises(UserError, match="rarest"):  # a tenth of them has none of the second class
+        protocol.make_folds(np.array([0] * 1000 + [1] * 4 + [0, 1]), settings, n_test=2)
 
 
 # Network and scores

@@ -593,7 +593,6 @@ def test_a_head_is_not_loaded_over_other_vectors_or_with_other_settings(folder, 
         "a head's folder in use": (["--save_head=."], "--save_head"),
         "a file to be trained": (["--train_word2vec_on=text.txt"], "vectors.bin"),
         "UTF-16": (["--predict=utf16.txt"], "utf16.txt"),
-        "no head": (["--load_head=.", "--predict=text.txt"], "config.json"),
     }.values(),
 )
 def test_mistakes_are_reported_before_the_work(folder, vectors, flags, word, tmp_path, monkeypatch):
@@ -616,6 +615,7 @@ def test_mistakes_are_reported_before_the_work(folder, vectors, flags, word, tmp
         (word2vec_base.main, ["--train_word2vec_on=x", "--save_head=y"], "--save_head"),
         (word2vec_base.main, ["--load_head=x"], "--predict"),
         (word2vec_base.main, ["--load_head=x", "--predict=y", "--confusion"], "--confusion"),
+        (run_finetune.main, ["--load_head=x", "--predict=y", "--tokenise=zh"], "--tokenise"),
         (run_finetune.main, [], "--init_from_ckpt"),
         (run_finetune.main, ["--layers=bottom"], "--layers"),
         (run_finetune.main, ["--init_from_ckpt=x", "--elmo_lr=0.1"], "--elmo_lr"),

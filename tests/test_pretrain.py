@@ -9,6 +9,7 @@ import shutil
 import signal
 import time
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -215,9 +216,30 @@ def test_a_second_ctrl_c_stops_at_once(corpus, tmp_path, monkeypatch):
     assert not saved(tmp_path) and signal.getsignal(signal.SIGINT) is before
 
 
-@pytest.mark.parametrize(
-    ("max_steps", "number"), [(30, signal.SIGTERM), (12, signal.SIGHUP)]
-)  # 12: the last evaluation
+def test_an_evaluation_that_fails_costs_no_steps(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(run_pretrain, "evaluate", mock.Mock(side_effect=FileNotFoundError("dev.txt")))
+    with pytest.raises(FileNotFoundError):
+        run_pretrain.main(runs.flags(corpus, tmp_path, max_steps=30))
+    assert saved(tmp_path) == ["12"]
+
+
+def test_ranks_with_other_flags_are_an_error():
+    ranks = mock.Mock(gather=lambda settings: [settings, settings, {**settings, "lr": 0.2}])
+    with pytest.raises(UserError, match=r"rank 2 .*lr was 0\.1, is 0\.2"):
+        run_pretrain.check_ranks(ranks, {"lr": 0.1, "seed": 1})
+
+
+def test_weights_alone_are_not_offered_to_go_on_from(corpus, finished, tmp_path):
+    for name in ("config.json", "vocab.txt"):
+        shutil.copy(finished / name, tmp_path)
+    shutil.copy(finished / "final.pdparams", tmp_path / "best.pdparams")
+    with pytest.raises(UserError, match="--finetune_from") as found:
+        run_pretrain.main(runs.flags(corpus, tmp_path))
+    assert "--init_from_ckpt" not in str(found.value)
+
+
+# after 12 steps it is the last evaluation
+@pytest.mark.parametrize(("max_steps", "number"), [(30, signal.SIGTERM), (12, signal.SIGHUP)])
 def test_an_evaluation_does_not_delay_a_stop_and_is_made_up_for(corpus, tmp_path, monkeypatch, max_steps, number):
     evaluate, whole = run_pretrain.evaluate, tmp_path / "whole"
     runs.pretrain(runs.flags(corpus, whole, max_steps=max_steps))

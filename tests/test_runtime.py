@@ -239,6 +239,17 @@ def test_half_products_are_near_and_off_by_default():
     np.testing.assert_array_equal(near.astype("bfloat16").astype(x.dtype).numpy(), near.numpy())  # as a GPU returns it
 
 
+@pytest.mark.parametrize("dtype", ["int64", "float32", "bool"])
+def test_arrays_go_to_a_gpu_by_way_of_the_host(monkeypatch, dtype):
+    monkeypatch.setattr(paddle, "get_device", lambda: "gpu:0")
+    monkeypatch.setattr(paddle.Tensor, "cuda", lambda tensor, blocking: tensor if not blocking else None)
+    for shape in ((0,), (1,), (2, 3)):
+        array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+        tensor = runtime.to_tensor(array)
+        assert tensor.stop_gradient and tensor.dtype == paddle.to_tensor(array).dtype
+        np.testing.assert_array_equal(tensor.numpy(), array)
+
+
 def test_tf32_is_off_unless_it_is_asked_for():
     core = paddle.base.core
     runtime.use_tf32(True)

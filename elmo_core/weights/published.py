@@ -111,7 +111,8 @@ def get(name: str, brought: Sequence[Path] = ()) -> Path:
     for path in brought:
         if not path.exists():
             raise UserError(f"--from {path}: there is no such file.")
-    home().mkdir(parents=True, exist_ok=True)
+    home().parent.mkdir(mode=0o755, parents=True, exist_ok=True)  # where others can write, no compiled code is kept
+    home().mkdir(exist_ok=True)
     with _locked(home() / f".{name}.lock", name):
         if not model.is_here:  # or else another process has just fetched it
             _make(model, list(brought))

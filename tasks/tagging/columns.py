@@ -1,7 +1,7 @@
 """Sentences in columns, as those of the CoNLL tasks: a token a line, a blank line between sentences.
 
 Columns are separated by tabs or, in lines without a tab, by blanks. White space in a token becomes `_`. A line that begins
-with -DOCSTART- ends a sentence like a blank one.
+with -DOCSTART- ends a sentence like a blank one. Comments of CoNLL-U before a sentence are passed over.
 """
 
 import re
@@ -17,6 +17,7 @@ from tasks.tagging.data import Sentence
 Rows = list[tuple[str, list[str]]]  # the lines of a sentence, and their columns
 SEGMENTATION = ("none", "strip", "feature")
 PLACED = re.compile(r"(.|\D+)(\d+)")
+COMMENT = re.compile(r"# (newdoc\b|newpar\b|\w+ = )[^\t]*$")  # before a sentence of CoNLL-U
 
 
 class Token(str):
@@ -54,6 +55,8 @@ def sentence_rows(lines: Iterable[str], source: str | Path, *needed: int) -> Ite
             if rows:
                 yield number - len(rows), rows
             rows = []
+            continue
+        if not rows and COMMENT.match(line):
             continue
         columns = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
         if lacking := [k for k in needed if not -len(columns) <= k < len(columns)]:

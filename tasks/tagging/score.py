@@ -67,7 +67,7 @@ class Score:
         expected_spans, predicted_spans = set(spans(expected, self.scheme)), set(spans(predicted, self.scheme))
         self.tokens += len(expected)
         self.right += sum(map(str.__eq__, expected, predicted))
-        for span in expected_spans | predicted_spans:
+        for span in sorted(expected_spans | predicted_spans):
             begin, end, tag = span
             words = ["".join(tokens[begin:end])] if self.scheme == "lac" else tokens[begin:end]
             is_known = all(word in known for word in words)
