@@ -21,6 +21,7 @@ Differences from the paper and bilm-tf, all deliberate:
 import contextlib
 import itertools
 import math
+import threading
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from pathlib import Path
 
@@ -42,6 +43,8 @@ __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError
 
 nn = paddle.nn
 TOKENS_PER_ROW = 64  # of an embedder: batch_size rows of up to so many tokens, or fewer rows of longer sentences
+# Paddle's device and its choice of TF32 are those of all threads, of which one embeds at a time where there is a choice
+_IN_TURN = threading.RLock() if paddle.is_compiled_with_cuda() else contextlib.nullcontext()
 BiLMState = list[list[State]]  # of every layer, of both directions: h (B, P) and c (B, H)
 
 
@@ -319,7 +322,7 @@ class ELMoEmbedder:
         self.device = runtime.device_name(device)
         self._may_change = isinstance(params, tuple)  # a model of the user's, which may learn between calls
         self._prefix = None if self._may_change else resolve(params)  # a folder's latest may be another one later
-        with runtime.on_device(self.device):
+        with _IN_TURN, runtime.on_device(self.device):
             self.bilm, self.vocabulary = _given(params) if self._may_change else load_bilm(self._prefix)
             self.config = self.bilm.config
             self.vectors = token_table(self.bilm.token_encoder, self.config, self.vocabulary)
@@ -390,7 +393,7 @@ class ELMoEmbedder:
                 raise UserError("substitutes: expected a BiLM with a language-model head, and its vocabulary.")
             return self.bilm.softmax, self.vocabulary
         if self._head is None:
-            with runtime.on_device(self.device):
+            with _IN_TURN, runtime.on_device(self.device):
                 bilm, vocabulary = load_bilm(self._prefix, head=True)
             self._head = bilm.softmax, vocabulary
         return self._head
@@ -398,7 +401,7 @@ class ELMoEmbedder:
     @contextlib.contextmanager
     def _computing(self) -> Iterator[None]:
         """On its device, in full float32, without gradients; what the user's program does is not affected."""
-        with runtime.on_device(self.device), runtime.exact_products(), paddle.no_grad():
+        with _IN_TURN, runtime.on_device(self.device), runtime.exact_products(), paddle.no_grad():
             yield
 
     def _checked(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
@@ -426,7 +429,7 @@ class ELMoEmbedder:
             for positions, group in sentence_batches(sentences, self.batch_size, max_tokens, window):
                 yield positions, self._encode_batch(group)[0]
             return
-        with runtime.on_device(self.device):
+        with _IN_TURN, runtime.on_device(self.device):
             state = self.bilm.zero_state(self.batch_size)
         position, sentences = 0, iter(sentences)
         while group := list(itertools.islice(sentences, self.batch_size)):

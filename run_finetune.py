@@ -116,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             args.init_from_ckpt = str(model_files.resolve(args.init_from_ckpt).absolute())
         run = Run(Settings.from_dict(vars(args)))
         output = run.execute(encoders(args))
-    sys.stdout.reconfigure(encoding="utf-8")
+    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     for text in output:
         print(text)
 

@@ -10,7 +10,7 @@ Go on after an interruption with --init_from_ckpt=checkpoints; on other text wit
 import argparse
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import takewhile
 from pathlib import Path
@@ -22,7 +22,7 @@ import dataset
 from elmo import BiLM
 from elmo_core import checkpoint, model_files, runtime
 from elmo_core.config import PRESETS, ELMoConfig, differences
-from elmo_core.ranks import Ranks
+from elmo_core.ranks import LostRank, Ranks
 from elmo_core.runtime import UserError, log, paddle
 from elmo_core.softmax import Candidates, draw_candidates, is_sampled
 from elmo_core.tokens import LMBatch, Vocabulary
@@ -112,6 +112,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     made = []  # its weights are the same on all ranks; the model itself could not be sent
     ranks.on_each(lambda: made.append(starting_model(args, source)))  # fitting takes minutes, more on a slower machine
     bilm, vocabulary = made[0]
+    start = {"vocabulary": vocabulary.identity, "step": checkpoint.step_of(resumed) if resumed else 0}
+    check_ranks(ranks, {**bilm.config.to_dict(), **start})  # before weights are exchanged that do not fit each other
     ranks.share_weights(bilm.parameters())
     optimizer = make_optimizer(args.optimizer, args.lr, bilm.parameters(), args.max_grad_norm)
     counts = ranks.on_first(lambda: [text.count(vocabulary) for text in (dev, corpus) if text][-1])
@@ -204,14 +206,9 @@ def train(
     sampled = is_sampled(bilm.config.vocab_size, args.n_negative_samples)
 
     def evaluate_if_due() -> None:
-        if not progress.evaluation_is_due(args.eval_freq):
-            return
-        try:
+        if progress.evaluation_is_due(args.eval_freq):
             with meter.paused():
-                evaluate_held_out(args, ranks, bilm, held_out, progress, interruption)
-        except (UserError, OSError, MemoryError):  # the held-out text has gone, for instance: the steps are not lost
-            save(str(progress.step))
-            raise
+                evaluate_held_out(args, ranks, bilm, held_out, progress, interruption, save)
 
     def save(name: str) -> None:
         with meter.paused():
@@ -290,10 +287,11 @@ def evaluate_held_out(
     held_out: dataset.EvalStream,
     progress: Progress,
     interruption: Interruption,
+    save: Callable[[str], None],
 ) -> None:
     """Exact perplexity of the held-out text; the best model so far is kept as `best`. An interruption cuts it short.
 
-    Every rank takes its share of the batches' rows.
+    Every rank takes its share of the batches' rows. save: writes a checkpoint of that name.
     """
     mine = (batch.take(slice(ranks.rank, None, ranks.size)) for batch in held_out)
 
@@ -301,7 +299,13 @@ def evaluate_held_out(
         found = evaluate(bilm, takewhile(lambda _: not interruption.is_wanted(), mine))
         return None if interruption.is_wanted() else found
 
-    scores = ranks.on_each(score_unless_interrupted)
+    try:
+        scores = ranks.on_each(score_unless_interrupted)
+    except LostRank:
+        raise
+    except (UserError, OSError, MemoryError):  # the held-out text has gone, for instance: the steps are not lost
+        save(str(progress.step))
+        raise
     if None in scores:
         return
     score = sum(scores, Score())

@@ -32,7 +32,7 @@ else
         echo "error: no Python 3.10 to 3.13 found (tried: $*). Name one: PYTHON=/path/to/python3.11 bash run.sh" >&2
         exit 1
     fi
-    if [ -e "$venv" ] && [ ! -f "$venv/pyvenv.cfg" ]; then
+    if [ -n "$(ls -A "$venv" 2>/dev/null)" ] && [ ! -f "$venv/pyvenv.cfg" ]; then
         echo "error: $venv is there and is no virtual environment. Remove it, or name another folder." >&2
         exit 1
     fi

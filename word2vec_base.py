@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             del settings["train_word2vec_on"]
         run = Run(Settings.from_dict(settings))
         output = run.execute([encoder(args, run)])
-    sys.stdout.reconfigure(encoding="utf-8")
+    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     for text in output:
         print(text)
 

@@ -24,6 +24,10 @@ COLLECTIVE_ERRORS = (RuntimeError, OSError, SystemError)  # gloo's, NCCL's, and 
 HEARTBEAT_SECONDS = 1.0  # between messages to the ranks that wait; gloo gives up on a rank that is silent for 30
 
 
+class LostRank(UserError):
+    """Another rank has ended. No more can be done together."""
+
+
 class Ranks:
     """This process's rank among `size`, and what they do together. Every rank must make the same calls.
 
@@ -135,7 +139,7 @@ class Ranks:
         try:
             yield
         except COLLECTIVE_ERRORS as error:
-            raise UserError(
+            raise LostRank(
                 f"rank {self.rank}: another rank was lost{self._lost_machine(error)}. Its log tells why (log/workerlog.N, "
                 f"or in the --log_dir of paddle.distributed.launch). {self.advice}".rstrip()
             ) from error

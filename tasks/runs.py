@@ -55,7 +55,8 @@ def load_results(path: Path, protocol: Mapping[str, Any], needs: Callable[[dict]
     except (KeyError, TypeError, AttributeError) as error:
         raise UserError(f"--json {path} does not hold results of experiment.py: name a new file.") from error
     if changed:
-        raise UserError(f"--json {path} has results of another experiment: {next(iter(changed.values()))}.")
+        first = next(iter(changed.values()))
+        raise UserError(f"--json {path} has results of other data or settings, or of an earlier version: {first}.")
     log.info(f"{len(found)} runs are done already.")
     return results
 

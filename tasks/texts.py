@@ -83,11 +83,11 @@ def read_files(
             f"{train}: {len(classes):,} labels for {len(parts[0]):,} texts, as {classes[0]!r:.60}. Are these the texts? "
             "--columns=TEXT,LABEL says which column is which."
         )
-    first = parts[0][0][0]
-    if sum(label == first for label, *_ in parts[0]) == 1:
+    first, *words = parts[0][0]
+    if not columns and sum(label == first for label, *_ in parts[0]) == 1 and not any(" " in word for word in words):
         raise UserError(
-            f"{train}: its first text is the only one with the label {first!r:.60}. If this line names the columns, give "
-            "--columns=TEXT,LABEL with their names; else correct the label or leave the text out."
+            f"{train}: its first text, {words[0]!r:.60}, is the only one with the label {first!r:.60}. If this line names "
+            "the columns, give --columns=TEXT,LABEL with their names; else correct the label or leave the text out."
         )
     if dev and test and dev.samefile(test):
         log.warning(f"{test} is --dev_file and --test_file: the scores are those of texts that were chosen on.")
@@ -102,9 +102,14 @@ def read_files(
     sides = list(zip(*(texts for _, *texts in examples), strict=True))
     counts = Counter(label for label, *_ in examples)
     log.info(f"classes       {listed([f'{name} {counts[name]:,}' for name in classes])}")
+    sentences = tokens_of(list(chain.from_iterable(sides)), tokeniser, max_tokens, train)
+    if tokeniser == "en" and len(HAN.findall("".join(sides[0][:1000]))) > 3 * sum(map(len, sentences[:1000])):
+        log.warning(
+            f"{train}: this looks like Chinese, which --tokenise=en does not cut into words. Give --tokenise=zh."
+        )
     return Texts(
         texts=["\t".join(texts) for _, *texts in examples],
-        sentences=tokens_of(list(chain.from_iterable(sides)), tokeniser, max_tokens, train),
+        sentences=sentences,
         labels=np.array([number[label] for label, *_ in examples]),
         classes=classes,
         unit="pairs" if len(sides) > 1 else "texts",
@@ -202,10 +207,6 @@ def read_lines(path: Path) -> Iterable[str]:
 def tokens_of(texts: Sequence[str], tokeniser: str, max_tokens: int, source: Path) -> list[list[str]]:
     """The first tokens of every text. Logs how many texts are cut."""
     sentences = list(map(TOKENISERS[tokeniser], texts))
-    if tokeniser == "en" and len(HAN.findall("".join(texts[:1000]))) > 3 * sum(map(len, sentences[:1000])):
-        log.warning(
-            f"{source}: this looks like Chinese, which --tokenise=en does not cut into words. Give --tokenise=zh."
-        )
     if long := sum(len(sentence) > max_tokens for sentence in sentences):
         log.warning(f"{source}: {long:,} texts have more than --max_seq_len {max_tokens} tokens and are cut there.")
     return [sentence[:max_tokens] for sentence in sentences]

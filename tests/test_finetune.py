@@ -134,10 +134,14 @@ def test_labels_that_are_texts_are_refused(tmp_path):
     assert len(texts.read_files(tmp_path / "train", None, None, ["1", "0"], "none", 9).classes) == 2
 
 
-def test_tokens_are_those_of_the_language(tmp_path, caplog):
+def test_chinese_as_english_is_warned_of(tmp_path, caplog):
+    (tmp_path / "train").write_text("这家酒店的服务很好，但是房间太小\t1\n酒店很好\t2\n早餐一般\t1\n", encoding="utf-8")
     with caplog.at_level("WARNING", "elmo"):
-        texts.tokens_of(["这家酒店的服务很好，但是房间太小"], "en", 9, tmp_path)
+        texts.read_files(tmp_path / "train", None, None, None, "en", 9)
     assert "--tokenise=zh" in caplog.text
+
+
+def test_tokens_are_those_of_the_language(tmp_path):
     assert texts.tokens_of(["It's fine."], "en", 9, tmp_path) == [["It", "'s", "fine", "."]]
     assert texts.tokens_of(["酒店很好。早餐一般。"], "zh", 5, tmp_path) == [["酒店", "很", "好", "。", "早餐"]]
 

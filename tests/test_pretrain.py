@@ -241,6 +241,9 @@ def test_weights_alone_are_not_offered_to_go_on_from(corpus, finished, tmp_path)
 # after 12 steps it is the last evaluation
 @pytest.mark.parametrize(("max_steps", "number"), [(30, signal.SIGTERM), (12, signal.SIGHUP)])
 def test_an_evaluation_does_not_delay_a_stop_and_is_made_up_for(corpus, tmp_path, monkeypatch, max_steps, number):
+    monkeypatch.setattr(
+        signal, "getsignal", lambda number: signal.SIG_DFL
+    )  # nohup ignores SIGHUP, and so would the run
     evaluate, whole = run_pretrain.evaluate, tmp_path / "whole"
     runs.pretrain(runs.flags(corpus, whole, max_steps=max_steps))
 

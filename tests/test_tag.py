@@ -185,7 +185,9 @@ def test_columns_are_read_as_they_are(tmp_path):
     found = read_columns(path)
     assert found == [Sentence(["New", "York"], ["B-x", "I-x"]), Sentence(["a_b", "_"], ["O", "O"])]
     assert read_columns(path, token=2, label=1)[0] == Sentence(["B-x", "I-x"], ["NNP", "NNP"])
-    path.write_text("# newpar\n# sent_id = 1\n1\ta\tDT\n\n# text = b c\n1\t#\tSYM\n", encoding="utf-8")
+    path.write_text(
+        "# newpar\n# sent_id = 1\n1\ta\tDT\n\n# global.Entity = b c\n# text =\n1\t#\tSYM\n", encoding="utf-8"
+    )
     assert [one.tokens for one in read_columns(path, token=1)] == [["a"], ["#"]]
 
 

@@ -17,7 +17,7 @@ from tasks.tagging.data import Sentence
 Rows = list[tuple[str, list[str]]]  # the lines of a sentence, and their columns
 SEGMENTATION = ("none", "strip", "feature")
 PLACED = re.compile(r"(.|\D+)(\d+)")
-COMMENT = re.compile(r"# (newdoc\b|newpar\b|\w+ = )[^\t]*$")  # before a sentence of CoNLL-U
+COMMENT = re.compile(r"# ?(newdoc\b|newpar\b|\S+( =|:))[^\t]*$")  # before a sentence of CoNLL-U
 
 
 class Token(str):

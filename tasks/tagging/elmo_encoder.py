@@ -224,9 +224,9 @@ class LayerCache:
         size = 4 * n_tokens * n_layers * dim
         what = f"{n_tokens:,} words x {n_layers} layers x {dim}, {size / 1e6:,.0f} MB in float32"
         on_disk = folder is not None and size / 2 > gigabytes * 1e9
-        room = shutil.disk_usage(folder).free - ROOM_LEFT if on_disk else gigabytes * 1e9
+        room = max(0, shutil.disk_usage(folder).free - ROOM_LEFT) if on_disk else gigabytes * 1e9
         if size / 2 > room:
-            log.warning(f"ELMo's vectors are computed again in every epoch: {what}, with room for {room / 1e9:g} GB.")
+            log.warning(f"ELMo's vectors are computed again in every epoch: {what}, with room for {room / 1e9:.3g} GB.")
             return
         dtype = "float32" if size <= gigabytes * 1e9 else "float16"
         place = f"on the disk, in {folder}" if on_disk else "in memory"

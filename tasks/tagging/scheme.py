@@ -69,8 +69,8 @@ def detect(sentences: Iterable[Sequence[str]]) -> str:
         others = sorted(label for label in labels if not CHUNK_LABEL.fullmatch(label))
         if any(match and match["tag"] for match in matches):
             log.warning(
-                f"Most labels may be of spans, but not {listed(others)}: each label is taken by itself. If that is a "
-                "mistake, correct the files or give --scheme."
+                f"Some labels look like those of spans, others do not ({listed(others, 3)}): each label is taken by "
+                "itself. If that is a mistake, correct the files or give --scheme."
             )
         return "plain"
     if not {match["letter"] for match in matches} <= {"B", "I", None}:
