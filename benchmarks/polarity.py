@@ -34,12 +34,14 @@ FIRST = [*SHAPE, "--lr=0.002", "--warmup_steps=500", "--seed={seed}"]
 AGAIN = ["--lr=0.001", "--warmup_steps=200", "--dropout=0", "--seed={seed}1"]  # so in another order
 MODELS = {  # flags of their own
     "a": [*FIRST, "--filters=1:32,2:32,3:64,4:128,5:256", "--dropout=0"],
+    "a2": [*AGAIN, "--finetune_from={a}"],  # a second time over the text
     "b": [*FIRST, "--input=word"],
-    "b2": [*AGAIN, "--finetune_from={b}"],  # a second time over the text
+    "b2": [*AGAIN, "--finetune_from={b}"],
 }
 ROWS = {  # name: the model, the flags of its frozen row, whether it has a fine-tuned row too
     "word2vec": ("word2vec", [], True),
     "a": ("a", [], True),
+    "a2": ("a2", [], True),
     "b": ("b", [], True),
     "b-layer0": ("b", ["--layers=0"], False),
     "b-random": ("b", ["--random_weights=lstm"], False),
@@ -82,10 +84,10 @@ def steps(args: argparse.Namespace) -> Iterator[Step]:
     prepare = ["preprocess.py", "text", str(args.text), "--lang=en", "--lower", "--dev_fraction=0.01"]
     yield Step(out / "corpus/train", [*prepare, f"--output={out}/corpus"])
     yield Step(vocabulary, ["preprocess.py", "vocab", text, "--min_count=3", f"--output={vocabulary}"])
-    models = [model for model in MODELS if model in args.models or (model == "b" and "b2" in args.models)]
+    models = [model for model in MODELS if {model, f"{model}2"}.intersection(args.models)]
     for seed in args.seeds:
         vectors = out / f"word2vec-{seed}.bin"
-        values = {"seed": seed, "vectors": vectors, "b": out / f"b-{seed}/final"}
+        values = {"seed": seed, "vectors": vectors, **{model: out / f"{model}-{seed}/final" for model in "ab"}}
         train = [f"--train_word2vec_on={text}", f"--pretrained_word2vec_file={vectors}", f"--seed={seed}"]
         yield Step(vectors, ["word2vec_base.py", f"--data_dir={args.data_dir}", "--folds=2", *train])
         for model in models:

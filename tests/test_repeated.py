@@ -46,8 +46,8 @@ def test_trainings_without_a_true_difference_are_told_apart_as_often_as_promised
 
 
 def test_its_commands_are_those_that_the_scripts_know(tmp_path, monkeypatch):
-    args = argparse.Namespace(text="a.txt", data_dir="d", output=tmp_path, seeds=[1], models=["word2vec", "a", "b2"])
-    args.processes = 2
+    models = ["word2vec", "a", "a2", "b2"]
+    args = argparse.Namespace(text="a.txt", data_dir="d", output=tmp_path, seeds=[1], models=models, processes=2)
     steps = list(repeated.steps(args))
     assert len({step.makes for step in steps}) == len(steps)
     for step in steps:
