@@ -236,7 +236,7 @@ def from_flags(kind: type, args: argparse.Namespace, **changes):
 
 
 POLARITY = Path("sentence-polarity-dataset-v1")
-WITH_A_HEAD = (
+WITH_A_HEAD = (  # flags that have an effect with --load_head
     "load_head",
     "predict",
     "output_format",

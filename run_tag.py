@@ -235,10 +235,10 @@ def train_tagger(args: argparse.Namespace) -> None:
     check_model_folder("--save_dir", args.save_dir, "tagger", args.overwrite)
     if args.json:
         disk.check_output("--json", args.json, *files)
-    if args.dev and args.test and args.dev.exists() and args.test.exists() and args.dev.samefile(args.test):
-        log.warning(f"{args.test} is --dev and --test: the test scores are those of sentences that were chosen on.")
     how = args.token_column, args.label_column, args.segmentation, args.feature_column
     parts = [file and read_columns(file, *how) for file in files]
+    if args.dev and args.test and args.dev.samefile(args.test):
+        log.warning(f"{args.test} is --dev and --test: the test scores are those of sentences that were chosen on.")
     sentences, dev, test = parts if args.dev else [*split(parts[0], args.seed), parts[2]]
     scheme = args.scheme or detect(sentence.labels for sentence in parts[0])
     labels = Labels(sorted({label for sentence in sentences for label in sentence.labels}), args.train, scheme)

@@ -16,7 +16,6 @@ if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(state)" ]; then
 fi
 
 suits() { "$1" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; }
-has_pip() { "$venv/bin/python" -m pip --version >/dev/null 2>&1; }
 if "$venv/bin/python" -c '' 2>/dev/null; then
     if ! suits "$venv/bin/python"; then
         echo "error: $venv has $("$venv/bin/python" --version), expected 3.10 to 3.13. Remove the folder and try again." >&2
@@ -44,7 +43,7 @@ else
         exit 1
     fi
 fi
-if ! has_pip && ! "$venv/bin/python" -m ensurepip >/dev/null 2>&1; then
+if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1 && ! "$venv/bin/python" -m ensurepip >/dev/null 2>&1; then
     echo "error: $venv has no pip, and it cannot be added. Install pip there, or remove $venv." >&2
     exit 1
 fi

@@ -4,6 +4,7 @@ import codecs
 import glob
 import gzip
 import io
+import json
 import os
 import re
 import sys
@@ -11,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from elmo_core.runtime import UserError, listed, log
 
@@ -117,9 +118,14 @@ def _opened(path: Path) -> IO[bytes]:
     return file
 
 
-def without_surrogates(text: str) -> str:
-    """Text of JSON, which may hold one half of an emoji: that becomes U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def parse_json(text: str) -> Any:
+    """The value of JSON. Half an emoji, which strings of objects may hold, becomes U+FFFD."""
+
+    def whole(value: Any) -> Any:
+        is_text = isinstance(value, str)
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if is_text else value
+
+    return json.loads(text, object_pairs_hook=lambda pairs: {name: whole(value) for name, value in pairs})
 
 
 def foreign_form(beginning: bytes) -> str | None:

@@ -107,14 +107,9 @@ def make_folds(labels: np.ndarray, settings: Settings, n_dev: int = 0, n_test: i
         return [Fold("split", *_with_dev(train, dev, labels, seed), test)]
     fewest, n = int(np.bincount(labels[every]).min()), settings.folds
     if not 2 <= n <= fewest // 2:
-        raise UserError(
-            f"--folds {n}: the rarest class has {fewest:,} texts, which is "
-            + (
-                f"enough for 2 to {fewest // 2:,} folds."
-                if fewest >= 4
-                else "too few: leave it out, or give a --test_file."
-            )
-        )
+        enough = f"enough for 2 to {fewest // 2:,} folds"
+        what = enough if fewest >= 4 else "too few: leave it out, or give a --test_file"
+        raise UserError(f"--folds {n}: the rarest class has {fewest:,} texts, which is {what}.")
     pairs = StratifiedKFold(n, shuffle=True, random_state=seed).split(every, labels[every])
     return [
         Fold(f"fold {k}/{n}", *_with_dev(train, dev, labels, seed), test) for k, (train, test) in enumerate(pairs, 1)

@@ -153,8 +153,7 @@ def _json_records(lines: Iterable[tuple[int, str]], path: Path) -> Iterator[tupl
     for number, line in lines:
         if not _is_json(line):
             raise UserError(f"{path}:{number}: found {line!r:.60}, expected a JSON object as in the lines before.")
-        record = json.loads(line)
-        yield number, {k: text.without_surrogates(v) if isinstance(v, str) else v for k, v in record.items()}
+        yield number, text.parse_json(line)
 
 
 def _tsv_records(

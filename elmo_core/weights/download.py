@@ -61,7 +61,8 @@ def fetch(address: str, path: Path) -> None:
 def _attempt(address: str, path: Path, part: Path) -> None:
     """One request, for what is missing. Raises Broken or Refused."""
     source = part.with_name(f"{part.name}.source")
-    known, mark, *_ = f"{source.read_text(encoding='utf-8') if source.is_file() else ''}\n\n".split("\n")
+    noted = source.read_text(encoding="utf-8") if source.is_file() else ""
+    known, mark = [*noted.split("\n"), ""][:2]  # a power failure may have left it empty
     received = _size(part) if known == address and mark else 0
     headers = {"User-Agent": "elmo-paddle", "Accept-Encoding": "identity"}
     if received:

@@ -7,7 +7,6 @@ CMRC 2018 as it was first published:
     [{"context_text": ..., "qas": [{"query_id": ..., "query_text": ..., "answers": ["..."]}]}]
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any
 
 from elmo_core import disk
 from elmo_core.runtime import UserError
-from elmo_core.text import blocks, without_surrogates
+from elmo_core.text import blocks, parse_json
 
 EXPECTED = "passages and questions in SQuAD's or CMRC 2018's JSON"
 
@@ -84,7 +83,7 @@ def read_dataset(path: Path, answered: bool = True) -> Dataset:
     """The passages of a file. answered: every question must have an answer; otherwise answers are read if there are any."""
     disk.check_input(path, EXPECTED)
     try:
-        values = json.loads("".join(blocks(path)), object_pairs_hook=_object)
+        values = parse_json("".join(blocks(path)))
     except (ValueError, RecursionError) as error:
         if isinstance(error, UserError):
             raise
@@ -94,10 +93,6 @@ def read_dataset(path: Path, answered: bool = True) -> Dataset:
     if not any(passage.questions for passage in passages):
         raise UserError(f"{path}: no question, expected {EXPECTED}.")
     return Dataset(passages, counts)
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {name: without_surrogates(value) if isinstance(value, str) else value for name, value in pairs}
 
 
 def _passages(values: Any, path: str) -> Iterator[tuple[dict, str]]:

@@ -59,8 +59,8 @@ class Prepared:
         self.text = Text.of(passage.text, language)
         if not self.text.tokens:
             raise UserError(f"The passage {passage.text!r:.60} has no words.")
-        self.questions = [(question, Text.of(question.text, language)) for question in passage.questions]
-        self.questions = [(q, text if text.tokens else Text.of(NO_WORDS, language)) for q, text in self.questions]
+        texts = ((question, Text.of(question.text, language)) for question in passage.questions)
+        self.questions = [(one, text if text.tokens else Text.of(NO_WORDS, language)) for one, text in texts]
 
     def texts(self) -> list[Text]:
         return [self.text, *(text for _, text in self.questions)]
@@ -137,7 +137,7 @@ class Reader(OwnWeights):
         }
         checkpoint.save_config(folder, values)
         checkpoint.save_vocabulary(folder, self.words)
-        checkpoint.save(folder / "best", self.weights())
+        self.save_weights(folder)
 
     @classmethod
     def load(cls, folder: str | Path, pretrained: str | None = None, vectors: str | Path | None = None) -> "Reader":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core import checkpoint, runtime
+from elmo_core import runtime
 from elmo_core.runtime import UserError, log, paddle
 from elmo_core.tokens import MARKERS, Vocabulary, shuffled_batches
 from tasks.reading.batch import Asked, Group, batch_of
@@ -107,12 +107,9 @@ def train(
                 f"{runtime.duration(seconds / epoch * (schedule.epochs - epoch))} left"
             )
             if better:
-                weights = reader.weights()
-                if folder and best:
-                    checkpoint.save(folder / "best", weights)  # in place of the best so far, which a failure leaves
-                elif folder:
-                    reader.save(folder)
-                best = Best(epoch, scores, seconds)
+                if folder:
+                    reader.save_weights(folder) if best else reader.save(folder)
+                best, weights = Best(epoch, scores, seconds), reader.weights()
         if schedule.patience and epoch - best.epoch >= schedule.patience:
             break
     reader.set_weights(weights, "the best epoch")

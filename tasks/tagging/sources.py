@@ -25,6 +25,10 @@ class OwnWeights:
     def weights(self) -> dict[str, np.ndarray]:
         return {name: weight.numpy() for name, weight in self.own().items()}
 
+    def save_weights(self, folder: Path) -> None:
+        """Write the weights alone, in place of those that `save` has written, which a failure leaves."""
+        checkpoint.save(folder / "best", self.weights())
+
     def set_weights(self, weights: dict[str, np.ndarray], source: str) -> None:
         own = self.own()
         checkpoint.match({name: weight.shape for name, weight in own.items()}, weights, source)

@@ -97,7 +97,7 @@ class Tagger(OwnWeights):
                 vocabulary.write(file)
         with disk.atomic_write(folder / "tag.dic") as file:
             file.write("\n".join(self.labels.names) + "\n")
-        checkpoint.save(folder / "best", self.weights())
+        self.save_weights(folder)
 
     def _fingerprints(self) -> dict[str, str | None]:
         """Of the dictionaries' files: other lines, or another order of them, would give other tags, and no error."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core import checkpoint, runtime
+from elmo_core import runtime
 from elmo_core.runtime import UserError, log, paddle
 from elmo_core.tokens import MARKERS, UNK_ID, Vocabulary, shuffled_batches
 from tasks.tagging.data import Batch, Sentence, batch_of
@@ -86,12 +86,9 @@ def train(
             f"{runtime.duration(seconds / epoch * (schedule.epochs - epoch))} left"
         )
         if better:
-            weights = tagger.weights()
-            if folder and best:
-                checkpoint.save(folder / "best", weights)  # in place of the best so far, which a failure leaves
-            elif folder:
-                tagger.save(folder)
-            best = Best(epoch, score, seconds)
+            if folder:
+                tagger.save_weights(folder) if best else tagger.save(folder)
+            best, weights = Best(epoch, score, seconds), tagger.weights()
         elif schedule.patience and epoch - best.epoch >= schedule.patience:
             break
     tagger.set_weights(weights, "the best epoch")
