@@ -331,7 +331,8 @@ def evaluate(args: argparse.Namespace) -> None:
     how = args.token_column, args.label_column, tagger.segmentation, tagger.feature_column
     sentences = read_columns(args.test, *how)
     warn_of_labels(tagger.labels, {"test": sentences})
-    score = tagger.score(sentences, set(tagger.words.tokens))
+    # in LAC's scheme a word is put together from tokens, and the tagger has the tokens only
+    score = tagger.score(sentences, None if tagger.labels.scheme == "lac" else set(tagger.words.tokens))
     report("test", score)
     write_json(args.json, {"test": score.figures()})
 

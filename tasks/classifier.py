@@ -3,7 +3,7 @@
 FOLDER/
   config.json        {"classifier": ...}: tokeniser, classes, hidden size, whether it takes pairs, encoders, a probe
   head.pdparams      the head's weights
-  words.pdparams     fine-tuned word vectors, "words" and "rows"
+  words.pdparams     fine-tuned word vectors: "words", UTF-8 with "\\n" between them, and "rows"
   bilm/              a biLM that is not a checkpoint's: fine-tuned, or of random weights
 
 The head takes for each encoder k the means of its L layers over a text's tokens, m (L, D), zeros for a text without any:

@@ -153,7 +153,7 @@ class StaticVectors(Encoder):
 
     def save(self, folder: Path) -> dict[str, Any]:
         if self.tuning:
-            words = np.array(list(self.index))
+            words = np.frombuffer("\n".join(self.index).encode(), np.uint8)
             checkpoint.save(folder / "words", {"words": words, "rows": self.table.numpy()})
         source = {"file": str(self.source.absolute()) if self.source else None, "limit": self.limit}
         return {"encoder": self.name, **source, "seed": self.seed, "learnt": bool(self.tuning)}
@@ -167,7 +167,7 @@ class StaticVectors(Encoder):
         if not saved["learnt"]:
             return cls(vectors, saved["seed"])
         tuned = checkpoint.load_params(folder / "words")
-        return cls(vectors, saved["seed"], words=tuned["words"].tolist(), rows=tuned["rows"])
+        return cls(vectors, saved["seed"], words=tuned["words"].tobytes().decode().split("\n"), rows=tuned["rows"])
 
 
 class Contextual(Encoder):

@@ -142,6 +142,10 @@ def test_scores_by_tag_and_of_unknown_words():
     assert score.tags == {"n": Counts(2, 3, 2), "v": Counts(0, 0, 1)}
     assert score.unknown == Counts(1, 2, 2)
     assert (score.total.precision, score.total.recall) == (2 / 3, 2 / 3)
+    assert "unknown words" in score.table()
+    score = Score()
+    score.add(["北", "京"], ["n-B", "n-I"], ["n-B", "n-I"], known=None)
+    assert "unknown words" not in score.table()
 
 
 # The CRF

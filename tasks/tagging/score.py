@@ -47,7 +47,7 @@ class Counts:
 class Score:
     """Counts by tag, and those of unknown words: the ones that the training sentences do not have.
 
-    In LAC's scheme a span is one word; in the others it is unknown if one of its tokens is.
+    In LAC's scheme a span is one word, put together from its tokens; in the others it is unknown if one of its tokens is.
     """
 
     tags: dict[str, Counts] = field(default_factory=dict)
@@ -61,16 +61,22 @@ class Score:
         return sum(self.tags.values(), Counts())
 
     def add(
-        self, tokens: Sequence[str], expected: Sequence[str], predicted: Sequence[str], known: Collection[str] = ()
+        self,
+        tokens: Sequence[str],
+        expected: Sequence[str],
+        predicted: Sequence[str],
+        known: Collection[str] | None = (),
     ) -> None:
-        """Count a sentence: its tokens, their labels, the predicted ones; `known`: the words of the training sentences."""
+        """Count a sentence: its tokens, their labels, the predicted ones; `known`: the words of the training sentences,
+        None where they are not at hand: then none is counted as unknown.
+        """
         expected_spans, predicted_spans = set(spans(expected, self.scheme)), set(spans(predicted, self.scheme))
         self.tokens += len(expected)
         self.right += sum(map(str.__eq__, expected, predicted))
         for span in sorted(expected_spans | predicted_spans):
             begin, end, tag = span
             words = ["".join(tokens[begin:end])] if self.scheme == "lac" else tokens[begin:end]
-            is_known = all(word in known for word in words)
+            is_known = known is None or all(word in known for word in words)
             for counts in [self.tags.setdefault(tag, Counts()), *([] if is_known else [self.unknown])]:
                 counts.correct += span in expected_spans and span in predicted_spans
                 counts.predicted += span in predicted_spans
@@ -107,9 +113,10 @@ class Score:
         """A line for each tag, the most frequent first, then all words, those of each kind, and the unknown ones."""
         rows = sorted(self.tags.items(), key=lambda pair: -pair[1].expected)
         kinds = [(f"all .{kind}", counts) for kind, counts in self.kinds.items()]
+        unknown = [("unknown words", self.unknown)] if self.unknown.expected else []
         unit = "words" if self.scheme == "lac" else "tokens" if self.scheme == "plain" else "spans"
         return "\n".join(
             f"{name:<14} precision {counts.precision:6.2%}  recall {counts.recall:6.2%}  F1 {counts.f1:6.2%}  "
             f"{counts.expected:,} {unit}"
-            for name, counts in [*rows, ("all", self.total), *kinds, ("unknown words", self.unknown)]
+            for name, counts in [*rows, ("all", self.total), *kinds, *unknown]
         )

@@ -72,8 +72,8 @@ class Tagger(OwnWeights):
             labels = [[self.labels.names[k] for k in path] for path in paths]
             yield positions, labels + [[]] * (len(group) - len(nonempty))
 
-    def score(self, sentences: Sequence[Sentence], known: set[str]) -> Score:
-        """How well it tags; `known`: the words of the training data."""
+    def score(self, sentences: Sequence[Sentence], known: set[str] | None) -> Score:
+        """How well it tags; `known`: the words of the training data, None where they are not at hand."""
         score = Score(scheme=self.labels.scheme)
         for sentence, labels in zip(sentences, self.tag([s.tokens for s in sentences]), strict=True):
             score.add(sentence.tokens, sentence.labels, labels, known)
