@@ -217,17 +217,11 @@ def train(
                 lambda: folder.save(args.save_dir / name, bilm, optimizer_state(optimizer, bilm), state, args.keep)
             )
 
-    def is_interrupted() -> bool:
-        """All ranks agree on it; on GPUs, which have to wait for that, only at every tenth step."""
-        unfinished = progress.evaluation_is_due(args.eval_freq)  # an evaluation that was cut short
-        if ranks.size > 1 and paddle.get_device() != "cpu" and progress.step % 10 and not unfinished:
-            return False
-        return ranks.any(interruption.is_wanted())
-
     prepared = with_candidates(stream, bilm.config.vocab_size, args, progress.step)
     with Interruption() as interruption, dataset.Prefetcher(prepared) as batches:
         evaluate_if_due()  # one that an interruption has cut short
-        while not progress.is_over(args.patience) and not is_interrupted():
+        ending = ranks.any(interruption.is_wanted())
+        while not progress.is_over(args.patience) and not ending:
             parts, candidates = next(batches)
             progress.step, progress.tokens = progress.step + 1, progress.tokens + progress.tokens_per_step
             paddle.seed(dropout_seed(args.seed, progress.step, ranks.rank))
@@ -237,7 +231,7 @@ def train(
                 (sum(both) / 2 * args.unroll_steps / len(parts)).backward()
                 losses.append([loss.detach() / len(parts) for loss in both])
             meter.add(progress.step, [sum(of_parts) for of_parts in zip(*losses, strict=True)], batch.position)
-            ranks.average_gradients(weights)
+            ending = ranks.average_gradients(weights, interruption.is_wanted())
             optimizer.set_lr(learning_rate(args.optimizer, args.lr, *progress.schedule))
             optimizer.step()
             optimizer.clear_grad()
@@ -245,6 +239,7 @@ def train(
             if progress.step % args.log_freq == 0 or progress.step == progress.total:
                 report(args, ranks, meter, optimizer.get_lr(), sampled, progress)
             evaluate_if_due()
+            ending |= progress.evaluation_is_due(args.eval_freq)  # one that was cut short
             if progress.step % args.save_freq == 0 and not progress.is_over(args.patience):
                 save(str(progress.step))
 
@@ -303,7 +298,7 @@ def evaluate_held_out(
         scores = ranks.on_each(score_unless_interrupted)
     except LostRank:
         raise
-    except (UserError, OSError, MemoryError):  # the held-out text has gone, for instance: the steps are not lost
+    except Exception:  # the held-out text has gone, for instance: the steps are not lost
         save(str(progress.step))
         raise
     if None in scores:

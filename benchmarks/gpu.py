@@ -11,7 +11,7 @@ import argparse
 import itertools
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -167,21 +167,27 @@ def measure(args: argparse.Namespace, ranks: Ranks) -> None:
     if ranks.first:
         print(f"{device} ({name}), {ranks.size} processes, Paddle {paddle.__version__}")
     show(["the machine", "measured"], machine(args, ranks, on_gpu), ranks)
-    table, vocabulary, corpus = [], *training_text(args.vocab_size)[::-1]
-    for size in args.model_size:
-        for rows in args.rows:
-            for products in PRODUCTS:
-                choose_products(products)
-                config = ELMoConfig.preset(size, vocab_size=len(vocabulary))
-                try:
-                    measured = training(args, ranks, config, corpus, vocabulary, rows)
-                except MemoryError:
-                    measured = ["out of memory"]
-                table.append([size, rows, products, *measured])
-    choose_products("float32")
     parts = ["forward", "backward", "exchange", "update"]
     columns = ["tokens/s", "ms", "host ms", "launches", "TFLOP/s", *(f"{part} ms" for part in parts), "MB", "distinct"]
-    show(["model", "rows", "products", *columns], table, ranks)
+    show(["model", "rows", "products", *columns], trainings(args, ranks), ranks)
+
+
+def trainings(args: argparse.Namespace, ranks: Ranks) -> Iterator[list]:
+    """The lines of the table of training steps."""
+    corpus, vocabulary = training_text(args.vocab_size)
+    for size, rows, products in itertools.product(args.model_size, args.rows, possible_products()):
+        choose_products(products)
+        config = ELMoConfig.preset(size, vocab_size=len(vocabulary))
+        try:
+            measured = training(args, ranks, config, corpus, vocabulary, rows)
+        except (MemoryError, OSError) as error:  # OSError: from within a backward pass
+            measured = ["out of memory?", " ".join(str(error).split())[-200:]]
+        yield [size, rows, products, *measured]
+    choose_products("float32")
+
+
+def possible_products() -> Sequence[str]:
+    return PRODUCTS if runtime.has_half_products() else PRODUCTS[:2]
 
 
 def choose_products(precision: str) -> None:
@@ -201,7 +207,7 @@ def machine(args: argparse.Namespace, ranks: Ranks, on_gpu: bool) -> list[list[s
         rate = f"{2 * m * k * n / seconds / 1e12:.3g} TFLOP/s, {1e6 * seconds:.0f} us"
         found.append([f"{m} x {k} x {n}, {precision}", rate])
 
-    for precision in PRODUCTS:
+    for precision in possible_products():
         choose_products(precision)
         product(size, size, size)
         for preset in args.model_size:
@@ -301,12 +307,11 @@ def span(values: Iterable[float]) -> str:
     return low if low == high else f"{low}-{high}"
 
 
-def show(header: Sequence[str], table: Sequence[Sequence], ranks: Ranks | None = None) -> None:
-    """Print a table in Markdown, on the first rank."""
-    if ranks is None or ranks.first:
-        for line in (header, ["---"] * len(header), *table):
-            print(f"| {' | '.join(map(str, line))} |")
-        print(flush=True)
+def show(header: Sequence[str], table: Iterable[Sequence], ranks: Ranks | None = None) -> None:
+    """Print a table in Markdown, on the first rank, each line as soon as it is there."""
+    for line in itertools.chain([header, ["---"] * len(header)], table, [None]):
+        if ranks is None or ranks.first:
+            print(f"| {' | '.join(map(str, line))} |" if line else "", flush=True)
 
 
 def main() -> None:

@@ -303,14 +303,14 @@ class _Stacked:
                     ended.append((h[:, n:], c[:, n:]))
                     h, c = h[:, :n], c[:, :n]
                 x = paddle.stack([x[first : first + steps * n] for x in inputs])  # (D, t * n, P)
-                gates = product(x, input_weight).reshape([4 * len(x), steps, -1]).transpose([1, 0, 2]).contiguous()
+                gates = _of_gates(x, input_weight).reshape([4 * len(x), steps, -1]).transpose([1, 0, 2]).contiguous()
                 gates.reshape([steps, -1]).add_(bias.expand([4, len(x), n, c.shape[2]]).reshape([-1]))
                 gates = gates.reshape([steps, 4, *c.shape])  # (t, 4, D, n, H)
                 start, cells, projected = (h, c), [], []
                 sums, sigmoids = gates.unbind(), gates[:, 1:].unbind()
                 alone = gates.reshape([4 * steps, *c.shape]).unbind()
                 for k in range(steps):
-                    sums[k].add_(product(h, recurrent_weight))
+                    sums[k].add_(_of_gates(h, recurrent_weight))
                     j, i, f, o = alone[4 * k : 4 * k + 4]  # (D, n, H)
                     j.tanh_()
                     sigmoids[k].sigmoid_()
@@ -414,7 +414,7 @@ class _Stacked:
 
 
 def _blocks(sizes: Sequence[int], width: int) -> list[tuple[int, int, int]]:
-    """The steps in blocks of equally many rows: of each its first place, steps and rows. In training it is one.
+    """The steps in blocks of equally many rows: of each its first place, steps and rows.
 
     None is longer than what INPUT_GATES_AT_ONCE allows for gates so wide.
     """
@@ -432,6 +432,14 @@ def _gates_first(weights, order: str):
     """Weights of all directions (D, P, 4H) with the gates on the first axis, in this order: (4, D, P, H)."""
     gates = dict(zip("ijfo", weights.split(4, axis=2), strict=True))
     return paddle.stack([gates[name] for name in order])
+
+
+def _of_gates(x, weights):
+    """The products (4, D, n, H) of x (D, n, P) and each gate's weights (4, D, P, H).
+
+    x is repeated first: a product that repeats it by itself has a GPU wait for a list of addresses.
+    """
+    return product(x.expand([4, *x.shape]), weights)
 
 
 def _of_steps(packed: Sequence[paddle.Tensor], first: int, steps: int, n: int):

@@ -41,6 +41,8 @@ class Ranks:
         endpoints = os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")
         self.hosts = [endpoint.rpartition(":")[0] for endpoint in endpoints]  # of each rank
         if self.size > 1:
+            if paddle.get_device() == "cpu":  # where there are GPUs, Paddle would take them
+                os.environ["PADDLE_DISTRI_BACKEND"] = "gloo"
             choose_network(self.hosts, os.environ.get("PADDLE_CURRENT_ENDPOINT", "").rpartition(":")[0])
             paddle.distributed.init_parallel_env()
 
@@ -106,18 +108,20 @@ class Ranks:
                 for weight in weights:
                     paddle.distributed.broadcast(weight, src=0)
 
-    def average_gradients(self, weights: Sequence) -> None:
-        """Replace every weight's gradient by the mean over the ranks; a table's has the rows that any of them has read."""
+    def average_gradients(self, weights: Sequence, flag: bool = False) -> bool:
+        """Replace every weight's gradient by the mean over the ranks; a table's has the rows that any of them has read.
+
+        Returns whether the flag is true on any rank.
+        """
         if self.size == 1:
-            return
+            return flag
         dense = [weight for weight in weights if weight.grad is not None]
         tables = [weight for weight in weights if row_gradient(weight) is not None]
         gradients = [row_gradient(table) for table in tables]
-        reads = {
-            id(gradient.ids): gradient.own for gradient in gradients
-        }  # several tables may be read at the same rows
-        own = self.gather(list(reads.values())) if reads else []
-        union = dict(zip(reads, [np.unique(np.concatenate(rows)) for rows in zip(*own, strict=True)], strict=True))
+        # several tables may be read at the same rows
+        reads = {id(g.ids): (g.own, len(table)) for g, table in zip(gradients, tables, strict=True)}
+        rows, flag = self._read_by_any(list(reads.values()), flag)
+        union = dict(zip(reads, rows, strict=True))
         parts = [weight.grad for weight in dense]
         parts += [gradient.spread(union[id(gradient.ids)]) for gradient in gradients]
         sums = self._all_reduced(paddle.concat([part.reshape([-1]) for part in parts]))
@@ -127,10 +131,25 @@ class Ranks:
             weight.grad = mean
         for table, gradient, mean in zip(tables, gradients, means[len(dense) :], strict=True):
             table.row_gradient = gradient.over(union[id(gradient.ids)], mean)
+        return flag
 
-    def _all_reduced(self, tensor):
+    def _read_by_any(self, reads: Sequence[tuple[np.ndarray, int]], flag: bool) -> tuple[list[np.ndarray], bool]:
+        """The rows of tables that any rank has read, rising, and whether the flag is true on any.
+
+        reads: for each table the rows that this rank has read, and how many rows the table has.
+        """
+        marks = [np.zeros(n, np.uint8) for _, n in reads]
+        for mark, (rows, _) in zip(marks, reads, strict=True):
+            mark[rows] = 1
+        marks.append(np.array([flag], np.uint8))
         with self._explained():
-            paddle.distributed.all_reduce(tensor)
+            found = self._all_reduced(paddle.to_tensor(np.concatenate(marks)), paddle.distributed.ReduceOp.MAX).numpy()
+        *found, flags = np.split(found, np.cumsum([n for _, n in reads]))
+        return [np.flatnonzero(mark) for mark in found], bool(flags[0])
+
+    def _all_reduced(self, tensor, how=paddle.distributed.ReduceOp.SUM):
+        with self._explained():
+            paddle.distributed.all_reduce(tensor, how)
         return tensor
 
     @contextmanager

@@ -218,7 +218,8 @@ def _exponentials(logits, highest):
     """
     if not fused.suits(logits):
         highest = paddle.maximum(logits.max(axis=1, keepdim=True), highest)
-        sums = logits.subtract_(highest).exp_().sum(axis=1, keepdim=True, dtype="float64")  # of many small ones
+        precise = "float64" if logits.place.is_cpu_place() else None  # of many small ones, which a CPU adds one by one
+        sums = logits.subtract_(highest).exp_().sum(axis=1, keepdim=True, dtype=precise)
         return highest, sums.astype(logits.dtype)
     highest, sums = highest.clone(), paddle.empty_like(highest)
     fused.kernel().exponentials(logits, highest, sums)

@@ -41,7 +41,7 @@ for step in range(2):
     first, second = (read_rows(table.weight, ids, shared=2) for table in tables)
     (linear(first).sum() * (1 + mine) + (second**2).sum()).backward()
     per_rank = ranks.gather([dense_gradient(weight) for weight in weights])
-    ranks.average_gradients(weights)
+    assert ranks.average_gradients(weights, flag=mine == step == 1) == (step == 1)
     for weight, *gradients in zip(weights, *per_rank, strict=True):
         np.testing.assert_allclose(dense_gradient(weight), np.mean(gradients, axis=0), rtol=1e-6)
     assert row_gradient(weights[-1]).ids.tolist() == [4, 0, 1, 2 + step, 5, 6]  # no others, which Adam would step on

@@ -87,8 +87,9 @@ class LinearChainCRF(nn.Layer):
         """`log_partition`; `step` sums over the previous labels, (B, K) logarithms from (B, K) logarithms."""
         first, *others = paddle.unstack(emissions, axis=1)
         a = first + self.start.astype(emissions.dtype)  # (B, K) log of the sum over beginnings that end in a label
-        for k, emitted in enumerate(others, 1):
-            a = paddle.where(paddle.to_tensor((lengths > k)[:, None]), step(a) + emitted, a)
+        goes_on = paddle.to_tensor((np.arange(1, len(others) + 1)[:, None] < lengths)[..., None])  # (T - 1, B, 1)
+        for k, emitted in enumerate(others):
+            a = paddle.where(goes_on[k], step(a) + emitted, a)
         return paddle.logsumexp(a + self.stop.astype(emissions.dtype), axis=1)
 
     def decode(self, emissions: paddle.Tensor, lengths: np.ndarray) -> list[np.ndarray]:
