@@ -14,7 +14,7 @@ from typing import NoReturn
 from elmo_core import runtime
 from elmo_core.config import PRESETS, ELMoConfig
 
-OUT_OF_MEMORY = "Halve --batch_size first; docs/memory.md tells more."
+OUT_OF_MEMORY = "Where there is a --batch_size, halve it; docs/memory.md has more."
 MODEL_SIZE = "original"  # where the user gives none
 SAMPLE_ELMO = Path(__file__).resolve().parent / "checkpoints" / "sample" / "final"  # what `bash run.sh` makes
 
@@ -177,6 +177,13 @@ def add_dev_data(group, required: bool = False) -> None:
 def add_batches(group, batch_size: int) -> None:
     group.add_argument("--batch_size", **COUNT, default=batch_size, help="rows of text on each process")
     group.add_argument("--unroll_steps", **COUNT, default=20, help="tokens of a row in one step")
+
+
+def layers(text: str) -> str:
+    """Of a tagger or reader: which layers of ELMo it reads."""
+    if text not in ("concat", "all", "top") and not all(part.isdecimal() for part in text.split(",")):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected concat, all, top, a layer's number, or several as in 0,1")
+    return text
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:

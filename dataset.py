@@ -1,8 +1,8 @@
-"""From text to batches: vocabulary, character ids, language-model streams, sentence batches. NumPy only.
+"""From text to the batches of a language model. NumPy only.
 
 A corpus is UTF-8 text, one sentence a line, tokens separated by white space. A language-model batch is B rows of
 T steps. Each row is a stream of its own, sentence after sentence, cut every T steps: the state in which a batch
-leaves a row is the state in which the next batch meets it. A row that has finished a sentence takes the next one
+leaves a row is the state in which the next batch finds it. A row that has finished a sentence takes the next one
 of the shuffled order. Here are two rows of four steps; the order is "birds sing loudly", "it rains", "no",
 "we know":
 
@@ -20,7 +20,7 @@ A sentence of n tokens is n + 1 predictions in each direction: `</S>` is never a
 forward target. A word that the vocabulary lacks enters by its characters ("char" input) or as `<UNK>` ("word"
 input), and is predicted as `<UNK>`.
 
-Letters in shapes: B rows, T steps, N distinct tokens of a batch, C = 50 characters of a token.
+Letters in shapes: B rows, T steps.
 """
 
 import hashlib
@@ -75,7 +75,7 @@ class Corpus:
     def __init__(self, source: str | Path | Iterable[str | Path]):
         sources = [source] if isinstance(source, (str, Path)) else source
         self.paths: list[Path] = list(chain.from_iterable(map(text_files, sources)))
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         if not self.paths:
             raise UserError("the corpus has no files: expected a file, a folder or a glob.")
         for path in self.paths:
@@ -100,8 +100,8 @@ class Corpus:
             (counts.windows_lines, "lines that end with CR LF, as on Windows, which is accepted"),
             (counts.markers, "times <S> or </S> in the text: remove them, the batches have their own"),
         ):
-            if number and what not in self._told:
-                self._told.add(what)
+            if number and what not in self._reported:
+                self._reported.add(what)
                 log.warning(f"{where}: {number:,} {what}.")
 
     def count(self, vocabulary: Vocabulary) -> Counts:

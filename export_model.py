@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     from export import folder
 
     folder.write(network, args.output, f"{kind} {args.model}", args.onnx)
-    print(f"exported to {args.output}; its README.md tells the inputs and outputs")
+    print(f"exported to {args.output}; its README.md describes the inputs and outputs")
 
 
 def kind_of(model: str) -> str:

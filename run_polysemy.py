@@ -197,7 +197,9 @@ def check_model(
                 "is <UNK>. Choose a word of its vocab.txt, or a model that reads characters."
             )
         if static is not None and word not in static:
-            raise UserError(f"--word2vec {args.word2vec}: it has no vector of {word!r}. Was it made of the same text?")
+            raise UserError(
+                f"--word2vec {args.word2vec}: it has no vector of {word!r}. Was it trained on the same text?"
+            )
 
 
 def can_be_counted(word: Word, embedder: elmo.ELMoEmbedder) -> bool:

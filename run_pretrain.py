@@ -108,17 +108,27 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.save_dir.resolve() in {path.parent.resolve() for path in read}:
         raise UserError(f"--save_dir {args.save_dir} is a folder that this run reads. Choose another.")
 
+    step = checkpoint.step_of(resumed) if resumed else 0
+    ranks.on_first(lambda: folder.check_folder(args.save_dir, resumed, step, args.overwrite))
+
     runtime.seed_everything(args.seed)
+    if not ranks.first:
+        args.pretrained_word_embeddings = None  # the first gives its weights to all
     made = []  # its weights are the same on all ranks; the model itself could not be sent
     ranks.on_each(lambda: made.append(starting_model(args, source)))  # fitting takes minutes, more on a slower machine
     bilm, vocabulary = made[0]
-    start = {"vocabulary": vocabulary.identity, "step": checkpoint.step_of(resumed) if resumed else 0}
+    start = {"vocabulary": vocabulary.identity, "step": step}
     check_ranks(ranks, {**bilm.config.to_dict(), **start})  # before weights are exchanged that do not fit each other
     ranks.share_weights(bilm.parameters())
     optimizer = make_optimizer(args.optimizer, args.lr, bilm.parameters(), args.max_grad_norm)
     counts = ranks.on_first(lambda: [text.count(vocabulary) for text in (dev, corpus) if text][-1])
     shape = (args.unroll_steps, bilm.config.input)
     rows = args.batch_size * args.accumulate
+    if counts.sentences < rows * ranks.size:
+        log.warning(
+            f"The corpus has {counts.sentences:,} sentences for {rows * ranks.size:,} rows, which read the same ones at the "
+            "same time. Put each sentence on a line of its own, as `preprocess.py text` does, or lower --batch_size."
+        )
     stream = dataset.TrainStream(corpus, vocabulary, rows, *shape, args.seed, ranks.rank, ranks.size)
     held_out = dataset.EvalStream(dev, vocabulary, args.batch_size, *shape) if dev else None
     settings = run_settings(args, stream, dev)
@@ -144,7 +154,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             return
 
     with ExitStack() as stack:
-        ranks.on_first(lambda: folder.check_folder(args.save_dir, resumed, progress.step, args.overwrite))
         ranks.on_first(lambda: stack.enter_context(folder.locked(args.save_dir)))
         config = {"model": bilm.config.to_dict(), "training": settings}
         if not ranks.on_first(lambda: folder.open_folder(args.save_dir, resumed, progress.step, config, vocabulary)):
@@ -163,6 +172,8 @@ def starting_model(args: argparse.Namespace, source: Path | None) -> tuple[BiLM,
         if given is None:
             raise UserError("--vocab_file is missing: `preprocess.py vocab` makes one from a corpus.")
         config = ELMoConfig.preset(size or arguments.MODEL_SIZE, vocab_size=len(given), **changes)
+        if unread := [f"--{name}" for name in changes if not config.reads(name)]:
+            log.warning(f"--input={config.input} does not read {' '.join(unread)}.")
         return new_model(config, given, args.pretrained_word_embeddings), given
     if args.pretrained_word_embeddings:
         log.warning(f"--pretrained_word_embeddings is not read: {source} brings its own vectors.")

@@ -92,7 +92,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     )
     elmo.add_argument(
         "--layers",
-        type=layers,
+        type=arguments.layers,
         metavar="L",
         help="concat: all of them side by side (default); or which are mixed: all, top, a number, or several as in 0,1",
     )
@@ -140,7 +140,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
         network.add_argument(flag, dest=field, **kind, default=getattr(default, field), help=text)
 
     training = parser.add_argument_group("training")
-    training.add_argument("--epochs", **arguments.COUNT, default=30, help="at most so many")
+    training.add_argument("--epochs", **arguments.COUNT, default=30, help="most epochs to train")
     training.add_argument(
         "--patience",
         type=arguments.whole_number,
@@ -158,12 +158,6 @@ def add_train(parser: argparse.ArgumentParser) -> None:
         training.add_argument(f"--{name}", **RATE, default=getattr(source, name), help=text)
     arguments.add_seed(training, default=Schedule.seed)
     arguments.add_device(training)
-
-
-def layers(text: str) -> str:
-    if text not in ("concat", "all", "top") and not all(part.isdecimal() for part in text.split(",")):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected concat, all, top, a layer's number, or several as in 0,1")
-    return text
 
 
 def add_columns(group) -> None:

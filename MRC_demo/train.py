@@ -46,6 +46,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     elmo.add_argument(
         "--layers",
+        type=arguments.layers,
         default=Settings.layers,
         metavar="L",
         help="which are mixed: all, top, a number, or several as in 0,1; concat: all side by side",

@@ -93,7 +93,8 @@ def layer_choice(layers: str | int | Sequence[float], n_layers: int) -> LayerCho
         if are_numbers and not all(isinstance(weight, int) for weight in layers):  # [0, 1, 2] would mean layers
             used = [number for number in every if layers[number]]
             return LayerChoice(used, [float(layers[number]) for number in used])
+    weights = f", or {n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}"
     raise UserError(
-        f"layers={layers!r}: expected 'all', 'top', 'average', a number from 0 to {n_layers - 1}, several as in '0,1', "
-        f"or {n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}."
+        f"layers={layers!r}: expected 'all', 'top', 'average', a number from 0 to {n_layers - 1}, or several as in '0,1'"
+        f"{'' if isinstance(layers, str) else weights}."
     )

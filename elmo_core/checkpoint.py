@@ -286,7 +286,7 @@ def _part(prefix: Path, suffix: str) -> Path:
             f"There is no {path}: this checkpoint is weights only. run_pretrain.py starts from them with --finetune_from."
         )
     if wanted and found and wanted != found:
-        raise UserError(f"{path} is refused: it was not saved together with {prefix.name}{PARAMS}.")
+        raise UserError(f"{path} cannot be read: it was not saved together with {prefix.name}{PARAMS}.")
     return path
 
 
@@ -328,7 +328,7 @@ def _read(path: Path) -> dict[str, Any]:
     except Exception as error:  # a damaged pickle can raise anything
         reason = error if isinstance(error, pickle.UnpicklingError) else f"{type(error).__name__} {error}"
         raise UserError(
-            f"{path} is refused: {reason}. A checkpoint holds arrays and plain containers, nothing else. "
+            f"{path} cannot be read: {reason}. A checkpoint holds arrays and plain containers, nothing else. "
             "The file is truncated or damaged, or was not written by this program or by paddle.save."
         ) from error
     content.pop(NAME_TABLE, None)

@@ -105,6 +105,12 @@ class ELMoConfig:
             name: value for name, value in values.items() if name not in LATER or value != getattr(type(self), name)
         }
 
+    def reads(self, field: str) -> bool:
+        """Whether the model depends on a field."""
+        if field in ("character_dim", "filters", "activation", "n_highway"):
+            return self.reads_characters
+        return field != "word_dim" or (self.reads_characters and self.reads_words)
+
     @property
     def reads_characters(self) -> bool:
         return INPUTS[self.input].characters

@@ -53,6 +53,8 @@ def check_output_folder(flag: str, path: Path) -> None:
     """Refuse a folder that cannot be made, is not empty, or is the current one, which cannot be replaced."""
     if path.exists() and not (path.is_dir() and not any(path.iterdir()) and not path.samefile(".")):
         raise UserError(f"{flag} {path} exists already. Name a new folder, or an empty one that is not the current.")
+    if path.is_mount():
+        raise UserError(f"{flag} {path} is a mount point, which cannot be replaced. Name a folder in it.")
     _check_writable(flag, path)
 
 

@@ -340,7 +340,7 @@ def hint_if_moved(flag: str, given: object) -> Iterator[None]:
     except UserError as error:
         if given:
             raise
-        raise UserError(f"{error} If it has moved, {flag} says where to.") from error
+        raise UserError(f"{error} If it has moved, give its new place by {flag}.") from error
 
 
 def listed(names: Sequence[str], most: int = 10) -> str:

@@ -75,6 +75,9 @@ def byte_blocks(path: Path, size: int) -> Iterator[tuple[bytes, int]]:
 
 def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8", errors: str = "strict") -> str:
     """Bytes that begin with a line of a file as text, or an error that names the line and guesses the encoding."""
+    if b"\0" in data and foreign_form(data) != "UTF-16":
+        line += data.count(b"\n", 0, data.index(b"\0"))
+        raise UserError(f"{path}:{line}: a NUL byte. This does not look like a text file. If it is one: tr -d '\\000'.")
     try:
         return data.decode(encoding, errors)
     except UnicodeDecodeError as error:
@@ -87,7 +90,7 @@ def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8", errors: 
 
 def _likely_encoding(data: bytes, wrong: str) -> str | None:
     """The encoding of bytes that are not in the encoding they were read in, if it can be told."""
-    if foreign_form(data) or b"\0" in data:
+    if foreign_form(data):
         return None
     alone = len(re.findall(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])", data))  # as accents are in latin-1
     paired = len(re.findall(rb"[\x80-\xff]{2}", data))  # as most Chinese characters are
@@ -102,10 +105,8 @@ def _likely_encoding(data: bytes, wrong: str) -> str | None:
 def _advice(data: bytes, likely: str | None) -> str:
     if foreign_form(data) == "UTF-16":
         return "The file looks like UTF-16. Convert it with iconv -f utf-16 -t utf-8."
-    if b"\0" in data:
-        return "This does not look like a text file."
     looks = f"It looks like {likely}. " if likely else ""
-    return f"{looks}Convert the file, for instance with `preprocess.py text --encoding {likely or 'NAME'}`."
+    return f"{looks}Convert it with iconv -f {likely or 'NAME'} -t utf-8."
 
 
 def _opened(path: Path) -> IO[bytes]:

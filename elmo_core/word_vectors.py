@@ -33,12 +33,13 @@ def load_word_vectors(path: Path, limit: int | None = None):
             raise ValueError("it has no words")
     except MemoryError as error:
         raise UserError(
-            f"{path}: its vectors do not fit into memory. --limit N reads the first N words only."
+            f"{path}: its vectors do not fit into memory. Read fewer of them (--limit, where there is one)."
         ) from error
     except (ValueError, OverflowError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(
-            f"{path} is not in word2vec's {'binary' if binary else 'text'} format ({type(error).__name__}: {error}). Its "
-            "first line holds the number of words and of dimensions; the binary format's name ends in .bin."
+            f"{path} is not in word2vec's {'binary' if binary else 'text'} format ({type(error).__name__}: {error}). A line "
+            "of text is a word without a space in it and its numbers, perhaps below a line with the number of words and "
+            "of dimensions; the binary format's name ends in .bin."
         ) from error
     return vectors
 

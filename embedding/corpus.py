@@ -100,7 +100,7 @@ def _write_parts(embedder: "ELMoEmbedder", text: Text, missing: Sequence[int], p
     began, written = time.perf_counter(), 0
     try:
         with progress("embedding", " tokens", total) as bar:
-            for number, first_line, sentences in text.windows(missing):
+            for number, first_line, sentences in text.windows(set(missing)):
                 numbered = enumerate(sentences, first_line)
                 window = sorted(numbered, key=lambda pair: -len(pair[1]))  # in the order in which they are computed
                 arrays = embedder.iter_encode([sentence for _, sentence in window])

@@ -124,7 +124,7 @@ class Sentences:
 
 
 def with_one(ops: Operators, x: Array) -> Array:
-    """x (n, P) with a one behind each row, which meets the bias. (n, P + 1)"""
+    """x (n, P) with a one behind each row, which the bias is multiplied by. (n, P + 1)"""
     return ops.concat([x, ops.zeros([ops.size(x, 0), 1], "float32") + 1.0], axis=1)
 
 

@@ -13,13 +13,15 @@ from elmo_core.text import read_sentences
 
 SKIP_GRAM = {"sg": 1, "window": 5, "min_count": 3, "epochs": 5}
 DIMENSIONS = 300
+MOST = 10_000  # tokens: gensim passes over what is behind them
 
 
 class Sentences(dataset.Corpus):
-    """A corpus that can be read several times."""
+    """A corpus that can be read several times, in pieces of at most MOST tokens of a sentence."""
 
     def __iter__(self) -> Iterator[list[str]]:
-        return filter(None, chain.from_iterable(map(read_sentences, self.paths)))
+        for sentence in chain.from_iterable(map(read_sentences, self.paths)):
+            yield from (sentence[k : k + MOST] for k in range(0, len(sentence), MOST))
 
 
 def train(text: str | Sequence[str], path: Path | None, seed: int, dimensions: int = DIMENSIONS):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from elmo import BiLM
 from elmo_core import checkpoint, disk
-from elmo_core.runtime import UserError, listed
+from elmo_core.runtime import UserError, listed, log
 from elmo_core.tokens import Vocabulary
 from pretraining.meter import ADVICE
 
@@ -79,8 +79,8 @@ def _stale(folder: Path, source: Path | None, step: int) -> list[Path]:
 
 def save(prefix: Path, bilm: BiLM, optimizer: Mapping | None, progress: Mapping, keep: int) -> None:
     """Write a checkpoint and delete all numbered ones but the last `keep`. Weights that are not finite are an error."""
-    weights = {name: weight.numpy() for name, weight in bilm.state_dict().items()}
-    broken = [name for name, array in weights.items() if not checkpoint.is_finite(array)]
+    weights = bilm.state_dict()
+    broken = [name for name, weight in weights.items() if not checkpoint.is_finite(weight.numpy())]
     if broken:
         raise UserError(f"step {progress['step']:,}: the model is not finite ({listed(broken, 3)}). {ADVICE}")
     checkpoint.save(prefix, weights, optimizer, progress)
@@ -88,13 +88,13 @@ def save(prefix: Path, bilm: BiLM, optimizer: Mapping | None, progress: Mapping,
 
 
 def append_log(folder: Path, event: str, step: int, values: Mapping) -> None:
-    """Add a line to log.jsonl: a JSON object whose "event" is start, training or evaluation."""
+    """Add a line to log.jsonl: a JSON object whose "event" is start, training or evaluation. It is not worth a run."""
     path = folder / "log.jsonl"
     try:
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"event": event, "step": step, **values}) + "\n")
     except OSError as error:
-        raise UserError(f"{path} could not be written: {error.strerror}. The checkpoints are intact.") from error
+        log.warning(f"{path} could not be written: {error.strerror}. Training goes on.")
 
 
 def plot(folder: Path) -> Path:

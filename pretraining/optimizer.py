@@ -28,12 +28,10 @@ def learning_rate(name: str, lr: float, step: float, total: float, warmup_steps:
     return lr * step / warmup if step <= warmup else lr * (total - step + 1) / (total - warmup + 1)
 
 
-def optimizer_state(optimizer, bilm: BiLM) -> dict[str, np.ndarray]:
-    """The optimizer's arrays under the names that the checkpoint gives the weights, not Paddle's running numbers."""
+def optimizer_state(optimizer, bilm: BiLM) -> dict[str, paddle.Tensor]:
+    """The optimizer's tensors under the names that the checkpoint gives the weights, not Paddle's running numbers."""
     keys = {weight.name: name for name, weight in bilm.named_parameters()}
-    return _renamed(
-        {key: value.numpy() for key, value in optimizer.state_dict().items() if hasattr(value, "numpy")}, keys
-    )
+    return _renamed({key: value for key, value in optimizer.state_dict().items() if hasattr(value, "numpy")}, keys)
 
 
 def set_optimizer_state(optimizer, bilm: BiLM, state: Mapping[str, np.ndarray]) -> None:

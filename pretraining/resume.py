@@ -92,7 +92,7 @@ def changed_settings(source: Path, saved: Mapping, settings: Mapping, allow_chan
             "well defined."
         )
     if changes:
-        log.warning(f"Going on although {listed}.")
+        log.warning(f"Resuming with changes: {listed}.")
     return set(changes)
 
 

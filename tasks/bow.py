@@ -289,11 +289,11 @@ class Trainer:
             model.set_arrays(begin)
             settings |= {f"{encoder.name}_lr": rate for encoder, rate in zip(model.trainable, rates, strict=True)}
             for epoch in self._epochs(fold, settings, epochs, seed):
-                area, right = self._evaluate(fold, {**settings, "tune_epoch": epoch}, best)
+                dev_auc, right = self._evaluate(fold, {**settings, "tune_epoch": epoch}, best)
                 left = self._seconds_left((k + epoch / epochs) / len(choices))
                 log.info(
-                    f"{fold.name}  fine-tuning {k + 1}/{len(choices)}, epoch {epoch}/{epochs}  dev AUC {area:.4f} accuracy "
-                    f"{right:.2%}  {runtime.duration(left)} left"
+                    f"{fold.name}  fine-tuning {k + 1}/{len(choices)}, epoch {epoch}/{epochs}  dev AUC {dev_auc:.4f} "
+                    f"accuracy {right:.2%}  {runtime.duration(left)} left"
                 )
         model.set_arrays({**begin, **best.arrays})
 
@@ -303,10 +303,10 @@ class Trainer:
         if not np.isfinite(probabilities).all():
             with_these = f"with {format_settings(settings)}"
             raise UserError(f"{fold.name}: the model is not finite {with_these}. Lower the learning rates.")
-        area, right = auc(probabilities, labels), accuracy(probabilities, labels)
-        if area > best.auc:
-            best.auc, best.accuracy, best.settings, best.arrays = area, right, settings, self.model.arrays()
-        return area, right
+        dev_auc, right = auc(probabilities, labels), accuracy(probabilities, labels)
+        if dev_auc > best.auc:
+            best.auc, best.accuracy, best.settings, best.arrays = dev_auc, right, settings, self.model.arrays()
+        return dev_auc, right
 
     def _epochs(self, fold: Fold, settings: Mapping[str, float], epochs: int, seed: int) -> Iterator[int]:
         """Train the model, going on from its weights. Yields the number of each epoch at its end."""

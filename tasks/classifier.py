@@ -103,6 +103,9 @@ class Classifier:
         if saved is None:
             raise UserError(f"--load_head {folder}: this is not a folder of --save_head.")
         try:
+            read = {one["encoder"] for one in saved["encoders"] if not {**one}.get("own")}
+            if unread := [path for name, path in sources.items() if path and name not in read]:
+                raise UserError(f"--load_head {folder}: this classifier does not read {unread[0]}. Leave it out.")
             encoders = [
                 ENCODERS[one["encoder"]].load(one, folder, sources.get(one["encoder"])) for one in saved["encoders"]
             ]

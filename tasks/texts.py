@@ -5,7 +5,6 @@ header may name them as one of LAYOUTS; columns without a header are in the orde
 """
 
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -127,7 +126,8 @@ def read_file(path: Path, columns: Sequence[str] | None = None) -> list[tuple[st
     lines = [(number, line) for number, line in enumerate(text.read_lines(path), 1) if line.strip()]
     if not lines:
         raise UserError(f"{path}: it has no texts. Expected {FORM}.")
-    records = _json_records(lines, path) if _is_json(lines[0][1]) else _tsv_records(lines, path, columns)
+    is_json = _json_object(lines[0][1]) is not None
+    records = _json_records(lines, path) if is_json else _tsv_records(lines, path, columns)
     chosen, found = None, []
     for number, record in records:
         chosen = chosen or _chosen(columns, list(record), f"{path}:{number}")
@@ -142,18 +142,19 @@ def read_file(path: Path, columns: Sequence[str] | None = None) -> list[tuple[st
     return found
 
 
-def _is_json(line: str) -> bool:
+def _json_object(line: str) -> dict | None:
     try:
-        return isinstance(json.loads(line), dict)
+        value = text.parse_json(line)
     except (ValueError, RecursionError):
-        return False
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _json_records(lines: Iterable[tuple[int, str]], path: Path) -> Iterator[tuple[int, dict]]:
     for number, line in lines:
-        if not _is_json(line):
+        if (record := _json_object(line)) is None:
             raise UserError(f"{path}:{number}: found {line!r:.60}, expected a JSON object as in the lines before.")
-        yield number, text.parse_json(line)
+        yield number, record
 
 
 def _tsv_records(

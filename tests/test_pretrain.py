@@ -21,7 +21,7 @@ from elmo_core import checkpoint
 from elmo_core.ranks import Ranks
 from elmo_core.runtime import UserError, paddle
 from elmo_core.tokens import MARKERS, Vocabulary, token_batch
-from pretraining import fit
+from pretraining import fit, folder
 from pretraining.meter import Meter
 from pretraining.perplexity import Score
 
@@ -159,6 +159,33 @@ def test_a_best_model_from_steps_that_were_lost_is_no_obstacle(corpus, finished,
     assert saved(tmp_path) == ["10", "best"]
     runs.pretrain([*argv, f"--init_from_ckpt={tmp_path}"])
     runs.assert_same(tmp_path / "final", finished / "final")
+
+
+def test_a_log_that_cannot_be_written_does_not_end_the_run(corpus, finished, tmp_path, monkeypatch, messages):
+    append = folder.append_log
+
+    def append_to_nothing(there, *line):
+        (there / "log.jsonl").unlink(missing_ok=True)
+        (there / "log.jsonl").symlink_to(there)
+        append(there, *line)
+
+    monkeypatch.setattr(folder, "append_log", append_to_nothing)
+    runs.pretrain(runs.flags(corpus, tmp_path))
+    runs.assert_same(tmp_path / "final", finished / "final")
+    assert "log.jsonl could not be written" in messages()
+
+
+def test_flags_of_another_input_are_warned_of(corpus, tmp_path, messages):
+    runs.pretrain(runs.flags(corpus, tmp_path / "run", input="word", word_dim=9, max_steps=1))
+    assert "--input=word does not read --filters --word_dim." in messages()
+
+
+def test_text_on_one_line_is_warned_of(corpus, tmp_path, messages):
+    (tmp_path / "train").write_text("a b c " * 200, encoding="utf-8")
+    runs.pretrain(
+        runs.flags(corpus, tmp_path / "run", train_data_path=tmp_path / "train", dev_data_path=None, max_steps=2)
+    )
+    assert "1 sentences for 5 rows" in messages()
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(corpus, tmp_path):

@@ -46,6 +46,7 @@ def group(text: str = TEXT, *questions: str, begin: int = 0, end: int | None = N
     ("text", "language", "changed"),
     [
         ("　老师 住在北京，\n他喜欢ＡＢＣ……吗？", "zh", []),
+        ("他走了。\n\n小 明\n", "zh", []),
         ("小\u200b明住在北京。", "zh", []),  # jieba never sees the invisible one
         ("Mr. Smith paid $2,900 – didn't he? “Yes,” she said.", "en", ["-", '"']),
         ("He waited … the “end—of it” came. U.S. troops left the U.S.", "en", ['"', "...", "--"]),

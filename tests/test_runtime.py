@@ -165,7 +165,7 @@ def test_a_users_mistake_is_one_line(statement, code, message):
 @pytest.mark.parametrize("statement", ["raise MemoryError('(300 GB)')", "import numpy; numpy.ones(10**16)"])
 def test_out_of_memory_is_explained(statement):
     done = fresh_python(f"import args\nfrom elmo_core import runtime\ndef main(): {statement}\nargs.script(main)")
-    assert done.returncode == 2 and done.stderr.startswith("error: out of memory. Halve --batch_size first")
+    assert done.returncode == 2 and done.stderr.startswith("error: out of memory. Where there is a --batch_size")
 
 
 PRINTS = f"""

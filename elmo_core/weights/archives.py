@@ -45,7 +45,7 @@ def unpack(archive: Path, folder: Path) -> None:
     try:
         for count, (name, file) in enumerate(_members(archive), 1):
             if count > MEMBERS:
-                raise UserError(f"{archive} is refused: it has more than {MEMBERS:,} files.")
+                raise UserError(f"{archive} cannot be unpacked: it has more than {MEMBERS:,} files.")
             target = _place(archive, folder, name)
             target.parent.mkdir(parents=True, exist_ok=True)
             with file, target.open("xb") as output:
@@ -53,12 +53,12 @@ def unpack(archive: Path, folder: Path) -> None:
                     left -= len(block)
                     if left < 0:
                         raise UserError(
-                            f"{archive} is refused: unpacked it has more bytes than weights would, or than are free in "
+                            f"{archive} cannot be unpacked: it would have more bytes than weights have, or than are free in "
                             f"{folder.parent}."
                         )
                     output.write(block)
     except FileExistsError as error:
-        raise UserError(f"{archive} is refused: it holds {error.filename} twice.") from error
+        raise UserError(f"{archive} cannot be unpacked: it holds {error.filename} twice.") from error
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError) as error:
         raise _damaged(archive, error) from error
     except OSError as error:
@@ -78,14 +78,14 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
             for info in opened.infolist():
                 mode = stat.S_IFMT(info.external_attr >> 16)
                 if mode not in (0, stat.S_IFREG, stat.S_IFDIR):
-                    raise UserError(f"{archive} is refused: {info.filename!r} in it is a link or a device.")
+                    raise UserError(f"{archive} cannot be unpacked: {info.filename!r} in it is a link or a device.")
                 if not info.is_dir():
                     yield info.filename, opened.open(info)
         return
     with tarfile.open(archive) as opened:
         for info in opened:
             if not (info.isfile() or info.isdir()):
-                raise UserError(f"{archive} is refused: {info.name!r} in it is a link or a device.")
+                raise UserError(f"{archive} cannot be unpacked: {info.name!r} in it is a link or a device.")
             if info.isfile():
                 yield info.name, opened.extractfile(info)
 
@@ -93,5 +93,7 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
 def _place(archive: Path, folder: Path, name: str) -> Path:
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or ":" in name or "\0" in name or not path.parts:
-        raise UserError(f"{archive} is refused: {name!r} in it lies outside of the folder that it is unpacked to.")
+        raise UserError(
+            f"{archive} cannot be unpacked: {name!r} in it lies outside of the folder that it is unpacked to."
+        )
     return folder / path

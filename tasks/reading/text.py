@@ -1,10 +1,11 @@
 """Passages and questions as tokens that know their place in the text."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
-from itertools import chain
+from itertools import accumulate, chain
 
 import numpy as np
 
@@ -35,13 +36,22 @@ class Text:
 
     @classmethod
     def of(cls, text: str, language: str) -> "Text":
-        cut = LANGUAGES[language]
-        sentences = [tuple(tokens) for paragraph in paragraphs(text) for tokens in cut(paragraph)]
-        return cls(text, sentences, places(list(chain.from_iterable(sentences)), text))
+        cut, sentences, found, offset = LANGUAGES[language], [], [], 0
+        for line in text.split("\n"):  # no sentence goes on in the next
+            new = [tuple(tokens) for paragraph in paragraphs(line) for tokens in cut(paragraph)]
+            sentences += new
+            found.append(places(list(chain.from_iterable(new)), line) + offset)
+            offset += len(line) + 1
+        return cls(text, sentences, np.concatenate(found))
 
     @cached_property
     def tokens(self) -> list[str]:
         return list(chain.from_iterable(self.sentences))
+
+    @cached_property
+    def ends(self) -> list[int]:
+        """How many tokens there are up to the end of each sentence."""
+        return list(accumulate(map(len, self.sentences)))
 
     def extent(self, first: int, last: int) -> tuple[int, int]:
         """Where the text from one token to another, both included, begins and ends."""
@@ -97,12 +107,11 @@ class Window:
 
     def parts(self) -> Iterator[tuple[tuple[str, ...], slice]]:
         """The sentences that it has tokens of, each with the slice of these tokens."""
-        first = 0
-        for sentence in self.text.sentences:
-            part = slice(max(self.begin - first, 0), min(self.end - first, len(sentence)))
-            if part.start < part.stop:
-                yield sentence, part
-            first += len(sentence)
+        ends = self.text.ends
+        for k in range(bisect_right(ends, self.begin), bisect_left(ends, self.end) + 1):
+            if k < len(ends):
+                sentence, first = self.text.sentences[k], ends[k] - len(self.text.sentences[k])
+                yield sentence, slice(max(self.begin - first, 0), min(self.end - first, len(sentence)))
 
 
 def windows(text: Text, size: int, stride: int) -> list[Window]:
