@@ -5,6 +5,9 @@ import os
 import signal
 
 import pytest
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the expected values are a CPU's; before Paddle is imported
+
 import runs
 
 from elmo_core import fused

@@ -37,9 +37,9 @@ if taskset -c 0 true 2>/dev/null; then
 else
     skip "one core" "there is no taskset"
 fi
-leg "no compiler" "$numerics eval readme" env CC=/bin/false XDG_CACHE_HOME="$scratch/cache" $python
+leg "no compiler" "$numerics eval readme ranks" env CC=/bin/false XDG_CACHE_HOME="$scratch/cache" $python
 leg "ELMO_FUSED=0" "lstmp char_cnn pretrain" env ELMO_FUSED=0 $python
-leg "OMP_NUM_THREADS=1" "elmo ranks embed" env OMP_NUM_THREADS=1 $python
+leg "OMP_NUM_THREADS=1" "elmo embed" env OMP_NUM_THREADS=1 $python
 leg "no AVX-512 in MKL" "$numerics" env MKL_DEBUG_CPU_TYPE=5 $python
 leg "LANG=C" "readme eval preprocess" env LANG=C LC_ALL=C $python
 for version in 3.10 3.13; do
@@ -49,7 +49,7 @@ for version in 3.10 3.13; do
     done
     if [ "$found" ]; then
         PYTHON=$found sh setup.sh requirements-dev.txt ".venv-$version"
-        leg "Python $version" "house elmo readme eval preprocess" ".venv-$version/bin/python"
+        leg "Python $version" "house elmo readme eval preprocess checkpoint published" ".venv-$version/bin/python"
     else
         skip "Python $version" "there is none"
     fi

@@ -122,11 +122,13 @@ def peak_memory(process: subprocess.Popen, output: Path) -> float:
 
 def wait_for_step(step: int, process: subprocess.Popen, output: Path) -> None:
     """Wait until the process, which must live that long, has put out the progress line of the step or a later one."""
-    until = time.monotonic() + 60
-    while (
-        max(map(int, re.findall(r"^step (\d+)/", text := output.read_text(encoding="utf-8"), re.M)), default=0) < step
-    ):
-        assert process.poll() is None and time.monotonic() < until, text
+    until = time.monotonic() + 300
+    while True:
+        over = process.poll() is not None or time.monotonic() > until
+        text = output.read_text(encoding="utf-8")
+        if max(map(int, re.findall(r"^step (\d+)/", text, re.M)), default=0) >= step:
+            return
+        assert not over, text
         time.sleep(0.002)
 
 

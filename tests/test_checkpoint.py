@@ -13,7 +13,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import time
 import tracemalloc
 from collections import OrderedDict
 from contextlib import suppress
@@ -56,17 +55,6 @@ def files(folder: Path) -> list[str]:
 @pytest.fixture
 def paddle():
     return runtime.import_paddle()
-
-
-@pytest.fixture(scope="module")
-def memory_folder(tmp_path_factory):
-    """A folder where syncing to the disk costs nothing, if there is one."""
-    folder = tmp_path_factory.mktemp("checkpoints")
-    if os.access("/dev/shm", os.W_OK):
-        folder = Path("/dev/shm", f"elmo-{os.getpid()}-{folder.name}")
-        folder.mkdir()
-    yield folder
-    shutil.rmtree(folder)
 
 
 def test_arrays_come_back_as_they_were(tmp_path):
@@ -453,8 +441,8 @@ def damaged(content: bytes, generator: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("suffix", LOADS)
-def test_any_damage_to_a_file_is_noticed(memory_folder, suffix):
-    prefix, load = memory_folder / "damaged", LOADS[suffix]
+def test_any_damage_to_a_file_is_noticed(tmp_path, suffix):
+    prefix, load = tmp_path / "damaged", LOADS[suffix]
     progress = {"step": 5, "random": np.random.RandomState(3).get_state()}
     checkpoint.save(prefix, weights(1, rows=300), {"moment": np.ones(50), "LR": {"last": 0.1}}, progress)
     path, expected = Path(f"{prefix}{suffix}"), load(prefix)
@@ -470,8 +458,8 @@ def test_any_damage_to_a_file_is_noticed(memory_folder, suffix):
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
-def test_damage_to_a_file_of_paddle_is_an_error(memory_folder, protocol):
-    path, generator = memory_folder / "paddle.pdparams", random.Random(0)
+def test_damage_to_a_file_of_paddle_is_an_error(tmp_path, protocol):
+    path, generator = tmp_path / "paddle.pdparams", random.Random(0)
     arrays = weights(1) | {"name": np.array(["a"]), checkpoint.NAME_TABLE: {"softmax.bias": "linear_0.b_0"}}
     content = pickle.dumps(arrays, protocol)
     for changed in [damaged(content, generator) for _ in range(200)]:
@@ -491,6 +479,7 @@ def in_python(call: str, *arguments, **options) -> subprocess.Popen:
 
 def kill_at_every_line(folder: str, scenario: str) -> None:
     """Print what a checkpoint is if the process that replaces 1 by 2 is killed before its first, second, ... line."""
+    os.fsync = lambda _: None  # nobody pulls the plug
     line, status = 0, None
     while status != 0:
         line += 1
@@ -550,42 +539,21 @@ def value_left(prefix: Path) -> int:
 
 
 @pytest.mark.parametrize("scenario", ["another", "same", "fewer"])
-def test_a_kill_at_any_line_of_a_save_leaves_a_whole_checkpoint(memory_folder, scenario):
+def test_a_kill_at_any_line_of_a_save_leaves_a_whole_checkpoint(tmp_path, scenario):
     """The old one or the new one; and the next save removes or finishes what is left."""
-    process = in_python("kill_at_every_line", memory_folder / scenario, scenario, stdout=subprocess.PIPE)
+    process = in_python("kill_at_every_line", tmp_path / scenario, scenario, stdout=subprocess.PIPE)
     values = process.communicate()[0].split()
     assert process.returncode == 0
     assert len(values) > 100 and set(values) == {"1", "2"} and values == sorted(values)
 
 
-def save_forever(prefix: str, value: str) -> None:
-    while True:
-        save(Path(prefix), int(value), rows=20000)
-        print(value, flush=True)
-        value = int(value) + 1
-
-
-def test_a_kill_at_a_random_moment_leaves_a_whole_checkpoint(tmp_path):
-    generator, value, in_the_middle = random.Random(0), 0, 0
-    for _ in range(6):
-        process = in_python("save_forever", tmp_path / "final", value, stdout=subprocess.PIPE)
-        assert process.stdout.readline()
-        time.sleep(generator.random() / 5)
-        process.kill()
-        printed = process.communicate()[0].split()
-        in_the_middle += any(name.endswith(".tmp") for name in files(tmp_path))
-        found = saved_value(checkpoint.resolve(tmp_path))
-        assert found >= int(printed[-1] if printed else value)
-        value = found + 1
-    assert in_the_middle, "no kill was in the middle of a save"
-    save(tmp_path / "final", 0)
-    assert files(tmp_path) == ["final.pdopt", "final.pdparams", "final.pdstate"]
+OTHERS = 4_194_305  # a number that no process of Linux has
 
 
 def test_only_abandoned_temporary_files_are_removed(tmp_path, monkeypatch):
     def kill(pid: int, number: int) -> None:
         assert number == 0
-        if pid == 1:
+        if pid == OTHERS:
             raise PermissionError
         original(pid, number)
 
@@ -598,7 +566,7 @@ def test_only_abandoned_temporary_files_are_removed(tmp_path, monkeypatch):
         "of an earlier process of our number": f".1.pdopt.{'b' * 16}.{disk.HOST}.{os.getpid()}.tmp",
         "old": f".vocab.txt.{'c' * 16}.{disk.HOST}.{os.getppid()}.tmp",
         "living": f".1.pdparams.{'d' * 16}.{disk.HOST}.{os.getppid()}.tmp",
-        "of another user": f".1.pdparams.{'e' * 16}.{disk.HOST}.1.tmp",
+        "of another user": f".1.pdparams.{'e' * 16}.{disk.HOST}.{OTHERS}.tmp",
         "of another machine": f".scores.tsv.{'f' * 16}.00000000.{ended.pid}.tmp",
         "of another machine, old": f".scores.tsv.{'0' * 16}.00000000.{ended.pid}.tmp",
         "no temporary file of ours": ".1.pdparams.tmp",

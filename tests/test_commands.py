@@ -33,7 +33,7 @@ TINY = {
     "word2vec_base.py": "--folds=3 --epochs=1 --lr=0.01 --weight_decay=0",
     "run_finetune.py": "--folds=3 --epochs=1 --lr=0.01 --weight_decay=0",
 }
-OTHERS_TEST = ("bash run.sh", "bash test.sh", "pip install")  # by test_sample.py, .ci/run, test_wheel.py
+OTHERS_TEST = ("bash run.sh", "bash test.sh", "pip install")  # by .ci/run, .ci/run, test_wheel.py
 
 
 def run(line: str, folder: Path) -> None:

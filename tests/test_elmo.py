@@ -221,7 +221,7 @@ def test_token_vectors_do_not_depend_on_the_batch():
     for place, number in enumerate(order):
         ids = char_ids([tokens[number]])
         every_column = encoder(Tokens(ids, np.array([50]))).numpy()[0]
-        np.testing.assert_allclose(crowd[place], every_column, atol=2e-6)
+        np.testing.assert_allclose(crowd[place], every_column, atol=1e-5)
 
 
 def test_causality(saved):
@@ -263,7 +263,7 @@ def test_vectors_of_many_tokens_without_context_are_layer_0(saved):
     tokens = [f"token{k}" for k in range(1500)]  # for which the table of vectors has to grow
     embedder = ELMoEmbedder(saved, layers=0)
     plain = embedder.encode_tokens(tokens)
-    np.testing.assert_allclose(np.hstack([plain, plain]), embedder.encode([tokens])[0], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(np.hstack([plain, plain]), embedder.encode([tokens])[0], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("carry_state", [False, True])
@@ -289,12 +289,12 @@ def test_layers_and_pooling(saved):
         embedder = ELMoEmbedder(saved, layers=choice)
         found = embedder.encode(SENTENCES)
         assert found[0].shape == embedder.shape(3) == (3, 14)
-        assert_close(found, [np.tensordot(np.array(weights), array, 1) for array in everything], 2e-6)
+        assert_close(found, [np.tensordot(np.array(weights), array, 1) for array in everything], 1e-5)
     found = ELMoEmbedder(saved, layers="0,1").encode(SENTENCES)
     assert_close(found, [array[:2] for array in everything])
     for pool in ("mean", "max"):
         found = ELMoEmbedder(saved, pool=pool).encode([s for s in SENTENCES if s])
-        assert_close(found, [getattr(array, pool)(axis=1) for array in everything if array.shape[1]], 2e-6)
+        assert_close(found, [getattr(array, pool)(axis=1) for array in everything if array.shape[1]], 1e-5)
     half = ELMoEmbedder(saved, dtype="float16").encode(SENTENCES)
     assert half[0].dtype == np.float16
     for found, exact in zip(half, everything, strict=True):
@@ -428,7 +428,7 @@ def test_an_embedder_follows_weights_that_change(saved):
     bilm.token_encoder.projection.weight.set_value(bilm.token_encoder.projection.weight * 2)
     after = embedder.encode(SENTENCES)
     assert np.abs(before[0] - after[0]).max() > 0.1
-    assert_close(after, ELMoEmbedder((bilm, vocabulary)).encode(SENTENCES), 1e-6)
+    assert_close(after, ELMoEmbedder((bilm, vocabulary)).encode(SENTENCES), 1e-5)
 
 
 def test_several_threads_may_share_an_embedder(saved):

@@ -152,6 +152,22 @@ def test_both_languages_have_the_same_commands(page):
     assert commands(page) == commands(page.replace(".md", "_zh.md"))
 
 
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "page", sorted([*PROJECT.glob("*.md"), *PROJECT.glob("[!.]*/*.md")]), ids=lambda page: page.name
+)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        name, _, anchor = target.partition("#")
+        other = page.parent / name if name else page
+        assert other.exists(), target
+        assert not anchor or anchor in anchors(other), target
+
+
 @pytest.mark.parametrize("readme", [*PAGES, "LAC_demo/README.md", "MRC_demo/README.md", "data/README.md"])
 def test_the_commands_of_the_pages_parse(readme, monkeypatch, capsys):
     """Every call of a script has flags that the script takes."""

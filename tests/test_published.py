@@ -299,7 +299,6 @@ def test_without_a_mark_of_the_servers_a_download_starts_over(server, fakes):
 
 def test_what_a_server_does_wrong_is_named(server, fakes, tmp_path, monkeypatch):
     _, weights = serve(server, fakes)
-    monkeypatch.setattr(download, "TIMEOUT", 0.2)
 
     def refused(word: str) -> None:
         with pytest.raises(UserError) as error:
@@ -309,7 +308,9 @@ def test_what_a_server_does_wrong_is_named(server, fakes, tmp_path, monkeypatch)
         assert leftovers(tmp_path / "home") == {f".{SMALL}.fetch"}
 
     server.stalls = [0.5] * 3
-    refused("silent for 0.2 s")
+    with monkeypatch.context() as hasty:
+        hasty.setattr(download, "TIMEOUT", 0.2)
+        refused("silent for 0.2 s")
     server.lies[weights] = 100
     refused("shorter")
     server.lies.clear()
