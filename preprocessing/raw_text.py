@@ -24,7 +24,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from elmo_core import disk
-from elmo_core.runtime import UserError
+from elmo_core.runtime import UserError, log
 from elmo_core.text import byte_blocks, decode, text_files
 from elmo_core.tokenise import HAS_WORD, chinese, english, jieba_cut, paragraphs
 
@@ -316,6 +316,8 @@ def _check_output(output: Path, overwrite: bool) -> None:
             f"output {output}: the folder is not empty (it has {present[0].name}). Choose another, or --overwrite its "
             "train and dev."
         )
+    for path in output.glob(f"{PARTIAL}*"):
+        log.warning(f"{path} was left by a run that was killed. Remove it, unless that run still goes on.")
     for path in [*output.glob("train/*"), *output.glob("dev/*")]:
         if not (SHARD.fullmatch(path.name) or path.name.startswith(".")):
             raise UserError(f"{path} was not written by preprocess.py, and would be removed. Choose another output.")
