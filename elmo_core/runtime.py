@@ -166,11 +166,11 @@ def device_name(name: str = "auto") -> str:
     if kind == "gpu" and not paddle.is_compiled_with_cuda():
         raise UserError(
             f"device {name}: this build of Paddle is for CPU only. Install paddlepaddle-gpu as the "
-            "README says, or take the device cpu."
+            "README says, or give cpu as the device."
         )
     if kind == "gpu" and not gpus:
         raise UserError(
-            f"device {name}: Paddle sees no GPU. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or take the device cpu."
+            f"device {name}: Paddle sees no GPU. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or give cpu as the device."
         )
     if number and int(number) >= gpus:
         raise UserError(f"device {name}: this machine has {gpus} GPUs, gpu:0 to gpu:{gpus - 1}.")
