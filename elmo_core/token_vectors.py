@@ -38,10 +38,12 @@ def read_words(path: str | Path) -> list[str]:
 
 def write(path: Path, words: Sequence[str], width: int, blocks: Iterable[np.ndarray]) -> None:
     """Write a vocabulary's vectors, given as float32 arrays (n, P) that follow one another."""
-    version, row = ("v108", "v108"), 0  # of HDF5, with checksums of its own structures
+    version, row = ("v110", "v110"), 0  # of HDF5, with checksums of all its own structures
     with disk.atomic_write(path, "wb") as file, h5py.File(file.name, "w", libver=version) as hdf5:
         table = hdf5.create_dataset(NAME, (len(words), width), "float32", fletcher32=True)
-        table.attrs[WORDS] = _fingerprint(words)
+        table.attrs[WORDS] = np.bytes_(
+            _fingerprint(words)
+        )  # of fixed length: the others lie where there is no checksum
         for block in blocks:
             table[row : row + len(block)] = block
             row += len(block)
@@ -53,7 +55,7 @@ def read(path: Path, vocabulary: Path, width: int) -> tuple[list[str], np.ndarra
     with HDF5File(path, "token vectors, as `run_embed.py --vocab` writes them") as file:
         file.check(NAME, (len(words), width), f"the model and {vocabulary}")
         fingerprint = file.attribute(NAME, WORDS)
-        if fingerprint is not None and fingerprint != _fingerprint(words):
+        if fingerprint is not None and fingerprint != np.bytes_(_fingerprint(words)):
             raise UserError(f"{path} was made for other words than those of {vocabulary}.")
         return words, file.array(NAME)
 

@@ -9,6 +9,7 @@ import pytest
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the expected values are a CPU's; before Paddle is imported
 
 import runs
+from server import Server
 
 from elmo_core import fused
 
@@ -34,13 +35,22 @@ def messages(caplog):
     return lambda: caplog.text
 
 
+def save_models(folder, **changes) -> dict[str, str]:
+    import models
+
+    return {kind: models.save(models.random_bilm(input=kind, **changes), folder / kind) for kind in ("char", "word")}
+
+
 @pytest.fixture(scope="session")
 def checkpoints(tmp_path_factory) -> dict[str, str]:
     """Prefixes of tiny random models, one of characters and one of words. Tests must not change them."""
-    import models
+    return save_models(tmp_path_factory.mktemp("checkpoints"))
 
-    folder = tmp_path_factory.mktemp("checkpoints")
-    return {input: models.save(models.random_bilm(input=input), folder / input) for input in ("char", "word")}
+
+@pytest.fixture(scope="session")
+def small_weights(tmp_path_factory) -> dict[str, str]:
+    """The same as `checkpoints` with smaller weights in the LSTMs, for taggers and classifiers to learn with."""
+    return save_models(tmp_path_factory.mktemp("small_weights"), scale=1.0)
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +61,14 @@ def model(checkpoints) -> str:
 @pytest.fixture(scope="session")
 def word_model(checkpoints) -> str:
     return checkpoints["word"]
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    yield server
+    server.shutdown()
+    server.server_close()
 
 
 @pytest.fixture

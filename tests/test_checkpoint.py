@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from damage import damaged
 
 from elmo_core import checkpoint, disk, runtime
 from elmo_core.runtime import UserError
@@ -431,13 +432,6 @@ def test_a_small_file_cannot_take_much_memory_or_time(tmp_path):
         (tmp_path / f"{number}.pdparams").write_bytes(opcodes(b"}", "w", b"(", *parts, b"ts"))
     process = in_python("read_bombs", tmp_path, stdout=subprocess.PIPE)
     assert len(process.communicate(timeout=120)[0].split()) == len(BOMBS)
-
-
-def damaged(content: bytes, generator: random.Random) -> bytes:
-    if generator.random() < 0.3:
-        return content[: generator.randrange(len(content))]
-    position = generator.randrange(len(content))
-    return content[:position] + bytes([content[position] ^ (1 << generator.randrange(8))]) + content[position + 1 :]
 
 
 @pytest.mark.parametrize("suffix", LOADS)

@@ -16,6 +16,7 @@ import models
 import numpy as np
 import pytest
 import reference
+from damage import damaged
 
 import convert
 import run_eval
@@ -635,16 +636,6 @@ def test_wrong_outputs(tmp_path, monkeypatch):
 # Damage
 
 
-def damaged(content: bytes, seed: int, within: int | None = None) -> tuple[bytes, int | None]:
-    """The content cut short, or with one byte changed, within the first `within`; and the place of that byte."""
-    generator = random.Random(seed)
-    if seed % 3 == 0:
-        return content[: generator.randrange(len(content))], None
-    place = generator.randrange(min(len(content), within or len(content)))
-    value = generator.choice([content[place] ^ (1 << generator.randrange(8)), generator.randrange(256)])
-    return content[:place] + bytes([value]) + content[place + 1 :], place
-
-
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """A folder with an export, `theirs`, and with the checkpoint that comes back from it, `ours`."""
@@ -671,8 +662,9 @@ def test_damage_to_an_export_is_found(name, exported, tmp_path, no_fsync):
     shutil.copytree(exported / "theirs", tmp_path / "in")
     content, output, accepted = (tmp_path / "in" / name).read_bytes(), tmp_path / "out", 0
     numbers = {"cell_clip", "proj_clip", "use_skip_connections", "max_characters"} if name == "options.json" else set()
-    for seed in range(200):
-        bad, _ = damaged(content, seed, within=None if seed % 2 else 6000)
+    generator = random.Random(0)
+    for number in range(200):
+        bad = damaged(content, generator, within=None if number % 2 else 6000)
         (tmp_path / "in" / name).write_bytes(bad)
         if import_damaged(import_flags(tmp_path / "in", output, vocab=True), output):
             accepted += 1
@@ -685,12 +677,12 @@ def test_damage_to_an_export_is_found(name, exported, tmp_path, no_fsync):
 
 def test_damage_to_weights_without_checksums_never_crashes(tmp_path, no_fsync):
     write_bilm(tmp_path, options_of({}, {"filters": [[1, 2], [3, 3]], "n_highway": 1}))
-    content, output = (tmp_path / "weights.hdf5").read_bytes(), tmp_path / "out"
-    for seed in range(200):
-        bad, place = damaged(content, seed, within=6000)
+    content, output, generator = (tmp_path / "weights.hdf5").read_bytes(), tmp_path / "out", random.Random(0)
+    for _ in range(200):
+        bad = damaged(content, generator, within=6000)
         (tmp_path / "weights.hdf5").write_bytes(bad)
         if import_damaged(import_flags(tmp_path, output), output):
-            assert place is not None, "it was cut"
+            assert len(bad) == len(content), "it was cut"
             assert all(np.isfinite(array).all() for array in checkpoint.load_params(output).values())
             shutil.rmtree(output)
 
@@ -699,12 +691,13 @@ def test_damage_to_fluids_variables(tmp_path, no_fsync):
     """Only changes of the numbers themselves, which cannot be noticed, are accepted."""
     write_fluid(tmp_path / "fluid")
     names, output = sorted(path.name for path in (tmp_path / "fluid").iterdir()), tmp_path / "out"
-    for seed in range(200):
-        path = tmp_path / "fluid" / names[seed % len(names)]
+    generator = random.Random(0)
+    for number in range(200):
+        path = tmp_path / "fluid" / names[number % len(names)]
         content = path.read_bytes()
-        bad, place = damaged(content, seed, within=30)
+        bad, header = damaged(content, generator, within=30), 20 + content[16]
         path.write_bytes(bad)
         if import_damaged(fluid_flags(tmp_path / "fluid", output), output):
-            assert bad == content or place >= 20 + content[16], "it is in the header"
+            assert len(bad) == len(content) and bad[:header] == content[:header]
             shutil.rmtree(output)
         path.write_bytes(content)

@@ -8,8 +8,6 @@ import re
 import shutil
 import subprocess
 import tarfile
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -20,68 +18,6 @@ SUMS = [tool for tool in ("md5sum", "md5", "openssl") if shutil.which(tool)]
 pytestmark = pytest.mark.skipif(not TOOLS, reason="needs curl or wget")
 LM1B, POLARITY, BAIKE = "1-billion-word.tar.gz", "sentence-polarity-dataset-v1.tar.gz", "baike_elmo_checkpoint.tar.gz"
 IMDB = "aclImdb_v1.tar.gz"
-
-
-class Server(ThreadingHTTPServer):
-    """Serves `files` by name, understands ranges, and misbehaves on request."""
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.files: dict[str, bytes] = {}
-        self.requests: list[tuple[str, str, str | None]] = []  # method, name, Range
-        self.break_after: list[int] = []  # the next answers stop after so many bytes
-        self.status: list[int] = []  # the next answers to GET are these errors
-        self.ranges = True
-        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
-
-    def handle_error(self, request, client_address):
-        """Clients may hang up."""
-
-    @property
-    def gets(self) -> list[tuple[str, str | None]]:
-        return [(name, wanted) for method, name, wanted in self.requests if method == "GET"]
-
-
-class Handler(BaseHTTPRequestHandler):
-    def log_message(self, *args):
-        pass
-
-    def do_HEAD(self):
-        self.answer(body=False)
-
-    def do_GET(self):
-        self.answer(body=True)
-
-    def answer(self, body: bool):
-        server, name, wanted = self.server, self.path.lstrip("/"), self.headers.get("Range")
-        server.requests.append((self.command, name, wanted))
-        if body and server.status:
-            return self.send_error(server.status.pop(0))
-        if name not in server.files:
-            return self.send_error(404)
-        content, start = server.files[name], 0
-        if wanted and server.ranges:
-            start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1])
-            if start >= len(content):
-                return self.send_error(416)
-            self.send_response(206)
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        else:
-            self.send_response(200)
-        self.send_header("Content-Length", str(len(content) - start))
-        self.end_headers()
-        if body:
-            end = server.break_after.pop(0) if server.break_after else len(content)
-            self.wfile.write(content[start : start + end])
-        return None
-
-
-@pytest.fixture
-def server():
-    server = Server()
-    yield server
-    server.shutdown()
-    server.server_close()
 
 
 def archive(entries: dict[str, bytes]) -> bytes:
@@ -102,7 +38,7 @@ LM1B_ARCHIVE = archive({"1-billion-word/vocab-15w.txt": b"<S>\n", "1-billion-wor
 def run(server, tmp_path, *names, tool=None, path=None, shell="sh", **environment) -> subprocess.CompletedProcess:
     """Runs the script into tmp_path/data, expecting the checksums of what the server holds."""
     variables = {
-        "ELMO_DATA_URL": f"http://127.0.0.1:{server.server_port}/",
+        "ELMO_DATA_URL": f"{server.address}/",
         "RETRY_SECONDS": "0",
         "PATH": path or (path_with_only(tmp_path, tool, *SUMS) if tool else os.environ["PATH"]),
         "no_proxy": "127.0.0.1",

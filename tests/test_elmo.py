@@ -39,11 +39,6 @@ def variant(request):
     return models.random_bilm(**request.param)
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    return models.save(models.random_bilm(), tmp_path_factory.mktemp("checkpoint"))
-
-
 def assert_close(found, expected, tolerance=1e-5):
     assert len(found) == len(expected)
     for a, b in zip(found, expected, strict=True):
@@ -224,59 +219,59 @@ def test_token_vectors_do_not_depend_on_the_batch():
         np.testing.assert_allclose(crowd[place], every_column, atol=1e-5)
 
 
-def test_causality(saved):
+def test_causality(model):
     """A changed word moves no earlier forward state and no later backward state, and does move the others."""
     half, sentence = 7, ["the", "bank", "of", "the", "river"]
-    before, after = ELMoEmbedder(saved).encode([sentence, ["the", "bank", "q", "the", "river"]])
+    before, after = ELMoEmbedder(model).encode([sentence, ["the", "bank", "q", "the", "river"]])
     moved = np.abs(before - after).max(axis=(0,))  # (n, 2P) over layers
     forward, backward = moved[:, :half].max(axis=1), moved[:, half:].max(axis=1)
     assert (forward[:2] < 1e-6).all() and (forward[2:] > 1e-4).all()
     assert (backward[3:] < 1e-6).all() and (backward[:3] > 1e-4).all()
 
 
-def test_vectors_do_not_depend_on_the_batch(saved):
+def test_vectors_do_not_depend_on_the_batch(model):
     """Alone, in any batch, in any order, next to any length, on the first call and later."""
     generator = random.Random(0)
     words = [*models.WORDS[3:], "new", "words", "日本語"]
     sentences = [[generator.choice(words) for _ in range(generator.randrange(0, 30))] for _ in range(60)]
-    alone = [ELMoEmbedder(saved).encode([sentence])[0] for sentence in sentences[:20]]
+    alone = [ELMoEmbedder(model).encode([sentence])[0] for sentence in sentences[:20]]
     order = list(range(60))
     generator.shuffle(order)
     for batch_size in (1, 7, 64):
-        embedder = ELMoEmbedder(saved, batch_size=batch_size)
+        embedder = ELMoEmbedder(model, batch_size=batch_size)
         for _ in range(3):
             shuffled = embedder.encode([sentences[k] for k in order])
             assert_close([shuffled[order.index(k)] for k in range(20)], alone)
-    assert_close(list(ELMoEmbedder(saved, batch_size=3).iter_encode(iter(sentences)))[:20], alone)
+    assert_close(list(ELMoEmbedder(model, batch_size=3).iter_encode(iter(sentences)))[:20], alone)
 
 
-def test_remembered_vectors_are_bounded_and_change_nothing(saved, monkeypatch):
+def test_remembered_vectors_are_bounded_and_change_nothing(model, monkeypatch):
     sentences = [[f"w{k}", f"v{k % 7}", "the"] for k in range(300)]
-    expected = ELMoEmbedder(saved).encode(sentences)
+    expected = ELMoEmbedder(model).encode(sentences)
     monkeypatch.setattr(token_tables, "CACHE_BYTES", 4 * 7 * 40)
-    embedder = ELMoEmbedder(saved, batch_size=8)
+    embedder = ELMoEmbedder(model, batch_size=8)
     assert_close(embedder.encode(sentences), expected)
     assert len(embedder.vectors.places) <= 40
 
 
-def test_vectors_of_many_tokens_without_context_are_layer_0(saved):
+def test_vectors_of_many_tokens_without_context_are_layer_0(model):
     tokens = [f"token{k}" for k in range(1500)]  # for which the table of vectors has to grow
-    embedder = ELMoEmbedder(saved, layers=0)
+    embedder = ELMoEmbedder(model, layers=0)
     plain = embedder.encode_tokens(tokens)
     np.testing.assert_allclose(np.hstack([plain, plain]), embedder.encode([tokens])[0], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("carry_state", [False, True])
-def test_empty_input(saved, carry_state):
-    embedder = ELMoEmbedder(saved, carry_state=carry_state)
+def test_empty_input(model, carry_state):
+    embedder = ELMoEmbedder(model, carry_state=carry_state)
     assert embedder.encode([]) == []
     assert [array.shape for array in embedder.encode([[], []])] == [(3, 0, 14)] * 2
-    pooled = ELMoEmbedder(saved, pool="mean").encode([[], ["the"]])
+    pooled = ELMoEmbedder(model, pool="mean").encode([[], ["the"]])
     assert pooled[0].shape == (3, 14) and not pooled[0].any()
 
 
-def test_layers_and_pooling(saved):
-    everything = ELMoEmbedder(saved).encode(SENTENCES)
+def test_layers_and_pooling(model):
+    everything = ELMoEmbedder(model).encode(SENTENCES)
     for choice, weights in {
         "top": [0, 0, 1],
         "average": [1 / 3] * 3,
@@ -286,16 +281,16 @@ def test_layers_and_pooling(saved):
         (0.0, 0.0, 0.0): [0, 0, 0],
         (0.5, 0.0, 0.0): [0.5, 0, 0],
     }.items():
-        embedder = ELMoEmbedder(saved, layers=choice)
+        embedder = ELMoEmbedder(model, layers=choice)
         found = embedder.encode(SENTENCES)
         assert found[0].shape == embedder.shape(3) == (3, 14)
         assert_close(found, [np.tensordot(np.array(weights), array, 1) for array in everything], 1e-5)
-    found = ELMoEmbedder(saved, layers="0,1").encode(SENTENCES)
+    found = ELMoEmbedder(model, layers="0,1").encode(SENTENCES)
     assert_close(found, [array[:2] for array in everything])
     for pool in ("mean", "max"):
-        found = ELMoEmbedder(saved, pool=pool).encode([s for s in SENTENCES if s])
+        found = ELMoEmbedder(model, pool=pool).encode([s for s in SENTENCES if s])
         assert_close(found, [getattr(array, pool)(axis=1) for array in everything if array.shape[1]], 1e-5)
-    half = ELMoEmbedder(saved, dtype="float16").encode(SENTENCES)
+    half = ELMoEmbedder(model, dtype="float16").encode(SENTENCES)
     assert half[0].dtype == np.float16
     for found, exact in zip(half, everything, strict=True):
         np.testing.assert_allclose(found, exact, rtol=1e-3, atol=1e-3)
@@ -303,16 +298,16 @@ def test_layers_and_pooling(saved):
 
 @pytest.mark.parametrize(("layers", "n_run"), [("all", 2), ("0,1", 1), (1, 1), (0, 0), ([0.5, 0.5, 0.0], 1)])
 @pytest.mark.parametrize("carry_state", [False, True])
-def test_only_the_layers_that_are_wanted_are_run(saved, monkeypatch, layers, n_run, carry_state):
+def test_only_the_layers_that_are_wanted_are_run(model, monkeypatch, layers, n_run, carry_state):
     ran = []
     monkeypatch.setattr(elmo, "run_layer", lambda *given: ran.append(given) or run_layer(*given))
-    ELMoEmbedder(saved, layers=layers, carry_state=carry_state).encode([["the", "bank"]])
+    ELMoEmbedder(model, layers=layers, carry_state=carry_state).encode([["the", "bank"]])
     assert len(ran) == n_run
 
 
-def test_a_very_long_sentence(saved):
+def test_a_very_long_sentence(model):
     sentence = ["the", "bank", "of", "q"] * 5000
-    (array,) = ELMoEmbedder(saved, layers="top").encode([sentence])
+    (array,) = ELMoEmbedder(model, layers="top").encode([sentence])
     assert array.shape == (20000, 14) and np.isfinite(array).all()
 
 
@@ -326,17 +321,17 @@ def test_a_very_long_sentence(saved):
         (np.array("abc"), "ndarray"),
     ],
 )
-def test_wrong_types_show_the_right_form(saved, sentences, message):
-    embedder = ELMoEmbedder(saved)
+def test_wrong_types_show_the_right_form(model, sentences, message):
+    embedder = ELMoEmbedder(model)
     for encode in (embedder.encode, lambda sentences: list(embedder.iter_encode(sentences))):
         with pytest.raises(TypeError, match=message):
             encode(sentences)
 
 
 @pytest.mark.parametrize("token", ["two words", "", " ", "a\u3000b"])
-def test_a_token_with_white_space_is_named(saved, token):
+def test_a_token_with_white_space_is_named(model, token):
     with pytest.raises(UserError, match="sentence 1, token 2"):
-        ELMoEmbedder(saved).encode([["ok"], ["a", "b", token]])
+        ELMoEmbedder(model).encode([["ok"], ["a", "b", token]])
 
 
 @pytest.mark.usefixtures("implementation")
@@ -364,12 +359,12 @@ def test_substitutes_equal_the_reference(input, tmp_path):
         assert dict(embedder.substitutes(changed, place, k=99)) == pytest.approx(dict(found), abs=1e-5)
 
 
-def test_substitutes_of_a_model_of_ones_own_and_mistakes(saved, tmp_path):
-    expected = ELMoEmbedder(saved).substitutes(SENTENCES[0], 1)
-    assert ELMoEmbedder(elmo.load_bilm(saved, head=True)).substitutes(SENTENCES[0], 1) == expected
-    headless = ELMoEmbedder(elmo.load_bilm(saved))
-    weights = checkpoint.load_params(saved)
-    shutil.copytree(Path(saved).parent, tmp_path / "headless")
+def test_substitutes_of_a_model_of_ones_own_and_mistakes(model, tmp_path):
+    expected = ELMoEmbedder(model).substitutes(SENTENCES[0], 1)
+    assert ELMoEmbedder(elmo.load_bilm(model, head=True)).substitutes(SENTENCES[0], 1) == expected
+    headless = ELMoEmbedder(elmo.load_bilm(model))
+    weights = checkpoint.load_params(model)
+    shutil.copytree(Path(model).parent, tmp_path / "headless")
     checkpoint.save(tmp_path / "headless" / "1", {name: weights[name] for name in weights if "softmax" not in name})
     for embedder in (headless, ELMoEmbedder(tmp_path / "headless")):
         with pytest.raises(UserError, match="head"):
@@ -380,11 +375,11 @@ def test_substitutes_of_a_model_of_ones_own_and_mistakes(saved, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [ELMoEmbedder.encode, ELMo.forward])
-def test_tokens_that_are_cut_are_reported_once(saved, caplog, kind):
-    model = {ELMoEmbedder.encode: ELMoEmbedder, ELMo.forward: ELMo}[kind](saved)
+def test_tokens_that_are_cut_are_reported_once(model, caplog, kind):
+    embedder = {ELMoEmbedder.encode: ELMoEmbedder, ELMo.forward: ELMo}[kind](model)
     for _ in range(2):
-        kind(model, [["x" * 49, "the", "好" * 17], ["x" * 48]])
-    assert [record.message[:8] for record in caplog.records] == ["2 tokens"] and model.oov_share == 0
+        kind(embedder, [["x" * 49, "the", "好" * 17], ["x" * 48]])
+    assert [record.message[:8] for record in caplog.records] == ["2 tokens"] and embedder.oov_share == 0
 
 
 def test_a_word_model_reports_its_unknown_words(tmp_path):
@@ -407,10 +402,10 @@ def test_a_word_model_reports_its_unknown_words(tmp_path):
         (ELMo, "l2_coef", [-1]),
     ],
 )
-def test_wrong_options_are_named(saved, kind, name, values):
+def test_wrong_options_are_named(model, kind, name, values):
     for value in values:
         with pytest.raises(UserError, match=f"^{name}="):
-            kind(saved, **{name: value})
+            kind(model, **{name: value})
 
 
 @pytest.mark.parametrize("params", [None, ["a"], (), ("a", "b"), (None, None), "a word model without vocabulary"])
@@ -420,9 +415,9 @@ def test_what_is_not_a_model_is_a_type_error(params):
         ELMoEmbedder(params)
 
 
-def test_an_embedder_follows_weights_that_change(saved):
+def test_an_embedder_follows_weights_that_change(model):
     """Its cache of token vectors is cleared when the model's weights change."""
-    bilm, vocabulary = elmo.load_bilm(saved)
+    bilm, vocabulary = elmo.load_bilm(model)
     embedder = ELMoEmbedder((bilm, vocabulary))
     before = embedder.encode(SENTENCES)
     bilm.token_encoder.projection.weight.set_value(bilm.token_encoder.projection.weight * 2)
@@ -431,18 +426,18 @@ def test_an_embedder_follows_weights_that_change(saved):
     assert_close(after, ELMoEmbedder((bilm, vocabulary)).encode(SENTENCES), 1e-5)
 
 
-def test_several_threads_may_share_an_embedder(saved):
+def test_several_threads_may_share_an_embedder(model):
     groups = [[[f"w{k}{j}", "the", f"v{j}"] for j in range(20)] for k in range(8)]
-    wanted = [ELMoEmbedder(saved).encode(group) for group in groups]
-    embedder = ELMoEmbedder(saved)
+    wanted = [ELMoEmbedder(model).encode(group) for group in groups]
+    embedder = ELMoEmbedder(model)
     with ThreadPoolExecutor(4) as pool:
         for found, expected in zip(pool.map(embedder.encode, groups * 3), wanted * 3, strict=True):
             assert_close(found, expected)
 
 
-def test_memory_does_not_grow(saved):
+def test_memory_does_not_grow(model):
     """Neither in the embedder nor in a trainable layer whose graph nobody differentiates."""
-    embedder, layer = ELMoEmbedder(saved), ELMo(saved, trainable=True)
+    embedder, layer = ELMoEmbedder(model), ELMo(model, trainable=True)
     sentences = [["the", "bank", "of", f"w{k % 50}", "river"] * 20 for k in range(200)]
 
     def work():
@@ -476,8 +471,8 @@ def test_dropout_of_the_language_model_is_for_training_only():
 
 
 @pytest.mark.parametrize(("change", "field"), [({"cell_clip": None}, "cell_clip"), ({"colour": 1}, "colour")])
-def test_a_configuration_that_was_changed_names_its_file(saved, tmp_path, change, field):
-    shutil.copytree(Path(saved).parent, tmp_path / "copy")
+def test_a_configuration_that_was_changed_names_its_file(model, tmp_path, change, field):
+    shutil.copytree(Path(model).parent, tmp_path / "copy")
     path = tmp_path / "copy" / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
     for name, value in change.items():
@@ -499,10 +494,10 @@ def test_another_vocabulary_of_the_same_size_is_refused(tmp_path):
         elmo.load_bilm(prefix)
 
 
-def test_a_character_model_needs_no_vocabulary_and_a_word_model_its_own(saved, tmp_path):
+def test_a_character_model_needs_no_vocabulary_and_a_word_model_its_own(model, tmp_path):
     prefix = models.save(models.random_bilm(), tmp_path / "char")
     (tmp_path / "char" / "vocab.txt").unlink()
-    assert_close(ELMoEmbedder(prefix).encode(SENTENCES), ELMoEmbedder(saved).encode(SENTENCES))
+    assert_close(ELMoEmbedder(prefix).encode(SENTENCES), ELMoEmbedder(model).encode(SENTENCES))
     prefix = models.save(models.random_bilm(input="word"), tmp_path / "word")
     path = tmp_path / "word" / "vocab.txt"
     path.write_text(path.read_text(encoding="utf-8") + "more\n", encoding="utf-8")
@@ -514,14 +509,14 @@ def test_a_character_model_needs_no_vocabulary_and_a_word_model_its_own(saved, t
 
 
 @pytest.mark.parametrize("empty", [[], [[], []]])
-def test_elmo_layer_takes_empty_batches(saved, empty):
-    layer = ELMo(saved)
+def test_elmo_layer_takes_empty_batches(model, empty):
+    layer = ELMo(model)
     (mixed,), mask = layer(empty)
     assert mixed.shape == [len(empty), 0, 14] and mask.shape == [len(empty), 0]
 
 
-def test_elmo_layer_equals_the_embedder(saved):
-    layer = ELMo(saved, n_mixes=2, dropout=0.0)
+def test_elmo_layer_equals_the_embedder(model):
+    layer = ELMo(model, n_mixes=2, dropout=0.0)
     layer.mixes[1].scalars.set_value(np.array([0.3, -1.0, 2.0], dtype=np.float32))
     layer.mixes[1].gamma.set_value(np.array([1.7], dtype=np.float32))
     (first, second), mask = layer(SENTENCES)
@@ -533,8 +528,8 @@ def test_elmo_layer_equals_the_embedder(saved):
         assert not (mixed.numpy() * (1 - mask.numpy()[:, :, None])).any()
 
 
-def test_layer_norm_equals_the_reference(saved):
-    layer = ELMo(saved, layer_norm=True, dropout=0.0)
+def test_layer_norm_equals_the_reference(model):
+    layer = ELMo(model, layer_norm=True, dropout=0.0)
     layer.mixes[0].scalars.set_value(np.array([0.3, -1.0, 2.0], dtype=np.float32))
     (mixed,), _ = layer(SENTENCES)
     expected, _ = reference.embed(models.reference_of(layer.bilm), SENTENCES)
@@ -543,8 +538,8 @@ def test_layer_norm_equals_the_reference(saved):
 
 
 @pytest.mark.parametrize("trainable", [False, True])
-def test_elmo_layer_learns_what_it_should(saved, trainable):
-    layer = ELMo(saved, trainable=trainable, l2_coef=0.1)
+def test_elmo_layer_learns_what_it_should(model, trainable):
+    layer = ELMo(model, trainable=trainable, l2_coef=0.1)
     before = {name: weight.numpy() for name, weight in layer.state_dict().items()}
     optimizer = paddle.optimizer.Adam(0.05, parameters=layer.parameters())
     (mixed,), _ = layer(SENTENCES)
@@ -580,8 +575,8 @@ def test_elmo_layer_trains_through_to_the_characters():
         assert gradient[entry] == pytest.approx(wanted[entry], rel=1e-5, abs=1e-7)
 
 
-def test_dropout_only_in_training(saved):
-    layer = ELMo(saved, dropout=0.9)
+def test_dropout_only_in_training(model):
+    layer = ELMo(model, dropout=0.9)
     layer.train()
     assert (layer(SENTENCES)[0][0].numpy() == 0).mean() > 0.8
     layer.eval()
@@ -649,7 +644,7 @@ def test_config_names_the_wrong_field(wrong):
         ELMoConfig.from_dict({**ELMoConfig().to_dict(), **wrong})
 
 
-def test_wrong_weights_are_listed_and_nothing_is_loaded(saved, tmp_path):
+def test_wrong_weights_are_listed_and_nothing_is_loaded(model, tmp_path):
     other = models.random_bilm(projection_dim=5)
     prefix = models.save(other, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))

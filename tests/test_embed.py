@@ -19,6 +19,7 @@ import models
 import numpy as np
 import pytest
 import runs
+from damage import damaged
 
 import elmo
 import run_embed
@@ -426,15 +427,13 @@ def test_parts_that_were_cut_short_are_computed_again(model, text, whole, tmp_pa
 
 
 def test_damage_to_a_part_is_found(model, text, whole, tmp_path):
-    """Wherever a bit is changed, the part is deleted, computed again, or reads the same."""
+    """Wherever it is damaged, the part is deleted, computed again, or reads the same."""
     folder, output, generator, found = tmp_path / "share", tmp_path / "v.hdf5", random.Random(0), 0
     embed(model, text, folder, "--shard=0/1")
     part = folder / "000004.zip"
     data = part.read_bytes()
-    for _ in range(60):
-        changed = bytearray(data)
-        changed[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
-        part.write_bytes(changed)
+    for _ in range(90):
+        part.write_bytes(damaged(data, generator))
         try:
             merge(output, folder)
         except UserError as error:
@@ -443,7 +442,7 @@ def test_damage_to_a_part_is_found(model, text, whole, tmp_path):
         else:
             assert_close(output, whole)
             output.unlink()
-    assert found > 30
+    assert found > 60
     part.unlink(missing_ok=True)
     embed(model, text, folder, "--shard=0/1")
     assert_close(merge(output, folder), whole)
@@ -524,16 +523,14 @@ def test_damage_to_vectors_of_a_vocabulary_is_found(model, tmp_path):
     output = embed_words(model, path, tmp_path / "v.hdf5")
     data = output.read_bytes()
     _, expected = token_vectors.read(output, path, DIM // 2)
-    for _ in range(200):
-        place, changed = generator.randrange(len(data)), bytearray(data)
-        changed[place] ^= 1 << generator.randrange(8)
-        output.write_bytes(data[:place] if generator.random() < 0.3 else changed)
+    for _ in range(600):
+        output.write_bytes(damaged(data, generator))
         try:
             np.testing.assert_array_equal(token_vectors.read(output, path, DIM // 2)[1], expected)
         except UserError as error:
             assert str(output) in str(error)
             found += 1
-    assert found > 50
+    assert found > 150
 
 
 def test_a_word_model_has_vectors_for_its_own_words(word_model, tmp_path, messages):

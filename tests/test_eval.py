@@ -49,16 +49,10 @@ def text(tmp_path_factory):
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def model(request, tmp_path_factory):
+def variant(request, tmp_path_factory):
     """A checkpoint with random weights, and the same for the reference."""
     bilm = models.random_bilm(**KINDS[request.param])
     return models.save(bilm, tmp_path_factory.mktemp("model")), models.reference_of(bilm)
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    """A checkpoint for tests that do not depend on its weights."""
-    return models.save(models.random_bilm(), tmp_path_factory.mktemp("tiny"))
 
 
 def evaluate(capsys, checkpoint_, folder, *more) -> tuple[dict[str, float], str]:
@@ -105,8 +99,8 @@ def streams(sentences: list[list[str]], batch_size: int, unroll_steps: int) -> l
 
 
 @pytest.mark.parametrize(("batch_size", "unroll_steps"), [(1, 20), (3, 4), (50, 7)])
-def test_perplexity_equals_the_reference(model, text, capsys, batch_size, unroll_steps):
-    prefix, weights = model
+def test_perplexity_equals_the_reference(variant, text, capsys, batch_size, unroll_steps):
+    prefix, weights = variant
     folder, lines = text
     rows = streams(list(filter(None, lines)), batch_size, unroll_steps)
     predictions = sum(len(line) + 1 for line in lines if line)
@@ -129,18 +123,18 @@ def test_it_is_the_perplexity_that_pretraining_reported(tmp_path, capsys):
         assert found[name] == pytest.approx(reported[f"{key}perplexity"], abs=6e-4)
 
 
-def test_ranks_find_the_figures_of_one_process(tiny, text, tmp_path, capsys):
-    flags = [f"--init_from_ckpt={tiny}", f"--dev_data_path={text[0]}", "--device=cpu", "--batch_size=3"]
+def test_ranks_find_the_figures_of_one_process(model, text, tmp_path, capsys):
+    flags = [f"--init_from_ckpt={model}", f"--dev_data_path={text[0]}", "--device=cpu", "--batch_size=3"]
     processes = runs.start_ranks("run_eval.py", flags, tmp_path)
     assert [process.wait(timeout=120) for process in processes] == [0, 0], (tmp_path / "rank0").read_text()
     found = re.findall(r"^perplexity.* ([\d.]+)$", (tmp_path / "rank0").read_text(encoding="utf-8"), re.M)
-    expected, _ = evaluate(capsys, tiny, text[0], "--batch_size=3")
+    expected, _ = evaluate(capsys, model, text[0], "--batch_size=3")
     assert len(found) == 4 and list(map(float, found)) == pytest.approx(list(expected.values()), rel=1e-6, abs=1.1e-3)
     assert not re.search("^perplexity", (tmp_path / "rank1").read_text(encoding="utf-8"), re.M)
 
 
-def test_shares_of_the_rows_have_the_score_of_all(tiny, text):
-    bilm, vocabulary = load_bilm(tiny, head=True)
+def test_shares_of_the_rows_have_the_score_of_all(model, text):
+    bilm, vocabulary = load_bilm(model, head=True)
     stream = dataset.EvalStream(dataset.Corpus(text[0]), vocabulary, 5, 7, bilm.config.input)
     whole = perplexity.evaluate(bilm, stream)
     for n in (2, 3, 8):
@@ -151,12 +145,12 @@ def test_shares_of_the_rows_have_the_score_of_all(tiny, text):
         assert sums == pytest.approx((whole.forward_sum, whole.backward_sum), rel=1e-6)
 
 
-def test_tokens_and_unknown_words_are_counted(tiny, text, capsys, caplog):
+def test_tokens_and_unknown_words_are_counted(model, text, capsys, caplog):
     caplog.set_level(logging.INFO, logger="elmo")
     folder, lines = text
     tokens = [token for line in lines for token in line]
     unknown = sum(token in UNKNOWN for token in tokens) / len(tokens)
-    _, output = evaluate(capsys, tiny, folder)
+    _, output = evaluate(capsys, model, folder)
     assert 0.1 < unknown < 0.5
     for part in (f"{len(tokens)} tokens", f"{sum(map(bool, lines))} sentences", f"{unknown:.2%}"):
         assert part in output
@@ -182,9 +176,9 @@ def read_scores(path: Path) -> np.ndarray:
     return np.array([list(map(float, row.split("\t"))) for row in rows])
 
 
-def test_every_sentence_has_its_score_in_any_batch(model, text, tmp_path, capsys):
+def test_every_sentence_has_its_score_in_any_batch(variant, text, tmp_path, capsys):
     """A line for every line of the text. Blank lines have the score of an empty sentence, but do not count."""
-    prefix, weights = model
+    prefix, weights = variant
     folder, lines = text
     expected = np.array([[log_probability(weights, d, [line]) for d in reference.DIRECTIONS] for line in lines])
     counted = np.array(list(map(bool, lines)))
@@ -204,13 +198,13 @@ def test_every_sentence_has_its_score_in_any_batch(model, text, tmp_path, capsys
     np.testing.assert_allclose(scores[1], scores[3], atol=1e-4, rtol=0)
 
 
-def test_lines_stay_in_order_over_many_batches_and_windows(tiny, tmp_path):
+def test_lines_stay_in_order_over_many_batches_and_windows(model, tmp_path):
     """More sentences than are sorted by length at once. Equal lines have equal scores, others their own."""
     lines = write_text(tmp_path / "text", 300, seed=3)
-    argv = [f"--init_from_ckpt={tiny}", f"--dev_data_path={tmp_path / 'text'}", "--batch_size=2"]
+    argv = [f"--init_from_ckpt={model}", f"--dev_data_path={tmp_path / 'text'}", "--batch_size=2"]
     run_eval.main([*argv, f"--per_sentence={tmp_path / 'scores'}"])
     scores = read_scores(tmp_path / "scores")
-    bilm, vocabulary = load_bilm(tiny, head=True)
+    bilm, vocabulary = load_bilm(model, head=True)
     expected = [next(perplexity.score_sentences(bilm, [line], vocabulary, 1)) for line in lines]
     np.testing.assert_allclose(scores[:, 0], [score.forward_sum for score in expected], atol=1e-4, rtol=0)
     np.testing.assert_allclose(scores[:, 1], [score.backward_sum for score in expected], atol=1e-4, rtol=0)
@@ -246,13 +240,13 @@ def test_the_softmax_takes_the_vocabulary_in_slices(monkeypatch):
 # Interruption and files
 
 
-def test_ctrl_c_leaves_no_half_file(tiny, tmp_path):
+def test_ctrl_c_leaves_no_half_file(model, tmp_path):
     """The file of an earlier run stays as it is."""
     folder = tmp_path / "out"
     folder.mkdir()
     (folder / "scores").write_text("earlier", encoding="utf-8")
     (tmp_path / "text").write_text("the river bank of the river\n" * 200_000, encoding="utf-8")
-    argv = [f"--dev_data_path={tmp_path / 'text'}", f"--init_from_ckpt={tiny}", "--batch_size=1", "--device=cpu"]
+    argv = [f"--dev_data_path={tmp_path / 'text'}", f"--init_from_ckpt={model}", "--batch_size=1", "--device=cpu"]
     process = runs.start("run_eval.py", [*argv, f"--per_sentence={folder / 'scores'}"], tmp_path / "output")
     until = time.monotonic() + 120
     while not (begun := [path for path in folder.glob(".scores*") if path.stat().st_size]):
@@ -287,11 +281,11 @@ def test_ctrl_c_leaves_no_half_file(tiny, tmp_path):
         ),  # not onto the text
     ],
 )
-def test_a_mistake_is_named(tiny, text, tmp_path, changes, content, named):
+def test_a_mistake_is_named(model, text, tmp_path, changes, content, named):
     (tmp_path / "FILE").write_bytes(content)
     (tmp_path / "FOLDER").mkdir()
     changes = {name: re.sub("^(?=F)", f"{tmp_path}/", value) for name, value in changes.items()}
-    values = {"init_from_ckpt": tiny, "dev_data_path": text[0], "device": "cpu", **changes}
+    values = {"init_from_ckpt": model, "dev_data_path": text[0], "device": "cpu", **changes}
     with pytest.raises(UserError, match=named):
         run_eval.main([f"--{name}={value}" for name, value in values.items()])
     assert (tmp_path / "FILE").read_bytes() == content

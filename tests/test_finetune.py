@@ -4,7 +4,6 @@ import io
 import json
 import random
 
-import models
 import numpy as np
 import pytest
 
@@ -16,11 +15,6 @@ from tasks.classifier import Classifier
 QUICK = ["--device=cpu", "--epochs=8", "--lr=0.02", "--weight_decay=0.1", "--batch_size=16", "--sent_embedding_dim=11"]
 NOTHING = ["--init_from_ckpt=none", "--tokenise=none"]
 TOPICS = {"art": "the painter and his museum", "sport": "a goal in the match", "tech": "new chips for computers"}
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    return models.save(models.random_bilm(scale=1.0), tmp_path_factory.mktemp("elmo") / "char")
 
 
 def topics(n: int, seed: int) -> list[tuple[str, str]]:
@@ -247,10 +241,10 @@ def test_from_training_to_prediction(files, capsys, monkeypatch):
         assert one["probabilities"][row[0]] == pytest.approx(float(row[1]), abs=1e-4)
 
 
-def test_folds_of_ones_own_texts_and_a_comparison(files, checkpoint, capsys):
+def test_folds_of_ones_own_texts_and_a_comparison(files, small_weights, capsys):
     same = [*flags(files, "train"), "--tokenise=none", "--folds=3"]
     run(*same, "--init_from_ckpt=none", f"--results={files / 'r.json'}")
-    run(*same, f"--init_from_ckpt={checkpoint}", f"--compare_with={files / 'r.json'}")
+    run(*same, f"--init_from_ckpt={small_weights['char']}", f"--compare_with={files / 'r.json'}")
     output = capsys.readouterr().out
     assert output.count("accuracy of each fold") == 2 and "90 texts" in output and "McNemar" in output
 
@@ -288,7 +282,7 @@ def test_a_weighted_class_is_predicted_more_often(files, capsys):
         ["--init_from_ckpt=CKPT", "--layers=0"],
     ],
 )
-def test_pairs_are_trained_and_predicted(files, checkpoint, more, capsys):
+def test_pairs_are_trained_and_predicted(files, small_weights, more, capsys):
     """Whether two texts have the same first word: that neither tells alone."""
     generator = random.Random(3)
     pairs = [[generator.choice(["red", "blue"]) for _ in "ab"] for _ in range(120)]
@@ -296,7 +290,7 @@ def test_pairs_are_trained_and_predicted(files, checkpoint, more, capsys):
     (files / "train").write_text("\n".join(lines), encoding="utf-8")
     (files / "new").write_text("red x\tred x\nblue x\tred x\n\t\n", encoding="utf-8")
     head, results = files / "head", files / "r.json"
-    argv = [flag.replace("CKPT", checkpoint) for flag in more]
+    argv = [flag.replace("CKPT", small_weights["char"]) for flag in more]
     out = [f"--results={results}", f"--save_head={head}", f"--predict={files / 'new'}"]
     run(*argv, *flags(files, "train"), "--tokenise=none", "--protocol=split", "--epochs=30", *out)
     found = [line for line in capsys.readouterr().out.splitlines() if line.count("\t") == 3]

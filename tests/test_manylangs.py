@@ -8,6 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 import torch_writer
+from damage import damaged
 from reference import clip, relu, sigmoid
 
 import convert
@@ -183,13 +184,8 @@ def test_damage_is_found_or_changes_numbers_only(tmp_path, old):
     torch_writer.save({"a": np.arange(12.0).reshape(3, 4), "b": np.ones(2)}, path, old)
     whole, generator = path.read_bytes(), random.Random(5)
     assert torch_files.read(path)["a"].tolist() == np.arange(12.0).reshape(3, 4).tolist()
-    for _ in range(200):
-        damaged = bytearray(whole)
-        for _ in range(generator.randrange(1, 4)):
-            damaged[generator.randrange(len(damaged))] = generator.randrange(256)
-        if generator.random() < 0.3:
-            del damaged[generator.randrange(len(damaged)) :]
-        path.write_bytes(bytes(damaged))
+    for _ in range(600):
+        path.write_bytes(damaged(whole, generator))
         try:
             found = torch_files.read(path)
         except UserError:

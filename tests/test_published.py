@@ -7,12 +7,9 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import threading
-import time
 import zipfile
 from contextlib import suppress
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import models
@@ -20,6 +17,8 @@ import numpy as np
 import pytest
 import test_convert
 import test_manylangs
+from damage import damaged
+from server import Server
 
 import convert
 from elmo import ELMo, ELMoEmbedder, load_bilm
@@ -33,65 +32,10 @@ SMALL = "allennlp-small"
 TINY = f"projection_dim={test_convert.P} cell_dim={test_convert.H} n_layers=2"  # what the tests serve in place of each
 
 
-class Server(ThreadingHTTPServer):
-    """Serves `files` by their addresses without https://, and misbehaves as it is told to."""
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.files: dict[str, bytes] = {}
-        self.requests: list[tuple[str, str | None]] = []  # path, Range
-        self.marked = True  # whether its answers have an ETag
-        self.break_after: list[int] = []  # the next answers stop after so many bytes
-        self.stalls: list[float] = []  # the next answers begin only after so many seconds
-        self.lies: dict[str, int] = {}  # how many bytes more than there are it claims of a file
-        self.status: list[int] = []  # the next answers are these errors
-        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
-
-    def handle_error(self, request, client_address):
-        """A client that goes away is none of the test's business."""
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/mirror"
-
-
-class Handler(BaseHTTPRequestHandler):
-    def log_message(self, *args):
-        pass
-
-    def do_GET(self):
-        server, name, wanted = self.server, self.path.removeprefix("/mirror/"), self.headers.get("Range")
-        server.requests.append((name, wanted))
-        if server.status:
-            return self.send_error(server.status.pop(0))
-        if name not in server.files:
-            return self.send_error(404)
-        content, mark = server.files[name], f'"{hash(server.files[name])}"'
-        claimed = len(content) + server.lies.get(name, 0)
-        start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted and self.headers["If-Range"] == mark else 0
-        if start and start >= len(content):
-            self.send_response(416)
-            self.send_header("Content-Range", f"bytes */{claimed}")
-            self.end_headers()
-            return None
-        self.send_response(206 if start else 200)
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{claimed - 1}/{claimed}")
-        self.send_header("Content-Length", str(claimed - start))
-        if server.marked:
-            self.send_header("ETag", mark)
-        self.end_headers()
-        if server.stalls:
-            time.sleep(server.stalls.pop(0))
-        end = server.break_after.pop(0) if server.break_after else len(content)
-        self.wfile.write(content[start : min(start + end, claimed)])
-        return None
-
-
 @pytest.fixture
-def server(tmp_path, monkeypatch):
+def server(server, tmp_path, monkeypatch):
     """A mirror; models are kept in a folder of the test's own."""
-    server = Server()
+    server.etags = True
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
@@ -99,9 +43,7 @@ def server(tmp_path, monkeypatch):
     monkeypatch.setattr(published, "REPOSITORY", tmp_path / "repository")
     monkeypatch.setattr(download, "PAUSE", 0.01)
     expect(monkeypatch, TINY)
-    yield server
-    server.shutdown()
-    server.server_close()
+    return server
 
 
 def expect(monkeypatch, what: str) -> None:
@@ -268,7 +210,7 @@ def test_a_broken_download_resumes(server, fakes, tmp_path):
     _, weights = serve(server, fakes)
     server.break_after = [10**6, 3000, 5000]
     published.get(SMALL)
-    assert [wanted for name, wanted in server.requests if name == weights] == [None, "bytes=3000-", "bytes=8000-"]
+    assert [wanted for name, wanted in server.gets if name == weights] == [None, "bytes=3000-", "bytes=8000-"]
 
 
 def test_a_download_that_was_killed_resumes_unless_the_file_has_changed(server, fakes, tmp_path, monkeypatch):
@@ -287,14 +229,14 @@ def test_a_download_that_was_killed_resumes_unless_the_file_has_changed(server, 
         published.get(SMALL)
     server.files[weights] = content
     published.get(SMALL)
-    assert server.requests[-1] == (weights, None)
+    assert server.gets[-1] == (weights, None)
 
 
 def test_without_a_mark_of_the_servers_a_download_starts_over(server, fakes):
     _, weights = serve(server, fakes)
-    server.marked, server.break_after = False, [10**6, 3000]
+    server.etags, server.break_after = False, [10**6, 3000]
     published.get(SMALL)
-    assert server.requests[-1] == (weights, None)
+    assert server.gets[-1] == (weights, None)
 
 
 def test_what_a_server_does_wrong_is_named(server, fakes, tmp_path, monkeypatch):
@@ -369,7 +311,7 @@ def test_the_next_address_is_tried(server, fakes, tmp_path, monkeypatch):
     serve(server, fakes, name)  # at the second address only
     expect(monkeypatch, "n_layers=2")
     published.get(name)
-    assert server.requests[0][0].startswith("39.96.43.154/")
+    assert server.gets[0][0].startswith("39.96.43.154/")
 
 
 def test_two_processes_fetch_once(server, fakes):
@@ -487,11 +429,8 @@ def test_an_archive_cannot_do_harm(content, word, tmp_path):
 def test_a_damaged_archive_is_an_error_or_nothing(kind, fakes, tmp_path):
     """Whatever is changed, nothing but a UserError comes out, or a whole model."""
     whole, generator = fakes["manylangs"][kind], random.Random(5)
-    for number in range(60):
-        damaged = bytearray(whole if number % 3 else whole[: generator.randrange(len(whole))])
-        for _ in range(number % 4):
-            damaged[generator.randrange(len(damaged))] ^= 1 << generator.randrange(8)
-        (tmp_path / "archive").write_bytes(damaged)
+    for _ in range(120):
+        (tmp_path / "archive").write_bytes(damaged(whole, generator))
         with suppress(UserError):
             formats.read("manylangs", [tmp_path / "archive"], tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"archive"}

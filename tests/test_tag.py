@@ -7,7 +7,6 @@ import json
 import random
 from pathlib import Path
 
-import models
 import numpy as np
 import pytest
 
@@ -29,11 +28,6 @@ from tasks.tagging.vectors import WordVectors
 CHARACTERS = ["--input_format=characters"]
 QUICK = ["--device=cpu", "--epochs=2", "--hidden_dim=7", "--n_layers=1", "--word_dim=5", "--batch_size=8"]
 LEARNS = ["--epochs=25", "--hidden_dim=20", "--base_learning_rate=0.02", "--dropout=0.1"]
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    return models.save(models.random_bilm(scale=1.0), tmp_path_factory.mktemp("elmo") / "char")
 
 
 def columns(n: int, seed: int) -> str:
@@ -235,7 +229,7 @@ def test_gloves_vectors_have_no_first_line(tmp_path, name):
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_all_inputs_together_come_back_from_the_folder(checkpoint, tmp_path, cell):
+def test_all_inputs_together_come_back_from_the_folder(small_weights, tmp_path, cell):
     path = tmp_path / "v.txt"
     path.write_text("bank 1 2 3\nthe 3 2 1\n", encoding="utf-8")
     settings = {"word_emb_dim": 5, "grnn_hidden_dim": 7, "bigru_num": 1, "cell": cell, "char_cnn": True, "place_dim": 3}
@@ -243,9 +237,8 @@ def test_all_inputs_together_come_back_from_the_folder(checkpoint, tmp_path, cel
     labels = Labels(["O", "B-x", "I-x"], scheme="bio")
     sentences = [["The", "bank", "x"], ["of"], ["the", "the", "bank", "bank", "zzz"]]
     words = training_words([Sentence(tokens, tokens) for tokens in sentences[:2]])
-    tagger = Tagger(
-        Settings(**settings, **elmo), words, labels, Pretrained.of(checkpoint), vectors=run_tag.WordVectors(path)
-    )
+    pretrained, vectors = Pretrained.of(small_weights["char"]), run_tag.WordVectors(path)
+    tagger = Tagger(Settings(**settings, **elmo), words, labels, pretrained, vectors=vectors)
     tagger.network.eval()
     together = tagger.network(batch_of(sentences, words)).numpy()
     for row, sentence in enumerate(sentences):
@@ -264,9 +257,9 @@ def test_all_inputs_together_come_back_from_the_folder(checkpoint, tmp_path, cel
 
 
 @pytest.mark.parametrize("layers", ["all", "concat", "0", "0,2"])
-def test_layers_beyond_the_memory_are_on_the_disk(checkpoint, tmp_path, layers):
+def test_layers_beyond_the_memory_are_on_the_disk(small_weights, tmp_path, layers):
     encoder = elmo_encoder(n_mixes=2, layers=layers)
-    init_pretraining_params(encoder, checkpoint)
+    init_pretraining_params(encoder, small_weights["char"])
     encoder.eval()
     sentences = [["the", "bank"], ["q"], ["of", "the", "river"]]
     expected = [mix.numpy() for mix in encoder.mixes(encoder.map_words(sentences))]
@@ -278,11 +271,11 @@ def test_layers_beyond_the_memory_are_on_the_disk(checkpoint, tmp_path, layers):
         np.testing.assert_allclose(mix.numpy(), other, atol=5e-3)
 
 
-def test_layers_stand_side_by_side(checkpoint):
+def test_layers_stand_side_by_side(small_weights):
     words = ["the", "bank", "of"]
     encoder = elmo_encoder(dropout=0.0, n_mixes=2, layers="concat")
-    init_pretraining_params(encoder, checkpoint)
-    expected = np.concatenate(ELMoEmbedder(checkpoint).encode([words])[0], axis=-1)
+    init_pretraining_params(encoder, small_weights["char"])
+    expected = np.concatenate(ELMoEmbedder(small_weights["char"]).encode([words])[0], axis=-1)
     assert encoder.dim == expected.shape[1] and encoder.l2_loss().item() == 0
     for found in encoder.mixes(encoder.map_words([words])):
         np.testing.assert_allclose(found.numpy()[0], expected, atol=1e-5)
@@ -291,13 +284,13 @@ def test_layers_stand_side_by_side(checkpoint):
 # The script
 
 
-def test_characters_get_the_vectors_of_the_words_that_jieba_finds(checkpoint, tmp_path):
+def test_characters_get_the_vectors_of_the_words_that_jieba_finds(small_weights, tmp_path):
     words = ["北京大学", "的", "学生", "iPhone", "手机", "。"]
     tokens = [*"北京大学的学生", "iPhone", *"手机。"]
-    vectors = ELMoEmbedder(checkpoint, layers="top").encode([words])[0]
+    vectors = ELMoEmbedder(small_weights["char"], layers="top").encode([words])[0]
     expected = np.repeat(vectors, [4, 1, 2, 1, 2, 1], axis=0)
     encoder = elmo_encoder(dropout=0.0, layers="top", words="jieba")
-    init_pretraining_params(encoder, checkpoint)
+    init_pretraining_params(encoder, small_weights["char"])
     batch = [tokens, tokens[:2]]
     np.testing.assert_allclose(encoder(encoder.map_words(batch))[0].numpy(), expected, atol=1e-5)
     encoder.cache = LayerCache(encoder, batch, gigabytes=1.0)
@@ -337,8 +330,8 @@ def test_train_evaluate_and_predict(files, capsys, monkeypatch):
         ["--elmo_trainable"],
     ],
 )
-def test_arms_with_elmo(files, checkpoint, more, capsys):
-    folder = train(files, f"--init_from_ckpt={checkpoint}", *more)
+def test_arms_with_elmo(files, small_weights, more, capsys):
+    folder = train(files, f"--init_from_ckpt={small_weights['char']}", *more)
     trained = capsys.readouterr().out.partition("== test")[2].partition("saved")[0]
     run_tag.main(["evaluate", f"--model_dir={folder}", f"--test={files / 'test'}", "--device=cpu"])
     assert capsys.readouterr().out.partition("== test")[2] == trained
@@ -437,9 +430,9 @@ def test_word_vectors_are_fine_tuned(files, capsys):
         (["--init_from_ckpt=CKPT", "--elmo_l2_coef=0.1"], "--layers=all"),
     ],
 )
-def test_flags_without_effect_are_an_error(files, checkpoint, more, word, capsys):
+def test_flags_without_effect_are_an_error(files, small_weights, more, word, capsys):
     with pytest.raises(SystemExit, match="2"):
-        train(files, *(flag.replace("CKPT", checkpoint) for flag in more))
+        train(files, *(flag.replace("CKPT", small_weights["char"]) for flag in more))
     assert word in capsys.readouterr().err
 
 

@@ -30,15 +30,12 @@ SENTENCES = [["苹果", "很", "好"], ["q"], ["the", "bank", "of", "苹果", "x
 
 
 @pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory):
+def checkpoints(small_weights, tmp_path_factory):
     """Checkpoints of random biLMs: by characters, by words, and one by characters that has no vocabulary."""
-    folder = tmp_path_factory.mktemp("elmo")
-    found = {kind: models.save(models.random_bilm(input=kind, scale=1.0), folder / kind) for kind in ("char", "word")}
-    found["imported"] = models.save(
-        models.random_bilm(vocab_size=0, n_highway=1, activation="tanh"), folder / "imported"
-    )
-    (folder / "imported" / "vocab.txt").unlink()
-    return found
+    folder = tmp_path_factory.mktemp("imported")
+    imported = models.save(models.random_bilm(vocab_size=0, n_highway=1, activation="tanh"), folder)
+    (folder / "vocab.txt").unlink()
+    return small_weights | {"imported": imported}
 
 
 def encoder_of(path: str, **changes) -> elmo_encoder:
