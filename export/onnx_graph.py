@@ -57,6 +57,7 @@ def onnx_graph(path: Path) -> Iterator["OnnxGraph"]:
     opset = helper.make_opsetid("", OPSET)
     model = helper.make_model(made, producer_name="elmo-paddle", opset_imports=[opset], ir_version=IR_VERSION)
     onnx.checker.check_model(model)
+    model = onnx.shape_inference.infer_shapes(model, data_prop=True)  # up to 1.23 ONNX Runtime must be told them
     path.write_bytes(model.SerializeToString())
 
 

@@ -49,7 +49,7 @@ for version in 3.10 3.13; do
     done
     if [ "$found" ]; then
         PYTHON=$found sh setup.sh requirements-dev.txt ".venv-$version"
-        leg "Python $version" "house elmo readme eval preprocess checkpoint published" ".venv-$version/bin/python"
+        leg "Python $version" "house elmo readme eval preprocess checkpoint published export" ".venv-$version/bin/python"
     else
         skip "Python $version" "there is none"
     fi

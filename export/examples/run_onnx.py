@@ -12,7 +12,7 @@ from model_io import HERE, arrays, lines
 def load(threads: int = 1) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    return onnxruntime.InferenceSession(str(HERE / "model.onnx"), options)
+    return onnxruntime.InferenceSession(str(HERE / "model.onnx"), options, providers=["CPUExecutionProvider"])
 
 
 def run(session: onnxruntime.InferenceSession, sentences: list[list[str]], features: list[list[str]] | None = None):
