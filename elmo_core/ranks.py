@@ -55,7 +55,7 @@ class Ranks:
         """The sums over all ranks."""
         if self.size == 1:
             return list(values)
-        return self._all_reduced(paddle.to_tensor(list(values), dtype="float64")).tolist()
+        return self._reduced(np.array(values, np.float64), paddle.distributed.ReduceOp.SUM).tolist()
 
     def any(self, flag: bool) -> bool:
         """Whether the flag is true on any rank."""
@@ -124,7 +124,9 @@ class Ranks:
         union = dict(zip(reads, rows, strict=True))
         parts = [weight.grad for weight in dense]
         parts += [gradient.spread(union[id(gradient.ids)]) for gradient in gradients]
-        sums = self._all_reduced(paddle.concat([part.reshape([-1]) for part in parts]))
+        sums = paddle.concat([part.reshape([-1]) for part in parts])
+        with self._explained():
+            paddle.distributed.all_reduce(sums)
         means = paddle.split(sums.scale_(1 / self.size), [part.size for part in parts])
         means = [mean.reshape(part.shape) for mean, part in zip(means, parts, strict=True)]
         for weight, mean in zip(dense, means, strict=False):
@@ -142,15 +144,15 @@ class Ranks:
         for mark, (rows, _) in zip(marks, reads, strict=True):
             mark[rows] = 1
         marks.append(np.array([flag], np.uint8))
-        with self._explained():
-            found = self._all_reduced(paddle.to_tensor(np.concatenate(marks)), paddle.distributed.ReduceOp.MAX).numpy()
+        found = self._reduced(np.concatenate(marks), paddle.distributed.ReduceOp.MAX)
         *found, flags = np.split(found, np.cumsum([n for _, n in reads]))
         return [np.flatnonzero(mark) for mark in found], bool(flags[0])
 
-    def _all_reduced(self, tensor, how=paddle.distributed.ReduceOp.SUM):
+    def _reduced(self, array: np.ndarray, how: int) -> np.ndarray:
         with self._explained():
+            tensor = paddle.to_tensor(array)
             paddle.distributed.all_reduce(tensor, how)
-        return tensor
+            return tensor.numpy()  # where NCCL's errors appear
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

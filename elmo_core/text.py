@@ -106,7 +106,10 @@ def _advice(data: bytes, likely: str | None) -> str:
     if foreign_form(data) == "UTF-16":
         return "The file looks like UTF-16. Convert it with iconv -f utf-16 -t utf-8."
     looks = f"It looks like {likely}. " if likely else ""
-    return f"{looks}Convert it with iconv -f {likely or 'NAME'} -t utf-8."
+    name = likely or "NAME"
+    return (
+        f"{looks}Convert it with iconv -f {name} -t utf-8; raw text is read by `preprocess.py text --encoding {name}`."
+    )
 
 
 def _opened(path: Path) -> IO[bytes]:

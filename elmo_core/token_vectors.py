@@ -41,9 +41,8 @@ def write(path: Path, words: Sequence[str], width: int, blocks: Iterable[np.ndar
     version, row = ("v110", "v110"), 0  # of HDF5, with checksums of all its own structures
     with disk.atomic_write(path, "wb") as file, h5py.File(file.name, "w", libver=version) as hdf5:
         table = hdf5.create_dataset(NAME, (len(words), width), "float32", fletcher32=True)
-        table.attrs[WORDS] = np.bytes_(
-            _fingerprint(words)
-        )  # of fixed length: the others lie where there is no checksum
+        # as bytes of a fixed length: HDF5 keeps strings of any length where there is no checksum
+        table.attrs[WORDS] = np.bytes_(_fingerprint(words))
         for block in blocks:
             table[row : row + len(block)] = block
             row += len(block)

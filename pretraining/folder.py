@@ -88,7 +88,7 @@ def save(prefix: Path, bilm: BiLM, optimizer: Mapping | None, progress: Mapping,
 
 
 def append_log(folder: Path, event: str, step: int, values: Mapping) -> None:
-    """Add a line to log.jsonl: a JSON object whose "event" is start, training or evaluation. It is not worth a run."""
+    """Add a line to log.jsonl: a JSON object whose "event" is start, training or evaluation. A failure is logged."""
     path = folder / "log.jsonl"
     try:
         with path.open("a", encoding="utf-8") as file:

@@ -108,10 +108,10 @@ class Window:
     def parts(self) -> Iterator[tuple[tuple[str, ...], slice]]:
         """The sentences that it has tokens of, each with the slice of these tokens."""
         ends = self.text.ends
-        for k in range(bisect_right(ends, self.begin), bisect_left(ends, self.end) + 1):
-            if k < len(ends):
-                sentence, first = self.text.sentences[k], ends[k] - len(self.text.sentences[k])
-                yield sentence, slice(max(self.begin - first, 0), min(self.end - first, len(sentence)))
+        found = slice(bisect_right(ends, self.begin), bisect_left(ends, self.end) + 1)
+        for sentence, end in zip(self.text.sentences[found], ends[found], strict=True):
+            first = end - len(sentence)
+            yield sentence, slice(max(self.begin - first, 0), min(self.end - first, len(sentence)))
 
 
 def windows(text: Text, size: int, stride: int) -> list[Window]:
