@@ -369,6 +369,17 @@ def check_task(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Non
     args.data_dir = args.data_dir or POLARITY
 
 
+def _report(kind: type[BaseException], error: BaseException, trace) -> None:
+    """What ends a script while it is still being imported: a Paddle that does not suit is one message, too."""
+    if issubclass(kind, runtime.UserError):
+        print(f"error: {error}", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = _report
+
+
 def script(main: Callable[[], None]) -> None:
     """Run a script's main(): the user's mistakes become one message and exit code 2, not a traceback."""
     runtime.owns_process = True

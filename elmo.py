@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from elmo_core import checkpoint, runtime
+from elmo_core import checkpoint, runtime, versions
 from elmo_core.arguments import check_number, check_option, check_sentence, check_sentences, layer_choice, shown
 from elmo_core.config import LARGEST, ELMoConfig
 from elmo_core.lstmp import LSTMP, Cell, Packing, State, run_layer
@@ -195,6 +195,8 @@ class ScalarMix(nn.Layer):
         """layers: each (..., D); mask: (...), 1 at the tokens that are there (for the layer norm)."""
         if len(layers) != len(self.scalars):
             raise UserError(f"ScalarMix: found {len(layers)} layers, expected {len(self.scalars)}.")
+        if 0 in layers[0].shape:  # older Paddle cannot add tensors without elements
+            return layers[0]
         if self.layer_norm:
             layers = [_normalised(layer, mask) for layer in layers]
         weights = nn.functional.softmax(self.scalars, axis=0)
@@ -246,6 +248,8 @@ class ELMo(nn.Layer):
     def forward(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Of every mix (B, T, 2P), zero where a sentence has no token; and the mask (B, T), T the longest sentence."""
         layers, mask = self.layers(sentences)
+        if 0 in mask.shape:
+            return layers[:1] * len(self.mixes), mask
         present = mask.unsqueeze(-1)
         mixed = [mix(layers, mask) * present for mix in self.mixes]
         return [nn.functional.dropout(x, self.dropout, training=self.training) for x in mixed], mask
@@ -254,8 +258,9 @@ class ELMo(nn.Layer):
         """Layers 0 .. L of the biLM, each (B, T, 2P), and the mask (B, T)."""
         if not isinstance(sentences, TokenBatch):
             sentences = self.token_batch(sentences)
-        if not len(sentences.lengths):
-            return [paddle.zeros([0, 0, self.dim])] * (self.config.n_layers + 1), paddle.zeros([0, 0])
+        rows, steps = len(sentences.lengths), int(sentences.lengths.max(initial=2)) - 2
+        if not rows * steps:
+            return [paddle.zeros([rows, steps, self.dim])] * (self.config.n_layers + 1), paddle.zeros([rows, steps])
         with paddle.set_grad_enabled(self.trainable and paddle.is_grad_enabled()):
             vectors = self.bilm.token_encoder(sentences.tokens)
             packed, packing, _ = self.bilm.encode(vectors, sentences.index, sentences.lengths)
@@ -450,7 +455,7 @@ class ELMoEmbedder:
             layers = [layers[number] for number in self.layers.numbers] or [[layers[0][0] * 0, layers[0][1] * 0]]
             if self.layers.weights is not None:
                 layers = [[_weighted(self.layers.weights, side) for side in zip(*layers, strict=True)]]
-            layers = [[_on_host(side) for side in pair] for pair in layers]
+            layers = [[versions.to_array(side) for side in pair] for pair in layers]
         forward, backward, mask = packing.word_places(lengths - 2)
         arrays = []
         for row, n in enumerate(mask.sum(axis=1).tolist()):
@@ -483,7 +488,3 @@ def _weighted(weights: Sequence[float], layers: Sequence[paddle.Tensor]) -> padd
     for weight, layer in others:
         total = total + layer * weight
     return total
-
-
-def _on_host(x: paddle.Tensor) -> np.ndarray:
-    return np.from_dlpack(x) if x.place.is_cpu_place() else x.numpy()

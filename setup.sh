@@ -1,15 +1,17 @@
 #!/bin/sh
 # Makes .venv, or another folder, with what a requirements file names; does nothing when that is there already.
-# Usage: bash setup.sh requirements.txt [folder]
+# Usage: bash setup.sh requirements.txt [folder [version of Paddle]]      (by default the newest that this project takes)
 set -eu
 CDPATH= cd "$(dirname "$0")"
 
 requirements=$1
 venv=${2:-.venv}
+paddle=${3:-}
 stamp=$venv/installed-${requirements%.txt}
 state() { # what is installed, and for which Python: an upgrade of the system may bring another
     "$venv/bin/python" --version 2>/dev/null
     cat requirements.txt "$requirements"
+    echo "$paddle"
 }
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(state)" ]; then
     exit 0
@@ -48,12 +50,16 @@ if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1 && ! "$venv/bin/python"
     exit 1
 fi
 echo "installing $requirements (about 300 MB, a few minutes)"
-packages=$requirements
-if "$venv/bin/python" -m pip show --quiet paddlepaddle-gpu >/dev/null 2>&1; then # the CPU build would overwrite it
-    packages=$venv/packages.txt
-    grep -hv -e ^paddlepaddle -e ^-r requirements.txt "$requirements" | sort -u >"$packages"
+set -- -r "$requirements"
+gpu=$("$venv/bin/python" -m pip show paddlepaddle-gpu 2>/dev/null | sed -n 's/^Version: //p')
+if [ -n "$gpu" ]; then # the CPU build would overwrite it
+    grep -hv -e ^paddlepaddle -e ^-r requirements.txt "$requirements" | sort -u >"$venv/packages.txt"
+    set -- -r "$venv/packages.txt"
+elif [ -n "$paddle" ]; then
+    set -- "$@" "paddlepaddle==$paddle"
 fi
-if ! "$venv/bin/python" -m pip install --disable-pip-version-check --quiet -r "$packages"; then
+case ${gpu:-$paddle} in 2.*) set -- "$@" "numpy<2" ;; esac
+if ! "$venv/bin/python" -m pip install --disable-pip-version-check --quiet "$@"; then
     echo "error: the installation failed; pip's message above says why. Check the network, then run the command again." >&2
     exit 1
 fi

@@ -409,7 +409,8 @@ class _Stacked:
         if self.cell.cell_clip:
             inside = _inside(c, self.cell.cell_clip)
             to_c.multiply_(inside)
-            f[1:].multiply_(inside[:-1])  # what the block started from is the business of the block before
+            if len(cells) > 1:  # what the block started from is the business of the block before
+                f[1:].multiply_(inside[:-1])
         return paddle.stack([f, through_i, through_j, through_f, through_o, to_c], axis=1), m
 
 
@@ -465,4 +466,4 @@ def _with_ended(d_state, d_last, n: int):
 
 def _inside(x, clip: float):
     """1 where a clip has changed nothing, and 0 where it stops the gradient."""
-    return (x.abs() < clip).astype(x.dtype)
+    return (x.abs() < paddle.full([], clip, x.dtype)).astype(x.dtype)  # a number alone: Paddle 2 makes it a float32

@@ -16,9 +16,13 @@ import random
 import signal
 import sys
 import warnings
+import zlib  # noqa: F401  before Paddle: 2.6 brings another zlib, with which Python's would fail
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
 from pathlib import Path
+
+from elmo_core import versions
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds in so many
@@ -106,6 +110,8 @@ owns_process = False  # set by scripts: Paddle's own signal handlers are turned 
 @functools.cache
 def import_paddle():
     """Import Paddle with the environment prepared and without its start-up chatter."""
+    if problem := versions.problem(versions.installed(), metadata.version("numpy")):
+        raise UserError(problem)
     if "paddle" in sys.modules:
         if os.environ.get("OMP_NUM_THREADS", "1") == "1" and n_cores() > 1:
             warnings.warn(
@@ -147,8 +153,11 @@ def __getattr__(name: str):
 def set_device(name: str = "auto") -> str:
     """Choose the device: auto, cpu, gpu or gpu:N, with products in full float32. Returns Paddle's name for it."""
     name = device_name(name)
-    import_paddle().set_device(name)
+    paddle = import_paddle()
+    paddle.set_device(name)
     use_tf32(False)
+    if name.startswith("gpu") and (warning := versions.missing_kernels(paddle)):
+        log.warning(warning)
     return name
 
 
@@ -283,16 +292,13 @@ def use_tf32(wanted: bool) -> None:
 
     Paddle's own choice differs between its versions. NVIDIA_TF32_OVERRIDE=0 in the environment forbids it too.
     """
-    core = import_paddle().base.core
-    core.set_cublas_switch(wanted)
-    core.set_cudnn_switch(wanted)
+    versions.allow_tf32(import_paddle(), wanted)
 
 
 @contextlib.contextmanager
 def exact_products():
     """Make all products in full float32 inside, whatever is chosen for training."""
-    core = import_paddle().base.core
-    half, tf32 = _half_products, core.get_cublas_switch()
+    half, tf32 = _half_products, versions.tf32_allowed(import_paddle())
     use_half_products(False)
     use_tf32(False)
     try:

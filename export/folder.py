@@ -1,7 +1,7 @@
 """The folder that an export writes: the graph, the tables of its inputs, a README, and examples that run it.
 
 DIR/
-  model.json, model.pdiparams   the graph and its weights, for Paddle Inference
+  model.json, model.pdiparams   the graph and its weights, for Paddle Inference; before Paddle 3 model.pdmodel
   model.onnx                    the same for ONNX Runtime, if wanted
   inputs.json                   the inputs: columns, padding, table, the number of an unknown word
   words.txt, characters.json    the tables that inputs.json names: line or number k is row k
@@ -23,6 +23,7 @@ from export.paddle_graph import paddle_graph
 from export.sentences import Ids
 
 EXAMPLES = Path(__file__).parent / "examples"
+RUN_BY = {"model.json": "Paddle 3.0 to 3.3", "model.pdmodel": "Paddle 2.6 to 3.3"}  # graphs of Paddle Inference
 
 
 class Network(Protocol):
@@ -49,7 +50,9 @@ def write(network: Network, folder: Path, source: str, onnx: bool = False) -> No
         for graph, name in graphs:
             with graph(unfinished / name) as ops:
                 network.build(ops)
-        texts = {"inputs.json": _inputs(network), "README.md": _readme(network, source, onnx), **network.tables}
+        (written,) = (name for name in RUN_BY if (unfinished / name).exists())
+        readme = _readme(network, source, written, onnx)
+        texts = {"inputs.json": _inputs(network), "README.md": readme, **network.tables}
         for name, text in texts.items():
             (unfinished / name).write_text(text, encoding="utf-8", newline="\n")
         for name in ("model_io.py", "run_paddle.py", *(["run_onnx.py"] if onnx else [])):
@@ -60,7 +63,7 @@ def _inputs(network: Network) -> str:
     return json.dumps({name: ids.spec() for name, ids in network.inputs.items()}, indent=1) + "\n"
 
 
-def _readme(network: Network, source: str, onnx: bool) -> str:
+def _readme(network: Network, source: str, graph: str, onnx: bool) -> str:
     rows = [f"| `{name}` | int64 | {_shape(ids.shape)} | {ids.meaning} |" for name, ids in network.inputs.items()]
     output = network.output
     versions = [f"paddlepaddle {paddle.__version__}", f"Python {platform.python_version()}"]
@@ -71,7 +74,7 @@ def _readme(network: Network, source: str, onnx: bool) -> str:
     onnx_command = "python run_onnx.py < sentences.txt\n" if onnx else ""
     return f"""# {source.removeprefix("a ")}
 
-Exported by export_model.py with {", ".join(versions)}.
+Exported by export_model.py with {", ".join(versions)}. `{graph}` runs on {RUN_BY[graph]}.
 
 | input | type | shape | |
 |---|---|---|---|

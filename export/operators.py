@@ -21,7 +21,7 @@ class Operators(Protocol):
     """A graph under construction. A dimension is a number, a `size` that is known when the graph runs, or -1: the rest.
 
     In a sum or product of floats only one of the two may be repeated along its axes: where both are, as in (n, 1) + (1, m),
-    Paddle 3.3 with oneDNN gives wrong numbers. The tagger's decoding does not keep to it yet.
+    Paddle 3.3 with oneDNN gives wrong numbers.
     """
 
     def input(self, name: str, shape: Sequence[int | str], dtype: str) -> Array: ...

@@ -1,5 +1,6 @@
 """The operators as Paddle's, in a static program for Paddle Inference."""
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +15,16 @@ functional, static, array = paddle.nn.functional, paddle.static, paddle.tensor.a
 
 @contextmanager
 def paddle_graph(path: Path) -> Iterator["PaddleGraph"]:
-    """A graph to fill, which is written to `path`.json and `path`.pdiparams when the block ends."""
+    """A graph to fill; when the block ends, it is written to `path`.pdiparams and `path`.json, before Paddle 3 .pdmodel."""
     paddle.enable_static()
     try:
         program = static.Program()
-        with static.program_guard(program, static.Program()), static.scope_guard(static.Scope()):
+        with (
+            warnings.catch_warnings(),
+            static.program_guard(program, static.Program()),
+            static.scope_guard(static.Scope()),
+        ):
+            warnings.filterwarnings("ignore", message=".*force_cpu.*")  # of Paddle 2's own loops
             graph = PaddleGraph()
             yield graph
             executor = static.Executor(paddle.CPUPlace())

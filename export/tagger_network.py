@@ -146,13 +146,13 @@ class TaggerNetwork:
         weight = np.concatenate([weight, bias], axis=1)
         products, places = sentences.both_products(rows, weight, sentences.read)
         step = lstm if self.settings.cell == "lstm" else gru
-        states = [ops.zeros([2, sentences.rows, hidden], "float32")] * (2 if step is lstm else 1)
+        states = [ops.zeros([2, sentences.rows, hidden], "float32") for _ in range(2 if step is lstm else 1)]
         return sentences.in_order(ops.scan(step, states, places, axis=1)[0], hidden)
 
     def _best(self, ops: Operators, sentences: Sentences, emissions: Array) -> Array:
         """Viterbi's labels (B, T) for emissions (B, T, K): first the best label before each, then back from the last."""
         n = self.stop.size - 1
-        transitions = ops.weight(self.transitions)
+        transitions = ops.zeros([sentences.rows, n + 1, n], "float32") + ops.weight(self.transitions)
         each, never = ops.weight(np.arange(n)), ops.zeros([sentences.rows, 1], "float32") + NEVER
         first = np.append(np.full(n, NEVER), 0).astype(np.float32)
 
@@ -169,7 +169,7 @@ class TaggerNetwork:
             return label, [ops.minimum(ops.pick(before, label), n - 1)]
 
         scores = [
-            ops.zeros([sentences.rows, 1], "float32") + ops.weight(first),
+            ops.zeros([sentences.rows, n + 1], "float32") + ops.weight(first),
             ops.reshape(sentences.lengths, [-1, 1]),
         ]
         steps = ops.transpose(emissions, [1, 0, 2])

@@ -1,5 +1,6 @@
 """Adam with the gradients' global norm clipped. A table's row is updated in the steps that read it, as lazy_mode does."""
 
+from elmo_core import versions
 from elmo_core.runtime import paddle
 from pretraining.row_updates import Clip, RowUpdates
 
@@ -17,5 +18,4 @@ class Adam(RowUpdates, paddle.optimizer.Adam):
         powers = (self._beta1_pow_acc_str, self._beta2_pow_acc_str)
         powers = [self._get_accumulator_master(name, weight) for name in powers]
         lr, numbers = self._create_param_lr((weight, gradient)), (self._beta1, self._beta2, self._epsilon)
-        flags = False, 1000, False, False, False  # lazy (these are the rows), threads' size, precision, powers, amsgrad
-        paddle._C_ops.adam_(rows, gradient, lr, *moments, None, *powers, None, None, *numbers, *flags)
+        versions.adam_update(paddle, rows, gradient, lr, moments, powers, numbers)

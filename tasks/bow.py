@@ -88,6 +88,8 @@ class Head(nn.Layer):
     def probabilities(self, means: Sequence[np.ndarray]) -> np.ndarray:
         """Probabilities (n, classes) from each encoder's (n, L, D)."""
         self.eval()
+        if not len(means[0]):
+            return np.zeros((0, self.output.weight.shape[1]), np.float32)
         with paddle.no_grad():
             return nn.functional.softmax(self(means)).numpy()
 

@@ -1,7 +1,9 @@
 #!/bin/sh
 # What may differ from machine to machine, tested under the conditions of other machines: one core, no compiler, another
-# processor, another locale, another Python. After `bash test.sh`, which runs every test under those of this machine.
+# processor, another locale, another Python, another Paddle. After `bash test.sh`, which runs every test under those of this
+# machine.
 # Usage: bash tests/everywhere.sh
+#        bash tests/everywhere.sh --paddle 2.6.2      (every test, with this version of Paddle)
 set -eu
 CDPATH= cd "$(dirname "$0")/.."
 sh setup.sh requirements-dev.txt
@@ -11,6 +13,29 @@ trap 'exit 130' INT TERM
 python=.venv/bin/python
 slow='not memory and not kill and not finite_differences and not best_possible and not benchmark'
 numerics='elmo lstmp softmax char_cnn fused'
+
+# find_python VERSION...: the first of these, on the path or of pyenv; nothing where there is none
+find_python() {
+    for version; do
+        for found in "python$version" "${HOME:-}/.pyenv/versions/$version".*/bin/python; do
+            if "$found" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$version')" 2>/dev/null; then
+                echo "$found"
+                return
+            fi
+        done
+    done
+}
+
+# with_paddle VERSION: its environment, in .venv-paddle-VERSION
+with_paddle() {
+    found=$(find_python 3.11 3.12 3.10)
+    [ -n "$found" ] && PYTHON=$found sh setup.sh requirements-dev.txt ".venv-paddle-$1" "$1"
+}
+
+if [ "${1:-}" = --paddle ]; then
+    with_paddle "$2" || { echo "error: no environment with Paddle $2 (and a Python from 3.10 to 3.12)" >&2 && exit 1; }
+    exec ".venv-paddle-$2/bin/python" -m pytest -n auto --maxprocesses=4 --dist=loadfile
+fi
 
 # leg NAME FILES COMMAND...: the tests of these files, by the command, which ends in a Python
 leg() {
@@ -43,15 +68,22 @@ leg "OMP_NUM_THREADS=1" "elmo embed" env OMP_NUM_THREADS=1 $python
 leg "no AVX-512 in MKL" "$numerics" env MKL_DEBUG_CPU_TYPE=5 $python
 leg "LANG=C" "readme eval preprocess" env LANG=C LC_ALL=C $python
 for version in 3.10 3.13; do
-    for found in "python$version" "${HOME:-}/.pyenv/versions/$version".*/bin/python; do
-        if "$found" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$version')" 2>/dev/null; then break; fi
-        found=
-    done
-    if [ "$found" ]; then
+    found=$(find_python $version)
+    if [ -n "$found" ]; then
         PYTHON=$found sh setup.sh requirements-dev.txt ".venv-$version"
         leg "Python $version" "house elmo readme eval preprocess checkpoint published export" ".venv-$version/bin/python"
     else
         skip "Python $version" "there is none"
+    fi
+done
+for version in 2.6.2 3.0.0; do
+    if with_paddle $version; then
+        other=.venv-paddle-$version/bin/python
+        leg "Paddle $version" "$numerics adagrad checkpoint pretrain ranks eval embed tagging reading polarity export models" $other
+        leg "written by 3.3, read" other_paddle env ELMO_OTHER_PYTHON=$python $other
+        leg "written by $version, read by 3.3" other_paddle env ELMO_OTHER_PYTHON=$other $python
+    else
+        skip "Paddle $version" "there is no Python 3.10 to 3.12"
     fi
 done
 

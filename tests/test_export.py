@@ -1,6 +1,7 @@
 """export_model.py: its graphs give what the models give, in Paddle Inference and ONNX Runtime, whatever goes in."""
 
 import importlib
+import itertools
 import os
 import random
 import re
@@ -215,6 +216,21 @@ def test_a_tagger_gives_the_same_labels(export, tmp_path, runtime, settings):
         assert row.tolist() == labels + [-1] * (12 - len(sentence))
         assert exported([sentence]).tolist() == [labels]
     assert exported([]).shape == (0, 0) and exported([[]]).shape == (1, 0)
+
+
+def test_labels_are_right_with_onednn_for_batches_of_any_shape(export, tmp_path):
+    """In Paddle 3.3 oneDNN gives wrong numbers for sums in which both parts are repeated."""
+    tagger = random_tagger(tmp_path, use_elmo=False)
+    exported = export(tmp_path / "tagger", "run_paddle")
+    config = exported.example.inference.Config
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(config, "disable_mkldnn", config.enable_mkldnn)
+        exported.model = exported.example.load()
+    for rows, steps in itertools.product([1, 2, 3, 4, 7, 8, 9, 16, 33], [1, 2, 3, 8, 15, 16, 17]):
+        sentences = [random.Random(k).choices(models.WORDS[3:], k=max(0, steps - k % 5)) for k in range(rows)]
+        wanted = [[tagger.labels.index[label] for label in labels] for labels in tagger.tag(sentences)]
+        found = exported(sentences)
+        assert [row[: len(labels)].tolist() for row, labels in zip(found, wanted, strict=True)] == wanted
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

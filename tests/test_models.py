@@ -28,6 +28,8 @@ def test_a_model_of_the_repository_reads_and_predicts(name, tmp_path, monkeypatc
 
 def test_an_embedder_leaves_the_choice_of_tf32_to_the_program():
     core = runtime.paddle.base.core
+    if not hasattr(core, "get_cublas_switch"):
+        pytest.skip(f"this build of paddle {runtime.paddle.__version__} has no TF32 to switch")
     runtime.use_tf32(True)
     try:
         ELMoEmbedder("en-reviews").encode([["good"]])

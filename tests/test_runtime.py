@@ -241,6 +241,8 @@ def test_arrays_go_to_a_gpu_by_way_of_the_host(monkeypatch, dtype):
 
 def test_tf32_is_off_unless_it_is_asked_for():
     core = paddle.base.core
+    if not hasattr(core, "get_cublas_switch"):
+        pytest.skip(f"this build of paddle {paddle.__version__} has no TF32 to switch")
     runtime.use_tf32(True)
     assert core.get_cublas_switch() and core.get_cudnn_switch()
     with runtime.exact_products():

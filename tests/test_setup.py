@@ -24,10 +24,11 @@ def test_a_python_that_is_not_there_is_named(tmp_path):
 
 
 def test_the_gpu_build_is_not_overwritten(tmp_path):
-    """In an environment whose Python says yes to everything."""
+    """In an environment whose Python says yes to everything, and has Paddle 2.6.2, which needs an older NumPy."""
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "python").write_text("#!/bin/sh\n")
+    (tmp_path / "bin" / "python").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/calls\necho Version: 2.6.2\n')
     (tmp_path / "bin" / "python").chmod(0o755)
     assert setup(tmp_path).returncode == 0
     installed = (tmp_path / "packages.txt").read_text()
     assert "numpy" in installed and "paddlepaddle" not in installed
+    assert (tmp_path / "calls").read_text().splitlines()[-2].endswith("packages.txt numpy<2")

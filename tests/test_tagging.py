@@ -112,6 +112,8 @@ def test_spans(labels, found):
 
 def test_counts_equal_paddles_chunk_eval():
     """In its scheme IOBES a word of one token has a part of its own, S, like our bare tag."""
+    if not hasattr(paddle._C_ops, "chunk_eval"):
+        pytest.skip(f"paddle {paddle.__version__} has no chunk_eval outside of static programs")
     generator = random.Random(2)
     tags, parts = ["n", "nr", "v"], {"B": 0, "I": 1, "": 3}
     labels = ["O", *(f"{tag}-{part}".rstrip("-") for tag in tags for part in parts)]

@@ -7,6 +7,7 @@ import ctypes
 import platform
 import sys
 
+import paddle
 from model_io import HERE, arrays, lines
 from paddle import inference
 
@@ -17,8 +18,11 @@ if platform.libc_ver()[0] == "glibc":  # keep freed memory for the next batch, w
 
 
 def load(threads: int = 1) -> inference.Predictor:
-    config = inference.Config(str(HERE / "model.json"), str(HERE / "model.pdiparams"))
-    config.disable_mkldnn()  # with it, taggers give wrong labels in Paddle 3.3
+    (graph,) = (path for path in (HERE / "model.json", HERE / "model.pdmodel") if path.exists())
+    if graph.suffix == ".json" and paddle.version.major == "2":
+        sys.exit(f"error: model.json needs Paddle 3, this is {paddle.__version__}. Export the model with this version.")
+    config = inference.Config(str(graph), str(HERE / "model.pdiparams"))
+    config.disable_mkldnn()  # with it, a tiny ELMo raised an exception in Paddle 3.3
     config.set_cpu_math_library_num_threads(threads)
     config.disable_glog_info()
     return inference.create_predictor(config)

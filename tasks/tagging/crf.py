@@ -1,4 +1,4 @@
-"""The linear-chain CRF: exact loss in log space, and decoding by Paddle's Viterbi."""
+"""The linear-chain CRF: exact loss in log space, and decoding."""
 
 from collections.abc import Callable
 
@@ -93,13 +93,21 @@ class LinearChainCRF(nn.Layer):
         return paddle.logsumexp(a + self.stop.astype(emissions.dtype), axis=1)
 
     def decode(self, emissions: paddle.Tensor, lengths: np.ndarray) -> list[np.ndarray]:
-        """The best labels of every sentence, each of its own length."""
-        with paddle.no_grad():
-            n_steps = emissions.shape[1]
-            last = paddle.to_tensor(np.arange(n_steps) == lengths[:, None] - 1).unsqueeze(-1)
-            first = paddle.to_tensor(np.arange(n_steps) == 0).unsqueeze(-1)
-            scores = emissions + paddle.where(last, self.stop + self.last_penalty, paddle.zeros_like(self.stop))
-            scores = scores + paddle.where(first, self.start + self.penalty[-1], paddle.zeros_like(self.start))
-            decoder = paddle.text.ViterbiDecoder(self.transitions + self.penalty[:-1], include_bos_eos_tag=False)
-            _, paths = decoder(scores, paddle.to_tensor(lengths))
-        return [path[:length] for path, length in zip(paths.numpy(), lengths, strict=True)]
+        """The best labels of every sentence, each of its own length, by Viterbi's algorithm on the host."""
+        x = emissions.detach().numpy()
+        transitions = (self.transitions + self.penalty[:-1]).numpy()
+        start, stop = (self.start + self.penalty[-1]).numpy(), (self.stop + self.last_penalty).numpy()
+        scores, before = x[:, 0] + start, []  # (B, K): of the best beginning that ends in each label
+        ends = [scores + stop]
+        for t in range(1, x.shape[1]):
+            sums = scores[:, None] + transitions.T  # (B, K, K): to each label, from each
+            before.append(sums.argmax(axis=2))
+            scores = sums.max(axis=2) + x[:, t]
+            ends.append(scores + stop)
+        paths = []
+        for row, length in enumerate(lengths.tolist()):
+            path = [int(ends[length - 1][row].argmax())]
+            for step in reversed(before[: length - 1]):
+                path.append(step[row, path[-1]])
+            paths.append(np.array(path[::-1], np.int64))
+        return paths

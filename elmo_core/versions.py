@@ -1,0 +1,83 @@
+"""Which Paddle is installed, 2.6.2 to 3.3, and what differs between these versions. Paddle itself is asked, not its number."""
+
+import importlib.util
+import inspect
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+RANGE = (2, 6, 2), (3, 4)  # from, and up to but without
+WHEEL_OF_2_6 = (61, 70, 75, 80, 86)  # compute capabilities with kernels in its CUDA 11.8 wheel, which cannot list them
+
+
+def installed() -> str | None:
+    """The version of the installed Paddle, without importing it; None if there is none."""
+    package = importlib.util.find_spec("paddle")
+    if package is None or package.origin is None:
+        return None
+    text = Path(package.origin).with_name("version").joinpath("__init__.py").read_text(encoding="utf-8")
+    return re.search(r"full_version\s*=\s*'([^']*)'", text)[1]
+
+
+def problem(version: str | None, numpy_version: str) -> str:
+    """Why the project does not run with this Paddle and this NumPy, and what to do; empty if it does."""
+    if version is None:
+        return "Paddle is not installed. Install it: pip install 'paddlepaddle>=2.6.2,<3.4'"
+    if not RANGE[0] <= _numbers(version) < RANGE[1]:
+        return f"paddle {version}: expected 2.6.2 to 3.3. Install one of these: pip install 'paddlepaddle>=2.6.2,<3.4'"
+    if _numbers(version) < (3,) and _numbers(numpy_version) >= (2,):
+        return (
+            f"paddle {version} does not work with numpy {numpy_version}. Install an earlier one: pip install 'numpy<2'"
+        )
+    return ""
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.match(r"\d+(?:\.\d+)*", version)[0].split("."))
+
+
+def tf32_allowed(paddle) -> bool:
+    """Whether GPUs may multiply float32 in TF32. CPU builds before Paddle 3 have no such choice."""
+    switch = getattr(paddle.base.core, "get_cublas_switch", None)
+    return bool(switch and switch())
+
+
+def allow_tf32(paddle, allowed: bool) -> None:
+    for name in ("set_cublas_switch", "set_cudnn_switch"):
+        if switch := getattr(paddle.base.core, name, None):
+            switch(allowed)
+
+
+def adam_update(paddle, rows, gradient, lr, moments: Sequence, powers: Sequence, numbers: Sequence[float]) -> None:
+    """One step of Adam, in place. powers: of beta 1 and 2; numbers: beta 1, beta 2, epsilon."""
+    amsgrad = "amsgrad" in inspect.signature(paddle.optimizer.Adam).parameters  # since Paddle 3: a third moment
+    unused = [None] if amsgrad else []
+    flags = (
+        False,
+        1000,
+        False,
+        False,
+        *([False] if amsgrad else []),
+    )  # lazy, rows per thread, precision, powers, amsgrad
+    paddle._C_ops.adam_(rows, gradient, lr, *moments, *unused, *powers, None, None, *numbers, *flags)
+
+
+def to_array(x) -> np.ndarray:
+    """A tensor's values on the host; without a copy where Paddle, from 3 on, can share its memory."""
+    return np.from_dlpack(x) if x.place.is_cpu_place() and hasattr(x, "__dlpack__") else x.numpy()
+
+
+def missing_kernels(paddle) -> str:
+    """A warning if this build of Paddle has no kernels for the current GPU; otherwise empty."""
+    archs = getattr(paddle.version, "cuda_archs", None)
+    built_for = sorted(map(int, archs() if archs else WHEEL_OF_2_6 if paddle.version.major == "2" else ()))
+    major, minor = paddle.device.cuda.get_device_capability()
+    if not built_for or any(arch // 10 == major and arch % 10 <= minor for arch in built_for):
+        return ""
+    return (
+        f"this GPU has compute capability {major}.{minor}, and paddle {paddle.__version__} is built for "
+        f"{', '.join(f'{arch // 10}.{arch % 10}' for arch in built_for)}. If it stops with a CUDA error, install a build "
+        "for this GPU: the section GPU of the README names them."
+    )
