@@ -1,4 +1,4 @@
-"""Which Paddle is installed, 2.6.2 to 3.3, and what differs between these versions. Paddle itself is asked, not its number."""
+"""Which Paddle is installed, 2.6.2 to 3.3, and what differs between them. Paddle itself is asked, not its number."""
 
 import importlib.util
 import inspect
