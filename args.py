@@ -1,20 +1,15 @@
-"""What scripts share: the flags, each declared once and with its default in --help, and how a script runs and ends."""
+"""The flags that scripts share, each declared once and with its default in --help."""
 
 import argparse
 import dataclasses
-import logging
 import math
-import os
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from elmo_core import runtime
 from elmo_core.config import PRESETS, ELMoConfig
 
-OUT_OF_MEMORY = "Where there is a --batch_size, halve it; docs/memory.md has more."
 MODEL_SIZE = "original"  # where the user gives none
 SAMPLE_ELMO = Path(__file__).resolve().parent / "checkpoints" / "sample" / "final"  # what `bash run.sh` makes
 
@@ -140,7 +135,7 @@ def add_device(group) -> None:
 def check_sample(flag: str, path: str | Path) -> None:
     """Say how to make the demos' default ELMo, where that is wanted and missing."""
     if path == SAMPLE_ELMO and not SAMPLE_ELMO.with_suffix(".pdparams").is_file():
-        raise runtime.UserError(
+        raise UserError(
             f"there is no {SAMPLE_ELMO}.pdparams: run `bash run.sh` in {SAMPLE_ELMO.parents[2]} first, which makes it in a "
             f"few minutes, or name another checkpoint by {flag}."
         )
@@ -371,79 +366,10 @@ def check_task(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Non
 
 def _report(kind: type[BaseException], error: BaseException, trace) -> None:
     """What ends a script while it is still being imported: a Paddle that does not suit is one message, too."""
-    if issubclass(kind, runtime.UserError):
+    if issubclass(kind, UserError):
         print(f"error: {error}", file=sys.stderr)
     else:
         sys.__excepthook__(kind, error, trace)
 
 
-sys.excepthook = _report
-
-
-def script(main: Callable[[], None]) -> None:
-    """Run a script's main(): the user's mistakes become one message and exit code 2, not a traceback."""
-    runtime.owns_process = True
-    runtime.keep_freed_memory()
-    if "paddle" in sys.modules:  # whose handlers would print a C++ trace when the script is told to end
-        sys.modules["paddle"].disable_signal_handler()
-    _open_streams()
-    _log_to_stderr()
-    for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):  # nohup has other wishes
-            signal.signal(number, _end)
-    try:
-        try:
-            main()
-        except Exception:
-            if _signals:  # Paddle turns what a handler raises during a backward pass into an error of its own
-                _end(_signals[0])
-            raise
-        finally:
-            sys.stdout.flush()  # here, where it may fail
-    except BrokenPipeError:  # `script | head`
-        _drop_output()
-        sys.exit(141)
-    except (runtime.UserError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        _drop_output()
-        sys.exit(2)
-    except MemoryError as error:
-        print(f"error: out of memory. {OUT_OF_MEMORY} ({str(error).strip()[-200:]})", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
-
-
-def _open_streams() -> None:
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # None where the shell has closed it
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
-    sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal's encoding lacks
-
-
-def _log_to_stderr() -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    runtime.log.addHandler(handler)
-    runtime.log.setLevel(logging.INFO)
-    runtime.log.propagate = False  # Paddle and others give the root logger handlers of their own
-
-
-_signals: list[int] = []  # that have told this process to end
-
-
-def _end(number: int, frame: object = None) -> NoReturn:
-    """End as after the signal, but with everything tidied up on the way."""
-    _signals.append(number)
-    if number == signal.SIGINT:
-        raise KeyboardInterrupt
-    sys.exit(128 + number)
-
-
-def _drop_output() -> None:
-    """Let the interpreter's last flush of what could not be written succeed."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+sys.excepthook = _report  # here, since scripts import this module first

@@ -46,11 +46,13 @@ from pathlib import Path
 import numpy as np
 
 import args as arguments
-from elmo_core import checkpoint, disk, model_files
+import script
 from elmo_core.config import ELMoConfig
-from elmo_core.runtime import log
-from elmo_core.tokens import Vocabulary
-from elmo_core.weights import bilm_tf, fluid, formats, paddlenlp, published
+from elmo_core.files import checkpoint
+from elmo_core.machine import disk
+from elmo_core.machine.messages import log
+from elmo_core.text.tokens import Vocabulary
+from elmo_core.weights import bilm_tf, fluid, formats, model_files, paddlenlp, published
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -234,4 +236,4 @@ def describe(config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

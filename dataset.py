@@ -38,10 +38,10 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.disk import atomic_write
-from elmo_core.runtime import UserError, log
-from elmo_core.text import blocks, split_lines, text_files
-from elmo_core.tokens import BOS, EOS, Lexicon, LMBatch, Vocabulary, padded
+from elmo_core.machine.disk import atomic_write
+from elmo_core.machine.messages import UserError, log
+from elmo_core.text.text_files import blocks, split_lines, text_files
+from elmo_core.text.tokens import BOS, EOS, Lexicon, LMBatch, Vocabulary, padded
 
 COUNTS_FILE = ".elmo_counts.json"
 COUNTS_KEPT = 8  # vocabularies that the file remembers

@@ -9,7 +9,7 @@ V vocabulary, L LSTM layers, M = sum of all row lengths.
 
 Differences from the paper and bilm-tf, all deliberate:
 - each distinct token of a batch is encoded once, over the characters that it has: exact, and several times less work;
-- padding is never computed (see elmo_core/lstmp.py);
+- padding is never computed (see elmo_core/network/lstmp.py);
 - a sentence starts from the zero state, so that its vectors do not depend on its neighbours; `carry_state=True` gives
   bilm-tf's behaviour;
 - in pretraining the skip connection adds a layer's input as it was before dropout; bilm-tf's adds what dropout has left;
@@ -28,16 +28,18 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from elmo_core import checkpoint, runtime, versions
-from elmo_core.arguments import check_number, check_option, check_sentence, check_sentences, layer_choice, shown
 from elmo_core.config import LARGEST, ELMoConfig
-from elmo_core.lstmp import LSTMP, Cell, Packing, State, run_layer
-from elmo_core.model_files import read_model, resolve
-from elmo_core.runtime import UserError, paddle, to_tensor
-from elmo_core.softmax import Candidates, Softmax
-from elmo_core.token_encoders import token_encoder
-from elmo_core.token_tables import FixedVectors, Unread, token_table
-from elmo_core.tokens import MARKERS, LMBatch, TokenBatch, Vocabulary, in_order, sentence_batches, token_batch
+from elmo_core.files import checkpoint
+from elmo_core.machine import products, runtime, versions
+from elmo_core.machine.checks import check_number, check_option, check_sentence, check_sentences, layer_choice, shown
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.network.lstmp import LSTMP, Cell, Packing, State, run_layer
+from elmo_core.network.softmax import Candidates, Softmax
+from elmo_core.network.token_encoders import token_encoder
+from elmo_core.network.token_tables import FixedVectors, Unread, token_table
+from elmo_core.text.tokens import MARKERS, LMBatch, TokenBatch, Vocabulary, in_order, sentence_batches, token_batch
+from elmo_core.weights.model_files import read_model, resolve
 
 __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary", "load_bilm"]
 
@@ -52,7 +54,7 @@ class BiLM(nn.Layer):
     """The bidirectional language model. Its sublayers' names are the keys of every checkpoint.
 
     head: with the softmax over the vocabulary, for pretraining and perplexity. Its tables then have `row_gradient`s
-    (elmo_core/tables.py), which the optimizers of pretraining take.
+    (elmo_core/network/row_gradients.py), which the optimizers of pretraining take.
     """
 
     def __init__(self, config: ELMoConfig, head: bool = True):
@@ -136,7 +138,7 @@ class BiLM(nn.Layer):
         self, batch: LMBatch, state: BiLMState | None = None
     ) -> tuple[np.ndarray, np.ndarray, BiLMState]:
         """Exact log-probability of every target, forward and backward, (B, T) with 0 beyond a row's length."""
-        with paddle.no_grad(), runtime.exact_products():
+        with paddle.no_grad(), products.exact_products():
             top, targets, packing, state = self._top(batch, state, 0.0)
             tasks = [
                 lambda h=h, words=words: self.softmax.log_probabilities(h, words)
@@ -406,7 +408,7 @@ class ELMoEmbedder:
     @contextlib.contextmanager
     def _computing(self) -> Iterator[None]:
         """On its device, in full float32, without gradients; what the user's program does is not affected."""
-        with _IN_TURN, runtime.on_device(self.device), runtime.exact_products(), paddle.no_grad():
+        with _IN_TURN, runtime.on_device(self.device), products.exact_products(), paddle.no_grad():
             yield
 
     def _checked(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:

@@ -15,9 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import args as arguments
-from elmo_core import checkpoint, disk, runtime
-from elmo_core.arguments import layer_choice
-from elmo_core.runtime import UserError
+import script
+from elmo_core.files import checkpoint
+from elmo_core.machine import disk, runtime
+from elmo_core.machine.checks import layer_choice
+from elmo_core.machine.messages import UserError
 
 OF_ELMO = {"layers": "all", "pool": None}
 
@@ -101,4 +103,4 @@ def classifier_network(args: argparse.Namespace):
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

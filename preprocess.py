@@ -6,7 +6,7 @@
 
 `text` splits documents into sentences and sentences into tokens, and writes one sentence a line into shards of the same
 size, in random order. Only the text, the options and the seed decide the bytes that come out. How text is split:
-elmo_core/tokenise.py.
+elmo_core/text/tokenise.py.
 
 `vocab` writes the tokens of a corpus by falling frequency, after the three special ones.
 
@@ -22,11 +22,12 @@ from dataclasses import fields
 from pathlib import Path
 
 import args as arguments
+import script
 from dataset import Corpus
-from elmo_core import disk, runtime
-from elmo_core.characters import MAX_BYTES
-from elmo_core.runtime import UserError, log
-from elmo_core.tokens import MARKERS, Vocabulary
+from elmo_core.machine import disk, runtime
+from elmo_core.machine.messages import UserError, log
+from elmo_core.text.characters import MAX_BYTES
+from elmo_core.text.tokens import MARKERS, Vocabulary
 from preprocessing import word2vec
 from preprocessing.raw_text import Options, Report, make_corpus
 from preprocessing.vocabulary import count_tokens, coverage, make_vocabulary
@@ -182,4 +183,4 @@ def report_vocabulary(args: argparse.Namespace, counts: Counter, vocabulary: Voc
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

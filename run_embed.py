@@ -30,9 +30,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import args as arguments
-from elmo_core import checkpoint, disk, model_files, token_vectors
+import script
 from elmo_core.config import ELMoConfig
-from elmo_core.runtime import UserError
+from elmo_core.files import checkpoint, token_vectors
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError
+from elmo_core.weights import model_files
 from embedding import corpus, vocabulary
 
 if TYPE_CHECKING:  # neither --help nor --merge waits for Paddle
@@ -138,4 +141,4 @@ def mix_weights(numbers: Sequence[float], params: str) -> list[float]:
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

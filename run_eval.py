@@ -18,11 +18,14 @@ from tqdm import tqdm
 import args as arguments
 import dataset
 import elmo
-from elmo_core import checkpoint, disk, model_files, runtime
-from elmo_core.ranks import Ranks
-from elmo_core.runtime import UserError
-from elmo_core.text import read_sentences
-from elmo_core.tokens import LMBatch, Vocabulary
+import script
+from elmo_core.files import checkpoint
+from elmo_core.machine import disk, messages, runtime
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.ranks import Ranks
+from elmo_core.text.text_files import read_sentences
+from elmo_core.text.tokens import LMBatch, Vocabulary
+from elmo_core.weights import model_files
 from pretraining.model import check_vocabulary
 from pretraining.perplexity import Score, evaluate, score_sentences
 
@@ -82,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             score = sum(ranks.on_each(lambda: evaluate(bilm, watched(mine, bar))), Score())
     if not ranks.first:
         return
-    print(f"predictions in each direction  {score.predictions:,} in {runtime.duration(time.perf_counter() - began)}")
+    print(f"predictions in each direction  {score.predictions:,} in {messages.duration(time.perf_counter() - began)}")
     print(f"perplexity, forward            {score.forward:.3f}")
     print(f"perplexity, backward           {score.backward:.3f}")
     print(f"perplexity, mean of the two    {score.mean:.3f}")
@@ -115,4 +118,4 @@ def write_scores(
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

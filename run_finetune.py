@@ -20,8 +20,10 @@ from pathlib import Path
 
 import args as arguments
 import elmo
-from elmo_core import model_files, runtime
-from elmo_core.word_vectors import load_word_vectors
+import script
+from elmo_core.files.word_vectors import load_word_vectors
+from elmo_core.machine import runtime
+from elmo_core.weights import model_files
 from tasks.classifier import Classifier
 from tasks.encoders import Contextual, Encoder, FineTuning, StaticVectors, randomise
 from tasks.protocol import Run, Settings
@@ -143,4 +145,4 @@ def contextual(args: argparse.Namespace) -> Contextual:
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

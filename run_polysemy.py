@@ -24,9 +24,10 @@ from pathlib import Path
 import args as arguments
 import dataset
 import elmo
-from elmo_core import disk
-from elmo_core.runtime import UserError, log
-from elmo_core.word_vectors import load_word_vectors
+import script
+from elmo_core.files.word_vectors import load_word_vectors
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError, log
 from senses.nearest import NEAREST_WORDS, embed, examples, is_known, nearest_words
 from senses.occurrences import Occurrence, Word, find_words, read_senses
 from senses.page import write_page
@@ -216,4 +217,4 @@ def can_be_counted(word: Word, embedder: elmo.ELMoEmbedder) -> bool:
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

@@ -19,16 +19,20 @@ import numpy as np
 
 import args as arguments
 import dataset
+import script
 from elmo import BiLM
-from elmo_core import checkpoint, model_files, runtime
 from elmo_core.config import PRESETS, ELMoConfig, differences
-from elmo_core.ranks import LostRank, Ranks
-from elmo_core.runtime import UserError, log, paddle
-from elmo_core.softmax import Candidates, draw_candidates, is_sampled
-from elmo_core.tokens import LMBatch, Vocabulary
+from elmo_core.files import checkpoint
+from elmo_core.machine import messages, products, runtime
+from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.ranks import LostRank, Ranks
+from elmo_core.machine.runtime import paddle
+from elmo_core.network.softmax import Candidates, draw_candidates, is_sampled
+from elmo_core.text.tokens import LMBatch, Vocabulary
+from elmo_core.weights import model_files
 from pretraining import folder
 from pretraining.interruption import Interruption
-from pretraining.meter import ADVICE, Meter
+from pretraining.meter import ADVICE, Meter, memory_in_use
 from pretraining.model import check_vocabulary, load_model, new_model
 from pretraining.optimizer import learning_rate, make_optimizer, optimizer_state, set_optimizer_state
 from pretraining.perplexity import Score, evaluate, perplexity
@@ -93,8 +97,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     device = runtime.set_device(args.device)
-    runtime.use_half_products(args.amp)
-    runtime.use_tf32(args.tf32)
+    products.use_half_products(args.amp)
+    products.use_tf32(args.tf32)
     ranks = Ranks(advice="Go on with --init_from_ckpt.")
     if not ranks.first:
         log.setLevel("WARNING")
@@ -111,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     step = checkpoint.step_of(resumed) if resumed else 0
     ranks.on_first(lambda: folder.check_folder(args.save_dir, resumed, step, args.overwrite))
 
-    runtime.seed_everything(args.seed)
+    script.seed_everything(args.seed)
     if not ranks.first:
         args.pretrained_word_embeddings = None  # the first gives its weights to all
     made = []  # its weights are the same on all ranks; the model itself could not be sent
@@ -387,13 +391,13 @@ def report(
         "learning_rate": learning_rate,
         "tokens_per_second": progress.tokens_per_step / seconds,
         "seconds_left": (progress.total - progress.step) * seconds,
-        "memory_mb": runtime.memory_in_use() / 2**20,
+        "memory_mb": memory_in_use() / 2**20,
     }
     text = (
         f"step {progress.step:,}/{progress.total:,}  epoch {values['epoch']:.2f}  loss {values['loss']:.4f}  "
         f"{kind.replace('_', ' ')}perplexity forward {perplexity(forward):.1f} backward {perplexity(backward):.1f}  "
         f"lr {learning_rate:.4g}  {values['tokens_per_second']:,.0f} tokens/s  "
-        f"{runtime.duration(values['seconds_left'])} left  {values['memory_mb']:,.0f} MB"
+        f"{messages.duration(values['seconds_left'])} left  {values['memory_mb']:,.0f} MB"
     )
     record(args, ranks, "training", progress.step, text, values)
 
@@ -406,4 +410,4 @@ def record(args: argparse.Namespace, ranks: Ranks, event: str, step: int, text: 
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

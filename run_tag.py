@@ -21,10 +21,12 @@ from pathlib import Path
 import numpy as np
 
 import args as arguments
+import script
 from args import FILE, RATE, SHARE
-from elmo_core import disk, model_files, runtime
-from elmo_core.runtime import UserError, log
-from elmo_core.text import read_lines, stdin_lines
+from elmo_core.machine import disk, messages, runtime
+from elmo_core.machine.messages import UserError, log
+from elmo_core.text.text_files import read_lines, stdin_lines
+from elmo_core.weights import model_files
 from tasks.encoders import randomise
 from tasks.runs import check_model_folder
 from tasks.tagging.columns import SEGMENTATION, read_columns
@@ -240,7 +242,7 @@ def train_tagger(args: argparse.Namespace) -> None:
         raise UserError(f"--train has a single label, {labels.names[0]}: more sentences, or another --label_column?")
     warn_of_labels(labels, {"dev": dev, "test": test or []})
     warn_of_scheme(labels, sentences)
-    runtime.seed_everything(args.seed)
+    script.seed_everything(args.seed)
     pretrained = Pretrained.of(model_files.resolve(args.init_from_ckpt)) if args.use_elmo else None
     vectors = WordVectors(args.word_vectors, args.limit) if args.word_vectors else None
     if vectors:
@@ -303,7 +305,7 @@ def warn_of_labels(labels: Labels, parts: dict[str, list[Sentence]]) -> None:
         if unknown:
             log.warning(
                 f"the {name} sentences have labels that the training sentences lack, and that cannot be predicted: "
-                f"{runtime.listed(sorted(unknown))}."
+                f"{messages.listed(sorted(unknown))}."
             )
 
 
@@ -372,4 +374,4 @@ def write_json(path: Path | None, values: dict) -> None:
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

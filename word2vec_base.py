@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import args as arguments
-from elmo_core import disk, runtime
-from elmo_core.runtime import UserError
-from elmo_core.word_vectors import load_word_vectors
+import script
+from elmo_core.files.word_vectors import load_word_vectors
+from elmo_core.machine import disk, runtime
+from elmo_core.machine.messages import UserError
 from preprocessing import word2vec
 from tasks.classifier import Classifier
 from tasks.encoders import FineTuning, StaticVectors
@@ -91,4 +92,4 @@ def trained_vectors(args: argparse.Namespace, run: Run):
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

@@ -23,10 +23,11 @@ from pieces import Pieces, labels_of_corpus
 from reader import Words, read_replacements, read_tagged
 
 import args as arguments
-from elmo_core import disk, runtime
-from elmo_core.runtime import UserError, log
-from elmo_core.tokenise import jieba_cut
-from elmo_core.tokens import Vocabulary
+import script
+from elmo_core.machine import disk, runtime
+from elmo_core.machine.messages import UserError, log
+from elmo_core.text.tokenise import jieba_cut
+from elmo_core.text.tokens import Vocabulary
 from tasks.runs import digest, load_results, spread
 from tasks.tagging.data import BadLines, Sentence
 from tasks.tagging.elmo_encoder import (
@@ -173,7 +174,7 @@ class Experiment:
             self.save()
 
     def run(self, pretrained: Pretrained | None, seed: int, cache: LayerCache | None) -> dict:
-        runtime.seed_everything(seed)
+        script.seed_everything(seed)
         sentences, dev = self.split(seed)
         settings = arguments.from_flags(Settings, self.args, use_elmo=bool(pretrained))
         tagger = Tagger(settings, training_words(sentences), self.labels, pretrained)
@@ -284,4 +285,4 @@ def counted(found: set, expected: set) -> Counts:
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

@@ -6,8 +6,8 @@ from pathlib import Path
 import root  # noqa: F401
 from reader import Words
 
-from elmo_core.runtime import UserError
-from elmo_core.tokens import MARKERS, Vocabulary
+from elmo_core.machine.messages import UserError
+from elmo_core.text.tokens import MARKERS, Vocabulary
 from tasks.tagging.data import Labels, Sentence
 from tasks.tagging.scheme import OUTSIDE, split_label
 

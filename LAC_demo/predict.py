@@ -19,9 +19,10 @@ from pieces import Pieces, tagged_line
 from reader import read_replacements
 
 import args as arguments
-from elmo_core import disk, runtime
-from elmo_core.text import read_lines
-from elmo_core.tokenise import jieba_cut
+import script
+from elmo_core.machine import disk, runtime
+from elmo_core.text.text_files import read_lines
+from elmo_core.text.tokenise import jieba_cut
 from tasks.tagging.data import BadLines
 from tasks.tagging.score import words_of
 from tasks.tagging.tagger import Tagger
@@ -95,4 +96,4 @@ def tagged(texts: Iterable[str], tagger: Tagger, pieces: Pieces, cut: Callable[[
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

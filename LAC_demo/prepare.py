@@ -19,9 +19,10 @@ from reader import Words, read_conll, read_replacements, read_tagged
 
 import args as arguments
 import dataset
-from elmo_core import disk
-from elmo_core.runtime import UserError
-from elmo_core.tokens import Vocabulary
+import script
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError
+from elmo_core.text.tokens import Vocabulary
 from tasks.tagging.data import BadLines, Labels, Sentence, read_tsv
 from tasks.tagging.score import words_of
 
@@ -117,4 +118,4 @@ def report(
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

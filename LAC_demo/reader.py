@@ -10,9 +10,9 @@ from pathlib import Path
 
 import root  # noqa: F401
 
-from elmo_core import disk
-from elmo_core.runtime import UserError
-from elmo_core.text import read_lines
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError
+from elmo_core.text.text_files import read_lines
 from tasks.tagging.data import BadLines
 
 Words = list[tuple[str, str]]  # a sentence's words with their tags

@@ -15,9 +15,10 @@ import flags
 import root
 
 import args as arguments
-from elmo_core import runtime
-from elmo_core.runtime import log
-from elmo_core.tokens import Vocabulary
+import script
+from elmo_core.machine import runtime
+from elmo_core.machine.messages import log
+from elmo_core.text.tokens import Vocabulary
 from tasks.runs import check_model_folder
 from tasks.tagging.data import BadLines, Labels, read_tsv
 from tasks.tagging.elmo_encoder import LayerCache, Pretrained, vocabulary_beside
@@ -69,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     check(args)
     runtime.set_device(args.device)
-    runtime.seed_everything(args.seed)
+    script.seed_everything(args.seed)
     labels, bad_lines = Labels.from_file(args.label_dict_path), BadLines(args.skip_bad_lines)
     sentences = read_tsv(args.traindata_dir, labels, bad_lines)
     dev = read_tsv(args.testdata_dir, labels, bad_lines)
@@ -107,4 +108,4 @@ def check(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

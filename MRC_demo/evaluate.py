@@ -15,9 +15,10 @@ from pathlib import Path
 import options
 
 import args as arguments
+import script
 from args import FILE
-from elmo_core import disk
-from elmo_core.runtime import UserError
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError
 from tasks.reading.data import read_dataset
 from tasks.reading.score import difference, score
 
@@ -61,4 +62,4 @@ def predictions(path: Path) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

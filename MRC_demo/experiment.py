@@ -25,9 +25,10 @@ import numpy as np
 import options
 
 import args as arguments
+import script
 from args import FILE
-from elmo_core import disk, runtime
-from elmo_core.runtime import log
+from elmo_core.machine import disk, runtime
+from elmo_core.machine.messages import log
 from tasks.encoders import randomise
 from tasks.reading.data import read_dataset
 from tasks.reading.layers import TextLayers
@@ -124,7 +125,7 @@ class Experiment:
             if seed in [run["seed"] for run in self.runs(name)]:
                 continue
             log.info(f"== {name}, seed {seed}")
-            runtime.seed_everything(seed)
+            script.seed_everything(seed)
             reader = self.reader(name)
             if ARMS[name]:
                 layers = layers or self.layers(reader)
@@ -179,4 +180,4 @@ class Experiment:
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

@@ -16,10 +16,11 @@ from pathlib import Path
 import options
 
 import args as arguments
+import script
 from args import FILE
-from elmo_core import disk, runtime
-from elmo_core.runtime import UserError
-from elmo_core.text import blocks, decode
+from elmo_core.machine import disk, runtime
+from elmo_core.machine.messages import UserError
+from elmo_core.text.text_files import blocks, decode
 from tasks.reading.data import Passage, Question, read_dataset
 from tasks.reading.reader import Prepared, Reader
 
@@ -71,4 +72,4 @@ def asked(path: Path) -> Passage:
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

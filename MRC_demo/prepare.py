@@ -15,8 +15,9 @@ from collections.abc import Sequence
 import options
 
 import args as arguments
+import script
 from args import FILE
-from elmo_core import disk
+from elmo_core.machine import disk
 from tasks.reading.data import read_dataset
 from tasks.reading.reader import Prepared
 from tasks.reading.score import score
@@ -59,4 +60,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

@@ -15,9 +15,10 @@ import options
 from options import DEMO
 
 import args as arguments
+import script
 from args import FILE
-from elmo_core import runtime
-from elmo_core.runtime import log
+from elmo_core.machine import runtime
+from elmo_core.machine.messages import log
 from tasks.reading.data import read_dataset
 from tasks.reading.network import Settings
 from tasks.reading.reader import Prepared, Reader, Reading
@@ -64,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     check(args)
     runtime.set_device(args.device)
-    runtime.seed_everything(args.seed)
+    script.seed_everything(args.seed)
     passages, dev = (read(path, args.language) for path in (args.train_data, args.dev_data))
     pretrained = Pretrained.of(args.pretrain_elmo_model_path) if args.use_elmo else None
     vectors = WordVectors(args.word_vectors, args.limit) if args.word_vectors else None
@@ -103,4 +104,4 @@ def check(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

@@ -34,8 +34,8 @@ sys.path.insert(0, str(PROJECT))
 
 from significance import crossed
 
-import args as arguments
-from elmo_core import disk
+import script
+from elmo_core.machine import disk
 from tasks.tagging.columns import read_columns
 from tasks.tagging.scheme import detect, spans
 
@@ -193,4 +193,4 @@ def f1_shares(correct: np.ndarray, expected: np.ndarray, predicted: np.ndarray) 
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

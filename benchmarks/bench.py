@@ -33,13 +33,15 @@ import bench_data
 import args as arguments
 import dataset
 import elmo
-from elmo_core import fused, lstmp, runtime, softmax
-from elmo_core.char_cnn import CharCNN
+import script
 from elmo_core.config import PRESETS
-from elmo_core.runtime import paddle
-from elmo_core.text import read_sentences
-from elmo_core.token_tables import token_table
-from elmo_core.tokens import MARKERS, Vocabulary
+from elmo_core.machine import messages, runtime
+from elmo_core.machine.runtime import paddle
+from elmo_core.network import fused, lstmp, softmax
+from elmo_core.network.char_cnn import CharCNN
+from elmo_core.network.token_tables import token_table
+from elmo_core.text.text_files import read_sentences
+from elmo_core.text.tokens import MARKERS, Vocabulary
 from pretraining.adagrad import Adagrad
 
 SHARED = PROJECT.parent / "shared" / "data"
@@ -61,7 +63,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     runtime.set_device("cpu")
-    runtime.seed_everything(0)
+    script.seed_everything(0)
     functions = {"encode": encode, "train": train, "data": data, "latency": latency, "operators": operators}
     result = functions[args.what](args)
     if args.json:
@@ -163,7 +165,7 @@ def latency(args: argparse.Namespace) -> dict:
     """One sentence of 20 tokens, and loading a checkpoint."""
     import tempfile
 
-    from elmo_core import checkpoint
+    from elmo_core.files import checkpoint
 
     embedder = embedder_of(args.model_size, args.batch_size)
     sentences = [sentence for sentence in polarity_sentences() if len(sentence) == 20]
@@ -386,7 +388,7 @@ def training_text(vocab_size: int) -> tuple[dataset.Corpus, Vocabulary]:
     """The 1 Billion Word sample, or ours, and a vocabulary of its words, filled up to the wished size."""
     n_words = vocab_size - len(MARKERS)
     if n_words < 1:
-        raise runtime.UserError(f"--vocab_size {vocab_size}: expected {len(MARKERS) + 1} or more, markers included.")
+        raise messages.UserError(f"--vocab_size {vocab_size}: expected {len(MARKERS) + 1} or more, markers included.")
     corpus = dataset.Corpus(first_there(NEWS))
     counts: dict[str, int] = defaultdict(int)
     for path in corpus.paths:
@@ -399,4 +401,4 @@ def training_text(vocab_size: int) -> tuple[dataset.Corpus, Vocabulary]:
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

@@ -18,11 +18,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import args as arguments
+import script
 from dataset import Corpus, TrainStream
-from elmo_core import runtime
-from elmo_core.text import read_sentences
-from elmo_core.tokens import EOS, MARKERS, Vocabulary
+from elmo_core.machine import messages
+from elmo_core.text.text_files import read_sentences
+from elmo_core.text.tokens import EOS, MARKERS, Vocabulary
 
 SAMPLE = ROOT / "data" / "train"
 LM1B = ROOT.parent / "shared" / "data" / "lm1b"
@@ -66,7 +66,7 @@ def main() -> None:
 
     present = [path for path in (SAMPLE, LM1B) if path.exists()]
     if not present and not args.corpus:
-        raise runtime.UserError(f"neither {SAMPLE} nor {LM1B} is there: give a --corpus.")
+        raise messages.UserError(f"neither {SAMPLE} nor {LM1B} is there: give a --corpus.")
     for source in [args.corpus] if args.corpus else present:
         corpus = Corpus(source)
         vocabulary = Vocabulary.from_file(args.vocab_file) if args.vocab_file else vocabulary_of(corpus)
@@ -79,4 +79,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

@@ -23,7 +23,7 @@ for _ in range(8):
     times.append(time.perf_counter() - began)
 print(2 * 2048**3 / statistics.median(times[1:]) / 1e9)
 """
-STARTS = {"plain": "import paddle", "runtime": "from elmo_core.runtime import paddle"}
+STARTS = {"plain": "import paddle", "runtime": "from elmo_core.machine.runtime import paddle"}
 UNSET = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_DEBUG_CPU_TYPE", "KMP_BLOCKTIME")
 
 

@@ -67,10 +67,10 @@ def run(size: int, argv: list[str]) -> np.ndarray:
 def measure(args: argparse.Namespace) -> list[float]:
     """Of this rank: bytes exchanged in a step, and medians of the seconds in exchange and in update."""
     import elmo
-    from elmo_core.ranks import Ranks
-    from elmo_core.runtime import paddle
-    from elmo_core.softmax import draw_candidates
-    from elmo_core.tokens import LMBatch, Tokens
+    from elmo_core.machine.ranks import Ranks
+    from elmo_core.machine.runtime import paddle
+    from elmo_core.network.softmax import draw_candidates
+    from elmo_core.text.tokens import LMBatch, Tokens
     from pretraining.optimizer import make_optimizer
 
     (vocab_size,) = args.vocab_sizes

@@ -25,9 +25,9 @@ sys.path.insert(0, str(PROJECT))
 import numpy as np
 
 from elmo import BiLM, ELMoConfig, ELMoEmbedder
-from elmo_core import runtime
-from elmo_core.arguments import layer_choice
-from elmo_core.tokens import sentence_batches
+from elmo_core.machine import runtime
+from elmo_core.machine.checks import layer_choice
+from elmo_core.text.tokens import sentence_batches
 from export import folder
 from export.elmo_network import Embedder
 

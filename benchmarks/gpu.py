@@ -25,10 +25,13 @@ from bench import count_operators, training_text
 import args as arguments
 import dataset
 import elmo
-from elmo_core import runtime, softmax
+import script
 from elmo_core.config import PRESETS, ELMoConfig
-from elmo_core.ranks import Ranks
-from elmo_core.runtime import paddle
+from elmo_core.machine import products, runtime
+from elmo_core.machine.ranks import Ranks
+from elmo_core.machine.runtime import paddle
+from elmo_core.network import softmax
+from pretraining.meter import memory_in_use
 from pretraining.optimizer import make_optimizer
 
 PRODUCTS = "float32", "tf32", "bfloat16"
@@ -175,25 +178,25 @@ def measure(args: argparse.Namespace, ranks: Ranks) -> None:
 def trainings(args: argparse.Namespace, ranks: Ranks) -> Iterator[list]:
     """The lines of the table of training steps."""
     corpus, vocabulary = training_text(args.vocab_size)
-    for size, rows, products in itertools.product(args.model_size, args.rows, possible_products()):
-        choose_products(products)
+    for size, rows, precision in itertools.product(args.model_size, args.rows, possible_products()):
+        choose_products(precision)
         config = ELMoConfig.preset(size, vocab_size=len(vocabulary))
         try:
             measured = training(args, ranks, config, corpus, vocabulary, rows)
         except (MemoryError, OSError) as error:  # OSError: from within a backward pass
             measured = ["out of memory?", " ".join(str(error).split())[-200:]]
-        yield [size, rows, products, *measured]
+        yield [size, rows, precision, *measured]
     choose_products("float32")
 
 
 def possible_products() -> Sequence[str]:
-    return PRODUCTS if runtime.has_half_products() else PRODUCTS[:2]
+    return PRODUCTS if products.has_half_products() else PRODUCTS[:2]
 
 
 def choose_products(precision: str) -> None:
     """As run_pretrain.py makes them by default, with --tf32 and with --amp."""
-    runtime.use_tf32(precision == "tf32")
-    runtime.use_half_products(precision == "bfloat16")
+    products.use_tf32(precision == "tf32")
+    products.use_half_products(precision == "bfloat16")
 
 
 def machine(args: argparse.Namespace, ranks: Ranks, on_gpu: bool) -> list[list[str]]:
@@ -202,7 +205,7 @@ def machine(args: argparse.Namespace, ranks: Ranks, on_gpu: bool) -> list[list[s
     found = []
 
     def product(m: int, k: int, n: int) -> None:
-        a, b = (runtime.operand(paddle.randn(shape)) for shape in ([m, k], [k, n]))
+        a, b = (products.operand(paddle.randn(shape)) for shape in ([m, k], [k, n]))
         seconds = timed(lambda: paddle.matmul(a, b), 10)
         rate = f"{2 * m * k * n / seconds / 1e12:.3g} TFLOP/s, {1e6 * seconds:.0f} us"
         found.append([f"{m} x {k} x {n}, {precision}", rate])
@@ -280,7 +283,7 @@ def training(args, ranks: Ranks, config: ELMoConfig, corpus, vocabulary, rows: i
         f"{launches:,}",
         f"{flop / seconds / 1e12:.3g}",
         *(f"{1e3 * part / args.steps:.1f}" for part in parts.values()),
-        f"{runtime.memory_in_use() / 2**20:,.0f}",
+        f"{memory_in_use() / 2**20:,.0f}",
         f"{distinct:,.0f}",
     ]
 
@@ -340,4 +343,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

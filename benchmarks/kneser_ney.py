@@ -26,9 +26,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import args as arguments
+import script
 from dataset import Corpus
-from elmo_core.text import read_sentences
-from elmo_core.tokens import BOS, EOS, Vocabulary
+from elmo_core.text.text_files import read_sentences
+from elmo_core.text.tokens import BOS, EOS, Vocabulary
 
 COARSE = (0.5, 1.0, 1.5)  # the discounts where a text is too small to estimate them
 
@@ -168,4 +169,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

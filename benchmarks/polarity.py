@@ -27,6 +27,7 @@ sys.path.insert(0, str(PROJECT))
 from significance import crossed
 
 import args as arguments
+import script
 
 PRETRAINING = ["--batch_size=64", "--n_negative_samples=2048", "--optimizer=adam", "--epochs=1"]
 SHAPE = ["--model_size=small", "--projection_dim=300", "--cell_dim=512", "--pretrained_word_embeddings={vectors}"]
@@ -166,4 +167,4 @@ def results(output: Path, name: str, treatment: str) -> dict[int, tuple[np.ndarr
 
 
 if __name__ == "__main__":
-    arguments.script(main)
+    script.run(main)

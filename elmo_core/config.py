@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from elmo_core.runtime import UserError
+from elmo_core.machine.messages import UserError
 
 MAX_CHARS = 50  # of a token, its begin and end included; imported models may read fewer or more, up to ...
 MOST_CHARS = 127

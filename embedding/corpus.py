@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from elmo_core import checkpoint, disk, runtime
-from elmo_core.runtime import UserError, log
-from elmo_core.tokens import UNK
+from elmo_core.files import checkpoint
+from elmo_core.machine import disk, messages
+from elmo_core.machine.messages import UserError, log
+from elmo_core.text.tokens import UNK
 from embedding import parts, vector_file
 from embedding.text_windows import Span, Text, index_entries, progress
 from embedding.vector_file import size
@@ -112,7 +113,7 @@ def _write_parts(embedder: "ELMoEmbedder", text: Text, missing: Sequence[int], p
         log.info(f"stopped       {written:,} of {len(missing):,} windows are written: run the same command to continue")
         raise
     seconds = time.perf_counter() - began
-    log.info(f"embedded      {total:,} tokens in {runtime.duration(seconds)}, {total / seconds:,.0f} tokens/s")
+    log.info(f"embedded      {total:,} tokens in {messages.duration(seconds)}, {total / seconds:,.0f} tokens/s")
     if embedder.oov_share:
         log.warning(
             f"{text.path}: {embedder.oov_share:.1%} of the tokens are not in the model's vocabulary and have the vectors of "
@@ -171,7 +172,7 @@ def merge(folders: Sequence[Path], output: Path) -> None:
     found = [next(filter(parts.is_done, choice), None) for choice in choices]
     if missing := found.count(None):
         raise UserError(
-            f"{missing:,} of {len(found):,} windows of the text are not in {runtime.listed(list(map(str, folders)))}. Give "
+            f"{missing:,} of {len(found):,} windows of the text are not in {messages.listed(list(map(str, folders)))}. Give "
             "the folders of all shares, and finish those that were interrupted."
         )
     vector_file.check_room(output, sum(path.stat().st_size for path in found))

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core import disk
 from elmo_core.config import differences
-from elmo_core.runtime import UserError
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError
 
 SETTINGS = "run_embed.json"
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-from elmo_core.runtime import UserError
-from elmo_core.text import read_sentences
-from elmo_core.tokens import WINDOW, windows
+from elmo_core.machine.messages import UserError
+from elmo_core.text.text_files import read_sentences
+from elmo_core.text.tokens import WINDOW, windows
 
 
 class Span(NamedTuple):

@@ -18,9 +18,9 @@ import h5py
 import numpy as np
 from h5py import h5d, h5p, h5s, h5t
 
-from elmo_core import disk
 from elmo_core.config import differences
-from elmo_core.runtime import UserError, log
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError, log
 
 ATTRIBUTE, INDEX = "run_embed", "sentence_to_index"
 VERSION = ("v108", "v108")  # of HDF5, with checksums of its own structures, and groups that need not fit into memory

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from elmo_core import token_vectors
-from elmo_core.runtime import log
-from elmo_core.tokens import UNK
+from elmo_core.files import token_vectors
+from elmo_core.machine.messages import log
+from elmo_core.text.tokens import UNK
 from embedding import vector_file
 from embedding.text_windows import progress
 
@@ -20,7 +20,7 @@ WORDS_AT_ONCE = 2048
 
 def embed(embedder: "ELMoEmbedder", words: Sequence[str], output: Path) -> None:
     """Write the vectors (V, P) of words without a context."""
-    from elmo_core.token_tables import Unread  # here, for it imports Paddle
+    from elmo_core.network.token_tables import Unread  # here, for it imports Paddle
 
     width, unread = embedder.config.projection_dim, Unread(embedder.config, embedder.vocabulary)
     log.info(f"device        {embedder.device}")

@@ -3,7 +3,7 @@
 Letters: B texts, T tokens of the longest, P projection, K classes.
 """
 
-from elmo_core.runtime import UserError
+from elmo_core.machine.messages import UserError
 from export.elmo_network import ELMoNetwork, linear, mix_weights, mixed
 from export.operators import Operators, Output
 from export.sentences import Sentences

@@ -14,12 +14,12 @@ from dataclasses import replace
 import numpy as np
 
 from elmo import BiLM
-from elmo_core.arguments import LayerChoice
-from elmo_core.characters import MAX_BYTES, CodePoints
 from elmo_core.config import MAX_CHARS, ELMoConfig
-from elmo_core.lstmp import Packing
-from elmo_core.runtime import paddle
-from elmo_core.tokens import UNK_ID, Vocabulary, token_batch
+from elmo_core.machine.checks import LayerChoice
+from elmo_core.machine.runtime import paddle
+from elmo_core.network.lstmp import Packing
+from elmo_core.text.characters import MAX_BYTES, CodePoints
+from elmo_core.text.tokens import UNK_ID, Vocabulary, token_batch
 from export.operators import Array, Operators, Output
 from export.sentences import Ids, Sentences, with_one
 

@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from elmo_core import disk
-from elmo_core.runtime import UserError, paddle
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
 from export.operators import Operators, Output
 from export.paddle_graph import paddle_graph
 from export.sentences import Ids

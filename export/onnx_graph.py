@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from elmo_core.runtime import UserError
+from elmo_core.machine.messages import UserError
 
 OPSET, IR_VERSION = 17, 8  # of 2022: ONNX Runtime 1.12 reads them
 VERSIONS = f"onnx {onnx.__version__} (opset {OPSET}, IR version {IR_VERSION})"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.runtime import paddle
+from elmo_core.machine.runtime import paddle
 from export.operators import Array
 
 functional, static, array = paddle.nn.functional, paddle.static, paddle.tensor.array

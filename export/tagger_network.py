@@ -5,7 +5,7 @@ Letters: B sentences, T tokens of the longest, H size of a recurrent layer, K la
 
 import numpy as np
 
-from elmo_core.runtime import UserError
+from elmo_core.machine.messages import UserError
 from export.elmo_network import BYTES, CharCNNNetwork, ELMoNetwork, linear, mix_weights, mixed, word_ids
 from export.operators import Array, Operators, Output
 from export.sentences import Ids, Sentences

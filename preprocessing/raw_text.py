@@ -23,10 +23,10 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from elmo_core import disk
-from elmo_core.runtime import UserError, log
-from elmo_core.text import byte_blocks, decode, text_files
-from elmo_core.tokenise import HAS_WORD, chinese, english, jieba_cut, paragraphs
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError, log
+from elmo_core.text.text_files import byte_blocks, decode, text_files
+from elmo_core.text.tokenise import HAS_WORD, chinese, english, jieba_cut, paragraphs
 
 BATCH_BYTES = 1 << 18  # of whole lines: the work of one process at a time
 BATCHES_AHEAD = 4  # for each process: none waits, and memory stays small

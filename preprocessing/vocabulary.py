@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from elmo_core.runtime import UserError
-from elmo_core.text import blocks
-from elmo_core.tokens import MARKERS, Vocabulary
+from elmo_core.machine.messages import UserError
+from elmo_core.text.text_files import blocks
+from elmo_core.text.tokens import MARKERS, Vocabulary
 
 
 def count_tokens(paths: Iterable[Path]) -> Counter:

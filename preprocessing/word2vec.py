@@ -7,9 +7,9 @@ from itertools import chain
 from pathlib import Path
 
 import dataset
-from elmo_core import runtime
-from elmo_core.runtime import UserError, log
-from elmo_core.text import read_sentences
+from elmo_core.machine import messages, runtime
+from elmo_core.machine.messages import UserError, log
+from elmo_core.text.text_files import read_sentences
 
 SKIP_GRAM = {"sg": 1, "window": 5, "min_count": 3, "epochs": 5}
 DIMENSIONS = 300
@@ -33,11 +33,11 @@ def train(text: str | Sequence[str], path: Path | None, seed: int, dimensions: i
     try:
         vectors = Word2Vec(corpus, **SKIP_GRAM, vector_size=dimensions, seed=seed, workers=runtime.n_cores()).wv
     except RuntimeError as error:  # gensim's, without a vocabulary
-        files = runtime.listed(list(map(str, corpus.paths)))
+        files = messages.listed(list(map(str, corpus.paths)))
         raise UserError(f"{files}: no word occurs {SKIP_GRAM['min_count']} times. Expected a corpus.") from error
     if path:
         save(vectors, path)
-    taken = runtime.duration(time.perf_counter() - began)
+    taken = messages.duration(time.perf_counter() - began)
     log.info(f"word2vec      {len(vectors):,} words of {dimensions} dimensions in {taken}, {path or 'not kept'}")
     return vectors
 

@@ -7,9 +7,9 @@ Everything else (GPUs, no compiler) is Paddle's.
 
 import itertools
 
-from elmo_core import fused
-from elmo_core.runtime import in_parallel, n_threads, paddle
-from elmo_core.tables import RowGradient
+from elmo_core.machine.runtime import in_parallel, n_threads, paddle
+from elmo_core.network import fused
+from elmo_core.network.row_gradients import RowGradient
 from pretraining.row_updates import Clip, RowUpdates, scaled
 
 WORTH_THREADS = 1 << 16  # elements

@@ -1,7 +1,7 @@
 """Adam with the gradients' global norm clipped. A table's row is updated in the steps that read it, as lazy_mode does."""
 
-from elmo_core import versions
-from elmo_core.runtime import paddle
+from elmo_core.machine import versions
+from elmo_core.machine.runtime import paddle
 from pretraining.row_updates import Clip, RowUpdates
 
 

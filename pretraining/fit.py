@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from elmo_core.runtime import log, paddle
-from elmo_core.tokens import Lexicon, Vocabulary
+from elmo_core.machine.messages import log
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import Lexicon, Vocabulary
 from pretraining.optimizer import learning_rate, make_optimizer
 
 STEPS, WARMUP = 4000, 100

@@ -12,9 +12,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from elmo import BiLM
-from elmo_core import checkpoint, disk
-from elmo_core.runtime import UserError, listed, log
-from elmo_core.tokens import Vocabulary
+from elmo_core.files import checkpoint
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError, listed, log
+from elmo_core.text.tokens import Vocabulary
 from pretraining.meter import ADVICE
 
 

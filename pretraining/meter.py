@@ -1,14 +1,18 @@
 """The losses and the speed of a pretraining run between two of its log lines."""
 
 import math
+import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 
-from elmo_core.ranks import Ranks
-from elmo_core.runtime import UserError, paddle
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.ranks import Ranks
+from elmo_core.machine.runtime import paddle
 
 ADVICE = (
     "It is not saved. Go on from an earlier checkpoint with --init_from_ckpt, --allow_changes and a lower --lr or "
@@ -66,3 +70,16 @@ class Meter:
 
     def _start(self) -> None:
         self._since, self._idle, self._steps = time.perf_counter(), 0.0, 0
+
+
+def memory_in_use() -> int:
+    """Bytes that this process holds; on a GPU the most it has held there."""
+    if paddle.get_device().startswith("gpu"):
+        return paddle.device.cuda.max_memory_allocated()
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return int(statm.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

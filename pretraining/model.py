@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from elmo import BiLM, load_bilm
-from elmo_core import checkpoint
 from elmo_core.config import ELMoConfig, differences
-from elmo_core.runtime import UserError, log
-from elmo_core.tokens import MARKERS, Vocabulary
-from elmo_core.word_vectors import load_word_vectors
+from elmo_core.files import checkpoint
+from elmo_core.files.word_vectors import load_word_vectors
+from elmo_core.machine.messages import UserError, log
+from elmo_core.text.tokens import MARKERS, Vocabulary
 from pretraining.fit import fit_characters
 
 

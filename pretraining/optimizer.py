@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from elmo import BiLM
-from elmo_core.runtime import paddle
+from elmo_core.machine.runtime import paddle
 from pretraining.adagrad import Adagrad
 from pretraining.adam import Adam
 

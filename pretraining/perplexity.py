@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import dataset
 from elmo import BiLM
-from elmo_core.tokens import LMBatch, Vocabulary, in_order, sentence_batches
+from elmo_core.text.tokens import LMBatch, Vocabulary, in_order, sentence_batches
 
 
 def perplexity(loss: float) -> float:

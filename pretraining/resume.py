@@ -10,8 +10,9 @@ import numpy as np
 from dataset import TrainStream
 from elmo import BiLMState
 from elmo_core.config import differences
-from elmo_core.ranks import Ranks
-from elmo_core.runtime import UserError, log, paddle
+from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.ranks import Ranks
+from elmo_core.machine.runtime import paddle
 
 
 @dataclass

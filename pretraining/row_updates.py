@@ -1,7 +1,7 @@
 """What Adagrad and Adam share: updates of the rows of a table that a step has read, the bound on the gradients' norm."""
 
-from elmo_core.runtime import paddle, to_tensor
-from elmo_core.tables import RowGradient, clear_row_gradient, row_gradient
+from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.network.row_gradients import RowGradient, clear_row_gradient, row_gradient
 
 
 class RowUpdates:

@@ -11,10 +11,10 @@ import numpy as np
 from tqdm import tqdm
 
 import dataset
-from elmo_core.disk import check_input
-from elmo_core.runtime import UserError, listed, log
-from elmo_core.text import blocks, read_sentences, split_lines
-from elmo_core.tokens import MARKERS
+from elmo_core.machine.disk import check_input
+from elmo_core.machine.messages import UserError, listed, log
+from elmo_core.text.text_files import blocks, read_sentences, split_lines
+from elmo_core.text.tokens import MARKERS
 
 COLUMNS = ["file", "line", "token", "word", "sense"]
 BACKGROUND = 20000  # sentences that give the frequency of words in general

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core import disk
+from elmo_core.machine import disk
 from senses.columns import printable
 from senses.nearest import nearest_others, same_sense_shares
 from senses.occurrences import Word

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core import disk
-from elmo_core.runtime import UserError, log
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError, log
 from senses.columns import cut, printable
 from senses.occurrences import Word, is_word
 

@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 
 import elmo
-from elmo_core import runtime
-from elmo_core.ranks import Ranks
-from elmo_core.runtime import UserError, log, paddle
-from elmo_core.tokens import shuffled_batches
+from elmo_core.machine import messages
+from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.ranks import Ranks
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import shuffled_batches
 from tasks.encoders import Encoder
 from tasks.scores import accuracy, auc
 
@@ -223,7 +224,7 @@ class FoldResult:
 
     def __str__(self) -> str:
         scored = f"accuracy {self.accuracy:.2%}  " if len(self.test) else ""
-        taken = runtime.duration(self.seconds)
+        taken = messages.duration(self.seconds)
         return f"{self.part}  {scored}(dev {self.dev_accuracy:.2%})  {format_settings(self.settings)}  {taken}"
 
 
@@ -266,7 +267,7 @@ class Trainer:
             mixes=self.model.head.mixes(),
             seconds=time.perf_counter() - began,
         )
-        left = f"  {runtime.duration(self._seconds_left(0))} left" if self.done < self.n_folds else ""
+        left = f"  {messages.duration(self._seconds_left(0))} left" if self.done < self.n_folds else ""
         log.info(f"{result}{left}")
         return result
 
@@ -295,7 +296,7 @@ class Trainer:
                 left = self._seconds_left((k + epoch / epochs) / len(choices))
                 log.info(
                     f"{fold.name}  fine-tuning {k + 1}/{len(choices)}, epoch {epoch}/{epochs}  dev AUC {dev_auc:.4f} "
-                    f"accuracy {right:.2%}  {runtime.duration(left)} left"
+                    f"accuracy {right:.2%}  {messages.duration(left)} left"
                 )
         model.set_arrays({**begin, **best.arrays})
 

@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy as np
 
 import elmo
-from elmo_core import checkpoint
-from elmo_core.runtime import UserError, log
+from elmo_core.files import checkpoint
+from elmo_core.machine.messages import UserError, log
 from tasks.bow import Head
 from tasks.encoders import ENCODERS, Encoder
 from tasks.scores import CLASSES

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 import elmo
-from elmo_core import checkpoint
-from elmo_core.runtime import hint_if_moved, log, paddle
-from elmo_core.tokens import UNK_ID, Vocabulary, token_batch
-from elmo_core.word_vectors import load_word_vectors
+from elmo_core.files import checkpoint
+from elmo_core.files.word_vectors import load_word_vectors
+from elmo_core.machine.messages import hint_if_moved, log
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import UNK_ID, Vocabulary, token_batch
 
 nn = paddle.nn
 

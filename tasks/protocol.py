@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import StratifiedKFold, train_test_split
 
-from elmo_core import disk, runtime
-from elmo_core.checkpoint import fingerprint
 from elmo_core.config import differences
-from elmo_core.ranks import Ranks
-from elmo_core.runtime import UserError, log
+from elmo_core.files.checkpoint import fingerprint
+from elmo_core.machine import disk, messages
+from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.ranks import Ranks
 from tasks.bow import Fold, FoldResult, Model, Trainer, Training
 from tasks.classifier import Classifier
 from tasks.encoders import Encoder
@@ -148,7 +148,7 @@ def weights_of(given: Sequence[str] | None, data: Texts) -> np.ndarray | None:
         if not 0 < weight < np.inf:
             raise UserError(
                 f"--class_weights {pair}: expected `balanced`, or CLASS=WEIGHT with a weight above 0 and one of the classes "
-                f"{runtime.listed(data.classes)}."
+                f"{messages.listed(data.classes)}."
             )
     return weights
 
@@ -257,7 +257,7 @@ class Run:
         depends_on |= {"data": self.texts.identity, "weights": fingerprint(weights)[:12]}
         ranks.on_first(lambda: self.cache.check(depends_on))
         shapes = " and ".join(f"{encoder.name} {' x '.join(map(str, encoder.shape))}" for encoder in encoders)
-        taken = runtime.duration(time.perf_counter() - began)
+        taken = messages.duration(time.perf_counter() - began)
         log.info(f"{data.unit:13} {self.texts.identity}, means of layers x dimensions: {shapes}; in {taken}")
         if ranks.size > len(self.folds):
             log.info(f"processes     {len(self.folds)} of {ranks.size} have work: each takes whole folds")
@@ -309,7 +309,7 @@ class Run:
             lines.append("accuracy of each fold  " + " ".join(f"{score:.2%}" for score in scores))
         if (scores != first).any():
             lines.append(f"before fine-tuning     {mean_and_deviation(first)}")
-        taken = runtime.duration(seconds)
+        taken = messages.duration(seconds)
         lines.append(f"accuracy               {mean_and_deviation(scores)}, {len(number):,} {data.unit}, in {taken}")
         if settings.train_file:
             lines.append(f"macro F1               {mean_and_deviation(f1)}")

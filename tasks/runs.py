@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from elmo_core import checkpoint, disk
 from elmo_core.config import differences
-from elmo_core.runtime import UserError, log
+from elmo_core.files import checkpoint
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError, log
 
 Kind = TypeVar("Kind")
 

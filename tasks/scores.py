@@ -11,8 +11,8 @@ import numpy as np
 from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, roc_auc_score
 
-from elmo_core import disk
-from elmo_core.runtime import UserError
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError
 
 CLASSES = ("negative", "positive")
 RESAMPLES = 10_000  # of the bootstrap

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core import disk, text, tokenise
-from elmo_core.runtime import UserError, listed, log
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError, listed, log
+from elmo_core.text import text_files, tokenise
 from tasks.scores import CLASSES
 
 STDIN = Path("-")
@@ -123,7 +124,7 @@ def read_file(path: Path, columns: Sequence[str] | None = None) -> list[tuple[st
     columns: those of text, label and second text: keys, names in a header, or numbers from 0 where there is no header.
     """
     disk.check_input(path, FORM)
-    lines = [(number, line) for number, line in enumerate(text.read_lines(path), 1) if line.strip()]
+    lines = [(number, line) for number, line in enumerate(text_files.read_lines(path), 1) if line.strip()]
     if not lines:
         raise UserError(f"{path}: it has no texts. Expected {FORM}.")
     is_json = _json_object(lines[0][1]) is not None
@@ -144,7 +145,7 @@ def read_file(path: Path, columns: Sequence[str] | None = None) -> list[tuple[st
 
 def _json_object(line: str) -> dict | None:
     try:
-        value = text.parse_json(line)
+        value = text_files.parse_json(line)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -189,16 +190,16 @@ def _chosen(columns: Sequence[str] | None, names: Sequence[str], where: str) -> 
 def read_lines(path: Path) -> Iterable[str]:
     """The lines of a file in UTF-8 or, as the sentence polarity dataset is, in latin-1; of standard input for `-`."""
     if path == STDIN:
-        return text.stdin_lines()
+        return text_files.stdin_lines()
     disk.check_input(path, "text, one in each line")
     try:
-        for _ in text.blocks(path):
+        for _ in text_files.blocks(path):
             pass
-    except text.NotUTF8 as error:
+    except text_files.NotUTF8 as error:
         if error.likely != "latin-1":
             raise
-        return text.read_lines(path, encoding="latin-1")
-    return text.read_lines(path)
+        return text_files.read_lines(path, encoding="latin-1")
+    return text_files.read_lines(path)
 
 
 # Tokens

@@ -11,7 +11,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the expected values are a CPU's; befo
 import runs
 from server import Server
 
-from elmo_core import fused
+from elmo_core.network import fused
 
 # A shell's background job ignores Ctrl-C, and so would every script that it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import run_pretrain
-from elmo_core import checkpoint
+from elmo_core.files import checkpoint
 
 saves, calls, save = 0, 0, checkpoint.save
 

@@ -4,9 +4,9 @@ import numpy as np
 import reference
 
 from elmo import BiLM, ELMoConfig
-from elmo_core.runtime import paddle
-from elmo_core.tables import row_gradient
-from elmo_core.tokens import Vocabulary
+from elmo_core.machine.runtime import paddle
+from elmo_core.network.row_gradients import row_gradient
+from elmo_core.text.tokens import Vocabulary
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "bank", "of", "river", "苹果", "很", "a", "longerword", "q"]
 CHAR = {
@@ -90,7 +90,7 @@ def dense_gradient(weight: paddle.Tensor) -> np.ndarray:
 
 def save(bilm: BiLM, folder, name: str = "1") -> str:
     """A checkpoint of the biLM; returns its prefix."""
-    from elmo_core import checkpoint
+    from elmo_core.files import checkpoint
 
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint.save_config(folder, {"model": bilm.config.to_dict()})

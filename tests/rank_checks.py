@@ -5,9 +5,10 @@ import time
 import numpy as np
 from models import dense_gradient
 
-from elmo_core.ranks import HEARTBEAT_SECONDS, Ranks
-from elmo_core.runtime import UserError, paddle
-from elmo_core.tables import clear_row_gradient, read_rows, row_gradient
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.ranks import HEARTBEAT_SECONDS, Ranks
+from elmo_core.machine.runtime import paddle
+from elmo_core.network.row_gradients import clear_row_gradient, read_rows, row_gradient
 
 ranks = Ranks()
 mine = ranks.rank

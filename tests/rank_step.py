@@ -9,10 +9,10 @@ import models
 import numpy as np
 
 from dataset import lm_batch
-from elmo_core.ranks import Ranks
-from elmo_core.runtime import paddle
-from elmo_core.softmax import draw_candidates
-from elmo_core.tokens import LMBatch, Vocabulary
+from elmo_core.machine.ranks import Ranks
+from elmo_core.machine.runtime import paddle
+from elmo_core.network.softmax import draw_candidates
+from elmo_core.text.tokens import LMBatch, Vocabulary
 from pretraining.optimizer import make_optimizer, optimizer_state
 
 WORDS = [*models.WORDS, *(f"w{k}" for k in range(60))]

@@ -17,7 +17,8 @@ from unittest import mock
 import numpy as np
 
 import run_pretrain
-from elmo_core import checkpoint, runtime
+from elmo_core.files import checkpoint
+from elmo_core.machine import runtime
 from pretraining.meter import Meter
 
 PROJECT = Path(__file__).resolve().parent.parent

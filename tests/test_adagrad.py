@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from elmo_core.runtime import paddle
-from elmo_core.tables import look_up
+from elmo_core.machine.runtime import paddle
+from elmo_core.network.row_gradients import look_up
 from pretraining.adagrad import Adagrad
 from pretraining.adam import Adam
 from pretraining.optimizer import make_optimizer

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from elmo import ELMoConfig
-from elmo_core import fused
-from elmo_core.char_cnn import CharCNN
-from elmo_core.characters import CharTable
-from elmo_core.runtime import paddle
-from elmo_core.tokens import Tokens
+from elmo_core.machine.runtime import paddle
+from elmo_core.network import fused
+from elmo_core.network.char_cnn import CharCNN
+from elmo_core.text.characters import CharTable
+from elmo_core.text.tokens import Tokens
 
 FILTERS = ((1, 3), (2, 5), (7, 19))
 

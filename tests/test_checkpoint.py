@@ -22,8 +22,9 @@ import numpy as np
 import pytest
 from damage import damaged
 
-from elmo_core import checkpoint, disk, runtime
-from elmo_core.runtime import UserError
+from elmo_core.files import checkpoint
+from elmo_core.machine import disk, runtime
+from elmo_core.machine.messages import UserError
 
 PROJECT = Path(__file__).resolve().parent.parent
 LOADS = {

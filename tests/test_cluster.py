@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import runs
 
-from elmo_core import ranks
-from elmo_core.runtime import UserError
+from elmo_core.machine import ranks
+from elmo_core.machine.messages import UserError
 
 ADDRESSES = "10.77.0.1", "10.77.0.2"  # inside the namespaces
 

@@ -21,9 +21,10 @@ from damage import damaged
 import convert
 import run_eval
 from elmo import ELMoEmbedder, load_bilm
-from elmo_core import checkpoint
-from elmo_core.runtime import UserError, paddle
-from elmo_core.tokens import Vocabulary
+from elmo_core.files import checkpoint
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import Vocabulary
 
 WORDS = models.WORDS
 P, H, C = 7, 11, 5

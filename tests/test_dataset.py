@@ -15,11 +15,11 @@ import pytest
 
 import dataset
 from dataset import Corpus, EvalStream, Prefetcher, TrainStream, lm_batch
-from elmo_core import text
-from elmo_core.characters import CodePoints, char_ids, count_cut
-from elmo_core.runtime import UserError
-from elmo_core.text import read_sentences
-from elmo_core.tokens import Vocabulary, in_order, sentence_batches, shuffled_batches, token_batch
+from elmo_core.machine.messages import UserError
+from elmo_core.text import text_files
+from elmo_core.text.characters import CodePoints, char_ids, count_cut
+from elmo_core.text.text_files import read_sentences
+from elmo_core.text.tokens import Vocabulary, in_order, sentence_batches, shuffled_batches, token_batch
 
 MARKERS = ["<S>", "</S>", "<UNK>"]
 # Of ten sentences with seed 7: the same on every platform and with every version of NumPy.
@@ -310,7 +310,7 @@ def test_bad_corpus_names_the_file(tmp_path, vocabulary, name, content, message)
 
 
 def test_the_line_of_a_bad_byte_after_the_first_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "BLOCK", 10)
+    monkeypatch.setattr(text_files, "BLOCK", 10)
     (tmp_path / "c").write_bytes(b"one two\n" * 7 + b"caf\xe9\n")
     with pytest.raises(UserError, match="c:8: byte 0xe9"):
         list(read_sentences(tmp_path / "c"))
@@ -318,7 +318,7 @@ def test_the_line_of_a_bad_byte_after_the_first_block(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
 def test_counts_are_exact_and_irregular_lines_logged_once(tmp_path, vocabulary, caplog, monkeypatch, block):
-    monkeypatch.setattr(text, "BLOCK", block)
+    monkeypatch.setattr(text_files, "BLOCK", block)
     content = "\ufeffbirds sing\r\n\n  \nrain\u3000new <S>\x0bx\n \u3000\nlast 苹果"
     (tmp_path / "c.txt").write_text(content, encoding="utf-8", newline="")
     corpus = Corpus(tmp_path / "c.txt")

@@ -15,12 +15,16 @@ import reference
 import dataset
 import elmo
 from elmo import ELMo, ELMoConfig, ELMoEmbedder
-from elmo_core import checkpoint, runtime, token_tables
-from elmo_core.characters import CharTable, char_ids
-from elmo_core.lstmp import run_layer
-from elmo_core.runtime import UserError, paddle
-from elmo_core.softmax import draw_candidates
-from elmo_core.tokens import LMBatch, Tokens, Vocabulary, token_batch
+from elmo_core.files import checkpoint
+from elmo_core.machine import products
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
+from elmo_core.network import token_tables
+from elmo_core.network.lstmp import run_layer
+from elmo_core.network.softmax import draw_candidates
+from elmo_core.text.characters import CharTable, char_ids
+from elmo_core.text.tokens import LMBatch, Tokens, Vocabulary, token_batch
+from pretraining.meter import memory_in_use
 
 SENTENCES = models.SENTENCES
 VARIANTS = {
@@ -144,13 +148,13 @@ def test_half_precision_stays_near_the_reference_and_spares_evaluation(n_candida
         bilm = models.random_bilm(dtype, input="word", cell_clip=3.0, proj_clip=3.0)
         state = random_state(bilm, len(SENTENCES))
         scores = bilm.log_probabilities(batch)[:2]
-        runtime.use_half_products(name == "half")
+        products.use_half_products(name == "half")
         try:
             loss = sum(bilm(batch, state, candidates)[0]) / 2
             loss.backward()
             np.testing.assert_allclose(bilm.log_probabilities(batch)[:2], scores, atol=1e-6)
         finally:
-            runtime.use_half_products(False)
+            products.use_half_products(False)
         gradient = [models.dense_gradient(weight).ravel() for weight in bilm.parameters()]
         found[name] = float(loss), np.concatenate(gradient)
     (loss, gradient), (half_loss, half_gradient) = found["exact"], found["half"]
@@ -445,7 +449,7 @@ def test_memory_does_not_grow(model):
         for k in range(0, 200, 50):
             layer(sentences[k : k + 50])
         gc.collect()
-        return runtime.memory_in_use()
+        return memory_in_use()
 
     work()
     before = work()

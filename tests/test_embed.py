@@ -24,12 +24,14 @@ from damage import damaged
 import elmo
 import run_embed
 from elmo import ELMoEmbedder, ScalarMix
-from elmo_core import disk, token_vectors
-from elmo_core.char_cnn import CharCNN
-from elmo_core.characters import char_ids
-from elmo_core.runtime import UserError, paddle
-from elmo_core.text import read_sentences
-from elmo_core.tokens import Tokens
+from elmo_core.files import token_vectors
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
+from elmo_core.network.char_cnn import CharCNN
+from elmo_core.text.characters import char_ids
+from elmo_core.text.text_files import read_sentences
+from elmo_core.text.tokens import Tokens
 from embedding import parts
 
 DIM = 2 * models.CHAR["projection_dim"]

@@ -16,10 +16,11 @@ import runs
 import dataset
 import run_eval
 from elmo import load_bilm
-from elmo_core import softmax
-from elmo_core.runtime import UserError, paddle
-from elmo_core.softmax import Softmax
-from elmo_core.tokens import BOS, EOS, UNK_ID
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
+from elmo_core.network import softmax
+from elmo_core.network.softmax import Softmax
+from elmo_core.text.tokens import BOS, EOS, UNK_ID
 from pretraining import perplexity
 from pretraining.perplexity import Score
 

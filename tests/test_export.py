@@ -20,8 +20,8 @@ import convert
 import export_model
 import run_finetune
 from elmo import ELMoEmbedder
-from elmo_core.runtime import UserError
-from elmo_core.tokens import MARKERS, Vocabulary
+from elmo_core.machine.messages import UserError
+from elmo_core.text.tokens import MARKERS, Vocabulary
 from tasks.classifier import Classifier
 from tasks.tagging.columns import Token
 from tasks.tagging.data import Labels

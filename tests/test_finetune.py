@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import run_finetune
-from elmo_core.runtime import UserError, paddle
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
 from tasks import bow, protocol, scores, texts
 from tasks.classifier import Classifier
 

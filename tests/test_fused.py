@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from elmo import ELMoEmbedder
-from elmo_core import fused, runtime
+from elmo_core.machine import runtime
+from elmo_core.network import fused
 
 
 @pytest.fixture

@@ -23,6 +23,8 @@ DEMO_SCRIPTS = [
     *(f"MRC_demo/{name}" for name in ("train", "predict", "evaluate", "prepare", "experiment")),
 ]
 LIBRARY = {"elmo", "elmo_core"}
+ORDER = ["machine", "config", "text", "files", "weights", "network"]  # of elmo_core, from below
+SIDE_BY_SIDE = {"weights", "network"}
 TOP = {path.stem for path in PROJECT.glob("*.py")} | set(PACKAGES)
 
 
@@ -64,6 +66,14 @@ def test_imports_run_downwards(name):
         assert "elmo" not in ours(name)
     if top in PACKAGES:
         assert not imports(MODULES[name]) & {"args", "argparse"}, "only scripts know flags"
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name.count(".") and name.startswith("elmo_core.")])
+def test_packages_of_the_library_import_those_below(name):
+    package = name.split(".")[1]
+    used = {found.split(".")[1] for found in imports(MODULES[name]) if found.startswith("elmo_core.")} - {package}
+    below = set(ORDER[: ORDER.index(package)]) - (SIDE_BY_SIDE if package in SIDE_BY_SIDE else set())
+    assert used <= below
 
 
 def test_imports_are_no_circle():

@@ -16,7 +16,7 @@ sys.path.insert(0, str(runs.PROJECT / "benchmarks"))
 import kneser_ney
 from kneser_ney import COARSE, KneserNey, estimated_discounts
 
-from elmo_core.tokens import Vocabulary
+from elmo_core.text.tokens import Vocabulary
 
 WORDS = 9  # ids 0 and 1 are the markers, 8 is never seen
 

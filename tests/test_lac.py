@@ -13,8 +13,8 @@ import pytest
 import runs
 
 import args as arguments
-from elmo_core.runtime import UserError
-from elmo_core.tokens import MARKERS, Vocabulary
+from elmo_core.machine.messages import UserError
+from elmo_core.text.tokens import MARKERS, Vocabulary
 from tasks.tagging.data import BadLines, Labels, Sentence, read_tsv
 from tasks.tagging.score import words_of
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import reference
 
-from elmo_core import fused
-from elmo_core.lstmp import LSTMP, Cell, Packing, run_layer
-from elmo_core.runtime import paddle
+from elmo_core.machine.runtime import paddle
+from elmo_core.network import fused
+from elmo_core.network.lstmp import LSTMP, Cell, Packing, run_layer
 
 P, H = 3, 7
 LENGTHS = np.array([4, 0, 2, 6, 1, 4])
@@ -152,7 +152,7 @@ def test_slices_of_the_steps_change_nothing(shared_inputs, tolerance, monkeypatc
     x = random_tensor(random, 5 if shared_inputs else len(packing.row), P)
     with paddle.no_grad():
         whole = run_layer([lstmp], [x], [state], packing.sizes, rows)
-        monkeypatch.setattr("elmo_core.lstmp.INPUT_GATES_AT_ONCE", 4 * H * 6)
+        monkeypatch.setattr("elmo_core.network.lstmp.INPUT_GATES_AT_ONCE", 4 * H * 6)
         sliced = run_layer([lstmp], [x], [state], packing.sizes, rows)
     for found, expected in zip((*sliced[0], *sliced[1][0]), (*whole[0], *whole[1][0]), strict=True):
         np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=min(tolerance, 1e-5))

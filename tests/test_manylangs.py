@@ -13,7 +13,7 @@ from reference import clip, relu, sigmoid
 
 import convert
 from elmo import ELMo, ELMoEmbedder
-from elmo_core.runtime import UserError
+from elmo_core.machine.messages import UserError
 from elmo_core.weights import torch_files
 
 WORDS = ["<oov>", "<bos>", "<eos>", "<pad>", "the", "bank", "中国", "x" * 48, "好"]

@@ -12,7 +12,7 @@ import pytest
 import runs
 
 import args as arguments
-from elmo_core.runtime import UserError
+from elmo_core.machine.messages import UserError
 from tasks.reading.data import read_dataset
 from tasks.reading.text import Text
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import runs
 
 from elmo import ELMoConfig
-from elmo_core import fused
+from elmo_core.network import fused
 
 sys.path.insert(0, str(runs.PROJECT / "benchmarks"))
 import bench

@@ -18,8 +18,8 @@ import export_model
 import run_finetune
 import run_tag
 from elmo import ELMoEmbedder
-from elmo_core import checkpoint
-from elmo_core.runtime import paddle
+from elmo_core.files import checkpoint
+from elmo_core.machine.runtime import paddle
 from tasks.classifier import Classifier
 from tasks.reading.data import Passage, Question
 from tasks.reading.reader import Prepared, Reader

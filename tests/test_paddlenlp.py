@@ -7,7 +7,8 @@ from reference import char_ids, relu, sigmoid
 import convert
 from dataset import lm_batch
 from elmo import ELMoEmbedder, load_bilm
-from elmo_core.runtime import UserError, paddle
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
 
 WORDS = ["the", "bank", "of", "苹果"]
 P, FILTERS = 6, ((1, 3), (2, 4))

@@ -15,10 +15,11 @@ from sklearn.model_selection import train_test_split
 import elmo
 import run_finetune
 import word2vec_base
-from elmo_core import runtime
-from elmo_core.ranks import Ranks
-from elmo_core.runtime import UserError, paddle
-from elmo_core.word_vectors import load_word_vectors
+from elmo_core.files.word_vectors import load_word_vectors
+from elmo_core.machine import runtime
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.ranks import Ranks
+from elmo_core.machine.runtime import paddle
 from preprocessing import word2vec
 from tasks import bow, encoders, polarity, protocol, scores
 from tasks.encoders import Contextual, FineTuning, StaticVectors

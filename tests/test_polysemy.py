@@ -10,7 +10,7 @@ import runs
 
 import run_polysemy
 from elmo import ELMoEmbedder
-from elmo_core.runtime import UserError
+from elmo_core.machine.messages import UserError
 from senses import columns, nearest, occurrences, picture, report
 
 DATA = runs.PROJECT / "data"

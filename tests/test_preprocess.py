@@ -15,10 +15,10 @@ import pytest
 
 import preprocess
 from dataset import Corpus
-from elmo_core import tokenise
-from elmo_core.runtime import UserError
-from elmo_core.tokens import Vocabulary
-from elmo_core.word_vectors import load_word_vectors
+from elmo_core.files.word_vectors import load_word_vectors
+from elmo_core.machine.messages import UserError
+from elmo_core.text import tokenise
+from elmo_core.text.tokens import Vocabulary
 from preprocessing import raw_text
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -17,10 +17,11 @@ import runs
 
 import run_pretrain
 from elmo import load_bilm
-from elmo_core import checkpoint
-from elmo_core.ranks import Ranks
-from elmo_core.runtime import UserError, paddle
-from elmo_core.tokens import MARKERS, Vocabulary, token_batch
+from elmo_core.files import checkpoint
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.ranks import Ranks
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import MARKERS, Vocabulary, token_batch
 from pretraining import fit, folder
 from pretraining.meter import Meter
 from pretraining.perplexity import Score

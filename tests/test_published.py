@@ -22,9 +22,9 @@ from server import Server
 
 import convert
 from elmo import ELMo, ELMoEmbedder, load_bilm
-from elmo_core import checkpoint, model_files
-from elmo_core.runtime import UserError
-from elmo_core.weights import archives, download, formats, published
+from elmo_core.files import checkpoint
+from elmo_core.machine.messages import UserError
+from elmo_core.weights import archives, download, formats, model_files, published
 
 PROJECT = Path(__file__).resolve().parent.parent
 SENTENCES = [["the", "river", "bank"]]

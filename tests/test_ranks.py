@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import runs
 
-from elmo_core.ranks import Ranks
-from elmo_core.runtime import paddle
+from elmo_core.machine.ranks import Ranks
+from elmo_core.machine.runtime import paddle
 
 
 def test_two_ranks_work_together(tmp_path):

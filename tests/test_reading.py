@@ -9,8 +9,9 @@ import pytest
 import runs
 
 import elmo
-from elmo_core.runtime import UserError, paddle
-from elmo_core.tokens import MARKERS, Vocabulary
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import MARKERS, Vocabulary
 from tasks.reading.batch import Asked, Group, batch_of
 from tasks.reading.data import Passage, Question, read_dataset
 from tasks.reading.network import NEVER, BiDAF, Settings

@@ -7,7 +7,7 @@ import pytest
 import runs
 
 import run_embed
-from elmo_core.runtime import paddle
+from elmo_core.machine.runtime import paddle
 
 
 def blocks(language: str = "") -> list[str]:

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elmo_core import runtime
-from elmo_core.runtime import UserError, in_parallel, paddle
+from elmo_core.machine import messages, products, runtime
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import in_parallel, paddle
 
 PROJECT = Path(__file__).parent.parent
 
@@ -45,7 +46,7 @@ def test_so_does_that_of_an_older_kernels_container(tmp_path, monkeypatch, quota
 
 
 def test_paddle_takes_all_cores_silently():
-    done = fresh_python("from elmo_core.runtime import paddle; import os; print(os.environ['OMP_NUM_THREADS'])")
+    done = fresh_python("from elmo_core.machine.runtime import paddle; import os; print(os.environ['OMP_NUM_THREADS'])")
     assert done.stdout.strip() == str(runtime.n_cores())
     assert done.stderr == ""
 
@@ -79,7 +80,7 @@ CROWD = ",".join(f"10.0.0.{host}:{port}" for host in (1, 2) for port in range(60
     ids=["user", "launcher", "ranks"],
 )
 def test_threads_of_a_process(environment, threads):
-    program = "from elmo_core import runtime; import os; runtime.prepare_environment()"
+    program = "from elmo_core.machine import runtime; import os; runtime.prepare_environment()"
     done = fresh_python(f"{program}; print(os.environ['OMP_NUM_THREADS'])", **environment)
     assert done.stdout.strip() == str(threads)
 
@@ -91,7 +92,7 @@ def test_there_is_always_a_thread(monkeypatch, variable, threads):
 
 
 def test_paddle_imported_too_early_is_logged_once():
-    done = fresh_python("import paddle; from elmo_core.runtime import paddle; import elmo", OMP_NUM_THREADS="")
+    done = fresh_python("import paddle; from elmo_core.machine.runtime import paddle; import elmo", OMP_NUM_THREADS="")
     expected = 1 if runtime.n_cores() > 1 else 0
     assert done.stderr.count("paddle was imported before elmo") == expected
 
@@ -152,20 +153,24 @@ def test_gradients_are_on_after_parallel_work_without_them():
 @pytest.mark.parametrize(
     ("statement", "code", "message"),
     [
-        ("raise runtime.UserError('what to do')", 2, "error: what to do"),
+        ("raise messages.UserError('what to do')", 2, "error: what to do"),
         ("open('/no/such/file')", 2, "error: [Errno 2] No such file or directory: '/no/such/file'"),
         ("raise KeyboardInterrupt", 130, "interrupted"),
-        ("runtime.log.info('hello')", 0, "hello"),
+        ("messages.log.info('hello')", 0, "hello"),
     ],
 )
 def test_a_users_mistake_is_one_line(statement, code, message):
-    done = fresh_python(f"import args\nfrom elmo_core import runtime\ndef main(): {statement}\nargs.script(main)")
+    done = fresh_python(
+        f"import script\nfrom elmo_core.machine import messages\ndef main(): {statement}\nscript.run(main)"
+    )
     assert (done.returncode, done.stderr.strip()) == (code, message)
 
 
 @pytest.mark.parametrize("statement", ["raise MemoryError('(300 GB)')", "import numpy; numpy.ones(10**16)"])
 def test_out_of_memory_is_explained(statement):
-    done = fresh_python(f"import args\nfrom elmo_core import runtime\ndef main(): {statement}\nargs.script(main)")
+    done = fresh_python(
+        f"import script\nfrom elmo_core.machine import messages\ndef main(): {statement}\nscript.run(main)"
+    )
     assert done.returncode == 2 and done.stderr.startswith("error: out of memory. Where there is a --batch_size")
 
 
@@ -197,7 +202,7 @@ def test_output_that_cannot_be_written(shell, code, message):
 def test_a_signal_in_a_backward_pass_ends_the_script_like_any_other(number, code, message):
     """Paddle makes an error of its own of whatever is raised there."""
     program = (
-        "import signal; from args import script; from elmo_core.runtime import paddle\n"
+        "import signal; from script import run; from elmo_core.machine.runtime import paddle\n"
         "class Same(paddle.autograd.PyLayer):\n"
         "    forward = staticmethod(lambda context, x: x * 1)\n"
         f"    backward = staticmethod(lambda context, g: signal.raise_signal(signal.{number}) or g)\n"
@@ -205,24 +210,24 @@ def test_a_signal_in_a_backward_pass_ends_the_script_like_any_other(number, code
         "    x = paddle.to_tensor([1.0], stop_gradient=False)\n"
         "    try: Same.apply(x).backward()\n"
         "    finally: print('tidied up')\n"
-        "script(main)"
+        "run(main)"
     )
     done = fresh_python(program)
     assert (done.returncode, done.stdout, done.stderr.strip()) == (code, "tidied up\n", message)
 
 
 def test_durations_read_well():
-    assert [runtime.duration(seconds) for seconds in (3.2, 200, 9000)] == ["3 s", "3 min", "2.5 h"]
+    assert [messages.duration(seconds) for seconds in (3.2, 200, 9000)] == ["3 s", "3 min", "2.5 h"]
 
 
 def test_half_products_are_near_and_off_by_default():
     x = paddle.randn([5, 40])
-    exact = runtime.product(x, x, transpose_y=True)
-    runtime.use_half_products(True)
+    exact = products.product(x, x, transpose_y=True)
+    products.use_half_products(True)
     try:
-        near = runtime.product(x, runtime.operand(x), transpose_y=True)
+        near = products.product(x, products.operand(x), transpose_y=True)
     finally:
-        runtime.use_half_products(False)
+        products.use_half_products(False)
     assert near.dtype == x.dtype
     assert 0 < float((near - exact).abs().max()) < 1.0
     np.testing.assert_array_equal(near.astype("bfloat16").astype(x.dtype).numpy(), near.numpy())  # as a GPU returns it
@@ -243,9 +248,9 @@ def test_tf32_is_off_unless_it_is_asked_for():
     core = paddle.base.core
     if not hasattr(core, "get_cublas_switch"):
         pytest.skip(f"this build of paddle {paddle.__version__} has no TF32 to switch")
-    runtime.use_tf32(True)
+    products.use_tf32(True)
     assert core.get_cublas_switch() and core.get_cudnn_switch()
-    with runtime.exact_products():
+    with products.exact_products():
         assert not core.get_cublas_switch() and not core.get_cudnn_switch()
     assert core.get_cublas_switch()
     runtime.set_device("cpu")

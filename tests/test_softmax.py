@@ -5,9 +5,9 @@ import pytest
 import reference
 from models import dense_gradient
 
-from elmo_core.runtime import paddle
-from elmo_core.softmax import Softmax, draw_candidates, is_sampled, log_uniform
-from elmo_core.tables import clear_row_gradient, row_gradient
+from elmo_core.machine.runtime import paddle
+from elmo_core.network.row_gradients import clear_row_gradient, row_gradient
+from elmo_core.network.softmax import Softmax, draw_candidates, is_sampled, log_uniform
 
 V, P = 50, 5
 pytestmark = pytest.mark.usefixtures("implementation")
@@ -140,7 +140,7 @@ def test_slices_change_nothing(monkeypatch):
     softmax, h, targets = random_softmax()
     candidates = draw_candidates(V, 20, generator())
     whole = float(softmax.losses([h], [targets], candidates)[0])
-    monkeypatch.setattr("elmo_core.softmax.LOGITS_AT_ONCE", 20 * 7)
+    monkeypatch.setattr("elmo_core.network.softmax.LOGITS_AT_ONCE", 20 * 7)
     assert float(softmax.losses([h], [targets], candidates)[0]) == pytest.approx(whole, abs=1e-6)
 
 
@@ -184,7 +184,7 @@ def test_many_small_chances_are_not_lost_beside_a_large_one(implementation, monk
     softmax.weight.set_value(softmax.weight.numpy() / 2)
     likely = np.where(np.arange(vocab_size) < 20, 16, 0)[:, None]
     softmax.bias.set_value((softmax.bias.numpy() + likely).astype(np.float32))
-    monkeypatch.setattr("elmo_core.softmax.LOGITS_AT_ONCE", at_once)
+    monkeypatch.setattr("elmo_core.network.softmax.LOGITS_AT_ONCE", at_once)
     found = softmax.log_probabilities(h, targets)
     logits = h.numpy().astype(np.float64) @ softmax.weight.numpy().astype(np.float64).T + softmax.bias.numpy()[:, 0]
     highest = logits.max(axis=1)

@@ -12,9 +12,10 @@ import pytest
 
 import run_tag
 from elmo import ELMoEmbedder
-from elmo_core.runtime import UserError, paddle
-from elmo_core.tokens import MARKERS, UNK_ID, Vocabulary
-from elmo_core.word_vectors import load_word_vectors
+from elmo_core.files.word_vectors import load_word_vectors
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import MARKERS, UNK_ID, Vocabulary
 from tasks.tagging.columns import read_columns
 from tasks.tagging.data import Labels, Sentence, batch_of
 from tasks.tagging.elmo_encoder import LayerCache, Pretrained, elmo_encoder, init_pretraining_params

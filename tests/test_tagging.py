@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import elmo
-from elmo_core import checkpoint
-from elmo_core.runtime import UserError, paddle
-from elmo_core.tokens import MARKERS, UNK_ID, Vocabulary
+from elmo_core.files import checkpoint
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import MARKERS, UNK_ID, Vocabulary
 from tasks.tagging import training
 from tasks.tagging.crf import LinearChainCRF
 from tasks.tagging.data import BadLines, Labels, Sentence, batch_of, read_tsv

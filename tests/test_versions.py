@@ -6,8 +6,8 @@ import sys
 import pytest
 import runs
 
-from elmo_core import versions
-from elmo_core.runtime import paddle
+from elmo_core.machine import versions
+from elmo_core.machine.runtime import paddle
 
 
 @pytest.mark.parametrize("version", ["2.6.2", "3.0.0", "3.0.0rc1", "3.2.2", "3.3.1", "3.3.0.post126"])

@@ -43,7 +43,7 @@ def wheel(tmp_path_factory) -> Path:
 def test_the_wheel_holds_the_library_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"elmo.py", "elmo_core", "elmo_paddle"}
-    assert "elmo_core/fused.c" in names and wheel.stat().st_size < 2**20
+    assert "elmo_core/network/fused.c" in names and wheel.stat().st_size < 2**20
 
 
 def test_it_works_beside_files_with_the_names_of_ours(wheel, tmp_path):

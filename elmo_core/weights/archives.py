@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from elmo_core.runtime import UserError
+from elmo_core.machine.messages import UserError
 
 MEMBERS = 10_000  # an archive of weights has fewer
 RATIO = 50  # weights, and even vocabularies, shrink to more than one in so many

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.runtime import UserError
+from elmo_core.machine.messages import UserError
 
 
 def take(found: Mapping[str, np.ndarray], name: str, shape: tuple[int, ...], path: Path) -> np.ndarray:

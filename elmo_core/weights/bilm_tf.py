@@ -28,12 +28,13 @@ from typing import Any
 import h5py
 import numpy as np
 
-from elmo_core import checkpoint, disk
 from elmo_core.config import ELMoConfig
-from elmo_core.disk import read_json
-from elmo_core.hdf5_file import HDF5File, quoted
-from elmo_core.runtime import UserError, log
-from elmo_core.tokens import Vocabulary
+from elmo_core.files import checkpoint
+from elmo_core.machine import disk
+from elmo_core.machine.disk import read_json
+from elmo_core.machine.hdf5_file import HDF5File, quoted
+from elmo_core.machine.messages import UserError, log
+from elmo_core.text.tokens import Vocabulary
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 CHARACTERS = 256 + 5  # bytes and marks; our table has the row 0 of the mask before them

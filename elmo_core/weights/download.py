@@ -16,8 +16,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from elmo_core import disk
-from elmo_core.runtime import UserError, log
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError, log
 
 TIMEOUT = 30.0  # seconds without a byte
 ATTEMPTS = 3  # without a byte of progress

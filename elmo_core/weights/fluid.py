@@ -25,9 +25,10 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.hdf5_file import quoted
-from elmo_core.runtime import UserError, import_paddle, log
-from elmo_core.tokens import Vocabulary
+from elmo_core.machine.hdf5_file import quoted
+from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.runtime import import_paddle
+from elmo_core.text.tokens import Vocabulary
 
 HEADER = struct.Struct("<IQIi")  # version, levels of detail, the tensor's version, length of the description
 DESCRIPTION = 64  # bytes at most; two dimensions take 24

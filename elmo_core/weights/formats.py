@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.runtime import UserError
-from elmo_core.tokens import Vocabulary
+from elmo_core.machine.messages import UserError
+from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import bilm_tf, fluid, manylangs
 from elmo_core.weights.archives import unpacked
 

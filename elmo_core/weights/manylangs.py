@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.characters import CodePoints
 from elmo_core.config import FILTERS, MAX_CHARS, ELMoConfig
-from elmo_core.disk import read_json
-from elmo_core.runtime import UserError, log
-from elmo_core.tokens import MARKERS, Vocabulary
+from elmo_core.machine.disk import read_json
+from elmo_core.machine.messages import UserError, log
+from elmo_core.text.characters import CodePoints
+from elmo_core.text.tokens import MARKERS, Vocabulary
 from elmo_core.weights import torch_files
 from elmo_core.weights.arrays import gates, take
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core import checkpoint
 from elmo_core.config import ELMoConfig
-from elmo_core.runtime import UserError
-from elmo_core.tokens import MARKERS, Vocabulary
+from elmo_core.files import checkpoint
+from elmo_core.machine.messages import UserError
+from elmo_core.text.tokens import MARKERS, Vocabulary
 from elmo_core.weights.arrays import gates, take
 
 TOKENS, LSTM = "_token_embding_layer", "_elmobilm"  # PaddleNLP's own spelling

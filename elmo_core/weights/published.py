@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from elmo_core import checkpoint, disk
 from elmo_core.config import ELMoConfig
-from elmo_core.runtime import UserError, log
+from elmo_core.files import checkpoint
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError, log
 from elmo_core.weights import archives, download, formats
 
 TABLE = Path(__file__).with_name("published.tsv")

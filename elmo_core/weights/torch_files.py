@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.disk import check_input
-from elmo_core.runtime import UserError
-from elmo_core.safe_pickle import ChecksumFile, Opcodes, Unpickler
+from elmo_core.machine.disk import check_input
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.pickles import ChecksumFile, Opcodes, Unpickler
 
 MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001  # of the old format
 TYPES = {

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from elmo_core import disk
-from elmo_core.runtime import UserError
-from elmo_core.text import blocks, parse_json
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError
+from elmo_core.text.text_files import blocks, parse_json
 
 EXPECTED = "passages and questions in SQuAD's or CMRC 2018's JSON"
 

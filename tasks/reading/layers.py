@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 import elmo
-from elmo_core.runtime import paddle
+from elmo_core.machine.runtime import paddle
 from tasks.reading.text import Text, Window
 from tasks.tagging.elmo_encoder import LayerCache, Layers, elmo_encoder
 

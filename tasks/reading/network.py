@@ -11,7 +11,7 @@ Letters: B windows of passages, Q questions, T and J tokens of either, D = 2 * h
 
 from dataclasses import dataclass
 
-from elmo_core.runtime import paddle
+from elmo_core.machine.runtime import paddle
 from tasks.reading.batch import FEATURES, Batch, Side
 from tasks.reading.layers import TextLayers
 from tasks.tagging.elmo_encoder import elmo_encoder, init_pretraining_params

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core import checkpoint
-from elmo_core.runtime import UserError, paddle
-from elmo_core.tokens import Vocabulary, sentence_batches
+from elmo_core.files import checkpoint
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import Vocabulary, sentence_batches
 from tasks.reading.batch import Asked, Group, batch_of
 from tasks.reading.data import Passage
 from tasks.reading.network import BiDAF, Settings

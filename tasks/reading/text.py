@@ -9,7 +9,7 @@ from itertools import accumulate, chain
 
 import numpy as np
 
-from elmo_core.tokenise import ASCII_MARKS, chinese, english, paragraphs
+from elmo_core.text.tokenise import ASCII_MARKS, chinese, english, paragraphs
 
 LANGUAGES = {"zh": chinese, "en": english}  # as `preprocess.py text` splits text into sentences of tokens
 ONE_FOR_ONE = str.maketrans(

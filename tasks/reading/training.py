@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core import runtime
-from elmo_core.runtime import UserError, log, paddle
-from elmo_core.tokens import MARKERS, Vocabulary, shuffled_batches
+from elmo_core.machine import messages
+from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import MARKERS, Vocabulary, shuffled_batches
 from tasks.reading.batch import Asked, Group, batch_of
 from tasks.reading.reader import Prepared, Reader, Reading
 from tasks.reading.score import Scores
@@ -103,8 +104,8 @@ def train(
             better = best is None or scores.f1.mean() > best.scores.f1.mean()
             log.info(
                 f"epoch {epoch:>2}/{schedule.epochs}  loss {loss:6.3f}  dev EM {scores.exact.mean():6.2%}  "
-                f"F1 {scores.f1.mean():6.2%}{' *' if better else '  '}  {runtime.duration(seconds)}, at most "
-                f"{runtime.duration(seconds / epoch * (schedule.epochs - epoch))} left"
+                f"F1 {scores.f1.mean():6.2%}{' *' if better else '  '}  {messages.duration(seconds)}, at most "
+                f"{messages.duration(seconds / epoch * (schedule.epochs - epoch))} left"
             )
             if better:
                 if folder:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from elmo_core.tokenise import jieba_cut
+from elmo_core.text.tokenise import jieba_cut
 
 
 def words_of(sentences: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[np.ndarray]]:

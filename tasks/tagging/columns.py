@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from elmo_core import disk
-from elmo_core.runtime import UserError
-from elmo_core.text import read_lines
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError
+from elmo_core.text.text_files import read_lines
 from tasks.tagging.data import Sentence
 
 Rows = list[tuple[str, list[str]]]  # the lines of a sentence, and their columns

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from elmo_core.runtime import paddle
+from elmo_core.machine.runtime import paddle
 
 nn = paddle.nn
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 import dataset
-from elmo_core import disk
-from elmo_core.runtime import UserError, log
-from elmo_core.text import read_lines
-from elmo_core.tokens import Vocabulary, padded
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError, log
+from elmo_core.text.text_files import read_lines
+from elmo_core.text.tokens import Vocabulary, padded
 from tasks.tagging.scheme import impossible
 
 

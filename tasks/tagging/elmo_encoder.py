@@ -17,10 +17,12 @@ from pathlib import Path
 import numpy as np
 
 import elmo
-from elmo_core import checkpoint, model_files
-from elmo_core.arguments import layer_choice
-from elmo_core.runtime import UserError, log, paddle
-from elmo_core.tokens import UNK_ID, TokenBatch, Vocabulary, padded
+from elmo_core.files import checkpoint
+from elmo_core.machine.checks import layer_choice
+from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import UNK_ID, TokenBatch, Vocabulary, padded
+from elmo_core.weights import model_files
 from tasks.tagging.characters import words_of
 
 ROOM_LEFT = 1_000_000_000  # bytes of the disk that the cache leaves, for the model

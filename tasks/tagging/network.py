@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.char_cnn import CharCNN
-from elmo_core.characters import CharTable
 from elmo_core.config import ELMoConfig
-from elmo_core.runtime import UserError, paddle
-from elmo_core.tokens import Tokens, padded
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
+from elmo_core.network.char_cnn import CharCNN
+from elmo_core.text.characters import CharTable
+from elmo_core.text.tokens import Tokens, padded
 from tasks.runs import checked_settings
 from tasks.tagging.crf import LinearChainCRF
 from tasks.tagging.data import Batch, Labels

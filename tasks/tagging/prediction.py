@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from elmo_core.runtime import UserError
+from elmo_core.machine.messages import UserError
 from tasks.tagging.columns import sentence_rows, token_reader, tokens_of
 from tasks.tagging.data import Sentence
 from tasks.tagging.scheme import spans

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from elmo_core.runtime import listed, log
+from elmo_core.machine.messages import listed, log
 
 OUTSIDE = "O"
 SCHEMES = ("bio", "iob1", "bioes", "plain", "lac")

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core import checkpoint, model_files
-from elmo_core.runtime import UserError, hint_if_moved, paddle
+from elmo_core.files import checkpoint
+from elmo_core.machine.messages import UserError, hint_if_moved
+from elmo_core.machine.runtime import paddle
+from elmo_core.weights import model_files
 from tasks.tagging.elmo_encoder import Pretrained
 from tasks.tagging.vectors import WordVectors
 

@@ -12,10 +12,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from elmo_core import checkpoint, disk
-from elmo_core.arguments import check_sentences
-from elmo_core.runtime import UserError
-from elmo_core.tokens import Vocabulary, in_order, sentence_batches
+from elmo_core.files import checkpoint
+from elmo_core.machine import disk
+from elmo_core.machine.checks import check_sentences
+from elmo_core.machine.messages import UserError
+from elmo_core.text.tokens import Vocabulary, in_order, sentence_batches
 from tasks.tagging.data import Labels, Sentence, batch_of
 from tasks.tagging.elmo_encoder import Pretrained
 from tasks.tagging.network import BiGRUCRF, Settings

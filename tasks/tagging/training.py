@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core import runtime
-from elmo_core.runtime import UserError, log, paddle
-from elmo_core.tokens import MARKERS, UNK_ID, Vocabulary, shuffled_batches
+from elmo_core.machine import messages
+from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import MARKERS, UNK_ID, Vocabulary, shuffled_batches
 from tasks.tagging.data import Batch, Sentence, batch_of
 from tasks.tagging.score import Score, words_of
 from tasks.tagging.tagger import Tagger
@@ -82,8 +83,8 @@ def train(
         better = best is None or score.total.f1 > best.score.total.f1
         log.info(
             f"epoch {epoch:>2}/{schedule.epochs}  loss {loss:7.3f}  dev {measure} {score.total.f1:6.2%}"
-            f"{' *' if better else '  '}  {runtime.duration(seconds)}, at most "
-            f"{runtime.duration(seconds / epoch * (schedule.epochs - epoch))} left"
+            f"{' *' if better else '  '}  {messages.duration(seconds)}, at most "
+            f"{messages.duration(seconds / epoch * (schedule.epochs - epoch))} left"
         )
         if better:
             if folder:
@@ -118,7 +119,7 @@ def run_epoch(
     for step, batch in enumerate(batches):
         now = time.perf_counter()
         if now - shown > PROGRESS_SECONDS:
-            left = runtime.duration((now - start) / step * (len(batches) - step))
+            left = messages.duration((now - start) / step * (len(batches) - step))
             log.info(f"epoch {epoch:>2}  step {step:,}/{len(batches):,}  {left} left in this epoch")
             shown = now
         loss = loss_of(batch)

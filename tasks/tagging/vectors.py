@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.runtime import log
-from elmo_core.word_vectors import load_word_vectors
+from elmo_core.files.word_vectors import load_word_vectors
+from elmo_core.machine.messages import log
 from tasks.tagging.characters import words_of
 
 

@@ -27,8 +27,9 @@ from functools import partial
 
 import numpy as np
 
-from elmo_core import fused
-from elmo_core.runtime import in_parallel, operand, paddle, product, to_tensor
+from elmo_core.machine.products import operand, product
+from elmo_core.machine.runtime import in_parallel, paddle, to_tensor
+from elmo_core.network import fused
 
 INPUT_GATES_AT_ONCE = 2**26  # elements, 256 MB of float32: what inference holds of one direction's input products
 State = tuple[paddle.Tensor, paddle.Tensor]  # h (B, P) and c (B, H)

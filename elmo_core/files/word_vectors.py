@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.runtime import UserError, log
+from elmo_core.machine.messages import UserError, log
 
 
 def load_word_vectors(path: Path, limit: int | None = None):

@@ -10,9 +10,10 @@ import itertools
 
 import numpy as np
 
-from elmo_core import fused
-from elmo_core.runtime import in_parallel, n_threads, paddle, product, to_tensor
-from elmo_core.tokens import Tokens
+from elmo_core.machine.products import product
+from elmo_core.machine.runtime import in_parallel, n_threads, paddle, to_tensor
+from elmo_core.network import fused
+from elmo_core.text.tokens import Tokens
 
 nn = paddle.nn
 

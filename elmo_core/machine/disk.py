@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from elmo_core.runtime import UserError, log
+from elmo_core.machine.messages import UserError, log
 
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<id>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>\d{1,9})\.tmp")
 HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"  # the machine whose process numbers stand in such names

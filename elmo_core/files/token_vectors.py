@@ -11,11 +11,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from elmo_core import disk
-from elmo_core.hdf5_file import HDF5File
-from elmo_core.runtime import UserError
-from elmo_core.text import read_sentences
-from elmo_core.tokens import BOS, EOS
+from elmo_core.machine import disk
+from elmo_core.machine.hdf5_file import HDF5File
+from elmo_core.machine.messages import UserError
+from elmo_core.text.text_files import read_sentences
+from elmo_core.text.tokens import BOS, EOS
 
 NAME, WORDS = "embedding", "vocabulary"  # dataset and attribute
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core import runtime
-from elmo_core.runtime import paddle
+from elmo_core.machine import messages, products, runtime
+from elmo_core.machine.runtime import paddle
 
 SOURCE = Path(__file__).with_name("fused.c")
 FLAGS = (
@@ -190,7 +190,7 @@ def _pointers(tensors: Sequence):
 
 def suits(x: paddle.Tensor) -> bool:
     """Whether there is a kernel, and it can take this tensor's place and type."""
-    fits = x.dtype == paddle.float32 and x.place.is_cpu_place() and not runtime.half_products_wanted()
+    fits = x.dtype == paddle.float32 and x.place.is_cpu_place() and not products.half_products_wanted()
     return fits and kernel() is not None
 
 
@@ -205,7 +205,7 @@ def kernel() -> Kernel | None:
     except (OSError, subprocess.SubprocessError, AttributeError) as error:
         output = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip().splitlines()[-1:]
         reason = " ".join([str(error), *output])
-        runtime.log.info(f"without the compiled loops of fused.c, which would be faster: {reason}")
+        messages.log.info(f"without the compiled loops of fused.c, which would be faster: {reason}")
         return None
 
 
@@ -239,7 +239,7 @@ def _cache() -> Path | None:
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.is_dir() and not _is_safe(folder):
-        runtime.log.info(f"{folder} belongs to another user or can be written to by others: it is not used.")
+        messages.log.info(f"{folder} belongs to another user or can be written to by others: it is not used.")
     return folder if _is_safe(folder) else None
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core import checkpoint
-from elmo_core.characters import BYTES, Bytes, CodePoints
 from elmo_core.config import MAX_CHARS, ELMoConfig
-from elmo_core.disk import check_input
-from elmo_core.runtime import UserError
-from elmo_core.tokens import MARKERS, Vocabulary
+from elmo_core.files import checkpoint
+from elmo_core.machine.disk import check_input
+from elmo_core.machine.messages import UserError
+from elmo_core.text.characters import BYTES, Bytes, CodePoints
+from elmo_core.text.tokens import MARKERS, Vocabulary
 from elmo_core.weights import published
 
 

@@ -15,9 +15,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from elmo_core import fused
-from elmo_core.runtime import in_parallel, paddle, product, to_tensor
-from elmo_core.tables import read_rows
+from elmo_core.machine.products import product
+from elmo_core.machine.runtime import in_parallel, paddle, to_tensor
+from elmo_core.network import fused
+from elmo_core.network.row_gradients import read_rows
 
 LOGITS_AT_ONCE = 2**22  # elements: what a slice of the logits may hold, so that it stays near the processor
 REMOVED = -1e30  # the logit of an accidental hit

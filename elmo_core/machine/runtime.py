@@ -1,8 +1,8 @@
-"""What must be right before Paddle is imported, and what every script needs: threads, BLAS, device, seeds, errors.
+"""What must be right before Paddle is imported, then its device and its threads.
 
-Take Paddle from here: `from elmo_core.runtime import paddle`. Its CPU build reads the number of threads and the BLAS path
-from the environment while it is being imported, and by itself takes one thread and, on AMD processors, a slow path. Here
-both are set first, wherever the user has not set them, and Paddle's start-up chatter is left out.
+Take Paddle from here: `from elmo_core.machine.runtime import paddle`. Its CPU build reads the number of threads and the
+BLAS path from the environment while it is being imported, and by itself takes one thread and, on AMD processors, a slow
+path. Here both are set first, wherever the user has not set them, and Paddle's start-up chatter is left out.
 """
 
 import contextlib
@@ -12,28 +12,22 @@ import io
 import logging
 import os
 import platform
-import random
 import signal
 import sys
 import warnings
 import zlib  # noqa: F401  before Paddle: 2.6 brings another zlib, with which Python's would fail
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 
-from elmo_core import versions
+from elmo_core.machine import versions
+from elmo_core.machine.messages import UserError, log
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds in so many
 OLD_CPU_QUOTA = [Path(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us") for name in ("quota", "period")]  # with cgroups v1
 CHATTER = ("OMP_NUM_THREADS set to", "PLEASE USE OMP_NUM_THREADS WISELY")
-
-log = logging.getLogger("elmo")
-
-
-class UserError(ValueError):
-    """A mistake in what the user gave. The message says what was found, where, what was expected and what to do."""
 
 
 def n_cores() -> int:
@@ -155,7 +149,7 @@ def set_device(name: str = "auto") -> str:
     name = device_name(name)
     paddle = import_paddle()
     paddle.set_device(name)
-    use_tf32(False)
+    versions.allow_tf32(paddle, False)
     if name.startswith("gpu") and (warning := versions.missing_kernels(paddle)):
         log.warning(warning)
     return name
@@ -214,15 +208,6 @@ def to_tensor(array):
     return paddle.to_tensor(array, place=paddle.CPUPlace()).cuda(blocking=False)
 
 
-def seed_everything(seed: int) -> None:
-    """Seed Python, NumPy and Paddle."""
-    import numpy as np
-
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    import_paddle().seed(seed)
-
-
 @functools.cache
 def mkl() -> ctypes.CDLL | None:
     """The BLAS that Paddle's CPU build brings for Intel and AMD processors; None where it brings another."""
@@ -264,98 +249,3 @@ def in_parallel(tasks: Sequence[Callable]) -> list:
     for error in filter(None, errors):
         raise error
     return [first, *(other.result() for other in others)]
-
-
-_half_products = False
-
-
-def has_half_products() -> bool:
-    """Whether the device can make products in bfloat16."""
-    paddle = import_paddle()
-    return paddle.get_device() == "cpu" or paddle.device.cuda.get_device_capability() >= (8, 0)
-
-
-def use_half_products(wanted: bool) -> None:
-    """Make the large products in bfloat16 from here on; everything else stays in float32."""
-    global _half_products
-    if wanted and not has_half_products():
-        raise UserError("this GPU cannot make products in bfloat16 (an A100 or later can): leave out --amp.")
-    _half_products = wanted
-
-
-def half_products_wanted() -> bool:
-    return _half_products
-
-
-def use_tf32(wanted: bool) -> None:
-    """Let GPUs make the products of float32 in TF32, with 10 bits behind the point in place of 23, or forbid it.
-
-    Paddle's own choice differs between its versions. NVIDIA_TF32_OVERRIDE=0 in the environment forbids it too.
-    """
-    versions.allow_tf32(import_paddle(), wanted)
-
-
-@contextlib.contextmanager
-def exact_products():
-    """Make all products in full float32 inside, whatever is chosen for training."""
-    half, tf32 = _half_products, versions.tf32_allowed(import_paddle())
-    use_half_products(False)
-    use_tf32(False)
-    try:
-        yield
-    finally:
-        use_half_products(half)
-        use_tf32(tf32)
-
-
-def operand(weight):
-    """A weight as the products below take it: converted once, where a loop multiplies with it many times."""
-    if not _half_products or weight.dtype == import_paddle().bfloat16:
-        return weight
-    half = weight.astype("bfloat16")
-    return half if weight.place.is_gpu_place() else half.astype(weight.dtype)  # a CPU has no such product: it rounds
-
-
-def product(x, weight, transpose_x: bool = False, transpose_y: bool = False):
-    """The matrix product of x and an `operand`, in x's own type. A product in bfloat16 is itself rounded to it."""
-    matmul = import_paddle().matmul
-    if not _half_products:
-        return matmul(x, weight, transpose_x, transpose_y)
-    return operand(matmul(operand(x), operand(weight), transpose_x, transpose_y)).astype(x.dtype)
-
-
-def memory_in_use() -> int:
-    """Bytes that this process holds; on a GPU the most it has held there."""
-    paddle = import_paddle()
-    if paddle.get_device().startswith("gpu"):
-        return paddle.device.cuda.max_memory_allocated()
-    statm = Path("/proc/self/statm")
-    if statm.exists():
-        return int(statm.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
-@contextlib.contextmanager
-def hint_if_moved(flag: str, given: object) -> Iterator[None]:
-    """Name the flag for a file whose place is remembered, and may be another by now, unless the user has given it."""
-    try:
-        yield
-    except UserError as error:
-        if given:
-            raise
-        raise UserError(f"{error} If it has moved, give its new place by {flag}.") from error
-
-
-def listed(names: Sequence[str], most: int = 10) -> str:
-    """Names, not too many of them."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def duration(seconds: float) -> str:
-    """A time in words: 45 s, 12 min, 3.5 h."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

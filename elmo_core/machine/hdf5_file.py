@@ -8,8 +8,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from elmo_core.disk import check_input
-from elmo_core.runtime import UserError, listed
+from elmo_core.machine.disk import check_input
+from elmo_core.machine.messages import UserError, listed
 
 OBJECTS = 10_000  # a file of weights has fewer
 RATIO = 1100  # more than HDF5's own filters compress

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.characters import BYTES, count_cut
 from elmo_core.config import ELMoConfig
-from elmo_core.runtime import UserError, log, paddle
-from elmo_core.tokens import BOS, EOS, UNK, Vocabulary, padded, token_batch
+from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.characters import BYTES, count_cut
+from elmo_core.text.tokens import BOS, EOS, UNK, Vocabulary, padded, token_batch
 
 TOKENS_AT_ONCE = 2048  # new tokens in one pass of the character CNN
 CACHE_BYTES = 256 * 2**20  # of computed token vectors that are kept
@@ -96,7 +97,7 @@ class FixedVectors(TokenTable):
     """The words of a fixed vocabulary, from a file of their vectors."""
 
     def __init__(self, path: Path, vocabulary: Path, width: int):
-        from elmo_core import token_vectors  # and with it h5py: only here
+        from elmo_core.files import token_vectors  # and with it h5py: only here
 
         words, vectors = token_vectors.read(path, vocabulary, width)
         super().__init__(paddle.to_tensor(vectors))

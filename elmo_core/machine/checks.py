@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elmo_core.runtime import UserError
+from elmo_core.machine.messages import UserError
 
 RIGHT_FORM = "[['The', 'first', 'sentence', '.'], ['Second', 'one', '.']]"
 

@@ -5,11 +5,11 @@ A new one is a class here, a line in ENCODERS and one in INPUTS of config.py, wh
 
 import numpy as np
 
-from elmo_core.char_cnn import CharCNN
 from elmo_core.config import ELMoConfig
-from elmo_core.runtime import paddle, to_tensor
-from elmo_core.tables import look_up
-from elmo_core.tokens import Tokens
+from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.network.char_cnn import CharCNN
+from elmo_core.network.row_gradients import look_up
+from elmo_core.text.tokens import Tokens
 
 nn = paddle.nn
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from elmo_core.runtime import UserError, listed, log
+from elmo_core.machine.messages import UserError, listed, log
 
 FOREIGN_FORMS = {b"\x1f\x8b": "gzip", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # by a file's first bytes
 BLOCK = 1 << 22  # bytes of text in memory at once

@@ -13,11 +13,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from elmo_core.characters import BOS, BYTES, EOS, Alphabet
 from elmo_core.config import INPUTS
-from elmo_core.disk import check_input
-from elmo_core.runtime import UserError, log
-from elmo_core.text import blocks
+from elmo_core.machine.disk import check_input
+from elmo_core.machine.messages import UserError, log
+from elmo_core.text.characters import BOS, BYTES, EOS, Alphabet
+from elmo_core.text.text_files import blocks
 
 UNK = "<UNK>"
 MARKERS = BOS, EOS, UNK

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.runtime import UserError, paddle
-from elmo_core.tables import row_gradient
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
 
 COLLECTIVE_ERRORS = (RuntimeError, OSError, SystemError)  # gloo's, NCCL's, and CUDA's where Paddle calls them fatal
 HEARTBEAT_SECONDS = 1.0  # between messages to the ranks that wait; gloo gives up on a rank that is silent for 30
@@ -116,8 +116,8 @@ class Ranks:
         if self.size == 1:
             return flag
         dense = [weight for weight in weights if weight.grad is not None]
-        tables = [weight for weight in weights if row_gradient(weight) is not None]
-        gradients = [row_gradient(table) for table in tables]
+        tables = [weight for weight in weights if getattr(weight, "row_gradient", None) is not None]
+        gradients = [table.row_gradient for table in tables]
         # several tables may be read at the same rows
         reads = {id(g.ids): (g.own, len(table)) for g, table in zip(gradients, tables, strict=True)}
         rows, flag = self._read_by_any(list(reads.values()), flag)

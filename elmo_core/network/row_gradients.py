@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elmo_core.runtime import paddle, to_tensor
+from elmo_core.machine.runtime import paddle, to_tensor
 
 
 @dataclass

@@ -36,11 +36,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from elmo_core import disk
-from elmo_core.characters import CodePoints
-from elmo_core.disk import atomic_write, read_json
-from elmo_core.runtime import UserError, listed, log
-from elmo_core.safe_pickle import ChecksumFile, Pickler, Unpickler
+from elmo_core.machine import disk
+from elmo_core.machine.disk import atomic_write, read_json
+from elmo_core.machine.messages import UserError, listed, log
+from elmo_core.machine.pickles import ChecksumFile, Pickler, Unpickler
+from elmo_core.text.characters import CodePoints
 
 FORMAT_VERSION = 1
 PARAMS, OPTIMIZER, PROGRESS = SUFFIXES = (".pdparams", ".pdopt", ".pdstate")

@@ -1,0 +1,1 @@
+"""This project's own files: checkpoints, word vectors, token vectors."""

@@ -1,0 +1,1 @@
+"""The process, its devices, other processes, the disk."""

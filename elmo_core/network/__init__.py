@@ -1,0 +1,1 @@
+"""What the paper describes, from characters to the softmax, and its fast implementation."""
