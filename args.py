@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from elmo_core.config import PRESETS, ELMoConfig
+from elmo_core.machine.messages import UserError
 
 MODEL_SIZE = "original"  # where the user gives none
 SAMPLE_ELMO = Path(__file__).resolve().parent / "checkpoints" / "sample" / "final"  # what `bash run.sh` makes
