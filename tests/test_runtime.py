@@ -177,8 +177,8 @@ def test_out_of_memory_is_explained(statement):
 PRINTS = f"""
 import sys
 sys.path.insert(0, {str(PROJECT)!r})
-from args import script
-script(lambda: print('x'))
+import script
+script.run(lambda: print('x'))
 """
 
 
