@@ -88,15 +88,15 @@ def elmo_network(args: argparse.Namespace):
 
 
 def tagger_network(args: argparse.Namespace):
+    from elmo_tasks.tagging.tagger import Tagger
     from export.tagger_network import TaggerNetwork
-    from tasks.tagging.tagger import Tagger
 
     return TaggerNetwork(Tagger.load(args.model, args.init_from_ckpt, args.word_vectors))
 
 
 def classifier_network(args: argparse.Namespace):
+    from elmo_tasks.classification.classifier import Classifier
     from export.classifier_network import ClassifierNetwork
-    from tasks.classifier import Classifier
 
     sources = {"elmo": args.init_from_ckpt, "vectors": args.word_vectors}
     return ClassifierNetwork(Classifier.load(Path(args.model), sources))

@@ -24,9 +24,9 @@ import script
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine import runtime
 from elmo_core.weights import model_files
-from tasks.classifier import Classifier
-from tasks.encoders import Contextual, Encoder, FineTuning, StaticVectors, randomise
-from tasks.protocol import Run, Settings
+from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.classification.encoders import Contextual, Encoder, FineTuning, StaticVectors, randomise
+from elmo_tasks.classification.protocol import Run, Settings
 
 TUNING_OF_ELMO = {"elmo_lr": [0.0005], "elmo_dropout": 0.2, "elmo_lr_decay": 1.0, "unfreeze_epochs": 0}
 

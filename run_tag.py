@@ -27,18 +27,18 @@ from elmo_core.machine import disk, messages, runtime
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.text_files import read_lines, stdin_lines
 from elmo_core.weights import model_files
-from tasks.encoders import randomise
-from tasks.runs import check_model_folder
-from tasks.tagging.columns import SEGMENTATION, read_columns
-from tasks.tagging.data import Labels, Sentence
-from tasks.tagging.elmo_encoder import LayerCache, Pretrained
-from tasks.tagging.network import CHOICES, Settings
-from tasks.tagging.prediction import as_columns, as_json, tag_columns, tag_text
-from tasks.tagging.scheme import SCHEMES, detect
-from tasks.tagging.score import Score
-from tasks.tagging.tagger import Tagger
-from tasks.tagging.training import Schedule, known_words, train, training_words
-from tasks.tagging.vectors import WordVectors
+from elmo_tasks.classification.encoders import randomise
+from elmo_tasks.elmo_input import LayerCache, Pretrained
+from elmo_tasks.saved import check_model_folder
+from elmo_tasks.tagging.columns import SEGMENTATION, read_columns
+from elmo_tasks.tagging.data import Labels, Sentence
+from elmo_tasks.tagging.network import CHOICES, Settings
+from elmo_tasks.tagging.prediction import as_columns, as_json, tag_columns, tag_text
+from elmo_tasks.tagging.scheme import SCHEMES, detect
+from elmo_tasks.tagging.score import Score
+from elmo_tasks.tagging.tagger import Tagger
+from elmo_tasks.tagging.training import Schedule, known_words, train, training_words
+from elmo_tasks.word_vectors import WordVectors
 
 HELD_OUT = 0.1  # of the training sentences, where there is no --dev
 COLUMN = {"type": int, "metavar": "N"}

@@ -20,10 +20,10 @@ import script
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError
+from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.classification.encoders import FineTuning, StaticVectors
+from elmo_tasks.classification.protocol import Run, Settings
 from preprocessing import word2vec
-from tasks.classifier import Classifier
-from tasks.encoders import FineTuning, StaticVectors
-from tasks.protocol import Run, Settings
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

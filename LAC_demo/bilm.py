@@ -2,6 +2,6 @@
 
 import root  # noqa: F401
 
-from tasks.tagging.elmo_encoder import elmo_encoder, init_pretraining_params
+from elmo_tasks.elmo_input import elmo_encoder, init_pretraining_params
 
 __all__ = ["elmo_encoder", "init_pretraining_params"]

@@ -28,20 +28,20 @@ from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.tokenise import jieba_cut
 from elmo_core.text.tokens import Vocabulary
-from tasks.runs import digest, load_results, spread
-from tasks.tagging.data import BadLines, Sentence
-from tasks.tagging.elmo_encoder import (
+from elmo_tasks.elmo_input import (
     LayerCache,
     Pretrained,
     elmo_encoder,
     init_pretraining_params,
     vocabulary_beside,
 )
-from tasks.tagging.network import Settings
-from tasks.tagging.scheme import spans
-from tasks.tagging.score import Counts
-from tasks.tagging.tagger import Tagger
-from tasks.tagging.training import Schedule, known_words, train, training_words
+from elmo_tasks.saved import digest, load_results, spread
+from elmo_tasks.tagging.data import BadLines, Sentence
+from elmo_tasks.tagging.network import Settings
+from elmo_tasks.tagging.scheme import spans
+from elmo_tasks.tagging.score import Counts
+from elmo_tasks.tagging.tagger import Tagger
+from elmo_tasks.tagging.training import Schedule, known_words, train, training_words
 
 BASELINE = "baseline"
 HELD_OUT = 0.1

@@ -6,8 +6,8 @@ import root
 
 import args as arguments
 from args import FILE, RATE, SHARE, TRUTH
-from tasks.tagging.network import Settings
-from tasks.tagging.training import Schedule
+from elmo_tasks.tagging.network import Settings
+from elmo_tasks.tagging.training import Schedule
 
 VOCABULARY_MISSING = "--vocab_file is missing: the vocabulary whose pieces words become. Or give --whole_words."
 

@@ -8,8 +8,8 @@ from reader import Words
 
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import MARKERS, Vocabulary
-from tasks.tagging.data import Labels, Sentence
-from tasks.tagging.scheme import OUTSIDE, split_label
+from elmo_tasks.tagging.data import Labels, Sentence
+from elmo_tasks.tagging.scheme import OUTSIDE, split_label
 
 
 class Pieces:

@@ -23,9 +23,9 @@ import script
 from elmo_core.machine import disk, runtime
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokenise import jieba_cut
-from tasks.tagging.data import BadLines
-from tasks.tagging.score import words_of
-from tasks.tagging.tagger import Tagger
+from elmo_tasks.tagging.data import BadLines
+from elmo_tasks.tagging.score import words_of
+from elmo_tasks.tagging.tagger import Tagger
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -23,8 +23,8 @@ import script
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import Vocabulary
-from tasks.tagging.data import BadLines, Labels, Sentence, read_tsv
-from tasks.tagging.score import words_of
+from elmo_tasks.tagging.data import BadLines, Labels, Sentence, read_tsv
+from elmo_tasks.tagging.score import words_of
 
 READERS = {"tagged": read_tagged, "conll": read_conll}
 

@@ -13,7 +13,7 @@ import root  # noqa: F401
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import read_lines
-from tasks.tagging.data import BadLines
+from elmo_tasks.tagging.data import BadLines
 
 Words = list[tuple[str, str]]  # a sentence's words with their tags
 

@@ -19,13 +19,13 @@ import script
 from elmo_core.machine import runtime
 from elmo_core.machine.messages import log
 from elmo_core.text.tokens import Vocabulary
-from tasks.runs import check_model_folder
-from tasks.tagging.data import BadLines, Labels, read_tsv
-from tasks.tagging.elmo_encoder import LayerCache, Pretrained, vocabulary_beside
-from tasks.tagging.network import Settings
-from tasks.tagging.scheme import split_label
-from tasks.tagging.tagger import Tagger
-from tasks.tagging.training import Schedule, train, training_words
+from elmo_tasks.elmo_input import LayerCache, Pretrained, vocabulary_beside
+from elmo_tasks.saved import check_model_folder
+from elmo_tasks.tagging.data import BadLines, Labels, read_tsv
+from elmo_tasks.tagging.network import Settings
+from elmo_tasks.tagging.scheme import split_label
+from elmo_tasks.tagging.tagger import Tagger
+from elmo_tasks.tagging.training import Schedule, train, training_words
 
 DATA = root.DEMO / "data"
 

@@ -19,8 +19,8 @@ import script
 from args import FILE
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
-from tasks.reading.data import read_dataset
-from tasks.reading.score import difference, score
+from elmo_tasks.reading.data import read_dataset
+from elmo_tasks.reading.score import difference, score
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

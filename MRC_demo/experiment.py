@@ -29,16 +29,16 @@ import script
 from args import FILE
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import log
-from tasks.encoders import randomise
-from tasks.reading.data import read_dataset
-from tasks.reading.layers import TextLayers
-from tasks.reading.network import Settings
-from tasks.reading.reader import Prepared, Reader, Reading
-from tasks.reading.score import difference
-from tasks.reading.training import Schedule, train, training_words
-from tasks.runs import digest, load_results, spread
-from tasks.tagging.elmo_encoder import Pretrained
-from tasks.tagging.vectors import WordVectors
+from elmo_tasks.classification.encoders import randomise
+from elmo_tasks.elmo_input import Pretrained
+from elmo_tasks.reading.data import read_dataset
+from elmo_tasks.reading.layers import TextLayers
+from elmo_tasks.reading.network import Settings
+from elmo_tasks.reading.reader import Prepared, Reader, Reading
+from elmo_tasks.reading.score import difference
+from elmo_tasks.reading.training import Schedule, train, training_words
+from elmo_tasks.saved import digest, load_results, spread
+from elmo_tasks.word_vectors import WordVectors
 
 ARMS = {"word2vec": None, "layer0": "0", "random": "concat", "mix": "all", "elmo": "concat"}  # and the layers they add
 SEED_OF_RANDOM = 1  # of the random LSTMs, which all runs of that arm share, as those of ELMo share its weights

@@ -10,10 +10,10 @@ if str(DEMO.parent) not in sys.path:
 
 import args as arguments
 from args import FILE, RATE, SHARE
-from tasks.reading.network import Settings
-from tasks.reading.reader import Reading
-from tasks.reading.text import LANGUAGES
-from tasks.reading.training import Schedule
+from elmo_tasks.reading.network import Settings
+from elmo_tasks.reading.reader import Reading
+from elmo_tasks.reading.text import LANGUAGES
+from elmo_tasks.reading.training import Schedule
 
 
 def add_language(group) -> None:

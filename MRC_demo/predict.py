@@ -21,8 +21,8 @@ from args import FILE
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import blocks, decode
-from tasks.reading.data import Passage, Question, read_dataset
-from tasks.reading.reader import Prepared, Reader
+from elmo_tasks.reading.data import Passage, Question, read_dataset
+from elmo_tasks.reading.reader import Prepared, Reader
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -18,9 +18,9 @@ import args as arguments
 import script
 from args import FILE
 from elmo_core.machine import disk
-from tasks.reading.data import read_dataset
-from tasks.reading.reader import Prepared
-from tasks.reading.score import score
+from elmo_tasks.reading.data import read_dataset
+from elmo_tasks.reading.reader import Prepared
+from elmo_tasks.reading.score import score
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

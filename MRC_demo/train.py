@@ -19,13 +19,13 @@ import script
 from args import FILE
 from elmo_core.machine import runtime
 from elmo_core.machine.messages import log
-from tasks.reading.data import read_dataset
-from tasks.reading.network import Settings
-from tasks.reading.reader import Prepared, Reader, Reading
-from tasks.reading.training import Schedule, train, training_words
-from tasks.runs import check_model_folder
-from tasks.tagging.elmo_encoder import Pretrained
-from tasks.tagging.vectors import WordVectors
+from elmo_tasks.elmo_input import Pretrained
+from elmo_tasks.reading.data import read_dataset
+from elmo_tasks.reading.network import Settings
+from elmo_tasks.reading.reader import Prepared, Reader, Reading
+from elmo_tasks.reading.training import Schedule, train, training_words
+from elmo_tasks.saved import check_model_folder
+from elmo_tasks.word_vectors import WordVectors
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -36,8 +36,8 @@ from significance import crossed
 
 import script
 from elmo_core.machine import disk
-from tasks.tagging.columns import read_columns
-from tasks.tagging.scheme import detect, spans
+from elmo_tasks.tagging.columns import read_columns
+from elmo_tasks.tagging.scheme import detect, spans
 
 ARMS = {  # flags of run_tag.py
     "nothing": ["--init_from_ckpt=none"],

@@ -4,11 +4,11 @@ Letters: B texts, T tokens of the longest, P projection, K classes.
 """
 
 from elmo_core.machine.messages import UserError
+from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.classification.encoders import Contextual
 from export.elmo_network import ELMoNetwork, linear, mix_weights, mixed
 from export.operators import Operators, Output
 from export.sentences import Sentences
-from tasks.classifier import Classifier
-from tasks.encoders import Contextual
 
 
 class ClassifierNetwork:

@@ -6,11 +6,11 @@ Letters: B sentences, T tokens of the longest, H size of a recurrent layer, K la
 import numpy as np
 
 from elmo_core.machine.messages import UserError
+from elmo_tasks.tagging.network import CHAR_CNN, MAX_PLACE
+from elmo_tasks.tagging.tagger import Tagger
 from export.elmo_network import BYTES, CharCNNNetwork, ELMoNetwork, linear, mix_weights, mixed, word_ids
 from export.operators import Array, Operators, Output
 from export.sentences import Ids, Sentences
-from tasks.tagging.network import CHAR_CNN, MAX_PLACE
-from tasks.tagging.tagger import Tagger
 
 NEVER = -1e30  # the score of what cannot be
 

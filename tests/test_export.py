@@ -22,13 +22,13 @@ import run_finetune
 from elmo import ELMoEmbedder
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import MARKERS, Vocabulary
-from tasks.classifier import Classifier
-from tasks.tagging.columns import Token
-from tasks.tagging.data import Labels
-from tasks.tagging.elmo_encoder import Pretrained
-from tasks.tagging.network import Settings
-from tasks.tagging.tagger import Tagger
-from tasks.tagging.vectors import WordVectors
+from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.elmo_input import Pretrained
+from elmo_tasks.tagging.columns import Token
+from elmo_tasks.tagging.data import Labels
+from elmo_tasks.tagging.network import Settings
+from elmo_tasks.tagging.tagger import Tagger
+from elmo_tasks.word_vectors import WordVectors
 
 RUNTIMES = ["run_paddle", "run_onnx"]
 SENTENCES = models.SENTENCES

@@ -10,8 +10,9 @@ import pytest
 import run_finetune
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from tasks import bow, protocol, scores, texts
-from tasks.classifier import Classifier
+from elmo_tasks.classification import network as bow
+from elmo_tasks.classification import protocol, scores, texts
+from elmo_tasks.classification.classifier import Classifier
 
 QUICK = ["--device=cpu", "--epochs=8", "--lr=0.02", "--weight_decay=0.1", "--batch_size=16", "--sent_embedding_dim=11"]
 NOTHING = ["--init_from_ckpt=none", "--tokenise=none"]

@@ -15,8 +15,8 @@ import runs
 import args as arguments
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import MARKERS, Vocabulary
-from tasks.tagging.data import BadLines, Labels, Sentence, read_tsv
-from tasks.tagging.score import words_of
+from elmo_tasks.tagging.data import BadLines, Labels, Sentence, read_tsv
+from elmo_tasks.tagging.score import words_of
 
 DEMO = runs.PROJECT / "LAC_demo"
 sys.path.append(str(DEMO))

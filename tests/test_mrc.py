@@ -13,8 +13,8 @@ import runs
 
 import args as arguments
 from elmo_core.machine.messages import UserError
-from tasks.reading.data import read_dataset
-from tasks.reading.text import Text
+from elmo_tasks.reading.data import read_dataset
+from elmo_tasks.reading.text import Text
 
 DEMO = runs.PROJECT / "MRC_demo"
 TEXT = "老师住在北京。他在银行工作。医生住在上海。"

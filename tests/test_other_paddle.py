@@ -20,10 +20,10 @@ import run_tag
 from elmo import ELMoEmbedder
 from elmo_core.files import checkpoint
 from elmo_core.machine.runtime import paddle
-from tasks.classifier import Classifier
-from tasks.reading.data import Passage, Question
-from tasks.reading.reader import Prepared, Reader
-from tasks.tagging.tagger import Tagger
+from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.reading.data import Passage, Question
+from elmo_tasks.reading.reader import Prepared, Reader
+from elmo_tasks.tagging.tagger import Tagger
 
 OTHER = os.environ.get("ELMO_OTHER_PYTHON", sys.executable)
 SENTENCES = [["the", "river", "bank"], [], ["苹果", "很", "unknown", "😀", "of"], ["a"]]

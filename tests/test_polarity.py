@@ -20,9 +20,10 @@ from elmo_core.machine import runtime
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
+from elmo_tasks.classification import encoders, polarity, protocol, scores
+from elmo_tasks.classification import network as bow
+from elmo_tasks.classification.encoders import Contextual, FineTuning, StaticVectors
 from preprocessing import word2vec
-from tasks import bow, encoders, polarity, protocol, scores
-from tasks.encoders import Contextual, FineTuning, StaticVectors
 
 SAMPLE = runs.PROJECT / "data" / "polarity"
 QUICK = ["--device=cpu", "--folds=3", "--epochs=2", "--lr=0.01", "--weight_decay=0.1", "--batch_size=16"]

@@ -12,14 +12,14 @@ import elmo
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import MARKERS, Vocabulary
-from tasks.reading.batch import Asked, Group, batch_of
-from tasks.reading.data import Passage, Question, read_dataset
-from tasks.reading.network import NEVER, BiDAF, Settings
-from tasks.reading.reader import Prepared, Reader, Reading, best_spans
-from tasks.reading.score import cmrc_f1, difference, rouge_l, score, squad_f1
-from tasks.reading.text import Text, Window, windows
-from tasks.reading.training import MeanWeights, Schedule, train, training_groups, training_words
-from tasks.tagging.elmo_encoder import Pretrained
+from elmo_tasks.elmo_input import Pretrained
+from elmo_tasks.reading.batch import Asked, Group, batch_of
+from elmo_tasks.reading.data import Passage, Question, read_dataset
+from elmo_tasks.reading.network import NEVER, BiDAF, Settings
+from elmo_tasks.reading.reader import Prepared, Reader, Reading, best_spans
+from elmo_tasks.reading.score import cmrc_f1, difference, rouge_l, score, squad_f1
+from elmo_tasks.reading.text import Text, Window, windows
+from elmo_tasks.reading.training import MeanWeights, Schedule, train, training_groups, training_words
 
 TEXT = "老师住在北京。他在银行工作。医生住在上海。"
 QUESTIONS = {"老师住在哪里？": "北京", "谁住在上海？": "医生", "老师在哪里工作？": "银行"}

@@ -16,15 +16,15 @@ from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import MARKERS, UNK_ID, Vocabulary
-from tasks.tagging.columns import read_columns
-from tasks.tagging.data import Labels, Sentence, batch_of
-from tasks.tagging.elmo_encoder import LayerCache, Pretrained, elmo_encoder, init_pretraining_params
-from tasks.tagging.network import Settings
-from tasks.tagging.scheme import detect, impossible, spans
-from tasks.tagging.score import Counts, Score
-from tasks.tagging.tagger import Tagger
-from tasks.tagging.training import training_words
-from tasks.tagging.vectors import WordVectors
+from elmo_tasks.elmo_input import LayerCache, Pretrained, elmo_encoder, init_pretraining_params
+from elmo_tasks.tagging.columns import read_columns
+from elmo_tasks.tagging.data import Labels, Sentence, batch_of
+from elmo_tasks.tagging.network import Settings
+from elmo_tasks.tagging.scheme import detect, impossible, spans
+from elmo_tasks.tagging.score import Counts, Score
+from elmo_tasks.tagging.tagger import Tagger
+from elmo_tasks.tagging.training import training_words
+from elmo_tasks.word_vectors import WordVectors
 
 CHARACTERS = ["--input_format=characters"]
 QUICK = ["--device=cpu", "--epochs=2", "--hidden_dim=7", "--n_layers=1", "--word_dim=5", "--batch_size=8"]

@@ -15,15 +15,15 @@ from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import MARKERS, UNK_ID, Vocabulary
-from tasks.tagging import training
-from tasks.tagging.crf import LinearChainCRF
-from tasks.tagging.data import BadLines, Labels, Sentence, batch_of, read_tsv
-from tasks.tagging.elmo_encoder import LayerCache, Pretrained, elmo_encoder, init_pretraining_params
-from tasks.tagging.network import Settings
-from tasks.tagging.scheme import spans, split_label
-from tasks.tagging.score import Counts, Score
-from tasks.tagging.tagger import Tagger
-from tasks.tagging.training import Schedule
+from elmo_tasks.elmo_input import LayerCache, Pretrained, elmo_encoder, init_pretraining_params
+from elmo_tasks.tagging import training
+from elmo_tasks.tagging.crf import LinearChainCRF
+from elmo_tasks.tagging.data import BadLines, Labels, Sentence, batch_of, read_tsv
+from elmo_tasks.tagging.network import Settings
+from elmo_tasks.tagging.scheme import spans, split_label
+from elmo_tasks.tagging.score import Counts, Score
+from elmo_tasks.tagging.tagger import Tagger
+from elmo_tasks.tagging.training import Schedule
 
 LABELS = Labels(["c", "n", "n-B", "n-I", "nr", "nr-B", "nr-I", "v", "v-B", "v-I", "w"])
 TINY = Settings(False, word_emb_dim=5, grnn_hidden_dim=7, dropout=0.0, elmo_dropout=0.0)

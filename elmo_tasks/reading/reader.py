@@ -17,15 +17,15 @@ from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import Vocabulary, sentence_batches
-from tasks.reading.batch import Asked, Group, batch_of
-from tasks.reading.data import Passage
-from tasks.reading.network import BiDAF, Settings
-from tasks.reading.score import Scores, score
-from tasks.reading.text import LANGUAGES, Span, Text, windows
-from tasks.runs import checked_settings
-from tasks.tagging.elmo_encoder import Pretrained
-from tasks.tagging.sources import OwnWeights, find_sources, name_sources
-from tasks.tagging.vectors import WordVectors
+from elmo_tasks.elmo_input import Pretrained
+from elmo_tasks.reading.batch import Asked, Group, batch_of
+from elmo_tasks.reading.data import Passage
+from elmo_tasks.reading.network import BiDAF, Settings
+from elmo_tasks.reading.score import Scores, score
+from elmo_tasks.reading.text import LANGUAGES, Span, Text, windows
+from elmo_tasks.saved import checked_settings
+from elmo_tasks.sources import OwnWeights, find_sources, name_sources
+from elmo_tasks.word_vectors import WordVectors
 
 BATCH_SIZE = 8  # windows that are read at a time
 BATCH_TOKENS = 8192  # and their tokens, with padding

@@ -27,8 +27,8 @@ from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import shuffled_batches
-from tasks.encoders import Encoder
-from tasks.scores import accuracy, auc
+from elmo_tasks.classification.encoders import Encoder
+from elmo_tasks.classification.scores import accuracy, auc
 
 nn = paddle.nn
 

@@ -7,8 +7,8 @@ import numpy as np
 
 import elmo
 from elmo_core.machine.runtime import paddle
-from tasks.reading.text import Text, Window
-from tasks.tagging.elmo_encoder import LayerCache, Layers, elmo_encoder
+from elmo_tasks.elmo_input import LayerCache, Layers, elmo_encoder
+from elmo_tasks.reading.text import Text, Window
 
 
 class TextLayers:

@@ -28,10 +28,10 @@ import numpy as np
 import elmo
 from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError, log
-from tasks.bow import Head
-from tasks.encoders import ENCODERS, Encoder
-from tasks.scores import CLASSES
-from tasks.texts import read_lines, tokens_of
+from elmo_tasks.classification.encoders import ENCODERS, Encoder
+from elmo_tasks.classification.network import Head
+from elmo_tasks.classification.scores import CLASSES
+from elmo_tasks.classification.texts import read_lines, tokens_of
 
 AT_ONCE = 4096  # lines that are predicted together
 PROBE = "it 's a moving film with a perfect ending , but its plot is silly ."  # its prediction identifies the encoders

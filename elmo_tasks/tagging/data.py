@@ -16,7 +16,7 @@ from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokens import Vocabulary, padded
-from tasks.tagging.scheme import impossible
+from elmo_tasks.tagging.scheme import impossible
 
 
 @dataclass

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from elmo_core.machine.messages import UserError
-from tasks.tagging.columns import sentence_rows, token_reader, tokens_of
-from tasks.tagging.data import Sentence
-from tasks.tagging.scheme import spans
-from tasks.tagging.tagger import Tagger
+from elmo_tasks.tagging.columns import sentence_rows, token_reader, tokens_of
+from elmo_tasks.tagging.data import Sentence
+from elmo_tasks.tagging.scheme import spans
+from elmo_tasks.tagging.tagger import Tagger
 
 
 def tag_text(

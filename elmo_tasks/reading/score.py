@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.reading.data import Passage
+from elmo_tasks.reading.data import Passage
 
 RESAMPLES = 10_000  # of the bootstrap
 ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass, field
 
-from tasks.tagging.scheme import OUTSIDE, spans
+from elmo_tasks.tagging.scheme import OUTSIDE, spans
 
 
 def words_of(tokens: Sequence[str], labels: Sequence[str]) -> list[tuple[str, str]]:

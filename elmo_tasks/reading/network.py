@@ -12,10 +12,10 @@ Letters: B windows of passages, Q questions, T and J tokens of either, D = 2 * h
 from dataclasses import dataclass
 
 from elmo_core.machine.runtime import paddle
-from tasks.reading.batch import FEATURES, Batch, Side
-from tasks.reading.layers import TextLayers
-from tasks.tagging.elmo_encoder import elmo_encoder, init_pretraining_params
-from tasks.tagging.vectors import WordVectors
+from elmo_tasks.elmo_input import elmo_encoder, init_pretraining_params
+from elmo_tasks.reading.batch import FEATURES, Batch, Side
+from elmo_tasks.reading.layers import TextLayers
+from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
 

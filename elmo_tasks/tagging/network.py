@@ -17,11 +17,11 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.text.characters import CharTable
 from elmo_core.text.tokens import Tokens, padded
-from tasks.runs import checked_settings
-from tasks.tagging.crf import LinearChainCRF
-from tasks.tagging.data import Batch, Labels
-from tasks.tagging.elmo_encoder import elmo_encoder, init_pretraining_params
-from tasks.tagging.vectors import WordVectors
+from elmo_tasks.elmo_input import elmo_encoder, init_pretraining_params
+from elmo_tasks.saved import checked_settings
+from elmo_tasks.tagging.crf import LinearChainCRF
+from elmo_tasks.tagging.data import Batch, Labels
+from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.machine.messages import UserError, log
-from tasks.texts import Texts, read_lines, tokens_of
+from elmo_tasks.classification.texts import Texts, read_lines, tokens_of
 
 FILES = (("rt-polarity.pos", 1), ("rt-polarity.neg", 0))  # in the order that the published scripts' split needs
 

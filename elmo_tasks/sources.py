@@ -9,8 +9,8 @@ from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError, hint_if_moved
 from elmo_core.machine.runtime import paddle
 from elmo_core.weights import model_files
-from tasks.tagging.elmo_encoder import Pretrained
-from tasks.tagging.vectors import WordVectors
+from elmo_tasks.elmo_input import Pretrained
+from elmo_tasks.word_vectors import WordVectors
 
 BILM = "encoder.elmo.bilm."  # begins the names of the biLM's weights
 FLAGS = {

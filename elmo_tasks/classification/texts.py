@@ -18,7 +18,7 @@ import numpy as np
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, listed, log
 from elmo_core.text import text_files, tokenise
-from tasks.scores import CLASSES
+from elmo_tasks.classification.scores import CLASSES
 
 STDIN = Path("-")
 LAYOUTS = (

@@ -29,12 +29,20 @@ from elmo_core.files.checkpoint import fingerprint
 from elmo_core.machine import disk, messages
 from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.ranks import Ranks
-from tasks.bow import Fold, FoldResult, Model, Trainer, Training
-from tasks.classifier import Classifier
-from tasks.encoders import Encoder
-from tasks.polarity import read_reviews
-from tasks.scores import Results, compare, confusion, macro_f1, mean_and_deviation, mistakes, of_each_class
-from tasks.texts import STDIN, Texts, read_files, read_lines
+from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.classification.encoders import Encoder
+from elmo_tasks.classification.network import Fold, FoldResult, Model, Trainer, Training
+from elmo_tasks.classification.polarity import read_reviews
+from elmo_tasks.classification.scores import (
+    Results,
+    compare,
+    confusion,
+    macro_f1,
+    mean_and_deviation,
+    mistakes,
+    of_each_class,
+)
+from elmo_tasks.classification.texts import STDIN, Texts, read_files, read_lines
 
 HELD_OUT = 0.1  # share of the single split's test part, and of a training part's dev part
 

@@ -13,11 +13,11 @@ from elmo_core.machine import messages
 from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import MARKERS, Vocabulary, shuffled_batches
-from tasks.reading.batch import Asked, Group, batch_of
-from tasks.reading.reader import Prepared, Reader, Reading
-from tasks.reading.score import Scores
-from tasks.reading.text import windows
-from tasks.tagging.training import adam, run_epoch
+from elmo_tasks.reading.batch import Asked, Group, batch_of
+from elmo_tasks.reading.reader import Prepared, Reader, Reading
+from elmo_tasks.reading.score import Scores
+from elmo_tasks.reading.text import windows
+from elmo_tasks.tagging.training import adam, run_epoch
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from elmo_core.machine import disk
 from elmo_core.machine.checks import check_sentences
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import Vocabulary, in_order, sentence_batches
-from tasks.tagging.data import Labels, Sentence, batch_of
-from tasks.tagging.elmo_encoder import Pretrained
-from tasks.tagging.network import BiGRUCRF, Settings
-from tasks.tagging.score import Score
-from tasks.tagging.sources import OwnWeights, find_sources, name_sources
-from tasks.tagging.vectors import WordVectors
+from elmo_tasks.elmo_input import Pretrained
+from elmo_tasks.sources import OwnWeights, find_sources, name_sources
+from elmo_tasks.tagging.data import Labels, Sentence, batch_of
+from elmo_tasks.tagging.network import BiGRUCRF, Settings
+from elmo_tasks.tagging.score import Score
+from elmo_tasks.word_vectors import WordVectors
 
 BATCH_SIZE = 64  # sentences that are tagged at a time
 BATCH_TOKENS = 8192  # and their tokens, with padding

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from elmo_core.text.tokens import Vocabulary, padded
-from tasks.reading.text import Text, Window
+from elmo_tasks.reading.text import Text, Window
 
 FEATURES = 2  # of a passage's token: whether the question has it, whether it stands somewhere in the question's text
 QUESTIONS = 6  # of a group, at most

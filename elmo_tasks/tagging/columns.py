@@ -12,7 +12,7 @@ from pathlib import Path
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import read_lines
-from tasks.tagging.data import Sentence
+from elmo_tasks.tagging.data import Sentence
 
 Rows = list[tuple[str, list[str]]]  # the lines of a sentence, and their columns
 SEGMENTATION = ("none", "strip", "feature")

@@ -23,7 +23,7 @@ from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import UNK_ID, TokenBatch, Vocabulary, padded
 from elmo_core.weights import model_files
-from tasks.tagging.characters import words_of
+from elmo_tasks.characters import words_of
 
 ROOM_LEFT = 1_000_000_000  # bytes of the disk that the cache leaves, for the model
 

@@ -13,9 +13,9 @@ from elmo_core.machine import messages
 from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import MARKERS, UNK_ID, Vocabulary, shuffled_batches
-from tasks.tagging.data import Batch, Sentence, batch_of
-from tasks.tagging.score import Score, words_of
-from tasks.tagging.tagger import Tagger
+from elmo_tasks.tagging.data import Batch, Sentence, batch_of
+from elmo_tasks.tagging.score import Score, words_of
+from elmo_tasks.tagging.tagger import Tagger
 
 PROGRESS_SECONDS = 20  # between two lines within an epoch
 

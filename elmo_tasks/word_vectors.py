@@ -8,7 +8,7 @@ import numpy as np
 
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine.messages import log
-from tasks.tagging.characters import words_of
+from elmo_tasks.characters import words_of
 
 
 class WordVectors:

@@ -1,0 +1,1 @@
+"""Downstream tasks on top of ELMo: tagging, classification and reading comprehension."""

@@ -1,1 +1,0 @@
-"""Downstream tasks with ELMo's vectors: the sentence polarity task here, the tagger in tagging/. No flags."""
