@@ -7,22 +7,18 @@
 Letters: B rows, T steps, C characters of a token (50), N distinct tokens of a batch, P projection, H cell,
 V vocabulary, L LSTM layers, M = sum of all row lengths.
 
-Differences from the paper and bilm-tf, all deliberate:
-- each distinct token of a batch is encoded once, over the characters that it has: exact, and several times less work;
-- padding is never computed (see elmo_core/network/lstmp.py);
-- a sentence starts from the zero state, so that its vectors do not depend on its neighbours; `carry_state=True` gives
-  bilm-tf's behaviour;
-- in pretraining the skip connection adds a layer's input as it was before dropout; bilm-tf's adds what dropout has left;
-- convolutions start within +-0.05, as bilm-tf's for relu; for tanh it draws them from a normal distribution;
-- a word table starts from a normal distribution of deviation P**-0.5; bilm-tf's Glorot start over (V, P) is some 12 times
-  smaller at V = 150,000.
+docs/differences.md lists what differs from the paper and bilm-tf.
 """
 
 import contextlib
 import itertools
 import math
+import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence, Sized
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +27,8 @@ from tqdm import tqdm
 from elmo_core.config import LARGEST, ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import products, runtime, versions
-from elmo_core.machine.checks import check_number, check_option, check_sentence, check_sentences, layer_choice, shown
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.checks import check_number, check_option, check_sentence, check_sentences, shown
+from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.lstmp import LSTMP, Cell, Packing, State, run_layer
 from elmo_core.network.softmax import Candidates, Softmax
@@ -44,6 +40,7 @@ from elmo_core.weights.model_files import read_model, resolve
 __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary", "load_bilm"]
 
 nn = paddle.nn
+ROOM_LEFT = 1_000_000_000  # bytes of the disk that kept layers leave free
 TOKENS_PER_ROW = 64  # of an embedder: batch_size rows of up to so many tokens, or fewer rows of longer sentences
 # Paddle's device and its choice of TF32 are those of all threads, of which one embeds at a time where there is a choice
 _IN_TURN = threading.RLock() if paddle.is_compiled_with_cuda() else contextlib.nullcontext()
@@ -215,80 +212,276 @@ def _normalised(layer: paddle.Tensor, mask: paddle.Tensor | None) -> paddle.Tens
     return (layer - mean) / paddle.sqrt(variance + 1e-12)
 
 
-class ELMo(nn.Layer):
-    """ELMo as a layer of any network: sentences in, mixed vectors out.
+@dataclass(frozen=True)
+class LayerChoice:
+    """Which layers are returned, and how: each by itself, concat, mix (trained weights), or their sum by fixed weights."""
 
-    params: a checkpoint, or the name of a published model (`python convert.py list`), which is fetched if it is not here.
-    n_mixes: how many ScalarMixes share one pass (the paper puts one at the input of a task's network, one at its output).
-    trainable: whether the biLM learns too, or only the mixes.
-    dropout: on the mixed vectors.
+    how: str
+    numbers: list[int]
+    weights: list[float] | None = None  # of a sum
+
+    @property
+    def n_layers(self) -> int:
+        """Number of layers that `of` returns."""
+        return 1 if self.how == "sum" else len(self.numbers)
+
+    @property
+    def highest(self) -> int:
+        """The last layer that has to be run."""
+        return max(self.numbers, default=0)
+
+    def of(self, layers: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
+        """From all layers of the biLM the chosen ones, or their sum."""
+        if self.how != "sum":
+            return [layers[number] for number in self.numbers]
+        pairs = [(self.weights[number], layers[number]) for number in self.numbers] or [(0.0, layers[0])]
+        parts = [layer if weight == 1 else layer * weight for weight, layer in pairs]
+        return [sum(parts[1:], parts[0])]
+
+
+def layer_choice(layers: str | int | Sequence[float], n_layers: int, allowed: Sequence[str]) -> LayerChoice:
+    """all | concat | mix | average | top | a layer's number | several: "0,1", "concat:0,1", "mix:0,1" | weights of a sum.
+
+    allowed: values of LayerChoice.how.
+    """
+    every, choice = list(range(n_layers)), None
+    if isinstance(layers, str | int | np.integer) and not isinstance(layers, bool):
+        name, _, listed = str(layers).rpartition(":")
+        numbers = [int(n) for n in listed.split(",") if n.isdecimal() and int(n) < n_layers]
+        if name in ("", "concat", "mix") and len(numbers) == len(listed.split(",")):
+            single = not name and len(numbers) == 1
+            choice = _sum([float(k in numbers) for k in every]) if single else LayerChoice(name or "each", numbers)
+        elif layers in ("all", "concat", "mix"):
+            choice = LayerChoice("each" if layers == "all" else layers, every)
+        elif layers in ("top", "average"):
+            choice = _sum([float(k == every[-1]) if layers == "top" else 1 / n_layers for k in every])
+    elif isinstance(layers, list | tuple | np.ndarray) and len(layers) == n_layers:
+        are_numbers = all(isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers)
+        if are_numbers and not all(isinstance(weight, int) for weight in layers):  # [0, 1, 2] would mean layers
+            choice = _sum(list(map(float, layers)))
+    if choice and choice.how in allowed:
+        return choice
+    forms = {"each": "'all', several as in '0,1'", "concat": "'concat', 'concat:0,1'", "mix": "'mix', 'mix:0,1'"}
+    expected = [text for how, text in forms.items() if how in allowed]
+    if not isinstance(layers, str):
+        expected.append(f"{n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}")
+    raise UserError(
+        f"layers={layers!r}: expected {', '.join(expected)}, 'average', 'top', or a number from 0 to {n_layers - 1}."
+    )
+
+
+def _sum(weights: list[float]) -> LayerChoice:
+    return LayerChoice("sum", [number for number, weight in enumerate(weights) if weight], weights)
+
+
+class ELMo(nn.Layer):
+    """ELMo as a layer of any network: sentences in, vectors of their tokens out.
+
+        elmo = ELMo("checkpoints", layers="concat")
+        (vectors,), mask = elmo(sentences)        # (B, T, elmo.dim), (B, T)
+        elmo.keep(train + dev, gigabytes=4)       # if frozen: computed once and not in every epoch
+
+    params: a checkpoint, the name of a published model (`python convert.py list`), which is fetched if it is not here, or
+    a BiLM and its vocabulary, as `load_bilm` returns them.
+    n_mixes: number of ScalarMixes over the same pass (the paper puts one at the input of a task's network, one at its
+    output).
+    trainable: whether the biLM is trained too, or only the mixes.
+    dropout: on the output.
     l2_coef: of the penalty on the mixes' scalars, `l2_loss()`, which the task adds to its loss.
+    layers: mix (trained weights) | concat | average | top | a layer's number | mix or concat of some, as in "mix:0,2".
+    pool: None for a vector of each token; mean over a sentence's tokens.
+    word_dropout, layer_dropout: of a trainable biLM: share of a batch's words whose vectors are zero; between its layers.
     """
 
     def __init__(
         self,
-        params: str | Path,
+        params: str | Path | tuple[BiLM, Vocabulary | None],
         n_mixes: int = 1,
         trainable: bool = False,
         dropout: float = 0.5,
         layer_norm: bool = False,
         l2_coef: float = 0.0,
+        *,
+        layers: str | int = "mix",
+        pool: str | None = None,
+        word_dropout: float = 0.0,
+        layer_dropout: float = 0.0,
     ):
         super().__init__()
         check_number("n_mixes", n_mixes, 1, whole=True)
-        check_number("dropout", dropout, 0, 1)
         check_number("l2_coef", l2_coef, 0, LARGEST)
-        self.bilm, self.vocabulary = load_bilm(params)
+        for name, share in (("dropout", dropout), ("word_dropout", word_dropout), ("layer_dropout", layer_dropout)):
+            check_number(name, share, 0, 1)
+        check_option("pool", pool, (None, "mean"))
+        self.bilm, self.vocabulary = _given(params) if isinstance(params, tuple) else load_bilm(params)
         self.config = self.bilm.config
-        self.dim = 2 * self.config.projection_dim
-        self.trainable, self.dropout, self.l2_coef = trainable, dropout, l2_coef
+        self.choice = layer_choice(layers, self.config.n_layers + 1, ("mix", "concat", "sum"))
+        self.layer_dim = 2 * self.config.projection_dim
+        concatenated = self.choice.how == "concat"
+        self.dim = self.layer_dim * (self.choice.n_layers if concatenated else 1)
+        self.n_mixes, self.trainable, self.l2_coef, self.pool = n_mixes, trainable, l2_coef, pool
+        self.dropout, self.word_dropout, self.layer_dropout = dropout, word_dropout, layer_dropout
         for weight in self.bilm.parameters():
             weight.stop_gradient = not trainable
-        self.mixes = nn.LayerList(ScalarMix(self.config.n_layers + 1, layer_norm) for _ in range(n_mixes))
-        self._unread = Unread(self.config, self.vocabulary)
+        mixes = 0 if concatenated else n_mixes
+        self.mixes = nn.LayerList(ScalarMix(self.choice.n_layers, layer_norm) for _ in range(mixes))
+        self._kept: dict[tuple[str, ...], np.ndarray] = {}
+        self._unknown = Unread(self.config, self.vocabulary)
 
     def forward(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
-        """Of every mix (B, T, 2P), zero where a sentence has no token; and the mask (B, T), T the longest sentence."""
+        """The outputs of the mixes, each (B, T, dim), zero beyond a sentence's end, and the mask (B, T).
+
+        T is the longest sentence. Pooled outputs are (B, dim). Concatenated layers are returned n_mixes times.
+        """
         layers, mask = self.layers(sentences)
-        if 0 in mask.shape:
-            return layers[:1] * len(self.mixes), mask
-        present = mask.unsqueeze(-1)
-        mixed = [mix(layers, mask) * present for mix in self.mixes]
-        return [nn.functional.dropout(x, self.dropout, training=self.training) for x in mixed], mask
+        return self.mixed(layers, mask), mask
 
     def layers(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
-        """Layers 0 .. L of the biLM, each (B, T, 2P), and the mask (B, T)."""
-        if not isinstance(sentences, TokenBatch):
-            sentences = self.token_batch(sentences)
-        rows, steps = len(sentences.lengths), int(sentences.lengths.max(initial=2)) - 2
+        """The chosen layers, each (B, T, 2P) or, pooled, (B, 2P), and the mask (B, T). `keep` saves computing them."""
+        if self._kept and not isinstance(sentences, TokenBatch) and all(tuple(s) in self._kept for s in sentences):
+            return self.padded(self.arrays(sentences))
+        batch = sentences if isinstance(sentences, TokenBatch) else self.token_batch(sentences)
+        lengths = batch.lengths - 2
+        rows, steps = len(lengths), int(lengths.max(initial=0))
         if not rows * steps:
-            return [paddle.zeros([rows, steps, self.dim])] * (self.config.n_layers + 1), paddle.zeros([rows, steps])
+            shape = [rows, self.layer_dim] if self.pool else [rows, steps, self.layer_dim]
+            return [paddle.zeros(shape)] * self.choice.n_layers, paddle.zeros([rows, steps])
         with paddle.set_grad_enabled(self.trainable and paddle.is_grad_enabled()):
-            vectors = self.bilm.token_encoder(sentences.tokens)
-            packed, packing, _ = self.bilm.encode(vectors, sentences.index, sentences.lengths)
-            *places, mask = packing.word_places(sentences.lengths - 2)  # each (B, T)
-            places = [to_tensor(one.ravel()) for one in places]
+            vectors = self.token_vectors(batch)
+            dropout = self.layer_dropout if self.training else 0.0
+            packed, packing, _ = self.bilm.encode(
+                vectors, batch.index, batch.lengths, dropout=dropout, highest=self.choice.highest
+            )
+            *places, mask = packing.word_places(lengths)  # each (B, T)
             mask = to_tensor(mask).astype(vectors.dtype)
-            layers = []
-            for pair in packed:
-                both = paddle.concat([paddle.gather(x, one) for x, one in zip(pair, places, strict=True)], axis=1)
-                layers.append(both.reshape([*mask.shape, self.dim]) * mask.unsqueeze(-1))
-            return layers, mask
+            if self.pool:
+                layers = _means(packed, packing, lengths)
+            else:
+                places = [to_tensor(one.ravel()) for one in places]
+                layers = []
+                for pair in packed:
+                    both = paddle.concat([paddle.gather(x, one) for x, one in zip(pair, places, strict=True)], axis=1)
+                    layers.append(both.reshape([rows, steps, self.layer_dim]) * mask.unsqueeze(-1))
+            return self.choice.of(layers), mask
+
+    def token_vectors(self, batch: TokenBatch) -> paddle.Tensor:
+        """Vectors (N, P) of a batch's distinct tokens; in training some are zero, and the others are scaled up."""
+        vectors = self.bilm.token_encoder(batch.tokens)
+        if not (self.training and self.word_dropout):
+            return vectors
+        return vectors * nn.functional.dropout(paddle.ones([len(vectors), 1]), self.word_dropout)
+
+    def mixed(self, layers: Sequence[paddle.Tensor], mask: paddle.Tensor) -> list[paddle.Tensor]:
+        """The outputs for chosen layers (B, T, 2P): mixed or concatenated, zero where the mask is, with dropout."""
+        if not self.mixes:
+            outputs = [paddle.concat(layers, axis=-1)] * self.n_mixes
+        else:
+            outputs = [mix(layers, mask) for mix in self.mixes]
+        if 0 in mask.shape:
+            return outputs
+        if not self.pool:
+            outputs = [x * mask.unsqueeze(-1) for x in outputs]
+        return [nn.functional.dropout(x, self.dropout, training=self.training) for x in outputs]
+
+    def keep(self, sentences: Iterable[Sequence[str]], gigabytes: float, folder: Path | None = None) -> None:
+        """Compute the chosen layers of a frozen biLM for sentences that come again in every epoch.
+
+        At most so many gigabytes are kept in memory, in float32 or else in float16. What needs more is kept in float16 in
+        a file without a name in the folder; without a folder it is computed in every epoch.
+        """
+        distinct = list(dict.fromkeys(map(tuple, sentences)))
+        n_tokens, n_layers = sum(map(len, distinct)), self.choice.n_layers
+        size = 4 * n_tokens * n_layers * self.layer_dim
+        what = f"{n_tokens:,} tokens x {n_layers} layers x {self.layer_dim}, {size / 1e6:,.0f} MB in float32"
+        on_disk = folder is not None and size / 2 > gigabytes * 1e9
+        room = max(0, shutil.disk_usage(folder).free - ROOM_LEFT) if on_disk else gigabytes * 1e9
+        if size / 2 > room:
+            log.warning(f"ELMo's layers are computed in every epoch: {what}, with room for {room / 1e9:.3g} GB.")
+            return
+        dtype = "float32" if size <= gigabytes * 1e9 else "float16"
+        log.info(
+            f"ELMo's layers are computed once: {what}, kept in {dtype} {f'in {folder}' if on_disk else 'in memory'}."
+        )
+        embedder = self._embedder(dtype)
+        arrays = embedder.iter_encode(distinct)
+        if on_disk:
+            arrays = _on_disk(arrays, folder, n_tokens * n_layers * self.layer_dim)
+        self._kept = {tokens: self._of_layers(array) for tokens, array in zip(distinct, arrays, strict=True)}
+        if embedder.oov_share:
+            log.info(f"{embedder.oov_share:.2%} of the tokens are not in ELMo's vocabulary and are read as <UNK>.")
+
+    def arrays(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        """The chosen layers of each sentence (layers, n, 2P), kept or computed now, without gradients."""
+        missing = [tokens for tokens in dict.fromkeys(map(tuple, sentences)) if tokens not in self._kept]
+        new = map(self._of_layers, self._embedder().encode(missing)) if missing else ()
+        found = {**self._kept, **dict(zip(missing, new, strict=True))} if missing else self._kept
+        return [found[tuple(tokens)] for tokens in sentences]
+
+    def padded(self, arrays: Sequence[np.ndarray]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+        """Arrays (layers, n, 2P) as layers (B, T, 2P) and their mask (B, T)."""
+        lengths = np.array([array.shape[1] for array in arrays])
+        layers = np.zeros((self.choice.n_layers, len(arrays), lengths.max(initial=0), self.layer_dim), np.float32)
+        for row, array in enumerate(arrays):
+            layers[:, row, : array.shape[1]] = array
+        mask = np.arange(layers.shape[2]) < lengths[:, None]
+        return list(map(to_tensor, layers)), to_tensor(mask.astype(np.float32))
 
     def token_batch(self, sentences: Sequence[Sequence[str]]) -> TokenBatch:
         """Sentences in the form that the biLM reads, which `forward` takes as well."""
         check_sentences(sentences)
-        self._unread.count(list(itertools.chain.from_iterable(sentences)))
+        self._unknown.count(list(itertools.chain.from_iterable(sentences)))
         return token_batch(sentences, self.config.input, self.vocabulary)
+
+    def mix_weights(self, number: int = 0) -> dict[str, list[float] | float]:
+        """The weights of the layers in a mix, which add up to 1, and the factor of the whole."""
+        mix = self.mixes[number]
+        return {"layers": nn.functional.softmax(mix.scalars).tolist(), "gamma": mix.gamma.item()}
+
+    def groups(self) -> list[list[paddle.Tensor]]:
+        """The biLM's weights, from the token encoder to the top layer."""
+        pairs = zip(self.bilm.forward_lstm, self.bilm.backward_lstm, strict=True)
+        return [self.bilm.token_encoder.parameters(), *([*f.parameters(), *b.parameters()] for f, b in pairs)]
 
     @property
     def oov_share(self) -> float:
         """Share of the tokens so far that a word model does not know; 0 for a character model."""
-        return self._unread.oov_share
+        return self._unknown.oov_share
 
     def l2_loss(self) -> paddle.Tensor:
         """The penalty on how far the mixes' scalars are from an even mix."""
-        return self.l2_coef * sum((mix.scalars**2).sum() for mix in self.mixes)
+        return self.l2_coef * sum(((mix.scalars**2).sum() for mix in self.mixes), paddle.zeros([]))
+
+    def _embedder(self, dtype: str = "float32") -> "ELMoEmbedder":
+        layers = self.choice.weights if self.choice.how == "sum" else ",".join(map(str, self.choice.numbers))
+        model = self.bilm, self.vocabulary
+        return ELMoEmbedder(model, device=paddle.get_device(), layers=layers, dtype=dtype)
+
+    def _of_layers(self, array: np.ndarray) -> np.ndarray:
+        return array.reshape(self.choice.n_layers, -1, self.layer_dim)
+
+
+def _means(packed: Sequence[Sequence[paddle.Tensor]], packing: Packing, lengths: np.ndarray) -> list[paddle.Tensor]:
+    """Means (B, 2P) of each layer over the tokens, from the packed outputs of both directions: no (B, T, 2P) is made."""
+    words = np.flatnonzero(packing.step > 0)  # step 0 is the marker at a direction's start
+    rows = packing.row[words]
+    shares = np.zeros((len(lengths), len(packing.row)), np.float32)  # (B, M)
+    shares[rows, words] = 1 / np.maximum(lengths, 1)[rows]
+    shares = to_tensor(shares)
+    return [paddle.concat([shares @ side for side in pair], axis=1) for pair in packed]
+
+
+def _on_disk(arrays: Iterable[np.ndarray], folder: Path, size: int) -> Iterator[np.ndarray]:
+    """The arrays, with all their `size` numbers in a file that ends with the process."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        if hasattr(os, "posix_fallocate"):  # or a disk that another process fills would end this one without a word
+            os.posix_fallocate(file.fileno(), 0, 2 * size)
+        numbers = np.memmap(file, np.float16, "w+", shape=(size,))
+    begin = 0
+    for array in arrays:
+        place = numbers[begin : begin + array.size]
+        place[:] = array.ravel()
+        begin += array.size
+        yield place
 
 
 class ELMoEmbedder:
@@ -296,7 +489,8 @@ class ELMoEmbedder:
 
     params: the prefix `checkpoints/10000`, its .pdparams file, or the folder (its latest); the name of a published
     model, which is fetched if it is not here; or a BiLM and its vocabulary, as `load_bilm` returns them.
-    layers: all | top | average | a layer's number | several, as in "0,1" | weights for a fixed mix, one for each layer.
+    layers: all | top | average | concat | a layer's number | several, as in "0,1" or "concat:0,1" | weights of a fixed mix,
+    one for each layer.
     pool: None for a vector of each token; mean or max over a sentence's tokens.
     carry_state: start each row from the state in which the same row of the batch before ended, as bilm-tf does, the
     sentences taken in the given order. A call starts from zero.
@@ -336,8 +530,9 @@ class ELMoEmbedder:
             if token_vectors is not None:
                 self.vectors = FixedVectors(Path(token_vectors), Path(vocabulary), self.config.projection_dim)
         self._head: tuple[Softmax, Vocabulary] | None = None  # read when first asked for
-        self.dim = 2 * self.config.projection_dim
-        self.layers = layer_choice(layers, self.config.n_layers + 1)
+        self.layers = layer_choice(layers, self.config.n_layers + 1, ("each", "concat", "sum"))
+        self.layer_dim = 2 * self.config.projection_dim
+        self.dim = self.layer_dim * (self.layers.n_layers if self.layers.how == "concat" else 1)
         self.batch_size, self.pool, self.dtype = batch_size, pool, dtype
         self.carry_state, self.progress = carry_state, progress
         self._unread = Unread(self.config, self.vocabulary)
@@ -384,8 +579,8 @@ class ELMoEmbedder:
         return [(vocabulary[word], float(scores[word])) for word in order[:k]]
 
     def shape(self, n: int) -> tuple[int, ...]:
-        """Of the array of a sentence of n tokens: (layers, n, 2P), without n if pooled, without layers for one or a mix."""
-        several = [len(self.layers.numbers)] if self.layers.weights is None else []
+        """The shape of a sentence of n tokens: (layers, n, dim), without layers if there is one, without n if pooled."""
+        several = [self.layers.n_layers] if self.layers.how == "each" else []
         return (*several, *([] if self.pool else [n]), self.dim)
 
     @property
@@ -454,21 +649,21 @@ class ELMoEmbedder:
             if state is not None:  # only the last batch can have fewer rows than the one before
                 state = [[tuple(part[: len(sentences)] for part in one) for one in pair] for pair in state]
             layers, packing, state = self.bilm.encode(vectors, index, lengths, state, highest=self.layers.highest)
-            layers = [layers[number] for number in self.layers.numbers] or [[layers[0][0] * 0, layers[0][1] * 0]]
-            if self.layers.weights is not None:
-                layers = [[_weighted(self.layers.weights, side) for side in zip(*layers, strict=True)]]
-            layers = [[versions.to_array(side) for side in pair] for pair in layers]
+            sides = [self.layers.of([pair[side] for pair in layers]) for side in (0, 1)]
+            layers = [[versions.to_array(side) for side in pair] for pair in zip(*sides, strict=True)]
         forward, backward, mask = packing.word_places(lengths - 2)
         arrays = []
         for row, n in enumerate(mask.sum(axis=1).tolist()):
-            array = np.empty((len(layers), n, self.dim), dtype=np.float32 if self.pool else self.dtype)
+            array = np.empty((len(layers), n, self.layer_dim), dtype=np.float32 if self.pool else self.dtype)
             for layer, (left, right) in zip(array, layers, strict=True):
-                layer[:, : self.dim // 2] = left[forward[row, :n]]
-                layer[:, self.dim // 2 :] = right[backward[row, :n]]
+                layer[:, : self.layer_dim // 2] = left[forward[row, :n]]
+                layer[:, self.layer_dim // 2 :] = right[backward[row, :n]]
             if self.pool and n:
                 array = array.mean(axis=1) if self.pool == "mean" else array.max(axis=1)
             elif self.pool:
-                array = np.zeros((len(layers), self.dim), dtype=np.float32)
+                array = array.sum(axis=1)  # zeros
+            elif self.layers.how == "concat":
+                array = array.swapaxes(0, 1)
             arrays.append(array.astype(self.dtype, copy=False).reshape(self.shape(n)))
         return arrays, state
 
@@ -482,11 +677,3 @@ def _given(model: tuple) -> tuple[BiLM, Vocabulary | None]:
     if not fits:
         raise TypeError(f"params: found {shown(model)}, expected a path, or (BiLM, Vocabulary) as of `load_bilm`.")
     return bilm, vocabulary
-
-
-def _weighted(weights: Sequence[float], layers: Sequence[paddle.Tensor]) -> paddle.Tensor:
-    (first, layer), *others = zip(weights or [0.0], layers, strict=True)
-    total = layer if first == 1 else layer * first
-    for weight, layer in others:
-        total = total + layer * weight
-    return total

@@ -1,4 +1,4 @@
-"""Word vectors from a file, as a fixed input of the tagger."""
+"""Word vectors from a file, as a fixed input of a network."""
 
 import hashlib
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import numpy as np
 
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine.messages import log
-from elmo_tasks.characters import words_of
+from elmo_tasks.characters import jieba_words
 
 
 class WordVectors:
@@ -29,25 +29,25 @@ class WordVectors:
         index = self._vectors.key_to_index
         return index.get(token, index.get(token.lower(), -1))
 
-    def rows(self) -> tuple[list[str], np.ndarray]:
-        """The words and their vectors, before them `<UNK>` with zeros."""
+    def table(self) -> tuple[list[str], np.ndarray]:
+        """The words and their vectors, preceded by `<UNK>` with zeros."""
         zeros = np.zeros((1, self.dim), np.float32)
         return ["<UNK>", *self._vectors.index_to_key], np.concatenate([zeros, self._vectors.vectors])
 
     def batch(self, sentences: Sequence[Sequence[str]], words: str = "tokens") -> np.ndarray:
-        """(B, T, D) float32. words: jieba: of the words that it finds in sentences of characters."""
-        found = np.zeros((len(sentences), max(map(len, sentences)), self.dim), np.float32)
-        for out, rows in zip(found, self._rows(sentences, words), strict=True):
+        """(B, T, D) float32. words: tokens, or jieba: the words that it finds in sentences of characters."""
+        vectors = np.zeros((len(sentences), max(map(len, sentences)), self.dim), np.float32)
+        for out, rows in zip(vectors, self._rows(sentences, words), strict=True):
             known = np.flatnonzero(rows >= 0)
             out[known] = self._vectors.vectors[rows[known]]
-        return found
+        return vectors
 
     def _rows(self, sentences: Sequence[Sequence[str]], words: str) -> list[np.ndarray]:
-        """For each sentence the row of every token, -1 where there is none."""
+        """The row of every token of each sentence, -1 where there is none."""
         if words == "jieba":
-            found, numbers = words_of(sentences)
-            return [row[places] for row, places in zip(self._rows(found, "tokens"), numbers, strict=True)]
-        return [np.array([self._row(token) for token in sentence]) for sentence in sentences]
+            cut, numbers = jieba_words(sentences)
+            return [row[of_token] for row, of_token in zip(self._rows(cut, "tokens"), numbers, strict=True)]
+        return [np.array([self._row(token) for token in sentence], np.int64) for sentence in sentences]
 
     def describe(self, sentences: Sequence[Sequence[str]], words: str = "tokens") -> None:
         """Log how many of the tokens have no vector."""

@@ -31,6 +31,10 @@ def load_word_vectors(path: Path, limit: int | None = None):
             raise ValueError("it has values that are not finite")
         if not len(vectors):
             raise ValueError("it has no words")
+        if repeated := len(vectors.index_to_key) - len(vectors.key_to_index):  # gensim leaves empty rows at the end
+            log.warning(f"{path}: {repeated:,} words occur more than once; the first vector of each counts.")
+            del vectors.index_to_key[-repeated:]
+            vectors.vectors = vectors.vectors[:-repeated]
     except MemoryError as error:
         raise UserError(
             f"{path}: its vectors do not fit into memory. Read fewer of them (--limit, where there is one)."

@@ -1,0 +1,151 @@
+"""Training a network for a task: epochs over the training data, keeping the best on the dev data."""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+from elmo_core.machine.messages import UserError, duration, log
+from elmo_core.machine.runtime import paddle
+from elmo_tasks.saved import TrainedModel
+
+PROGRESS_SECONDS = 20  # between two lines within an epoch
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Settings of training.
+
+    lr: of Adam, falling linearly towards a tenth. elmo_lr: of a trainable biLM, falling alike.
+    patience: epochs without a better one after which training ends; 0: never.
+    ema: decay of the mean of the weights over the steps, which is what is scored and kept; 0: no mean.
+    """
+
+    epochs: int = 30
+    batch_size: int = 32
+    lr: float = 0.002
+    elmo_lr: float = 0.0002
+    max_grad_norm: float = 5.0
+    patience: int = 5
+    ema: float = 0.0
+    seed: int = 2020
+
+
+class Score(Protocol):
+    """How good a model is on the dev data: `value` chooses the best epoch, `brief` is shown."""
+
+    value: float
+    brief: str
+
+
+@dataclass
+class Best:
+    """The best epoch, its score on the dev data, and the seconds that training took."""
+
+    epoch: int
+    score: Score
+    seconds: float
+
+
+def fit(
+    model: TrainedModel,
+    batches: Callable[[], Sequence],
+    loss: Callable[..., paddle.Tensor],
+    score: Callable[[], Score],
+    schedule: Schedule,
+    folder: Path | None = None,
+) -> Best:
+    """Train the model and leave it with the weights of its best epoch.
+
+    batches: makes those of an epoch. loss: of a batch. folder: where the model is saved after each epoch that is better
+    than all before.
+    """
+    network, best, weights, start = model.network, None, {}, time.perf_counter()
+    optimizer = _adam(network, schedule)
+    means = MeanWeights(model.own_weights().values(), schedule.ema)
+    for epoch in range(1, schedule.epochs + 1):
+        optimizer.set_lr(schedule.lr * (1 - 0.9 * (epoch - 1) / schedule.epochs))
+        mean_loss = _run_epoch(network, optimizer, batches(), loss, epoch, means)
+        with means.in_place():
+            current, seconds = score(), time.perf_counter() - start
+            better = best is None or current.value > best.score.value
+            log.info(
+                f"epoch {epoch:>2}/{schedule.epochs}  loss {mean_loss:7.3f}  dev {current.brief}{' *' if better else '  '}  "
+                f"{duration(seconds)}, at most {duration(seconds / epoch * (schedule.epochs - epoch))} left"
+            )
+            if better:
+                if folder:
+                    model.save_weights(folder) if best else model.save(folder)
+                best, weights = Best(epoch, current, seconds), model.weights()
+        if schedule.patience and epoch - best.epoch >= schedule.patience:
+            break
+    model.set_weights(weights, "the best epoch")
+    best.seconds = time.perf_counter() - start
+    return best
+
+
+def _adam(network: paddle.nn.Layer, schedule: Schedule) -> paddle.optimizer.Optimizer:
+    for name, weight in network.named_parameters():
+        if name.startswith("elmo.bilm."):
+            weight.optimize_attr["learning_rate"] = schedule.elmo_lr / schedule.lr
+    weights = [weight for weight in network.parameters() if not weight.stop_gradient]
+    clip = paddle.nn.ClipGradByGlobalNorm(schedule.max_grad_norm)
+    return paddle.optimizer.Adam(schedule.lr, parameters=weights, grad_clip=clip)
+
+
+def _run_epoch(network, optimizer, batches: Sequence, loss_of: Callable, epoch: int, means: "MeanWeights") -> float:
+    """Train on every batch. Returns the mean loss."""
+    network.train()
+    losses, start, shown = [], time.perf_counter(), time.perf_counter()
+    for step, batch in enumerate(batches):
+        now = time.perf_counter()
+        if now - shown > PROGRESS_SECONDS:
+            left = duration((now - start) / step * (len(batches) - step))
+            log.info(f"epoch {epoch:>2}  step {step:,}/{len(batches):,}  {left} left in this epoch")
+            shown = now
+        loss = loss_of(batch)
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        means.update()
+        losses.append(loss.detach())  # read once at the end: a GPU would wait each time
+    mean = float(paddle.stack(losses).mean())
+    if not math.isfinite(mean):
+        raise UserError(f"the loss became {mean}: give a lower --lr.")
+    return mean
+
+
+class MeanWeights:
+    """Exponential means of weights over the steps, which score better than the weights of any one step.
+
+    decay: of the mean; in the first steps less, so that it does not dwell on where training began. 0: no mean.
+    """
+
+    def __init__(self, weights: Iterable[paddle.Tensor], decay: float):
+        self.weights, self.decay, self.steps = list(weights) if decay else [], decay, 0
+        self.means = [weight.detach().clone() for weight in self.weights]
+
+    @paddle.no_grad()
+    def update(self) -> None:
+        self.steps += 1
+        decay = min(self.decay, self.steps / (self.steps + 9))
+        for mean, weight in zip(self.means, self.weights, strict=True):
+            mean.lerp_(weight.detach(), 1 - decay)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The means in place of the weights, which come back at the end."""
+        before = [weight.numpy() for weight in self.weights]
+        for weight, mean in zip(self.weights, self.means, strict=True):
+            weight.set_value(mean)
+        try:
+            yield
+        finally:
+            for weight, value in zip(self.weights, before, strict=True):
+                weight.set_value(value)
+
+
