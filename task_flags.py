@@ -174,13 +174,17 @@ def add_word_vectors(parser: argparse.ArgumentParser, defaults: Mapping[str, Any
 
 
 def check_word_vectors(
-    parser: argparse.ArgumentParser, args: argparse.Namespace, defaults: Mapping[str, Any] | None = None
+    parser: argparse.ArgumentParser, args: argparse.Namespace, defaults: Mapping[str, Any] | None = None, random=False
 ) -> None:
-    """Fill in the defaults. A flag without effect is an error."""
-    for name in ("word_vectors_limit", "word_vectors_trainable"):
-        if getattr(args, name, None) and not args.word_vectors:
+    """Fill in the defaults. A flag without effect is an error. random: there are random vectors where no file gives any."""
+    tuned = getattr(args, "word_vectors_trainable", False)
+    for name, given in (
+        ("word_vectors_limit", args.word_vectors_limit),
+        ("word_vectors_trainable", tuned and not random),
+    ):
+        if given and not args.word_vectors:
             parser.error(f"--{name} has no effect without --word_vectors")
-    fill_defaults(parser, args, defaults or {}, bool(getattr(args, "word_vectors_trainable", False)), "--word_vectors_trainable")
+    fill_defaults(parser, args, defaults or {}, tuned, "--word_vectors_trainable")
 
 
 def add_training(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
