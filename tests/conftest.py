@@ -36,9 +36,9 @@ def messages(caplog):
 
 
 def save_models(folder, **changes) -> dict[str, str]:
-    import models
+    import tiny
 
-    return {kind: models.save(models.random_bilm(input=kind, **changes), folder / kind) for kind in ("char", "word")}
+    return {kind: tiny.save(tiny.random_bilm(input=kind, **changes), folder / kind) for kind in ("char", "word")}
 
 
 @pytest.fixture(scope="session")

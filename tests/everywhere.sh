@@ -40,7 +40,7 @@ fi
 # leg NAME FILES COMMAND...: the tests of these files, by the command, which ends in a Python
 leg() {
     name=$1
-    files=$(for file in $2; do echo "tests/test_$file.py"; done)
+    files=$(for file in $2; do find tests -name "test_$file.py"; done)
     shift 2
     printf '\n== %s\n' "$name"
     # shellcheck disable=SC2086  # several files

@@ -1,0 +1,196 @@
+"""The flags that run_tag.py, run_read.py and run_finetune.py share: one name, one meaning and one help text each.
+
+Where the scripts differ in a default, or in whether they have a flag at all, they pass the defaults, by name. A default
+that is a list makes a flag that takes several values.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from args import COUNT, FILE, RATE, SHARE, add_device, add_seed, fill_defaults, whole_number, zero_or_more
+
+LANGUAGES = ("en", "zh", "none")
+NUMBERS = {
+    # ELMo
+    "elmo_dropout": (SHARE, "dropout on ELMo's vectors"),
+    "elmo_l2_coef": ({"type": zero_or_more, "metavar": "X"}, "penalty on the weights of mixed layers"),
+    "cache_gb": (RATE, "memory for the layers of a frozen biLM; larger caches go to a file in --save_dir"),
+    "elmo_lr": (RATE, "learning rate of the biLM"),
+    "lstm_dropout": (SHARE, "dropout between the biLM's LSTMs"),
+    # word vectors
+    "word_vectors_lr": (RATE, "learning rate of the word vectors"),
+    # network
+    "word_dim": (COUNT, "size of the word embeddings that are trained with the task"),
+    "hidden_dim": (COUNT, "size of a GRU or LSTM"),
+    "n_layers": (COUNT, "bidirectional layers"),
+    # training
+    "lr": (RATE, "learning rate"),
+    "emb_lr_factor": (RATE, "learning rate of the word embeddings, times --lr"),
+    "crf_lr_factor": (RATE, "learning rate of the CRF, times --lr"),
+    "weight_decay": ({"type": zero_or_more, "metavar": "X"}, "weight decay"),
+    "dropout": (SHARE, "dropout of the network"),
+    "epochs": (COUNT, "maximum epochs"),
+    "patience": (
+        {"type": whole_number, "metavar": "N"},
+        "stop after N epochs without improvement on the dev set; 0: never",
+    ),
+    "batch_size": (COUNT, "examples per step"),
+    "max_grad_norm": (RATE, "clip the gradient norm to this"),
+    "ema": (SHARE, "decay of the weights' moving average, which is what is saved; 0: off"),
+}
+OF_ELMO = ("elmo_dropout", "elmo_at", "cache_gb")  # flags that have an effect with ELMo alone ...
+OF_TUNING = ("elmo_lr", "lstm_dropout")  # ... and with --elmo_trainable alone
+
+
+def add_numbers(group, defaults: Mapping[str, Any], conditional: bool = False) -> None:
+    """A flag for each of NUMBERS that has a default. conditional: `fill_defaults` fills in the default later."""
+    for name, default in defaults.items():
+        options, text = NUMBERS[name]
+        several = {"nargs": "+"} if isinstance(default, list) else {}
+        if conditional:
+            default, text = None, f"{text} (default: {' '.join(map(str, default)) if several else default})"
+        group.add_argument(f"--{name}", **options, **several, default=default, help=text)
+
+
+# Data and output
+
+
+def add_data(parser: argparse.ArgumentParser, content: str, held_out: str = "a tenth of --train_file", required=True):
+    """The group of the files to train, select and score on. content: what they hold. held_out: without --dev_file."""
+    group = parser.add_argument_group("data")
+    group.add_argument("--train_file", **FILE, required=required, help=f"{content}, to train on")
+    group.add_argument("--dev_file", **FILE, help=f"the same, to select the best epoch on (default: {held_out})")
+    group.add_argument("--test_file", **FILE, help="the same, to score the best epoch on")
+    return group
+
+
+def add_test(parser: argparse.ArgumentParser, content: str) -> None:
+    parser.add_argument("--test_file", **FILE, required=True, help=f"{content}, to score on")
+
+
+def add_language(group, choices: Sequence[str] = LANGUAGES, default: str = "en", help: str = "") -> None:
+    text = help or "split text into tokens as preprocess.py does for this language; none: at white space"
+    group.add_argument("--lang", choices=choices, default=default, help=text)
+
+
+def add_save(group, kind: str, required: bool = True) -> None:
+    """kind: what is trained, as `tagger`."""
+    group.add_argument("--save_dir", type=Path, required=required, metavar="DIR", help=f"folder for the {kind}")
+    group.add_argument("--overwrite", action="store_true", help=f"replace the {kind} in --save_dir")
+
+
+def add_saved_model(parser: argparse.ArgumentParser, kind: str) -> None:
+    """A trained model, and where its pretrained ones are, if they have moved."""
+    parser.add_argument("--model_dir", type=Path, required=True, metavar="DIR", help=f"a trained {kind}: its folder")
+    parser.add_argument("--init_from_ckpt", metavar="CKPT", help="its ELMo, if it has moved since training")
+    parser.add_argument("--word_vectors", **FILE, help="its word vectors, if they have moved since training")
+    add_device(parser)
+
+
+def add_input(parser: argparse.ArgumentParser, content: str = "text") -> None:
+    parser.add_argument("--input", **FILE, help=f"{content} (default: standard input)")
+
+
+def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ()) -> None:
+    """formats: the first is the default."""
+    parser.add_argument("--output", **FILE, help="predictions (default: standard output)")
+    if formats:
+        parser.add_argument("--output_format", choices=formats, default=formats[0], help="of the predictions")
+
+
+def add_json(group) -> None:
+    group.add_argument("--json", **FILE, help="write the scores as JSON")
+
+
+# Model and training
+
+
+def layers(text: str) -> str:
+    """Which layers of ELMo a network reads, and whether concatenated or mixed. Only the spelling is checked."""
+    how, _, numbers = text.partition(":")
+    if text in ("concat", "mix", "average", "top") or text.isdecimal():
+        return text
+    if how in ("concat", "mix") and all(number.isdecimal() for number in numbers.split(",")):
+        return text
+    raise argparse.ArgumentTypeError(
+        f"{text!r}: expected concat or mix (of all layers), concat:0,1 or mix:0,1 (of some), average, top, or a number"
+    )
+
+
+def add_elmo(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
+    """The group of ELMo's flags. defaults: of those flags among NUMBERS that the script has. See `check_elmo`."""
+    group = parser.add_argument_group("ELMo")
+    group.add_argument(
+        "--init_from_ckpt",
+        required=True,
+        metavar="CKPT",
+        help="checkpoint prefix, file or folder (newest checkpoint), or a model's name; none: no ELMo",
+    )
+    group.add_argument(
+        "--layers",
+        type=layers,
+        metavar="L",
+        help="concat: all, concatenated (default); mix: their weighted sum; average; top; a layer's number; or some, "
+        "concat:0,1 or mix:0,1",
+    )
+    group.add_argument(
+        "--random_weights",
+        nargs="?",
+        const="all",
+        choices=("all", "lstm"),
+        help="replace the pretrained weights with random ones, to measure what pretraining adds: all, or the LSTMs'",
+    )
+    if "elmo_lr" in defaults:
+        group.add_argument("--elmo_trainable", action="store_true", help="fine-tune the biLM")
+    add_numbers(group, defaults, conditional=True)
+    return group
+
+
+def check_elmo(parser: argparse.ArgumentParser, args: argparse.Namespace, defaults: Mapping[str, Any]) -> None:
+    """Fill in the defaults of ELMo's flags. One without effect is an error. --init_from_ckpt=none becomes None."""
+    args.init_from_ckpt = None if args.init_from_ckpt.lower() == "none" else args.init_from_ckpt
+    has_elmo, tuned = args.init_from_ckpt is not None, getattr(args, "elmo_trainable", False)
+    always = {"layers": "concat", "random_weights": "", **{k: v for k, v in defaults.items() if k in OF_ELMO}}
+    fill_defaults(parser, args, always, has_elmo, "ELMo: --init_from_ckpt is none")
+    if tuned and not has_elmo:
+        parser.error("--elmo_trainable has no effect without ELMo: --init_from_ckpt is none")
+    fill_defaults(parser, args, {k: v for k, v in defaults.items() if k in OF_TUNING}, tuned, "--elmo_trainable")
+    if "elmo_l2_coef" in defaults:
+        penalty = {"elmo_l2_coef": defaults["elmo_l2_coef"]}
+        fill_defaults(parser, args, penalty, has_elmo and args.layers.startswith("mix"), "--layers=mix")
+
+
+def add_word_vectors(parser: argparse.ArgumentParser, defaults: Mapping[str, Any] | None = None, trainable=True):
+    """The group of the flags of word vectors in a file. defaults: of --word_vectors_lr, in a script that has it."""
+    group = parser.add_argument_group("word vectors")
+    group.add_argument("--word_vectors", **FILE, help="word vectors, in word2vec's or GloVe's format")
+    group.add_argument("--word_vectors_limit", **COUNT, help="read only the first N of them")
+    if trainable:
+        group.add_argument("--word_vectors_trainable", action="store_true", help="fine-tune them")
+    add_numbers(group, defaults or {}, conditional=True)
+    return group
+
+
+def check_word_vectors(
+    parser: argparse.ArgumentParser, args: argparse.Namespace, defaults: Mapping[str, Any] | None = None, random=False
+) -> None:
+    """Fill in the defaults. A flag without effect is an error. random: there are random vectors where no file gives any."""
+    tuned = getattr(args, "word_vectors_trainable", False)
+    for name, given in (
+        ("word_vectors_limit", args.word_vectors_limit),
+        ("word_vectors_trainable", tuned and not random),
+    ):
+        if given and not args.word_vectors:
+            parser.error(f"--{name} has no effect without --word_vectors")
+    fill_defaults(parser, args, defaults or {}, tuned, "--word_vectors_trainable")
+
+
+def add_training(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
+    """The group of training. defaults: of those flags among NUMBERS that the script has, --seed and --device aside."""
+    group = parser.add_argument_group("training")
+    add_numbers(group, defaults)
+    add_seed(group)
+    add_device(group)
+    return group

@@ -1,0 +1,615 @@
+"""run_embed.py: what is in its files, interruptions, processes that share the work, damage, and vectors of a vocabulary."""
+
+import gzip
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import namedtuple
+from pathlib import Path
+from unittest import mock
+
+import h5py
+import numpy as np
+import pytest
+import runs
+import tiny
+from damage import damaged
+
+import elmo
+import run_embed
+from elmo import ELMoEmbedder, ScalarMix
+from elmo_core.files import token_vectors
+from elmo_core.machine import disk
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
+from elmo_core.network.char_cnn import CharCNN
+from elmo_core.text.characters import char_ids
+from elmo_core.text.text_files import read_sentences
+from elmo_core.text.tokens import Tokens
+from embedding import parts
+
+DIM = 2 * tiny.CHAR["projection_dim"]
+
+
+def text_of(folder: Path, n: int = 300, seed: int = 0, longest: int = 9) -> Path:
+    """A text of n lines, some blank, some repeated."""
+    generator = random.Random(seed)
+    words = [*tiny.WORDS[3:], "日本語", 'a"quote\\', "x" * 60, *(f"u{k}" for k in range(200))]
+    lines = [" ".join(generator.choices(words, k=generator.randrange(longest))) for _ in range(n)]
+    path = folder / "text.txt"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    return text_of(tmp_path_factory.mktemp("text"))
+
+
+def embed(model: str, text: Path, output: Path, *more: str, batch_size: int = 2) -> Path:
+    """Run on windows of 32 lines."""
+    run_embed.main([*flags(model, text, output, batch_size), *more])
+    return output
+
+
+def flags(model: str, text: Path, output: Path, batch_size: int = 2) -> list[str]:
+    values = {"init_from_ckpt": model, "input": text, "output": output, "batch_size": batch_size, "device": "cpu"}
+    return [f"--{name}={value}" for name, value in values.items()]
+
+
+def contents(path: Path) -> dict[str, np.ndarray]:
+    with h5py.File(path) as file:
+        return {name: dataset[()] for name, dataset in file.items()}
+
+
+def sentences_of(path: Path) -> list[list[str]]:
+    return list(read_sentences(path))
+
+
+@pytest.fixture(scope="module")
+def whole(model, text, tmp_path_factory):
+    """The datasets of an uninterrupted run's file."""
+    return contents(embed(model, text, tmp_path_factory.mktemp("whole") / "vectors.hdf5"))
+
+
+def assert_close(path: Path, expected: dict[str, np.ndarray]) -> None:
+    """A file has the expected datasets, and its parts are gone."""
+    found = contents(path)
+    assert found.keys() == expected.keys() and found["sentence_to_index"] == expected["sentence_to_index"]
+    for name in expected.keys() - {"sentence_to_index"}:
+        np.testing.assert_allclose(found[name], expected[name], atol=1e-5, err_msg=name)
+    assert not Path(f"{path}.parts").exists()
+
+
+# What is in the file
+
+
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        ([], {}),
+        (["--layers=top"], {"layers": "top"}),
+        (["--layers=average"], {"layers": "average"}),
+        (["--layers=2,0", "--dtype=float16"], {"layers": "2,0", "dtype": "float16"}),
+        (["--pool=mean"], {"pool": "mean"}),
+        (["--pool=mean", "--layers=1", "--dtype=float16"], {"pool": "mean", "layers": 1, "dtype": "float16"}),
+    ],
+)
+def test_the_vectors_are_those_of_the_embedder(model, text, tmp_path, given, options):
+    found = contents(embed(model, text, tmp_path / "v.hdf5", *given))
+    expected = ELMoEmbedder(model, device="cpu", **options).encode(sentences_of(text))
+    assert len(found) == len(expected) + 1
+    for line, array in enumerate(expected):
+        assert (found[str(line)].shape, found[str(line)].dtype) == (array.shape, array.dtype)
+        tolerance = 1e-5 if array.dtype == np.float32 else 2e-3
+        np.testing.assert_allclose(found[str(line)], array, rtol=tolerance, atol=tolerance)
+
+
+def test_a_mix_is_what_a_scalar_mix_makes(model, text, tmp_path):
+    found = contents(embed(model, text, tmp_path / "v.hdf5", "--mix=-0.3,1.2,0.4,1.7"))
+    mix = ScalarMix(3)
+    mix.scalars.set_value(np.array([-0.3, 1.2, 0.4], np.float32))
+    mix.gamma.set_value(np.array([1.7], np.float32))
+    for line, array in enumerate(ELMoEmbedder(model, device="cpu").encode(sentences_of(text))):
+        expected = mix([paddle.to_tensor(layer) for layer in array]).numpy()
+        np.testing.assert_allclose(found[str(line)], expected, atol=1e-5)
+
+
+def test_the_file_has_allennlps_layout(model, text, tmp_path):
+    """As contexteval and others do: sentences by their text, and every other key a number."""
+    lines = [" ".join(tokens) for tokens in sentences_of(text)]
+    with h5py.File(embed(model, text, tmp_path / "v.hdf5")) as file:
+        assert file["sentence_to_index"].shape == (1,)
+        index = json.loads(file["sentence_to_index"][0])
+        numbers = {int(key) for key in file if key != "sentence_to_index"}
+        assert numbers == set(range(len(lines)))
+        for line in filter(None, lines):
+            assert file[index[line]].shape == (3, len(line.split()), DIM)
+            assert file[index[line]].dtype == np.float32
+    assert len(set(lines)) < len(lines)
+    assert index == {line: str(number) for number, line in enumerate(lines) if line}  # the last of equals
+
+
+def test_blank_lines_keep_their_place(model, tmp_path, messages):
+    path = tmp_path / "text.txt"
+    path.write_text("the bank\n\n  \t\na river\n\n", encoding="utf-8")
+    found = contents(embed(model, path, tmp_path / "v.hdf5"))
+    assert [found[str(k)].shape for k in range(5)] == [(3, n, DIM) for n in (2, 0, 0, 2, 0)] and len(found) == 6
+    assert f"{path}: 3 blank" in messages()
+    found = contents(embed(model, path, tmp_path / "pooled.hdf5", "--pool=mean", "--layers=top"))
+    assert [found[str(k)].any() for k in range(5)] == [True, False, False, True, False]
+
+
+def test_long_and_unknown_tokens_are_counted(model, word_model, tmp_path, messages):
+    path = tmp_path / "text.txt"
+    path.write_text(f"the {'好' * 17}\n{'y' * 49} new {'z' * 48}\n", encoding="utf-8")
+    embed(model, path, tmp_path / "c.hdf5")
+    assert re.search(r"^.* 2 tokens .* 48 bytes", messages(), re.M)
+    embed(word_model, path, tmp_path / "w.hdf5")
+    assert "80.0%" in messages() and "<UNK>" in messages()
+
+
+def test_sentences_can_be_left_out_and_texts_compressed(model, text, whole, tmp_path):
+    path = tmp_path / "text.txt.gz"
+    path.write_bytes(gzip.compress(text.read_bytes()))
+    found = contents(embed(model, path, tmp_path / "v.hdf5", "--forget_sentences"))
+    assert found.keys() == whole.keys() - {"sentence_to_index"}
+    np.testing.assert_array_equal(found["7"], whole["7"])
+
+
+@pytest.mark.parametrize("longest", [1, 200])
+def test_the_size_is_logged_before(model, tmp_path, messages, longest):
+    path = text_of(tmp_path, n=1000, longest=longest + 1)
+    output = embed(model, path, tmp_path / "v.hdf5", batch_size=64)
+    (size,) = re.findall(r"^.*size +([\d.]+) MB", messages(), re.M)
+    assert float(size) == pytest.approx(output.stat().st_size / 1e6, rel=0.03, abs=0.07)
+
+
+def test_memory_does_not_grow_with_the_text(model, tmp_path):
+    """The peak over 30,000 lines, whose vectors are 150 MB, against that over 3,000. HDF5 and malloc keep some."""
+    lines = text_of(tmp_path, n=500, longest=60).read_text(encoding="utf-8").splitlines(keepends=True)
+    peaks = []
+    for times in (6, 60):
+        text, output = tmp_path / f"{times}.txt", tmp_path / "output"
+        text.write_text("".join(lines * times), encoding="utf-8")
+        process = runs.start("run_embed.py", flags(model, text, tmp_path / f"{times}.hdf5", batch_size=64), output)
+        peaks.append(runs.peak_memory(process, output))
+    assert (tmp_path / "60.hdf5").stat().st_size > 150e6 and peaks[1] < peaks[0] + 75
+
+
+# Interruptions
+
+
+def n_parts(output: Path) -> int:
+    return len(list(Path(f"{output}.parts").glob("*.zip")))
+
+
+def test_a_killed_run_resumes_to_the_same_file(model, tmp_path):
+    text = text_of(tmp_path, n=2000, longest=12)
+    output, generator = tmp_path / "v.hdf5", random.Random(0)
+    for least in (1, 10, 20):
+        process = runs.start("run_embed.py", flags(model, text, output), tmp_path / "output")
+        while n_parts(output) < least:
+            assert process.poll() is None, (tmp_path / "output").read_text(encoding="utf-8")
+            time.sleep(0.002)
+        time.sleep(generator.random() / 20)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL and not output.exists()
+    embed(model, text, output)
+    assert_close(output, contents(embed(model, text, tmp_path / "whole.hdf5")))
+
+
+class Stop(Exception):
+    pass
+
+
+def embed_some(model: str, text: Path, output: Path, n: int, error: type = Stop, more: tuple[str, ...] = ()) -> None:
+    """Run until n parts are written."""
+    write, calls = parts.write, 0
+
+    def counted(*arguments):
+        nonlocal calls
+        if calls == n:
+            raise error
+        calls += 1
+        write(*arguments)
+
+    with mock.patch.object(parts, "write", counted), pytest.raises(error):
+        embed(model, text, output, *more)
+
+
+def test_finished_windows_are_not_computed_again(model, text, whole, tmp_path, messages):
+    output = tmp_path / "v.hdf5"
+    embed_some(model, text, output, 5, KeyboardInterrupt)
+    assert "5 of 10 windows are written" in messages()
+    embed_some(model, text, output, 2)
+    assert "5 of 10 windows are done" in messages() and n_parts(output) == 7
+    embed(model, text, output)
+    assert "7 of 10 windows are done" in messages()
+    assert_close(output, whole)
+
+
+@pytest.mark.parametrize("interrupted", ["h5py.h5d.create", "os.fsync", "shutil.rmtree"])
+def test_an_interruption_while_the_parts_are_put_together(model, text, whole, tmp_path, interrupted):
+    output = tmp_path / "v.hdf5"
+    embed_some(model, text, output, 9)
+    with mock.patch(interrupted, side_effect=Stop), pytest.raises(Stop):
+        embed(model, text, output)
+    assert n_parts(output) == 10 and output.exists() == (interrupted == "shutil.rmtree")
+    with mock.patch.object(ELMoEmbedder, "iter_encode", side_effect=AssertionError):
+        embed(model, text, output)
+    assert_close(output, whole)
+
+
+@pytest.mark.parametrize(
+    ("more", "changed"),
+    [
+        (["--layers=top"], "layers"),
+        (["--mix=0,0,0,1"], "mix"),
+        (["--dtype=float16"], "dtype"),
+        (["--pool=mean"], "pool"),
+        (["--forget_sentences"], "index_bytes"),
+        (["--batch_size=3"], "batch_size"),
+        (["--init_from_ckpt=OTHER"], "model"),
+        (["--input=OTHER"], "text"),
+    ],
+)
+@pytest.mark.parametrize("finished", [False, True])
+def test_other_settings_are_refused(model, text, tmp_path, more, changed, finished):
+    output, other = tmp_path / "v.hdf5", tmp_path / "other"
+    if finished:
+        embed(model, text, output)
+    else:
+        embed_some(model, text, output, 3)
+    if changed == "model":
+        other = tiny.save(tiny.random_bilm(seed=2), other)
+    elif changed == "text":
+        other.write_text(text.read_text(encoding="utf-8").replace("u7", "u8", 1), encoding="utf-8")
+    with pytest.raises(UserError, match=f"v.hdf5.* {changed} was "):
+        embed(model, text, output, *(flag.replace("OTHER", str(other)) for flag in more))
+
+
+def test_a_model_and_text_that_have_moved_are_the_same(model, text, whole, tmp_path):
+    embed_some(model, text, tmp_path / "v.hdf5", 3)
+    moved = Path(shutil.copytree(Path(model).parent, tmp_path / "moved"), "1")
+    assert_close(embed(str(moved), Path(shutil.copy(text, tmp_path / "copy.txt")), tmp_path / "v.hdf5"), whole)
+
+
+def test_a_finished_file_is_left_alone(model, text, tmp_path):
+    output = embed(model, text, tmp_path / "v.hdf5")
+    before = output.stat()
+    embed(model, text, output)
+    assert (output.stat().st_ino, output.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_a_second_process_of_the_same_share_is_refused(model, text, whole, tmp_path):
+    output = tmp_path / "v.hdf5"
+    embed_some(model, text, output, 3)
+    with parts.locked(tmp_path / "v.hdf5.parts" / ".0of1.lock"), pytest.raises(disk.Busy, match=r"v\.hdf5\.parts"):
+        embed(model, text, output)
+    embed(model, text, output)
+    assert_close(output, whole)
+
+
+@pytest.mark.parametrize("edit", [lambda text: text.replace("u7", "u8", 1), lambda text: text[:2000], lambda text: ""])
+def test_a_text_that_changes_while_it_is_read_is_noticed(model, tmp_path, edit):
+    path = text_of(tmp_path)
+    prepare = parts.prepare
+
+    def change(*arguments):
+        path.write_text(edit(path.read_text(encoding="utf-8")), encoding="utf-8")
+        prepare(*arguments)
+
+    with mock.patch.object(parts, "prepare", change), pytest.raises(UserError, match=r"text\.txt has changed"):
+        embed(model, path, tmp_path / "v.hdf5")
+    assert not (tmp_path / "v.hdf5").exists()
+
+
+# Several processes
+
+
+def merge(output: Path, *folders: Path) -> Path:
+    run_embed.main([f"--output={output}", "--merge", *map(str, folders)])
+    return output
+
+
+@pytest.mark.parametrize("n", [2, 12])
+def test_merged_shares_equal_one_process(model, text, whole, tmp_path, n):
+    """More shares than windows, too; interrupted, finished and moved."""
+    embed_some(model, text, tmp_path / "0", 1 if n == 2 else 0, more=(f"--shard=0/{n}",))
+    for k in range(n):
+        embed(model, text, tmp_path / str(k), f"--shard={k}/{n}")
+        (tmp_path / str(k)).rename(tmp_path / f"part{k}.hdf5")
+    assert_close(merge(tmp_path / "v.hdf5", *reversed([tmp_path / f"part{k}.hdf5" for k in range(n)])), whole)
+
+
+def test_incomplete_shares_are_refused(model, text, tmp_path):
+    shares = [embed(model, text, tmp_path / f"part{k}", f"--shard={k}/3") for k in range(3)]
+    top = embed(model, text, tmp_path / "top", "--shard=1/3", "--layers=top")
+    (tmp_path / "file").touch()
+    for given, message in (
+        ([shares[0], shares[2]], "3 of 10 windows"),
+        ([shares[0], top, shares[2]], "top.* layers was"),
+        ([shares[0], tmp_path / "file"], "file"),
+        ([shares[0], tmp_path / "nothing"], "nothing"),
+    ):
+        with pytest.raises(UserError, match=message):
+            merge(tmp_path / "v.hdf5", *given)
+        assert not (tmp_path / "v.hdf5").exists()
+    with pytest.raises(UserError, match=r"--output .*part0"):
+        merge(shares[0], *shares)
+    with pytest.raises(UserError, match=r"--output .*file"):
+        embed(model, text, tmp_path / "file", "--shard=0/3")
+
+
+def test_two_ranks_make_one_file(model, text, whole, tmp_path):
+    processes = runs.start_ranks("run_embed.py", flags(model, text, tmp_path / "v.hdf5"), tmp_path)
+    ended = [process.wait(timeout=120) for process in processes]
+    assert ended == [0, 0], [(tmp_path / f"rank{k}").read_text(encoding="utf-8") for k in range(2)]
+    assert_close(tmp_path / "v.hdf5", whole)
+
+
+def test_a_dead_process_does_not_block_the_others(model, text, whole, tmp_path, monkeypatch):
+    """Rank 0 of 2 dies, rank 1 does its share. A run with another number of processes finishes the work."""
+    output = tmp_path / "v.hdf5"
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
+    embed_some(model, text, output, 2)
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
+    embed(model, text, output)
+    assert n_parts(output) == 2 + 5 and not output.exists()
+    with pytest.raises(UserError, match=r"--shard and paddle.distributed.launch"):
+        embed(model, text, output, "--shard=0/2")
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "1")
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
+    embed(model, text, output)
+    assert_close(output, whole)
+
+
+# The disk
+
+
+Usage = namedtuple("Usage", "total used free")
+
+
+def test_a_disk_without_room_is_refused_before_anything_is_written(model, text, tmp_path):
+    shares = [embed(model, text, tmp_path / f"part{k}", f"--shard={k}/2") for k in range(2)]
+    with mock.patch("shutil.disk_usage", return_value=Usage(10**6, 0, 12345)):
+        for call in (
+            lambda: embed(model, text, tmp_path / "v.hdf5"),
+            lambda: merge(tmp_path / "v.hdf5", *shares),
+            lambda: embed_words(model, vocabulary(tmp_path, 2000), tmp_path / "v.hdf5"),
+        ):
+            with pytest.raises(UserError, match=r"v\.hdf5: 0\.\d\d MB are needed, 0\.01 MB are free"):
+                call()
+    assert not list(tmp_path.glob("v.hdf5*"))
+
+
+def test_a_resumed_run_needs_only_what_is_missing(model, tmp_path):
+    text, output = text_of(tmp_path, n=600, longest=60), tmp_path / "v.hdf5"
+    embed_some(model, text, output, 17)
+    there = sum(path.stat().st_size for path in Path(f"{output}.parts").iterdir())
+    with mock.patch("shutil.disk_usage", return_value=Usage(10**9, 0, int(1.6 * there))):
+        embed(model, text, output)
+
+
+def test_a_full_disk_keeps_finished_parts(model, text, whole, tmp_path):
+    output, replace, calls = tmp_path / "v.hdf5", Path.replace, []
+
+    def full(*arguments):
+        calls.append(arguments)
+        if len(calls) > 4:
+            raise OSError(28, "No space left on device")
+        return replace(*arguments)
+
+    with mock.patch.object(Path, "replace", full), pytest.raises(UserError, match="the disk is full"):
+        embed(model, text, output)
+    assert n_parts(output) == 3
+    embed(model, text, output)
+    assert_close(output, whole)
+
+
+# Damage
+
+
+def test_parts_that_were_cut_short_are_computed_again(model, text, whole, tmp_path, messages):
+    output = tmp_path / "v.hdf5"
+    embed_some(model, text, output, 5)
+    for number, length in enumerate((0, 100, -1)):
+        part = tmp_path / "v.hdf5.parts" / f"{number:06}.zip"
+        part.write_bytes(part.read_bytes()[:length])
+    embed(model, text, output)
+    assert "2 of 10 windows are done" in messages()
+    assert_close(output, whole)
+
+
+def test_damage_to_a_part_is_found(model, text, whole, tmp_path):
+    """Wherever it is damaged, the part is deleted, computed again, or reads the same."""
+    folder, output, generator, found = tmp_path / "share", tmp_path / "v.hdf5", random.Random(0), 0
+    embed(model, text, folder, "--shard=0/1")
+    part = folder / "000004.zip"
+    data = part.read_bytes()
+    for _ in range(90):
+        part.write_bytes(damaged(data, generator))
+        try:
+            merge(output, folder)
+        except UserError as error:
+            assert "000004.zip" in str(error) or "1 of 10 windows" in str(error)
+            found += 1
+        else:
+            assert_close(output, whole)
+            output.unlink()
+    assert found > 60
+    part.unlink(missing_ok=True)
+    embed(model, text, folder, "--shard=0/1")
+    assert_close(merge(output, folder), whole)
+
+
+# Vectors of a vocabulary
+
+
+WORDS = [*tiny.WORDS, "日本語", "x" * 60, "unseen"]
+
+
+def vocabulary(folder: Path, n: int = 0) -> Path:
+    path = folder / "words.txt"
+    path.write_text("\n".join([*WORDS, *(f"w{k}" for k in range(n))]) + "\n", encoding="utf-8")
+    return path
+
+
+def embed_words(model: str, path: Path, output: Path) -> Path:
+    run_embed.main([f"--init_from_ckpt={model}", f"--vocab={path}", f"--output={output}", "--device=cpu"])
+    return output
+
+
+@pytest.fixture(scope="module")
+def words(model, tmp_path_factory):
+    """A vocabulary's file, and the file of its vectors."""
+    path = vocabulary(tmp_path_factory.mktemp("words"), 5000)
+    return path, embed_words(model, path, path.with_name("words.hdf5"))
+
+
+def test_vectors_of_a_vocabulary_are_layer_0(model, words):
+    path, output = words
+    tokens = [token for (token,) in sentences_of(path)]
+    found = contents(output)
+    assert found.keys() == {"embedding"} and found["embedding"].dtype == np.float32
+    array = ELMoEmbedder(model, layers=0, device="cpu").encode([tokens])[0]
+    np.testing.assert_allclose(found["embedding"], array[:, : DIM // 2], atol=1e-5)
+    marker = tiny.random_bilm().token_encoder(Tokens(char_ids(["<S>"]), np.array([3]))).numpy()
+    np.testing.assert_allclose(found["embedding"][0], marker[0], atol=1e-5)  # the marker, not the letters < S >
+
+
+@pytest.mark.parametrize("options", [{}, {"carry_state": True, "batch_size": 2}])
+def test_vectors_of_a_vocabulary_replace_the_characters(model, words, options):
+    path, output = words
+    sentences = [["the", "bank", "日本語"], [], ["x" * 60, "unseen", "w4999", "a"]]
+    expected = ELMoEmbedder(model, device="cpu", **options).encode(sentences)
+    embedder = ELMoEmbedder(model, device="cpu", token_vectors=output, vocabulary=path, **options)
+    with mock.patch.object(CharCNN, "forward", side_effect=AssertionError):
+        for found in (embedder.encode(sentences), list(embedder.iter_encode(iter(sentences)))):
+            for array, wanted in zip(found, expected, strict=True):
+                np.testing.assert_allclose(array, wanted, atol=1e-5)
+    assert embedder.oov_share == 0
+
+
+def test_words_without_a_vector_are_refused_with_their_place(model, words):
+    path, output = words
+    embedder = ELMoEmbedder(model, token_vectors=output, vocabulary=path)
+    sentences = [["the"], ["a", "bank", "missing"]]
+    for call in (embedder.encode, lambda sentences: list(embedder.iter_encode(iter(sentences)))):
+        with pytest.raises(UserError, match=r"sentence 1, token 2: 'missing'"):
+            call(sentences)
+
+
+def test_files_of_bilm_tf_are_read(model, tmp_path):
+    """No attributes, words in any order, without <UNK>."""
+    tokens = ["bank", "</S>", "the", "<S>"]
+    path, output = tmp_path / "words.txt", tmp_path / "tokens.hdf5"
+    path.write_text("\n".join(tokens), encoding="utf-8")
+    plain = ELMoEmbedder(model, device="cpu")
+    with h5py.File(output, "w") as file:
+        file.create_dataset("embedding", (4, DIM // 2), dtype="float32", data=plain.encode_tokens(tokens))
+    embedder = ELMoEmbedder(model, device="cpu", token_vectors=output, vocabulary=path)
+    for array, wanted in zip(embedder.encode([["the", "bank"]]), plain.encode([["the", "bank"]]), strict=True):
+        np.testing.assert_allclose(array, wanted, atol=1e-5)
+
+
+def test_damage_to_vectors_of_a_vocabulary_is_found(model, tmp_path):
+    path, generator, found = vocabulary(tmp_path, 30), random.Random(0), 0
+    output = embed_words(model, path, tmp_path / "v.hdf5")
+    data = output.read_bytes()
+    _, expected = token_vectors.read(output, path, DIM // 2)
+    for _ in range(600):
+        output.write_bytes(damaged(data, generator))
+        try:
+            np.testing.assert_array_equal(token_vectors.read(output, path, DIM // 2)[1], expected)
+        except UserError as error:
+            assert str(output) in str(error)
+            found += 1
+    assert found > 150
+
+
+def test_a_word_model_has_vectors_for_its_own_words(word_model, tmp_path, messages):
+    output = embed_words(word_model, vocabulary(tmp_path), tmp_path / "v.hdf5")
+    bilm, _ = elmo.load_bilm(word_model)
+    table = bilm.token_encoder.embedding.weight.numpy()
+    np.testing.assert_array_equal(contents(output)["embedding"], table[[*range(len(tiny.WORDS)), 2, 2, 2]])
+    assert "26.7%" in messages() and "<UNK>" in messages()
+
+
+@pytest.mark.parametrize(
+    ("edit", "place"),
+    [
+        (lambda lines: lines.replace("unseen", "seen"), "other.txt"),
+        (lambda lines: lines + "more\n", "other.txt"),
+        (lambda lines: lines.replace("<S>\n", ""), "other.txt.* <S>"),
+        (lambda lines: lines.replace("unseen", "not seen"), "other.txt:15"),
+    ],
+)
+def test_vectors_of_other_words_are_an_error(model, words, tmp_path, edit, place):
+    path, output = words
+    other = tmp_path / "other.txt"
+    other.write_text(edit(path.read_text(encoding="utf-8")), encoding="utf-8")
+    with pytest.raises(UserError, match=place):
+        ELMoEmbedder(model, token_vectors=output, vocabulary=other)
+
+
+# Mistakes
+
+
+MISTAKES = {
+    "missing text": ({"input": "FOLDER/x"}, "", "--input .*x"),
+    "blank text": ({"input": "FILE"}, "\n \n", "FILE"),
+    "no such layer": ({"layers": "3"}, "", "layers='3'"),
+    "short mix": ({"mix": "1,2,3"}, "", "--mix"),
+    "too large for float16": ({"mix": "0,0,0,1e7", "dtype": "float16"}, "", r"text.txt:\d+: .*float16"),
+    "folder for a file": ({"output": "FOLDER"}, "", "--output .* folder"),
+    "a file that is there": ({"output": "FILE"}, "mine", "FILE exists"),
+    "vocabulary over itself": ({"input": None, "vocab": "FILE", "output": "FILE"}, "<S>\n</S>\n", "--output"),
+    "vocabulary over a file": ({"input": None, "vocab": "FOLDER/x", "output": "FILE"}, "mine", "--output .*FILE"),
+    "missing vocabulary": ({"input": None, "vocab": "FOLDER/x"}, "", "x: "),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_explained(model, text, tmp_path, mistake):
+    changes, content, message = MISTAKES[mistake]
+    path = tmp_path / "FILE"
+    path.write_text(content, encoding="utf-8")
+    values = {"init_from_ckpt": model, "input": text, "output": tmp_path / "v.hdf5", **changes}
+    given = [f"--{name}={value}" for name, value in values.items() if value is not None]
+    given = [flag.replace("FOLDER", str(tmp_path)).replace("FILE", str(path)) for flag in given]
+    with np.errstate(over="ignore"), pytest.raises(UserError, match=message):
+        run_embed.main(given)
+    assert path.read_text(encoding="utf-8") == content
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--input=x", "--init_from_ckpt=x", "--shard=2/2"],
+        ["--input=x", "--init_from_ckpt=x", "--shard=1"],
+        ["--input=x", "--init_from_ckpt=x", "--mix=0,a"],
+        ["--input=x", "--init_from_ckpt=x", "--layers=top", "--mix=0,0,0,1"],
+        ["--input=x", "--init_from_ckpt=x", "--vocab=x"],
+        ["--init_from_ckpt=x", "--vocab=x", "--layers=top"],
+        ["--merge=x", "--init_from_ckpt=y"],
+    ],
+)
+def test_a_wrong_flag_is_named(capsys, wrong):
+    with pytest.raises(SystemExit, match="2"):
+        run_embed.main([*wrong, "--output=v"])
+    assert wrong[-1].split("=")[0] in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_help_does_not_wait_for_paddle():
+    environment = {**os.environ, "PYTHONPATH": str(runs.PROJECT)}
+    code = "import sys, run_embed\ntry: run_embed.main(['--help'])\nexcept SystemExit: print('paddle' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.endswith("False\n")

@@ -1,0 +1,292 @@
+"""Evaluation: exact against the reference, whatever the batch; bounded memory; output; mistakes."""
+
+import logging
+import random
+import re
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+import runs
+import tiny
+
+import dataset
+import run_eval
+from elmo import load_bilm
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
+from elmo_core.network import softmax
+from elmo_core.network.softmax import Softmax
+from elmo_core.text.tokens import BOS, EOS, UNK_ID
+from pretraining import perplexity
+from pretraining.perplexity import Score
+
+KINDS = {
+    "char": {},
+    "word": {"input": "word", "n_layers": 3, "use_skip_connections": False, "cell_clip": 0.0, "proj_clip": 0.0},
+}
+FIGURES = ("forward", "backward", "mean of the two", "of the mean loss")
+UNKNOWN = ("unknown", "😀", "x" * 60)
+
+
+def write_text(path: Path, n: int, seed: int) -> list[list[str]]:
+    """Sentences of known and unknown words with blank lines between them; a list of the lines' words."""
+    generator = random.Random(seed)
+    words = (*tiny.WORDS[3:], *UNKNOWN)
+    lines = [generator.choices(words, k=generator.randrange(1, 9)) for _ in range(n)]
+    lines[2:2], lines[7:7] = [[]], [[], []]
+    path.write_text("\n".join(" ".join(line) for line in lines) + "\n", encoding="utf-8")
+    return lines
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """A folder of two files, and all of their lines."""
+    folder = tmp_path_factory.mktemp("text")
+    return folder, write_text(folder / "0.txt", 17, seed=1) + write_text(folder / "1.txt", 12, seed=2)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def variant(request, tmp_path_factory):
+    """A checkpoint with random weights, and the same for the reference."""
+    bilm = tiny.random_bilm(**KINDS[request.param])
+    return tiny.save(bilm, tmp_path_factory.mktemp("model")), tiny.reference_of(bilm)
+
+
+def evaluate(capsys, checkpoint_, folder, *more) -> tuple[dict[str, float], str]:
+    """Run it. Returns the figures by their names, and all that it prints."""
+    capsys.readouterr()
+    run_eval.main([f"--init_from_ckpt={checkpoint_}", f"--dev_data_path={folder}", "--device=cpu", *map(str, more)])
+    output = capsys.readouterr().out
+    named = re.findall(r"^perplexity,? (of the mean loss|forward|backward|mean of the two) +([\d.]+)$", output, re.M)
+    assert [name for name, _ in named] == list(FIGURES)
+    return {name: float(figure) for name, figure in named}, output
+
+
+def log_probability(weights: reference.Parameters, direction: str, sentences: list[list[str]]) -> float:
+    """Of all predictions in a stream of sentences that begins in the zero state."""
+    begin, end = (BOS, EOS) if direction == "forward" else (EOS, BOS)
+    order = 1 if direction == "forward" else -1
+    inputs, targets = [], []
+    for sentence in sentences:
+        words = sentence[::order]
+        inputs += [begin, *words]
+        targets += [tiny.WORDS.index(w) if w in tiny.WORDS else UNK_ID for w in (*words, end)]
+    state = reference.start_state(weights, 1)[direction]
+    loss, _ = reference.direction_loss(weights, direction, [inputs], [targets], state)
+    return -loss * len(targets)
+
+
+def streams(sentences: list[list[str]], batch_size: int, unroll_steps: int) -> list[list[list[str]]]:
+    """The sentences that each row reads: rows take unroll_steps in turn, and a new sentence when one has ended."""
+    rows, left, waiting = [[] for _ in range(batch_size)], [0] * batch_size, list(sentences)
+    while waiting or any(left):
+        for row in range(batch_size):
+            room = unroll_steps
+            while room and (left[row] or waiting):
+                if not left[row]:
+                    rows[row].append(waiting.pop(0))
+                    left[row] = len(rows[row][-1]) + 1
+                take = min(room, left[row])
+                left[row] -= take
+                room -= take
+    return [row for row in rows if row]
+
+
+# Exactness
+
+
+@pytest.mark.parametrize(("batch_size", "unroll_steps"), [(1, 20), (3, 4), (50, 7)])
+def test_perplexity_equals_the_reference(variant, text, capsys, batch_size, unroll_steps):
+    prefix, weights = variant
+    folder, lines = text
+    rows = streams(list(filter(None, lines)), batch_size, unroll_steps)
+    predictions = sum(len(line) + 1 for line in lines if line)
+    forward, backward = (sum(log_probability(weights, d, row) for row in rows) for d in reference.DIRECTIONS)
+    losses = -forward / predictions, -backward / predictions
+    expected = [*np.exp(losses), np.mean(np.exp(losses)), np.exp(np.mean(losses))]
+    found, output = evaluate(capsys, prefix, folder, f"--batch_size={batch_size}", f"--unroll_steps={unroll_steps}")
+    assert [found[name] for name in FIGURES] == pytest.approx(expected, rel=2e-5, abs=6e-4)
+    assert len(set(found.values())) == 4, "the test has lost its power: two figures are the same"
+    assert f"predictions in each direction  {predictions} in" in output
+
+
+def test_it_is_the_perplexity_that_pretraining_reported(tmp_path, capsys):
+    corpus = runs.write_corpus(tmp_path / "corpus")
+    runs.pretrain(runs.flags(corpus, tmp_path / "run", max_steps=12, dropout=0.5))
+    reported = runs.log_lines(tmp_path / "run", "evaluation")[-1]
+    more = ("--batch_size=5", "--unroll_steps=7", f"--vocab_file={corpus / 'vocab.txt'}")
+    found, _ = evaluate(capsys, tmp_path / "run", corpus / "dev.txt", *more)
+    for name, key in (("forward", "forward_"), ("backward", "backward_"), ("mean of the two", "")):
+        assert found[name] == pytest.approx(reported[f"{key}perplexity"], abs=6e-4)
+
+
+def test_ranks_find_the_figures_of_one_process(model, text, tmp_path, capsys):
+    flags = [f"--init_from_ckpt={model}", f"--dev_data_path={text[0]}", "--device=cpu", "--batch_size=3"]
+    processes = runs.start_ranks("run_eval.py", flags, tmp_path)
+    assert [process.wait(timeout=120) for process in processes] == [0, 0], (tmp_path / "rank0").read_text()
+    found = re.findall(r"^perplexity.* ([\d.]+)$", (tmp_path / "rank0").read_text(encoding="utf-8"), re.M)
+    expected, _ = evaluate(capsys, model, text[0], "--batch_size=3")
+    assert len(found) == 4 and list(map(float, found)) == pytest.approx(list(expected.values()), rel=1e-6, abs=1.1e-3)
+    assert not re.search("^perplexity", (tmp_path / "rank1").read_text(encoding="utf-8"), re.M)
+
+
+def test_shares_of_the_rows_have_the_score_of_all(model, text):
+    bilm, vocabulary = load_bilm(model, head=True)
+    stream = dataset.EvalStream(dataset.Corpus(text[0]), vocabulary, 5, 7, bilm.config.input)
+    whole = perplexity.evaluate(bilm, stream)
+    for n in (2, 3, 8):
+        shares = [perplexity.evaluate(bilm, (b.take(slice(k, None, n)) for b in stream)) for k in range(n)]
+        total = sum(shares, Score())
+        assert total.predictions == whole.predictions
+        sums = total.forward_sum, total.backward_sum
+        assert sums == pytest.approx((whole.forward_sum, whole.backward_sum), rel=1e-6)
+
+
+def test_tokens_and_unknown_words_are_counted(model, text, capsys, caplog):
+    caplog.set_level(logging.INFO, logger="elmo")
+    folder, lines = text
+    tokens = [token for line in lines for token in line]
+    unknown = sum(token in UNKNOWN for token in tokens) / len(tokens)
+    _, output = evaluate(capsys, model, folder)
+    assert 0.1 < unknown < 0.5
+    for part in (f"{len(tokens)} tokens", f"{sum(map(bool, lines))} sentences", f"{unknown:.2%}"):
+        assert part in output
+    assert "6 blank lines" in caplog.text
+
+
+def test_the_four_perplexities_of_a_score():
+    score = Score(-2.0, -6.0, 3) + Score(-1.0, 0.0, 1)
+    assert score == Score(-3.0, -6.0, 4)
+    assert (score.forward, score.backward) == pytest.approx((np.exp(3 / 4), np.exp(6 / 4)))
+    assert score.mean == pytest.approx((np.exp(3 / 4) + np.exp(6 / 4)) / 2)
+    assert score.of_mean_loss == pytest.approx(np.exp(9 / 8)) and score.of_mean_loss < score.mean
+    assert Score(-1e9, -1e9, 1).mean < np.inf, "a number that can be printed"
+
+
+# Sentences by themselves
+
+
+def read_scores(path: Path) -> np.ndarray:
+    """(lines, 3) of a --per_sentence file."""
+    header, *rows = path.read_text(encoding="utf-8").splitlines()
+    assert header == "forward\tbackward\tmean"
+    return np.array([list(map(float, row.split("\t"))) for row in rows])
+
+
+def test_every_sentence_has_its_score_in_any_batch(variant, text, tmp_path, capsys):
+    """A line for every line of the text. Blank lines have the score of an empty sentence, but do not count."""
+    prefix, weights = variant
+    folder, lines = text
+    expected = np.array([[log_probability(weights, d, [line]) for d in reference.DIRECTIONS] for line in lines])
+    counted = np.array(list(map(bool, lines)))
+    predictions = sum(len(line) + 1 for line in lines if line)
+    scores = {}
+    for size in (1, 3, 128):
+        path = tmp_path / f"{size}.tsv"
+        found, output = evaluate(capsys, prefix, folder, f"--batch_size={size}", "--per_sentence", path)
+        scores[size] = read_scores(path)
+        assert scores[size].shape == (len(lines), 3)
+        np.testing.assert_allclose(scores[size][:, :2], expected, atol=1e-4, rtol=0)
+        np.testing.assert_allclose(scores[size][:, 2], expected.mean(axis=1), atol=1e-4, rtol=0)
+        losses = -expected[counted].sum(axis=0) / predictions
+        assert [found["forward"], found["backward"]] == pytest.approx(np.exp(losses), rel=2e-5, abs=6e-4)
+        assert f"in each direction  {predictions} in" in output and f"sentences by themselves        {path}" in output
+    np.testing.assert_allclose(scores[1], scores[128], atol=1e-4, rtol=0)
+    np.testing.assert_allclose(scores[1], scores[3], atol=1e-4, rtol=0)
+
+
+def test_lines_stay_in_order_over_many_batches_and_windows(model, tmp_path):
+    """More sentences than are sorted by length at once. Equal lines have equal scores, others their own."""
+    lines = write_text(tmp_path / "text", 300, seed=3)
+    argv = [f"--init_from_ckpt={model}", f"--dev_data_path={tmp_path / 'text'}", "--batch_size=2"]
+    run_eval.main([*argv, f"--per_sentence={tmp_path / 'scores'}"])
+    scores = read_scores(tmp_path / "scores")
+    bilm, vocabulary = load_bilm(model, head=True)
+    expected = [next(perplexity.score_sentences(bilm, [line], vocabulary, 1)) for line in lines]
+    np.testing.assert_allclose(scores[:, 0], [score.forward_sum for score in expected], atol=1e-4, rtol=0)
+    np.testing.assert_allclose(scores[:, 1], [score.backward_sum for score in expected], atol=1e-4, rtol=0)
+
+
+# Memory
+
+
+def test_the_softmax_takes_the_vocabulary_in_slices(monkeypatch):
+    """Every logit is made once, in pieces that are never larger than allowed, and the sum does not depend on them."""
+    random_ = np.random.RandomState(0)
+    head = Softmax(1000, 5)
+    for weight in head.parameters():
+        weight.set_value(random_.standard_normal(weight.shape).astype(np.float32) * 3)
+    h, targets = random_.standard_normal((30, 5)).astype(np.float32), random_.randint(1000, size=30)
+    table = head.weight.numpy().astype(np.float64), head.bias.numpy()[:, 0].astype(np.float64)
+    expected = [-reference.full_softmax_loss(x, table, k) for x, k in zip(h.astype(np.float64), targets, strict=True)]
+    sizes, exponentials = [], softmax._exponentials
+
+    def noted(logits, highest):
+        sizes.append(logits.size)
+        return exponentials(logits, highest)
+
+    monkeypatch.setattr(softmax, "_exponentials", noted)
+    for at_once in (30 * 1000, 30 * 7, 30, 1):
+        sizes.clear()
+        monkeypatch.setattr(softmax, "LOGITS_AT_ONCE", at_once)
+        found = head.log_probabilities(paddle.to_tensor(h), targets)
+        np.testing.assert_allclose(found, expected, atol=2e-5)
+        assert sum(sizes) == 30 * 1000 and max(sizes) <= max(30, at_once)
+
+
+# Interruption and files
+
+
+def test_ctrl_c_leaves_no_half_file(model, tmp_path):
+    """The file of an earlier run stays as it is."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "scores").write_text("earlier", encoding="utf-8")
+    (tmp_path / "text").write_text("the river bank of the river\n" * 200_000, encoding="utf-8")
+    argv = [f"--dev_data_path={tmp_path / 'text'}", f"--init_from_ckpt={model}", "--batch_size=1", "--device=cpu"]
+    process = runs.start("run_eval.py", [*argv, f"--per_sentence={folder / 'scores'}"], tmp_path / "output")
+    until = time.monotonic() + 120
+    while not (begun := [path for path in folder.glob(".scores*") if path.stat().st_size]):
+        assert process.poll() is None and time.monotonic() < until, (tmp_path / "output").read_text(encoding="utf-8")
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    output = (tmp_path / "output").read_text(encoding="utf-8")
+    assert "interrupted" in output.splitlines() and "Traceback" not in output
+    assert not begun[0].exists() and [path.name for path in folder.iterdir()] == ["scores"]
+    assert (folder / "scores").read_text(encoding="utf-8") == "earlier"
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("changes", "content", "named"),
+    [
+        ({"dev_data_path": "FILE"}, b"a\nb\ncaf\xe9\n", "FILE:3"),
+        ({"vocab_file": "FILE"}, b"<S>\n</S>\n<UNK>\nthe\n", "--vocab_file .*FILE .*4 words"),
+        (
+            {"vocab_file": "FILE"},
+            "\n".join([*tiny.WORDS[:-2], *tiny.WORDS[:-3:-1]]).encode(),
+            "--vocab_file .*FILE",
+        ),
+        ({"per_sentence": "FOLDER"}, b"", "--per_sentence .*FOLDER"),
+        (
+            {"per_sentence": "FILE", "dev_data_path": "FILE"},
+            b"the bank\n",
+            "--per_sentence .*FILE",
+        ),  # not onto the text
+    ],
+)
+def test_a_mistake_is_named(model, text, tmp_path, changes, content, named):
+    (tmp_path / "FILE").write_bytes(content)
+    (tmp_path / "FOLDER").mkdir()
+    changes = {name: re.sub("^(?=F)", f"{tmp_path}/", value) for name, value in changes.items()}
+    values = {"init_from_ckpt": model, "dev_data_path": text[0], "device": "cpu", **changes}
+    with pytest.raises(UserError, match=named):
+        run_eval.main([f"--{name}={value}" for name, value in values.items()])
+    assert (tmp_path / "FILE").read_bytes() == content

@@ -1,0 +1,354 @@
+"""export_model.py: its graphs give what the models give, in Paddle Inference and ONNX Runtime, whatever goes in."""
+
+import importlib
+import itertools
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import manylangs_model
+import numpy as np
+import pytest
+import reference
+import tiny
+
+import convert
+import export_model
+import run_finetune
+from elmo import ELMoEmbedder
+from elmo_core.machine.messages import UserError
+from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.elmo_input import Pretrained
+from elmo_tasks.tagging.columns import Token
+from elmo_tasks.tagging.data import Labels
+from elmo_tasks.tagging.network import Settings
+from elmo_tasks.tagging.tagger import Tagger
+from elmo_tasks.word_vectors import WordVectors
+
+RUNTIMES = ["run_paddle", "run_onnx"]
+SENTENCES = tiny.SENTENCES
+
+
+class Exported:
+    """A model's folder, run by the example in it."""
+
+    def __init__(self, folder: Path, runtime: str):
+        for name in ("model_io", runtime):
+            sys.modules.pop(name, None)
+        sys.path.insert(0, str(folder))
+        try:
+            self.example = importlib.import_module(runtime)
+            self.arrays = importlib.import_module("model_io").arrays
+        finally:
+            sys.path.remove(str(folder))
+        self.model, self.runtime = self.example.load(), runtime
+
+    def __call__(self, sentences, features=None) -> np.ndarray:
+        return self.example.run(self.model, sentences, features)
+
+    def of_arrays(self, arrays: dict[str, np.ndarray]) -> np.ndarray:
+        self.example.arrays = lambda *_: arrays
+        return self([])
+
+
+@pytest.fixture
+def export(tmp_path, no_fsync):
+    def run(model, runtime: str, *more: str) -> Exported:
+        onnx = ["--onnx"] if runtime == "run_onnx" else []
+        export_model.main([str(model), f"--output={tmp_path / 'exported'}", *onnx, *more])
+        return Exported(tmp_path / "exported", runtime)
+
+    return run
+
+
+def check(found: np.ndarray, sentences, wanted) -> None:
+    """found (..., B, T, 2P): the wanted vectors, and zeros behind them."""
+    for row, (sentence, vectors) in enumerate(zip(sentences, wanted, strict=True)):
+        np.testing.assert_allclose(found[..., row, : len(sentence), :], vectors, atol=1e-5, rtol=0)
+        assert not found[..., row, len(sentence) :, :].any()
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"input": "word"},
+        {"input": "char+word", "word_dim": 3, "activation": "tanh", "n_highway": 0},
+        {"max_characters": 20, "n_layers": 3, "use_skip_connections": False, "cell_clip": 0.0, "proj_clip": 0.0},
+        {"n_layers": 1, "forget_bias": 0.5, "projection_dim": 11},  # as wide as the filters: no projection
+    ],
+)
+def test_vectors_are_the_embedders_whatever_the_batch(export, tmp_path, runtime, changes):
+    prefix = tiny.save(tiny.random_bilm(**changes), tmp_path / "model")
+    exported, embedder = export(prefix, runtime), ELMoEmbedder(prefix, device="cpu")
+    wanted = embedder.encode(SENTENCES)
+    check(exported(SENTENCES), SENTENCES, wanted)
+    for sentence, vectors in zip(SENTENCES, wanted, strict=True):
+        check(exported([sentence]), [sentence], [vectors])
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_vectors_are_the_references(export, tmp_path, runtime):
+    """Both the vectors and the numbers of the characters, by the independent network in NumPy."""
+    bilm = tiny.random_bilm()
+    exported = export(tiny.save(bilm, tmp_path / "model"), runtime)
+    ids = np.full((len(SENTENCES), 9, 50), 261)
+    for row, sentence in zip(ids, SENTENCES, strict=True):
+        for place, token in enumerate(sentence):
+            row[place] = reference.char_ids(token)
+    arrays = exported.arrays(SENTENCES)
+    np.testing.assert_array_equal(arrays["characters"], ids[:, :7])
+    found = exported.of_arrays({"characters": ids, "lengths": arrays["lengths"]})
+    check(found, SENTENCES, reference.embed(tiny.reference_of(bilm), SENTENCES)[0])
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize(("word_dim", "char_dim"), [(7, 5), (7, 0)])
+def test_code_points_and_their_words(export, tmp_path, runtime, word_dim, char_dim):
+    tokens, encoder = manylangs_model.write_model(tmp_path / "zhs", word_dim, char_dim)
+    convert.main(["manylangs", str(tmp_path / "zhs"), f"--output={tmp_path / 'model'}"])
+    sentences = manylangs_model.SENTENCES
+    wanted = [manylangs_model.expected(tokens, encoder, sentence) for sentence in sentences]
+    check(export(tmp_path / "model", runtime)(sentences), sentences, wanted)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize(
+    ("flags", "layers", "pool"),
+    [
+        (["--layers=0"], 0, None),
+        (["--layers=0,1"], "0,1", None),
+        (["--layers=0.5,0.0,-1.5"], [0.5, 0.0, -1.5], None),
+        (["--layers=average", "--pool=mean"], "average", "mean"),
+        (["--pool=mean"], "all", "mean"),
+    ],
+)
+def test_layers_and_pools(export, model, runtime, flags, layers, pool):
+    found = export(model, runtime, *flags)(SENTENCES)
+    wanted = ELMoEmbedder(model, device="cpu", layers=layers, pool=pool).encode(SENTENCES)
+    if not pool:
+        return check(found, SENTENCES, wanted)
+    axis = 0 if layers == "average" else 1
+    np.testing.assert_allclose(found, np.stack(wanted, axis=axis), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_bad_input_is_zeros_or_an_error(export, model, runtime):
+    exported = export(model, runtime)
+    arrays = exported.arrays(SENTENCES)
+    wanted = exported.of_arrays(arrays)
+    ids, lengths = arrays["characters"].copy(), arrays["lengths"].copy()
+    ids[0, 1, 3], ids[3, 0, 0], ids[4, 2, 0] = 262, -7, 0  # outside the table
+    lengths[2] += 5  # beyond T
+    found = exported.of_arrays({"characters": ids, "lengths": lengths})
+    np.testing.assert_allclose(found[:, 2], wanted[:, 2], atol=1e-5, rtol=0)
+    assert not found[:, [0, 1, 3, 4]].any()
+    ids[0, 1, 3] = ids[2, 6, 0] = 2**62
+    ids[0, 6, 3] = -(2**62)  # padding
+    lengths[:] = 3, -2, 9, 0, 0
+    assert not exported.of_arrays({"characters": ids, "lengths": lengths}).any()
+    for rows, steps in ((0, 0), (3, 0), (0, 4)):
+        empty = {"characters": np.zeros((rows, steps, 50), np.int64), "lengths": np.full(rows, steps)}
+        assert exported.of_arrays(empty).shape == (3, rows, steps, 14)
+    for wrong in ({"characters": ids[..., :49]}, {"lengths": lengths[:2]}, {"characters": ids.astype(np.float32)}):
+        with pytest.raises(Exception, match=r"\d"):
+            exported.of_arrays({**arrays, **wrong})
+
+
+# Taggers
+
+
+def random_tagger(folder: Path, **settings) -> Tagger:
+    """A tagger of random weights, so that every part of it counts."""
+    words = Vocabulary([*MARKERS, "the", "river", "bank", "很"])
+    labels = Labels(["B-x", "I-x", "E-x", "S-x", "O"], scheme="bioes")
+    settings = {"grnn_hidden_dim": 5, "word_emb_dim": 4, "bigru_num": 2, **settings}
+    pretrained, vectors, features = None, None, settings.pop("features", ())
+    if settings.setdefault("use_elmo", True):
+        prefix = tiny.save(tiny.random_bilm(**settings.pop("bilm", {})), folder / "elmo")
+        pretrained = Pretrained.of(prefix)
+    if settings.pop("vectors", False):
+        (folder / "vectors.txt").write_text("3 2\nthe 1 2\nbank 3 -1\nBank -2 2\n", encoding="utf-8")
+        vectors = WordVectors(folder / "vectors.txt")
+    tagger = Tagger(Settings(**settings), words, labels, pretrained, vectors=vectors, features=features)
+    random_weights(tagger.network, "encoder.elmo.bilm")
+    tagger.network.emission.weight.set_value(4 * tagger.network.emission.weight)  # so that the labels vary
+    tagger.segmentation = "feature" if settings.get("place_dim") else "none"
+    tagger.save(folder / "tagger")
+    return tagger
+
+
+def random_weights(layer, but: str = "nothing") -> None:
+    generator = np.random.default_rng(5)
+    for name, weight in layer.state_dict().items():
+        if not name.startswith(but) and "deviation" not in name:
+            spread = 0.3 if "bias" in name else 1.0
+            weight.set_value((generator.standard_normal(weight.shape) * spread).astype(np.float32))
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"use_elmo": False, "vectors": True, "word_vectors_trainable": True, "bigru_num": 1},
+        {"cell": "lstm", "char_cnn": True, "elmo_at": "input,output", "layers": "0,2"},
+        {"elmo_at": "input,output", "layers": "concat"},
+        {"bilm": {"input": "word"}, "elmo_at": "output", "layers": "top", "vectors": True, "char_cnn": True},
+        {"elmo_trainable": True, "bilm": {"max_characters": 20}, "char_cnn": True},
+    ],
+)
+def test_a_tagger_gives_the_same_labels(export, tmp_path, runtime, settings):
+    tagger, generator = random_tagger(tmp_path, **settings), random.Random(7)
+    words = [*tiny.WORDS[3:], "The", "BANK", "Bank", "x" * 60]
+    sentences = [generator.choices(words, k=k) for k in (5, 0, 1, 9, 2, 3, 7, 12)]
+    wanted = [[tagger.labels.index[label] for label in labels] for labels in tagger.tag(sentences)]
+    exported = export(tmp_path / "tagger", runtime)
+    found = exported(sentences)
+    assert found.shape == (8, 12) and len({k for row in wanted for k in row}) > 1
+    for row, sentence, labels in zip(found, sentences, wanted, strict=True):
+        assert row.tolist() == labels + [-1] * (12 - len(sentence))
+        assert exported([sentence]).tolist() == [labels]
+    assert exported([]).shape == (0, 0) and exported([[]]).shape == (1, 0)
+
+
+def test_labels_are_right_with_onednn_for_batches_of_any_shape(export, tmp_path):
+    """In Paddle 3.3 oneDNN gives wrong numbers for sums in which both parts are repeated."""
+    tagger = random_tagger(tmp_path, use_elmo=False)
+    exported = export(tmp_path / "tagger", "run_paddle")
+    config = exported.example.inference.Config
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(config, "disable_mkldnn", config.enable_mkldnn)
+        exported.model = exported.example.load()
+    for rows, steps in itertools.product([1, 2, 3, 4, 7, 8, 9, 16, 33], [1, 2, 3, 8, 15, 16, 17]):
+        sentences = [random.Random(k).choices(tiny.WORDS[3:], k=max(0, steps - k % 5)) for k in range(rows)]
+        wanted = [[tagger.labels.index[label] for label in labels] for labels in tagger.tag(sentences)]
+        found = exported(sentences)
+        assert [row[: len(labels)].tolist() for row, labels in zip(found, wanted, strict=True)] == wanted
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_the_examples_run_without_this_project(tmp_path, runtime):
+    tagger, onnx = random_tagger(tmp_path), ["--onnx"] if runtime == "run_onnx" else []
+    folder, sentences = tmp_path / "exported", SENTENCES[2:]
+    export_model.main([str(tmp_path / "tagger"), f"--output={folder}", *onnx])
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    text = "".join(" ".join(sentence) + "\n" for sentence in sentences)
+    command = [sys.executable, f"{runtime}.py"]
+    done = subprocess.run(
+        command, cwd=folder, input=text, env=environment, capture_output=True, encoding="utf-8", timeout=300
+    )
+    pairs = [zip(*both, strict=True) for both in zip(sentences, tagger.tag(sentences), strict=True)]
+    wanted = [" ".join(f"{token}/{label}" for token, label in row) for row in pairs]
+    assert not done.returncode and done.stdout.splitlines() == wanted, done.stderr
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    assert "(B, T, 50)" in readme and "labels.txt" in readme and f"{runtime}.py" in readme
+
+
+def test_characters_with_places_and_features(export, tmp_path):
+    tagger = random_tagger(tmp_path, use_elmo=False, place_dim=3, features=["N", "V x"])
+    tokens = [Token("很"), Token("x"), Token("the"), Token("river"), Token("很")]
+    features = ["V x", "N", "?", "N", ""]
+    for token, feature, place in zip(tokens, features, [0, 1, 0, 7, 0], strict=True):
+        token.feature, token.place = feature, place
+    exported = export(tmp_path / "tagger", "run_paddle")
+    found = exported([[f"{token}{token.place}" for token in tokens]], [features])
+    assert [[tagger.labels.names[k] for k in row] for row in found] == tagger.tag([tokens])
+
+
+def test_a_tagger_of_jiebas_words_is_not_exported(tmp_path):
+    random_tagger(tmp_path, words="jieba")
+    with pytest.raises(UserError, match="jieba"):
+        export_model.main([str(tmp_path / "tagger"), f"--output={tmp_path / 'exported'}"])
+    assert not (tmp_path / "exported").exists()
+
+
+# Classifiers
+
+
+@pytest.fixture(scope="module")
+def heads(tmp_path_factory):
+    """Folders of --save_head, by what was classified: texts, with the layers side by side or mixed, or pairs."""
+    folder, generator = tmp_path_factory.mktemp("heads"), random.Random(3)
+    model = tiny.save(tiny.random_bilm(scale=1.0), folder / "elmo")
+    rows = [generator.choice([("river bank", "a"), ("of the", "b"), ("苹果 很", "c")]) for _ in range(40)]
+    (folder / "texts").write_text("".join(f"{text}\t{label}\n" for text, label in rows), encoding="utf-8")
+    pairs = ["text_a\ttext_b\tlabel", *(f"{text}\tthe bank\t{label}" for text, label in rows)]
+    (folder / "pairs").write_text("\n".join(pairs) + "\n", encoding="utf-8")
+    quick = ["--device=cpu", "--epochs=1", "--sent_embedding_dim=6", "--tokenise=none", f"--init_from_ckpt={model}"]
+    for name, file, more in (
+        ("texts", "texts", []),
+        ("mix", "texts", ["--layers=mix"]),
+        ("pairs", "pairs", ["--layers=top"]),
+    ):
+        files = [f"--{part}_file={folder / file}" for part in ("train", "dev", "test")]
+        run_finetune.main([*quick, *files, *more, f"--save_head={folder / f'head of {name}'}"])
+    return {name: folder / f"head of {name}" for name in ("texts", "mix", "pairs")}
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("name", ["texts", "mix", "pairs"])
+def test_a_classifier_gives_the_same_probabilities(export, heads, runtime, name):
+    sentences = [*SENTENCES, ["the", "苹果", "bank"]]  # three pairs
+    wanted = Classifier.load(heads[name]).probabilities(sentences)
+    exported = export(heads[name], runtime)
+    np.testing.assert_allclose(exported(sentences), wanted, atol=1e-5)
+    assert exported([]).shape == (0, 3)
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("flags", "word"),
+    [
+        (["--layers=9"], "layers"),
+        (["--layers=0.5,x,0.1"], "layers"),
+        (["--layers=0.5,0.5"], "layers"),
+        (["--init_from_ckpt=x"], "--init_from_ckpt"),
+        (["--output=FULL"], "--output"),
+    ],
+)
+def test_mistakes_are_one_line(model, tmp_path, flags, word):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    flags = [flag.replace("FULL", str(tmp_path / "full")) for flag in flags]
+    with pytest.raises(UserError, match=word):
+        export_model.main([model, f"--output={tmp_path / 'exported'}", *flags])
+    assert not (tmp_path / "exported").exists()
+
+
+def test_flags_of_elmo_are_not_a_taggers(tmp_path):
+    random_tagger(tmp_path, use_elmo=False)
+    with pytest.raises(UserError, match="--pool"):
+        export_model.main([str(tmp_path / "tagger"), f"--output={tmp_path / 'exported'}", "--pool=mean"])
+
+
+def test_without_the_package_onnx(model, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    monkeypatch.delitem(sys.modules, "export.onnx_graph", raising=False)
+    with pytest.raises(UserError, match="pip install onnx"):
+        export_model.main([model, f"--output={tmp_path / 'exported'}", "--onnx"])
+
+
+# The scheme in C++
+
+
+def test_the_characters_in_c_plus_plus(tmp_path):
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if not compiler:
+        pytest.skip("no C++ compiler")
+    page = Path(__file__).parent.parent.parent / "docs" / "export.md"
+    (code,) = re.findall(r"```c\+\+\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+    main = "#include <iostream>\nint main(int, char** a) { for (auto id : characters(a[1])) std::cout << id << ' '; }\n"
+    (tmp_path / "a.cc").write_text(code + main, encoding="utf-8")
+    subprocess.run([compiler, "-std=c++11", "-o", tmp_path / "a", tmp_path / "a.cc"], check=True, timeout=300)
+    for token in ("the", "苹果", "<S>", "</S>", "x" * 60, "é" * 30):
+        ids = subprocess.run([tmp_path / "a", token], check=True, capture_output=True, timeout=60).stdout
+        assert ids.split() == [b"%d" % k for k in reference.char_ids(token)]

@@ -1,0 +1,451 @@
+"""preprocess.py: sentences, tokens, shards, vocabularies, mistakes."""
+
+import gzip
+import logging
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import preprocess
+from dataset import Corpus
+from elmo_core.files.word_vectors import load_word_vectors
+from elmo_core.machine.messages import UserError
+from elmo_core.text import tokenise
+from elmo_core.text.tokens import Vocabulary
+from preprocessing import raw_text
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LM1B = ROOT.parent / "shared" / "data" / "lm1b" / "heldout-00010-00011.txt"
+SPACES = "".join(c for c in map(chr, range(0x110000)) if c.isspace())
+
+
+def english(raw: str, **options) -> list[str]:
+    return [" ".join(s) for p in tokenise.paragraphs(raw) for s in tokenise.english(p, **options)]
+
+
+def chinese(raw: str, form: str = "NFC") -> list[str]:
+    return [" ".join(s) for p in tokenise.paragraphs(raw, form) for s in tokenise.chinese(p)]
+
+
+@pytest.mark.parametrize(
+    ("raw", "tokens"),
+    [
+        ("I can't, he won't; it's John's.", "I ca n't , he wo n't ; it 's John 's ."),
+        ("DON'T we'll they've I'm you'd", "DO N'T we 'll they 've I 'm you 'd"),
+        ("the dogs' O'Neill o'clock '60s 1990's", "the dogs ' O 'Neill o 'clock ' 60s 1990 's"),
+        ("It cost $2,900, US$5 or £1.3bn: 3.5%!", "It cost $ 2,900 , US $ 5 or £ 1.3bn : 3.5 % !"),
+        ("7/10 at 10:30, 1,2 and 3, -5 or .302", "7 / 10 at 10 : 30 , 1,2 and 3 , -5 or .302"),
+        ("well-known mid- to late, U.S.-led D-N.Y.", "well-known mid- to late , U.S.-led D-N.Y."),
+        ("fun--really — yes – no a–b 1998–2004", "fun -- really -- yes - no a - b 1998-2004"),
+        ("“Why?” ‘he’ ``said''… then . . . left", "\" Why ? \" ' he ' \" said \" ... then ... left"),
+        ("(see AT&T, a@b.org and http://x.com/y.)", "( see AT & T , a @ b.org and http : / / x.com / y . )"),
+        ("so_called _it_ *bold* #1 wow?!!", "so _ called _ it _ * bold * # 1 wow ? ! !"),
+        ("Mr. and Mrs. X met at 5 p.m.", "Mr. and Mrs. X met at 5 p.m."),
+        ("He has a PhD, i.e. a degree, No. 5, etc.", "He has a PhD , i.e. a degree , No. 5 , etc ."),
+        ("don\u00b4t caf\u00e9 cafe\u0301 na\u00efve", "do n't caf\u00e9 caf\u00e9 na\u00efve"),
+        ("\x93Quoted\x94 \x96 it\x92s\x85", "\" Quoted \" - it 's ..."),
+    ],
+)  # fmt: skip
+def test_english_tokens(raw, tokens):
+    assert english(raw) == [tokens]
+
+
+def test_negation_of_the_billion_word_corpus():
+    assert english("I don't and can't.", negation="lm1b") == ["I don 't and can 't ."]
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["It ended.", "Then we left!", "Why?", "1999 was better."],
+        ["Dr. J. K. Smith of the U.S. Navy met Samuel L. Jackson at 5 p.m. EST.", "He left."],
+        ["We live in the U.S.", "The film cost $3.5 million.", "It was made by Foo Inc.", "They went broke."],
+        ['"Why?" he asked.', '"It is over."', "She left (at last!).", "(Nobody cared.)", "Fine."],
+        ["Yahoo! said so.", "Well... maybe.", "Who knows...", "The end."],
+        ["the movie is bad.", "it was so bad!", "really bad, e.g. this one.", "avoid it etc. and so on."],
+        ["Visit www.the-end.com or imdb.com, Node.Js too.", "OK."],
+        ["No. 5 was vs. No. 6 in vol. 3.", "No.", "The answer is Vitamin C.", "So be it."],
+        ["... And then it began.", "Taller than I.", "He is."],
+        ["1. The first point is here.", "2. The second."],
+    ],
+)
+def test_english_sentences(sentences):
+    assert tokenise.split_english(" ".join(sentences)) == sentences
+
+
+def test_english_sentences_run_together():
+    sentences = ["It is bad.", "The plot is thin!", "Avoid it.", "why he asks?", "It ended in 1986).", "If only."]
+    assert tokenise.split_english("".join(sentences)) == sentences
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["他来了。", "真的吗？", "是的！", "好……", "走吧"],
+        ["“你好。”", "他说：“我走了！”", "（完。）", "【快讯】到了。"],
+        ["“快跑！”，他喊道。", "真的？！", "（真的吗？）。"],
+        ["我看了《你好！李焕英》。", "很好看。"],
+        ['他说:"走。"', "她没动。", '"好!"', "他说。"],
+        ["增长3.5%，见 a.cn/?id=3 和第1.2节。", "完。"],
+        ["他说...", "谢谢.", "再见。"],
+        ["……然后他走了。", "“！”是标点。"],
+    ],
+)
+def test_chinese_sentences(sentences):
+    assert tokenise.split_chinese("".join(sentences)) == sentences
+
+
+def test_chinese_words():
+    assert chinese("我爱北京天安门——真的……") == ["我 爱 北京 天安门 —— 真的 ……"]
+    assert chinese("２０２２年　ＧＤＰ增长 3.5%。") == ["２０２２ 年 ＧＤＰ 增长 3.5% 。"]
+    assert chinese("２０２２年　ＧＤＰ！", form="NFKC") == ["2022 年 GDP !"]
+
+
+def test_html_ends_paragraphs_and_leaves_nothing_behind():
+    raw = "One<br /><br />two <i>or</i> three</p>\x0bR&amp;D&#8211;&lt;b&gt; x?a=1&section=2 <3"
+    assert english(raw) == ["One", "two or three", "R & D - < b > x ? a = 1 & section = 2 < 3"]
+    assert chinese("一<BR>二&nbsp;三\u2028四") == ["一", "二 三", "四"]
+
+
+@pytest.mark.parametrize("cut", [english, chinese])
+def test_tokens_hold_no_white_space_and_nothing_invisible(cut):
+    raw = "".join(f"ab{c}你好{c}" for c in SPACES + "\x00\x1b\u200b\ufeff\u00ad\u202e&#x3000;&#133;&#x2028;")
+    for sentence in cut(raw):
+        assert sentence.split() == sentence.split(" ")
+        assert not re.search(r"[\x00-\x1f\x7f-\x9f\u200b\ufeff\u00ad\u202e]", sentence)
+    assert Counter("".join(cut(raw)))["好"] == raw.count("好")
+
+
+# Each sentence of this corpus tells which document it belongs to.
+
+
+def document(i: int) -> str:
+    return " ".join(f"This is document {i} sentence {j} of Mr. Smith's file." for j in range(1 + i % 4))
+
+
+@pytest.fixture
+def raw(tmp_path):
+    (tmp_path / "raw").mkdir()
+    for name, numbers in (("a.txt", range(90)), ("b.txt", range(90, 150))):
+        (tmp_path / "raw" / name).write_text("".join(document(i) + "\n" for i in numbers), encoding="utf-8")
+    return tmp_path / "raw"
+
+
+def run(*argv) -> None:
+    preprocess.main([str(arg) for arg in argv])
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def text(source, output, *options) -> dict[str, bytes]:
+    """The corpus made from `source`: the files and their bytes."""
+    sources = source if isinstance(source, list) else [source]
+    run("text", *sources, "--lang", "en", "--output", output, "--shards", 3, "--processes", 1, *options)
+    return files_of(output)
+
+
+def sentences(files: dict[str, bytes], part: str) -> list[str]:
+    text = "".join(data.decode("utf-8") for name, data in files.items() if name.startswith(part))
+    return text.removesuffix("\n").split("\n")
+
+
+def documents(files: dict[str, bytes], part: str) -> set[int]:
+    return {int(line.split()[3]) for line in sentences(files, part)}
+
+
+def test_every_sentence_is_in_one_shard_once(raw, tmp_path):
+    files = text(raw, tmp_path / "out")
+    assert list(files) == [f"train/part-0000{i}-of-00003.txt" for i in range(3)]
+    expected = [s for i in range(150) for s in english(document(i))]
+    found = sentences(files, "train")
+    assert Counter(found) == Counter(expected) and found != expected
+    sizes = [data.count(b"\n") for data in files.values()]
+    assert max(sizes) - min(sizes) <= 1
+    places = [i for sentence in expected for i, data in enumerate(files.values()) if sentence in data.decode()]
+    assert len(set(zip(places[::3], places[1::3], places[2::3], strict=False))) > 3  # not dealt in a fixed order
+    for data in files.values():  # each shard holds sentences from the whole corpus
+        numbers = [int(line.split()[3]) for line in data.decode().splitlines()]
+        assert numbers != sorted(numbers) and min(numbers) < 30 and max(numbers) > 120
+
+
+@pytest.mark.parametrize("split", ["random", "last"])
+def test_neither_processes_nor_batches_change_a_byte(raw, tmp_path, monkeypatch, split):
+    options = ["--dev_fraction", 0.2, "--dev_split", split, "--seed", 5]
+    expected = text(raw, tmp_path / "1", *options)
+    for processes, size in ((2, 1), (3, 700), (1, 99)):
+        monkeypatch.setattr(raw_text, "BATCH_BYTES", size)
+        assert text(raw, tmp_path / f"{processes}-{size}", *options, "--processes", processes) == expected
+    other = text(raw, tmp_path / "seed", *options[:-1], 6)
+    assert other != expected
+    if split == "last":
+        assert sorted(sentences(other, "dev")) == sorted(sentences(expected, "dev"))
+
+
+def test_dev_holds_whole_documents(raw, tmp_path):
+    files = text(raw, tmp_path / "random", "--dev_fraction", 0.2)
+    dev, train = documents(files, "dev"), documents(files, "train")
+    assert not dev & train and dev | train == set(range(150))
+    assert 15 <= len(dev) <= 45 and dev != set(range(150 - len(dev), 150))
+    files = text(raw, tmp_path / "last", "--dev_fraction", 0.1, "--dev_split", "last")
+    assert documents(files, "dev") == set(range(135, 150)) and documents(files, "train") == set(range(135))
+
+
+def test_equal_lines_are_on_the_same_side(raw, tmp_path):
+    once = text(raw, tmp_path / "once", "--dev_fraction", 0.2)
+    (raw / "c.txt").write_bytes((raw / "a.txt").read_bytes() + (raw / "b.txt").read_bytes())
+    twice = text(raw, tmp_path / "twice", "--dev_fraction", 0.2)
+    assert sorted(sentences(twice, "dev")) == sorted(sentences(once, "dev") * 2)
+    assert not documents(twice, "dev") & documents(twice, "train")
+
+
+def test_documents_that_are_files_or_blocks(raw, tmp_path):
+    options = ["--dev_fraction", 0.1, "--dev_split", "last", "--document"]
+    assert documents(text(raw, tmp_path / "file", *options, "file"), "dev") == set(range(90, 150))
+    (raw / "a.txt").write_text("\n".join(document(i) + "\n" * (i % 5 == 4) for i in range(98)), encoding="utf-8")
+    (raw / "b.txt").unlink()
+    files = text(raw, tmp_path / "block", *options, "block")
+    assert documents(files, "dev") == set(range(90, 98))  # the last two of 20 blocks
+
+
+def test_files_globs_folders_and_gzip(raw, tmp_path, monkeypatch):
+    expected = text(raw, tmp_path / "folder")
+    monkeypatch.chdir(tmp_path)
+    assert text("raw/[ab].txt", tmp_path / "glob") == expected
+    assert text([raw / "a.txt", raw / "b.txt", raw], tmp_path / "twice") == expected
+    (raw / "below").mkdir()
+    (raw / "below" / "b.txt.gz").write_bytes(gzip.compress((raw / "b.txt").read_bytes()))
+    (raw / "b.txt").unlink()
+    (raw / ".hidden").write_bytes(b"\xff")
+    assert text(raw, tmp_path / "gz") == expected
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert text("~/raw/**/*.*", tmp_path / "home") == expected
+
+
+def test_lower_encoding_byte_order_mark_and_line_ends(tmp_path):
+    source = tmp_path / "a.txt"
+    source.write_bytes("\ufeffCafé Noir.\r\nIt's OK\x85\r\n".encode())
+    files = text(source, tmp_path / "lower", "--lower", "--shards", 1)
+    assert sorted(sentences(files, "train")) == ["café noir .", "it 's ok ..."]
+    assert text(source, tmp_path / "sig", "--lower", "--shards", 1, "--encoding", "utf-8-sig") == files
+    source.write_bytes("他来了。\n".encode("gb18030"))
+    files = text(source, tmp_path / "gb", "--lang", "zh", "--shards", 1, "--encoding", "gb18030")
+    assert sentences(files, "train") == ["他来 了 。"]
+
+
+def test_what_is_left_out_is_counted(tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="elmo")
+    source = tmp_path / "a.txt"
+    source.write_bytes(b"Good one.\n\n \t\n<br />\n* * *\nNo\nb\xe9d\nFar too long it is.\nFine too.\n")
+    files = text(source, tmp_path / "out", "--undecodable", "drop", "--max_tokens", 4, "--shards", 1)
+    assert sorted(sentences(files, "train")) == ["Fine too .", "Good one ."]
+    left_out = (
+        "3 empty",
+        "1 lines that are not utf-8",
+        "1 sentences of fewer",
+        "1 sentences of more",
+        "1 sentences without",
+    )
+    for part in ("9 lines, 6 tokens", *left_out):
+        assert part in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "word"),
+    [
+        (None, [], "a.txt"),
+        (b"", [], "training"),
+        (b"Good.\nA caf\xe9 here.\n", [], "a.txt:2:.*0xe9.*latin-1"),
+        ("好。\n你好，我来了。\n".encode("gb18030"), [], "a.txt:1:.*gb18030"),
+        ("Good.\n".encode("utf-16"), [], "a.txt:1:.*UTF-16"),
+        ("é\n".encode(), ["--encoding", "ascii"], "a.txt:1:.*utf-8"),
+        (b"Good.\n", ["--encoding", "klingon"], "klingon"),
+        (gzip.compress(b"Good one.\n" * 99, mtime=0)[:-12], [], "a.txt: damaged"),
+        (b"Good one.\n", [], "3 shards"),
+        (b"Good one.\n" * 9, ["--dev_fraction", 1e-9], "dev_fraction"),
+        (b"Good one.\n" * 9, ["--dev_split", "last"], "dev_split"),
+        (b"Good one.\n" * 9, ["--shards", 5000], "shards"),
+        (b"Good one.\n" * 9, ["--min_tokens", 9, "--max_tokens", 8], "max_tokens"),
+    ],
+)
+def test_mistakes_are_explained_and_leave_nothing(tmp_path, data, options, word):
+    source, output = tmp_path / "a.txt", tmp_path / "out"
+    if data is not None:
+        source.write_bytes(data)
+    with pytest.raises(UserError, match=word):
+        text(source, output, *options)
+    assert not output.exists()
+
+
+def test_the_line_of_an_undecodable_byte_is_named_from_another_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(raw_text, "BATCH_BYTES", 100)
+    source = tmp_path / "a.txt"
+    source.write_bytes(b"Good one.\n" * 500 + b"A caf\xe9.\n" + b"Good one.\n" * 500 + b"\xff\n")
+    with pytest.raises(UserError, match=r"a\.txt:501:"):
+        text(source, tmp_path / "out", "--processes", 2)
+
+
+def test_overwrite_replaces_only_what_preprocess_wrote(raw, tmp_path):
+    out = tmp_path / "out"
+    text(raw, out, "--dev_fraction", 0.2)
+    (out / "vocabulary.txt").write_text("mine")
+    with pytest.raises(UserError, match="--overwrite"):
+        text(raw, out)
+    (out / "train" / ".elmo_counts.json").write_text("{}")
+    files = text(raw, out, "--overwrite")
+    assert {name.split("/")[0] for name in files} == {"train", "vocabulary.txt"} and len(files) == 4
+    (out / "train" / "thesis.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"thesis\.txt"):
+        text(raw, out, "--overwrite")
+    with pytest.raises(UserError, match=r"vocabulary\.txt"):
+        text(raw, out / "vocabulary.txt")
+    with pytest.raises(UserError, match="to be read"):
+        text(raw / "a.txt", raw, "--overwrite")
+    assert (raw / "a.txt").exists()
+
+
+@pytest.mark.parametrize("command", ["text", "vocab"])
+def test_an_output_that_cannot_be_made_is_found_before_the_work(raw, monkeypatch, command):
+    monkeypatch.setattr(raw_text, "batches", None)
+    monkeypatch.setattr(preprocess, "count_tokens", None)
+    options = ["--lang", "en", "--dev_fraction", 0.5, "--dev_split", "last"] if command == "text" else []
+    with pytest.raises(UserError, match="output"):
+        run(command, raw / "a.txt", *options, "--output", raw / "a.txt" / "x")
+
+
+def test_an_interrupted_run_leaves_the_earlier_one(raw, tmp_path, monkeypatch):
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    before = text(raw, out)
+    monkeypatch.setattr(raw_text._Shards, "shuffle", fail)
+    with pytest.raises(KeyboardInterrupt):
+        text(raw, out, "--overwrite", "--lower")
+    assert files_of(out) == before and len(list(out.iterdir())) == 1
+    with pytest.raises(KeyboardInterrupt):
+        text(raw, tmp_path / "fresh" / "out")
+    assert not (tmp_path / "fresh" / "out").exists()
+
+
+@pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_killed_script_tidies_up(tmp_path, sign, code):
+    source, out = tmp_path / "a.txt", tmp_path / "out"
+    source.write_text((document(3) + "\n") * 100_000, encoding="utf-8")
+    command = [sys.executable, ROOT / "preprocess.py", "text", source, "--lang", "en", "--output", out]
+    script = subprocess.Popen([*command, "--processes", "2"], stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 60
+    while not list(out.glob(".partial-*/train/*")):
+        assert script.poll() is None and time.monotonic() < until
+        time.sleep(0.01)
+    script.send_signal(sign)
+    errors = script.communicate(timeout=60)[1]
+    assert script.returncode == code and "Traceback" not in errors
+    assert not out.exists()
+
+
+def vocab(tmp_path, corpus: str, *options) -> list[str]:
+    (tmp_path / "corpus.txt").write_text(corpus, encoding="utf-8", newline="\n")
+    run("vocab", *[tmp_path / "corpus.txt"] * 2, "--output", tmp_path / "v.txt", "--overwrite", *options)
+    return Vocabulary.from_file(tmp_path / "v.txt").tokens
+
+
+def test_vocabulary_is_sorted_by_frequency_then_token(tmp_path):
+    corpus = "b a 中\u3000a\n\nÉ b\u00a0zz a\x85Z 中\r\n"
+    special = ["<S>", "</S>", "<UNK>"]
+    assert vocab(tmp_path, corpus) == [*special, "a", "b", "中", "Z", "zz", "É"]
+    assert vocab(tmp_path, corpus, "--min_count", 2) == [*special, "a", "b", "中"]  # a file given twice counts once
+    assert vocab(tmp_path, corpus, "--max_size", 5) == [*special, "a", "b"]
+    assert vocab(tmp_path, corpus, "--max_size", 50) == vocab(tmp_path, corpus)
+
+
+def test_vocabulary_reports_coverage_long_tokens_and_special_tokens(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(preprocess, "COVERAGE_SIZES", (1, 9))
+    caplog.set_level(logging.INFO, logger="elmo")
+    long = "长" * 17  # 51 bytes
+    tokens = vocab(tmp_path, f"a a a b <S> {long}\n<UNK> a </S> <S> {'x' * 48} c c\n", "--max_size", 5)
+    assert tokens == ["<S>", "</S>", "<UNK>", "a", "c"]
+    for part in ("2 of 5", "66.67%", "1: 44.44%.", "1 tokens, 11.1111%", "<S> occurs 2", "<UNK> occurs 1"):
+        assert part in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("corpus", "options", "word"),
+    [
+        (b"<S> <UNK>\n", [], "no token"),
+        (b"a b\n", ["--min_count", 2], "no token occurs 2 times"),
+        (b"a b\n", ["--max_size", 3], "--max_size"),
+        (b"a b\n", ["--output", "c.txt", "--overwrite"], "c.txt"),
+        (b"a b\n", ["--output", "link", "--overwrite"], "link"),
+        (b"a b\n", ["--output", "old.txt"], "old.txt"),
+    ],
+)
+def test_vocabulary_mistakes_are_explained_and_replace_nothing(tmp_path, monkeypatch, corpus, options, word):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "c.txt").write_bytes(corpus)
+    (tmp_path / "old.txt").write_text("mine")
+    (tmp_path / "link").symlink_to("c.txt")
+    before = files_of(tmp_path)
+    with pytest.raises(UserError, match=word):
+        run("vocab", "c.txt", "--output", "v.txt", *options)
+    assert files_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["v.txt", "v.bin"])
+def test_vectors_of_a_corpus(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    Path("c.txt").write_text("the cat sat\nthe dog sat\n中 文 中\n" * 20, encoding="utf-8")
+    run("vectors", "c.txt", "--output", name, "--dimensions", 7, "--seed", 1)
+    found = load_word_vectors(Path(name))
+    assert found.vector_size == 7 and sorted(found.index_to_key) == sorted(["the", "cat", "dog", "sat", "中", "文"])
+    with pytest.raises(UserError, match="exists already"):
+        run("vectors", "c.txt", "--output", name)
+    with pytest.raises(UserError, match="also an input"):
+        run("vectors", "c.txt", "--output", "c.txt", "--overwrite")
+
+
+def script(*argv) -> str:
+    """What the script writes to stderr."""
+    run = subprocess.run([sys.executable, *map(str, argv)], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+    return run.stderr
+
+
+def test_the_script_from_raw_text_to_vocabulary(tmp_path):
+    source, out = tmp_path / "raw.txt", tmp_path / "my corpus"
+    source.write_text("".join(f"苹果很好吃。我喜欢苹果公司第{i}号楼！\n" for i in range(30)), encoding="utf-8")
+    options = ["--lang", "zh", "--shards", 2, "--processes"]
+    output = script("preprocess.py", "text", source, "--output", out, *options, 2)
+    assert not re.search("jieba|prefix dict|Warning", output)
+    run("text", source, "--output", tmp_path / "alone", *options, 1)
+    assert files_of(tmp_path / "alone") == files_of(out)
+    output = script(*shlex.split(re.search("next: python (.*)", output)[1]))
+    assert f"--train_data_path='{out}/train/*'" in output
+    vocabulary = Vocabulary.from_file(out / "vocabulary.txt")
+    assert "苹果" in vocabulary
+    assert Corpus(f"{out}/train/*").count(vocabulary).sentences == 60
+
+
+def join(tokens: list[str]) -> str:
+    """Tokens of the 1 Billion Word corpus as they would stand in raw text."""
+    text = " ".join(tokens)
+    text = re.sub(r'" (.*?) "', r'"\1"', text)
+    text = re.sub(r" (['.,;:?!)\]%]|'\w|\.\.\.|')(?= |$|-)", r"\1", text)
+    text = re.sub(r" ('(?:s|t|re|ve|ll|d|m|[A-Z]\w+))\b", r"\1", text)
+    return re.sub(r"([($£€\[]|(?<= )') ", r"\1", text).replace(" / ", "/")
+
+
+def test_agreement_with_the_billion_word_corpus():
+    if not LM1B.exists():
+        pytest.skip(f"{LM1B} is not there")
+    lines = LM1B.read_text(encoding="utf-8").split("\n")[:3000]
+    same = sum(tokenise.tokenize_english(join(line.split()), "lm1b") == line.split() for line in lines)
+    assert same / len(lines) > 0.96

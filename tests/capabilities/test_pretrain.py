@@ -1,0 +1,773 @@
+"""Pretraining: exact resume, interruptions and faults, what a run starts from, what it prints and writes."""
+
+import itertools
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import time
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+import runs
+
+import run_pretrain
+from elmo import load_bilm
+from elmo_core.files import checkpoint
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.ranks import Ranks
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import MARKERS, Vocabulary, token_batch
+from pretraining import fit, folder
+from pretraining.meter import Meter
+from pretraining.perplexity import Score
+
+KINDS = list(itertools.product(("char", "word"), ("adagrad", "adam")))
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return runs.write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def finished(corpus, tmp_path_factory):
+    """The folder of a run that has come to its end, for tests that only read it."""
+    folder = tmp_path_factory.mktemp("finished")
+    runs.pretrain(runs.flags(corpus, folder, save_freq=10, plot=True))
+    return folder
+
+
+def saved(folder: Path, suffix: str = ".pdparams") -> list[str]:
+    """The names of the checkpoints in a folder."""
+    return sorted(path.stem for path in folder.glob(f"*{suffix}"))
+
+
+def step(folder: Path) -> int:
+    """The step of a folder's latest checkpoint."""
+    return checkpoint.load_progress(folder)["step"]
+
+
+# Exact resume
+
+
+@pytest.mark.parametrize(("input", "optimizer"), KINDS)
+def test_a_resumed_run_equals_one_that_never_stopped(corpus, tmp_path, input, optimizer):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    runs.pretrain(runs.flags(corpus, whole, input=input, optimizer=optimizer))
+    assert checkpoint.load_progress(whole)["ranks"][0]["position"]["epoch"] > 0
+    for stop in (8, 19, 26, None):  # two in the first epoch, one in the second
+        resume = {"init_from_ckpt": parts} if stop != 8 else {}
+        runs.pretrain(runs.flags(corpus, parts, input=input, optimizer=optimizer, **resume), stop_at=stop)
+    runs.assert_same(whole / "final", parts / "final")
+    runs.assert_same(whole / "best", parts / "best", checkpoint.load_params)
+    for event in ("training", "evaluation"):
+        assert runs.log_lines(whole, event) == runs.log_lines(parts, event)
+
+
+@pytest.fixture(scope="module")
+def two_ranks(corpus, finished, tmp_path_factory):
+    """Folder of runs on two ranks: of each kind whole-*, and parts-*, whose halves were run by different processes."""
+    folder = tmp_path_factory.mktemp("ranks")
+
+    def kind(name, input, optimizer, **changes):
+        return runs.flags(corpus, folder / f"{name}-{input}-{optimizer}", input=input, optimizer=optimizer, **changes)
+
+    def run(jobs):
+        processes = runs.start_ranks("tests/support/rank_runs.py", [json.dumps(jobs)], folder)
+        assert [process.wait(timeout=120) for process in processes] == [0, 0], (folder / "rank0").read_text()
+
+    run([(kind("whole", *k), None) for k in KINDS] + [(kind("parts", *k), 8) for k in KINDS])
+    grown = runs.flags(corpus, folder / "grown", init_from_ckpt=finished / "20", allow_changes=True)
+    resumed = [kind("parts", *k, init_from_ckpt=folder / "parts-{}-{}".format(*k)) for k in KINDS]
+    run([(argv, None) for argv in (*resumed, grown)])
+    return folder
+
+
+@pytest.mark.parametrize(("input", "optimizer"), KINDS)
+def test_on_two_ranks_too_a_resumed_run_equals_one_that_never_stopped(two_ranks, input, optimizer):
+    whole, parts = (two_ranks / f"{name}-{input}-{optimizer}" for name in ("whole", "parts"))
+    runs.assert_same(whole / "final", parts / "final")
+    for event in ("training", "evaluation"):
+        assert runs.log_lines(whole, event) == runs.log_lines(parts, event)
+
+
+@pytest.mark.parametrize("name", ["whole-char-adagrad", "parts-word-adam", "grown"])
+def test_ranks_end_with_identical_weights(two_ranks, name):
+    first, second = (np.load(two_ranks / f"{name}.rank{k}.npz") for k in range(2))
+    for key in first.files:
+        np.testing.assert_array_equal(first[key], second[key], err_msg=key)
+
+
+def test_another_number_of_processes(two_ranks, corpus, tmp_path, messages):
+    """From two to one here, from one to two in the run `grown`."""
+    argv = runs.flags(corpus, tmp_path, init_from_ckpt=two_ranks / "parts-char-adagrad" / "8", max_steps=12)
+    with pytest.raises(UserError, match="world_size was 2, is 1"):
+        run_pretrain.main(argv)
+    runs.pretrain([*argv, "--allow_changes"])
+    assert step(tmp_path) == 12 and "from where it was left" in messages()
+    assert checkpoint.load_progress(tmp_path)["tokens"] == 8 * 70 + 4 * 35
+    assert [line["step"] for line in runs.log_lines(two_ranks / "grown", "training")] == [5, 10, 15, 20, 25, 30]
+
+
+# Kills, signals, faults
+
+
+def test_kills_change_nothing(corpus, tmp_path):
+    """Four at random moments, two inside a save. Every time the run goes on from what is in its folder.
+
+    All processes are started alike: bits are the same for the same number of threads.
+    """
+    changes = {"dev_data_path": None, "max_steps": 70, "save_freq": 3, "log_freq": 1, "keep": 2}
+    parts, output = tmp_path / "parts", tmp_path / "output"
+    whole = runs.flags(corpus, tmp_path / "whole", **changes)
+    assert runs.start("run_pretrain.py", whole, output).wait(timeout=60) == 0
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    generator = random.Random(seed)
+    for kill in range(7):
+        argv = runs.flags(corpus, parts, **changes, init_from_ckpt=parts if saved(parts) else None)
+        if kill in (2, 4):
+            process = runs.start("tests/support/dying_run.py", [str(generator.randrange(1, 10)), *argv], output)
+        else:
+            process = runs.start("run_pretrain.py", argv, output)
+        if kill in (0, 1, 3, 5):
+            runs.wait_for_step(8 * kill + generator.randrange(1, 8), process, output)
+            time.sleep(generator.random() / 50)
+            process.kill()
+        expected = (
+            {0} if kill == 6 else {-signal.SIGKILL} if kill in (2, 4) else {0, -signal.SIGKILL}
+        )  # 0: came too late
+        assert process.wait(timeout=60) in expected, output.read_text(encoding="utf-8")
+    runs.assert_same(tmp_path / "whole" / "final", parts / "final")
+    assert [line["step"] for line in runs.log_lines(parts, "training")] == list(range(1, 71))
+
+
+def test_a_best_model_from_steps_that_were_lost_is_no_obstacle(corpus, finished, tmp_path, monkeypatch):
+    add = Meter.add
+
+    def crash(meter, step, *rest):
+        if step == 14:
+            raise MemoryError
+        add(meter, step, *rest)
+
+    argv = runs.flags(corpus, tmp_path, save_freq=10)
+    with monkeypatch.context() as patched, pytest.raises(MemoryError):
+        patched.setattr(Meter, "add", crash)
+        run_pretrain.main(argv)
+    assert saved(tmp_path) == ["10", "best"]
+    runs.pretrain([*argv, f"--init_from_ckpt={tmp_path}"])
+    runs.assert_same(tmp_path / "final", finished / "final")
+
+
+def test_a_log_that_cannot_be_written_does_not_end_the_run(corpus, finished, tmp_path, monkeypatch, messages):
+    append = folder.append_log
+
+    def append_to_nothing(there, *line):
+        (there / "log.jsonl").unlink(missing_ok=True)
+        (there / "log.jsonl").symlink_to(there)
+        append(there, *line)
+
+    monkeypatch.setattr(folder, "append_log", append_to_nothing)
+    runs.pretrain(runs.flags(corpus, tmp_path))
+    runs.assert_same(tmp_path / "final", finished / "final")
+    assert "log.jsonl could not be written" in messages()
+
+
+def test_flags_of_another_input_are_warned_of(corpus, tmp_path, messages):
+    runs.pretrain(runs.flags(corpus, tmp_path / "run", input="word", word_dim=9, max_steps=1))
+    assert "--input=word does not read --filters --word_dim." in messages()
+
+
+def test_text_on_one_line_is_warned_of(corpus, tmp_path, messages):
+    (tmp_path / "train").write_text("a b c " * 200, encoding="utf-8")
+    runs.pretrain(
+        runs.flags(corpus, tmp_path / "run", train_data_path=tmp_path / "train", dev_data_path=None, max_steps=2)
+    )
+    assert "1 sentences for 5 rows" in messages()
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(corpus, tmp_path):
+    """Meanwhile no other run may use the folder."""
+    output = tmp_path / "output"
+    argv = runs.flags(corpus, tmp_path / "run", max_steps=100000, log_freq=1)
+    process = runs.start("run_pretrain.py", argv, output)
+    runs.wait_for_step(2, process, output)
+    with pytest.raises(UserError, match="another process"):
+        run_pretrain.main([*argv, "--overwrite"])
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    prefix = output.read_text(encoding="utf-8").splitlines()[-1].strip().removeprefix("--init_from_ckpt=")
+    assert checkpoint.resolve(tmp_path / "run") == Path(prefix)
+    assert int(Path(prefix).name) == step(tmp_path / "run") >= 2
+
+
+def test_ranks_whose_launcher_is_killed_stop_and_save(corpus, tmp_path):
+    log = tmp_path / "log"
+    argv = runs.flags(corpus, tmp_path / "run", dev_data_path=None, max_steps=100000, log_freq=1)
+    launcher = runs.start("run_pretrain.py", argv, tmp_path / "output", launch=2, log_dir=log)
+    until = time.monotonic() + 90
+    while not (log / "workerlog.0").exists() or "step 3/" not in (log / "workerlog.0").read_text(encoding="utf-8"):
+        assert launcher.poll() is None and time.monotonic() < until, (tmp_path / "output").read_text(encoding="utf-8")
+        time.sleep(0.05)
+    ranks = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text(encoding="ascii").split()
+    assert len(ranks) == 2
+    try:
+        launcher.kill()
+        while any(map(is_running, ranks)):
+            assert time.monotonic() < until, "the ranks run on"
+            time.sleep(0.05)
+    finally:
+        for rank in filter(is_running, ranks):
+            os.kill(int(rank), signal.SIGKILL)
+    assert checkpoint.step_of(checkpoint.resolve(tmp_path / "run")) >= 3
+
+
+def is_running(pid: str) -> bool:
+    try:
+        return Path("/proc", pid, "stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_second_ctrl_c_stops_at_once(corpus, tmp_path, monkeypatch):
+    def interrupt(meter, *rest):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Meter, "add", interrupt)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        run_pretrain.main(runs.flags(corpus, tmp_path))
+    assert not saved(tmp_path) and signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_evaluation_that_fails_costs_no_steps(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(run_pretrain, "evaluate", mock.Mock(side_effect=FileNotFoundError("dev.txt")))
+    with pytest.raises(FileNotFoundError):
+        run_pretrain.main(runs.flags(corpus, tmp_path, max_steps=30))
+    assert saved(tmp_path) == ["12"]
+
+
+def test_ranks_with_other_flags_are_an_error():
+    ranks = mock.Mock(gather=lambda settings: [settings, settings, {**settings, "lr": 0.2}])
+    with pytest.raises(UserError, match=r"rank 2 .*lr was 0\.1, is 0\.2"):
+        run_pretrain.check_ranks(ranks, {"lr": 0.1, "seed": 1})
+
+
+def test_weights_alone_are_not_offered_to_go_on_from(corpus, finished, tmp_path):
+    for name in ("config.json", "vocab.txt"):
+        shutil.copy(finished / name, tmp_path)
+    shutil.copy(finished / "final.pdparams", tmp_path / "best.pdparams")
+    with pytest.raises(UserError, match="--finetune_from") as found:
+        run_pretrain.main(runs.flags(corpus, tmp_path))
+    assert "--init_from_ckpt" not in str(found.value)
+
+
+# after 12 steps it is the last evaluation
+@pytest.mark.parametrize(("max_steps", "number"), [(30, signal.SIGTERM), (12, signal.SIGHUP)])
+def test_an_evaluation_does_not_delay_a_stop_and_is_made_up_for(corpus, tmp_path, monkeypatch, max_steps, number):
+    monkeypatch.setattr(
+        signal, "getsignal", lambda number: signal.SIG_DFL
+    )  # nohup ignores SIGHUP, and so would the run
+    evaluate, whole = run_pretrain.evaluate, tmp_path / "whole"
+    runs.pretrain(runs.flags(corpus, whole, max_steps=max_steps))
+
+    def interrupted(bilm, batches):
+        signal.raise_signal(number)
+        assert not list(batches), "the evaluation goes on"
+        return Score()
+
+    argv = runs.flags(corpus, tmp_path / "run", max_steps=max_steps)
+    monkeypatch.setattr(run_pretrain, "evaluate", interrupted)
+    with pytest.raises(SystemExit):
+        run_pretrain.main(argv)
+    assert saved(tmp_path / "run") == ["12"] and not runs.log_lines(tmp_path / "run", "evaluation")
+    monkeypatch.setattr(run_pretrain, "evaluate", evaluate)
+    runs.pretrain([*argv, f"--init_from_ckpt={tmp_path / 'run'}"])
+    assert runs.log_lines(tmp_path / "run", "evaluation") == runs.log_lines(whole, "evaluation")
+
+
+def poison(monkeypatch, at: int) -> None:
+    """A weight becomes not a number in the step."""
+    average, steps = Ranks.average_gradients, itertools.count(1)
+
+    def poisoned(ranks, weights, flag):
+        if next(steps) == at:
+            weights[-1].set_value(paddle.full_like(weights[-1], float("nan")))
+        return average(ranks, weights, flag)
+
+    monkeypatch.setattr(Ranks, "average_gradients", poisoned)
+
+
+@pytest.mark.parametrize("due", [{"save_freq": 12}, {"eval_freq": 12}, {"log_freq": 12}, {"max_steps": 12}, None])
+def test_a_loss_that_is_not_finite_stops_the_run_and_is_not_saved(corpus, tmp_path, monkeypatch, due):
+    """At once on a CPU; on a GPU, which would wait for each loss, when something is due."""
+    start = Meter.__init__
+
+    def start_waiting(meter, sums):
+        start(meter, sums)
+        meter.checks_at_once = False
+
+    if due:
+        monkeypatch.setattr(Meter, "__init__", start_waiting)
+    poison(monkeypatch, at=9)
+    late = {"save_freq": 8, "eval_freq": 100, "log_freq": 100, **(due or {})}
+    with pytest.raises(UserError, match=r"step 10: .* not finite .*/train/\d\.txt"):
+        run_pretrain.main(runs.flags(corpus, tmp_path, **late))
+    assert saved(tmp_path) == (["8"] if late["save_freq"] == 8 else [])
+
+
+@pytest.mark.parametrize("freq", ["save_freq", "eval_freq"])
+def test_weights_that_are_not_finite_are_not_saved(corpus, tmp_path, monkeypatch, freq):
+    poison(monkeypatch, at=9)
+    with pytest.raises(UserError, match=r"step 9: .*not finite"):
+        run_pretrain.main(runs.flags(corpus, tmp_path, **{"eval_freq": 100, freq: 9}))
+    assert not saved(tmp_path)
+
+
+# Other starts
+
+
+def test_finetuning_with_the_same_vocabulary_starts_from_the_weights(corpus, finished, tmp_path):
+    runs.pretrain(runs.flags(corpus, tmp_path, finetune_from=finished, max_steps=1, lr=1e-12, vocab_file=None))
+    before = checkpoint.load_params(finished / "final")
+    assert step(tmp_path) == 1
+    assert (tmp_path / "vocab.txt").read_bytes() == (corpus / "vocab.txt").read_bytes()
+    for name, array in checkpoint.load_params(tmp_path / "final").items():
+        np.testing.assert_allclose(array, before[name], atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("input", ["char", "word"])
+def test_finetuning_with_another_vocabulary_keeps_the_rows_of_known_words(corpus, tmp_path, messages, input):
+    known = Vocabulary.from_file(corpus / "vocab.txt")
+    new = Vocabulary([*MARKERS, "new", *reversed(known.tokens[5:]), "words"])
+    new.save(tmp_path / "new.txt")
+    runs.pretrain(runs.flags(corpus, tmp_path / "1", max_steps=2, input=input))
+    changes = {"finetune_from": tmp_path / "1", "vocab_file": tmp_path / "new.txt", "max_steps": 1, "lr": 1e-12}
+    runs.pretrain(runs.flags(corpus, tmp_path / "2", **changes))
+    assert f"{len(new) - 2} of {len(new)} words known" in messages()
+    before, after = (checkpoint.load_params(tmp_path / name / "final") for name in "12")
+    tables = {name for name in after if after[name].shape[0] == len(new)}
+    assert tables == {"softmax.weight", "softmax.bias"} | (
+        {"token_encoder.embedding.weight"} if input == "word" else set()
+    )
+    for name, array in after.items():
+        for k, token in enumerate(new.tokens if name in tables else ()):
+            kept = token in known and np.allclose(array[k], before[name][known.id(token)], atol=1e-9)
+            assert kept == (token in known), f"{name} of {token}"
+        if name not in tables:
+            np.testing.assert_allclose(array, before[name], atol=1e-9, err_msg=name)
+
+
+def test_finetuning_gives_a_model_without_a_softmax_one(corpus, finished, tmp_path, messages):
+    """As published models are."""
+    weights = checkpoint.load_params(finished / "final")
+    checkpoint.save_config(tmp_path, {"model": {**checkpoint.load_config(finished)["model"], "vocab_size": 0}})
+    bare = {name: array for name, array in weights.items() if not name.startswith("softmax.")}
+    checkpoint.save(tmp_path / "bare", bare)
+    flags = runs.flags(corpus, tmp_path / "2", finetune_from=tmp_path / "bare", max_steps=1, lr=1e-12)
+    runs.pretrain(flags)
+    after = checkpoint.load_params(tmp_path / "2" / "final")
+    assert after["softmax.weight"].shape == weights["softmax.weight"].shape and "softmax" in messages()
+    for name, array in bare.items():
+        np.testing.assert_allclose(after[name], array, atol=1e-9, err_msg=name)
+
+
+def write_vectors(path: Path, words: list[str], dimensions: int) -> np.ndarray:
+    vectors = np.random.default_rng(0).standard_normal((len(words), dimensions)).round(3)
+    lines = [f"{word} {' '.join(map(str, vector))}" for word, vector in zip(words, vectors.tolist(), strict=True)]
+    path.write_text("\n".join([f"{len(words)} {dimensions}", *lines]) + "\n", encoding="utf-8")
+    return vectors
+
+
+@pytest.mark.parametrize("changes", [{"input": "word"}, {"input": "char+word", "word_dim": 6, "projection_dim": 7}])
+def test_word_vectors_fill_the_word_table(corpus, tmp_path, messages, changes):
+    """Other words keep their random start. A resumed run does not read the vectors again."""
+    words = [*runs.WORDS[:20:2], "elsewhere"]
+    vectors = write_vectors(tmp_path / "vectors.txt", words, 6)
+    argv = runs.flags(corpus, tmp_path / "run", max_steps=1, lr=1e-12, **changes)
+    runs.pretrain([*argv, f"--pretrained_word_embeddings={tmp_path / 'vectors.txt'}"])
+    runs.pretrain([*argv, f"--save_dir={tmp_path / 'plain'}"])
+    assert "10 of 40 words (25.0%)" in messages()
+    vocabulary = Vocabulary.from_file(corpus / "vocab.txt")
+    name = "embedding.weight" if changes["input"] == "word" else "words.weight"
+    table, plain = (checkpoint.load_params(tmp_path / run)[f"token_encoder.{name}"] for run in ("run", "plain"))
+    for word, vector in zip(words[:-1], vectors, strict=False):
+        np.testing.assert_allclose(table[vocabulary.id(word)], vector, atol=1e-6)
+    other = vocabulary.id(runs.WORDS[1])
+    np.testing.assert_allclose(table[other], plain[other], atol=1e-9)
+    resume = [f"--init_from_ckpt={tmp_path / 'run'}", "--pretrained_word_embeddings=nowhere.txt", "--max_steps=2"]
+    runs.pretrain([*argv, *resume])
+    assert "--pretrained_word_embeddings is not read" in messages()
+
+
+def test_characters_are_fitted_to_word_vectors(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(fit, "STEPS", 600)
+    words = runs.WORDS[::2]
+    path = tmp_path / "vectors.txt"
+    vectors = write_vectors(path, words, 6)
+    runs.pretrain(runs.flags(corpus, tmp_path / "run", max_steps=1, lr=1e-12, pretrained_word_embeddings=path))
+    bilm, vocabulary = load_bilm(tmp_path / "run")
+    batch = token_batch([words], "char", vocabulary)
+    found = bilm.token_encoder(batch.tokens).numpy()[batch.index[0, 1:-1]]
+    assert np.square(found - vectors).sum() < 0.2 * np.square(vectors).sum()
+
+
+@pytest.mark.parametrize(
+    ("words", "dimensions", "input", "named"),
+    [
+        (["c0"], 3, "word", "--projection_dim=3"),
+        (["c0"], 3, "char+word", "--word_dim=3"),
+        (["elsewhere"], 6, "word", "none of the vocabulary"),
+    ],
+)
+def test_word_vectors_that_do_not_fit_the_model(corpus, tmp_path, words, dimensions, input, named):
+    path = tmp_path / "vectors.txt"
+    write_vectors(path, words, dimensions)
+    with pytest.raises(UserError, match=named):
+        run_pretrain.main(runs.flags(corpus, tmp_path / "run", input=input, pretrained_word_embeddings=path))
+
+
+# The end of a run, and going on from it
+
+
+def scores(monkeypatch, perplexities) -> None:
+    """Evaluations find these perplexities."""
+    losses = iter(np.log(perplexities))
+    monkeypatch.setattr(run_pretrain, "evaluate", lambda *_: Score(-(loss := float(next(losses))), -loss, 1))
+
+
+def test_patience_ends_a_run_whose_best_is_kept(corpus, tmp_path, monkeypatch, messages):
+    scores(monkeypatch, [30.0, 20.0, 25.0, 22.0, 21.0, 19.0, 18.0])
+    argv = runs.flags(corpus, tmp_path, eval_freq=2, patience=3)
+    runs.pretrain(argv, stop_at=7)  # the stop is no evaluation
+    runs.pretrain([*argv, f"--init_from_ckpt={tmp_path}"])
+    assert "3 evaluations without gain" in messages()
+    assert checkpoint.load_progress(tmp_path / "best") == {"step": 4, "best": pytest.approx(20.0)}
+    assert step(tmp_path) == 10
+
+    runs.pretrain([*argv, f"--init_from_ckpt={tmp_path}"])
+    assert "nothing is left to do" in messages()
+    runs.pretrain([*argv, "--patience=4", "--max_steps=14", f"--init_from_ckpt={tmp_path}"])
+    assert checkpoint.load_progress(tmp_path / "best") == {"step": 14, "best": pytest.approx(18.0)}
+
+
+def test_a_run_that_goes_back_to_before_its_best_model_looks_for_another(corpus, tmp_path, monkeypatch):
+    scores(monkeypatch, [20.0, 10.0, 25.0])
+    argv = runs.flags(corpus, tmp_path, eval_freq=4, save_freq=6, max_steps=8)
+    runs.pretrain(argv)
+    assert checkpoint.load_progress(tmp_path / "best") == {"step": 8, "best": pytest.approx(10.0)}
+    runs.pretrain([*argv, f"--init_from_ckpt={tmp_path / '6'}", "--overwrite"])
+    assert checkpoint.load_progress(tmp_path / "best") == {"step": 8, "best": pytest.approx(25.0)}
+
+
+def test_a_finished_run_has_nothing_left_to_do_until_its_end_is_put_off(corpus, tmp_path, messages):
+    argv = runs.flags(corpus, tmp_path / "run", max_steps=None, epochs=1)
+    runs.pretrain(argv)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    resume = f"--init_from_ckpt={tmp_path / 'run'}"
+    runs.pretrain([*argv, resume])
+    assert "nothing is left to do" in messages()
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    runs.pretrain([*argv, "--epochs=2", resume])
+    runs.pretrain(runs.flags(corpus, tmp_path / "whole", max_steps=None, epochs=2))
+    runs.assert_same(tmp_path / "run" / "final", tmp_path / "whole" / "final")
+
+
+def test_a_run_that_moves_to_another_folder_brings_its_best_model_and_its_log(corpus, finished, tmp_path, monkeypatch):
+    scores(monkeypatch, [1000.0])
+    best = checkpoint.load_progress(finished / "best")
+    resume = {"init_from_ckpt": finished if best["step"] > 20 else finished / "20"}
+    runs.pretrain(runs.flags(corpus, tmp_path, max_steps=31, eval_freq=31, **resume))
+    assert checkpoint.load_progress(tmp_path / "best") == best
+    runs.assert_same(tmp_path / "best", finished / "best", checkpoint.load_params)
+    assert [line["step"] for line in runs.log_lines(tmp_path, "training")] == [5, 10, 15, 20, 25, 30, 31]
+
+
+def test_the_last_checkpoints_are_kept(corpus, tmp_path):
+    runs.pretrain(runs.flags(corpus, tmp_path, save_freq=4, keep=3))
+    assert saved(tmp_path, ".pdopt") == ["20", "24", "28", "final"]
+
+
+def test_an_earlier_run_is_not_overwritten_by_chance(corpus, tmp_path):
+    argv = runs.flags(corpus, tmp_path, save_freq=10)
+    runs.pretrain(argv)
+    (tmp_path / "mine.pdparams").write_bytes(b"of the user")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    finetune = f"--finetune_from={tmp_path}"
+    for changes in ([], [finetune], [finetune, "--overwrite"], [f"--init_from_ckpt={tmp_path / '10'}"]):
+        with pytest.raises(UserError, match="--save_dir"):
+            run_pretrain.main([*argv, *changes])
+        assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    runs.pretrain([*argv, f"--init_from_ckpt={tmp_path / '10'}", "--overwrite"], stop_at=11)
+    assert saved(tmp_path) == ["10", "11", "mine"]
+    runs.pretrain([*argv, "--overwrite"], stop_at=2)
+    assert saved(tmp_path) == ["2", "mine"]
+    assert [line["step"] for line in runs.log_lines(tmp_path, "start")] == [0]
+
+
+# What must be the same for a resumed run
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"batch_size": 4}, "batch_size was 5, is 4"),
+        ({"amp": True, "tf32": True}, "amp was False, is True"),
+        ({"seed": 1}, "seed was 2020, is 1"),
+        ({"optimizer": "adam"}, "optimizer was adagrad, is adam"),
+        ({"n_negative_samples": 0}, "n_negative_samples was 11, is 0"),
+        ({"train_data_path": "train/[01].txt"}, "corpus was 3 files .*, is 2 files"),
+        ({"dev_data_path": None}, "dev_data was 1 files .*, is None"),
+    ],
+)
+def test_a_change_is_named_and_goes_on_only_when_allowed(corpus, finished, tmp_path, messages, changes, named):
+    if "train_data_path" in changes:
+        changes = {"train_data_path": corpus / changes["train_data_path"]}
+    argv = runs.flags(corpus, tmp_path, init_from_ckpt=finished / "20", max_steps=25, **changes)
+    with pytest.raises(UserError, match=f"{finished / '20'} .*{named}"):
+        run_pretrain.main(argv)
+    runs.pretrain([*argv, "--allow_changes"])
+    assert step(tmp_path) == 25 and re.search(named, messages())
+    assert ("beginning of epoch 0" in messages()) == ("seed" in changes or "train_data_path" in changes)
+
+
+def test_a_change_that_leaves_the_rows_as_they_are_keeps_their_states(corpus, finished, tmp_path):
+    """With a rate of almost 0 the next losses show what the states were."""
+    losses = {}
+    for name, changes in {"same": {}, "rate": {"lr": 1e-12}, "rows": {"lr": 1e-12, "batch_size": 6}}.items():
+        argv = runs.flags(corpus, tmp_path / name, dropout=0, max_steps=21, log_freq=1, allow_changes=True, **changes)
+        runs.pretrain([*argv, f"--init_from_ckpt={finished / '20'}"])
+        losses[name] = runs.log_lines(tmp_path / name, "training")[-1]["loss"]
+    assert losses["rate"] == losses["same"] != losses["rows"]
+
+
+def test_a_resumed_run_keeps_its_vocabulary(corpus, finished, tmp_path):
+    Vocabulary([*MARKERS, "other"]).save(tmp_path / "other.txt")
+    argv = runs.flags(corpus, tmp_path / "run", init_from_ckpt=finished, vocab_file=tmp_path / "other.txt")
+    with pytest.raises(UserError, match=r"--vocab_file .*other\.txt"):
+        run_pretrain.main(argv)
+
+
+@pytest.mark.parametrize(
+    ("source", "changes", "named"),
+    [
+        ("init_from_ckpt", {"cell_dim": 14}, "cell_dim was 13, is 14"),
+        ("init_from_ckpt", {"word_dim": 7}, "word_dim was 100, is 7"),
+        ("finetune_from", {"input": "word"}, "input was char, is word"),
+        ("finetune_from", {"model_size": "small", "cell_dim": None}, "cell_dim was 13, is 1024"),
+    ],
+)
+def test_a_checkpoint_decides_the_model(corpus, finished, tmp_path, source, changes, named):
+    with pytest.raises(UserError, match=named):
+        run_pretrain.main(runs.flags(corpus, tmp_path, **{source: finished, **changes}))
+
+
+def test_adams_rate_follows_the_new_end_and_says_so(corpus, tmp_path, messages):
+    argv = runs.flags(corpus, tmp_path, optimizer="adam", warmup_steps=4, log_freq=1, max_steps=10, lr=0.1)
+    runs.pretrain(argv)
+    rates = [line["learning_rate"] for line in runs.log_lines(tmp_path, "training")]
+    np.testing.assert_allclose(rates, 0.1 * np.array([1 / 4, 2 / 4, 3 / 4, 1, *(k / 7 for k in range(6, 0, -1))]))
+    runs.pretrain([*argv, "--max_steps=12", f"--init_from_ckpt={tmp_path}"])
+    assert "step 12 instead of 10" in messages()
+
+
+@pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
+@pytest.mark.parametrize("change", [{"batch_size": 10}, {"batch_size": 2}, {"unroll_steps": 14}, {"unroll_steps": 3}])
+def test_another_batch_size_goes_on_with_the_text(corpus, tmp_path, optimizer, change):
+    """Two epochs end where they end. Adam's rate follows the text, too."""
+    changes = {"max_steps": None, "epochs": 2, "optimizer": optimizer, "warmup_steps": 6, "log_freq": 1}
+    argv = runs.flags(corpus, tmp_path / "run", **changes)
+    runs.pretrain(argv, stop_at=24)
+    argv += [f"--{name}={value}" for name, value in change.items()]
+    runs.pretrain([*argv, f"--init_from_ckpt={tmp_path / 'run'}", "--allow_changes"])
+    lines = runs.log_lines(tmp_path / "run", "training")
+    size = 35 * next(iter(change.values())) // {"batch_size": 5, "unroll_steps": 7}[next(iter(change))]
+    epoch = runs.log_lines(tmp_path / "run", "start")[0]["steps_per_epoch"] * 35  # rounded up
+    tokens = [35 * line["step"] if line["step"] <= 24 else 24 * 35 + size * (line["step"] - 24) for line in lines]
+    assert [line["step"] for line in lines] == list(range(1, len(lines) + 1))
+    assert 2 * (epoch - 35) < tokens[-1] and tokens[-2] < 2 * epoch
+    assert checkpoint.load_progress(tmp_path / "run")["tokens"] == tokens[-1]
+    if optimizer == "adam":
+        rates = np.array([line["learning_rate"] for line in lines]) / 0.001
+        np.testing.assert_allclose(rates[:6], np.arange(1, 7) / 6)
+        assert (np.diff(rates[5:]) < 0).all() and rates[-1] < 0.1
+        left = (tokens[-1] - np.array(tokens[24:])) / (tokens[-1] - 6 * 35)
+        np.testing.assert_allclose(rates[24:], left, atol=0.06)
+
+
+def test_a_checkpoint_without_the_number_of_tokens_goes_on(corpus, finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "old")
+    progress = checkpoint.load_progress(finished / "20")
+    for name in ("tokens", "warmup"):
+        del progress[name]
+    old = checkpoint.load_params(finished / "20"), checkpoint.load_optimizer(finished / "20")
+    checkpoint.save(tmp_path / "old" / "20", *old, progress)
+    runs.pretrain(runs.flags(corpus, tmp_path / "run", init_from_ckpt=tmp_path / "old" / "20"))
+    runs.assert_same(tmp_path / "run" / "final", finished / "final")
+
+
+@pytest.mark.parametrize("input", ["char", "word"])
+@pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
+def test_accumulated_batches_make_the_updates_of_one_with_all_their_rows(corpus, tmp_path, input, optimizer):
+    changes = {"input": input, "optimizer": optimizer, "dropout": 0, "max_steps": 6, "log_freq": 1, "lr": 0.01}
+    runs.pretrain(runs.flags(corpus, tmp_path / "whole", batch_size=6, eval_freq=100, **changes))
+    runs.pretrain(runs.flags(corpus, tmp_path / "parts", batch_size=2, accumulate=3, eval_freq=100, **changes))
+    whole, parts = (runs.log_lines(tmp_path / name, "training") for name in ("whole", "parts"))
+    assert [line["loss"] for line in parts] == pytest.approx([line["loss"] for line in whole], rel=1e-5)
+    weights, expected = (checkpoint.load_params(tmp_path / name) for name in ("parts", "whole"))
+    for name, weight in weights.items():
+        np.testing.assert_allclose(weight, expected[name], atol=1e-3 if optimizer == "adam" else 1e-5, err_msg=name)
+
+
+def test_a_run_that_accumulates_is_resumed_exactly_and_goes_on_with_its_rows_in_other_batches(
+    corpus, tmp_path, messages
+):
+    argv = runs.flags(corpus, tmp_path / "whole", batch_size=2, accumulate=3, max_steps=12)
+    runs.pretrain(argv)
+    runs.pretrain([*argv, f"--save_dir={tmp_path / 'parts'}"], stop_at=7)
+    resume = [*argv, f"--init_from_ckpt={tmp_path / 'parts' / '7'}"]
+    runs.pretrain([*resume, f"--save_dir={tmp_path / 'parts'}"])
+    runs.assert_same(tmp_path / "whole" / "final", tmp_path / "parts" / "final")
+    runs.pretrain([*resume, f"--save_dir={tmp_path / 'other'}", "--batch_size=6", "--accumulate=1", "--dropout=0.1"])
+    assert "although" not in messages()
+
+
+# What is printed and written
+
+
+def test_the_start_says_what_is_about_to_run(corpus, tmp_path, messages):
+    runs.pretrain(runs.flags(corpus, tmp_path, max_steps=1))
+    (line,) = runs.log_lines(tmp_path, "start")
+    text = [sentence.split() for path in (corpus / "train").glob("*.txt") for sentence in path.read_text().splitlines()]
+    tokens, known = sum(map(len, text)), set((corpus / "vocab.txt").read_text().split())
+    unknown = sum(token not in known for sentence in text for token in sentence) / tokens
+    weights = checkpoint.load_params(tmp_path)
+    assert line["tokens"] == tokens and line["sentences"] == len(text) and line["vocabulary"] == 40
+    assert line["unknown_share"] == pytest.approx(unknown) and unknown > 0
+    assert line["steps_per_epoch"] == -(-(tokens + len(text)) // 35) and line["tokens_per_step"] == 35
+    assert sum(line["parameters"].values()) == sum(array.size for array in weights.values())
+    assert line["parameters"]["softmax"] == 40 * 6 + 40
+    for part in (f"{tokens:,} tokens", f"{unknown:.2%}", f"{line['steps_per_epoch']} an epoch", "softmax 280"):
+        assert part in messages()
+
+
+def test_the_progress_line_its_record_and_the_plot(finished, corpus, tmp_path, messages):
+    runs.pretrain(runs.flags(corpus, tmp_path, max_steps=10))
+    number = r"[\d,.]+"
+    assert re.search(
+        rf"step 10/10  epoch 0\.41  loss {number}  sampled perplexity forward {number} backward {number}  lr 0\.2  "
+        rf"{number} tokens/s  0 s left  {number} MB",
+        messages(),
+    )
+    lines = [json.loads(line) for line in (finished / "log.jsonl").read_text().splitlines()]
+    training = [line for line in lines if line["event"] == "training"]
+    tokens = sum(
+        len(line.split()) + 1 for path in (corpus / "train").glob("*.txt") for line in path.read_text().splitlines()
+    )
+    assert [line["step"] for line in training] == [5, 10, 15, 20, 25, 30]
+    for line in training:
+        losses = np.log([line["forward_sampled_perplexity"], line["backward_sampled_perplexity"]])
+        assert line["loss"] == pytest.approx(losses.mean())
+        assert line["epoch"] == pytest.approx(35 * line["step"] / tokens)
+        assert line["tokens_per_second"] > 0 and line["memory_mb"] > 50
+    assert [line["step"] for line in lines if line["event"] == "evaluation"] == [12, 24, 30]
+    assert (finished / "loss.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_full_softmax_is_not_called_an_estimate(corpus, tmp_path, messages):
+    runs.pretrain(runs.flags(corpus, tmp_path, n_negative_samples=0, max_steps=5))
+    assert "over all 40 words" in messages() and "sampled" not in messages()
+    assert "forward_perplexity" in runs.log_lines(tmp_path, "training")[0]
+
+
+def test_a_short_run_comes_near_the_best_possible(corpus, tmp_path):
+    """Which is what the text's own source scores. After five steps it is 8 times as much, after these 1.1 times."""
+    (tmp_path / "train.txt").write_text("\n".join(runs.sentences(3000, seed=5)) + "\n", encoding="utf-8")
+    dev = [sentence.split() for sentence in (corpus / "dev.txt").read_text().splitlines()]
+    best = np.exp(sum(runs.surprise(sentence) for sentence in dev) / sum(len(sentence) + 1 for sentence in dev))
+    data = {"train_data_path": tmp_path / "train.txt", "batch_size": 32, "unroll_steps": 10, "n_negative_samples": 0}
+    model = {"cell_dim": 32, "projection_dim": 16, "dropout": 0, "lr": 0.2}
+    runs.pretrain(runs.flags(corpus, tmp_path / "run", max_steps=400, eval_freq=400, **data, **model))
+    (found,) = runs.log_lines(tmp_path / "run", "evaluation")
+    for direction in ("forward", "backward"):
+        assert 0.95 * best < found[f"{direction}_perplexity"] < 1.4 * best
+
+
+# Mistakes
+
+
+def test_a_damaged_or_partial_checkpoint_is_refused(corpus, finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "copy")
+    path = tmp_path / "copy" / "20.pdstate"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+    for prefix, named in ((tmp_path / "copy" / "20", r"20\.pdstate"), (finished / "best", r"best\.pdopt")):
+        with pytest.raises(UserError, match=named):
+            run_pretrain.main(runs.flags(corpus, tmp_path / "run", init_from_ckpt=prefix))
+
+
+@pytest.mark.parametrize(
+    ("changes", "content", "named"),
+    [
+        ({"train_data_path": "FILE"}, b"<S>\n</S>\n<UNK>\na\n", "FILE"),  # a vocabulary
+        ({"dev_data_path": "FILE"}, b"caf\xe9\n", "FILE:1"),  # found before anything is trained
+        ({"vocab_file": None}, b"", "--vocab_file"),
+        ({"init_from_ckpt": "FOLDER/x"}, b"", r"x\.pdparams"),
+        ({"save_dir": "FILE"}, b"x", "--save_dir .*FILE"),
+        ({"dev_data_path": "FILE", "save_dir": "FOLDER"}, b"a\n", "--save_dir"),  # the text's own folder
+    ],
+)
+def test_a_mistake_is_named(corpus, tmp_path, changes, content, named):
+    (tmp_path / "FILE").write_bytes(content)
+    places = {"FILE": tmp_path / "FILE", "FOLDER": tmp_path, "FOLDER/x": tmp_path / "x"}
+    changes = {name: places.get(value, value) for name, value in changes.items()}
+    with pytest.raises(UserError, match=named):
+        run_pretrain.main(runs.flags(corpus, **{"save_dir": tmp_path / "run", **changes}))
+
+
+def test_a_line_of_the_log_that_was_cut_short_is_no_obstacle(corpus, finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "copy")
+    with (tmp_path / "copy" / "log.jsonl").open("ab") as file:
+        file.write(b'{"event": "trai')
+    runs.pretrain(runs.flags(corpus, tmp_path / "copy", init_from_ckpt=tmp_path / "copy" / "final", max_steps=31))
+    assert runs.log_lines(tmp_path / "copy", "training")[-1]["step"] == 31
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["--unroll_steps=100000000000", "--batch_size=0", "--lr=-1", "--dropout=1", "--filters=3", "--optimizer=sgd"],
+)
+def test_a_wrong_value_is_named(corpus, tmp_path, capsys, wrong):
+    with pytest.raises(SystemExit, match="2"):
+        run_pretrain.main([*runs.flags(corpus, tmp_path), wrong])
+    assert wrong.split("=")[0] in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_glob_that_the_shell_has_resolved_is_explained(corpus, tmp_path, capsys):
+    argv = runs.flags(corpus, tmp_path, train_data_path=None)
+    with pytest.raises(SystemExit, match="2"):
+        run_pretrain.main([*argv, "--train_data_path", *map(str, sorted((corpus / "train").iterdir()))])
+    assert "quotes" in capsys.readouterr().err
+
+
+def test_memory_does_not_grow_with_the_corpus(corpus, tmp_path):
+    """The same number of steps over one file of text, and over fifty like it, each with words of its own."""
+    text = runs.sentences(2000, seed=1)
+    for k in range(50):
+        words = "\n".join(f"{sentence} only{k}x{i}" for i, sentence in enumerate(text)) + "\n"
+        (tmp_path / f"{k}.txt").write_text(words, encoding="utf-8")
+    most = []
+    for name in ("0.txt", "*.txt"):
+        argv = runs.flags(corpus, tmp_path / "run", train_data_path=tmp_path / name, batch_size=64, max_steps=150)
+        assert runs.start("run_pretrain.py", [*argv, "--overwrite"], tmp_path / "output").wait(timeout=120) == 0
+        lines = map(json.loads, (tmp_path / "run" / "log.jsonl").read_text(encoding="utf-8").splitlines())
+        most.append(max(line["memory_mb"] for line in lines if line["event"] == "training"))
+    assert most[1] < most[0] + 15

@@ -1,0 +1,34 @@
+"""setup.sh: what it refuses to touch, and that it leaves Paddle's GPU build alone."""
+
+import subprocess
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+
+
+def setup(folder: Path, **environment: str) -> subprocess.CompletedProcess:
+    command = ["sh", str(PROJECT / "setup.sh"), "requirements.txt", str(folder)]
+    return subprocess.run(command, env={"PATH": "/usr/bin:/bin", **environment}, capture_output=True, text=True)
+
+
+def test_a_folder_that_is_no_environment_is_left_as_it_is(tmp_path):
+    (tmp_path / "thesis.txt").write_text("the only copy")
+    done = setup(tmp_path)
+    assert done.returncode == 1 and f"error: {tmp_path} " in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_python_that_is_not_there_is_named(tmp_path):
+    done = setup(tmp_path / "env", PYTHON="/none")
+    assert done.returncode == 1 and "/none" in done.stderr and not (tmp_path / "env").exists()
+
+
+def test_the_gpu_build_is_not_overwritten(tmp_path):
+    """In an environment whose Python says yes to everything, and has Paddle 2.6.2, which needs an older NumPy."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/calls\necho Version: 2.6.2\n')
+    (tmp_path / "bin" / "python").chmod(0o755)
+    assert setup(tmp_path).returncode == 0
+    installed = (tmp_path / "packages.txt").read_text()
+    assert "numpy" in installed and "paddlepaddle" not in installed
+    assert (tmp_path / "calls").read_text().splitlines()[-2].endswith("packages.txt numpy<2")

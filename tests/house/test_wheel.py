@@ -1,0 +1,72 @@
+"""The library as `pip install .` leaves it: usable from any folder, beside files that have the names of ours."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import tiny
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+PROGRAM = """
+import sys
+from elmo import ELMo, ELMoEmbedder, UserError
+
+sentences = [["The", "first", "sentence", "."], ["Second", "one", "."]]
+for text, emb in zip(sentences, ELMoEmbedder(sys.argv[1]).encode(sentences)):
+    print(emb.shape)
+(mixed,), mask = ELMo(sys.argv[1])(sentences)
+print(list(mixed.shape), list(mask.shape))
+try:
+    ELMo("zh-news")
+except UserError as error:
+    print("pip install" in str(error))
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    source, output = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("elmo.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(PROJECT / name, source)
+    shutil.copytree(PROJECT / "elmo_core", source / "elmo_core", ignore=shutil.ignore_patterns("__pycache__", ".cache"))
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--wheel-dir", output, source], check=True)
+    (path,) = output.glob("*.whl")
+    return path
+
+
+def test_the_wheel_holds_the_library_and_nothing_else(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"elmo.py", "elmo_core", "elmo_paddle"}
+    assert "elmo_core/network/fused.c" in names and wheel.stat().st_size < 2**20
+
+
+def test_it_works_beside_files_with_the_names_of_ours(wheel, tmp_path):
+    prefix = tiny.save(tiny.random_bilm(), tmp_path / "checkpoints")
+    folder, library = tmp_path / "a project", tmp_path / "library"
+    folder.mkdir()
+    for name in ("dataset", "args", "runtime", "checkpoint", "tokens", "config", "text"):
+        (folder / f"{name}.py").write_text("raise AssertionError('not the library')", encoding="utf-8")
+    zipfile.ZipFile(wheel).extractall(library)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(library),
+        "ELMO_HOME": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path),
+    }
+    command = [sys.executable, "-c", PROGRAM, prefix]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["(3, 4, 14)", "(3, 3, 14)", "[2, 4, 14] [2, 4]", "True"]
+
+
+def test_its_dependencies_are_those_of_the_requirements():
+    text = (PROJECT / "pyproject.toml").read_text(encoding="utf-8")
+    needed = re.findall(r'"(.+?)"', re.search(r"^dependencies = \[(.*?)^\]", text, re.M | re.S)[1])
+    lines = (PROJECT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    assert needed and set(needed) <= {line.partition("#")[0].strip() for line in lines}

@@ -1,0 +1,665 @@
+"""The network against the float64 reference, and what users of its vectors rely on."""
+
+import gc
+import json
+import random
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+import tiny
+
+import dataset
+import elmo
+from elmo import ELMo, ELMoConfig, ELMoEmbedder
+from elmo_core.files import checkpoint
+from elmo_core.machine import products
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
+from elmo_core.network import token_tables
+from elmo_core.network.lstmp import run_layer
+from elmo_core.network.softmax import draw_candidates
+from elmo_core.text.characters import CharTable, char_ids
+from elmo_core.text.tokens import LMBatch, Tokens, Vocabulary, token_batch
+from pretraining.meter import memory_in_use
+
+SENTENCES = tiny.SENTENCES
+VARIANTS = {
+    "char relu": {},
+    "tanh, three layers": {"activation": "tanh", "n_layers": 3},
+    "one layer, no highway": {"n_layers": 1, "n_highway": 0},
+    "no skip connections, no clips": {"use_skip_connections": False, "cell_clip": 0.0, "proj_clip": 0.0},
+    "filters as wide as the projection": {"filters": ((1, 3), (3, 4))},
+    "word table": {"input": "word"},
+    "characters and words": {"input": "char+word", "word_dim": 3},
+}
+
+
+@pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
+def variant(request):
+    return tiny.random_bilm(**request.param)
+
+
+def assert_close(found, expected, tolerance=1e-5):
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, atol=tolerance, rtol=0)
+
+
+@pytest.mark.usefixtures("implementation")
+def test_embeddings_equal_the_reference(variant, tmp_path):
+    expected, _ = reference.embed(tiny.reference_of(variant), SENTENCES)
+    assert_close(ELMoEmbedder(tiny.save(variant, tmp_path)).encode(SENTENCES), expected)
+
+
+@pytest.mark.usefixtures("implementation")
+def test_carried_state_equals_the_reference(variant, tmp_path):
+    parameters, state, expected = tiny.reference_of(variant), None, []
+    for batch in ([SENTENCES[0], SENTENCES[2]], [SENTENCES[4], SENTENCES[1]], [SENTENCES[3]]):
+        arrays, state = reference.embed(parameters, batch, state)
+        expected += arrays
+    order = [0, 2, 4, 1, 3]
+    embedder = ELMoEmbedder(tiny.save(variant, tmp_path), batch_size=2, carry_state=True)
+    assert_close(embedder.encode([SENTENCES[k] for k in order]), expected)
+
+
+def test_clips_bite_in_these_tests():
+    parameters = tiny.reference_of(tiny.random_bilm())
+    clipped, _ = reference.embed(parameters, SENTENCES)
+    parameters.cell_clip = parameters.proj_clip = 0.0
+    free, _ = reference.embed(parameters, SENTENCES)
+    assert np.abs(clipped[2] - free[2]).max() > 0.1
+
+
+def lm_rows(batch: LMBatch):
+    """A batch's inputs as the reference takes them (character ids of each token, or its vocabulary id), and targets."""
+    inputs, targets = {}, {}
+
+    def at(ids, k):
+        return None if ids is None else ids[k]
+
+    for direction in reference.DIRECTIONS:
+        places = getattr(batch, f"{direction}_input")
+        goals = getattr(batch, f"{direction}_target")
+        tokens = [(at(batch.tokens.characters, k), at(batch.tokens.words, k)) for k in range(places.max() + 1)]
+        inputs[direction] = [[tokens[k] for k in row[:n]] for row, n in zip(places, batch.lengths, strict=True)]
+        targets[direction] = [list(row[:n]) for row, n in zip(goals, batch.lengths, strict=True)]
+    return inputs, targets
+
+
+def random_state(bilm, rows):
+    generator = np.random.RandomState(5)
+    dtype = str(bilm.softmax.weight.dtype).removeprefix("paddle.")
+    return [
+        [
+            tuple(paddle.to_tensor(generator.uniform(-0.2, 0.2, part.shape).astype(dtype)) for part in one)
+            for one in pair
+        ]
+        for pair in bilm.zero_state(rows)
+    ]
+
+
+def reference_state(state):
+    return {
+        direction: [tuple(part.numpy().astype(np.float64) for part in pair[d]) for pair in state]
+        for d, direction in enumerate(reference.DIRECTIONS)
+    }
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.usefixtures("implementation")
+def test_training_loss_and_state_equal_the_reference(variant, sampled):
+    vocabulary = Vocabulary(tiny.WORDS)
+    batch = dataset.lm_batch([s for s in SENTENCES if s], vocabulary, variant.config.input)
+    state = random_state(variant, len(batch.lengths))
+    candidates = draw_candidates(len(tiny.WORDS), 6 if sampled else 0, np.random.Generator(np.random.Philox(3)))
+    expected_counts = np.ones(len(tiny.WORDS))
+    if sampled:
+        expected_counts = reference.expected_count(reference.log_uniform(len(tiny.WORDS)), candidates.tries)
+    inputs, targets = lm_rows(batch)
+    wanted, last = reference.lm_loss(
+        tiny.reference_of(variant),
+        inputs,
+        targets,
+        reference_state(state),
+        dict.fromkeys(reference.DIRECTIONS, (candidates.ids, expected_counts)) if sampled else None,
+    )
+    losses, after = variant(batch, state, candidates)
+    assert float(sum(losses)) / 2 == pytest.approx(wanted, abs=1e-5)
+    for direction, layers in reference_state(after).items():
+        for found, expected in zip(layers, last[direction], strict=True):
+            assert_close(found, expected)
+    assert all(part.stop_gradient for pair in after for one in pair for part in one)
+
+
+@pytest.mark.parametrize("n_candidates", [0, 6])
+def test_half_precision_stays_near_the_reference_and_spares_evaluation(n_candidates):
+    """bfloat16 has 8 bits: the loss is within 1 %, the gradients within 5 % of those in float64, where no clip or maximum
+    jumps.
+    """
+    batch = dataset.lm_batch(SENTENCES, Vocabulary(tiny.WORDS), "word")
+    candidates = draw_candidates(len(tiny.WORDS), n_candidates, np.random.Generator(np.random.Philox(3)))
+    found = {}
+    for name, dtype in (("exact", "float64"), ("half", "float32")):
+        bilm = tiny.random_bilm(dtype, input="word", cell_clip=3.0, proj_clip=3.0)
+        state = random_state(bilm, len(SENTENCES))
+        scores = bilm.log_probabilities(batch)[:2]
+        products.use_half_products(name == "half")
+        try:
+            loss = sum(bilm(batch, state, candidates)[0]) / 2
+            loss.backward()
+            np.testing.assert_allclose(bilm.log_probabilities(batch)[:2], scores, atol=1e-6)
+        finally:
+            products.use_half_products(False)
+        gradient = [tiny.dense_gradient(weight).ravel() for weight in bilm.parameters()]
+        found[name] = float(loss), np.concatenate(gradient)
+    (loss, gradient), (half_loss, half_gradient) = found["exact"], found["half"]
+    assert 0 < abs(half_loss - loss) < 0.01 * loss, (half_loss, loss)
+    assert np.linalg.norm(half_gradient - gradient) < 0.05 * np.linalg.norm(gradient)
+
+
+@pytest.mark.parametrize("input_kind", ["char", "word"])
+@pytest.mark.parametrize("n_candidates", [0, 6])
+def test_training_gradients_equal_finite_differences(input_kind, n_candidates):
+    """Of every weight, through ragged rows, active clips and the sampled softmax, in float64."""
+    bilm = tiny.random_bilm("float64", input=input_kind)
+    vocabulary = Vocabulary(tiny.WORDS)
+    batch = dataset.lm_batch(SENTENCES, vocabulary, input_kind)
+    state = random_state(bilm, len(SENTENCES))
+    candidates = draw_candidates(len(tiny.WORDS), n_candidates, np.random.Generator(np.random.Philox(3)))
+
+    def loss():
+        return sum(bilm(batch, state, candidates)[0]) / 2
+
+    loss().backward()
+    choose = np.random.RandomState(0)
+    for name, weight in bilm.state_dict().items():
+        values, gradient = weight.numpy(), tiny.dense_gradient(weight)
+        entries = [tuple(choose.randint(size) for size in values.shape) for _ in range(4)]
+        entries.append(np.unravel_index(np.abs(gradient).argmax(), values.shape))
+
+        def at(x, weight=weight):
+            weight.set_value(x)
+            with paddle.no_grad():
+                return float(loss())
+
+        wanted = reference.numerical_gradient(at, values.copy(), 1e-5, entries)
+        weight.set_value(values)
+        for entry in entries:
+            assert gradient[entry] == pytest.approx(wanted[entry], abs=2e-7), (name, entry)
+
+
+@pytest.mark.usefixtures("implementation")
+def test_log_probabilities_equal_the_reference(variant):
+    batch = dataset.lm_batch(SENTENCES, Vocabulary(tiny.WORDS), variant.config.input)
+    forward, backward, _ = variant.log_probabilities(batch)
+    inputs, targets = lm_rows(batch)
+    parameters = tiny.reference_of(variant)
+    state = reference.start_state(parameters, len(SENTENCES))
+    for direction, found in (("forward", forward), ("backward", backward)):
+        for row, n in enumerate(batch.lengths):
+            start = [tuple(part[row : row + 1] for part in layer) for layer in state[direction]]
+            wanted, _ = reference.direction_loss(
+                parameters, direction, [inputs[direction][row]], [targets[direction][row]], start
+            )
+            assert -found[row, :n].mean() == pytest.approx(wanted, abs=1e-5)
+            assert not found[row, n:].any()
+
+
+def test_token_vectors_do_not_depend_on_the_batch():
+    """Each distinct token is encoded once, over its own characters only: exactly what all 50 columns would give."""
+    encoder = tiny.random_bilm().token_encoder
+    tokens = ["", "a", "bank", "苹果", "x" * 60, "<S>", "😀", *("w" * n for n in range(1, 50))]
+    table = CharTable(tokens)
+    order = np.argsort(table.lengths, kind="stable")
+    crowd = encoder(Tokens(table.rows(order), table.lengths[order].astype(np.int32))).numpy()
+    for place, number in enumerate(order):
+        ids = char_ids([tokens[number]])
+        every_column = encoder(Tokens(ids, np.array([50]))).numpy()[0]
+        np.testing.assert_allclose(crowd[place], every_column, atol=1e-5)
+
+
+def test_causality(model):
+    """A changed word moves no earlier forward state and no later backward state, and does move the others."""
+    half, sentence = 7, ["the", "bank", "of", "the", "river"]
+    before, after = ELMoEmbedder(model).encode([sentence, ["the", "bank", "q", "the", "river"]])
+    moved = np.abs(before - after).max(axis=(0,))  # (n, 2P) over layers
+    forward, backward = moved[:, :half].max(axis=1), moved[:, half:].max(axis=1)
+    assert (forward[:2] < 1e-6).all() and (forward[2:] > 1e-4).all()
+    assert (backward[3:] < 1e-6).all() and (backward[:3] > 1e-4).all()
+
+
+def test_vectors_do_not_depend_on_the_batch(model):
+    """Alone, in any batch, in any order, next to any length, on the first call and later."""
+    generator = random.Random(0)
+    words = [*tiny.WORDS[3:], "new", "words", "日本語"]
+    sentences = [[generator.choice(words) for _ in range(generator.randrange(0, 30))] for _ in range(60)]
+    alone = [ELMoEmbedder(model).encode([sentence])[0] for sentence in sentences[:20]]
+    order = list(range(60))
+    generator.shuffle(order)
+    for batch_size in (1, 7, 64):
+        embedder = ELMoEmbedder(model, batch_size=batch_size)
+        for _ in range(3):
+            shuffled = embedder.encode([sentences[k] for k in order])
+            assert_close([shuffled[order.index(k)] for k in range(20)], alone)
+    assert_close(list(ELMoEmbedder(model, batch_size=3).iter_encode(iter(sentences)))[:20], alone)
+
+
+def test_remembered_vectors_are_bounded_and_change_nothing(model, monkeypatch):
+    sentences = [[f"w{k}", f"v{k % 7}", "the"] for k in range(300)]
+    expected = ELMoEmbedder(model).encode(sentences)
+    monkeypatch.setattr(token_tables, "CACHE_BYTES", 4 * 7 * 40)
+    embedder = ELMoEmbedder(model, batch_size=8)
+    assert_close(embedder.encode(sentences), expected)
+    assert len(embedder.vectors.places) <= 40
+
+
+def test_vectors_of_many_tokens_without_context_are_layer_0(model):
+    tokens = [f"token{k}" for k in range(1500)]  # for which the table of vectors has to grow
+    embedder = ELMoEmbedder(model, layers=0)
+    plain = embedder.encode_tokens(tokens)
+    np.testing.assert_allclose(np.hstack([plain, plain]), embedder.encode([tokens])[0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("carry_state", [False, True])
+def test_empty_input(model, carry_state):
+    embedder = ELMoEmbedder(model, carry_state=carry_state)
+    assert embedder.encode([]) == []
+    assert [array.shape for array in embedder.encode([[], []])] == [(3, 0, 14)] * 2
+    pooled = ELMoEmbedder(model, pool="mean").encode([[], ["the"]])
+    assert pooled[0].shape == (3, 14) and not pooled[0].any()
+
+
+def test_layers_and_pooling(model):
+    everything = ELMoEmbedder(model).encode(SENTENCES)
+    for choice, weights in {
+        "top": [0, 0, 1],
+        "average": [1 / 3] * 3,
+        0: [1, 0, 0],
+        "1": [0, 1, 0],
+        (0.2, -1.5, 3.0): [0.2, -1.5, 3.0],
+        (0.0, 0.0, 0.0): [0, 0, 0],
+        (0.5, 0.0, 0.0): [0.5, 0, 0],
+    }.items():
+        embedder = ELMoEmbedder(model, layers=choice)
+        found = embedder.encode(SENTENCES)
+        assert found[0].shape == embedder.shape(3) == (3, 14)
+        assert_close(found, [np.tensordot(np.array(weights), array, 1) for array in everything], 1e-5)
+    found = ELMoEmbedder(model, layers="0,1").encode(SENTENCES)
+    assert_close(found, [array[:2] for array in everything])
+    for pool in ("mean", "max"):
+        found = ELMoEmbedder(model, pool=pool).encode([s for s in SENTENCES if s])
+        assert_close(found, [getattr(array, pool)(axis=1) for array in everything if array.shape[1]], 1e-5)
+    half = ELMoEmbedder(model, dtype="float16").encode(SENTENCES)
+    assert half[0].dtype == np.float16
+    for found, exact in zip(half, everything, strict=True):
+        np.testing.assert_allclose(found, exact, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(("layers", "n_run"), [("all", 2), ("0,1", 1), (1, 1), (0, 0), ([0.5, 0.5, 0.0], 1)])
+@pytest.mark.parametrize("carry_state", [False, True])
+def test_only_the_layers_that_are_wanted_are_run(model, monkeypatch, layers, n_run, carry_state):
+    ran = []
+    monkeypatch.setattr(elmo, "run_layer", lambda *given: ran.append(given) or run_layer(*given))
+    ELMoEmbedder(model, layers=layers, carry_state=carry_state).encode([["the", "bank"]])
+    assert len(ran) == n_run
+
+
+def test_a_very_long_sentence(model):
+    sentence = ["the", "bank", "of", "q"] * 5000
+    (array,) = ELMoEmbedder(model, layers="top").encode([sentence])
+    assert array.shape == (20000, 14) and np.isfinite(array).all()
+
+
+@pytest.mark.parametrize(
+    ("sentences", "message"),
+    [
+        ("The bank", r"\[\['The'"),
+        (["The bank", "A river"], r"sentence 0.*\['The', 'bank'\]"),
+        ([["ok"], ["fine", 3]], "sentence 1, token 1"),
+        (None, "NoneType"),
+        (np.array("abc"), "ndarray"),
+    ],
+)
+def test_wrong_types_show_the_right_form(model, sentences, message):
+    embedder = ELMoEmbedder(model)
+    for encode in (embedder.encode, lambda sentences: list(embedder.iter_encode(sentences))):
+        with pytest.raises(TypeError, match=message):
+            encode(sentences)
+
+
+@pytest.mark.parametrize("token", ["two words", "", " ", "a\u3000b"])
+def test_a_token_with_white_space_is_named(model, token):
+    with pytest.raises(UserError, match="sentence 1, token 2"):
+        ELMoEmbedder(model).encode([["ok"], ["a", "b", token]])
+
+
+@pytest.mark.usefixtures("implementation")
+@pytest.mark.parametrize("input", ["char", "word"])
+def test_substitutes_equal_the_reference(input, tmp_path):
+    bilm = tiny.random_bilm(input=input)
+    parameters, sentence = tiny.reference_of(bilm), ["the", "unknown", "bank", "of", "苹果"]
+    embedder = ELMoEmbedder(tiny.save(bilm, tmp_path), carry_state=True)
+    markers, words = tiny.WORDS[:3], tiny.WORDS[3:]
+    for place in range(len(sentence)):
+        before = [reference.BOS, *sentence[:place]]
+        after = [reference.EOS, *reversed(sentence[place + 1 :])]
+        expected = dict.fromkeys(words, 0.0)
+        for direction, tokens in (("forward", before), ("backward", after)):
+            rows, state = [reference.token_vectors(parameters, tokens)], reference.start_state(parameters, 1)
+            outputs, _ = reference.run_layers(parameters, direction, rows, state[direction])
+            for word in words:
+                target = tiny.WORDS.index(word)
+                expected[word] -= reference.full_softmax_loss(outputs[-1][0][-1], parameters.softmax, target)
+        found = embedder.substitutes(sentence, place, k=99)
+        assert [word for word, _ in found] == sorted(words, key=expected.get, reverse=True)
+        assert_close([np.array(score) for _, score in found], [np.array(expected[word]) for word, _ in found])
+        assert not set(markers).intersection(dict(found)) and embedder.substitutes(sentence, place, 2) == found[:2]
+        changed = [*sentence[:place], "anything", *sentence[place + 1 :]]
+        assert dict(embedder.substitutes(changed, place, k=99)) == pytest.approx(dict(found), abs=1e-5)
+
+
+def test_substitutes_of_a_model_of_ones_own_and_mistakes(model, tmp_path):
+    expected = ELMoEmbedder(model).substitutes(SENTENCES[0], 1)
+    assert ELMoEmbedder(elmo.load_bilm(model, head=True)).substitutes(SENTENCES[0], 1) == expected
+    headless = ELMoEmbedder(elmo.load_bilm(model))
+    weights = checkpoint.load_params(model)
+    shutil.copytree(Path(model).parent, tmp_path / "headless")
+    checkpoint.save(tmp_path / "headless" / "1", {name: weights[name] for name in weights if "softmax" not in name})
+    for embedder in (headless, ELMoEmbedder(tmp_path / "headless")):
+        with pytest.raises(UserError, match="head"):
+            embedder.substitutes(SENTENCES[0], 1)
+    for place, k, word in ((3, 1, "place"), (-1, 1, "place"), (0, 0, "k=")):
+        with pytest.raises(UserError, match=word):
+            headless.substitutes(SENTENCES[0], place, k)
+
+
+@pytest.mark.parametrize("kind", [ELMoEmbedder.encode, ELMo.forward])
+def test_tokens_that_are_cut_are_reported_once(model, caplog, kind):
+    embedder = {ELMoEmbedder.encode: ELMoEmbedder, ELMo.forward: ELMo}[kind](model)
+    for _ in range(2):
+        kind(embedder, [["x" * 49, "the", "好" * 17], ["x" * 48]])
+    assert [record.message[:8] for record in caplog.records] == ["2 tokens"] and embedder.oov_share == 0
+
+
+def test_a_word_model_reports_its_unknown_words(tmp_path):
+    prefix, sentence = tiny.save(tiny.random_bilm(input="word"), tmp_path), ["the", "bank", "unknown", "words"]
+    embedder, layer = ELMoEmbedder(prefix), ELMo(prefix)
+    embedder.encode([sentence])
+    layer([sentence])
+    assert embedder.oov_share == layer.oov_share == 0.5
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "values"),
+    [
+        (ELMoEmbedder, "layers", [3, "last", [1, 2], [0, 1, 2], ["a", 1.0, 2]]),
+        (ELMoEmbedder, "pool", ["sum"]),
+        (ELMoEmbedder, "dtype", ["int8"]),
+        (ELMoEmbedder, "batch_size", [0]),
+        (ELMo, "dropout", [2.0]),
+        (ELMo, "n_mixes", [0, "2"]),
+        (ELMo, "l2_coef", [-1]),
+    ],
+)
+def test_wrong_options_are_named(model, kind, name, values):
+    for value in values:
+        with pytest.raises(UserError, match=f"^{name}="):
+            kind(model, **{name: value})
+
+
+@pytest.mark.parametrize("params", [None, ["a"], (), ("a", "b"), (None, None), "a word model without vocabulary"])
+def test_what_is_not_a_model_is_a_type_error(params):
+    params = (tiny.random_bilm(input="word"), None) if isinstance(params, str) else params
+    with pytest.raises(TypeError, match=r"params|checkpoint"):
+        ELMoEmbedder(params)
+
+
+def test_an_embedder_follows_weights_that_change(model):
+    """Its cache of token vectors is cleared when the model's weights change."""
+    bilm, vocabulary = elmo.load_bilm(model)
+    embedder = ELMoEmbedder((bilm, vocabulary))
+    before = embedder.encode(SENTENCES)
+    bilm.token_encoder.projection.weight.set_value(bilm.token_encoder.projection.weight * 2)
+    after = embedder.encode(SENTENCES)
+    assert np.abs(before[0] - after[0]).max() > 0.1
+    assert_close(after, ELMoEmbedder((bilm, vocabulary)).encode(SENTENCES), 1e-5)
+
+
+def test_several_threads_may_share_an_embedder(model):
+    groups = [[[f"w{k}{j}", "the", f"v{j}"] for j in range(20)] for k in range(8)]
+    wanted = [ELMoEmbedder(model).encode(group) for group in groups]
+    embedder = ELMoEmbedder(model)
+    with ThreadPoolExecutor(4) as pool:
+        for found, expected in zip(pool.map(embedder.encode, groups * 3), wanted * 3, strict=True):
+            assert_close(found, expected)
+
+
+def test_memory_does_not_grow(model):
+    """Neither in the embedder nor in a trainable layer whose graph nobody differentiates."""
+    embedder, layer = ELMoEmbedder(model), ELMo(model, trainable=True)
+    sentences = [["the", "bank", "of", f"w{k % 50}", "river"] * 20 for k in range(200)]
+
+    def work():
+        embedder.encode(sentences)
+        for k in range(0, 200, 50):
+            layer(sentences[k : k + 50])
+        gc.collect()
+        return memory_in_use()
+
+    work()
+    before = work()
+    for _ in range(6):
+        after = work()
+    assert after - before < 40 * 2**20, f"{(after - before) / 2**20:.0f} MB more"
+
+
+def test_dropout_of_the_language_model_is_for_training_only():
+    """A rate near 0 gives the loss without dropout, 0.5 does not, and evaluation has none."""
+    bilm, batch = tiny.random_bilm(), dataset.lm_batch(SENTENCES, Vocabulary(tiny.WORDS))
+    candidates = draw_candidates(len(tiny.WORDS), 0, np.random.default_rng(0))
+
+    def loss(dropout):
+        with paddle.no_grad():
+            return float(sum(bilm(batch, bilm.zero_state(len(SENTENCES)), candidates, dropout)[0]))
+
+    exact = loss(0.0)
+    assert loss(1e-12) == pytest.approx(exact, abs=1e-5)
+    assert abs(loss(0.5) - exact) > 1e-2
+    bilm.eval()
+    assert loss(0.5) == pytest.approx(exact, abs=1e-5)
+
+
+@pytest.mark.parametrize(("change", "field"), [({"cell_clip": None}, "cell_clip"), ({"colour": 1}, "colour")])
+def test_a_configuration_that_was_changed_names_its_file(model, tmp_path, change, field):
+    shutil.copytree(Path(model).parent, tmp_path / "copy")
+    path = tmp_path / "copy" / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    for name, value in change.items():
+        config["model"].pop(name, None)
+        config["model"].update({name: value} if value else {})
+    path.write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(UserError, match=rf"config\.json.*{field}"):
+        elmo.load_bilm(tmp_path / "copy")
+
+
+def test_another_vocabulary_of_the_same_size_is_refused(tmp_path):
+    bilm = tiny.random_bilm(input="word")
+    prefix, vocabulary = tiny.save(bilm, tmp_path), Vocabulary(tiny.WORDS)
+    config = {"model": bilm.config.to_dict(), "training": {"vocabulary": vocabulary.identity}}
+    checkpoint.save_config(tmp_path, config)
+    assert elmo.load_bilm(prefix)[1].tokens == vocabulary.tokens
+    Vocabulary([*tiny.WORDS[:3], *sorted(tiny.WORDS[3:], reverse=True)]).save(tmp_path / "vocab.txt")
+    with pytest.raises(UserError, match=r"vocab\.txt"):
+        elmo.load_bilm(prefix)
+
+
+def test_a_character_model_needs_no_vocabulary_and_a_word_model_its_own(model, tmp_path):
+    prefix = tiny.save(tiny.random_bilm(), tmp_path / "char")
+    (tmp_path / "char" / "vocab.txt").unlink()
+    assert_close(ELMoEmbedder(prefix).encode(SENTENCES), ELMoEmbedder(model).encode(SENTENCES))
+    prefix = tiny.save(tiny.random_bilm(input="word"), tmp_path / "word")
+    path = tmp_path / "word" / "vocab.txt"
+    path.write_text(path.read_text(encoding="utf-8") + "more\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"vocab.txt.* 13 .* 12"):
+        ELMoEmbedder(prefix)
+    path.unlink()
+    with pytest.raises(UserError, match=r"vocab\.txt"):
+        ELMo(prefix)
+
+
+@pytest.mark.parametrize("empty", [[], [[], []]])
+def test_elmo_layer_takes_empty_batches(model, empty):
+    layer = ELMo(model)
+    (mixed,), mask = layer(empty)
+    assert mixed.shape == [len(empty), 0, 14] and mask.shape == [len(empty), 0]
+
+
+def test_elmo_layer_equals_the_embedder(model):
+    layer = ELMo(model, n_mixes=2, dropout=0.0)
+    layer.mixes[1].scalars.set_value(np.array([0.3, -1.0, 2.0], dtype=np.float32))
+    layer.mixes[1].gamma.set_value(np.array([1.7], dtype=np.float32))
+    (first, second), mask = layer(SENTENCES)
+    assert mask.numpy().sum(axis=1).tolist() == [len(s) for s in SENTENCES]
+    expected, _ = reference.embed(tiny.reference_of(layer.bilm), SENTENCES)
+    for mixed, scalars, gamma in ((first, np.zeros(3), 1.0), (second, np.array([0.3, -1.0, 2.0]), 1.7)):
+        wanted = reference.scalar_mix(expected, scalars, gamma)
+        assert_close([row[: len(s)] for row, s in zip(mixed.numpy(), SENTENCES, strict=True)], wanted)
+        assert not (mixed.numpy() * (1 - mask.numpy()[:, :, None])).any()
+
+
+def test_layer_norm_equals_the_reference(model):
+    layer = ELMo(model, layer_norm=True, dropout=0.0)
+    layer.mixes[0].scalars.set_value(np.array([0.3, -1.0, 2.0], dtype=np.float32))
+    (mixed,), _ = layer(SENTENCES)
+    expected, _ = reference.embed(tiny.reference_of(layer.bilm), SENTENCES)
+    wanted = reference.scalar_mix(expected, np.array([0.3, -1.0, 2.0]), 1.0, layer_norm=True)
+    assert_close([row[: len(s)] for row, s in zip(mixed.numpy(), SENTENCES, strict=True)], wanted, 2e-5)
+
+
+@pytest.mark.parametrize("trainable", [False, True])
+def test_elmo_layer_learns_what_it_should(model, trainable):
+    layer = ELMo(model, trainable=trainable, l2_coef=0.1)
+    before = {name: weight.numpy() for name, weight in layer.state_dict().items()}
+    optimizer = paddle.optimizer.Adam(0.05, parameters=layer.parameters())
+    (mixed,), _ = layer(SENTENCES)
+    ((mixed**2).mean() + layer.l2_loss()).backward()
+    optimizer.step()
+    moved = {name for name, weight in layer.state_dict().items() if (weight.numpy() != before[name]).any()}
+    if trainable:
+        assert {"bilm.forward_lstm.0.input_weight", "bilm.token_encoder.embedding.weight"} < moved
+    else:
+        assert moved == {"mixes.0.scalars", "mixes.0.gamma"}
+
+
+def test_elmo_layer_trains_through_to_the_characters():
+    """The gradient that a downstream network sends into the biLM is right."""
+    bilm = tiny.random_bilm("float64")
+    batch = token_batch(SENTENCES)
+    weight = bilm.token_encoder.convolutions[1].weight
+
+    def loss():
+        packed, _, _ = bilm.encode(bilm.token_encoder(batch.tokens), batch.index, batch.lengths)
+        return sum((part**3).sum() for pair in packed for part in pair)
+
+    loss().backward()
+    gradient, values = weight.grad.numpy(), weight.numpy()
+
+    def at(x):
+        weight.set_value(x)
+        return float(loss())
+
+    entries = [(0, 0), (4, 1), (9, 2)]
+    wanted = reference.numerical_gradient(at, values.copy(), 1e-5, entries)
+    for entry in entries:
+        assert gradient[entry] == pytest.approx(wanted[entry], rel=1e-5, abs=1e-7)
+
+
+def test_dropout_only_in_training(model):
+    layer = ELMo(model, dropout=0.9)
+    layer.train()
+    assert (layer(SENTENCES)[0][0].numpy() == 0).mean() > 0.8
+    layer.eval()
+    (first,), _ = layer(SENTENCES)
+    assert_close([first.numpy()], [layer(SENTENCES)[0][0].numpy()], 0)
+
+
+def test_one_batch_can_be_learnt_by_heart():
+    bilm = tiny.random_bilm(scale=1.0, cell_clip=3.0, proj_clip=3.0)
+    batch = dataset.lm_batch([["the", "river", "bank", "of", "苹果", "a", "q"]], Vocabulary(tiny.WORDS))
+    optimizer = paddle.optimizer.Adam(0.03, parameters=bilm.parameters())
+    state, candidates = bilm.zero_state(1), draw_candidates(len(tiny.WORDS), 0, np.random.default_rng(0))
+    for _ in range(100):
+        losses, _ = bilm(batch, state, candidates)
+        sum(losses).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+    assert float(sum(losses)) / 2 < 0.02
+
+
+@pytest.mark.parametrize(("name", "millions"), [("tiny", 0.7), ("small", 13.6), ("medium", 28.0), ("original", 93.6)])
+def test_presets_have_the_published_sizes(name, millions):
+    with paddle.LazyGuard():
+        bilm = elmo.BiLM(ELMoConfig.preset(name))
+    assert sum(int(np.prod(weight.shape)) for weight in bilm.parameters()) / 1e6 == pytest.approx(millions, abs=0.05)
+
+
+def test_parameter_names():
+    """They are the keys of every checkpoint: to change one is to break everybody's files."""
+    names = set(tiny.random_bilm(n_highway=1, filters=((2, 3),)).state_dict())
+    lstm = {"input_weight", "recurrent_weight", "bias", "projection_weight"}
+    assert names == {
+        *(f"{d}_lstm.{k}.{name}" for d in ("forward", "backward") for k in (0, 1) for name in lstm),
+        "token_encoder.embedding.weight",
+        *(f"token_encoder.convolutions.0.{name}" for name in ("weight", "bias")),
+        *(f"token_encoder.highways.0.{gate}.{name}" for gate in ("transform", "carry") for name in ("weight", "bias")),
+        *(f"token_encoder.projection.{name}" for name in ("weight", "bias")),
+        "softmax.weight",
+        "softmax.bias",
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"input": "bytes"},
+        {"projection_dim": 0},
+        {"cell_dim": "many"},
+        {"cell_clip": -1.0},
+        {"filters": ((60, 3),)},
+        {"filters": ()},
+        {"activation": "gelu"},
+        {"no_such_field": 1},
+        {"filters": [1, 2]},
+        {"filters": None},
+        {"input": "word", "vocab_size": 0},
+        {"forget_bias": float("nan")},
+        {"cell_clip": True},
+        {"proj_clip": 10**400},
+        {"n_layers": 1_000_000},
+    ],
+)
+def test_config_names_the_wrong_field(wrong):
+    with pytest.raises(UserError, match=list(wrong)[-1]):
+        ELMoConfig.from_dict({**ELMoConfig().to_dict(), **wrong})
+
+
+def test_wrong_weights_are_listed_and_nothing_is_loaded(model, tmp_path):
+    other = tiny.random_bilm(projection_dim=5)
+    prefix = tiny.save(other, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    config["model"]["projection_dim"] = 7
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    wrong = r"(?s)backward_lstm\.0\.input_weight \(5, \d+\), expected \(7, \d+\)"
+    with pytest.raises(UserError, match=wrong):
+        ELMoEmbedder(prefix)
+    bilm = elmo.BiLM(ELMoConfig.from_dict(config["model"]), head=False)
+    before = {name: weight.numpy() for name, weight in bilm.state_dict().items()}
+    found = {name: weight.numpy() for name, weight in other.state_dict().items() if name in before}
+    with pytest.raises(UserError, match=wrong):
+        elmo.set_weights(bilm, found, str(prefix))
+    assert all((weight.numpy() == before[name]).all() for name, weight in bilm.state_dict().items())

@@ -1,0 +1,257 @@
+"""Threads, device and errors, each in a fresh Python where importing Paddle matters."""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from elmo_core.machine import messages, products, runtime
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import in_parallel, paddle
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+
+
+def fresh_python(program: str, **environment: str) -> subprocess.CompletedProcess:
+    clean = {name: value for name, value in os.environ.items() if name not in runtime.THREAD_VARIABLES}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**clean, "PYTHONPATH": str(PROJECT), **environment},
+    )
+
+
+@pytest.mark.parametrize(("quota", "cores"), [("max 100000", 8), ("250000 100000", 2), ("20000 100000", 1), ("", 8)])
+def test_a_containers_share_of_the_processor_counts(tmp_path, monkeypatch, quota, cores):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
+    monkeypatch.setattr(runtime, "CPU_QUOTA", tmp_path / "cpu.max")
+    (tmp_path / "cpu.max").write_text(quota, encoding="ascii")
+    assert runtime.n_cores() == cores
+
+
+@pytest.mark.parametrize(("quota", "cores"), [("-1", 8), ("250000", 2)])
+def test_so_does_that_of_an_older_kernels_container(tmp_path, monkeypatch, quota, cores):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
+    monkeypatch.setattr(runtime, "CPU_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(runtime, "OLD_CPU_QUOTA", [tmp_path / "quota", tmp_path / "period"])
+    (tmp_path / "quota").write_text(f"{quota}\n", encoding="ascii")
+    (tmp_path / "period").write_text("100000\n", encoding="ascii")
+    assert runtime.n_cores() == cores
+
+
+def test_paddle_takes_all_cores_silently():
+    done = fresh_python("from elmo_core.machine.runtime import paddle; import os; print(os.environ['OMP_NUM_THREADS'])")
+    assert done.stdout.strip() == str(runtime.n_cores())
+    assert done.stderr == ""
+
+
+def test_the_users_own_logging_works():
+    done = fresh_python("import elmo, logging; logging.warning('mine'); logging.getLogger('elmo').warning('ours')")
+    assert "mine" in done.stderr and "ours" in done.stderr
+
+
+def test_other_libraries_stay_quiet():
+    """Paddle gives the root logger a handler and a level at which gensim and others would print what they do."""
+    done = fresh_python("import elmo, logging; logging.getLogger('gensim').info('chatter')")
+    assert "chatter" not in done.stderr
+
+
+ALONE = "127.0.0.1:6000"
+CROWD = ",".join(f"10.0.0.{host}:{port}" for host in (1, 2) for port in range(6000, 6000 + runtime.n_cores()))
+
+
+@pytest.mark.parametrize(
+    ("environment", "threads"),
+    [
+        ({"OMP_NUM_THREADS": "1"}, 1),  # the user's choice
+        # The launcher imports Paddle, which sets OMP_NUM_THREADS=1 for all that it starts: nobody's choice.
+        (
+            {"OMP_NUM_THREADS": "1", "PADDLE_TRAINER_ENDPOINTS": ALONE, "PADDLE_CURRENT_ENDPOINT": ALONE},
+            runtime.n_cores(),
+        ),
+        ({"PADDLE_TRAINER_ENDPOINTS": CROWD, "PADDLE_CURRENT_ENDPOINT": "10.0.0.2:6000"}, 1),  # a rank for each core
+    ],
+    ids=["user", "launcher", "ranks"],
+)
+def test_threads_of_a_process(environment, threads):
+    program = "from elmo_core.machine import runtime; import os; runtime.prepare_environment()"
+    done = fresh_python(f"{program}; print(os.environ['OMP_NUM_THREADS'])", **environment)
+    assert done.stdout.strip() == str(threads)
+
+
+@pytest.mark.parametrize(("variable", "threads"), [("3", 3), ("4,2", 4), ("0", 1), ("many", 1), ("", 1)])
+def test_there_is_always_a_thread(monkeypatch, variable, threads):
+    monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    assert runtime.n_threads() == threads
+
+
+def test_paddle_imported_too_early_is_logged_once():
+    done = fresh_python("import paddle; from elmo_core.machine.runtime import paddle; import elmo", OMP_NUM_THREADS="")
+    expected = 1 if runtime.n_cores() > 1 else 0
+    assert done.stderr.count("paddle was imported before elmo") == expected
+
+
+def test_preparing_text_does_not_need_paddle():
+    done = fresh_python("import args, dataset, preprocess, sys; print({'paddle', 'elmo'} & set(sys.modules))")
+    assert done.stdout.strip() == "set()", done.stderr
+
+
+def test_an_import_leaves_the_users_process_alone():
+    """Neither malloc nor the signals of a process change by `import elmo`, beyond what Paddle does itself."""
+    program = (
+        "import re, pathlib, {module}, numpy\n"
+        "def status(name): return re.search(name + r':\\s*(\\w+)', pathlib.Path('/proc/self/status').read_text())[1]\n"
+        "before = int(status('VmRSS'))\n"
+        "numpy.ones(2**24).sum()\n"  # 128 MB, which the C library hands back when it is left alone
+        "print(status('SigCgt'), int(status('VmRSS')) - before < 64 * 1024)"
+    )
+    if not Path("/proc/self/status").exists():
+        pytest.skip("no /proc on this system")
+    alone, ours = (fresh_python(program.replace("{module}", module)).stdout for module in ("paddle", "elmo"))
+    assert ours == alone and "True" in ours
+
+
+@pytest.mark.parametrize("device", ["gpu", "gpu:0"])
+def test_a_missing_gpu_is_a_clear_error(device):
+    if paddle.is_compiled_with_cuda() and paddle.device.cuda.device_count():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(UserError, match=f"device {device}: .*cpu as the device"):
+        runtime.set_device(device)
+
+
+@pytest.mark.parametrize("device", ["tpu", "gpu:", "gpu:x", "cpu:0", ""])
+def test_an_unknown_device_is_a_clear_error(device):
+    with pytest.raises(UserError, match="expected auto, cpu, gpu or gpu:N"):
+        runtime.set_device(device)
+
+
+def test_parallel_results_keep_their_order_and_errors_come_through():
+    assert in_parallel([lambda k=k: float(paddle.to_tensor(float(k))) for k in range(2)]) == [0.0, 1.0]
+    for position in range(2):
+        tasks = [lambda: 1, lambda: 2]
+        tasks[position] = lambda: 1 / 0
+        with pytest.raises(ZeroDivisionError):
+            in_parallel(tasks)
+
+
+def test_gradients_are_on_after_parallel_work_without_them():
+    def work():
+        with paddle.no_grad():
+            return paddle.ones([2]).sum()
+
+    for _ in range(20):
+        in_parallel([work, work])
+    assert paddle.is_grad_enabled()
+
+
+@pytest.mark.parametrize(
+    ("statement", "code", "message"),
+    [
+        ("raise messages.UserError('what to do')", 2, "error: what to do"),
+        ("open('/no/such/file')", 2, "error: [Errno 2] No such file or directory: '/no/such/file'"),
+        ("raise KeyboardInterrupt", 130, "interrupted"),
+        ("messages.log.info('hello')", 0, "hello"),
+    ],
+)
+def test_a_users_mistake_is_one_line(statement, code, message):
+    done = fresh_python(
+        f"import script\nfrom elmo_core.machine import messages\ndef main(): {statement}\nscript.run(main)"
+    )
+    assert (done.returncode, done.stderr.strip()) == (code, message)
+
+
+@pytest.mark.parametrize("statement", ["raise MemoryError('(300 GB)')", "import numpy; numpy.ones(10**16)"])
+def test_out_of_memory_is_explained(statement):
+    done = fresh_python(
+        f"import script\nfrom elmo_core.machine import messages\ndef main(): {statement}\nscript.run(main)"
+    )
+    assert done.returncode == 2 and done.stderr.startswith("error: out of memory. Where there is a --batch_size")
+
+
+PRINTS = f"""
+import sys
+sys.path.insert(0, {str(PROJECT)!r})
+import script
+script.run(lambda: print('x'))
+"""
+
+
+@pytest.mark.parametrize(
+    ("shell", "code", "message"),
+    [
+        ("| true", 141, ""),
+        ("> /dev/full", 2, "error: [Errno 28] No space left on device\n"),
+        (">&- 2>&- <&-", 0, ""),
+    ],
+)
+def test_output_that_cannot_be_written(shell, code, message):
+    """Python's own last flush must not fail once more."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = f'{shlex.quote(sys.executable)} -c "$0" {shell}; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", command, PRINTS], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, message)
+
+
+@pytest.mark.parametrize(("number", "code", "message"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "")])
+def test_a_signal_in_a_backward_pass_ends_the_script_like_any_other(number, code, message):
+    """Paddle makes an error of its own of whatever is raised there."""
+    program = (
+        "import signal; from script import run; from elmo_core.machine.runtime import paddle\n"
+        "class Same(paddle.autograd.PyLayer):\n"
+        "    forward = staticmethod(lambda context, x: x * 1)\n"
+        f"    backward = staticmethod(lambda context, g: signal.raise_signal(signal.{number}) or g)\n"
+        "def main():\n"
+        "    x = paddle.to_tensor([1.0], stop_gradient=False)\n"
+        "    try: Same.apply(x).backward()\n"
+        "    finally: print('tidied up')\n"
+        "run(main)"
+    )
+    done = fresh_python(program)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (code, "tidied up\n", message)
+
+
+def test_durations_read_well():
+    assert [messages.duration(seconds) for seconds in (3.2, 200, 9000)] == ["3 s", "3 min", "2.5 h"]
+
+
+def test_half_products_are_near_and_off_by_default():
+    x = paddle.randn([5, 40])
+    exact = products.product(x, x, transpose_y=True)
+    products.use_half_products(True)
+    try:
+        near = products.product(x, products.operand(x), transpose_y=True)
+    finally:
+        products.use_half_products(False)
+    assert near.dtype == x.dtype
+    assert 0 < float((near - exact).abs().max()) < 1.0
+    np.testing.assert_array_equal(near.astype("bfloat16").astype(x.dtype).numpy(), near.numpy())  # as a GPU returns it
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float32", "bool"])
+def test_arrays_go_to_a_gpu_by_way_of_the_host(monkeypatch, dtype):
+    monkeypatch.setattr(paddle, "get_device", lambda: "gpu:0")
+    monkeypatch.setattr(paddle.Tensor, "cuda", lambda tensor, blocking: tensor if not blocking else None)
+    for shape in ((0,), (1,), (2, 3)):
+        array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+        tensor = runtime.to_tensor(array)
+        assert tensor.stop_gradient and tensor.dtype == paddle.to_tensor(array).dtype
+        np.testing.assert_array_equal(tensor.numpy(), array)
+
+
+def test_tf32_is_off_unless_it_is_asked_for():
+    core = paddle.base.core
+    if not hasattr(core, "get_cublas_switch"):
+        pytest.skip(f"this build of paddle {paddle.__version__} has no TF32 to switch")
+    products.use_tf32(True)
+    assert core.get_cublas_switch() and core.get_cudnn_switch()
+    with products.exact_products():
+        assert not core.get_cublas_switch() and not core.get_cudnn_switch()
+    assert core.get_cublas_switch()
+    runtime.set_device("cpu")
+    assert not core.get_cublas_switch() and not core.get_cudnn_switch()

@@ -1,0 +1,260 @@
+"""The bundled sample and the grammar it is drawn from."""
+
+import csv
+import json
+import math
+import os
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from itertools import product
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+DATA = Path(__file__).resolve().parent.parent.parent / "data"
+sys.path.insert(0, str(DATA))
+
+import make_sample
+from grammar import Automaton, GrammarError, GrammarReader, Rules, Word, normalise
+
+TOY = """
+@n = sg pl
+s = ^ <the> <animal.@n> <look>?25 <run.@n> . *3 | ^ a(n) <thing> is here/place . | not one
+the ~ the this
+animal.sg,pl ~ cat,cats old_owl,old_owls
+look = who looks at <the> <animal.@n>
+run.sg,pl:verb ~ runs,run sleeps,sleep
+thing ~ apple pear orange
+"""
+
+
+def lines(*names: str, encoding: str = "utf-8") -> list[str]:
+    """The lines of the files of data/ that match one of the names."""
+    paths = [path for name in names for path in sorted(DATA.glob(name)) if not path.name.startswith(".")]
+    assert paths
+    return [line for path in paths for line in path.read_text(encoding=encoding).splitlines()]
+
+
+def read(tmp_path: Path, text: str, start: str = "s", held_out: bool = False) -> Rules:
+    path = tmp_path / "toy.txt"
+    path.write_text(text, encoding="utf-8")
+    reader = GrammarReader(held_out)
+    reader.read(path)
+    return normalise(reader.rules, start)
+
+
+def language(automaton: Automaton) -> dict[str, float]:
+    """Every sentence and its probability, by walking all paths."""
+    probabilities: dict[str, float] = defaultdict(float)
+    pending = [(automaton.start, 1.0, [])]
+    while pending:
+        state, probability, words = pending.pop()
+        if state == 0:
+            probabilities[" ".join(words)] += probability
+        for edge in automaton.edges[state]:
+            pending.append((edge.target, probability * edge.probability, [*words, edge.word.text]))
+    return probabilities
+
+
+@pytest.fixture(scope="module")
+def automaton() -> Automaton:
+    return Automaton(make_sample.read_grammar(), "sample")
+
+
+@pytest.fixture(scope="module")
+def figures() -> dict:
+    return json.loads((DATA / "entropy.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def scores(automaton) -> list[tuple[float, int]]:
+    """(log-probability, predictions) of every dev sentence."""
+    return [(automaton.parse(line.split())[0], len(line.split()) + 1) for line in lines("dev/*")]
+
+
+def test_toy_grammar_says_what_it_should(tmp_path):
+    sentences = language(Automaton(read(tmp_path, TOY), "s"))
+    plain = {f"The {a} {v} ." for a, v in product(["cat", "old owl"], ["runs", "sleeps"])}
+    assert plain < set(sentences)
+    assert {"The cats run .", "A pear is here .", "An apple is here .", "An orange is here .", "not one"} < set(
+        sentences
+    )
+    assert not {"The cats runs .", "A apple is here .", "The cat who looks at the cat run ."} & set(sentences)
+    assert math.isclose(math.fsum(sentences.values()), 1)
+    assert math.isclose(sentences["not one"], 1 / 5)
+    assert math.isclose(sentences["A pear is here ."], 1 / 5 * (1 / 3) / (1 / 2 + 1 / 3 + 1 / 4))
+    assert math.isclose(sentences["This cats sleep ."], 3 / 5 * 1 / 2 * 2 / 5 * 3 / 5 * 3 / 4 * 2 / 5)
+
+
+def test_toy_entropy_length_and_parse_against_enumeration(tmp_path):
+    automaton = Automaton(read(tmp_path, TOY), "s")
+    sentences = language(automaton)
+    assert automaton.ambiguous_ending() is None
+    assert math.isclose(automaton.entropy(), -math.fsum(p * math.log(p) for p in sentences.values()))
+    assert math.isclose(automaton.expected_length(), math.fsum(p * len(s.split()) for s, p in sentences.items()))
+    for sentence, probability in sentences.items():
+        log_probability, words = automaton.parse(sentence.split())
+        assert math.isclose(log_probability, math.log(probability))
+        assert [word.text for word in words] == sentence.split()
+    assert automaton.parse(["This", "cats", "sleep", "."])[1][2] == Word("sleep", "verb", "")
+    assert automaton.parse(["A", "pear", "is", "here", "."])[1][3] == Word("here", "", "place")
+    assert automaton.parse(["The", "cats", "runs", "."]) == (-math.inf, [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s = a <x> c | <y> c\nx = b\ny = a b",
+        "s = bank/money | bank/river",
+        "s = <x>? <x>? end\nx = so",
+        "s = the <x> sleeps | <y> sleeps\nx ~ cat dog\ny = the cat | the owl",
+    ],
+)
+def test_two_derivations_are_noticed_and_summed(tmp_path, text):
+    automaton = Automaton(read(tmp_path, text), "s")
+    sentences = language(automaton)
+    ending = " ".join(automaton.ambiguous_ending())
+    assert any(sentence.endswith(ending) for sentence in sentences)
+    assert automaton.entropy() > -math.fsum(p * math.log(p) for p in sentences.values())
+    for sentence, probability in sentences.items():
+        assert math.isclose(automaton.parse(sentence.split())[0], math.log(probability))
+
+
+def test_held_out_words_appear_on_request_only(tmp_path):
+    text = "s ~ pear !mango"
+    assert set(language(Automaton(read(tmp_path, text), "s"))) == {"pear"}
+    assert set(language(Automaton(read(tmp_path, text, held_out=True), "s"))) == {"pear", "mango"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("# first\ns =\n    a\n    b:c:d", "toy.txt, line 2: .*'b:c:d'"),
+        ("s = <x>", "'x', used in 's'"),
+        ("s = <x>\nx = <s>", "s > x > s"),
+        ("s = a\nx = b", "never used: x"),
+        ("s = <x.@n>", "@n"),
+        ("s = <x.a>\nx.a,b ~ one,two,three", "'one,two,three'"),
+    ],
+)
+def test_mistakes_in_a_grammar_are_named(tmp_path, text, message):
+    with pytest.raises(GrammarError, match=message):
+        read(tmp_path, text)
+
+
+def test_the_same_seed_writes_the_same_bytes(tmp_path):
+    """In another process with another hash seed, so that no order of a set can hide in the files."""
+    environment = os.environ | {"PYTHONHASHSEED": "12345"}
+    command = [sys.executable, str(DATA / "make_sample.py"), "--output", str(tmp_path)]
+    subprocess.run(command, env=environment, check=True, timeout=120)
+    written = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
+    assert len(written) == 16
+    for path in written:
+        assert (tmp_path / path).read_bytes() == (DATA / path).read_bytes(), path
+    for folder in ("train", "dev", "polarity", "lac", "reading"):
+        bundled = {path.name for path in (DATA / folder).iterdir() if not path.name.startswith(".")}
+        assert bundled == {path.name for path in written if path.parent == Path(folder)}
+    assert sum(path.stat().st_size for path in DATA.rglob("*") if path.is_file()) < 5e6
+
+
+def test_figures_of_the_dev_set(figures, scores):
+    log_probability, predictions = math.fsum(p for p, _ in scores), sum(n for _, n in scores)
+    assert figures["dev"]["sentences"] == len(scores)
+    assert figures["dev"]["predictions"] == predictions
+    assert math.isclose(figures["dev"]["best_perplexity"], math.exp(-log_probability / predictions), abs_tol=1e-6)
+
+
+def test_the_readme_tells_these_figures(figures):
+    readme = (DATA / "README.md").read_text(encoding="utf-8")
+    source, dev, train = figures["source"], figures["dev"], figures["train"]
+    for figure in (
+        f"{source['sentence_entropy_nats']:.3f}",
+        f"{source['predictions_per_sentence'] - 1:.3f}",
+        f"{source['best_perplexity']:.3f}",
+        f"{dev['best_perplexity']:.3f}",
+        f"{train['predictions'] - train['sentences']:,}",
+        f"{dev['predictions'] - dev['sentences']:,}",
+        f"{figures['vocabulary'] - 3:,}",
+        f"{figures['grammar']['free_probabilities']:,}",
+    ):
+        assert figure in readme
+
+
+def test_vocabulary_is_that_of_the_training_text():
+    counts = Counter(token for line in lines("train/*") for token in line.split())
+    tokens = lines("vocabulary.txt")
+    assert tokens[:3] == ["<S>", "</S>", "<UNK>"]
+    assert tokens[3:] == sorted(counts, key=lambda token: (-counts[token], token))
+    assert {token for line in lines("dev/*") for token in line.split()} <= set(tokens)
+
+
+def test_senses_of_the_dev_set():
+    sentences = {path.name: path.read_text(encoding="utf-8").splitlines() for path in (DATA / "dev").glob("dev-*")}
+    counts: dict[str, Counter] = defaultdict(Counter)
+    with (DATA / "dev_senses.tsv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            assert sentences[row["file"]][int(row["line"])].split()[int(row["token"])] == row["word"]
+            counts[row["word"]][row["sense"]] += 1
+    assert sum(word.isascii() for word in counts) >= 8
+    assert sum(not word.isascii() for word in counts) >= 8
+    assert all(len(senses) >= 2 and min(senses.values()) >= 10 for senses in counts.values())
+
+
+def test_polarity_sample():
+    known = set(lines("train/*"))
+    reviews = {kind: lines(f"polarity/rt-polarity.{kind}", encoding="latin-1") for kind in ("pos", "neg")}
+    for kind in reviews:
+        assert len(reviews[kind]) == make_sample.POLARITY_SENTENCES
+        assert all(line == line.lower() and line.endswith(" . ") for line in reviews[kind])
+        assert mean(any(w in line.split() for w in ("not", "never", "hardly")) for line in reviews[kind]) > 0.15
+        assert not {line.strip() for line in reviews[kind]} & known
+    assert not set(reviews["pos"]) & set(reviews["neg"])
+
+
+def test_lac_sample():
+    labels, vocabulary = set(lines("lac/tag.dic")), set(lines("vocabulary.txt"))
+    known, seen = set(lines("train/*")), defaultdict(set)
+    for name, size in (("train", make_sample.LAC_TRAIN_SENTENCES), ("dev", make_sample.LAC_DEV_SENTENCES)):
+        sentences = [line.split("\t") for line in lines(f"lac/{name}.tsv")]
+        assert len(sentences) == size
+        assert not {text for text, _ in sentences} & known
+        words = [word for text, _ in sentences for word in text.split()]
+        unknown = mean(word not in vocabulary for word in words)
+        assert unknown == 0 if name == "train" else 0.02 < unknown < 0.1
+        for text, tags in sentences:
+            assert len(text.split()) == len(tags.split())
+            assert set(tags.split()) <= labels
+            for word, before, tag in zip(text.split(), ["", *tags.split()], tags.split(), strict=False):
+                seen[word].add(tag)
+                assert not tag.endswith("-I") or before in (tag, tag[:-1] + "B")
+    assert seen["花"] == {"n", "v"}
+    assert seen["三"] >= {"m", "t-B"}
+    assert sum(len(tags) > 1 for tags in seen.values()) >= 15
+
+
+def test_command_line(tmp_path):
+    def run(*arguments: str, encoding: str = "utf-8") -> subprocess.CompletedProcess:
+        command = [sys.executable, str(DATA / "make_sample.py"), *arguments]
+        environment = {**os.environ, "PYTHONIOENCODING": encoding}
+        return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, env=environment)
+
+    sentences = tmp_path / "three.txt"
+    sentences.write_text(run("--show", "3", "--start", "zh").stdout, encoding="utf-8")
+    scored = run("--score", str(sentences)).stdout.splitlines()
+    assert len(scored) == 4
+    assert all(float(row.split("\t")[3]) < 0 for row in scored[1:])
+    assert run("--senses", str(sentences)).stdout.startswith("file\tline\ttoken\tword\tsense\nthree.txt\t")
+    wrong = run("--show", "3", "--start", "nonsense")
+    assert wrong.returncode == 1 and "'nonsense'" in wrong.stderr and "Traceback" not in wrong.stderr
+    assert "\\u" in run("--show", "3", "--start", "zh", encoding="ascii").stdout  # a terminal that cannot show it
+    for mistake in (["--start", "bank"], ["--show", "0"], ["--show", "3", "--score", "x"]):
+        assert run(*mistake, "--output", str(tmp_path / "out")).returncode == 2 and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("flag", "code", "message"), [("--help", 0, "run.sh"), ("--save_d=x", 2, "run_pretrain.py")])
+def test_run_sh_looks_at_its_flags_before_it_begins(flag, code, message):
+    command = ["sh", str(Path(__file__).parent.parent.parent / "run.sh"), flag]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHON": "/none"})
+    assert done.returncode == code and message in done.stdout + done.stderr

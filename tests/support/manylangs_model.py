@@ -1,0 +1,118 @@
+"""A tiny model as ELMoForManyLangs saves it, and its vectors, computed here in NumPy float64."""
+
+import json
+
+import numpy as np
+import torch_writer
+from reference import clip, relu, sigmoid
+
+WORDS = ["<oov>", "<bos>", "<eos>", "<pad>", "the", "bank", "中国", "x" * 48, "好"]
+CHARACTERS = ["<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>", *"thebankx中国很好", "\u3000"]
+SENTENCES = [["the", "bank", "中国"], ["很", "x" * 60, "好", "unknown", "?"], ["the"], ["a" * 50, "中国很好"]]
+P, H, LAYERS = 6, 11, 2
+NETWORK = {
+    "encoder": {"name": "elmo", "projection_dim": P, "dim": H, "n_layers": LAYERS, "cell_clip": 0.4, "proj_clip": 0.3},
+    "token_embedder": {
+        "name": "cnn",
+        "activation": "relu",
+        "filters": [[1, 3], [2, 4], [3, 5]],
+        "n_highway": 2,
+        "max_characters_per_token": 50,
+    },
+}
+
+
+def random_model(word_dim: int, char_dim: int) -> tuple[dict, dict]:
+    """The arrays of token_embedder.pkl and encoder.pkl."""
+    generator = np.random.default_rng(3)
+
+    def draw(*shape):
+        return generator.standard_normal(shape).astype(np.float32) * 0.6
+
+    tokens, filters = {}, NETWORK["token_embedder"]["filters"]
+    n_filters = sum(n for _, n in filters) if char_dim else 0
+    if word_dim:
+        tokens["word_emb_layer.embedding.weight"] = draw(len(WORDS), word_dim)
+    if char_dim:
+        tokens["char_emb_layer.embedding.weight"] = draw(len(CHARACTERS), char_dim)
+        for k, (width, n) in enumerate(filters):
+            tokens |= {f"convolutions.{k}.weight": draw(n, char_dim, width), f"convolutions.{k}.bias": draw(n)}
+        for k in range(2):
+            tokens[f"highways._layers.{k}.weight"] = draw(2 * n_filters, n_filters)
+            tokens[f"highways._layers.{k}.bias"] = draw(2 * n_filters)
+    tokens |= {"projection.weight": draw(P, word_dim + n_filters), "projection.bias": draw(P)}
+    encoder = {}
+    for name in (f"{direction}_layer_{k}" for direction in ("forward", "backward") for k in range(LAYERS)):
+        encoder[f"{name}.input_linearity.weight"] = draw(4 * H, P)
+        encoder[f"{name}.state_linearity.weight"] = draw(4 * H, P)
+        encoder[f"{name}.state_linearity.bias"] = draw(4 * H)
+        encoder[f"{name}.state_projection.weight"] = draw(P, H)
+    return tokens, encoder
+
+
+def write_model(folder, word_dim=7, char_dim=5, old=False, beside=True):
+    folder.mkdir()
+    network = {**NETWORK, "token_embedder": {**NETWORK["token_embedder"], "word_dim": word_dim, "char_dim": char_dim}}
+    config = {"config_path": "/home/somebody/configs/cnn_x.json"} if beside else network
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (folder / "cnn_x.json").write_text(json.dumps(network), encoding="utf-8")
+    for name, items, wanted in (("word", WORDS, word_dim), ("char", CHARACTERS, char_dim)):
+        if wanted:
+            lines = "".join(f"{item.strip()}\t{k}\n" if item.strip() else f"{k}\n" for k, item in enumerate(items))
+            (folder / f"{name}.dic").write_text(lines, encoding="utf-8")
+    tokens, encoder = random_model(word_dim, char_dim)
+    torch_writer.save(tokens, folder / "token_embedder.pkl", old)
+    torch_writer.save(encoder, folder / "encoder.pkl", old)
+    return tokens, encoder
+
+
+def token_vector(tokens: dict, token: str) -> np.ndarray:
+    tokens = {name: array.astype(np.float64) for name, array in tokens.items()}
+    parts = []
+    if "word_emb_layer.embedding.weight" in tokens:
+        row = WORDS.index(token) if token in WORDS else WORDS.index("<oov>")
+        parts.append(tokens["word_emb_layer.embedding.weight"][row])
+    if "char_emb_layer.embedding.weight" in tokens:
+        inner = [token] if token in ("<bos>", "<eos>") else list(token)
+        names = ["<eow>", *inner, "<bow>"] + ["<pad>"] * (48 - len(inner))
+        ids = [CHARACTERS.index(name if name in CHARACTERS else "<oov>") for name in names]
+        x = tokens["char_emb_layer.embedding.weight"][ids]  # (50, D)
+        features = []
+        for k, (width, _) in enumerate(NETWORK["token_embedder"]["filters"]):
+            kernel = tokens[f"convolutions.{k}.weight"]
+            sums = [np.einsum("ndw,wd->n", kernel, x[s : s + width]) for s in range(50 - width + 1)]
+            features.append(relu(np.max(sums, axis=0) + tokens[f"convolutions.{k}.bias"]))
+        x = np.concatenate(features)
+        for k in range(2):
+            both = tokens[f"highways._layers.{k}.weight"] @ x + tokens[f"highways._layers.{k}.bias"]
+            new, gate = relu(both[: len(x)]), sigmoid(both[len(x) :])
+            x = gate * x + (1 - gate) * new
+        parts.append(x)
+    return tokens["projection.weight"] @ np.concatenate(parts) + tokens["projection.bias"]
+
+
+def expected(tokens: dict, encoder: dict, sentence: list[str]) -> np.ndarray:
+    """(3, n, 2P) as the original computes a sentence by itself."""
+    x = np.array([token_vector(tokens, token[:48]) for token in ("<bos>", *sentence, "<eos>")])
+    sides = []
+    for direction in ("forward", "backward"):
+        current = x if direction == "forward" else x[::-1]
+        layers = [current]
+        for k in range(LAYERS):
+            names = (
+                "input_linearity.weight",
+                "state_linearity.weight",
+                "state_linearity.bias",
+                "state_projection.weight",
+            )
+            w_x, w_h, bias, w_p = (encoder[f"{direction}_layer_{k}.{name}"].astype(np.float64) for name in names)
+            h, c, outputs = np.zeros(P), np.zeros(H), []
+            for row in current:
+                i, f, g, o = np.split(w_x @ row + w_h @ h + bias, 4)
+                c = clip(sigmoid(i) * np.tanh(g) + sigmoid(f) * c, NETWORK["encoder"]["cell_clip"])
+                h = clip(w_p @ (sigmoid(o) * np.tanh(c)), NETWORK["encoder"]["proj_clip"])
+                outputs.append(h)
+            current = np.array(outputs) + (current if k else 0)
+            layers.append(current)
+        sides.append(np.array(layers)[:, :: 1 if direction == "forward" else -1])
+    return np.concatenate(sides, axis=2)[:, 1:-1]

@@ -1,0 +1,42 @@
+"""The project as its users meet it: its folder, the parsers of its scripts, the commands of its pages."""
+
+import argparse
+import importlib.util
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+
+
+class Parsed(Exception):
+    """Carries a script's parser out of it."""
+
+
+def parser_of(script: Path, monkeypatch) -> argparse.ArgumentParser:
+    """The parser that a script makes."""
+
+    def caught(parser, *_):
+        raise Parsed(parser)
+
+    monkeypatch.syspath_prepend(str(script.parent))
+    spec = importlib.util.spec_from_file_location(f"script_{script.stem}", script)
+    module = importlib.util.module_from_spec(spec)
+    with monkeypatch.context() as patched:
+        patched.setattr(argparse.ArgumentParser, "parse_args", caught)
+        patched.setitem(sys.modules, spec.name, module)
+        spec.loader.exec_module(module)
+        with pytest.raises(Parsed) as parsed:
+            begin = getattr(module, "parse", module.main)
+            begin(*[[]][: len(inspect.signature(begin).parameters)])
+    return parsed.value.args[0]
+
+
+def commands(name: str) -> list[str]:
+    """The commands of a page, without comments."""
+    blocks = re.findall(r"^ *```bash\n(.*?)^ *```", (PROJECT / name).read_text(encoding="utf-8"), re.M | re.S)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [" ".join(re.sub(r"(^|\s)#.*", "", line).split()) for line in lines]

@@ -1,0 +1,51 @@
+"""One training step of every kind of model by N ranks that share 8 rows of text.
+
+The first leaves losses, gradients, and weights and optimizer after the update, in the file argv[1].
+"""
+
+import sys
+
+import numpy as np
+import tiny
+
+from dataset import lm_batch
+from elmo_core.machine.ranks import Ranks
+from elmo_core.machine.runtime import paddle
+from elmo_core.network.softmax import draw_candidates
+from elmo_core.text.tokens import LMBatch, Vocabulary
+from pretraining.optimizer import make_optimizer, optimizer_state
+
+WORDS = [*tiny.WORDS, *(f"w{k}" for k in range(60))]
+KINDS = {"char": {}, "word": {"input": "word"}, "char+word": {"input": "char+word", "word_dim": 3}}
+
+
+def step(ranks: Ranks, kind: str, optimizer_name: str, n_candidates: int) -> dict[str, np.ndarray]:
+    random = np.random.RandomState(3)
+    vocabulary = Vocabulary(WORDS)
+    sentences = [[WORDS[k] for k in random.randint(3, len(WORDS), size=5)] for _ in range(8)]
+    bilm = tiny.random_bilm(vocab_size=len(WORDS), **KINDS[kind])
+    ranks.share_weights(bilm.parameters())
+    optimizer = make_optimizer(optimizer_name, 0.1, bilm.parameters(), max_grad_norm=0.5)
+    found = {}
+    for number in range(2):  # the second with moments of the first
+        candidates = draw_candidates(len(WORDS), n_candidates, np.random.default_rng(number))
+        batch: LMBatch = lm_batch(sentences[ranks.rank :: ranks.size], vocabulary, bilm.config.input)
+        losses, _ = bilm(batch, bilm.zero_state(len(batch.lengths)), candidates)
+        (sum(losses) / 2 * 20).backward()
+        ranks.average_gradients(bilm.parameters())
+        values = ranks.sum([float(loss) / ranks.size for loss in losses])
+        found[f"losses {number}"] = np.array(values)
+        found |= {f"gradient {number} {name}": tiny.dense_gradient(w) for name, w in bilm.named_parameters()}
+        optimizer.step()
+        optimizer.clear_grad()
+    found |= {f"weight {name}": weight.numpy() for name, weight in bilm.named_parameters()}
+    return found | {f"optimizer {name}": value for name, value in optimizer_state(optimizer, bilm).items()}
+
+
+paddle.set_device("cpu")
+all_ranks, everything = Ranks(), {}
+for one in KINDS:
+    for name, n in (("adagrad", 20), ("adam", 20), ("adagrad", 0)):
+        everything |= {f"{one} {name} {n} {key}": array for key, array in step(all_ranks, one, name, n).items()}
+if all_ranks.first:
+    np.savez(sys.argv[1], **everything)

@@ -1,0 +1,172 @@
+"""A small corpus with structure, and pretraining runs on it: in this process, in one of its own, on several ranks."""
+
+import json
+import math
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+from project import PROJECT
+
+import run_pretrain
+from elmo_core.files import checkpoint
+from elmo_core.machine import runtime
+from pretraining.meter import Meter
+
+STARTED: list[subprocess.Popen] = []  # processes that a test has started; conftest.py ends those that are left
+WORDS = [f"{'bcdfg'[k % 5]}{'aeiou'[k % 7 % 5] * (1 + k % 3)}{k}" for k in range(40)]
+
+
+def sentences(n: int, seed: int) -> list[str]:
+    """Each word is followed by one of three, which are its own."""
+    generator = random.Random(seed)
+    return [" ".join(_walk(generator)) for _ in range(n)]
+
+
+def _walk(generator: random.Random) -> list[str]:
+    k, words = generator.randrange(8), []
+    for _ in range(generator.randrange(1, 12)):
+        words.append(WORDS[k])
+        k = (3 * k + generator.randrange(3)) % len(WORDS)
+    return words
+
+
+def surprise(sentence: list[str]) -> float:
+    """Minus the log-probability of a sentence under its source: its first word, its length, each other word."""
+    return math.log(8) + math.log(11) + (len(sentence) - 1) * math.log(3)
+
+
+def write_corpus(folder: Path, files: int = 3, size: int = 40) -> Path:
+    """train/*.txt, dev.txt and vocab.txt, which lacks three of the words."""
+    (folder / "train").mkdir(parents=True)
+    for k in range(files):
+        text = "\n".join(sentences(size, seed=k)) + "\n"
+        (folder / "train" / f"{k}.txt").write_text(text, encoding="utf-8")
+    (folder / "dev.txt").write_text("\n".join(sentences(30, seed=99)) + "\n", encoding="utf-8")
+    tokens = ["<S>", "</S>", "<UNK>", *WORDS[:-3]]
+    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    return folder
+
+
+def flags(corpus: Path, save_dir: Path, **changes) -> list[str]:
+    """The flags of a run of 30 steps with dimensions that are all different. None leaves one out, True gives it bare."""
+    values = {
+        "train_data_path": corpus / "train",
+        "dev_data_path": corpus / "dev.txt",
+        "vocab_file": corpus / "vocab.txt",
+        "save_dir": save_dir,
+        "device": "cpu",
+        "batch_size": 5,
+        "unroll_steps": 7,
+        "model_size": "tiny",
+        "cell_dim": 13,
+        "projection_dim": 6,
+        "filters": "1:4,2:7",
+        "n_negative_samples": 11,
+        "max_steps": 30,
+        "log_freq": 5,
+        "eval_freq": 12,
+        **changes,
+    }
+    given = {name: value for name, value in values.items() if value is not None}
+    return [f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items()]
+
+
+def pretrain(argv: list[str], stop_at: int | None = None) -> None:
+    """Run in this process, with SIGTERM coming in the midst of step `stop_at`."""
+    add = Meter.add
+
+    def add_and_stop(meter, step, *rest):
+        if step == stop_at:
+            signal.raise_signal(signal.SIGTERM)
+        add(meter, step, *rest)
+
+    with mock.patch.object(Meter, "add", add_and_stop), suppress(SystemExit if stop_at else ()):
+        run_pretrain.main(argv)
+
+
+def start(
+    script: str, argv: list[str], output: Path, launch: int = 0, log_dir: Path | None = None, **environment: str
+) -> subprocess.Popen:
+    """A script of the project, in a process of its own whose output goes to a file; or so many, by Paddle's launcher."""
+    launcher = ["-m", "paddle.distributed.launch", "--nproc_per_node", str(launch), "--backend", "gloo"]
+    before = [*launcher, "--log_dir", str(log_dir)] if launch else []
+    inherited = {name: value for name, value in os.environ.items() if name not in runtime.THREAD_VARIABLES}
+    environment = {**inherited, "PYTHONPATH": f"{PROJECT}:{PROJECT / 'tests' / 'support'}", **environment}
+    with output.open("w", encoding="utf-8") as file:
+        process = subprocess.Popen(
+            [sys.executable, *before, str(PROJECT / script), *argv],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=environment,
+        )
+    STARTED.append(process)
+    return process
+
+
+def peak_memory(process: subprocess.Popen, output: Path) -> float:
+    """Wait for the end of a process, which must go well. Returns the most megabytes that it has held."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, output.read_text(encoding="utf-8")
+    return usage.ru_maxrss / 1024
+
+
+def wait_for_step(step: int, process: subprocess.Popen, output: Path) -> None:
+    """Wait until the process, which must live that long, has put out the progress line of the step or a later one."""
+    until = time.monotonic() + 300
+    while True:
+        over = process.poll() is not None or time.monotonic() > until
+        text = output.read_text(encoding="utf-8")
+        if max(map(int, re.findall(r"^step (\d+)/", text, re.M)), default=0) >= step:
+            return
+        assert not over, text
+        time.sleep(0.002)
+
+
+def start_ranks(script: str, argv: list[str], folder: Path, n: int = 2, **environment: str) -> list[subprocess.Popen]:
+    """The same on gloo ranks, without the launcher. Their outputs are FOLDER/rank0, FOLDER/rank1 ..."""
+    endpoints = [f"127.0.0.1:{port}" for port in free_ports(n)]
+    common = {
+        **environment,
+        "PADDLE_TRAINERS_NUM": str(n),
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
+        "PADDLE_DISTRI_BACKEND": "gloo",
+    }
+    return [
+        start(
+            script, argv, folder / f"rank{k}", PADDLE_TRAINER_ID=str(k), PADDLE_CURRENT_ENDPOINT=endpoints[k], **common
+        )
+        for k in range(n)
+    ]
+
+
+def free_ports(n: int) -> list[int]:
+    with ExitStack() as servers:  # all are held until each is another
+        found = [servers.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(n)]
+        return [server.getsockname()[1] for server in found]
+
+
+def assert_same(one: Path, other: Path, *loads) -> None:
+    """Two checkpoints have the same weights and, unless told otherwise, the same optimizer, bit for bit."""
+    for load in loads or (checkpoint.load_params, checkpoint.load_optimizer):
+        found, expected = load(one), load(other)
+        assert found.keys() == expected.keys()
+        for name, array in found.items():
+            np.testing.assert_array_equal(array, expected[name], err_msg=name)
+
+
+def log_lines(folder: Path, event: str) -> list[dict]:
+    """The lines of log.jsonl of an event, without what depends on the clock and the machine."""
+    lines = map(json.loads, (folder / "log.jsonl").read_text(encoding="utf-8").splitlines())
+    clock = ("tokens_per_second", "seconds_left", "memory_mb")
+    return [{k: v for k, v in line.items() if k not in clock} for line in lines if line["event"] == event]

@@ -1,0 +1,630 @@
+"""The polarity task: what is read, who learns from what, what is chosen and scored, saved heads, both scripts."""
+
+import json
+import shutil
+from unittest import mock
+
+import numpy as np
+import pytest
+import runs
+import tiny
+from gensim.models import KeyedVectors
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import train_test_split
+
+import elmo
+import run_finetune
+import word2vec_base
+from elmo_core.files.word_vectors import load_word_vectors
+from elmo_core.machine import runtime
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.ranks import Ranks
+from elmo_core.machine.runtime import paddle
+from elmo_tasks.classification import encoders, polarity, protocol, scores
+from elmo_tasks.classification import network as bow
+from elmo_tasks.classification.encoders import Contextual, FineTuning, StaticVectors
+from preprocessing import word2vec
+
+SAMPLE = runs.PROJECT / "data" / "polarity"
+QUICK = ["--device=cpu", "--folds=3", "--epochs=2", "--lr=0.01", "--weight_decay=0.1", "--batch_size=16"]
+WORDS = "a i the film movie is not really and but , . silly funny dull moving of very story ending"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A task of 60 reviews of each class."""
+    folder = tmp_path_factory.mktemp("task")
+    for name, _ in polarity.FILES:
+        lines = (SAMPLE / name).read_text(encoding="latin-1").split("\n")[:60]
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="latin-1")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory):
+    """A file of word vectors, of 7 dimensions, for some of the words."""
+    path = tmp_path_factory.mktemp("vectors") / "vectors.bin"
+    random = np.random.RandomState(0)
+    table = KeyedVectors(7)
+    table.add_vectors(WORDS.split(), random.standard_normal((len(WORDS.split()), 7)).astype(np.float32))
+    table.save_word2vec_format(str(path), binary=True)
+    return path
+
+
+def settings(**changes) -> protocol.Settings:
+    values = {"lr": [0.01], "weight_decay": [0.1], "dropout": [0.3], "epochs": 3, "tune_epochs": 2, "folds": 3}
+    return protocol.Settings(**{**values, "batch_size": 16, "seed": 5, "sent_embedding_dim": 11, **changes})
+
+
+def folds_of(labels: np.ndarray, **changes) -> list[bow.Fold]:
+    return protocol.make_folds(labels, settings(**{"seed": 0, **changes}))
+
+
+class Given(encoders.Encoder):
+    """An encoder with given means. A review is its number."""
+
+    name = "given"
+
+    def __init__(self, table: np.ndarray):
+        super().__init__()
+        self.table, self.shape = table, table.shape[1:]
+
+    def read(self, sentences):
+        return [int(sentence[0]) for sentence in sentences]
+
+    def means(self, reviews):
+        return self.table[reviews]
+
+
+def random_task(n: int = 90) -> tuple[list[Given], np.ndarray]:
+    """Encoders whose means differ a little between the classes, and the labels."""
+    random, labels = np.random.RandomState(0), np.arange(n) % 2
+    tables = [random.standard_normal((n, *shape)) + 0.5 * labels[:, None, None] for shape in ((3, 4), (1, 5))]
+    return [Given(table.astype(np.float32)) for table in tables], labels
+
+
+def trainer_of(given, labels, **changes) -> bow.Trainer:
+    model = bow.Model(given, settings().sent_embedding_dim)
+    model.read([[str(k)] for k in range(len(labels))], Ranks())
+    return bow.Trainer(model, labels, settings(**changes), 1)
+
+
+# What is read
+
+
+def test_reading_and_tokenising_reviews(tmp_path, messages):
+    (tmp_path / "rt-polarity.pos").write_bytes("clich\xe9 \x85 but fine\nit's good\r\n\n".encode("latin-1"))
+    (tmp_path / "rt-polarity.neg").write_bytes(b"don't go")
+    reviews = polarity.read_reviews(tmp_path, "en", 256)
+    assert reviews.texts == ["cliché \x85 but fine", "it's good", "don't go"]
+    assert reviews.sentences == [["cliché", "...", "but", "fine"], ["it", "'s", "good"], ["do", "n't", "go"]]
+    assert reviews.labels.tolist() == [1, 1, 0] and "1 blank lines" in messages()
+    cut = polarity.read_reviews(tmp_path, "none", 2)
+    assert cut.sentences[1:] == [["it's", "good"], ["don't", "go"]] and cut.identity == reviews.identity
+    assert "1 texts have more than --max_seq_len 2 tokens" in messages()
+    (tmp_path / "rt-polarity.neg").write_bytes("cliché".encode())
+    assert polarity.read_reviews(tmp_path, "none", 256).sentences[-1] == ["cliché"]
+
+
+# The protocol
+
+
+def test_folds_are_disjoint_cover_all_and_are_stratified():
+    labels = np.r_[np.ones(533, int), np.zeros(533, int)]
+    folds = folds_of(labels, folds=10, seed=3)
+    assert sorted(np.concatenate([fold.test for fold in folds])) == list(range(1066))
+    for fold in folds:
+        whole = np.concatenate([fold.train, fold.dev, fold.test])
+        assert len(set(whole.tolist())) == len(whole) == 1066
+        assert abs(len(fold.dev) - (1066 - len(fold.test)) / 10) <= 1
+        for part in (fold.train, fold.dev, fold.test):
+            assert abs(labels[part].sum() - len(part) / 2) <= 1
+    again, other = (folds_of(labels, folds=10, seed=seed) for seed in (3, 4))
+    assert all(np.array_equal(one.dev, two.dev) for one, two in zip(folds, again, strict=True))
+    assert not np.array_equal(folds[0].test, other[0].test)
+
+
+def test_the_single_split_is_that_of_the_published_scripts():
+    labels = np.r_[np.ones(60, int), np.zeros(60, int)]
+    texts = [f"review {k}" for k in range(120)]
+    _, expected, _, _ = train_test_split(texts, labels, test_size=0.1, random_state=2020)
+    (fold,) = folds_of(labels, protocol="split", seed=2020)
+    assert [texts[k] for k in fold.test] == expected
+    assert sorted(np.concatenate([fold.train, fold.dev, fold.test])) == list(range(120))
+
+
+def test_the_test_part_does_not_influence_training():
+    """With its labels inverted and its vectors replaced, the same settings and weights are chosen."""
+    given, labels = random_task()
+    fold = folds_of(labels)[0]
+    inverted = labels.copy()
+    inverted[fold.test] = 1 - inverted[fold.test]
+    replaced = [Given(encoder.table.copy()) for encoder in given]
+    for encoder in replaced:
+        encoder.table[fold.test] += 100
+    results, weights = [], []
+    for one, truth in ((given, labels), (given, inverted), (replaced, labels)):
+        trainer = trainer_of(one, truth, lr=[0.003, 0.01, 0.1], epochs=4)
+        results.append(trainer.train(fold, 1))
+        weights.append(trainer.model.arrays())
+    assert results[0].settings == results[1].settings == results[2].settings
+    for name, array in weights[0].items():
+        assert np.array_equal(array, weights[1][name]) and np.array_equal(array, weights[2][name])
+    assert results[0].accuracy == pytest.approx(1 - results[1].accuracy)
+
+
+def test_each_part_of_a_fold_has_its_role(monkeypatch):
+    given, labels = random_task()
+    fold = folds_of(labels)[0]
+    trainer, trained_on, aucs, candidates = trainer_of(given, labels, lr=[0.001, 0.01], dropout=[0.0, 0.5]), [], [], []
+    forward, evaluate = bow.Model.forward, trainer._evaluate
+
+    def note(fold, settings, best):
+        aucs.append(roc_auc_score(labels[fold.dev], trainer.model.probabilities(fold.dev)[:, 1]))
+        candidates.append((settings, trainer.model.arrays()))
+        return evaluate(fold, settings, best)
+
+    monkeypatch.setattr(bow.Model, "forward", lambda model, which: trained_on.extend(which) or forward(model, which))
+    monkeypatch.setattr(trainer, "_evaluate", note)
+    result = trainer.train(fold, 1)
+    assert len(candidates) == 2 * 2 * 3 and sorted(trained_on) == sorted(list(fold.train) * 2 * 2 * 3)
+    chosen, arrays = candidates[int(np.argmax(aucs))]
+    assert result.settings == chosen
+    for name, array in trainer.model.arrays().items():
+        np.testing.assert_array_equal(array, arrays[name])
+
+
+def test_folds_are_independent():
+    given, labels = random_task()
+    first, second = folds_of(labels)[:2]
+    trainer = trainer_of(given, labels)
+    trainer.train(first, 1)
+    after, alone = trainer.train(second, 2), trainer_of(given, labels).train(second, 2)
+    np.testing.assert_array_equal(after.probabilities, alone.probabilities)
+
+
+# Encoders and network
+
+
+@pytest.mark.parametrize("input", ["char", "word"])
+def test_averaging_over_tokens_and_mixing_layers_commute(checkpoints, input):
+    """The head's input from cached means is what a ScalarMix over standardised tokens, then their mean, would give."""
+    bilm, vocabulary = elmo.load_bilm(checkpoints[input])
+    encoder = Contextual(bilm, vocabulary, "mix")
+    sentences = [sentence for sentence in tiny.SENTENCES if sentence]
+    means = encoder.means(encoder.read(sentences))
+    part = bow.Standardised(*encoder.shape)
+    part.measure(means)
+    part.mix.scalars.set_value(np.array([0.3, -1.0, 0.5], np.float32))
+    part.mix.gamma.set_value(np.array([1.7], np.float32))
+    mixed = part(paddle.to_tensor(means)).numpy()
+    weights = np.exp([0.3, -1.0, 0.5]) / np.exp([0.3, -1.0, 0.5]).sum()
+    tokens = elmo.ELMoEmbedder((bilm, vocabulary), device="cpu").encode(sentences)
+    for row, layers in zip(mixed, tokens, strict=True):
+        standard = (layers - part.mean.numpy()[:, None]) / part.deviation.numpy()[:, None]  # (L, n, D)
+        direct = 1.7 * np.tensordot(weights, standard, 1).mean(axis=0)
+        np.testing.assert_allclose(row, direct, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("input", ["char", "word"])
+@pytest.mark.parametrize("layers", ["concat", "mix", "top", "average", 1])
+def test_fine_tuning_starts_from_the_frozen_means(checkpoints, input, layers):
+    encoder = Contextual(*elmo.load_bilm(checkpoints[input]), layers)
+    encoder.eval()
+    reviews = encoder.read(tiny.SENTENCES)
+    means = encoder.means(reviews)
+    assert (
+        means.shape == (len(reviews), *{"concat": (1, 42), "mix": (3, 14)}.get(layers, (1, 14))) and not means[1].any()
+    )
+    np.testing.assert_allclose(encoder(reviews).numpy(), means, atol=1e-5)
+
+
+def test_whole_words_are_dropped_in_training_only(vectors, checkpoints):
+    tuning = FineTuning([0.1], word_dropout=0.5)
+    encoder = StaticVectors(load_word_vectors(vectors), 1, tuning)
+    reviews = encoder.read([[word] for word in WORDS.split()])
+    paddle.seed(0)
+    whole, trained = encoder.means(reviews), encoder(reviews).numpy()
+    dropped = ~trained.any(axis=(1, 2))
+    assert 4 < dropped.sum() < len(reviews) - 4
+    np.testing.assert_allclose(trained[~dropped], 2 * whole[~dropped], rtol=1e-5)
+    contextual = Contextual(*elmo.load_bilm(checkpoints["word"]), 0, tuning)
+    assert not np.allclose(contextual(tiny.SENTENCES).numpy(), contextual.means(tiny.SENTENCES), atol=1e-5)
+    contextual.eval()
+    np.testing.assert_allclose(contextual(tiny.SENTENCES).numpy(), contextual.means(tiny.SENTENCES), atol=1e-5)
+
+
+def test_random_vectors_of_unknown_words_are_reproducible(vectors):
+    known = load_word_vectors(vectors)
+    one, other, seeded = (StaticVectors(known, seed=seed) for seed in (1, 1, 2))
+    reviews = one.read([["a", "film", "a", "new"], [], ["newer"]])
+    other.read([["newer"], ["new"]]), seeded.read([["new"]])
+    new, same, differs = (encoder.table.numpy()[encoder.index["new"]] for encoder in (one, other, seeded))
+    assert np.array_equal(new, same) and not np.array_equal(new, differs)
+    assert not np.array_equal(new, one.vector("newer"))
+    draws = np.stack([one.vector(f"word{k}") for k in range(3000)])
+    assert draws.std() == pytest.approx(known.vectors.std(), rel=0.02)
+    means = one.means(reviews)
+    np.testing.assert_allclose(means[0, 0], (2 * known["a"] + known["film"] + new) / 4, rtol=1e-5)
+    assert not means[1].any()
+    np.testing.assert_allclose(one(reviews).numpy(), means, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["vectors.txt", "vectors.txt.gz", "vectors.bin", "vectors.bin.gz"])
+def test_word_vectors_are_written_and_read_in_every_form(vectors, tmp_path, name, messages):
+    """Where only FILE.gz is there, FILE means that."""
+    known, path = load_word_vectors(vectors), tmp_path / "deep" / name
+    word2vec.save(known, path)
+    assert [file.name for file in path.parent.iterdir()] == [name]
+    assert name.endswith(".gz") == path.read_bytes().startswith(b"\x1f\x8b")
+    for source in (path, path.parent / name.removesuffix(".gz")):
+        found = load_word_vectors(source)
+        assert found.index_to_key == known.index_to_key
+        np.testing.assert_allclose(found.vectors, known.vectors, atol=1e-6)
+    assert messages().count(f"{name} is read") == name.endswith(".gz")
+    assert load_word_vectors(path, limit=4).index_to_key == WORDS.split()[:4]
+
+
+def test_fine_tuning_changes_trainable_weights_and_restarts_each_fold(checkpoints, vectors):
+    reviews = polarity.read_reviews(SAMPLE, "en", 256)
+    few = np.r_[0:30, 600:630]
+    sentences, labels = [reviews.sentences[k] for k in few], reviews.labels[few]
+    known = load_word_vectors(vectors)
+    bilm, vocabulary = elmo.load_bilm(checkpoints["word"])
+    model = bow.Model(
+        [
+            Contextual(bilm, vocabulary, "mix", FineTuning([0.001])),
+            StaticVectors(known, 1, FineTuning([0.01, 0.1])),
+            StaticVectors(known, 2),
+        ],
+        hidden=11,
+    )
+    model.read(sentences, Ranks())
+    before = {name: weight.numpy() for name, weight in model.state_dict().items()}
+    trainer, fold = bow.Trainer(model, labels, settings(epochs=1), 2), folds_of(labels)[0]
+    best = trainer._train_head(fold, 1)
+    best.auc = -1.0  # so that some fine-tuned epoch is taken
+    trainer._fine_tune(fold, 1, best)
+    after = {name: weight.numpy() for name, weight in model.state_dict().items()}
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    words = "encoders.0.bilm.token_encoder.embedding.weight"
+    assert {words, "encoders.1.table", *(name for name in before if "_lstm." in name)} <= changed
+    assert "encoders.2.table" not in changed
+    assert set(best.settings) == {"lr", "weight_decay", "dropout", "elmo_lr", "vectors_lr", "tune_epoch"}
+    unread = [k for k, word in enumerate(vocabulary.tokens) if not any(word in s for s in sentences) and k > 2]
+    np.testing.assert_array_equal(before[words][unread], after[words][unread])
+    one = trainer.train(fold, 1)
+    np.testing.assert_array_equal(one.probabilities, trainer.train(fold, 1).probabilities)
+
+
+def test_lower_weights_learn_later_and_less(checkpoints):
+    encoder = Contextual(*elmo.load_bilm(checkpoints["char"]), "mix", FineTuning([0.01], decay=0.5, unfreeze_epochs=2))
+    groups = encoder.groups()
+    assert sum(map(len, groups)) == len(encoder.parameters()) and len(groups) == 3
+    optimizer = bow._encoder_optimizer(encoder)
+    optimizer.set_lr(0.01)
+    for epoch, frozen in ((0, 2), (1, 2), (2, 1), (3, 1), (4, 0), (9, 0)):
+        bow._unfreeze(encoder, epoch)
+        before = [[weight.numpy() for weight in group] for group in groups]
+        encoder(encoder.read(tiny.SENTENCES)).sum().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        moved = [
+            max(np.abs(weight.numpy() - old).max() for weight, old in zip(group, olds, strict=True))
+            for group, olds in zip(groups, before, strict=True)
+        ]
+        assert [step > 0 for step in moved] == [k >= frozen for k in range(3)]
+        if epoch == 0:
+            assert moved[2] == pytest.approx(0.01, rel=0.01)  # Adam's first step is its rate
+        if epoch == 2:
+            assert moved[1] < 0.006
+
+
+# Scores
+
+
+@pytest.mark.parametrize(("gained", "lost", "p"), [(0, 0, 1.0), (1, 9, 2 * 11 / 1024), (0, 6, 2 / 64), (3, 4, 1.0)])
+def test_mcnemar_is_the_exact_binomial_test(gained, lost, p):
+    assert scores.mcnemar(gained, lost) == pytest.approx(p) == scores.mcnemar(lost, gained)
+
+
+def test_the_bootstrap_agrees_with_resampling_the_reviews():
+    random = np.random.RandomState(0)
+    mine, other = random.rand(800) < 0.8, random.rand(800) < 0.76
+    low, high, p = scores.bootstrap(mine, other, seed=1)
+    picks = random.randint(800, size=(4000, 800))
+    differences = mine[picks].mean(axis=1) - other[picks].mean(axis=1)
+    assert (low, high) == pytest.approx(np.percentile(differences, [2.5, 97.5]), abs=0.003)
+    assert p == pytest.approx(2 * min((differences <= 0).mean(), (differences >= 0).mean()), abs=0.02)
+    assert scores.bootstrap(mine, mine, seed=1)[2] == 1.0
+
+
+def test_results_are_saved_and_compared(tmp_path):
+    mine, other = (np.arange(100) < right for right in (90, 60))
+    label = np.arange(100) % 2
+    results = [
+        scores.Results("data", right.mean(), np.arange(100), label, np.where(right, label, 1 - label), label * 0.8)
+        for right in (mine, other)
+    ]
+    results[1].save(tmp_path / "other.json")
+    text = scores.compare(results[0], scores.Results.load(tmp_path / "other.json"), "other.json", seed=1)
+    for words in ("90.00% to 60.00%", "+30.00%", "other is wrong: 30;", "it is right: 0;", "p = 1.9e-09"):
+        assert words in text
+
+
+def test_the_confusion_matrix_and_the_worst_mistakes():
+    numbers, labels, classes, probabilities = [4, 5, 6, 7, 8], [0, 0, 1, 1, 1], [0, 1, 1, 0, 1], [0.1, 0.7, 0.9, 0.2, 1]
+    results = scores.Results("", 0.6, *map(np.array, (numbers, labels, classes, probabilities)))
+    lines = scores.confusion(results).splitlines()
+    assert [line.split()[1:] for line in lines[1:]] == [["1", "1"], ["1", "2"]]
+    lines = scores.mistakes(results, [f"text {k}" for k in range(9)], 5).splitlines()
+    assert [line.split() for line in lines] == [
+        ["20.00%", "positive", "text", "7"],
+        ["30.00%", "negative", "text", "5"],
+    ]
+
+
+# The scripts
+
+
+def run_baseline(folder, vectors, *more: str) -> None:
+    word2vec_base.main([f"--data_dir={folder}", f"--pretrained_word2vec_file={vectors}", *QUICK, *more])
+
+
+def run_elmo(folder, prefix, *more: str) -> None:
+    run_finetune.main([f"--data_dir={folder}", f"--init_from_ckpt={prefix}", *QUICK, *more])
+
+
+def read(path) -> dict:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_the_baseline_trains_vectors_and_scores(folder, tmp_path):
+    """In a process of its own, as the user runs it."""
+    lines = (runs.PROJECT / "data/train/train-00000-of-00004").read_text(encoding="utf-8").splitlines()[:300]
+    (tmp_path / "text.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    argv = [f"--data_dir={folder}", f"--train_word2vec_on={tmp_path / 'text.txt'}", *QUICK, "--confusion"]
+    argv += [f"--pretrained_word2vec_file={tmp_path / 'v.txt.gz'}", f"--results={tmp_path / 'one.json'}"]
+    process = runs.start("word2vec_base.py", argv, tmp_path / "output")
+    assert process.wait(timeout=120) == 0, (tmp_path / "output").read_text(encoding="utf-8")
+    output = (tmp_path / "output").read_text(encoding="utf-8")
+    for words in ("accuracy of each fold", "120 reviews", "predicted negative", "fold 3/3", "a random one"):
+        assert words in output
+    known = load_word_vectors(tmp_path / "v.txt.gz")
+    assert known.vector_size == 300 and "the" in known
+    values = read(tmp_path / "one.json")
+    assert len(values["parts"]) == 3 and values["reviews"]["number"] == list(range(120))
+
+
+def test_both_scripts_score_the_same_folds(folder, vectors, checkpoints, tmp_path, capsys):
+    base, both = tmp_path / "base.json", tmp_path / "both.json"
+    run_baseline(folder, vectors, f"--results={base}")
+    more = ["--layers=mix", f"--concat_word2vec={vectors}", f"--results={both}", f"--compare_with={base}"]
+    run_elmo(folder, checkpoints["word"], *more)
+    output = capsys.readouterr().out
+    assert f"against {base}" in output and "McNemar" in output
+    assert output.count("accuracy of each fold") == 2 and output.count("gamma") == 1
+    base, both = read(base), read(both)
+    assert base["data"] == both["data"] and base["reviews"]["label"] == both["reviews"]["label"]
+    assert len(both["parts"][0]["mixes"][0]) == 4
+
+
+@pytest.mark.parametrize("input", ["char", "word"])
+def test_elmo_is_fine_tuned_on_the_published_split(folder, checkpoints, input, capsys, messages, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    argv = ["--protocol=split", "--elmo_trainable", "--elmo_lr=0.001", "--tune_epochs=2", "--unfreeze_epochs=1"]
+    run_elmo(folder, checkpoints[input], *argv, "--logging_step=3", "--layers=top")
+    output = capsys.readouterr().out
+    assert "12 reviews" in output and "fold" not in output and "gamma" not in output
+    assert "fine-tuning 1/1, epoch 2/2" in messages() and "step 3  loss" in messages()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("what", ["all", "lstm"])
+def test_random_weights_replace_the_pretrained(checkpoints, what):
+    before, bilm, again = (elmo.load_bilm(checkpoints["word"])[0] for _ in range(3))
+    for one in (bilm, again):
+        encoders.randomise(one, what, seed=1)
+    before, bilm, again = ({name: w.numpy() for name, w in one.state_dict().items()} for one in (before, bilm, again))
+    same = {name for name in bilm if np.array_equal(bilm[name], before[name])}
+    assert same == ({"token_encoder.embedding.weight"} if what == "lstm" else set())
+    assert all(np.array_equal(bilm[name], again[name]) for name in bilm)
+
+
+def test_two_ranks_equal_one_process(folder, vectors, checkpoints, tmp_path):
+    one_thread = dict.fromkeys(runtime.THREAD_VARIABLES, "1")
+    argv = [f"--data_dir={folder}", f"--init_from_ckpt={checkpoints['char']}", *QUICK, f"--concat_word2vec={vectors}"]
+    argv += ["--elmo_trainable", "--tune_epochs=1", "--elmo_lr=0.01"]
+    two, one = ([*argv, f"--results={tmp_path / name}.json"] for name in ("two", "one"))
+    processes = runs.start_ranks("run_finetune.py", two, tmp_path, **one_thread)
+    processes.append(runs.start("run_finetune.py", one, tmp_path / "alone", **one_thread))
+    ended = [process.wait(timeout=120) for process in processes]
+    outputs = [(tmp_path / name).read_text(encoding="utf-8") for name in ("rank0", "rank1", "alone")]
+    assert ended == [0, 0, 0], outputs
+    one, two = read(tmp_path / "one.json"), read(tmp_path / "two.json")
+    np.testing.assert_allclose(one["reviews"]["probability"], two["reviews"]["probability"], atol=1e-3)
+    assert [part["settings"] for part in one["parts"]] == [part["settings"] for part in two["parts"]]
+    assert "accuracy" in outputs[0] and "accuracy" not in outputs[1]
+
+
+def test_more_ranks_than_folds(folder, vectors, tmp_path):
+    argv = [f"--data_dir={folder}", f"--pretrained_word2vec_file={vectors}", *QUICK, "--protocol=split"]
+    processes = runs.start_ranks("word2vec_base.py", [*argv, f"--save_head={tmp_path / 'head'}"], tmp_path)
+    assert [process.wait(timeout=120) for process in processes] == [0, 0], (tmp_path / "rank0").read_text()
+    assert "1 of 2 have work" in (tmp_path / "rank0").read_text(encoding="utf-8")
+    assert (tmp_path / "head" / "head.pdparams").exists()
+
+
+# Interrupted runs
+
+
+def interrupted_after(folds: int, monkeypatch) -> list[int]:
+    """Interrupt runs after n folds. Returns a list that will hold the numbers of the folds trained."""
+    train, trained = bow.Trainer.train, []
+
+    def train_some(trainer, fold, number):
+        if len(trained) == folds:
+            raise KeyboardInterrupt
+        trained.append(number)
+        return train(trainer, fold, number)
+
+    monkeypatch.setattr(bow.Trainer, "train", train_some)
+    return trained
+
+
+def test_a_killed_run_resumes_at_the_next_fold(folder, vectors, tmp_path, monkeypatch):
+    run_baseline(folder, vectors, f"--results={tmp_path / 'whole.json'}")
+    results, cache = f"--results={tmp_path / 'r.json'}", tmp_path / "r.json.parts"
+    trained = interrupted_after(2, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        run_baseline(folder, vectors, results)
+    with pytest.raises(UserError, match="seed was 2020, is 7"):
+        run_baseline(folder, vectors, results, "--seed=7")
+    fold = (cache / "1.json").read_bytes()
+    for damage in (b"{", b"{}"):
+        (cache / "1.json").write_bytes(damage)
+        with pytest.raises(UserError, match=r"1\.json"):
+            run_baseline(folder, vectors, results)
+    (cache / "1.json").write_bytes(fold)
+    (cache / "mine.txt").write_text("x", encoding="utf-8")
+    trained.clear()
+    run_baseline(folder, vectors, results, "--confusion")
+    assert trained == [3] and read(tmp_path / "whole.json")["reviews"] == read(tmp_path / "r.json")["reviews"]
+    assert [path.name for path in cache.iterdir()] == ["mine.txt"]
+
+
+def test_folds_are_kept_until_the_head_is_saved(folder, vectors, tmp_path, monkeypatch, messages):
+    flags = [f"--results={tmp_path / 'r.json'}", f"--save_head={tmp_path / 'head'}"]
+    with monkeypatch.context() as patch:
+        patch.setattr(protocol.Classifier, "save", mock.Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run_baseline(folder, vectors, *flags)
+    run_baseline(folder, vectors, *flags)
+    assert messages().count("was done before") == 3 and (tmp_path / "head" / "head.pdparams").exists()
+    assert not (tmp_path / "r.json.parts").exists()
+
+
+def test_a_resumed_run_keeps_its_vectors(folder, vectors, tmp_path, monkeypatch):
+    """Those of a file must not have changed; its own are kept with its folds."""
+    mine, text = shutil.copy(vectors, tmp_path / "mine.bin"), runs.PROJECT / "data" / "lac"
+    file, own = (f"--results={tmp_path / name}.json" for name in ("file", "own"))
+    training = [f"--data_dir={folder}", *QUICK, own, f"--train_word2vec_on={text}"]
+    for folds in (0, 1):  # a run that has no fold yet is begun anew, with any settings
+        with monkeypatch.context() as patch:
+            trained = interrupted_after(folds, patch)
+            with pytest.raises(KeyboardInterrupt):
+                run_baseline(folder, mine, file, f"--seed={folds}")
+            trained.clear()
+            with pytest.raises(KeyboardInterrupt):
+                word2vec_base.main(training)
+    changed = load_word_vectors(mine)
+    changed.vectors[:] *= 2
+    changed.save_word2vec_format(str(mine), binary=True)
+    with pytest.raises(UserError, match="weights was"):
+        run_baseline(folder, mine, file, "--seed=1")
+    with pytest.raises(UserError, match="train_word2vec_on was"):
+        word2vec_base.main([*training, "--train_word2vec_on=other"])
+    monkeypatch.setattr(word2vec, "train", mock.Mock(side_effect=AssertionError("trained again")))
+    word2vec_base.main(training)
+    assert not (tmp_path / "own.json.parts").exists()
+
+
+# Saved heads
+
+
+def predictions(capsys) -> list[list[str]]:
+    return [line.split("\t") for line in capsys.readouterr().out.splitlines() if line.count("\t") == 2]
+
+
+@pytest.fixture
+def texts(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("a funny and moving film\n\nit's a dull , unheard-of story\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("trainable", [[], ["--vectors_trainable", "--vectors_lr=0.1", "--tune_epochs=3"]])
+def test_a_saved_baseline_predicts_the_same(folder, vectors, texts, tmp_path, trainable, capsys):
+    run_baseline(folder, vectors, f"--save_head={tmp_path / 'head'}", f"--predict={texts}", *trainable)
+    found = predictions(capsys)
+    assert [row[2] for row in found] == ["a funny and moving film", "", "it's a dull , unheard-of story"]
+    assert all(row[0] in scores.CLASSES and 0.5 <= float(row[1]) <= 1 for row in found)
+    word2vec_base.main([f"--load_head={tmp_path / 'head'}", f"--predict={texts}", "--device=cpu"])
+    assert predictions(capsys) == found
+
+
+@pytest.mark.parametrize("more", [[], ["--elmo_trainable", "--elmo_lr=0.05", "--tune_epochs=3"], ["--random_weights"]])
+@pytest.mark.parametrize("input", ["char", "word"])
+def test_a_saved_elmo_predicts_the_same(folder, vectors, checkpoints, texts, tmp_path, input, more, capsys):
+    argv = ["--protocol=split", f"--concat_word2vec={vectors}", f"--predict={texts}", *more]
+    run_elmo(folder, checkpoints[input], f"--save_head={tmp_path / 'head'}", *argv)
+    found = predictions(capsys)
+    moved = shutil.move(tmp_path / "head", tmp_path / "moved")
+    run_finetune.main([f"--load_head={moved}", f"--predict={texts}", "--device=cpu"])
+    assert predictions(capsys) == found
+    assert (tmp_path / "moved" / "bilm").exists() == bool(more)
+    if more:
+        assert elmo.ELMoEmbedder(tmp_path / "moved" / "bilm", device="cpu").encode([["a"]])[0].shape == (3, 1, 14)
+
+
+def test_a_head_is_not_loaded_over_other_vectors_or_with_other_settings(folder, checkpoints, texts, tmp_path):
+    run_elmo(folder, checkpoints["word"], "--protocol=split", f"--save_head={tmp_path / 'head'}")
+    load = [f"--load_head={tmp_path / 'head'}", f"--predict={texts}", "--device=cpu"]
+    other = tiny.save(tiny.random_bilm(input="word", seed=7), tmp_path / "other")
+    with pytest.raises(UserError, match="not the vectors"):
+        run_finetune.main([*load, f"--init_from_ckpt={other}"])
+    config = read(tmp_path / "head" / "config.json")
+    for change in ({"encoders": None}, {"hidden": "64"}, {"tokenise": "fr"}, {"max_seq_len": "256"}):
+        changed = {**config, "classifier": {**config["classifier"], **change}}
+        (tmp_path / "head" / "config.json").write_text(json.dumps(changed), encoding="utf-8")
+        with pytest.raises(UserError, match=r"config\.json"):
+            run_finetune.main(load)
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("flags", "word"),
+    {
+        "no reviews": (["--data_dir=nowhere"], "rt-polarity.pos"),
+        "too many folds": (["--folds=31"], "--folds 31"),
+        "no results": (["--compare_with", "nothing.json"], "nothing.json"),
+        "results without content": (["--compare_with", "empty.json"], "empty.json"),
+        "results of other reviews": (["--compare_with", "other.json"], "other.json"),
+        "a head's folder in use": (["--save_head=."], "--save_head"),
+        "a file to be trained": (["--train_word2vec_on=text.txt"], "vectors.bin"),
+        "UTF-16": (["--predict=utf16.txt"], "utf16.txt"),
+    }.values(),
+)
+def test_mistakes_are_reported_before_the_work(folder, vectors, flags, word, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.json").write_text("{}", encoding="utf-8")
+    one = np.array([1])
+    scores.Results("other", 1.0, one, one, one, one).save(tmp_path / "other.json")
+    (tmp_path / "text.txt").write_text("a film\n", encoding="utf-8")
+    (tmp_path / "utf16.txt").write_bytes("good film\n".encode("utf-16"))
+    monkeypatch.setattr(bow.Trainer, "train", mock.Mock(side_effect=AssertionError("trained")))
+    with pytest.raises(UserError, match=word):
+        run_baseline(folder, vectors, *flags)
+
+
+@pytest.mark.parametrize(
+    ("main", "argv", "word"),
+    [
+        (word2vec_base.main, [], "--pretrained_word2vec_file"),
+        (word2vec_base.main, ["--train_word2vec_on=x", "--limit=5"], "--limit"),
+        (word2vec_base.main, ["--train_word2vec_on=x", "--save_head=y"], "--save_head"),
+        (word2vec_base.main, ["--load_head=x"], "--predict"),
+        (word2vec_base.main, ["--load_head=x", "--predict=y", "--confusion"], "--confusion"),
+        (run_finetune.main, ["--load_head=x", "--predict=y", "--tokenise=zh"], "--tokenise"),
+        (run_finetune.main, [], "--init_from_ckpt"),
+        (run_finetune.main, ["--layers=bottom"], "--layers"),
+        (run_finetune.main, ["--init_from_ckpt=x", "--elmo_lr=0.1"], "--elmo_lr"),
+        (run_finetune.main, ["--init_from_ckpt=x", "--vectors_trainable"], "--vectors_trainable"),
+    ],
+)
+def test_flags_that_make_no_sense(main, argv, word, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(argv)
+    assert word in capsys.readouterr().err

@@ -1,0 +1,704 @@
+"""Weights of others: what is imported computes what its files say, what is exported comes back, damage is found.
+
+The files are written and read here by the tests' own code: tests/reference.py, and the few lines below.
+"""
+
+import copy
+import json
+import os
+import random
+import re
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import reference
+import tiny
+from damage import damaged
+
+import convert
+import run_eval
+from elmo import ELMoEmbedder, load_bilm
+from elmo_core.files import checkpoint
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import Vocabulary
+
+WORDS = tiny.WORDS
+P, H, C = 7, 11, 5
+ROUNDS = ([0, 2], [4, 1], [3])  # sentences in batches of two
+LSTM = {"projection_dim": P, "dim": H, "n_layers": 2, "use_skip_connections": True, "cell_clip": 0.4, "proj_clip": 0.3}
+CNN = {
+    "activation": "relu",
+    "filters": [[1, 2], [3, 4], [4, 3]],
+    "n_highway": 2,
+    "embedding": {"dim": C},
+    "n_characters": 262,
+    "max_characters_per_token": 50,
+}
+NO = object()  # a field that is left out
+
+
+def options_of(lstm: dict, cnn: dict | None) -> dict:
+    """options.json with changes; as bilm-tf's training writes it, with more at the top than inference asks for."""
+    options = {"bidirectional": True, "dropout": 0.1, "n_epochs": 10, "lstm": {**LSTM, **lstm}}
+    if cnn is not None:
+        options["char_cnn"] = {**copy.deepcopy(CNN), **cnn}
+    for section in ("lstm", "char_cnn"):
+        if section in options:
+            options[section] = {name: value for name, value in options[section].items() if value is not NO}
+    return options
+
+
+def shapes_of(options: dict, softmax: bool = False) -> dict[str, tuple]:
+    """The datasets of a biLM with these options, as bilm-tf's dump writes them."""
+    lstm = options["lstm"]
+    p, h = lstm["projection_dim"], lstm["dim"]
+    shapes = {"embedding": (len(WORDS), p)}
+    if "char_cnn" in options:
+        cnn = options["char_cnn"]
+        features = sum(number for _, number in cnn["filters"])
+        shapes = {"char_embed": (261, C)}
+        for i, (width, number) in enumerate(cnn["filters"]):
+            shapes |= {f"CNN/W_cnn_{i}": (1, width, C, number), f"CNN/b_cnn_{i}": (number,)}
+        for i in range(cnn.get("n_highway") or 0):
+            for gate in ("carry", "transform"):
+                shapes |= {f"CNN_high_{i}/W_{gate}": (features, features), f"CNN_high_{i}/b_{gate}": (features,)}
+        if features != p:
+            shapes |= {"CNN_proj/W_proj": (features, p), "CNN_proj/b_proj": (p,)}
+    for d in (0, 1):
+        for k in range(lstm.get("n_layers", 1)):
+            cell = f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell"
+            shapes |= {f"{cell}/W_0": (2 * p, 4 * h), f"{cell}/B": (4 * h,), f"{cell}/W_P_0": (h, p)}
+    if softmax:
+        shapes |= {"softmax/W": (len(WORDS), p), "softmax/b": (len(WORDS),)}
+    return shapes
+
+
+PACKED = {"compression": "gzip", "shuffle": True, "fletcher32": True}
+
+
+def write_bilm(
+    folder: Path, options: dict, softmax: bool = False, packed: bool = False, **changes
+) -> dict[str, np.ndarray]:
+    """options.json, weights.hdf5 with random numbers, and vocab.txt. Returns the arrays. A change of None leaves one out."""
+    random_numbers = np.random.RandomState(3)
+    arrays = {name: random_numbers.normal(0, 0.7, shape) for name, shape in shapes_of(options, softmax).items()}
+    arrays = {name: array.astype(np.float32) for name, array in arrays.items()} | changes
+    arrays = {name: array for name, array in arrays.items() if array is not None}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "options.json").write_text(json.dumps(options), encoding="utf-8")
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    with h5py.File(folder / "weights.hdf5", "w") as file:
+        for name, array in arrays.items():
+            file.create_dataset(name, data=array, **PACKED if packed else {})
+    return arrays
+
+
+def import_flags(folder: Path, output: Path, vocab: bool = False) -> list[str]:
+    flags = ["import", f"--options={folder / 'options.json'}", f"--weights={folder / 'weights.hdf5'}"]
+    return [*flags, f"--output={output}", *([f"--vocab={folder / 'vocab.txt'}"] if vocab else [])]
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    """Two checkpoints have the same weights, bit for bit."""
+    found, expected = checkpoint.load_params(one), checkpoint.load_params(other)
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+        assert found[name].tobytes() == array.tobytes(), name
+
+
+def config_of(folder: Path, without: set[str] = frozenset()) -> dict:
+    return {name: value for name, value in checkpoint.load_config(folder)["model"].items() if name not in without}
+
+
+def assert_vectors(folder: Path, parameters: reference.Parameters, embed=reference.embed) -> None:
+    """A checkpoint's vectors are those of the reference, from the zero state and with the state carried."""
+    sentences = tiny.SENTENCES
+    assert_close(ELMoEmbedder(folder, device="cpu").encode(sentences), embed(parameters, sentences)[0])
+    expected, state = [], None
+    for batch in ROUNDS:
+        arrays, state = embed(parameters, [sentences[k] for k in batch], state)
+        expected += arrays
+    embedder = ELMoEmbedder(folder, batch_size=2, carry_state=True, device="cpu")
+    assert_close(embedder.encode([sentences[k] for batch in ROUNDS for k in batch]), expected)
+
+
+def assert_close(found, expected) -> None:
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
+
+
+# Import
+
+WORD = None  # in place of the options of a character CNN
+VARIANTS = {
+    "relu, two highways": ({}, {}),
+    "tanh, one highway": ({"cell_clip": NO, "proj_clip": NO}, {"activation": "tanh", "n_highway": 1}),
+    "no highway, three layers": ({"n_layers": 3, "proj_clip": None}, {"n_highway": NO}),
+    "n_characters of training, highways null": ({"n_layers": 1}, {"n_characters": 261, "n_highway": None}),
+    "filters that add up to P, no skip": ({"use_skip_connections": False}, {"filters": [[2, 3], [5, 4]]}),
+    "P above H": ({"dim": 5, "n_layers": NO}, {"activation": "tanh"}),
+    "12 characters a token": ({}, {"max_characters_per_token": 12}),
+    "60 characters a token": ({}, {"max_characters_per_token": 60}),
+    "words": ({}, WORD),
+    "words, one layer, no skip": ({"n_layers": 1, "use_skip_connections": NO, "cell_clip": 0}, WORD),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_an_imported_model_computes_what_its_files_say(variant, tmp_path):
+    options = options_of(*VARIANTS[variant])
+    write_bilm(tmp_path, options)
+    convert.main(import_flags(tmp_path, tmp_path / "out", vocab="char_cnn" not in options))
+    given = {**options, "lstm": {"use_skip_connections": False, **options["lstm"]}}
+    (tmp_path / "options.json").write_text(json.dumps(given), encoding="utf-8")
+    paths = tmp_path / "options.json", tmp_path / "weights.hdf5"
+    assert_vectors(tmp_path / "out", reference.read_bilm_hdf5(*paths, vocabulary=WORDS))
+    names = {"config.json", "final.pdparams"} | ({"vocab.txt"} if "char_cnn" not in options else set())
+    assert {path.name for path in (tmp_path / "out").iterdir()} == names
+
+
+def single_cells(arrays: dict) -> dict:
+    """A dump of a model with one layer: its cells are not in a MultiRNNCell."""
+    names = [name for name in arrays if "MultiRNNCell" in name]
+    return {name.replace("MultiRNNCell/Cell0/", ""): arrays[name] for name in names} | dict.fromkeys(names)
+
+
+def mask_first(name: str):
+    return lambda arrays: {name: np.concatenate([np.zeros_like(arrays[name][:1]), arrays[name]])}
+
+
+def one_more_character(arrays: dict) -> dict:
+    return {"char_embed": np.concatenate([arrays["char_embed"], np.ones((1, C), np.float32)])}
+
+
+def neutral_projection(_: dict) -> dict:
+    return {"CNN_proj/W_proj": np.eye(P, dtype=np.float32), "CNN_proj/b_proj": np.zeros(P, np.float32)}
+
+
+def of_type(dtype: str):
+    return lambda arrays: {name: array.astype(dtype) for name, array in arrays.items()}
+
+
+SQUARE = {"filters": [[1, P]]}  # filters that add up to P
+SOFTMAX = {"softmax/W": np.ones((9, P)), "softmax/b": np.ones(9)}
+SAME = {  # other files that mean the same model, and a word of the remark about them
+    "single cells": ({"n_layers": 1}, {}, single_cells, ""),
+    "the mask's row": ({}, {}, mask_first("char_embed"), "char_embed has 262 rows"),
+    "a character more": ({}, {}, one_more_character, "n_characters 262"),
+    "the mask's row of words": ({}, WORD, mask_first("embedding"), "embedding has 13 rows"),
+    "float64": ({}, {}, of_type("<f8"), ""),
+    "big-endian": ({}, {}, of_type(">f4"), ""),
+    "AllenNLP's projection": ({}, SQUARE, neutral_projection, ""),
+    "compressed": ({}, {}, lambda _: {"packed": True}, ""),
+    "more": ({}, {}, lambda _: {"beta1_power": np.ones(1)}, "beta1_power"),
+    "a softmax without words": ({}, {}, lambda _: SOFTMAX, "--vocab is missing"),
+}
+
+
+@pytest.mark.parametrize("way", SAME)
+def test_equivalent_files_import_alike(way, tmp_path, messages):
+    lstm, cnn, change, remark = SAME[way]
+    options = options_of(lstm, cnn)
+    arrays = write_bilm(tmp_path / "plain", options)
+    write_bilm(tmp_path / "other", options, **change(arrays))
+    for name in ("plain", "other"):
+        convert.main(import_flags(tmp_path / name, tmp_path / f"from {name}", vocab=cnn is WORD))
+    assert_same_weights(tmp_path / "from plain", tmp_path / "from other")
+    assert config_of(tmp_path / "from plain") == config_of(tmp_path / "from other")
+    assert remark in messages()
+
+
+def test_lstms_without_projections(tmp_path):
+    """bilm-tf leaves projections out where dim is projection_dim, and TensorFlow then clips none."""
+    options = options_of({"dim": P}, {})
+    arrays = write_bilm(tmp_path, options)
+    cells = [name for name in arrays if name.endswith("W_P_0")]
+    write_bilm(tmp_path, options, **dict.fromkeys(cells))
+    convert.main(import_flags(tmp_path, tmp_path / "out"))
+    write_bilm(tmp_path, options_of({"dim": P, "proj_clip": None}, {}), **dict.fromkeys(cells, np.eye(P)))
+    assert_vectors(tmp_path / "out", reference.read_bilm_hdf5(tmp_path / "options.json", tmp_path / "weights.hdf5"))
+
+
+def test_unusual_options_are_logged(tmp_path, messages):
+    options = options_of({"use_skip_connections": NO, "use_peepholes": False}, {"n_characters": 261})
+    write_bilm(tmp_path, options)
+    convert.main(import_flags(tmp_path, tmp_path / "out", vocab=True))
+    for word in ("use_skip_connections", "use_peepholes", "n_characters 261", "--vocab"):
+        assert word in messages()
+    with pytest.raises(UserError, match="head"):
+        load_bilm(tmp_path / "out", head=True)
+
+
+# Language-model heads
+
+
+def perplexity(checkpoint: Path | str, text: Path, capsys) -> list[str]:
+    capsys.readouterr()
+    run_eval.main([f"--dev_data_path={text}", f"--init_from_ckpt={checkpoint}", "--device=cpu", "--batch_size=3"])
+    return [line for line in capsys.readouterr().out.splitlines() if line.startswith("perplexity")]
+
+
+@pytest.mark.parametrize("cnn", [{}, WORD], ids=["characters", "words"])
+@pytest.mark.parametrize("apart", [False, True], ids=["within", "apart"])
+def test_an_imported_softmax_predicts(cnn, apart, tmp_path, capsys):
+    arrays = write_bilm(tmp_path, options_of({}, cnn), softmax=True)
+    flags = import_flags(tmp_path, tmp_path / "out", vocab=True)
+    if apart:
+        (tmp_path / "weights.hdf5").rename(tmp_path / "softmax.hdf5")
+        write_bilm(tmp_path, options_of({}, cnn))
+        flags.append(f"--softmax={tmp_path / 'softmax.hdf5'}")
+    convert.main(flags)
+    parameters = reference.read_bilm_hdf5(tmp_path / "options.json", tmp_path / "weights.hdf5", vocabulary=WORDS)
+    parameters.softmax = arrays["softmax/W"].astype(float), arrays["softmax/b"].astype(float)
+    row, ids = ["<S>", "the", "river", "bank", "</S>"], [0, 3, 6, 4, 1]
+    inputs = {"forward": [row[:-1]], "backward": [row[:0:-1]]}
+    targets = {"forward": [ids[1:]], "backward": [ids[-2::-1]]}
+    loss, _ = reference.lm_loss(parameters, inputs, targets)
+    (tmp_path / "text").write_text("the river bank\n", encoding="utf-8")
+    lines = perplexity(tmp_path / "out", tmp_path / "text", capsys)
+    assert float(lines[-1].split()[-1]) == pytest.approx(np.exp(loss), abs=2e-3)
+
+
+# Export
+
+TRIPS = {
+    "characters": {},
+    "words": {"input": "word", "filters": ((1, 1),)},
+    "no head": {"vocab_size": 0, "n_highway": 0},
+    "tanh, no skip": {"activation": "tanh", "use_skip_connections": False},
+    "no clips": {"cell_clip": 0.0, "proj_clip": 0.0},
+    "one layer, filters that add up to P": {"n_layers": 1, "projection_dim": 11, "n_highway": 1},
+    "three layers, P above H": {"n_layers": 3, "cell_dim": 5},
+}
+
+
+@pytest.mark.parametrize("trip", TRIPS)
+def test_an_export_is_readable_by_others_and_imports_back(trip, tmp_path):
+    bilm = tiny.random_bilm(**TRIPS[trip])
+    prefix = Path(tiny.save(bilm, tmp_path / "ours"))
+    convert.main(["export", str(prefix), f"--output={tmp_path / 'theirs'}"])
+
+    paths = tmp_path / "theirs" / "options.json", tmp_path / "theirs" / "weights.hdf5"
+    found, _ = reference.embed(reference.read_bilm_hdf5(*paths, vocabulary=WORDS), tiny.SENTENCES)
+    expected, _ = reference.embed(tiny.reference_of(bilm), tiny.SENTENCES)
+    assert_close(found, expected)
+    options = json.loads(paths[0].read_text(encoding="utf-8"))
+    assert {"cell_clip", "proj_clip", "n_layers", "dim"} <= options["lstm"].keys()  # AllenNLP takes no default
+    with h5py.File(paths[1]) as file:
+        for name, shape in shapes_of_export(options).items():
+            assert file[name].shape == shape and file[name].dtype == "<f4"
+
+    has_words = (tmp_path / "theirs" / "vocab.txt").exists()
+    assert has_words == (trip != "no head")
+    convert.main(import_flags(tmp_path / "theirs", tmp_path / "again", vocab=has_words))
+    assert_same_weights(prefix, tmp_path / "again")
+    unused = {"filters", "character_dim", "n_highway", "activation"} if trip == "words" else set()
+    assert config_of(tmp_path / "again", unused) == config_of(tmp_path / "ours", unused)
+    if has_words:
+        assert Vocabulary.from_file(tmp_path / "again" / "vocab.txt").tokens == WORDS
+
+
+def shapes_of_export(options: dict) -> dict[str, tuple]:
+    """What bilm-tf and AllenNLP together ask of a file: of characters always a projection."""
+    shapes = shapes_of(options)
+    if "char_cnn" in options:
+        assert options["char_cnn"]["n_characters"] == 262 and "n_highway" in options["char_cnn"]
+        features = sum(number for _, number in options["char_cnn"]["filters"])
+        shapes["CNN_proj/W_proj"] = (features, options["lstm"]["projection_dim"])
+    return shapes
+
+
+def test_an_imported_model_exports_back(tmp_path):
+    arrays = write_bilm(tmp_path, options_of({}, {}), softmax=True)
+    convert.main(import_flags(tmp_path, tmp_path / "ours", vocab=True))
+    convert.main(["export", str(tmp_path / "ours"), f"--output={tmp_path / 'again'}"])
+    with h5py.File(tmp_path / "again" / "weights.hdf5") as file:
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(file[name], array, strict=True)
+    options = json.loads((tmp_path / "again" / "options.json").read_text(encoding="utf-8"))
+    assert options["lstm"] == LSTM and options["char_cnn"] == CNN
+
+
+REMARKS = {
+    "model.hdf5": {},
+    "use_character_inputs=False": {"input": "word"},
+    "without skip connections": {"use_skip_connections": False},
+    "less than 13": {"projection_dim": 13, "cell_dim": 14},
+    "W_P_0": {"cell_dim": 6},
+    "forget bias": {"forget_bias": 0.0},
+}
+
+
+@pytest.mark.parametrize("word", REMARKS)
+def test_limits_of_an_export_are_logged(word, tmp_path, messages):
+    bilm = tiny.random_bilm(**REMARKS[word])
+    convert.main(["export", tiny.save(bilm, tmp_path / "ours"), f"--output={tmp_path / 'theirs'}"])
+    assert re.search(f"^.*note .*{word}", messages(), re.M)
+
+
+def test_another_forget_bias_is_exported_as_the_same_model(tmp_path):
+    prefix = tiny.save(tiny.random_bilm(forget_bias=0.0), tmp_path / "ours")
+    convert.main(["export", prefix, f"--output={tmp_path / 'theirs'}"])
+    paths = tmp_path / "theirs" / "options.json", tmp_path / "theirs" / "weights.hdf5"
+    assert_vectors(tmp_path / "ours", reference.read_bilm_hdf5(*paths))
+
+
+def test_a_model_of_characters_and_words_is_not_exported(tmp_path):
+    prefix = tiny.save(tiny.random_bilm(input="char+word", word_dim=3), tmp_path / "ours")
+    refused(["export", prefix, f"--output={tmp_path / 'theirs'}"], r"char\+word", tmp_path)
+
+
+# Paddle Fluid
+
+
+def write_fluid(folder: Path, n_layers: int = 2, softmax: bool = True) -> dict[str, np.ndarray]:
+    """A folder as Paddle Fluid's ELMo leaves it, written by Paddle, and vocab.txt beside it."""
+    random_numbers, words = np.random.RandomState(4), len(WORDS)
+    shapes = {"embedding_para": (words, P)}
+    for d, direction in enumerate(("fw", "bw")):
+        for k in range(n_layers):
+            lstmp = f"lstmp_{d * n_layers + k}"
+            shapes |= {f"{direction}_layer{k + 1}_gate_w": (P, 4 * H), f"{lstmp}.w_0": (P, 4 * H)}
+            shapes |= {f"{lstmp}.w_1": (H, P), f"{lstmp}.b_0": (1, 4 * H)}
+    if softmax:
+        shapes |= {"softmax_weight": (words, P), "softmax_bias": (words,)}
+    folder.mkdir(parents=True)
+    (folder.parent / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    spread = {".b_0": 2.5, ".w_1": 1.2}  # so that both clips bite
+    variables = {
+        name: random_numbers.normal(0, spread.get(name[-4:], 0.3), shape).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+    for name, array in variables.items():
+        write_variable(folder / name, array)
+    return variables
+
+
+def write_variable(path: Path, array: np.ndarray) -> None:
+    paddle.save(paddle.to_tensor(array), str(path), use_binary_format=True)
+
+
+def fluid_flags(folder: Path, output: Path) -> list[str]:
+    return ["fluid", str(folder), f"--vocab={folder.parent / 'vocab.txt'}", f"--output={output}"]
+
+
+def fluid_run(variables: dict, direction: str, ids: list[int], state: list | None = None):
+    """Fluid's dynamic_lstmp, in float64, over ids in the order of running: outputs (T, P) of each layer, the last states.
+
+    Gates: candidate, input, forget, output; no forget bias; both clips 3; the identity after the projection.
+    """
+    a = {name: array.astype(np.float64) for name, array in variables.items()}
+    n_layers = sum(name.startswith("fw_") for name in variables)
+    rows, layers, last = list(a["embedding_para"][ids]), [], []
+    for k in range(n_layers):
+        lstmp = f"lstmp_{k + n_layers * (direction == 'bw')}"
+        h, c = state[k] if state else (np.zeros(P), np.zeros(H))
+        outputs = []
+        for x in rows:
+            gates = x @ a[f"{direction}_layer{k + 1}_gate_w"] + h @ a[f"{lstmp}.w_0"] + a[f"{lstmp}.b_0"][0]
+            candidate, i, f, o = np.split(gates, 4)
+            c = np.clip(np.tanh(candidate) / (1 + np.exp(-i)) + c / (1 + np.exp(-f)), -3, 3)
+            h = np.clip(np.tanh(c) / (1 + np.exp(-o)) @ a[f"{lstmp}.w_1"], -3, 3)
+            outputs.append(h + x if k else h)
+        rows = outputs
+        layers.append(np.array(outputs))
+        last.append((h, c))
+    return layers, last
+
+
+def fluid_embed(variables: dict, sentences: list, state: dict | None = None):
+    """What `reference.embed` returns, by Fluid's formula."""
+    state, embeddings = dict(state or {}), []
+    for b, sentence in enumerate(sentences):
+        ids = [WORDS.index(word if word in WORDS else "<UNK>") for word in ["<S>", *sentence, "</S>"]]
+        forward, state[b, "fw"] = fluid_run(variables, "fw", ids, state.get((b, "fw")))
+        backward, state[b, "bw"] = fluid_run(variables, "bw", ids[::-1], state.get((b, "bw")))
+        vectors = variables["embedding_para"][ids]
+        layers = [np.hstack([vectors, vectors])]
+        layers += [np.hstack([one, other[::-1]]) for one, other in zip(forward, backward, strict=True)]
+        embeddings.append(np.array(layers)[:, 1:-1])
+    return embeddings, state
+
+
+@pytest.mark.parametrize("n_layers", [1, 2, 3])
+def test_fluids_variables_compute_what_fluid_did(n_layers, tmp_path):
+    variables = write_fluid(tmp_path / "fluid", n_layers, softmax=n_layers > 1)
+    convert.main(fluid_flags(tmp_path / "fluid", tmp_path / "out"))
+    config = config_of(tmp_path / "out")
+    assert (config["forget_bias"], config["cell_clip"], config["proj_clip"]) == (0, 3, 3)
+    if n_layers == 2:  # both clips bite
+        embeddings, state = fluid_embed(variables, tiny.SENTENCES)
+        assert max(np.abs(c).max() for layers in state.values() for _, c in layers) == 3
+        assert max(np.abs(embedding[1]).max(initial=0) for embedding in embeddings) == 3
+    assert_vectors(tmp_path / "out", variables, fluid_embed)
+    assert Vocabulary.from_file(tmp_path / "out" / "vocab.txt").tokens == WORDS
+
+
+def test_fluids_softmax_predicts(tmp_path, capsys):
+    variables = write_fluid(tmp_path / "fluid")
+    convert.main(fluid_flags(tmp_path / "fluid", tmp_path / "out"))
+    (tmp_path / "text").write_text("the river bank\n", encoding="utf-8")
+    ids, losses = [0, 3, 6, 4, 1], []
+    for direction, run in (("fw", ids), ("bw", ids[::-1])):
+        layers, _ = fluid_run(variables, direction, run[:-1])
+        for h, target in zip(layers[-1], run[1:], strict=True):
+            softmax = variables["softmax_weight"].astype(np.float64), variables["softmax_bias"].astype(np.float64)
+            losses.append(reference.full_softmax_loss(h, softmax, target))
+    lines = perplexity(tmp_path / "out", tmp_path / "text", capsys)
+    assert float(lines[-1].split()[-1]) == pytest.approx(np.exp(np.mean(losses)), rel=1e-3)
+
+
+def test_other_files_in_fluids_folder_are_logged(tmp_path, messages):
+    write_fluid(tmp_path / "fluid", softmax=False)
+    write_variable(tmp_path / "fluid" / "learning_rate_0", np.ones((P, 4 * H), np.float32))
+    convert.main(fluid_flags(tmp_path / "fluid", tmp_path / "out"))
+    assert "learning_rate_0" in messages() and "clips 3" in messages()
+
+
+# Mistakes
+
+
+def refused(argv: list[str], word: str, folder: Path) -> None:
+    """The flags lead to a message with the word, and the folder does not change."""
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(UserError, match=word):
+        convert.main(argv)
+    assert sorted(folder.rglob("*")) == before
+
+
+OPTIONS = [  # the section, its changes, and what the message names
+    ("lstm", {"projection_dim": NO}, "projection_dim"),
+    ("lstm", {"dim": "11"}, "cell_dim"),
+    ("lstm", {"cell_clip": float("nan")}, "cell_clip"),
+    ("lstm", {"use_skip_connections": 1}, "use_skip_connections"),
+    ("lstm", {"dim": 12}, r"W_0 is \(14, 44\)"),
+    ("lstm", {"n_layers": 3}, "no RNN_0/RNN/MultiRNNCell/Cell2"),
+    ("lstm", {"n_layers": 1}, "Cell1"),
+    ("char_cnn", {"n_characters": 60}, "n_characters"),
+    ("char_cnn", {"max_characters_per_token": 2}, "max_characters"),
+    ("char_cnn", {"filters": [[1, 2**31 - 1]]}, "W_cnn_0"),
+    ("char_cnn", {"n_highway": 1}, "CNN_high_1"),
+    ("char_cnn", {"embedding": 5}, "embedding"),
+    (None, {"lstm": NO}, "lstm"),
+    (None, {"char_cnn": NO}, "no char_cnn"),
+    (None, {"bidirectional": False}, "bidirectional"),
+]
+
+
+@pytest.mark.parametrize(("section", "changes", "word"), OPTIONS)
+def test_wrong_options(section, changes, word, tmp_path):
+    options = options_of({}, {})
+    write_bilm(tmp_path, options)
+    values = options[section] if section else options
+    values.update(changes)
+    for name in [name for name, value in changes.items() if value is NO]:
+        del values[name]
+    (tmp_path / "options.json").write_text(json.dumps(options), encoding="utf-8")
+    refused(import_flags(tmp_path, tmp_path / "out"), f"options.json.*{word}|{word}.*options.json", tmp_path)
+
+
+def cut(path: Path, n: int) -> None:
+    path.write_bytes(path.read_bytes()[:n])
+
+
+def dataset(name: str, **kinds):
+    """Replaces a dataset."""
+
+    def change(path: Path) -> None:
+        with h5py.File(path, "a") as file:
+            del file[name]
+            file.create_dataset(name, **kinds)
+
+    return change
+
+
+def virtual(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        del file["char_embed"]
+        layout = h5py.VirtualLayout((261, C), "f4")
+        layout[:] = h5py.VirtualSource("/etc/passwd", "x", (261, C))
+        file.create_virtual_dataset("char_embed", layout)
+
+
+WEIGHTS = {
+    "a web page": (lambda p: p.write_bytes(b"<!DOCTYPE html>"), "not an HDF5 file"),
+    "truncated": (lambda p: cut(p, 5000), "damaged"),
+    "missing": (lambda p: p.unlink(), "no such file"),
+    "a pipe": (lambda p: (p.unlink(), os.mkfifo(p)), "pipe"),
+    "a row less": (dataset("char_embed", data=np.ones((260, C))), r"char_embed is \(260, 5\)"),
+    "a scalar": (dataset("CNN/b_cnn_1", data=1.0), r"CNN/b_cnn_1 is \(\)"),
+    "integers": (dataset("CNN_proj/b_proj", data=np.ones(P, int)), "CNN_proj/b_proj is of type"),
+    "overflow": (dataset("CNN_proj/b_proj", data=np.full(P, 1e300)), "CNN_proj/b_proj .* not finite"),
+    "nothing written": (dataset("char_embed", shape=(261, C), dtype="f4"), "char_embed .* does not hold"),
+    "another file's": (virtual, "char_embed .* does not hold"),
+}
+
+
+@pytest.mark.parametrize("fault", WEIGHTS)
+def test_wrong_weights(fault, tmp_path):
+    write_bilm(tmp_path, options_of({}, {}))
+    change, word = WEIGHTS[fault]
+    change(tmp_path / "weights.hdf5")
+    refused(import_flags(tmp_path, tmp_path / "out"), f"weights.hdf5.*{word}", tmp_path)
+
+
+def test_a_size_that_the_file_cannot_hold_takes_no_memory(tmp_path):
+    """A dataset of 256 GB that was never written, with options.json to match."""
+    options = options_of({"dim": 2**31 - 1}, {})
+    write_bilm(tmp_path, options_of({}, {}))
+    (tmp_path / "options.json").write_text(json.dumps(options), encoding="utf-8")
+    huge = {"shape": (2 * P, 4 * (2**31 - 1)), "dtype": "f4", "chunks": (1, 4096)}
+    dataset("RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_0", **huge)(tmp_path / "weights.hdf5")
+    refused(import_flags(tmp_path, tmp_path / "out"), "W_0 .* does not hold", tmp_path)
+
+
+def test_files_that_do_not_belong_together(tmp_path):
+    arrays = write_bilm(tmp_path, options_of({}, WORD))
+    vocab, flags = tmp_path / "vocab.txt", import_flags(tmp_path, tmp_path / "out")
+    with_vocab = [*flags, f"--vocab={vocab}"]
+    for words, message in ((WORDS[:-1], "embedding has 12 rows"), (WORDS[:-2], r"embedding is \(12, 7\)")):
+        vocab.write_text("\n".join(words), encoding="utf-8")
+        refused(with_vocab, message, tmp_path)
+    write_bilm(tmp_path, options_of({}, {}))
+    softmax = f"--softmax={tmp_path / 'weights.hdf5'}"
+    refused([*flags, softmax], "has no softmax/W", tmp_path)
+    write_bilm(tmp_path, options_of({}, {}), softmax=True)
+    refused([*flags, softmax], "--vocab", tmp_path)
+    write_bilm(tmp_path, options_of({}, SQUARE), **neutral_projection(arrays) | {"CNN_proj/b_proj": np.ones(P)})
+    refused(flags, "CNN_proj/b_proj", tmp_path)
+
+
+def put(value: bytes, offset: int):
+    """Other bytes at an offset."""
+
+    def change(path: Path) -> None:
+        content = bytearray(path.read_bytes())
+        content[offset : offset + len(value)] = value
+        path.write_bytes(content)
+
+    return change
+
+
+def shaped(*shape: int, dtype: str = "float32", value: float = 1.0):
+    return lambda path: write_variable(path, np.full(shape, value, dtype))
+
+
+FLUID = [  # a file of the folder, what happens to it, and what the message says of it
+    ("bw_layer2_gate_w", Path.unlink, "no bw_layer2_gate_w"),
+    ("fw_layer2_gate_w", Path.unlink, "bw_layer2_gate_w"),
+    ("embedding_para", shaped(11, P), r"embedding_para is \(11, 7\)"),
+    ("lstmp_3.b_0", shaped(1, 7 * H), "peepholes"),
+    ("lstmp_0.w_0", shaped(P, 4 * H, dtype="float64"), "type"),
+    ("lstmp_0.w_0", shaped(P, 4 * H, value=np.inf), "not finite"),
+    ("lstmp_0.w_0", lambda path: cut(path, 1000), "truncated"),
+    ("lstmp_0.w_0", lambda path: cut(path, 19), "19 bytes"),
+    ("lstmp_0.w_0", lambda path: cut(path, 22), "description"),
+    ("lstmp_0.w_0", put(b"\xff\xff\xff\xff", 16), "description"),
+    ("lstmp_0.w_0", put(b"\xff" * 6, 20), "description"),
+    ("lstmp_0.w_0", put(b"\1", 0), "versions 1"),
+    ("lstmp_0.w_0", put(b"\1", 4), "1 levels"),
+    ("lstmp_0.w_0", put(b"\0", 23), "dimensions"),
+    ("lstmp_0.w_0", put(b"\x7f", 23), "truncated"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "word"), FLUID)
+def test_wrong_variables_of_fluid(name, change, word, tmp_path):
+    write_fluid(tmp_path / "fluid")
+    change(tmp_path / "fluid" / name)
+    refused(fluid_flags(tmp_path / "fluid", tmp_path / "out"), word, tmp_path)
+
+
+def test_wrong_folders_of_fluid(tmp_path):
+    write_fluid(tmp_path / "inner" / "fluid")
+    flags = fluid_flags(tmp_path / "inner" / "fluid", tmp_path / "out")
+    for folder, word in (("inner", "Did you mean .*fluid"), ("none", "no such folder"), ("inner/vocab.txt", "tar xf")):
+        refused(["fluid", str(tmp_path / folder), *flags[2:]], word, tmp_path)
+
+
+def test_wrong_outputs(tmp_path, monkeypatch):
+    write_bilm(tmp_path / "in", options_of({}, {}))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "note").write_text("mine", encoding="utf-8")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    for output in (tmp_path / "full", tmp_path / "full" / "note", tmp_path / "full" / "note" / "out", Path()):
+        refused(import_flags(tmp_path / "in", output), f"--output {output}", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    convert.main(import_flags(tmp_path / "in", tmp_path / "empty"))
+    assert (tmp_path / "empty" / "final.pdparams").exists()
+
+
+# Damage
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A folder with an export, `theirs`, and with the checkpoint that comes back from it, `ours`."""
+    folder = tmp_path_factory.mktemp("exported")
+    prefix = tiny.save(tiny.random_bilm(filters=((1, 2), (3, 3)), n_highway=1), folder / "first")
+    convert.main(["export", prefix, f"--output={folder / 'theirs'}"])
+    convert.main(import_flags(folder / "theirs", folder / "ours", vocab=True))
+    return folder
+
+
+def import_damaged(argv: list[str], output: Path) -> bool:
+    """Whether it was imported. If not, there is a message, and no output."""
+    try:
+        convert.main(argv)
+        return True
+    except UserError as error:
+        assert len(str(error)) > 20 and not output.exists()
+        return False
+
+
+@pytest.mark.parametrize("name", ["options.json", "weights.hdf5", "vocab.txt"])
+def test_damage_to_an_export_is_found(name, exported, tmp_path, no_fsync):
+    """A damaged file is refused or gives the same model, except for numbers in the options."""
+    shutil.copytree(exported / "theirs", tmp_path / "in")
+    content, output, accepted = (tmp_path / "in" / name).read_bytes(), tmp_path / "out", 0
+    numbers = {"cell_clip", "proj_clip", "use_skip_connections", "max_characters"} if name == "options.json" else set()
+    generator = random.Random(0)
+    for number in range(200):
+        bad = damaged(content, generator, within=None if number % 2 else 6000)
+        (tmp_path / "in" / name).write_bytes(bad)
+        if import_damaged(import_flags(tmp_path / "in", output, vocab=True), output):
+            accepted += 1
+            assert_same_weights(output, exported / "ours")
+            assert config_of(output, numbers) == config_of(exported / "ours", numbers)
+            assert Vocabulary.from_file(output / "vocab.txt").tokens == WORDS
+            shutil.rmtree(output)
+    assert accepted < 100, "most damage matters"
+
+
+def test_damage_to_weights_without_checksums_never_crashes(tmp_path, no_fsync):
+    write_bilm(tmp_path, options_of({}, {"filters": [[1, 2], [3, 3]], "n_highway": 1}))
+    content, output, generator = (tmp_path / "weights.hdf5").read_bytes(), tmp_path / "out", random.Random(0)
+    for _ in range(200):
+        bad = damaged(content, generator, within=6000)
+        (tmp_path / "weights.hdf5").write_bytes(bad)
+        if import_damaged(import_flags(tmp_path, output), output):
+            assert len(bad) == len(content), "it was cut"
+            assert all(np.isfinite(array).all() for array in checkpoint.load_params(output).values())
+            shutil.rmtree(output)
+
+
+def test_damage_to_fluids_variables(tmp_path, no_fsync):
+    """Only changes of the numbers themselves, which cannot be noticed, are accepted."""
+    write_fluid(tmp_path / "fluid")
+    names, output = sorted(path.name for path in (tmp_path / "fluid").iterdir()), tmp_path / "out"
+    generator = random.Random(0)
+    for number in range(200):
+        path = tmp_path / "fluid" / names[number % len(names)]
+        content = path.read_bytes()
+        bad, header = damaged(content, generator, within=30), 20 + content[16]
+        path.write_bytes(bad)
+        if import_damaged(fluid_flags(tmp_path / "fluid", output), output):
+            assert len(bad) == len(content) and bad[:header] == content[:header]
+            shutil.rmtree(output)
+        path.write_bytes(content)

@@ -1,0 +1,109 @@
+"""ELMoForManyLangs' models: the vectors of its own network, written anew here in NumPy float64; files that are damaged."""
+
+import json
+import pickle
+import random
+import zipfile
+
+import numpy as np
+import pytest
+import torch_writer
+from damage import damaged
+from manylangs_model import SENTENCES, expected, write_model
+
+import convert
+from elmo import ELMo, ELMoEmbedder
+from elmo_core.machine.messages import UserError
+from elmo_core.weights import torch_files
+
+
+@pytest.mark.parametrize(("word_dim", "char_dim"), [(7, 5), (7, 0), (0, 5)])
+@pytest.mark.parametrize("old", [False, True])
+def test_vectors_are_those_of_the_original(tmp_path, word_dim, char_dim, old):
+    tokens, encoder = write_model(tmp_path / "zhs", word_dim, char_dim, old)
+    convert.main(["manylangs", str(tmp_path / "zhs"), f"--output={tmp_path / 'out'}"])
+    wanted = [expected(tokens, encoder, sentence) for sentence in SENTENCES]
+    for batch_size in (1, 64):
+        found = ELMoEmbedder(tmp_path / "out", batch_size=batch_size).encode(SENTENCES)
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-5, rtol=0)
+    (mixed,), _ = ELMo(tmp_path / "out", dropout=0.0)(SENTENCES)
+    np.testing.assert_allclose(mixed.numpy()[1, :5], wanted[1].mean(axis=0), atol=1e-5)
+
+
+def test_a_configuration_beside_or_inside_or_shipped(tmp_path):
+    write_model(tmp_path / "inside", beside=False)
+    convert.main(["manylangs", str(tmp_path / "inside"), f"--output={tmp_path / 'out'}"])
+    write_model(tmp_path / "gone")
+    (tmp_path / "gone" / "cnn_x.json").unlink()
+    with pytest.raises(UserError, match=r"cnn_x\.json"):
+        convert.main(["manylangs", str(tmp_path / "gone"), f"--output={tmp_path / 'none'}"])
+    shipped = {"config_path": "configs/cnn_50_100_512_4096_sample.json"}
+    (tmp_path / "gone" / "config.json").write_text(json.dumps(shipped), encoding="utf-8")
+    with pytest.raises(UserError, match="expected"):  # the numbers are known: these weights are smaller
+        convert.main(["manylangs", str(tmp_path / "gone"), f"--output={tmp_path / 'none'}"])
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "place"),
+    [
+        ("char.dic", "a\tb\tc\n", "char.dic:1"),
+        ("word.dic", "a\t1\nb\tx\n", "word.dic:2"),
+        ("word.dic", None, "word.dic"),
+        ("char.dic", "a\t1\n", "<bos>"),
+        ("config.json", "{", "config.json"),
+        ("cnn_x.json", '{"encoder": 3}', "cnn_x.json"),
+        ("encoder.pkl", None, "encoder.pkl"),
+    ],
+)
+def test_a_faulty_file_is_named(tmp_path, name, content, place):
+    write_model(tmp_path / "zhs")
+    path = tmp_path / "zhs" / name
+    path.unlink() if content is None else path.write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=place):
+        convert.main(["manylangs", str(tmp_path / "zhs"), f"--output={tmp_path / 'out'}"])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_damage_is_found_or_changes_numbers_only(tmp_path, old):
+    """Neither format has a checksum of the numbers; whatever is changed, nothing but a UserError comes out."""
+    path = tmp_path / "weights.pkl"
+    torch_writer.save({"a": np.arange(12.0).reshape(3, 4), "b": np.ones(2)}, path, old)
+    whole, generator = path.read_bytes(), random.Random(5)
+    assert torch_files.read(path)["a"].tolist() == np.arange(12.0).reshape(3, 4).tolist()
+    for _ in range(600):
+        path.write_bytes(damaged(whole, generator))
+        try:
+            found = torch_files.read(path)
+        except UserError:
+            continue
+        assert sum(array.nbytes for array in found.values()) < 10_000
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("code was run",)
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_no_code_is_run(tmp_path, capsys, old):
+    path, content = tmp_path / "weights.pkl", pickle.dumps(Evil(), protocol=2)
+    if old:
+        path.write_bytes(
+            b"".join(pickle.dumps(part, 2) for part in (torch_files.MAGIC, 1001, {"little_endian": True})) + content
+        )
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a/data.pkl", content)
+    with pytest.raises(UserError, match="print"):
+        torch_files.read(path)
+    assert "code was run" not in capsys.readouterr().out
+
+
+def test_a_tensor_cannot_reach_beyond_its_storage_nor_repeat_it(tmp_path):
+    storage = torch_files.Storage("0", np.dtype("<f4"), 4)
+    for offset, shape, strides in ((0, (5,), (1,)), (2, (3,), (1,)), (0, (10**6, 10**6), (0, 0))):
+        with pytest.raises(pickle.UnpicklingError):
+            torch_files.Tensor(storage, offset, shape, strides).array(np.zeros(4, np.float32))

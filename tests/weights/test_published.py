@@ -1,0 +1,436 @@
+"""Published models by name, from a server that behaves, and one that does not. Nothing goes beyond 127.0.0.1."""
+
+import io
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import manylangs_model
+import numpy as np
+import pytest
+import test_convert
+import tiny
+from damage import damaged
+from server import Server
+
+import convert
+from elmo import ELMo, ELMoEmbedder, load_bilm
+from elmo_core.files import checkpoint
+from elmo_core.machine.messages import UserError
+from elmo_core.weights import archives, download, formats, model_files, published
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+SENTENCES = [["the", "river", "bank"]]
+SMALL = "allennlp-small"
+TINY = f"projection_dim={test_convert.P} cell_dim={test_convert.H} n_layers=2"  # what the tests serve in place of each
+
+
+@pytest.fixture
+def server(server, tmp_path, monkeypatch):
+    """A mirror; models are kept in a folder of the test's own."""
+    server.etags = True
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ELMO_MIRROR", server.address)
+    monkeypatch.setattr(published, "REPOSITORY", tmp_path / "repository")
+    monkeypatch.setattr(download, "PAUSE", 0.01)
+    expect(monkeypatch, TINY)
+    return server
+
+
+def expect(monkeypatch, what: str) -> None:
+    """Make the table expect these numbers of all models."""
+    models = {name: replace(model, expect=what) for name, model in published.table().items()}
+    monkeypatch.setattr(published, "table", lambda: models)
+
+
+@pytest.fixture(scope="module")
+def fakes(tmp_path_factory) -> dict[str, dict[str, bytes]]:
+    """By format, a tiny model's files by their endings."""
+    folder = tmp_path_factory.mktemp("fakes")
+    test_convert.write_bilm(folder / "bilm", test_convert.options_of({}, {}))
+    test_convert.write_fluid(folder / "fluid" / "baike_elmo_checkpoint")
+    manylangs_model.write_model(folder / "zhs.model")
+    options, weights = [(folder / "bilm" / name).read_bytes() for name in ("options.json", "weights.hdf5")]
+    inside = {"model.hdf5": weights, "options.json": options, "vocab.txt.gz": b"not read", "meta.json": b"{}"}
+    many = {path.name: path.read_bytes() for path in (folder / "zhs.model").iterdir()}
+    return {
+        "bilm-tf": {"options.json": options, ".hdf5": weights},
+        "nlpl-zip": {".zip": zipped(inside)},
+        "manylangs": {".zip": zipped(many), ".tar.bz2": tarred(folder / "zhs.model", "bz2")},
+        "fluid": {".tar.gz": tarred(folder / "fluid" / "baike_elmo_checkpoint", "gz"), "vocab": vocabulary(folder)},
+    }
+
+
+def vocabulary(folder: Path) -> bytes:
+    return (folder / "fluid" / "vocab.txt").read_bytes()
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return target.getvalue()
+
+
+def tarred(folder: Path, how: str) -> bytes:
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode=f"w:{how}") as archive:
+        archive.add(folder, folder.name)
+    return target.getvalue()
+
+
+def serve(server: Server, fakes: dict, name: str = SMALL) -> list[str]:
+    """Give the server what the files of a model are to be. Returns their addresses there."""
+    model, names = published.table()[name], []
+    for addresses in model.addresses:
+        names.append(addresses[-1].removeprefix("https://").removeprefix("http://"))
+        (content,) = [content for ending, content in fakes[model.format].items() if names[-1].endswith(ending)]
+        server.files[names[-1]] = content
+    return names
+
+
+def width(embedder: ELMoEmbedder) -> tuple:
+    return embedder.encode(SENTENCES)[0].shape
+
+
+def leftovers(home: Path) -> set[str]:
+    return {path.name for path in (home / "models").iterdir()} - {f".{SMALL}.lock"}
+
+
+def rows() -> list[str]:
+    """The models that are fetched."""
+    lines = Path(PROJECT / "elmo_core" / "weights" / "published.tsv").read_text(encoding="utf-8").splitlines()
+    fields = [line.split("\t") for line in lines if not line.startswith("#")][1:]
+    return [name for name, format, *_ in fields if format != published.SHIPPED]
+
+
+@pytest.mark.parametrize("name", rows())
+def test_every_model_is_fetched_and_read(name, server, fakes, tmp_path, no_fsync, monkeypatch):
+    model = published.table()[name]
+    if model.format == "manylangs":
+        expect(monkeypatch, f"projection_dim={manylangs_model.P} cell_dim={manylangs_model.H} n_layers=2")
+    brought = []
+    if not model.files:
+        with pytest.raises(UserError, match="public"):
+            published.get(name)
+        for file in ("options.json", "weights.hdf5"):
+            brought.append(tmp_path / file)
+            brought[-1].write_bytes(fakes["bilm-tf"][file if file == "options.json" else ".hdf5"])
+    serve(server, fakes, name)
+    if model.format == "fluid":
+        with pytest.raises(UserError, match="vocabulary_min5k"):
+            published.get(name)
+        brought = [tmp_path / "vocabulary_min5k.txt"]
+        brought[0].write_bytes(fakes["fluid"]["vocab"])
+    prefix = published.get(name, brought)
+    assert prefix == tmp_path / "home" / "models" / name / "final"
+    assert model_files.read_model(name)[1].projection_dim == {"manylangs": 6}.get(model.format, 7)
+    assert not list((tmp_path / "home" / "models").glob(".*.fetch"))
+
+
+def test_the_table_itself(monkeypatch):
+    """What it expects are fields of a configuration, its addresses are whole, and a mirror takes their place."""
+    from elmo_core.config import ELMoConfig
+
+    for model in map(published.table().get, rows()):
+        assert all(hasattr(ELMoConfig(), pair.split("=")[0]) for pair in model.expect.split()), model.name
+        assert model.format in ("bilm-tf", "nlpl-zip", "manylangs", "fluid") and (model.files or model.note)
+        assert all(re.match(r"https?://[^/ ]+/.*\w$", one) for addresses in model.addresses for one in addresses)
+    monkeypatch.setenv("ELMO_MIRROR", "https://mirror.example/elmo/")
+    assert published.mirrored("http://host/a/b.zip") == "https://mirror.example/elmo/host/a/b.zip"
+
+
+def test_a_name_is_taken_wherever_a_path_is(server, fakes, tmp_path, monkeypatch, capsys):
+    import run_embed
+
+    serve(server, fakes)
+    monkeypatch.chdir(tmp_path)
+    assert width(ELMoEmbedder(SMALL)) == (3, 3, 14)
+    assert ELMo(SMALL)(SENTENCES)[0][0].shape == [1, 3, 14]
+    assert len(server.requests) == 2  # once, and never again
+    Path("text").write_text("the river bank\n", encoding="utf-8")
+    run_embed.main([f"--init_from_ckpt={SMALL}", "--input=text", "--output=vectors.hdf5", "--device=cpu"])
+    convert.main(["export", SMALL, "--output=exported"])
+    convert.main(["list"])
+    here = [line for line in capsys.readouterr().out.splitlines() if line.endswith("yes")]
+    assert [line.split()[0] for line in here] == [SMALL]
+    shutil.copytree(tmp_path / "home" / "models" / SMALL, SMALL)  # a path that exists wins
+    assert model_files.resolve(SMALL) == Path(SMALL, "final")
+    with pytest.raises(UserError, match=f"Did you mean .*{SMALL}"):
+        ELMoEmbedder("allennlp-smal")
+
+
+def test_a_model_that_ships_is_found_from_any_folder(tmp_path, monkeypatch, capsys):
+    """Rounded to float16, half the size, and loaded as float32."""
+    bilm = tiny.random_bilm()
+    whole = tiny.save(bilm, tmp_path / "whole")
+    monkeypatch.setattr(published, "REPOSITORY", tmp_path / "repository")
+    monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
+    with pytest.raises(UserError, match=r"home/models/zh-news"):
+        ELMoEmbedder("zh-news")
+    convert.main(["half", whole, f"--output={tmp_path / 'repository' / 'zh-news'}"])
+    monkeypatch.chdir(tmp_path / "whole")
+    convert.main(["list"])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.endswith("yes")] == ["zh-news"]
+
+    loaded, vocabulary = load_bilm("zh-news", head=True)
+    assert vocabulary.tokens == tiny.WORDS
+    for name, weight in loaded.state_dict().items():
+        expected = bilm.state_dict()[name].numpy().astype(np.float16).astype(np.float32)
+        np.testing.assert_array_equal(weight.numpy(), expected, strict=True)
+    stored = tmp_path / "repository" / "zh-news" / "final.pdparams"
+    n = sum(weight.size for weight in bilm.state_dict().values())
+    assert 2 * n < stored.stat().st_size < 2 * n + 200 * len(bilm.state_dict())
+    exact, rounded = (ELMoEmbedder(name).encode(SENTENCES)[0] for name in (whole, "zh-news"))
+    assert 0 < np.abs(exact - rounded).max() < 0.01 and rounded.dtype == np.float32
+
+
+def test_a_model_can_ship_without_its_head(model, word_model, tmp_path):
+    convert.main(["half", model, "--no_head", f"--output={tmp_path / 'char'}"])
+    assert {path.name for path in (tmp_path / "char").iterdir()} == {"config.json", "final.pdparams"}
+    convert.main(["half", word_model, "--no_head", f"--output={tmp_path / 'word'}"])
+    for name in ("char", "word"):
+        assert width(ELMoEmbedder(tmp_path / name)) == (3, 3, 14)
+        with pytest.raises(UserError, match="head"):
+            load_bilm(tmp_path / name, head=True)
+        convert.main(["export", str(tmp_path / name), f"--output={tmp_path / 'exported' / name}"])
+
+
+def test_a_broken_download_resumes(server, fakes, tmp_path):
+    _, weights = serve(server, fakes)
+    server.break_after = [10**6, 3000, 5000]
+    published.get(SMALL)
+    assert [wanted for name, wanted in server.gets if name == weights] == [None, "bytes=3000-", "bytes=8000-"]
+
+
+def test_a_download_that_was_killed_resumes_unless_the_file_has_changed(server, fakes, tmp_path, monkeypatch):
+    _, weights = serve(server, fakes)
+    monkeypatch.setattr(download, "MOST_ATTEMPTS", 1)
+    server.break_after = [10**6, 3000]
+    with pytest.raises(UserError, match=SMALL):
+        published.get(SMALL)
+    assert not (tmp_path / "home" / "models" / SMALL).exists()
+    part = next((tmp_path / "home" / "models").glob(f".{SMALL}.fetch/*.part"))
+    assert part.stat().st_size == 3000
+    content = server.files[weights]
+    server.files[weights] = content[::-1]
+    server.break_after = [2000]  # of a file that does not begin as before, which is refused at once
+    with pytest.raises(UserError, match="hdf5"):
+        published.get(SMALL)
+    server.files[weights] = content
+    published.get(SMALL)
+    assert server.gets[-1] == (weights, None)
+
+
+def test_without_a_mark_of_the_servers_a_download_starts_over(server, fakes):
+    _, weights = serve(server, fakes)
+    server.etags, server.break_after = False, [10**6, 3000]
+    published.get(SMALL)
+    assert server.gets[-1] == (weights, None)
+
+
+def test_what_a_server_does_wrong_is_named(server, fakes, tmp_path, monkeypatch):
+    _, weights = serve(server, fakes)
+
+    def refused(word: str) -> None:
+        with pytest.raises(UserError) as error:
+            published.get(SMALL)
+        text = str(error.value)
+        assert word in text and weights in text and "--from" in text, text
+        assert leftovers(tmp_path / "home") == {f".{SMALL}.fetch"}
+
+    server.stalls = [0.5] * 3
+    with monkeypatch.context() as hasty:
+        hasty.setattr(download, "TIMEOUT", 0.2)
+        refused("silent for 0.2 s")
+    server.lies[weights] = 100
+    refused("shorter")
+    server.lies.clear()
+    server.status = [503] * 3
+    refused("503")
+    server.status = [404]
+    refused("404")
+    server.files[weights] = b"<!DOCTYPE html><title>Please log in"
+    refused("DOCTYPE")
+    server.shutdown()
+    server.server_close()
+    refused("refused")
+
+
+def test_a_truncated_file_is_fetched_again(server, fakes, tmp_path):
+    """A server that claims fewer bytes than there are: the file is found to be damaged when it is read."""
+    _, weights = serve(server, fakes)
+    server.lies[weights] = -2000
+    with pytest.raises(UserError, match="weights"):
+        published.get(SMALL)
+    assert not leftovers(tmp_path / "home")
+    server.lies.clear()
+    published.get(SMALL)
+
+
+def test_another_file_than_the_first_time_is_refused(server, fakes, tmp_path):
+    options, _ = serve(server, fakes)
+    home = published.get(SMALL).parent
+    shutil.rmtree(home)
+    server.files[options] += b"\n"
+    with pytest.raises(UserError, match="SHA-256"):
+        published.get(SMALL)
+    assert not home.exists()
+    server.files[options] = server.files[options].rstrip()
+    assert checkpoint.exists(published.get(SMALL))
+
+
+def test_another_model_than_expected_is_refused(server, fakes, tmp_path, monkeypatch):
+    serve(server, fakes)
+    expect(monkeypatch, "projection_dim=128")
+    with pytest.raises(UserError, match="projection_dim is 7, expected 128"):
+        published.get(SMALL)
+    assert not leftovers(tmp_path / "home")
+
+
+def test_a_full_disk_is_told_before_anything_is_fetched(server, fakes, monkeypatch):
+    serve(server, fakes)
+    usage = shutil.disk_usage("/")._replace(free=100)
+    monkeypatch.setattr(download.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(UserError, match="ELMO_HOME"):
+        published.get(SMALL)
+
+
+def test_the_next_address_is_tried(server, fakes, tmp_path, monkeypatch):
+    name = "manylangs-zhs"
+    serve(server, fakes, name)  # at the second address only
+    expect(monkeypatch, "n_layers=2")
+    published.get(name)
+    assert server.gets[0][0].startswith("39.96.43.154/")
+
+
+def test_two_processes_fetch_once(server, fakes):
+    serve(server, fakes)
+    server.stalls = [1.0]
+    program = "import sys; from elmo_core.weights import published as p; m = p.table(); "
+    program += (
+        "import dataclasses; one = m['allennlp-small']; m['allennlp-small'] = dataclasses.replace(one, expect=''); "
+    )
+    program += "print(p.get('allennlp-small'))"
+    running = [
+        subprocess.Popen([sys.executable, "-c", program], cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    outputs = [process.communicate(timeout=60) for process in running]
+    assert [process.returncode for process in running] == [0, 0], outputs
+    assert len(server.requests) == 2 and outputs[0][0] == outputs[1][0]
+
+
+@pytest.mark.parametrize("how", ["files", "folder", "archive"])
+def test_files_brought_by_hand(how, server, fakes, tmp_path, capsys):
+    files = {"my_options.json": fakes["bilm-tf"]["options.json"], "w.hdf5": fakes["bilm-tf"][".hdf5"]}
+    (tmp_path / "brought").mkdir()
+    for name, content in files.items():
+        (tmp_path / "brought" / name).write_bytes(content)
+    (tmp_path / "files.zip").write_bytes(zipped(files))
+    brought = {
+        "files": [tmp_path / "brought" / name for name in files],
+        "folder": [tmp_path / "brought"],
+        "archive": [tmp_path / "files.zip"],
+    }
+    convert.main(["get", SMALL, "--from", *map(str, brought[how])])
+    assert Path(capsys.readouterr().out.strip()).is_file() and not server.requests
+    assert width(ELMoEmbedder(SMALL)) == (3, 3, 14) and (tmp_path / "brought" / "w.hdf5").exists()
+
+
+def test_what_is_brought_must_be_the_models(server, fakes, tmp_path):
+    (tmp_path / "options.json").write_bytes(fakes["bilm-tf"]["options.json"])
+    with pytest.raises(UserError, match="hdf5"):
+        published.get(SMALL, [tmp_path / "options.json"])
+    with pytest.raises(UserError, match="gone"):
+        published.get(SMALL, [tmp_path / "gone"])
+    with pytest.raises(UserError, match="allennlp-small"):
+        convert.main(["get", "allennlp-smal"])
+    assert not server.requests and (tmp_path / "options.json").exists()
+
+
+def test_nlpls_zips_and_folders_are_imported(server, fakes, tmp_path):
+    (tmp_path / "195.zip").write_bytes(fakes["nlpl-zip"][".zip"])
+    zipfile.ZipFile(tmp_path / "195.zip").extractall(tmp_path / "195")
+    for source in ("195", "195.zip"):
+        convert.main(["import", str(tmp_path / source), f"--output={tmp_path / 'out' / source}"])
+        assert width(ELMoEmbedder(tmp_path / "out" / source)) == (3, 3, 14)
+    (tmp_path / "zhs.tar.bz2").write_bytes(fakes["manylangs"][".tar.bz2"])
+    convert.main(["manylangs", str(tmp_path / "zhs.tar.bz2"), f"--output={tmp_path / 'zhs'}"])
+    assert {path.name for path in tmp_path.iterdir() if path.name.startswith(".")} == set()
+    for flags in ([], ["195", "--options=x"], ["--options=x"]):
+        with pytest.raises(SystemExit, match="2"):
+            convert.main(["import", *flags, f"--output={tmp_path / 'none'}"])
+
+
+# Archives
+
+
+def tar_of(*members: tuple[str, bytes, bytes]) -> bytes:
+    """A tar of members (name, type, content)."""
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w:gz") as archive:
+        for name, kind, content in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.size, info.linkname = kind, len(content), "/etc/passwd"
+            archive.addfile(info, io.BytesIO(content))
+    return target.getvalue()
+
+
+def linked() -> bytes:
+    info = zipfile.ZipInfo("link")
+    info.external_attr = 0o120777 << 16
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        archive.writestr(info, "/etc/passwd")
+    return target.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (zipped({"../outside": b"x"}), "outside"),
+        (zipped({"/outside": b"x"}), "outside"),
+        (zipped({"a\\..\\..\\outside": b"x"}), "outside"),
+        (zipped({"C:outside": b"x"}), "outside"),
+        (linked(), "link"),
+        (zipped({"zeros": bytes(100 << 20)}), "more"),
+        (zipped({f"{k}": b"" for k in range(10_002)}), "more"),
+        (tar_of(("../outside", tarfile.REGTYPE, b"x")), "outside"),
+        (tar_of(("/outside", tarfile.REGTYPE, b"x")), "outside"),
+        (tar_of(("link", tarfile.SYMTYPE, b"")), "link"),
+        (tar_of(("link", tarfile.LNKTYPE, b"")), "link"),
+        (tar_of(("pipe", tarfile.FIFOTYPE, b"")), "pipe"),
+        (tar_of(("a", tarfile.REGTYPE, b"x"), ("a", tarfile.REGTYPE, b"y")), "twice"),
+        (tar_of(("a", tarfile.REGTYPE, bytes(range(256)) * 99))[:-200], "damaged"),
+    ],
+    ids=lambda value: "archive" if isinstance(value, bytes) else value,
+)
+def test_an_archive_cannot_do_harm(content, word, tmp_path):
+    (tmp_path / "archive").write_bytes(content)
+    (tmp_path / "inner").mkdir()
+    with pytest.raises(UserError, match=word):
+        archives.unpack(tmp_path / "archive", tmp_path / "inner")
+    assert {path.name for path in tmp_path.iterdir()} == {"archive", "inner"}
+    assert not [path for path in tmp_path.rglob("*") if path.is_symlink() or "outside" in path.name]
+
+
+@pytest.mark.parametrize("kind", [".zip", ".tar.bz2"])
+def test_a_damaged_archive_is_an_error_or_nothing(kind, fakes, tmp_path):
+    """Whatever is changed, nothing but a UserError comes out, or a whole model."""
+    whole, generator = fakes["manylangs"][kind], random.Random(5)
+    for _ in range(120):
+        (tmp_path / "archive").write_bytes(damaged(whole, generator))
+        with suppress(UserError):
+            formats.read("manylangs", [tmp_path / "archive"], tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"archive"}
