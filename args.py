@@ -234,8 +234,8 @@ def add_optimizer(parser: argparse.ArgumentParser) -> None:
 
 def from_flags(kind: type, args: argparse.Namespace, **changes):
     """A dataclass of settings whose fields are those flags that have their names."""
-    given = {field.name: getattr(args, field.name) for field in dataclasses.fields(kind) if hasattr(args, field.name)}
-    return kind(**{**given, **changes})
+    given = {field.name: getattr(args, field.name, None) for field in dataclasses.fields(kind)}
+    return kind(**{**{name: value for name, value in given.items() if value is not None}, **changes})
 
 
 POLARITY = Path("sentence-polarity-dataset-v1")

@@ -19,6 +19,13 @@ from pathlib import Path
 
 import flags
 import numpy as np
+from elmo_tasks.elmo_input import (
+    LayerCache,
+    Pretrained,
+    elmo_encoder,
+    init_pretraining_params,
+    vocabulary_beside,
+)
 from pieces import Pieces, labels_of_corpus
 from reader import Words, read_replacements, read_tagged
 
@@ -28,13 +35,6 @@ from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.tokenise import jieba_cut
 from elmo_core.text.tokens import Vocabulary
-from elmo_tasks.elmo_input import (
-    LayerCache,
-    Pretrained,
-    elmo_encoder,
-    init_pretraining_params,
-    vocabulary_beside,
-)
 from elmo_tasks.saved import digest, load_results, spread
 from elmo_tasks.tagging.data import BadLines, Sentence
 from elmo_tasks.tagging.network import Settings

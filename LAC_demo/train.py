@@ -13,13 +13,13 @@ from pathlib import Path
 
 import flags
 import root
+from elmo_tasks.elmo_input import LayerCache, Pretrained, vocabulary_beside
 
 import args as arguments
 import script
 from elmo_core.machine import runtime
 from elmo_core.machine.messages import log
 from elmo_core.text.tokens import Vocabulary
-from elmo_tasks.elmo_input import LayerCache, Pretrained, vocabulary_beside
 from elmo_tasks.saved import check_model_folder
 from elmo_tasks.tagging.data import BadLines, Labels, read_tsv
 from elmo_tasks.tagging.network import Settings

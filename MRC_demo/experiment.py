@@ -23,6 +23,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import options
+from elmo_tasks.elmo_input import Pretrained
 
 import args as arguments
 import script
@@ -30,7 +31,6 @@ from args import FILE
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import log
 from elmo_tasks.classification.encoders import randomise
-from elmo_tasks.elmo_input import Pretrained
 from elmo_tasks.reading.data import read_dataset
 from elmo_tasks.reading.layers import TextLayers
 from elmo_tasks.reading.network import Settings

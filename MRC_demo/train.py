@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import options
+from elmo_tasks.elmo_input import Pretrained
 from options import DEMO
 
 import args as arguments
@@ -19,7 +20,6 @@ import script
 from args import FILE
 from elmo_core.machine import runtime
 from elmo_core.machine.messages import log
-from elmo_tasks.elmo_input import Pretrained
 from elmo_tasks.reading.data import read_dataset
 from elmo_tasks.reading.network import Settings
 from elmo_tasks.reading.reader import Prepared, Reader, Reading

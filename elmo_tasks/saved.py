@@ -57,6 +57,12 @@ class TrainedModel:
         weights = self.network.state_dict().items()
         return {name: weight for name, weight in weights if owns_bilm or not name.startswith(BILM)}
 
+    def mixes(self) -> dict[str, dict]:
+        """The weights of ELMo's layers at each place where the network mixes them."""
+        elmo = self.network.elmo
+        places = self.network.elmo_at[: len(elmo.mixes)] if elmo else []
+        return {where: elmo.mix_weights(number) for number, where in enumerate(places)}
+
     def weights(self) -> dict[str, np.ndarray]:
         return {name: weight.numpy() for name, weight in self.own_weights().items()}
 
@@ -125,10 +131,14 @@ def _sources(
     for name, moved in (("elmo", init_from_ckpt), ("word_vectors", word_vectors)):
         if moved and name not in values:
             flag = "init_from_ckpt" if name == "elmo" else name
-            raise UserError(f"--{flag}: {file.parent} was trained without it, and would not read {moved}. Leave it out.")
+            raise UserError(
+                f"--{flag}: {file.parent} was trained without it, and would not read {moved}. Leave it out."
+            )
     if "elmo" in values:
         with hint_if_moved("--init_from_ckpt", init_from_ckpt):
-            pretrained = Pretrained.of(model_files.resolve(init_from_ckpt or _field(values, "elmo", "checkpoint", file)))
+            pretrained = Pretrained.of(
+                model_files.resolve(init_from_ckpt or _field(values, "elmo", "checkpoint", file))
+            )
         if pretrained.fingerprint != _field(values, "elmo", "fingerprint", file):
             raise UserError(
                 f"{pretrained.prefix} is not the ELMo that {file.parent} was trained with: its weights differ. Give that "

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-
 from elmo_core.machine.messages import UserError, duration, log
 from elmo_core.machine.runtime import paddle
 from elmo_tasks.saved import TrainedModel
@@ -147,5 +146,3 @@ class MeanWeights:
         finally:
             for weight, value in zip(self.weights, before, strict=True):
                 weight.set_value(value)
-
-

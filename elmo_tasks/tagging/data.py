@@ -1,21 +1,19 @@
-"""Labelled sentences: the list of labels, files of sentences, batches.
-
-tag.dic     one label a line; or a number, a tab and a label
-TSV         `t1 t2 ...<TAB>l1 l2 ...`: the tokens of a sentence, and a label for each
-"""
+"""Labelled sentences, the list of labels, batches."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
-import dataset
 from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import read_lines
-from elmo_core.text.tokens import Vocabulary, padded
+from elmo_core.text.tokens import MARKERS, Vocabulary, padded
 from elmo_tasks.tagging.scheme import impossible
 
 
@@ -27,45 +25,11 @@ class Sentence:
     labels: list[str]
 
 
-class BadLines:
-    """Lines that cannot be used: an error, or skipped and counted."""
-
-    def __init__(self, skip: bool = False):
-        self.skip, self.found = skip, []
-
-    def add(self, path: str | Path, line: int, fault: str) -> None:
-        if not self.skip:
-            raise UserError(f"{path}:{line}: {fault} (--skip_bad_lines leaves such lines out.)")
-        self.found.append(f"{path}:{line}: {fault}")
-
-    def report(self) -> None:
-        """Log how many lines were skipped, and the first of them."""
-        if self.found:
-            log.warning(f"{len(self.found):,} bad lines skipped. The first: {self.found[0]}")
-
-    def numbered(self, lines: Iterable[str], path: str | Path) -> Iterator[tuple[int, str | None]]:
-        """The lines with their numbers, None for one that is not UTF-8. lines: decoded with "surrogateescape"."""
-        for number, line in enumerate(lines, 1):
-            try:
-                line.encode("utf-8")
-            except UnicodeEncodeError:
-                self.add(path, number, "the line is not UTF-8. Convert the file, as in `iconv -f gb18030 -t utf-8`.")
-                line = None
-            yield number, line
-
-    def read(self, path: Path, expected: str) -> Iterator[tuple[int, str]]:
-        """The lines of a file that are UTF-8, with their numbers. expected: what the file should hold, for messages."""
-        disk.check_input(path, expected)
-        lines = self.numbered(read_lines(path, "surrogateescape"), path)
-        return ((number, line) for number, line in lines if line is not None)
-
-
 class Labels:
     """The labels that a tagger gives, in the order of their numbers, and their scheme."""
 
     def __init__(self, names: Iterable[str], source: str | Path = "labels", scheme: str = "lac"):
         self.names, self.scheme = list(names), scheme
-        self.source = source
         self.index: dict[str, int] = {}
         for line, name in enumerate(self.names, 1):
             if name.split() != [name]:
@@ -76,14 +40,14 @@ class Labels:
             raise UserError(f"{source}: no label. Expected one a line: n, n-B, n-I ...")
 
     @classmethod
-    def from_file(cls, path: Path, scheme: str = "lac") -> "Labels":
-        """Read a tag.dic, whose lines are in the order of the numbers."""
-        disk.check_input(path, "labels, one a line, as prepare.py --make_label_dict writes them")
-        pairs = (line.partition("\t") for line in read_lines(path))
-        names = [label if tab and number.isdecimal() else number + tab + label for number, tab, label in pairs]
-        return cls(names, path, scheme)
+    def from_file(cls, path: Path, scheme: str) -> "Labels":
+        disk.check_input(path, "labels, one a line")
+        return cls(read_lines(path), path, scheme)
 
-    @property
+    def write(self, file: IO[bytes]) -> None:
+        file.write(("\n".join(self.names) + "\n").encode("utf-8"))
+
+    @cached_property
     def fingerprint(self) -> str:
         return hashlib.sha1("\n".join(self.names).encode("utf-8")).hexdigest()
 
@@ -97,27 +61,15 @@ class Labels:
         return impossible(self.names, self.scheme)
 
 
-def read_tsv(path: str | Path, labels: Labels, bad_lines: BadLines) -> list[Sentence]:
-    """The sentences of a TSV file, of a folder of such files, or of a glob."""
-    found = []
-    for part in dataset.Corpus(path).paths:
-        for number, line in bad_lines.read(part, "labelled sentences"):
-            left, tab, right = line.rpartition("\t")
-            sentence = Sentence(left.split(), right.split())
-            unknown = next((label for label in sentence.labels if label not in labels.index), None)
-            if not line.strip():
-                continue
-            if not tab:
-                bad_lines.add(part, number, "no tab. Expected words, a tab, and a label for each word.")
-            elif len(sentence.tokens) != len(sentence.labels) or not sentence.tokens:
-                bad_lines.add(part, number, f"{len(sentence.tokens)} words and {len(sentence.labels)} labels.")
-            elif unknown is not None:
-                bad_lines.add(part, number, f"the label {unknown!r} is not in {labels.source}.")
-            else:
-                found.append(sentence)
-    if not found:
-        raise UserError(f"{path}: no sentence. Expected lines of words, a tab, and a label for each word.")
-    return found
+def token_counts(sentences: Sequence[Sentence]) -> Counter[str]:
+    return Counter(token for sentence in sentences for token in sentence.tokens)
+
+
+def training_words(sentences: Sequence[Sentence]) -> Vocabulary:
+    """The tokens of the sentences as a vocabulary, by falling frequency."""
+    counts = token_counts(sentences)
+    order = sorted(counts.keys() - set(MARKERS), key=lambda token: (-counts[token], token))
+    return Vocabulary([*MARKERS, *order], "training words")
 
 
 @dataclass

@@ -4,21 +4,19 @@ again, emissions, and a CRF.
 Letters: B sentences, T tokens, K labels.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
+from elmo import ELMo
 from elmo_core.config import ELMoConfig
-from elmo_core.machine.messages import UserError
-from elmo_core.machine.runtime import paddle
+from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.text.characters import CharTable
 from elmo_core.text.tokens import Tokens, padded
-from elmo_tasks.elmo_input import elmo_encoder, init_pretraining_params
-from elmo_tasks.saved import checked_settings
+from elmo_tasks.characters import jieba_words
+from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.tagging.crf import LinearChainCRF
 from elmo_tasks.tagging.data import Batch, Labels
 from elmo_tasks.word_vectors import WordVectors
@@ -28,59 +26,6 @@ nn = paddle.nn
 CHAR_CNN = ELMoConfig(filters=((2, 32), (3, 64), (4, 64)), n_highway=0, projection_dim=160)  # of the tagger's own
 FEATURE_DIM = 16  # of the vector of a feature
 MAX_PLACE = 4  # characters further back in their word count as at this place
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Settings of the network. The learning rates are factors of the optimizer's."""
-
-    use_elmo: bool = True
-    word_emb_dim: int = 128
-    grnn_hidden_dim: int = 256
-    bigru_num: int = 2
-    dropout: float = 0.5
-    emb_learning_rate: float = 2.5
-    crf_learning_rate: float = 0.2
-    elmo_l2_coef: float = 0.001
-    elmo_dropout: float = 0.5
-    elmo_trainable: bool = False
-    elmo_learning_rate: float = 0.1
-    cell: str = "gru"  # or lstm
-    char_cnn: bool = False
-    place_dim: int = 0  # size of the vector of a character's place in its word; 0: none
-    elmo_at: str = "input"  # output, or input,output
-    layers: str = "all"  # of ELMo
-    word_vectors_trainable: bool = False
-    random_weights: str = ""  # all, or lstm: those of ELMo's weights that were not pretrained
-    words: str = "tokens"  # what ELMo and the word vectors read; jieba: the words that it finds in characters
-
-    def to_dict(self) -> dict:
-        """Without later fields at their defaults, so that versions before them can read it."""
-        values = dataclasses.asdict(self)
-        return {name: value for name, value in values.items() if name not in LATER or value != getattr(Settings, name)}
-
-    @classmethod
-    def from_dict(cls, values: dict, source: Path) -> "Settings":
-        """From what `to_dict` has made. source: the file that holds them, for messages."""
-        if isinstance(values, dict):
-            values = {**{name: getattr(cls, name) for name in LATER}, **values}
-        settings = checked_settings(cls, values, "tagger", source)
-        for name, choices in CHOICES.items():
-            if (value := getattr(settings, name)) not in choices:
-                raise UserError(f"{source}: tagger.{name} is {value!r:.80}, expected one of {choices}.")
-        return settings
-
-
-LATER = (
-    "cell",
-    "char_cnn",
-    "place_dim",
-    "elmo_at",
-    "layers",
-    "word_vectors_trainable",
-    "random_weights",
-    "words",
-)  # which the first taggers did not have
 CHOICES = {
     "cell": ("gru", "lstm"),
     "elmo_at": ("input", "output", "input,output"),
@@ -89,8 +34,26 @@ CHOICES = {
 }
 
 
+@dataclass(frozen=True)
+class Settings(ELMoSettings):
+    """Settings of the network. emb_lr_factor, crf_lr_factor: of the learning rate, for the word embeddings and the CRF."""
+
+    elmo_at: str = "input"  # where the network reads ELMo
+    words: str = "tokens"  # what ELMo and the word vectors read; jieba: the words that it finds in characters
+    word_dim: int = 128
+    word_vectors_trainable: bool = False
+    char_cnn: bool = False
+    place_dim: int = 0  # size of the vector of a character's place in its word; 0: none
+    cell: str = "gru"
+    hidden_dim: int = 256
+    n_layers: int = 2
+    dropout: float = 0.5
+    emb_lr_factor: float = 2.5
+    crf_lr_factor: float = 0.2
+
+
 class BiGRUCRF(nn.Layer):
-    """pretrained: the checkpoint of the biLM, where there is one. vectors: word vectors of a file, fixed or, where
+    """elmo: with a mix for each place of settings.elmo_at. vectors: word vectors of a file, fixed or, where
     settings.word_vectors_trainable, with a change for each word of the training data that is learnt. features: the
     values of the tokens' features, if they have any.
     """
@@ -100,54 +63,47 @@ class BiGRUCRF(nn.Layer):
         settings: Settings,
         n_words: int,
         labels: Labels,
-        pretrained: str | None = None,
+        elmo: ELMo | None = None,
         vectors: WordVectors | None = None,
         features: Sequence[str] = (),
     ):
         super().__init__()
-        self.settings, self.vectors, self.encoder = settings, vectors, None
-        self.elmo_at = settings.elmo_at.split(",") if settings.use_elmo else []
-        rate = paddle.ParamAttr(initializer=nn.initializer.Uniform(-0.1, 0.1), learning_rate=settings.emb_learning_rate)
-        self.word_embedding = nn.Embedding(n_words, settings.word_emb_dim, weight_attr=rate)
-        width = settings.word_emb_dim + (vectors.dim if vectors else 0) + settings.place_dim
+        self.settings, self.vectors = settings, vectors
+        self.elmo_at = settings.elmo_at.split(",") if elmo else []
+        self.features = {value: number for number, value in enumerate(features, 1)}  # 0: any other
+        width = self._add_inputs(n_words)
+        self.elmo = elmo
+        hidden, cell = settings.hidden_dim, {"gru": nn.GRU, "lstm": nn.LSTM}[settings.cell]
+        width += elmo.dim if "input" in self.elmo_at else 0
+        layers = cell(width, hidden, settings.n_layers, direction="bidirect", dropout=settings.dropout)
+        setattr(self, settings.cell, layers)
+        self.emission = nn.Linear(2 * hidden + (elmo.dim if "output" in self.elmo_at else 0), len(labels))
+        self.crf = LinearChainCRF(len(labels), *labels.impossible(), settings.crf_lr_factor)
+        self.dropout = nn.Dropout(settings.dropout)
+
+    def _add_inputs(self, n_words: int) -> int:
+        """Make the embeddings that `inputs` concatenates. Returns their width."""
+        settings, vectors = self.settings, self.vectors
+        rate = paddle.ParamAttr(initializer=nn.initializer.Uniform(-0.1, 0.1), learning_rate=settings.emb_lr_factor)
+        self.word_embedding = nn.Embedding(n_words, settings.word_dim, weight_attr=rate)
+        width = settings.word_dim + (vectors.dim if vectors else 0)
         if settings.char_cnn:
             self.char_cnn = CharCNN(CHAR_CNN)
             width += CHAR_CNN.projection_dim
         if settings.word_vectors_trainable:
             zero = paddle.ParamAttr(initializer=nn.initializer.Constant(0.0))
             self.vector_change = nn.Embedding(n_words, vectors.dim, weight_attr=zero)
-        self.features = {value: number for number, value in enumerate(features, 1)}  # 0: any other
-        if features:
-            self.feature_embedding = nn.Embedding(len(features) + 1, FEATURE_DIM)
+        if self.features:
+            self.feature_embedding = nn.Embedding(len(self.features) + 1, FEATURE_DIM)
             width += FEATURE_DIM
         if settings.place_dim:
             self.place_embedding = nn.Embedding(MAX_PLACE + 2, settings.place_dim)
-        if settings.use_elmo:
-            self.encoder = elmo_encoder(
-                settings.elmo_l2_coef,
-                settings.elmo_dropout,
-                settings.elmo_trainable,
-                len(self.elmo_at),
-                settings.layers,
-                settings.words,
-            )
-            init_pretraining_params(self.encoder, pretrained)
-            width += self.encoder.dim * ("input" in self.elmo_at)
-            for weight in self.encoder.elmo.bilm.parameters():
-                weight.optimize_attr["learning_rate"] = settings.elmo_learning_rate
-        hidden = settings.grnn_hidden_dim
-        cell = nn.LSTM if settings.cell == "lstm" else nn.GRU
-        layers = cell(width, hidden, settings.bigru_num, direction="bidirect", dropout=settings.dropout)
-        setattr(self, settings.cell, layers)
-        width = 2 * hidden + (self.encoder.dim if "output" in self.elmo_at else 0)
-        self.emission = nn.Linear(width, len(labels))
-        self.crf = LinearChainCRF(len(labels), *labels.impossible(), settings.crf_learning_rate)
-        self.dropout = nn.Dropout(settings.dropout)
+            width += settings.place_dim
+        return width
 
     def forward(self, batch: Batch) -> paddle.Tensor:
         """Emissions (B, T, K). Those of a sentence do not depend on its batch."""
-        elmo = self.encoder.mixes(self.encoder.map_words(batch.tokens)) if self.encoder else []
-        elmo = dict(zip(self.elmo_at, elmo, strict=True))
+        elmo = dict(zip(self.elmo_at, self._elmo(batch.tokens) if self.elmo else [], strict=True))
         x = self.inputs(batch)
         if "input" in elmo:
             x = paddle.concat([elmo["input"], x], axis=-1)
@@ -158,8 +114,21 @@ class BiGRUCRF(nn.Layer):
             x = paddle.concat([x, elmo["output"]], axis=-1)
         return self.emission(x)
 
+    def _elmo(self, sentences: Sequence[Sequence[str]]) -> list[paddle.Tensor]:
+        """ELMo's output for each place of elmo_at, (B, T, D)."""
+        if self.settings.words == "tokens":
+            return self.elmo(sentences)[0]
+        words, numbers = jieba_words(sentences)
+        layers, mask = self.elmo.layers(words)  # (B, W, 2P), (B, W)
+        lengths = np.array(list(map(len, numbers)))
+        starts = mask.shape[1] * np.repeat(np.arange(len(numbers)), lengths)
+        rows = padded(starts + np.concatenate(numbers), lengths, lengths.max())  # of every character's word
+        index, shape = to_tensor(rows.ravel()), [*rows.shape, self.elmo.layer_dim]
+        layers = [paddle.gather(x.reshape([-1, shape[-1]]), index).reshape(shape) for x in layers]
+        return self.elmo.mixed(layers, to_tensor((np.arange(rows.shape[1]) < lengths[:, None]).astype(np.float32)))
+
     def inputs(self, batch: Batch) -> paddle.Tensor:
-        """All but ELMo, (B, T, D)."""
+        """All inputs but ELMo, concatenated. (B, T, D)"""
         found = [self.word_embedding(paddle.to_tensor(batch.ids))]
         if self.vectors:
             vectors = paddle.to_tensor(self.vectors.batch(batch.tokens, self.settings.words))
@@ -177,7 +146,7 @@ class BiGRUCRF(nn.Layer):
         return self.dropout(paddle.concat(found, axis=-1))
 
     def _char_features(self, batch: Batch) -> paddle.Tensor:
-        """What the character CNN says of the tokens, each of which it reads once. (B, T, D)"""
+        """The features of the tagger's own character CNN, which reads each distinct token once. (B, T, D)"""
         place: dict[str, int] = {}
         numbers = [place.setdefault(token, len(place)) for sentence in batch.tokens for token in sentence]
         table = CharTable(place)
@@ -190,7 +159,7 @@ class BiGRUCRF(nn.Layer):
     def loss(self, batch: Batch) -> paddle.Tensor:
         """The mean over the sentences, with ELMo's penalty."""
         loss = self.crf(self(batch), batch.labels, batch.lengths).mean()
-        return loss if self.encoder is None else loss + self.encoder.l2_loss().astype(loss.dtype)
+        return loss if self.elmo is None else loss + self.elmo.l2_loss().astype(loss.dtype)
 
     def decode(self, batch: Batch) -> list[np.ndarray]:
         """The numbers of every sentence's labels."""

@@ -3,17 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass, field
 
-from elmo_tasks.tagging.scheme import OUTSIDE, spans
-
-
-def words_of(tokens: Sequence[str], labels: Sequence[str]) -> list[tuple[str, str]]:
-    """The words that the labels make of the tokens, with their tags. A token outside is a word with the tag O."""
-    words, done = [], 0
-    for begin, end, tag in spans(labels):
-        words += [(token, OUTSIDE) for token in tokens[done:begin]]
-        words.append(("".join(tokens[begin:end]), tag))
-        done = end
-    return words + [(token, OUTSIDE) for token in tokens[done:]]
+from elmo_tasks.tagging.scheme import spans
 
 
 @dataclass
@@ -92,6 +82,15 @@ class Score:
                 return {}
             found[kind] = found.get(kind, Counts()) + self.tags[tag]
         return found
+
+    @property
+    def value(self) -> float:
+        """What the best epoch is chosen by."""
+        return self.total.f1
+
+    @property
+    def brief(self) -> str:
+        return f"{'accuracy' if self.scheme == 'plain' else 'F1'} {self.value:6.2%}"
 
     @property
     def accuracy(self) -> float:

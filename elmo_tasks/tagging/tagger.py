@@ -1,26 +1,24 @@
-"""A tagger: network, words, labels and pieces, in memory and on disk.
+"""A tagger: its network, dictionaries and settings, at work and as a folder.
 
-checkpoints/lac/elmo/
-  config.json       the network's numbers; the biLM's checkpoint; fingerprints of its weights and of the dictionaries
-  best.pdparams     the weights; a frozen biLM's are those of its own checkpoint
-  words.txt         the words of the training data, as a vocabulary
-  tag.dic           the labels
-  pieces.txt        the vocabulary whose pieces the words were; absent if they were whole
+FOLDER/        as elmo_tasks/saved.py says, and
+  vocab.txt    the words of the training data
+  labels.txt   the labels
+  pieces.txt   the vocabulary whose pieces the tokens are; absent if they are whole words
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from elmo_core.files import checkpoint
-from elmo_core.machine import disk
 from elmo_core.machine.checks import check_sentences
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import Vocabulary, in_order, sentence_batches
-from elmo_tasks.elmo_input import Pretrained
-from elmo_tasks.sources import OwnWeights, find_sources, name_sources
+from elmo_tasks.pretrained import Pretrained
+from elmo_tasks.saved import TrainedModel
 from elmo_tasks.tagging.data import Labels, Sentence, batch_of
-from elmo_tasks.tagging.network import BiGRUCRF, Settings
+from elmo_tasks.tagging.network import CHOICES, BiGRUCRF, Settings
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.word_vectors import WordVectors
 
@@ -28,15 +26,19 @@ BATCH_SIZE = 64  # sentences that are tagged at a time
 BATCH_TOKENS = 8192  # and their tokens, with padding
 
 
-class Tagger(OwnWeights):
+class Tagger(TrainedModel):
     """Gives tokens their labels.
 
     words: the words of the training data.
-    pretrained: the checkpoint of the biLM, where settings.use_elmo.
+    pretrained: the checkpoint of the biLM that it reads, if any.
     pieces: the vocabulary whose pieces the tokens are, None if they are whole words.
     vectors: word vectors of a file.
-    features: the values that a column of the training data has, which the tagger reads beside the tokens.
+    features: the values of a column of the training data that the tagger reads too; feature_column: which column.
+    segmentation: of the text that it was trained on: see columns.py.
     """
+
+    kind = "tagger"
+    settings_type = Settings
 
     def __init__(
         self,
@@ -47,14 +49,14 @@ class Tagger(OwnWeights):
         pieces: Vocabulary | None = None,
         vectors: WordVectors | None = None,
         features: Sequence[str] = (),
+        feature_column: int | None = None,
+        segmentation: str = "none",
     ):
         self.settings, self.words, self.labels = settings, words, labels
         self.pretrained, self.pieces, self.vectors = pretrained, pieces, vectors
-        self.segmentation = "none"  # of the text that it was trained on: see columns.py
-        self.features, self.feature_column = features, None  # which column they are in
-        prefix = pretrained.prefix if pretrained else None
-        self.owns_bilm = bool(settings.elmo_trainable or settings.random_weights)
-        self.network = BiGRUCRF(settings, len(words), labels, prefix, vectors, features)
+        self.features, self.feature_column, self.segmentation = features, feature_column, segmentation
+        elmo = settings.layer(pretrained, len(settings.elmo_at.split(","))) if pretrained else None
+        self.network = BiGRUCRF(settings, len(words), labels, elmo, vectors, features)
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
         """The labels of every sentence's tokens. An empty sentence has none."""
@@ -80,55 +82,28 @@ class Tagger(OwnWeights):
             score.add(sentence.tokens, sentence.labels, labels, known)
         return score
 
-    def save(self, folder: str | Path) -> None:
-        """Write all its files, the weights last: after a kill, the folder is not taken for a tagger."""
-        folder = Path(folder)
-        (folder / "best.pdparams").unlink(missing_ok=True)
-        values = {"tagger": self.settings.to_dict(), "dictionaries": self._fingerprints(), "scheme": self.labels.scheme}
-        if self.segmentation != "none":
-            values["segmentation"] = self.segmentation
-        if self.features:
-            values["features"] = {"column": self.feature_column, "values": list(self.features)}
-        checkpoint.save_config(folder, {**values, **name_sources(self.pretrained, self.vectors)})
-        for name, vocabulary in (("words.txt", self.words), ("pieces.txt", self.pieces)):
-            if vocabulary is None:
-                (folder / name).unlink(missing_ok=True)
-                continue
-            with disk.atomic_write(folder / name, "wb") as file:
-                vocabulary.write(file)
-        with disk.atomic_write(folder / "tag.dic") as file:
-            file.write("\n".join(self.labels.names) + "\n")
-        self.save_weights(folder)
+    def dictionaries(self) -> dict[str, Vocabulary | Labels | None]:
+        return {checkpoint.VOCABULARY: self.words, "labels.txt": self.labels, "pieces.txt": self.pieces}
 
-    def _fingerprints(self) -> dict[str, str | None]:
-        """Of the dictionaries' files: other lines, or another order of them, would give other tags, and no error."""
-        dictionaries = {"words.txt": self.words, "tag.dic": self.labels, "pieces.txt": self.pieces}
-        return {name: found and found.fingerprint for name, found in dictionaries.items()}
+    def config(self) -> dict[str, Any]:
+        features = {"column": self.feature_column, "values": list(self.features)}
+        return {"scheme": self.labels.scheme, "segmentation": self.segmentation, "features": features}
 
     @classmethod
-    def load(cls, folder: str | Path, pretrained: str | None = None, vectors: str | Path | None = None) -> "Tagger":
-        """Read what `save` has written. pretrained, vectors: where the biLM's checkpoint and the file of word vectors
-        are, if they have moved.
-        """
-        folder = Path(folder)
-        file, values = folder / "config.json", checkpoint.load_config(folder, "a trained tagger")
-        if "tagger" not in values:
-            raise UserError(f"{file} has no field 'tagger': expected a folder with a trained tagger.")
-        settings = Settings.from_dict(values["tagger"], file)
-        elmo, word_vectors = find_sources(values, file, settings.use_elmo, pretrained, vectors)
-        words = Vocabulary.from_file(folder / "words.txt")
-        labels = Labels.from_file(folder / "tag.dic", values.get("scheme", "lac"))
+    def from_folder(
+        cls,
+        folder: Path,
+        settings: Settings,
+        values: Mapping[str, Any],
+        pretrained: Pretrained | None,
+        vectors: WordVectors | None,
+    ) -> "Tagger":
+        for name, choices in CHOICES.items():
+            if (value := getattr(settings, name)) not in choices:
+                raise UserError(f"{folder}: tagger.{name} is {value!r:.80}, expected one of {choices}.")
+        words = Vocabulary.from_file(folder / checkpoint.VOCABULARY)
+        labels = Labels.from_file(folder / "labels.txt", values["scheme"])
         pieces = folder / "pieces.txt"
         pieces = Vocabulary.from_file(pieces) if pieces.is_file() else None
-        features = values.get("features", {"column": None, "values": ()})
-        tagger = cls(settings, words, labels, elmo, pieces, word_vectors, features["values"])
-        tagger.segmentation, tagger.feature_column = values.get("segmentation", "none"), features["column"]
-        fingerprints = tagger._fingerprints()
-        for name, expected in values.get("dictionaries", fingerprints).items():
-            if fingerprints.get(name) != expected:
-                raise UserError(
-                    f"{folder / name} is missing, or is not the file that this tagger was trained with: copy the folder "
-                    "again as training has written it, or train again."
-                )
-        tagger.set_weights(checkpoint.load_params(folder / "best"), str(folder / "best"))
-        return tagger
+        features = values["features"]["values"], values["features"]["column"]
+        return cls(settings, words, labels, pretrained, pieces, vectors, *features, values["segmentation"])

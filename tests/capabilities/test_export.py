@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import reference
 import tiny
+from elmo_tasks.elmo_input import Pretrained
 
 import convert
 import export_model
@@ -23,7 +24,6 @@ from elmo import ELMoEmbedder
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import MARKERS, Vocabulary
 from elmo_tasks.classification.classifier import Classifier
-from elmo_tasks.elmo_input import Pretrained
 from elmo_tasks.tagging.columns import Token
 from elmo_tasks.tagging.data import Labels
 from elmo_tasks.tagging.network import Settings

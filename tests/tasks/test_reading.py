@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import runs
+from elmo_tasks.elmo_input import Pretrained
 
 import elmo
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import MARKERS, Vocabulary
-from elmo_tasks.elmo_input import Pretrained
 from elmo_tasks.reading.batch import Asked, Group, batch_of
 from elmo_tasks.reading.data import Passage, Question, read_dataset
 from elmo_tasks.reading.network import NEVER, BiDAF, Settings

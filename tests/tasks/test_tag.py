@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from elmo_tasks.elmo_input import LayerCache, Pretrained, elmo_encoder, init_pretraining_params
 
 import run_tag
 from elmo import ELMoEmbedder
@@ -16,7 +17,6 @@ from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import MARKERS, UNK_ID, Vocabulary
-from elmo_tasks.elmo_input import LayerCache, Pretrained, elmo_encoder, init_pretraining_params
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.data import Labels, Sentence, batch_of
 from elmo_tasks.tagging.network import Settings

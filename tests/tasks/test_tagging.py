@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny
+from elmo_tasks.elmo_input import LayerCache, Pretrained, elmo_encoder, init_pretraining_params
 
 import elmo
 from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import MARKERS, UNK_ID, Vocabulary
-from elmo_tasks.elmo_input import LayerCache, Pretrained, elmo_encoder, init_pretraining_params
 from elmo_tasks.tagging import training
 from elmo_tasks.tagging.crf import LinearChainCRF
 from elmo_tasks.tagging.data import BadLines, Labels, Sentence, batch_of, read_tsv
