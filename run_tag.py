@@ -14,12 +14,9 @@ is that of `conlleval`.
 import argparse
 import contextlib
 import itertools
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
 
 import args as arguments
 import script
@@ -43,10 +40,9 @@ from elmo_tasks.tagging.scheme import SCHEMES, detect, split_label
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.training import known_words, train
-from elmo_tasks.training import Schedule
+from elmo_tasks.training import Schedule, hold_out
 from elmo_tasks.word_vectors import WordVectors
 
-HELD_OUT = 0.1  # of the training sentences, where there is no --dev_file
 COLUMN = {"type": int, "metavar": "N"}
 OF_ELMO = {
     "elmo_at": Settings.elmo_at,
@@ -162,7 +158,7 @@ def train_tagger(args: argparse.Namespace) -> None:
     pieces = Vocabulary.from_file(args.pieces) if args.pieces else None
     how = args.token_column, args.label_column, args.segmentation, args.feature_column
     parts = [file and read(file, args.data_format, pieces, how) for file in files]
-    sentences, dev, test = parts if args.dev_file else [*split(parts[0], args.seed), parts[2]]
+    sentences, dev, test = parts if args.dev_file else [*hold_out(parts[0], args.seed), parts[2]]
     tagger = new_tagger(args, parts[0], sentences, pieces)
     warn_of_labels(tagger.labels, {"dev": dev, "test": test or []})
     warn_of_scheme(tagger.labels, sentences)
@@ -189,7 +185,7 @@ def train_tagger(args: argparse.Namespace) -> None:
         results["test"] = score.figures()
         report("test", score)
     print(f"saved in {args.save_dir}")
-    write_json(args.json, results)
+    script.write_json(args.json, results)
 
 
 def new_tagger(
@@ -228,15 +224,6 @@ def read(path: Path, data_format: str, pieces: Vocabulary | None, how: tuple) ->
     return read_columns(path, *how)
 
 
-def split(sentences: list[Sentence], seed: int) -> tuple[list[Sentence], list[Sentence]]:
-    """Those to train on, and those that are held out."""
-    if len(sentences) < 2:
-        raise UserError("--train_file has a single sentence: give --dev_file, or more sentences.")
-    order = np.random.default_rng(seed).permutation(len(sentences))
-    n = max(1, round(len(order) * HELD_OUT))
-    return [sentences[k] for k in order[n:]], [sentences[k] for k in order[:n]]
-
-
 def warn_of_labels(labels: Labels, parts: dict[str, list[Sentence]]) -> None:
     for name, sentences in parts.items():
         unknown = {label for sentence in sentences for label in sentence.labels} - labels.index.keys()
@@ -268,7 +255,7 @@ def evaluate(args: argparse.Namespace) -> None:
     # in LAC's scheme a word is put together from tokens, and the tagger has the tokens only
     score = tagger.score(sentences, None if tagger.labels.scheme == "lac" else set(tagger.words.tokens))
     report("test", score)
-    write_json(args.json, {"test": score.figures()})
+    script.write_json(args.json, {"test": score.figures()})
 
 
 def predict(args: argparse.Namespace) -> None:
@@ -305,12 +292,6 @@ def load(args: argparse.Namespace) -> Tagger:
 def report(name: str, score: Score) -> None:
     print(f"== {name}: {'' if score.scheme == 'plain' else f'F1 {score.total.f1:.2%}, '}accuracy {score.accuracy:.2%}")
     print(score.table())
-
-
-def write_json(path: Path | None, values: dict) -> None:
-    if path:
-        with disk.atomic_write(path) as file:
-            file.write(json.dumps(values, ensure_ascii=False, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """How a script runs and ends: its messages, its signals, its exit code, its seeds."""
 
+import json
 import logging
 import os
 import random
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from elmo_core.machine import messages, runtime
+from elmo_core.machine import disk, messages, runtime
 from elmo_core.machine.runtime import import_paddle
 
 OUT_OF_MEMORY = "Where there is a --batch_size, halve it; docs/memory.md has more."
@@ -91,3 +92,10 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     import_paddle().seed(seed)
+
+
+def write_json(path: Path | None, values: dict) -> None:
+    """Write the scores of a run, if a file was given for them."""
+    if path:
+        with disk.atomic_write(path) as file:
+            file.write(json.dumps(values, ensure_ascii=False, indent=1) + "\n")

@@ -81,9 +81,11 @@ def add_save(group, kind: str, required: bool = True) -> None:
     group.add_argument("--overwrite", action="store_true", help=f"replace the {kind} in --save_dir")
 
 
-def add_saved_model(parser: argparse.ArgumentParser, kind: str) -> None:
+def add_saved_model(parser: argparse.ArgumentParser, kind: str, required: bool = True) -> None:
     """A trained model, and where its pretrained ones are, if they have moved."""
-    parser.add_argument("--model_dir", type=Path, required=True, metavar="DIR", help=f"a trained {kind}: its folder")
+    parser.add_argument(
+        "--model_dir", type=Path, required=required, metavar="DIR", help=f"a trained {kind}: its folder"
+    )
     parser.add_argument("--init_from_ckpt", metavar="CKPT", help="its ELMo, if it has moved since training")
     parser.add_argument("--word_vectors", **FILE, help="its word vectors, if they have moved since training")
     add_device(parser)

@@ -6,13 +6,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+import numpy as np
 
 from elmo_core.machine.messages import UserError, duration, log
 from elmo_core.machine.runtime import paddle
 from elmo_tasks.saved import TrainedModel
 
+HELD_OUT = 0.1  # of the training data, where there are no dev data
 PROGRESS_SECONDS = 20  # between two lines within an epoch
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,15 @@ class Schedule:
     patience: int = 5
     ema: float = 0.0
     seed: int = 2020
+
+
+def hold_out(examples: Sequence[Kind], seed: int) -> tuple[list[Kind], list[Kind]]:
+    """The examples to train on, and a tenth to choose the epoch on."""
+    if len(examples) < 2:
+        raise UserError("--train_file has a single example: give --dev_file, or more examples.")
+    order = np.random.default_rng(seed).permutation(len(examples))
+    n = max(1, round(len(order) * HELD_OUT))
+    return [examples[k] for k in order[n:]], [examples[k] for k in order[:n]]
 
 
 class Score(Protocol):

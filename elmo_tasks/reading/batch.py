@@ -17,7 +17,7 @@ QUESTIONS = 6  # of a group, at most
 
 
 @dataclass
-class Asked:
+class WindowQuestion:
     """A question to a window. span: the first and the last token of its answer, counted from the window's beginning."""
 
     id: str
@@ -26,16 +26,16 @@ class Asked:
 
 
 @dataclass
-class Group:
+class QuestionGroup:
     """Questions to the same window, which are read together."""
 
     window: Window
-    asked: list[Asked]
+    questions: list[WindowQuestion]
 
-    def split(self) -> Iterator["Group"]:
+    def split(self) -> Iterator["QuestionGroup"]:
         """The same in groups of no more than QUESTIONS."""
-        for k in range(0, len(self.asked), QUESTIONS):
-            yield Group(self.window, self.asked[k : k + QUESTIONS])
+        for k in range(0, len(self.questions), QUESTIONS):
+            yield QuestionGroup(self.window, self.questions[k : k + QUESTIONS])
 
 
 @dataclass
@@ -69,16 +69,16 @@ class Batch:
     spans: np.ndarray | None  # (Q, 2) int64
 
 
-def batch_of(groups: Sequence[Group], words: Vocabulary) -> Batch:
-    asked = [one for group in groups for one in group.asked]
+def batch_of(groups: Sequence[QuestionGroup], words: Vocabulary) -> Batch:
+    questions = [one for group in groups for one in group.questions]
     passages = Side.of([group.window for group in groups], words)
-    questions = Side.of([Window.whole(one.question) for one in asked], words)
-    passage_of = np.repeat(np.arange(len(groups)), [len(group.asked) for group in groups])
-    found = np.zeros((len(asked), passages.ids.shape[1], FEATURES), np.float32)
+    whole = Side.of([Window.whole(one.question) for one in questions], words)
+    passage_of = np.repeat(np.arange(len(groups)), [len(group.questions) for group in groups])
+    found = np.zeros((len(questions), passages.ids.shape[1], FEATURES), np.float32)
     lower = [[token.lower() for token in tokens] for tokens in passages.tokens]
-    for row, one, passage in zip(found, asked, passage_of, strict=True):
+    for row, one, passage in zip(found, questions, passage_of, strict=True):
         text = one.question.text.lower()
         tokens = {token.lower() for token in one.question.tokens}
         row[: len(lower[passage])] = [(token in tokens, token in text) for token in lower[passage]]
-    spans = None if any(one.span is None for one in asked) else np.array([one.span for one in asked], np.int64)
-    return Batch(passages, questions, passage_of, found, spans)
+    spans = None if any(one.span is None for one in questions) else np.array([one.span for one in questions], np.int64)
+    return Batch(passages, whole, passage_of, found, spans)

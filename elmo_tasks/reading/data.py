@@ -60,24 +60,6 @@ class Dataset:
         faults = "".join(f"; {count:,} {what}" for what, count in sorted(self.counts.items()) if count)
         return f"{len(self.passages):,} passages, {len(self.questions):,} questions{faults}"
 
-    def to_squad(self) -> dict[str, Any]:
-        """As SQuAD's JSON, without the answers that are not in their passage."""
-        paragraphs = [
-            {
-                "context": passage.text,
-                "qas": [
-                    {
-                        "id": question.id,
-                        "question": question.text,
-                        "answers": [{"text": answer, "answer_start": begin} for answer, begin in question.found()],
-                    }
-                    for question in passage.questions
-                ],
-            }
-            for passage in self.passages
-        ]
-        return {"version": "1.1", "data": [{"title": "", "paragraphs": [one]} for one in paragraphs]}
-
 
 def read_dataset(path: Path, answered: bool = True) -> Dataset:
     """The passages of a file. answered: every question must have an answer; otherwise answers are read if there are any."""

@@ -11,10 +11,11 @@ Letters: B windows of passages, Q questions, T and J tokens of either, D = 2 * h
 
 from dataclasses import dataclass
 
+from elmo import ELMo
 from elmo_core.machine.runtime import paddle
-from elmo_tasks.elmo_input import elmo_encoder, init_pretraining_params
+from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.reading.batch import FEATURES, Batch, Side
-from elmo_tasks.reading.layers import TextLayers
+from elmo_tasks.reading.layers import window_layers
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
@@ -23,37 +24,28 @@ NEVER = -1e9  # the logit of what is not there
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Settings of the network. layers: of ELMo; all, top, a number, several as in "0,1", or concat: side by side."""
+class Settings(ELMoSettings):
+    """Settings of the network."""
 
-    use_elmo: bool = True
-    word_emb_dim: int = 100
+    word_dim: int = 100
     hidden_dim: int = 100
     dropout: float = 0.2
-    elmo_dropout: float = 0.5
-    elmo_l2_coef: float = 0.001
-    layers: str = "all"
 
 
 class BiDAF(nn.Layer):
-    """pretrained: the checkpoint of the biLM, where there is one. vectors: fixed word vectors."""
+    """elmo: frozen, with two mixes. vectors: fixed word vectors."""
 
-    def __init__(
-        self, settings: Settings, n_words: int, pretrained: str | None = None, vectors: WordVectors | None = None
-    ):
+    elmo_at = ("input", "output")
+
+    def __init__(self, settings: Settings, n_words: int, elmo: ELMo | None = None, vectors: WordVectors | None = None):
         super().__init__()
-        self.vectors, self.encoder = vectors, None
+        self.vectors = vectors
         self.word_embedding = nn.Embedding(
-            n_words, settings.word_emb_dim, weight_attr=paddle.ParamAttr(initializer=nn.initializer.Uniform(-0.1, 0.1))
+            n_words, settings.word_dim, weight_attr=paddle.ParamAttr(initializer=nn.initializer.Uniform(-0.1, 0.1))
         )
-        width, hidden = settings.word_emb_dim + (vectors.dim if vectors else 0), settings.hidden_dim
-        dim = 2 * hidden
-        elmo_dim = 0
-        if settings.use_elmo:
-            self.encoder = elmo_encoder(settings.elmo_l2_coef, settings.elmo_dropout, n_mixes=2, layers=settings.layers)
-            init_pretraining_params(self.encoder, pretrained)
-            self.layers = TextLayers(self.encoder)
-            elmo_dim = self.encoder.dim
+        self.elmo = elmo
+        width, hidden = settings.word_dim + (vectors.dim if vectors else 0), settings.hidden_dim
+        dim, elmo_dim = 2 * hidden, elmo.dim if elmo else 0
         self.context = nn.GRU(width + elmo_dim, hidden, direction="bidirect")
         self.projection = nn.Linear(dim + elmo_dim, dim)
         self.similarity = nn.LayerList([nn.Linear(dim, 1, bias_attr=False), nn.Linear(dim, 1)])
@@ -90,7 +82,7 @@ class BiDAF(nn.Layer):
         if self.vectors:
             x.append(paddle.to_tensor(self.vectors.batch(side.tokens)))
         x = self.dropout(paddle.concat(x, axis=2))
-        elmo = self.encoder.mixes(self.layers.of(side.windows)) if self.encoder else []
+        elmo = self.elmo.mixed(*window_layers(self.elmo, side.windows)) if self.elmo else []
         h, _ = self.context(paddle.concat([x, *elmo[:1]], axis=2), sequence_length=paddle.to_tensor(side.lengths))
         # tanh: products of what is not bounded grow to where the gradient of Paddle's GRU is not a number
         return self.dropout(paddle.tanh(self.projection(paddle.concat([h, *elmo[1:]], axis=2))))
@@ -100,4 +92,4 @@ class BiDAF(nn.Layer):
         logits = self(batch)
         loss = nn.functional.cross_entropy(logits.reshape([-1, logits.shape[2]]), paddle.to_tensor(batch.spans.ravel()))
         loss = 2 * loss
-        return loss if self.encoder is None else loss + self.encoder.l2_loss()
+        return loss if self.elmo is None else loss + self.elmo.l2_loss()

@@ -1,15 +1,13 @@
-"""A reader: network and words, in memory and on disk.
+"""A reader: its network, words and settings, at work and as a folder, as elmo_tasks/saved.py says.
 
-checkpoints/mrc/elmo/
-  config.json       the network's numbers; how texts are cut; the biLM's checkpoint and word vectors with their fingerprints
-  best.pdparams     the weights; the frozen biLM's are those of its own checkpoint
-  vocab.txt         the words of the training data
+vocab.txt holds the words of the training data, config.json also how texts are cut.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +15,13 @@ from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import Vocabulary, sentence_batches
-from elmo_tasks.elmo_input import Pretrained
-from elmo_tasks.reading.batch import Asked, Group, batch_of
+from elmo_tasks.pretrained import Pretrained
+from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, batch_of
 from elmo_tasks.reading.data import Passage
 from elmo_tasks.reading.network import BiDAF, Settings
 from elmo_tasks.reading.score import Scores, score
 from elmo_tasks.reading.text import LANGUAGES, Span, Text, windows
-from elmo_tasks.saved import checked_settings
-from elmo_tasks.sources import OwnWeights, find_sources, name_sources
+from elmo_tasks.saved import TrainedModel, checked_settings
 from elmo_tasks.word_vectors import WordVectors
 
 BATCH_SIZE = 8  # windows that are read at a time
@@ -33,13 +30,13 @@ NO_WORDS = "？"  # stands for a question without words
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How texts are cut. window, stride, max_answer: in tokens."""
+class Windowing:
+    """How texts are cut: their language, and in tokens the windows of passages and the longest answer."""
 
-    language: str = "zh"
-    window: int = 512
-    stride: int = 256
-    max_answer: int = 50
+    lang: str = "en"
+    max_seq_len: int = 512
+    doc_stride: int = 256
+    max_answer_length: int = 50
 
 
 @dataclass
@@ -52,7 +49,7 @@ class Answer:
     score: float
 
 
-class Prepared:
+class TokenisedPassage:
     """A passage and its questions as tokens."""
 
     def __init__(self, passage: Passage, language: str):
@@ -73,27 +70,30 @@ class Prepared:
             yield question.id, text, next(filter(None, (self.text.tokens_of(*place) for place in found)), None)
 
 
-class Reader(OwnWeights):
+class Reader(TrainedModel):
     """Answers questions to passages.
 
-    words: the words of the training data that have vectors of their own.
-    pretrained: the checkpoint of the biLM, where settings.use_elmo.
-    vectors: fixed word vectors.
+    words: the words of the training data.
+    pretrained: the checkpoint of the biLM that it reads, if any.
     """
+
+    kind = "reader"
+    settings_type = Settings
 
     def __init__(
         self,
         settings: Settings,
-        reading: Reading,
+        windowing: Windowing,
         words: Vocabulary,
         pretrained: Pretrained | None = None,
         vectors: WordVectors | None = None,
     ):
-        self.settings, self.reading, self.words = settings, reading, words
+        self.settings, self.windowing, self.words = settings, windowing, words
         self.pretrained, self.vectors = pretrained, vectors
-        self.network = BiDAF(settings, len(words), pretrained.prefix if pretrained else None, vectors)
+        elmo = settings.layer(pretrained, len(BiDAF.elmo_at)) if pretrained else None
+        self.network = BiDAF(settings, len(words), elmo, vectors)
 
-    def answers(self, passages: Iterable[Prepared]) -> dict[str, Answer]:
+    def answers(self, passages: Iterable[TokenisedPassage]) -> dict[str, Answer]:
         """The best answer to each question by its id, over all windows of its passage."""
         self.network.eval()
         best: dict[str, Answer] = {}
@@ -102,64 +102,44 @@ class Reader(OwnWeights):
             chosen = [groups[k] for k in positions]
             with paddle.no_grad():
                 logits = self.network(batch_of(chosen, self.words)).numpy()
-            rows = ((group.window, asked) for group in chosen for asked in group.asked)
-            spans = best_spans(logits, self.reading.max_answer)
-            for (window, asked), (first, last, total) in zip(rows, spans, strict=True):
-                if asked.id not in best or total > best[asked.id].score:
+            rows = ((group.window, question) for group in chosen for question in group.questions)
+            spans = best_spans(logits, self.windowing.max_answer_length)
+            for (window, question), (first, last, total) in zip(rows, spans, strict=True):
+                if question.id not in best or total > best[question.id].score:
                     begin, end = window.text.extent(window.begin + first, window.begin + last)
-                    best[asked.id] = Answer(window.text.text[begin:end], begin, end, total)
+                    best[question.id] = Answer(window.text.text[begin:end], begin, end, total)
         return best
 
-    def _groups(self, one: Prepared) -> Iterator[Group]:
-        asked = [Asked(question.id, text) for question, text in one.questions]
-        for window in windows(one.text, self.reading.window, self.reading.stride):
-            yield from Group(window, asked).split()
+    def _groups(self, one: TokenisedPassage) -> Iterator[QuestionGroup]:
+        questions = [WindowQuestion(question.id, text) for question, text in one.questions]
+        for window in windows(one.text, self.windowing.max_seq_len, self.windowing.doc_stride):
+            yield from QuestionGroup(window, questions).split()
 
-    def score(self, passages: Sequence[Prepared]) -> Scores:
+    def score(self, passages: Sequence[TokenisedPassage]) -> Scores:
         """How good its answers are."""
         predictions = {id: answer.text for id, answer in self.answers(passages).items()}
-        return score([one.passage for one in passages], predictions, self.reading.language)
+        return score([one.passage for one in passages], predictions, self.windowing.lang)
 
-    def mixes(self) -> dict[str, dict]:
-        """How ELMo's layers are mixed at the input and at the output of the network's encoder, if they are mixed."""
-        if self.network.encoder is None or self.settings.layers == "concat":
-            return {}
-        return {where: self.network.encoder.mix(number) for number, where in enumerate(("input", "output"))}
+    def dictionaries(self) -> dict[str, Vocabulary]:
+        return {checkpoint.VOCABULARY: self.words}
 
-    def save(self, folder: str | Path) -> None:
-        """Write all its files, the weights last: after a kill, the folder is not taken for a reader."""
-        folder = Path(folder)
-        (folder / "best.pdparams").unlink(missing_ok=True)
-        values = {
-            "reader": dataclasses.asdict(self.settings),
-            "reading": dataclasses.asdict(self.reading),
-            "words": self.words.fingerprint,
-            **name_sources(self.pretrained, self.vectors),
-        }
-        checkpoint.save_config(folder, values)
-        checkpoint.save_vocabulary(folder, self.words)
-        self.save_weights(folder)
+    def config(self) -> dict[str, Any]:
+        return {"windowing": dataclasses.asdict(self.windowing)}
 
     @classmethod
-    def load(cls, folder: str | Path, pretrained: str | None = None, vectors: str | Path | None = None) -> "Reader":
-        """Read what `save` has written. pretrained, vectors: where the biLM's checkpoint and the file of word vectors
-        are, if they have moved.
-        """
-        folder = Path(folder)
-        file, values = folder / "config.json", checkpoint.load_config(folder, "a trained reader")
-        if "reader" not in values:
-            raise UserError(f"{file} has no field 'reader': expected a folder with a trained reader.")
-        settings = checked_settings(Settings, values["reader"], "reader", file)
-        reading = checked_settings(Reading, values.get("reading"), "reading", file)
-        if reading.language not in LANGUAGES:
-            raise UserError(f"{file}: reading.language is {reading.language!r:.80}, expected one of {list(LANGUAGES)}.")
-        elmo, word_vectors = find_sources(values, file, settings.use_elmo, pretrained, vectors)
-        words = Vocabulary.from_file(folder / checkpoint.VOCABULARY)
-        if words.fingerprint != values.get("words"):
-            raise UserError(f"{folder / checkpoint.VOCABULARY} is not the file that this reader was trained with.")
-        reader = cls(settings, reading, words, elmo, word_vectors)
-        reader.set_weights(checkpoint.load_params(folder / "best"), str(folder / "best"))
-        return reader
+    def from_folder(
+        cls,
+        folder: Path,
+        settings: Settings,
+        values: Mapping[str, Any],
+        pretrained: Pretrained | None,
+        vectors: WordVectors | None,
+    ) -> "Reader":
+        file = folder / "config.json"
+        windowing = checked_settings(Windowing, values.get("windowing"), "windowing", file)
+        if windowing.lang not in LANGUAGES:
+            raise UserError(f"{file}: windowing.lang is {windowing.lang!r:.80}, expected one of {list(LANGUAGES)}.")
+        return cls(settings, windowing, Vocabulary.from_file(folder / checkpoint.VOCABULARY), pretrained, vectors)
 
 
 def best_spans(logits: np.ndarray, longest: int) -> Iterator[tuple[int, int, float]]:

@@ -92,6 +92,15 @@ class Scores:
     passage: np.ndarray
     unanswered: int = 0
 
+    @property
+    def value(self) -> float:
+        """What the best epoch is chosen by."""
+        return self.f1.mean()
+
+    @property
+    def brief(self) -> str:
+        return f"EM {self.exact.mean():6.2%}  F1 {self.value:6.2%}"
+
     def figures(self) -> dict[str, float | int]:
         """The means, for JSON."""
         means = {name: float(getattr(self, name).mean()) for name in ("exact", "f1", "rouge")}

@@ -1,0 +1,260 @@
+"""Reading comprehension: find the stretch of a passage that answers a question; with ELMo or without.
+
+    python run_read.py train --train_file=train.json --dev_file=dev.json --init_from_ckpt=checkpoints --save_dir=reader
+    python run_read.py predict --model_dir=reader --input=dev.json --output=predictions.json
+    echo "Who signed it ?" | python run_read.py predict --model_dir=reader --passage=passage.txt
+    python run_read.py evaluate --model_dir=reader --test_file=dev.json
+    python run_read.py evaluate --test_file=dev.json --predictions=elmo.json --compare_with=baseline.json
+    python run_read.py prepare train.json --text=passages.txt
+
+The files are the JSON of SQuAD 1.1 or CMRC 2018. The network is BiDAF, which reads ELMo at the input and at the output of
+its encoder. The best epoch is that of the highest F1 on --dev_file. Exact match (EM) and F1 are those of CMRC 2018's
+evaluator for Chinese and of SQuAD's for English, Rouge-L is DuReader's.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import args as arguments
+import script
+import task_flags
+from args import COUNT, FILE
+from elmo_core.machine import disk, runtime
+from elmo_core.machine.messages import UserError, log
+from elmo_core.text.text_files import blocks, decode
+from elmo_core.weights import model_files
+from elmo_tasks.pretrained import Pretrained, randomise
+from elmo_tasks.reading.data import Passage, Question, read_dataset
+from elmo_tasks.reading.network import Settings
+from elmo_tasks.reading.reader import Reader, TokenisedPassage, Windowing
+from elmo_tasks.reading.score import difference, score
+from elmo_tasks.reading.text import LANGUAGES
+from elmo_tasks.reading.training import train, training_words
+from elmo_tasks.saved import check_model_folder
+from elmo_tasks.training import Schedule, hold_out
+from elmo_tasks.word_vectors import WordVectors
+
+CONTENT = "passages and questions, in the JSON of SQuAD or CMRC 2018"
+OF_ELMO = {"elmo_dropout": Settings.elmo_dropout, "elmo_l2_coef": Settings.elmo_l2_coef, "cache_gb": 4.0}
+TRAINING = {"epochs": 20, "patience": 4, "batch_size": 8, "ema": 0.999, "lr": Schedule.lr}
+TRAINING |= {"max_grad_norm": Schedule.max_grad_norm}
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = arguments.parser(__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    add_train(commands.add_parser("train", help="train a reader"))
+    add_evaluate(commands.add_parser("evaluate", help="score a trained reader, or predictions"))
+    add_predict(commands.add_parser("predict", help="answer questions"))
+    add_prepare(commands.add_parser("prepare", help="describe a data set; write its text as a corpus"))
+    args = parser.parse_args(argv)
+    if args.command in ("train", "evaluate"):
+        {"train": check_train, "evaluate": check_evaluate}[args.command](commands.choices[args.command], args)
+    return args
+
+
+def add_train(parser: argparse.ArgumentParser) -> None:
+    data = task_flags.add_data(parser, CONTENT, held_out="a tenth of the passages of --train_file")
+    task_flags.add_language(data, tuple(LANGUAGES), Windowing.lang)
+    task_flags.add_save(data, "reader")
+    task_flags.add_json(data)
+    task_flags.add_elmo(parser, OF_ELMO)
+    task_flags.add_word_vectors(parser, trainable=False)
+    network, default = parser.add_argument_group("network"), Windowing()
+    task_flags.add_numbers(network, {name: getattr(Settings, name) for name in ("word_dim", "hidden_dim", "dropout")})
+    network.add_argument("--min_count", **COUNT, default=2, help="words that occur less often are unknown")
+    for name, text in (
+        ("max_seq_len", "tokens of a passage that are read at once; longer ones are read in several windows"),
+        ("doc_stride", "tokens from the beginning of a window to that of the next"),
+        ("max_answer_length", "tokens of an answer at most"),
+    ):
+        network.add_argument(f"--{name}", **COUNT, default=getattr(default, name), help=text)
+    task_flags.add_training(parser, TRAINING)
+
+
+def add_evaluate(parser: argparse.ArgumentParser) -> None:
+    task_flags.add_saved_model(parser, "reader", required=False)
+    task_flags.add_test(parser, CONTENT)
+    parser.add_argument("--predictions", **FILE, help="{id: answer}, as `predict` writes it, in place of --model_dir")
+    parser.add_argument("--compare_with", **FILE, help="predictions of another reader")
+    task_flags.add_language(parser, tuple(LANGUAGES), None, "language of --predictions, whose scores are shown")
+    task_flags.add_json(parser)
+
+
+def add_predict(parser: argparse.ArgumentParser) -> None:
+    task_flags.add_saved_model(parser, "reader")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--input", **FILE, help=CONTENT)
+    source.add_argument("--passage", **FILE, help="a text; the questions are lines of standard input")
+    task_flags.add_output(parser)
+
+
+def add_prepare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("input", type=FILE["type"], help="the data set")
+    parser.add_argument("--text", **FILE, help="the sentences of the passages, tokens separated by spaces")
+    task_flags.add_language(parser, tuple(LANGUAGES), Windowing.lang)
+
+
+def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    task_flags.check_elmo(parser, args, OF_ELMO)
+    task_flags.check_word_vectors(parser, args)
+    if args.doc_stride > args.max_seq_len:
+        parser.error(
+            f"--doc_stride {args.doc_stride} is more than --max_seq_len {args.max_seq_len}: some of a passage would not be "
+            "read"
+        )
+
+
+def check_evaluate(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    if bool(args.model_dir) == bool(args.predictions):
+        parser.error("give --model_dir or --predictions, one of the two")
+    for name in ("lang", "init_from_ckpt", "word_vectors"):
+        if getattr(args, name) and bool(args.model_dir) == (name == "lang"):
+            parser.error(f"--{name} has no effect with --{'model_dir' if args.model_dir else 'predictions'}")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse(argv)
+    if "device" in args:
+        runtime.set_device(args.device)
+    {"train": train_reader, "evaluate": evaluate, "predict": predict, "prepare": prepare}[args.command](args)
+
+
+def train_reader(args: argparse.Namespace) -> None:
+    check_model_folder(args.save_dir, "reader", args.overwrite)
+    if args.json:
+        disk.check_output("--json", args.json, args.train_file, args.dev_file, args.test_file)
+    script.seed_everything(args.seed)
+    files = [args.train_file, args.dev_file, args.test_file]
+    passages, dev, test = (file and read(file, args.lang) for file in files)
+    if not dev:
+        passages, dev = hold_out(passages, args.seed)
+    pretrained = Pretrained.of(model_files.resolve(args.init_from_ckpt)) if args.init_from_ckpt else None
+    vectors = WordVectors(args.word_vectors, args.word_vectors_limit) if args.word_vectors else None
+    if vectors:
+        vectors.describe([one.text.tokens for one in passages])
+    settings, windowing = arguments.from_flags(Settings, args), arguments.from_flags(Windowing, args)
+    reader = Reader(settings, windowing, training_words(passages, args.min_count), pretrained, vectors)
+    if settings.random_weights:
+        randomise(reader.network.elmo.bilm, settings.random_weights, args.seed)
+    if pretrained:
+        args.save_dir.mkdir(parents=True, exist_ok=True)
+        texts = (text for one in [*passages, *dev, *(test or [])] for text in one.texts())
+        reader.network.elmo.keep((s for text in texts for s in text.sentences), args.cache_gb, args.save_dir)
+
+    best = train(reader, passages, dev, arguments.from_flags(Schedule, args), args.save_dir)
+
+    results = {"epoch": best.epoch, "seconds": best.seconds, "seed": args.seed, "dev": best.score.figures()}
+    print(f"dev   {best.score}, epoch {best.epoch}")
+    for where, mix in reader.mixes().items():
+        results[f"mix_at_{where}"] = mix
+        weights = " ".join(f"{weight:.2f}" for weight in mix["layers"])
+        print(f"ELMo's layers at the {where} {weights}, times {mix['gamma']:.2f}")
+    if test:
+        scores = reader.score(test)
+        results["test"] = scores.figures()
+        print(f"test  {scores}")
+    print(f"saved in {args.save_dir}")
+    script.write_json(args.json, results)
+
+
+def read(path: Path, language: str) -> list[TokenisedPassage]:
+    data = read_dataset(path)
+    log.info(f"{path}: {data.describe()}")
+    return [TokenisedPassage(passage, language) for passage in data.passages]
+
+
+def evaluate(args: argparse.Namespace) -> None:
+    if args.json:
+        disk.check_output("--json", args.json, args.test_file, args.predictions, args.compare_with)
+    passages = read_dataset(args.test_file).passages
+    if args.model_dir:
+        reader = load(args)
+        language = reader.windowing.lang
+        answers = predictions_of(reader, passages)
+    else:
+        language, answers = args.lang or Windowing.lang, read_predictions(args.predictions)
+    mine = score(passages, answers, language)
+    print(mine)
+    values = mine.figures()
+    if args.compare_with:
+        other = score(passages, read_predictions(args.compare_with), language)
+        print(f"{other}  {args.compare_with}")
+        found = difference(mine.f1, other.f1, mine.passage)
+        print(found)
+        values |= {"other": other.figures(), "difference": vars(found)}
+    script.write_json(args.json, values)
+
+
+def read_predictions(path: Path) -> dict[str, str]:
+    answers = disk.read_json(path, "predictions, {id: answer}")
+    if wrong := next((id for id, answer in answers.items() if not isinstance(answer, str)), None):
+        raise UserError(f"{path}: the answer of {wrong!r:.60} is {answers[wrong]!r:.60}, expected text.")
+    return answers
+
+
+def predict(args: argparse.Namespace) -> None:
+    if args.output:
+        disk.check_output("--output", args.output, args.input, args.passage)
+    passages = read_dataset(args.input, answered=False).passages if args.input else [asked(args.passage)]
+    answers = predictions_of(load(args), passages)
+    lines = (" ".join(answer.split()) for answer in answers.values())
+    text = json.dumps(answers, ensure_ascii=False, indent=1) if args.input else "\n".join(lines)
+    if args.output:
+        with disk.atomic_write(args.output) as file:
+            file.write(text + "\n")
+    else:
+        sys.stdout.reconfigure(encoding="utf-8")
+        print(text)
+
+
+def asked(path: Path) -> Passage:
+    """The passage of a file with the questions of standard input."""
+    disk.check_input(path, "a passage", "--passage")
+    text = "".join(blocks(path))
+    if not text.split():
+        raise UserError(f"--passage {path}: the file is empty.")
+    lines = decode(sys.stdin.buffer.read(), Path("standard input"), 1).splitlines()
+    if not lines:
+        raise UserError("standard input has no question: expected one a line.")
+    return Passage(text, [Question(str(number), line, [], []) for number, line in enumerate(lines)])
+
+
+def predictions_of(reader: Reader, passages: Sequence[Passage]) -> dict[str, str]:
+    """The text of the answer to each question, by its id."""
+    answers = reader.answers([TokenisedPassage(passage, reader.windowing.lang) for passage in passages])
+    return {question.id: answers[question.id].text for passage in passages for question in passage.questions}
+
+
+def load(args: argparse.Namespace) -> Reader:
+    return Reader.load(args.model_dir, args.init_from_ckpt, args.word_vectors)
+
+
+def prepare(args: argparse.Namespace) -> None:
+    """Print what there is to know of a data set, and what a reader could reach that always took whole words."""
+    if args.text:
+        disk.check_output("--text", args.text, args.input)
+    data = read_dataset(args.input)
+    passages = [TokenisedPassage(passage, args.lang) for passage in data.passages]
+    n_tokens = [len(one.text.tokens) for one in passages]
+    print(f"{args.input}: {data.describe()}")
+    print(f"passages have {sum(n_tokens) / len(n_tokens):.0f} tokens on average, {max(n_tokens):,} at most")
+    best, cut = {}, 0
+    for one in passages:
+        for id, _, span in one.spans():
+            if span:
+                begin, end = one.text.extent(span.first, span.last)
+                best[id] = one.text.text[begin:end]
+                cut += not span.whole
+    print(f"{cut:,} answers begin or end within a word. A reader that always took the first answer's words would have")
+    print(score(data.passages, best, args.lang))
+    if args.text:
+        with disk.atomic_write(args.text) as file:
+            file.writelines(f"{' '.join(sentence)}\n" for one in passages for sentence in one.text.sentences)
+
+
+if __name__ == "__main__":
+    script.run(main)
