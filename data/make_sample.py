@@ -33,7 +33,6 @@ LAC_TRAIN_SENTENCES, LAC_DEV_SENTENCES = 500, 150
 READING_TRAIN_PASSAGES, READING_DEV_PASSAGES = 120, 40
 SPECIAL_TOKENS = ("<S>", "</S>", "<UNK>")
 MOST_SHOWN = 1_000_000  # sentences; they are in memory
-UNDIVIDED_TAGS = ("c", "p", "q", "r", "u", "w", "xc")  # function words are never spread over several pieces
 
 
 def read_grammar(held_out: bool = False) -> Rules:
@@ -151,21 +150,12 @@ def write_polarity(folder: Path, rules: Rules, known: set[str], rng: random.Rand
         write_lines(folder / f"rt-polarity.{kind}", (f"{text_of(words)} " for words in sentences), encoding="latin-1")
 
 
-def lac_labels(automaton: Automaton) -> list[str]:
-    """Every tag that can occur and, where a word of it may be spread over several pieces, its -B and -I."""
-    tags = {edge.word.tag.split("-")[0] for edges in automaton.edges for edge in edges}
-    return sorted({tag + part for tag in tags for part in ("", "-B", "-I") if not part or tag not in UNDIVIDED_TAGS})
-
-
 def write_lac(folder: Path, train: Automaton, dev: Automaton, known: set[str], rng: random.Random) -> None:
-    """Chinese sentences with the tags of LAC. Those of the dev set have words that are nowhere else."""
+    """Chinese sentences with the tags of LAC, in columns. Those of the dev set have words that are nowhere else."""
     for name, automaton, n in (("train", train, LAC_TRAIN_SENTENCES), ("dev", dev, LAC_DEV_SENTENCES)):
         sentences = [fresh(partial(automaton.draw, rng), known) for _ in range(n)]
-        write_lines(
-            folder / f"{name}.tsv",
-            (f"{text_of(words)}\t{' '.join(word.tag for word in words)}" for words in sentences),
-        )
-    write_lines(folder / "tag.dic", lac_labels(dev))
+        lines = ("".join(f"{word.text}\t{word.tag}\n" for word in words) for words in sentences)
+        write_lines(folder / f"{name}.txt", lines)
 
 
 def write_reading(folder: Path, rng: random.Random) -> None:
