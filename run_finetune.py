@@ -93,12 +93,12 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.json:
         disk.check_output("--json", args.json, args.test_file)
     results, data = load(args).evaluate(args.test_file, args.columns)
-    f1 = macro_f1(results.prediction, results.label)
-    print(f"accuracy               {results.accuracy:.2%}, {len(data):,} {data.unit}")
+    accuracy, f1 = results.is_correct.mean(), macro_f1(results.prediction, results.label)
+    print(f"accuracy               {accuracy:.2%}, {len(data):,} {data.unit}")
     print(f"macro F1               {f1:.2%}")
     print("\n".join(tables(results, data.texts, True, args.confusion, args.mistakes)))
     if args.json:
-        values = {"accuracy": results.accuracy, "macro_f1": f1, "texts": len(data), "classes": per_class(results)}
+        values = {"accuracy": accuracy, "macro_f1": f1, "texts": len(data), "classes": per_class(results)}
         with disk.atomic_write(args.json) as file:
             file.write(json.dumps({"test": values}, ensure_ascii=False, indent=1) + "\n")
 

@@ -189,7 +189,7 @@ def test_scores_of_several_classes_are_those_worked_out_by_hand():
     # predicted 0 1 1 0: precisions 1/2 1/2 0, recalls 1/2 1 0
     assert scores.macro_f1(probabilities.argmax(1), labels) == pytest.approx((1 / 2 + 2 / 3 + 0) / 3)
     assert scores.auc(probabilities, labels) == pytest.approx((3 / 4 + 1 + 1) / 3)
-    results = scores.Results("", 0.5, np.arange(4), labels, probabilities.argmax(1), probabilities, ["x", "yy", "z"])
+    results = scores.Results("", np.arange(4), labels, probabilities.argmax(1), probabilities, ["x", "yy", "z"])
     assert [line.split() for line in scores.confusion_table(results).splitlines()] == [
         ["predicted", "x", "yy", "z"],
         ["x", "1", "1", "0"],
@@ -203,7 +203,7 @@ def test_scores_of_several_classes_are_those_worked_out_by_hand():
 
 def test_tables_of_two_classes():
     numbers, labels, classes, probabilities = [4, 5, 6, 7, 8], [0, 0, 1, 1, 1], [0, 1, 1, 0, 1], [0.1, 0.7, 0.9, 0.2, 1]
-    results = scores.Results("", 0.6, *map(np.array, (numbers, labels, classes, probabilities)))
+    results = scores.Results("", *map(np.array, (numbers, labels, classes, probabilities)))
     lines = scores.confusion_table(results).splitlines()
     assert [line.split()[1:] for line in lines[1:]] == [["1", "1"], ["1", "2"]]
     found = scores.worst_mistakes(results, [f"text {k}" for k in range(9)], 5)
@@ -302,6 +302,6 @@ def test_pairs_are_trained_and_predicted(files, small_weights, more, capsys):
     found = list(classifier.predict(lines, "new"))
     assert [line.split("\t", 2)[::2] for line in found[:2]] == [["same", lines[0]], ["other", lines[1]]]
     assert json.loads(next(classifier.predict(lines, "new", as_json=True)))["text2"] == "red x"
-    assert classifier.evaluate(files / "train", None)[0].accuracy > 0.9
+    assert classifier.evaluate(files / "train", None)[0].is_correct.mean() > 0.9
     with pytest.raises(UserError, match="new:2"):
         list(classifier.predict(["red\tred", "red"], "new"))

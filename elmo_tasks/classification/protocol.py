@@ -264,14 +264,14 @@ class Experiment:
         number, probabilities = number[order], np.concatenate([one.probabilities for one in found])[order]
         results = Results.of(data.identity, number, data.labels[number], probabilities, data.classes)
         scores, first = np.array([[one.accuracy, one.first_accuracy] for one in found]).T
-        results.accuracy = float(scores.mean())
         f1 = [macro_f1(one.probabilities.argmax(axis=1), data.labels[one.test]) for one in found]
         if settings.results:
             parts = [
                 {"name": one.part, "accuracy": one.accuracy, "settings": one.settings, "mixes": one.mixes}
                 for one in found
             ]
-            more = {"first_accuracy": first.mean(), "seconds": seconds, "parts": parts, "settings": self.flags}
+            more = {"accuracy": scores.mean(), "first_accuracy": first.mean(), "seconds": seconds, "parts": parts}
+            more["settings"] = self.flags
             if settings.train_file:
                 more |= {"macro_f1": np.mean(f1), "classes": data.classes}
             results.save(settings.results, **more)

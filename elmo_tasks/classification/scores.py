@@ -41,7 +41,6 @@ class Results:
     """
 
     data: str  # identity of the texts
-    accuracy: float  # mean of the folds
     number: np.ndarray
     label: np.ndarray
     prediction: np.ndarray
@@ -52,8 +51,7 @@ class Results:
     def of(cls, data: str, number: np.ndarray, label: np.ndarray, probabilities: np.ndarray, classes: Sequence[str]):
         """From the probabilities (n, classes)."""
         probability = probabilities[:, 1] if len(classes) == 2 else probabilities
-        score = accuracy(probabilities, label)
-        return cls(data, score, number, label, probabilities.argmax(axis=1), probability, classes)
+        return cls(data, number, label, probabilities.argmax(axis=1), probability, classes)
 
     @property
     def is_correct(self) -> np.ndarray:
@@ -62,7 +60,7 @@ class Results:
     def save(self, path: Path, **more: Any) -> None:
         columns = {name: getattr(self, name).tolist() for name in COLUMNS[:-1]}
         columns["probability"] = self.probability.astype(float).round(6).tolist()
-        values = {"data": self.data, "accuracy": self.accuracy, **more, "reviews": columns}
+        values = {"data": self.data, **more, "reviews": columns}
         with disk.atomic_write(path) as file:
             file.write(json.dumps(values) + "\n")
 
@@ -74,7 +72,7 @@ class Results:
             lengths = {len(column) for column in columns.values()}
             if len(lengths) != 1 or any(column.dtype.kind not in "if" for column in columns.values()):
                 raise ValueError("its columns do not fit")
-            return cls(values["data"], values["accuracy"], **columns)
+            return cls(values["data"], **columns)
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path}: not a file of --results ({type(error).__name__}: {error}).") from error
 
@@ -92,16 +90,11 @@ def comparison(mine: Results, other: Results, name: Path, seed: int, unit: str =
 
 def confusion_table(results: Results) -> str:
     """The matrix of labels (rows) and predictions (columns)."""
-    names = results.classes
-    counts = confusion_matrix(results.label, results.prediction, labels=range(len(names)))
-    longest = max(map(len, names))
-    first, width = max(10, longest + 2), max(20, longest + 12)
-    if len(names) > 2:
-        first, width = max(first, 12), max(8, longest + 2)
-    heads = [f"predicted {name}" for name in names] if len(names) == 2 else names
-    corner = "" if len(names) == 2 else "predicted"
-    lines = [f"{corner:{first}}" + "".join(f"{name:>{width}}" for name in heads)]
-    for name, row in zip(names, counts, strict=True):
+    names, n = results.classes, range(len(results.classes))
+    rows = confusion_matrix(results.label, results.prediction, labels=n).tolist()
+    first, width = max(len("predicted"), *map(len, names)), max(7, *map(len, names)) + 2
+    lines = [f"{'predicted':{first}}" + "".join(f"{name:>{width}}" for name in names)]
+    for name, row in zip(names, rows, strict=True):
         lines.append(f"{name:{first}}" + "".join(f"{count:{width},}" for count in row))
     return "\n".join(lines)
 

@@ -7,7 +7,7 @@ header may name them as one of LAYOUTS; columns without a header are in the orde
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
@@ -72,37 +72,30 @@ def read_texts(
     train: Path, dev: Path | None, test: Path | None, columns: Sequence[str] | None, lang: str, max_tokens: int
 ) -> Texts:
     """The texts of all files. The classes are the labels of the first. columns: see `read_file`."""
-    parts = {"train": read_file(train, columns)}
-    classes = _classes(train, parts["train"], bool(columns))
-    pairs = len(parts["train"][0]) == 3
+    examples = read_file(train, columns)
+    classes, pairs = _classes(train, examples, bool(columns)), len(examples[0]) == 3
     if dev and test and dev.samefile(test):
         log.warning(f"{test} is both --dev_file and --test_file: test scores will be optimistic.")
-    for name, path in (("dev", dev), ("test", test)):
-        if path:
-            parts[name] = read_known(path, columns, classes, pairs)
-    found = as_texts(list(chain.from_iterable(parts.values())), classes, lang, max_tokens, train)
-    found.n_dev, found.n_test = len(parts.get("dev", ())), len(parts.get("test", ()))
-    counts = Counter(found.labels.tolist())
-    log.info(f"classes       {listed([f'{name} {counts[k]:,}' for k, name in enumerate(classes)])}")
-    return found
+    dev, test = (read_known(path, columns, classes, pairs) if path else [] for path in (dev, test))
+    data = as_texts([*examples, *dev, *test], classes, lang, max_tokens, train)
+    data.n_dev, data.n_test = len(dev), len(test)
+    counts = np.bincount(data.labels)
+    log.info(f"classes       {listed([f'{name} {n:,}' for name, n in zip(classes, counts, strict=True)])}")
+    return data
 
 
 def _classes(path: Path, examples: Sequence[Sequence[str]], has_columns: bool) -> list[str]:
     """The labels of the training file, unless they look like texts or like a header."""
-    classes = sorted({label for label, *_ in examples})
+    counts = Counter(label for label, *_ in examples)
+    classes, (first, *words) = sorted(counts), examples[0]
     if len(classes) < 2:
-        raise UserError(f"{path}: all texts have the label {classes[0]!r:.60}. Expected two labels or more.")
+        raise UserError(f"{path}: all texts have the label {first!r:.60}. Expected two labels or more.")
     if len(classes) > max(MAX_CLASSES, len(examples) / 2):
         raise UserError(
-            f"{path}: {len(classes):,} labels for {len(examples):,} texts, as {classes[0]!r:.60}. Is this the text column? "
+            f"{path}: {len(classes):,} labels for {len(examples):,} texts, as {first!r:.60}. Is this the text column? "
             "Set --columns=TEXT,LABEL."
         )
-    first, *words = examples[0]
-    if (
-        not has_columns
-        and sum(label == first for label, *_ in examples) == 1
-        and not any(" " in word for word in words)
-    ):
+    if not has_columns and counts[first] == 1 and not any(" " in word for word in words):
         raise UserError(
             f"{path}: its first text, {words[0]!r:.60}, is the only one with the label {first!r:.60}. If this line names "
             "the columns, give --columns=TEXT,LABEL with their names; else correct the label or leave the text out."
@@ -143,17 +136,32 @@ def read_file(path: Path, columns: Sequence[str] | None = None) -> list[tuple[st
     lines = [(number, line) for number, line in enumerate(text_files.read_lines(path), 1) if line.strip()]
     if not lines:
         raise UserError(f"{path}: it has no texts. Expected {EXPECTED}.")
-    is_json = _json_object(lines[0][1]) is not None
-    records = _json_records(lines, path) if is_json else _tsv_records(lines, path, columns)
-    names, examples = None, []
-    for number, record in records:
-        names = names or _column_names(columns, list(record), f"{path}:{number}")
+    first, is_json = lines[0][1], _json_object(lines[0][1]) is not None
+    header = list(_json_object(first)) if is_json else [name.strip() for name in first.split("\t")]
+    names = _column_names(columns, header)
+    if names and not is_json:
+        lines = lines[1:]
+    elif not is_json:  # without a header, columns have numbers
+        header = list(map(str, range(len(header))))
+        names = _column_names(columns, header) if columns else header if len(header) in (2, 3) else []
+    if not names:
+        raise UserError(
+            f"{path}: found the columns {listed(header)}, expected {' and '.join(columns or ('text', 'label'))}. "
+            "Columns are separated by tabs; --columns=TEXT,LABEL names them, or TEXT,LABEL,TEXT2 for pairs."
+        )
+    examples = []
+    for number, line in lines:
+        values = _json_object(line) if is_json else line.split("\t")
+        if values is None or not (is_json or len(values) == len(header)):
+            expected = "a JSON object" if is_json else f"{len(header)} columns"
+            raise UserError(f"{path}:{number}: found {line!r:.60}, expected {expected} as in the first line.")
+        record = values if is_json else dict(zip(header, values, strict=True))
         if missing := [name for name in names if not isinstance(record.get(name), str | int)]:
             raise UserError(f"{path}:{number}: {missing[0]} is not a string or an integer: found {record!r:.80}.")
-        first, label, *second = (" ".join(str(record[name]).split()) for name in names)
+        text, label, *second = (" ".join(str(record[name]).split()) for name in names)
         if not label:
             raise UserError(f"{path}:{number}: the label is empty.")
-        examples.append((label, first, *second))
+        examples.append((label, text, *second))
     if not examples:
         raise UserError(f"{path}: there is nothing below the header. Expected {EXPECTED}.")
     return examples
@@ -167,40 +175,12 @@ def _json_object(line: str) -> dict | None:
     return value if isinstance(value, dict) else None
 
 
-def _json_records(lines: Iterable[tuple[int, str]], path: Path) -> Iterator[tuple[int, dict]]:
-    for number, line in lines:
-        if (record := _json_object(line)) is None:
-            raise UserError(f"{path}:{number}: found {line!r:.60}, expected a JSON object as in the lines before.")
-        yield number, record
-
-
-def _tsv_records(
-    lines: Sequence[tuple[int, str]], path: Path, columns: Sequence[str] | None
-) -> Iterator[tuple[int, dict[str, str]]]:
-    names = [name.strip() for name in lines[0][1].split("\t")]
-    layouts = [columns] if columns else [layout[:2] for layout in LAYOUTS]
-    if any(set(layout) <= set(names) for layout in layouts):
-        lines = lines[1:]
-    else:
-        names = list(map(str, range(len(names))))
-    for number, line in lines:
-        values = line.split("\t")
-        if len(values) != len(names):
-            raise UserError(f"{path}:{number}: {len(values)} columns, expected {len(names)} as in the first line.")
-        yield number, dict(zip(names, values, strict=True))
-
-
-def _column_names(columns: Sequence[str] | None, names: Sequence[str], where: str) -> Sequence[str]:
-    """The names of the columns of text, label and, of pairs, second text."""
-    if not columns and 2 <= len(names) <= 3 and names == list(map(str, range(len(names)))):
-        return names
+def _column_names(columns: Sequence[str] | None, header: Sequence[str]) -> list[str]:
+    """The columns of text, label and, of pairs, second text. None if the header does not name them."""
     for layout in [columns] if columns else LAYOUTS:
-        if set(columns or layout[:2]) <= set(names):
-            return [name for name in layout if name in names]
-    raise UserError(
-        f"{where}: found the columns {listed(names)}, expected {' and '.join(columns or ('text', 'label'))}. "
-        "Columns are separated by tabs; --columns=TEXT,LABEL names them, or TEXT,LABEL,TEXT2 for pairs."
-    )
+        if set(columns or layout[:2]) <= set(header):
+            return [name for name in layout if name in header]
+    return []
 
 
 def read_lines(path: Path) -> Iterable[str]:
