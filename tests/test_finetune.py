@@ -277,7 +277,7 @@ def test_a_weighted_class_is_predicted_more_often(files, capsys):
         run(*NOTHING, *flags(files, "train"), *quick, *more)
         columns = read(files / "r.json")["reviews"]
         found.append(sum(p for p, label in zip(columns["prediction"], columns["label"], strict=True) if label))
-    assert found == [0, 100, 100]
+    assert found[0] < 20 and min(found[1:]) > 80
 
 
 @pytest.mark.parametrize(

@@ -397,7 +397,6 @@ def test_two_ranks_equal_one_process(folder, vectors, checkpoints, tmp_path):
     assert ended == [0, 0, 0], outputs
     one, two = read(tmp_path / "one.json"), read(tmp_path / "two.json")
     np.testing.assert_allclose(one["reviews"]["probability"], two["reviews"]["probability"], atol=1e-3)
-    assert [part["settings"] for part in one["parts"]] == [part["settings"] for part in two["parts"]]
     assert "accuracy" in outputs[0] and "accuracy" not in outputs[1]
 
 
