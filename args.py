@@ -26,7 +26,12 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpF
 
 
 class _Parser(argparse.ArgumentParser):
-    """One of a script, or of a command of it. A mistake is answered in one line, not with all the flags there are."""
+    """One of a script, or of a command of it. A mistake is answered in one line, not with all the flags there are.
+
+    default_command: which command flags without one mean.
+    """
+
+    default_command: str | None = None
 
     def __init__(self, **options):
         super().__init__(**{"formatter_class": _Help, **options})
@@ -34,6 +39,8 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
         """Refuse empty values, which come from unset variables of the shell. Expand `~` after `=`, as shells do not."""
         args = [_from_home(arg) for arg in (sys.argv[1:] if args is None else args)]
+        if self.default_command and (not args or args[0].startswith("-")) and args[:1] not in (["-h"], ["--help"]):
+            args = [self.default_command, *args]
         for before, arg in zip(["", *args], args, strict=False):
             flag, is_set, value = arg.partition("=")
             if not arg or (flag.startswith("--") and is_set and not value):
@@ -238,20 +245,6 @@ def from_flags(kind: type, args: argparse.Namespace, **changes):
     return kind(**{**{name: value for name, value in given.items() if value is not None}, **changes})
 
 
-POLARITY = Path("sentence-polarity-dataset-v1")
-WITH_A_HEAD = (  # flags that have an effect with --load_head
-    "load_head",
-    "predict",
-    "output_format",
-    "device",
-    "init_from_ckpt",
-    "concat_word2vec",
-    "pretrained_word2vec_file",
-)
-TUNING = {"tune_epochs": 5, "word_dropout": 0.1}  # defaults of flags for all fine-tuning ...
-TUNING_OF_VECTORS = {"vectors_lr": [0.0003, 0.001]}  # ... and for that of word2vec's vectors
-
-
 def fill_defaults(
     parser: argparse.ArgumentParser, args: argparse.Namespace, defaults: Mapping, wanted: bool, needed: str
 ) -> None:
@@ -261,108 +254,6 @@ def fill_defaults(
             setattr(args, name, default)
         elif not wanted:
             parser.error(f"--{name} has no effect without {needed}")
-
-
-def columns(text: str) -> list[str]:
-    names = text.split(",")
-    if len(set(names)) != len(names) or not 2 <= len(names) <= 3:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected TEXT,LABEL or TEXT,LABEL,TEXT2")
-    return names
-
-
-def add_task(parser: argparse.ArgumentParser) -> None:
-    """The polarity task and texts of one's own: data, protocol, head and output."""
-    data = parser.add_argument_group("data", "the polarity dataset, or files of your own")
-    data.add_argument(
-        "--data_dir",
-        type=Path,
-        metavar="DIR",
-        help=f"folder with rt-polarity.pos and rt-polarity.neg (default: {POLARITY})",
-    )
-    data.add_argument(
-        "--train_file", type=Path, metavar="FILE", help="TSV or JSON lines: text, label and, for pairs, a second text"
-    )
-    data.add_argument(
-        "--dev_file", type=Path, metavar="FILE", help="the same, to choose on (default: a tenth is held out)"
-    )
-    data.add_argument("--test_file", type=Path, metavar="FILE", help="the same, to score (default: --protocol)")
-    data.add_argument(
-        "--columns",
-        type=columns,
-        metavar="TEXT,LABEL[,TEXT2]",
-        help="JSON keys, names in a header, or numbers from 0 (default: text,label,text2, other usual names, or 0,1,2)",
-    )
-    data.add_argument(
-        "--tokenise",
-        choices=("en", "zh", "none"),
-        default="en",
-        help="English or Chinese, as preprocess.py does, or at white space alone",
-    )
-    data.add_argument("--max_seq_len", **COUNT, default=256, help="read at most N tokens of a text")
-    data.add_argument("--limit", **COUNT, help="read only the first N words of a file of word vectors")
-    protocol = parser.add_argument_group("protocol")
-    protocol.add_argument(
-        "--protocol", choices=("cv", "split"), default="cv", help="cross-validation, or the published single split"
-    )
-    protocol.add_argument("--folds", **COUNT, default=10, help="of the cross-validation")
-    add_seed(protocol)
-    head = parser.add_argument_group("head", "the dev part of each fold chooses among several values")
-    several = {"nargs": "+", "metavar": "X"}
-    head.add_argument(
-        "--class_weights",
-        nargs="+",
-        metavar="CLASS=X",
-        help="weights of classes in the loss, 1 if not given; or `balanced`: all classes weigh the same",
-    )
-    head.add_argument("--lr", type=positive, default=[0.001, 0.003], help="learning rate", **several)
-    head.add_argument("--weight_decay", type=zero_or_more, default=[0.1, 1.0], help="decay of the weights", **several)
-    head.add_argument("--dropout", type=share, default=[0.5], help="dropout of the sentence vector", **several)
-    head.add_argument(
-        "--sent_embedding_dim", type=whole_number, metavar="N", default=64, help="size of the sentence vector; 0: none"
-    )
-    head.add_argument("--epochs", **COUNT, default=15, help="passes over a training part")
-    head.add_argument("--batch_size", **COUNT, default=64, help="texts in a step")
-    tuning = parser.add_argument_group("fine-tuning", "of trainable vectors, from the best head on")
-    tuning.add_argument("--tune_epochs", **COUNT, help="passes over a training part (default: 5)")
-    tuning.add_argument("--vectors_trainable", action="store_true", help="fine-tune word2vec's vectors")
-    tuning.add_argument("--vectors_lr", type=positive, help="their learning rate (default: [0.0003, 0.001])", **several)
-    tuning.add_argument(
-        "--word_dropout", type=share, metavar="X", help="share of a batch's words that are dropped (default: 0.1)"
-    )
-    out = parser.add_argument_group("output")
-    add_device(out)
-    out.add_argument("--logging_step", **COUNT, help="steps between log lines (default: one line for each fold)")
-    out.add_argument("--results", type=Path, metavar="FILE", help="write the predictions for each text, as JSON")
-    out.add_argument(
-        "--compare_with",
-        type=Path,
-        nargs="+",
-        metavar="FILE",
-        help="test the difference from other runs, given their --results",
-    )
-    out.add_argument("--confusion", action="store_true", help="print the confusion matrix")
-    out.add_argument(
-        "--mistakes", type=whole_number, metavar="N", default=0, help="print the N most surprising mistakes"
-    )
-    out.add_argument("--save_head", type=Path, metavar="DIR", help="folder for the trained head")
-    out.add_argument("--load_head", type=Path, metavar="DIR", help="predict with the head in this folder")
-    out.add_argument(
-        "--predict", type=Path, metavar="FILE", help="print the class of each line of this text; -: of standard input"
-    )
-    out.add_argument("--output_format", choices=("tsv", "json"), default="tsv", help="of --predict")
-
-
-def check_task(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """--load_head predicts, and does nothing else. There is one source of data."""
-    for name in ("data_dir", "dev_file", "test_file", "columns"):
-        if getattr(args, name) and bool(args.train_file) == (name == "data_dir"):
-            parser.error(f"--{name} has no effect {'with' if args.train_file else 'without'} --train_file")
-    if args.load_head and not args.predict:
-        parser.error("--load_head loads a head to predict with: --predict=FILE is missing")
-    for name, value in vars(args).items():
-        if args.load_head and name not in WITH_A_HEAD and value != parser.get_default(name):
-            parser.error(f"--{name} has no effect with --load_head, which only predicts")
-    args.data_dir = args.data_dir or POLARITY
 
 
 def _report(kind: type[BaseException], error: BaseException, trace) -> None:

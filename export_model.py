@@ -6,7 +6,7 @@
     echo "The first sentence ." | python exported/run_paddle.py
 
 MODEL is a checkpoint of ELMo or a published model's name, the folder of a tagger (run_tag.py) or of a classifier
-(run_finetune.py --save_head). The folder holds the graph, the tables of its inputs, a README of inputs and outputs, and
+(run_finetune.py). The folder holds the graph, the tables of its inputs, a README of inputs and outputs, and
 examples that need none of this project's code. A tagger's graph ends with its labels, a classifier's with probabilities.
 """
 
@@ -70,7 +70,7 @@ def kind_of(model: str) -> str:
     values = checkpoint.load_config(folder) if (folder / "config.json").is_file() else {}
     if "tagger" in values:
         return "a tagger"
-    return "a classifier" if "classifier" in values or "polarity" in values else "ELMo"
+    return "a classifier" if "classifier" in values else "ELMo"
 
 
 def elmo_network(args: argparse.Namespace):
@@ -98,8 +98,7 @@ def classifier_network(args: argparse.Namespace):
     from elmo_tasks.classification.classifier import Classifier
     from export.classifier_network import ClassifierNetwork
 
-    sources = {"elmo": args.init_from_ckpt, "vectors": args.word_vectors}
-    return ClassifierNetwork(Classifier.load(Path(args.model), sources))
+    return ClassifierNetwork(Classifier.load(args.model, args.init_from_ckpt, args.word_vectors))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ NUMBERS = {
     "elmo_l2_coef": ({"type": zero_or_more, "metavar": "X"}, "penalty on the weights of mixed layers"),
     "cache_gb": (RATE, "memory for the layers of a frozen biLM; larger caches go to a file in --save_dir"),
     "elmo_lr": (RATE, "learning rate of the biLM"),
-    "lstm_dropout": (SHARE, "dropout between the biLM's LSTMs"),
+    "lstm_dropout": (SHARE, "dropout between the biLM's LSTMs in fine-tuning"),
     # word vectors
     "word_vectors_lr": (RATE, "learning rate of the word vectors"),
     # network
@@ -38,6 +38,8 @@ NUMBERS = {
     ),
     "batch_size": (COUNT, "examples per step"),
     "max_grad_norm": (RATE, "clip the gradient norm to this"),
+    "tune_epochs": (COUNT, "epochs of fine-tuning"),
+    "word_dropout": (SHARE, "share of a batch's words that are dropped in fine-tuning"),
     "ema": (SHARE, "decay of the weights' moving average, which is what is saved; 0: off"),
 }
 OF_ELMO = ("elmo_dropout", "elmo_at", "cache_gb")  # flags that have an effect with ELMo alone ...
@@ -164,10 +166,13 @@ def check_elmo(parser: argparse.ArgumentParser, args: argparse.Namespace, defaul
         fill_defaults(parser, args, penalty, has_elmo and args.layers.startswith("mix"), "--layers=mix")
 
 
-def add_word_vectors(parser: argparse.ArgumentParser, defaults: Mapping[str, Any] | None = None, trainable=True):
+def add_word_vectors(
+    parser: argparse.ArgumentParser, defaults: Mapping[str, Any] | None = None, trainable=True, **options
+):
     """The group of the flags of word vectors in a file. defaults: of --word_vectors_lr, in a script that has it."""
     group = parser.add_argument_group("word vectors")
-    group.add_argument("--word_vectors", **FILE, help="word vectors, in word2vec's or GloVe's format")
+    about = {"flag": "--word_vectors", "help": "word vectors, in word2vec's or GloVe's format", **FILE, **options}
+    group.add_argument(about.pop("flag"), dest="word_vectors", **about)
     group.add_argument("--word_vectors_limit", **COUNT, help="read only the first N of them")
     if trainable:
         group.add_argument("--word_vectors_trainable", action="store_true", help="fine-tune them")
@@ -196,3 +201,94 @@ def add_training(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
     add_seed(group)
     add_device(group)
     return group
+
+
+# The classifier, for run_finetune.py and word2vec_base.py
+
+OF_CLASSIFIER = {
+    "lr": [0.001, 0.003],
+    "weight_decay": [0.1, 1.0],
+    "dropout": [0.5],
+    "epochs": 15,
+    "batch_size": 64,
+}
+OF_VECTORS = {"word_vectors_lr": [0.0003, 0.001]}
+OF_FINE_TUNING = {"tune_epochs": 5, "word_dropout": 0.1}
+POLARITY = Path("sentence-polarity-dataset-v1")
+
+
+def columns(text: str) -> list[str]:
+    names = text.split(",")
+    if len(set(names)) != len(names) or not 2 <= len(names) <= 3:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected TEXT,LABEL or TEXT,LABEL,TEXT2")
+    return names
+
+
+def add_columns(group) -> None:
+    group.add_argument(
+        "--columns",
+        type=columns,
+        metavar="TEXT,LABEL[,TEXT2]",
+        help="JSON keys, names in a header, or numbers from 0 (default: text,label,text2, other usual names, or 0,1,2)",
+    )
+
+
+def add_tables(group) -> None:
+    group.add_argument("--confusion", action="store_true", help="print the confusion matrix")
+    group.add_argument(
+        "--mistakes", type=whole_number, metavar="N", default=0, help="print the N errors that were rated least likely"
+    )
+
+
+def add_classifier(parser: argparse.ArgumentParser) -> None:
+    """Data, protocol, training and output. The parser has the flags of the encoders already."""
+    data = add_data(parser, "TSV or JSON lines: text, label and, for pairs, a second text", required=False)
+    data.add_argument(
+        "--data_dir", type=Path, metavar="DIR", help=f"polarity dataset, in place of --train_file (default: {POLARITY})"
+    )
+    add_columns(data)
+    add_language(data)
+    data.add_argument("--max_seq_len", **COUNT, default=256, help="truncate texts to N tokens")
+    data.add_argument(
+        "--protocol",
+        choices=("cv", "split"),
+        default="cv",
+        help="without --test_file: cross-validation, or the published single split",
+    )
+    data.add_argument("--folds", **COUNT, default=10, help="of the cross-validation")
+    add_save(data, "classifier", required=False)
+    training = add_training(parser, OF_CLASSIFIER)
+    training.description = "the dev part of each fold selects among several values"
+    training.add_argument(
+        "--hidden_dim",
+        "--sent_embedding_dim",
+        type=whole_number,
+        metavar="N",
+        default=64,
+        help="size of the hidden layer; 0: none",
+    )
+    training.add_argument(
+        "--class_weights",
+        nargs="+",
+        metavar="CLASS=X",
+        help="weights of classes in the loss, 1 if not given; or `balanced`: equal total weight of all classes",
+    )
+    add_numbers(training, OF_FINE_TUNING, conditional=True)
+    training.add_argument("--logging_step", **COUNT, help="steps between log lines (default: one line for each fold)")
+    out = parser.add_argument_group("scores")
+    out.add_argument(
+        "--results", **FILE, help="write scores and the prediction for each text as JSON; resumed if killed"
+    )
+    out.add_argument(
+        "--compare_with", **FILE, nargs="+", help="test the difference from other runs, given their --results"
+    )
+    add_tables(out)
+
+
+def check_classifier(parser: argparse.ArgumentParser, args: argparse.Namespace, tuned: bool, tuning: str) -> None:
+    """tuned: whether an encoder is fine-tuned. tuning: the flags that would do so."""
+    fill_defaults(parser, args, OF_FINE_TUNING, tuned, tuning)
+    for name in ("data_dir", "dev_file", "test_file", "columns"):
+        if getattr(args, name) and bool(args.train_file) == (name == "data_dir"):
+            parser.error(f"--{name} has no effect {'with' if args.train_file else 'without'} --train_file")
+    args.data_dir = args.data_dir or POLARITY

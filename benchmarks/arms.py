@@ -32,10 +32,9 @@ import numpy as np
 PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
-from significance import crossed
-
 import script
 from elmo_core.machine import disk
+from elmo_tasks.significance import crossed
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.scheme import detect, spans
 
@@ -86,10 +85,9 @@ def run(args: argparse.Namespace, seed: int, arm: str, more: list[str]) -> None:
     mix = "mix" if args.task == CLASSIFYING else "all"
     flags = [flag.format(elmo=args.elmo, vectors=args.vectors, mix=mix) for flag in ARMS[arm]]
     if args.task == CLASSIFYING:
-        flags = [flag.replace("--word_vectors", "--concat_word2vec") for flag in flags]
-        flags += ["--vectors_trainable", "--vectors_lr", "0.001", "0.003"] * (arm == "nothing")
+        flags += ["--word_vectors_trainable", "--word_vectors_lr", "0.001", "0.003"] * (arm == "nothing")
         data = [f"--train_file={args.data}/train.tsv", f"--test_file={args.data}/dev.tsv"]  # its test.tsv has no labels
-        execute("run_finetune.py", *data, "--tokenise=zh", *flags, f"--seed={seed}", f"--results={result}", *more)
+        execute("run_finetune.py", *data, "--lang=zh", *flags, f"--seed={seed}", f"--results={result}", *more)
         return
     folder = args.output / f"{arm}-{seed}"
     files = {part: path_of(args, part) for part in ("train", "dev", "test")}

@@ -24,10 +24,9 @@ import numpy as np
 PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
-from significance import crossed
-
 import args as arguments
 import script
+from elmo_tasks.significance import crossed
 
 PRETRAINING = ["--batch_size=64", "--n_negative_samples=2048", "--optimizer=adam", "--epochs=1"]
 SHAPE = ["--model_size=small", "--projection_dim=300", "--cell_dim=512", "--pretrained_word_embeddings={vectors}"]
@@ -46,7 +45,7 @@ ROWS = {  # name: the model, the flags of its frozen row, whether it has a fine-
     "b": ("b", [], True),
     "b-layer0": ("b", ["--layers=0"], False),
     "b-random": ("b", ["--random_weights=lstm"], False),
-    "b-word2vec": ("b", ["--concat_word2vec={vectors}"], False),
+    "b-word2vec": ("b", ["--word_vectors={vectors}"], False),
     "b2": ("b2", [], True),
 }
 
@@ -89,8 +88,7 @@ def steps(args: argparse.Namespace) -> Iterator[Step]:
     for seed in args.seeds:
         vectors = out / f"word2vec-{seed}.bin"
         values = {"seed": seed, "vectors": vectors, **{model: out / f"{model}-{seed}/final" for model in "ab"}}
-        train = [f"--train_word2vec_on={text}", f"--pretrained_word2vec_file={vectors}", f"--seed={seed}"]
-        yield Step(vectors, ["word2vec_base.py", f"--data_dir={args.data_dir}", "--folds=2", *train])
+        yield Step(vectors, ["preprocess.py", "vectors", text, f"--output={vectors}", f"--seed={seed}"])
         for model in models:
             folder = out / f"{model}-{seed}"
             command = ["run_pretrain.py", f"--train_data_path={text}", f"--vocab_file={vocabulary}", *PRETRAINING]
@@ -103,7 +101,7 @@ def steps(args: argparse.Namespace) -> Iterator[Step]:
             if model != "word2vec":
                 command = ["run_finetune.py", f"--init_from_ckpt={out}/{model}-{seed}/final"]
             command += [f"--data_dir={args.data_dir}", *(flag.format(**values) for flag in flags)]
-            learns = "--vectors_trainable" if model == "word2vec" else "--elmo_trainable"
+            learns = "--word_vectors_trainable" if model == "word2vec" else "--elmo_trainable"
             frozen = out / "results" / f"{name}-{seed}.json"
             yield Step(frozen, [*command, f"--results={frozen}"])
             if tuned:

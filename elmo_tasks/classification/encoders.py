@@ -1,6 +1,6 @@
-"""Encoders, which give tokens their vectors: a table of word vectors, and the biLM.
+"""Encoders map tokens to vectors: a table of word vectors, and the biLM.
 
-Letters: n reviews, B of a batch, N distinct tokens, L layers, D dimensions, P projection.
+Letters: n texts, B of a batch, N distinct tokens, L layers, D dimensions, P projection.
 """
 
 import hashlib
@@ -16,42 +16,38 @@ import numpy as np
 import elmo
 from elmo_core.files import checkpoint
 from elmo_core.files.word_vectors import load_word_vectors
-from elmo_core.machine.messages import hint_if_moved, log
+from elmo_core.machine.messages import UserError, hint_if_moved, log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import UNK_ID, Vocabulary, token_batch
 
 nn = paddle.nn
 
 RANDOM_DIM, RANDOM_DEVIATION = 300, 0.1  # of word vectors, where no file gives any
-OWN_BILM = "bilm/final"  # in a saved classifier's folder, the biLM unless it is that of a checkpoint
+SAVED_BILM = "bilm/final"  # in a saved classifier's folder, the biLM unless it is that of a checkpoint
 
 
 @dataclass
 class FineTuning:
     """How an encoder is fine-tuned.
 
-    rates: candidates for the learning rate of the encoder's top weights.
+    rates: candidates for the learning rate.
     word_dropout: share of a batch's words whose vectors are dropped.
-    dropout: between layers.
-    decay: factor of the rate from each group of weights to the one below.
-    unfreeze_epochs: epochs until the next lower group begins to learn; 0: all learn from the start.
+    dropout: between the biLM's LSTMs.
     """
 
     rates: Sequence[float]
     word_dropout: float = 0.0
     dropout: float = 0.0
-    decay: float = 1.0
-    unfreeze_epochs: int = 0
 
 
 class Encoder(nn.Layer):
-    """Gives tokens their vectors, in L layers of D dimensions. What a subclass has:
+    """Maps tokens to vectors, in L layers of D dimensions. Subclasses provide:
 
     name: in messages and in saved files. shape: (L, D). tuning: None if its weights are frozen.
-    read(sentences): what `means` and `forward` need of each review, made once.
-    means(reviews): (n, L, D), the means over the tokens as an array, zeros for a review without tokens.
-    forward(reviews): the same (B, L, D) with gradients, and with dropout in training.
-    groups(): the weights, from the bottom of the network to its top.
+    prepare(sentences): each text as `means` and `forward` need it, made once.
+    means(texts): (n, L, D), the means over the tokens as an array, zeros for a text without tokens.
+    forward(texts): the same (B, L, D) with gradients, and with dropout in training.
+    groups(): the weights, from the bottom of the network to its top. Each group's gradient is clipped by itself.
     save(folder): writes what cannot be loaded from elsewhere. Returns what `load` needs.
     load(saved, folder, source): the encoder again. source: where its file or checkpoint is, if it has moved.
     """
@@ -60,47 +56,46 @@ class Encoder(nn.Layer):
     shape: tuple[int, int]
     tuning: FineTuning | None = None
 
-    def describe(self, sentences: Sequence[Sequence[str]]) -> None:
+    def log_unknown_words(self, sentences: Sequence[Sequence[str]]) -> None:
         """Log how many of the words are unknown."""
 
     def word_dropout(self, vectors: paddle.Tensor) -> paddle.Tensor:
-        """The vectors (N, D) of distinct words; in training some are zero, and the others are scaled up in turn."""
+        """Word dropout on vectors (N, D) of distinct words: in training, zero some and rescale the rest."""
         if not (self.training and self.tuning and self.tuning.word_dropout):
             return vectors
         return vectors * nn.functional.dropout(paddle.ones([len(vectors), 1]), self.tuning.word_dropout)
 
 
-class StaticVectors(Encoder):
-    """A table of word vectors: those of a file, and for each unknown word a random one, the same every time.
+class WordTable(Encoder):
+    """Word vectors from a file, plus a reproducible random vector for each unknown word.
 
-    vectors: gensim's KeyedVectors, of the file `source`; None: all words are unknown.
-    words, rows (n, D): fine-tuned vectors, which go first.
+    source: the file; None: all words are unknown. limit: read only the first words of it.
+    words, rows (n, D): fine-tuned vectors, which take precedence.
     """
 
-    name = "vectors"
+    name = "word_vectors"
 
     def __init__(
         self,
-        vectors,
+        source: Path | None,
+        limit: int | None,
         seed: int,
         tuning: FineTuning | None = None,
-        source: Path | None = None,
-        limit: int | None = None,
         words: Sequence[str] = (),
         rows: np.ndarray | None = None,
     ):
         super().__init__()
-        if vectors is None:
+        if source:
+            vectors = load_word_vectors(source, limit)
+            square = np.einsum("nd,nd->", vectors.vectors, vectors.vectors, dtype=np.float64) / vectors.vectors.size
+            variance = square - vectors.vectors.mean(dtype=np.float64) ** 2  # np.var would copy GoogleNews' 3.6 GB
+        else:
             from gensim.models import KeyedVectors
 
             vectors, variance = KeyedVectors(RANDOM_DIM), RANDOM_DEVIATION**2
-        else:
-            square = np.einsum("nd,nd->", vectors.vectors, vectors.vectors, dtype=np.float64) / vectors.vectors.size
-            variance = square - vectors.vectors.mean(dtype=np.float64) ** 2  # np.var would copy GoogleNews' 3.6 GB
-        self.vectors, self.seed, self.tuning = vectors, seed, tuning
-        self.source, self.limit = source, limit
+        self.source, self.limit, self.vectors, self.seed, self.tuning = source, limit, vectors, seed, tuning
         self.shape = (1, vectors.vector_size)
-        self.bound = math.sqrt(3 * max(0.0, variance))  # of a uniform draw of the same variance
+        self.uniform_bound = math.sqrt(3 * max(0.0, variance))  # of a uniform draw of the same variance
         self.index = {word: k for k, word in enumerate(words)}
         self._set_rows(np.zeros((0, vectors.vector_size), np.float32) if rows is None else rows)
 
@@ -109,8 +104,8 @@ class StaticVectors(Encoder):
         if len(rows):
             self.table.set_value(rows)
 
-    def read(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """The tokens' rows in the table, which grows by the words that are new to it."""
+    def prepare(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        """The tokens' row numbers. Words not yet in the table are added."""
         words = dict.fromkeys(chain.from_iterable(sentences))
         if new := [word for word in words if word not in self.index]:
             rows = self.table.numpy()[: len(self.index)]
@@ -124,30 +119,30 @@ class StaticVectors(Encoder):
             return self.vectors[word]
         number = int.from_bytes(hashlib.sha1(word.encode("utf-8", "surrogatepass")).digest()[:8], "big")
         draw = np.random.default_rng([self.seed, number])
-        return draw.uniform(-self.bound, self.bound, self.shape[1]).astype(np.float32)
+        return draw.uniform(-self.uniform_bound, self.uniform_bound, self.shape[1]).astype(np.float32)
 
-    def describe(self, sentences: Sequence[Sequence[str]]) -> None:
+    def log_unknown_words(self, sentences: Sequence[Sequence[str]]) -> None:
         tokens = list(chain.from_iterable(sentences))
         words = set(tokens)
         unknown = {word for word in words if word not in self.vectors}
         share = sum(token in unknown for token in tokens) / max(1, len(tokens))
         log.info(
             f"word vectors  {len(self.vectors):,} of {self.shape[1]} dimensions; {len(unknown):,} of the texts' "
-            f"{len(words):,} words ({share:.2%} of the tokens) have none, and get a random one each"
+            f"{len(words):,} words ({share:.2%} of the tokens) have none and get random ones"
         )
 
-    def means(self, reviews: list[np.ndarray]) -> np.ndarray:
+    def means(self, texts: list[np.ndarray]) -> np.ndarray:
         table, nothing = self.table.numpy(), np.zeros(self.shape[1], np.float32)
-        found = [table[rows].mean(axis=0) if len(rows) else nothing for rows in reviews]
+        found = [table[rows].mean(axis=0) if len(rows) else nothing for rows in texts]
         return np.array(found, np.float32).reshape(-1, *self.shape)
 
-    def forward(self, reviews: list[np.ndarray]) -> paddle.Tensor:
-        rows, place = np.unique(np.concatenate(reviews), return_inverse=True)
-        shares = np.zeros((len(reviews), len(rows)), np.float32)  # (B, N)
-        lengths = np.array(list(map(len, reviews)))
-        np.add.at(shares, (np.repeat(np.arange(len(reviews)), lengths), place), 1 / np.repeat(lengths, lengths))
+    def forward(self, texts: list[np.ndarray]) -> paddle.Tensor:
+        rows, column = np.unique(np.concatenate(texts), return_inverse=True)
+        averaging = np.zeros((len(texts), len(rows)), np.float32)  # (B, N)
+        lengths = np.array(list(map(len, texts)))
+        np.add.at(averaging, (np.repeat(np.arange(len(texts)), lengths), column), 1 / np.repeat(lengths, lengths))
         vectors = self.word_dropout(nn.functional.embedding(paddle.to_tensor(rows), self.table, sparse=True))
-        return (paddle.to_tensor(shares) @ vectors).unsqueeze(1)
+        return (paddle.to_tensor(averaging) @ vectors).unsqueeze(1)
 
     def groups(self) -> list[list[paddle.Tensor]]:
         return [[self.table]]
@@ -160,21 +155,19 @@ class StaticVectors(Encoder):
         return {"encoder": self.name, **source, "seed": self.seed, "learnt": bool(self.tuning)}
 
     @classmethod
-    def load(cls, saved: Mapping[str, Any], folder: Path, source: Path | None) -> "StaticVectors":
-        path, vectors = source or saved["file"], None
-        if path:
-            with hint_if_moved("--concat_word2vec or --pretrained_word2vec_file", source):
-                vectors = load_word_vectors(Path(path), saved["limit"])
-        if not saved["learnt"]:
-            return cls(vectors, saved["seed"])
-        tuned = checkpoint.load_params(folder / "words")
-        return cls(vectors, saved["seed"], words=tuned["words"].tobytes().decode().split("\n"), rows=tuned["rows"])
+    def load(cls, saved: Mapping[str, Any], folder: Path, source: Path | None) -> "WordTable":
+        path, tuned = source or saved["file"], {}
+        if saved["learnt"]:
+            tuned = checkpoint.load_params(folder / "words")
+            tuned["words"] = tuned["words"].tobytes().decode().split("\n")
+        with hint_if_moved("--word_vectors", source):
+            return cls(path and Path(path), saved["limit"], saved["seed"], **tuned)
 
 
-class Contextual(Encoder):
+class BiLMEncoder(Encoder):
     """The biLM.
 
-    layers: concat (all of them side by side), mix (all of them, for the head to mix), top, average, or a layer's number.
+    layers: concat, mix (by the head), average, top, a layer's number, or some layers, as in concat:0,1 and mix:0,1.
     source: the checkpoint whose weights these are; None if they are random.
     """
 
@@ -184,36 +177,33 @@ class Contextual(Encoder):
         self,
         bilm: elmo.BiLM,
         vocabulary: Vocabulary | None,
-        layers: str | int = "concat",
+        layers: str = "concat",
         tuning: FineTuning | None = None,
         source: str | None = None,
     ):
         super().__init__()
         self.bilm, self.vocabulary, self.layers = bilm, vocabulary, layers
         self.tuning, self.source = tuning, source
-        self.embedder = elmo.ELMoEmbedder(
-            (bilm, vocabulary),
-            device=paddle.get_device(),
-            layers="all" if layers in ("concat", "mix") else layers,
-            pool="mean",
-        )
-        n_layers, dim = bilm.config.n_layers + 1, self.embedder.dim
-        self.shape = {"concat": (1, n_layers * dim), "mix": (n_layers, dim)}.get(layers, (1, dim))
+        self.how, self.numbers = chosen_layers(layers, bilm.config.n_layers + 1)
+        wanted = "average" if self.how == "average" else ",".join(map(str, self.numbers))
+        self.embedder = elmo.ELMoEmbedder((bilm, vocabulary), device=paddle.get_device(), layers=wanted, pool="mean")
+        n, dim = len(self.numbers), self.embedder.dim
+        self.shape = {"concat": (1, n * dim), "mix": (n, dim), "average": (1, dim)}[self.how]
 
-    def read(self, sentences: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    def prepare(self, sentences: Sequence[Sequence[str]]) -> list[Sequence[str]]:
         return list(sentences)
 
-    def describe(self, sentences: Sequence[Sequence[str]]) -> None:
+    def log_unknown_words(self, sentences: Sequence[Sequence[str]]) -> None:
         if not self.bilm.config.reads_characters:
             ids = self.vocabulary.ids(list(chain.from_iterable(sentences)))
             unknown = np.count_nonzero(ids == UNK_ID) / max(1, len(ids))
             log.info(f"ELMo's words  {len(self.vocabulary):,}; {unknown:.2%} of the texts' tokens are read as <UNK>")
 
-    def means(self, reviews: list[Sequence[str]]) -> np.ndarray:
-        return np.array(self.embedder.encode(reviews), np.float32).reshape(-1, *self.shape)
+    def means(self, texts: list[Sequence[str]]) -> np.ndarray:
+        return np.array(self.embedder.encode(texts), np.float32).reshape(-1, *self.shape)
 
-    def forward(self, reviews: list[Sequence[str]]) -> paddle.Tensor:
-        batch = token_batch(reviews, self.bilm.config.input, self.vocabulary)
+    def forward(self, texts: list[Sequence[str]]) -> paddle.Tensor:
+        batch = token_batch(texts, self.bilm.config.input, self.vocabulary)
         if self.bilm.config.reads_characters:
             vectors = self.bilm.token_encoder(batch.tokens)
         else:  # with a sparse gradient, which is faster
@@ -224,17 +214,14 @@ class Contextual(Encoder):
         layers, packing, _ = self.bilm.encode(vectors, batch.index, batch.lengths, dropout=dropout)
         words = np.flatnonzero(packing.step > 0)  # step 0 is the marker at a direction's start
         rows = packing.row[words]
-        shares = np.zeros((len(reviews), len(packing.row)), np.float32)  # (B, all rows' steps)
-        shares[rows, words] = 1 / np.maximum(batch.lengths - 2, 1)[rows]
-        shares = paddle.to_tensor(shares)
-        means = [paddle.concat([shares @ side for side in pair], axis=1) for pair in layers]  # each (B, 2P)
-        if self.layers == "average":
+        averaging = np.zeros((len(texts), len(packing.row)), np.float32)  # (B, all rows' steps)
+        averaging[rows, words] = 1 / np.maximum(batch.lengths - 2, 1)[rows]
+        averaging = paddle.to_tensor(averaging)
+        pairs = [layers[number] for number in self.numbers]
+        means = [paddle.concat([averaging @ direction for direction in pair], axis=1) for pair in pairs]  # each (B, 2P)
+        if self.how == "average":
             return (sum(means) / len(means)).unsqueeze(1)
-        if self.layers == "concat":
-            return paddle.concat(means, axis=1).unsqueeze(1)
-        if self.layers == "mix":
-            return paddle.stack(means, axis=1)
-        return means[-1 if self.layers == "top" else self.layers].unsqueeze(1)
+        return paddle.stack(means, axis=1).reshape([-1, *self.shape])
 
     def groups(self) -> list[list[paddle.Tensor]]:
         pairs = zip(self.bilm.forward_lstm, self.bilm.backward_lstm, strict=True)
@@ -243,7 +230,7 @@ class Contextual(Encoder):
     def save(self, folder: Path) -> dict[str, Any]:
         own = bool(self.tuning) or self.source is None
         if own:
-            prefix = folder / OWN_BILM
+            prefix = folder / SAVED_BILM
             checkpoint.save(prefix, {name: weight.numpy() for name, weight in self.bilm.state_dict().items()})
             checkpoint.save_config(prefix.parent, {"model": self.bilm.config.to_dict()})
             if self.vocabulary:
@@ -251,17 +238,27 @@ class Contextual(Encoder):
         return {"encoder": self.name, "own": own, "checkpoint": self.source, "layers": self.layers}
 
     @classmethod
-    def load(cls, saved: Mapping[str, Any], folder: Path, source: Path | None) -> "Contextual":
+    def load(cls, saved: Mapping[str, Any], folder: Path, source: Path | None) -> "BiLMEncoder":
         with hint_if_moved("--init_from_ckpt", saved["own"] or source):
-            model = elmo.load_bilm(folder / OWN_BILM if saved["own"] else source or saved["checkpoint"])
+            model = elmo.load_bilm(folder / SAVED_BILM if saved["own"] else source or saved["checkpoint"])
         return cls(*model, saved["layers"])
 
 
-ENCODERS = {encoder.name: encoder for encoder in (StaticVectors, Contextual)}
+def chosen_layers(layers: str, n_layers: int) -> tuple[str, list[int]]:
+    """Whether the biLM's layers are concatenated, mixed or averaged (concat, mix, average), and which. One is concat."""
+    how, _, numbers = layers.partition(":")
+    how, numbers = ("concat", how) if how.isdecimal() else (how, numbers)
+    chosen = [n_layers - 1] if layers == "top" else [int(k) for k in numbers.split(",")] if numbers else range(n_layers)
+    if max(chosen) >= n_layers:
+        raise UserError(f"--layers {layers}: the biLM has the layers 0 to {n_layers - 1}.")
+    return "concat" if layers == "top" else how, list(chosen)
+
+
+ENCODERS = {encoder.name: encoder for encoder in (WordTable, BiLMEncoder)}
 
 
 def randomise(bilm: elmo.BiLM, what: str, seed: int) -> None:
-    """Give the biLM ("all"), or only its LSTMs ("lstm"), the random weights that pretraining starts from."""
+    """Reinitialise the biLM ("all") or only its LSTMs ("lstm"), as before pretraining."""
     paddle.seed(seed)
     fresh = elmo.BiLM(bilm.config, head=False).state_dict()
     for name, weight in bilm.state_dict().items():

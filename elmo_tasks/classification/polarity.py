@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.machine.messages import UserError, log
-from elmo_tasks.classification.texts import Texts, read_lines, tokens_of
+from elmo_tasks.classification.texts import Texts, read_lines, tokenised
 
 FILES = (("rt-polarity.pos", 1), ("rt-polarity.neg", 0))  # in the order that the published scripts' split needs
 
 
-def read_reviews(folder: Path, tokeniser: str, max_tokens: int) -> Texts:
+def read_reviews(folder: Path, lang: str, max_tokens: int) -> Texts:
     """The reviews in rt-polarity.pos and rt-polarity.neg, one a line: label 1 positive, 0 negative."""
     texts, labels = [], []
     for name, label in FILES:
@@ -28,4 +28,4 @@ def read_reviews(folder: Path, tokeniser: str, max_tokens: int) -> Texts:
             log.warning(f"{folder / name}: {len(lines) - len(found):,} blank lines, which are skipped.")
         texts += found
         labels += [label] * len(found)
-    return Texts(texts, tokens_of(texts, tokeniser, max_tokens, folder), np.array(labels))
+    return Texts(texts, tokenised(texts, lang, max_tokens, folder), np.array(labels))

@@ -1,23 +1,22 @@
-"""The protocol by which encoders are compared on labelled texts, the same for each of them:
+"""The evaluation protocol, identical for all encoders:
 
 - folds over all texts, or a single split, or a test file; of each training part a tenth is held out as dev part, unless
   there is a dev file;
 - a head is trained over the encoders' first vectors for every combination of `lr`, `weight_decay` and `dropout`. The dev
-  part chooses the combination and the epoch;
+  part selects the combination and the epoch;
 - trainable encoders are fine-tuned from there, together with that head, for every combination of their own rates. The dev
-  part chooses again, and the start is among the candidates: fine-tuning that only harms is not taken;
-- what was chosen scores the test part, once. It is never used to choose.
+  part selects again; the starting point is a candidate, so harmful fine-tuning is discarded;
+- the test part is scored once, and never used for selection.
 
-The dev part chooses by the area under the ROC curve (`scores.auc`). Over a thousand reviews that is steadier than the
-accuracy, and unlike the loss it is not affected by fine-tuning making a classifier overconfident.
+The dev part selects by the area under the ROC curve (`scores.auc`). On a thousand reviews it is less noisy than accuracy
+and, unlike the loss, insensitive to overconfidence caused by fine-tuning.
 """
 
-import dataclasses
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,39 +30,33 @@ from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.ranks import Ranks
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.encoders import Encoder
-from elmo_tasks.classification.network import Fold, FoldResult, Model, Trainer, Training
+from elmo_tasks.classification.network import ClassifierModel
 from elmo_tasks.classification.polarity import read_reviews
-from elmo_tasks.classification.scores import (
-    Results,
-    compare,
-    confusion,
-    macro_f1,
-    mean_and_deviation,
-    mistakes,
-    of_each_class,
-)
-from elmo_tasks.classification.texts import STDIN, Texts, read_files, read_lines
+from elmo_tasks.classification.scores import Results, comparison, macro_f1, tables
+from elmo_tasks.classification.texts import Texts, read_texts
+from elmo_tasks.classification.training import Fold, FoldResult, Trainer, TrainingSettings
+from elmo_tasks.saved import check_model_folder
+from elmo_tasks.significance import spread
 
 HELD_OUT = 0.1  # share of the single split's test part, and of a training part's dev part
 
 
 @dataclass
-class Settings(Training):
-    """Settings of a run.
+class ProtocolSettings(TrainingSettings):
+    """Settings of a run. Its results depend on all but OUTPUT.
 
     data_dir: of the polarity dataset; or the texts of train_file, with a dev_file and a test_file if there are any.
     columns: of these files, see `texts.read_file`. class_weights: "balanced", or CLASS=WEIGHT of some of the classes.
-    protocol: cv, or split. compare_with: results of other runs. predict: a text to classify line by line at the end.
-    encoders: what the encoders were made from, which is recorded, and compared when a run is resumed.
+    protocol: cv, or split. compare_with: results of other runs. save_dir: for the classifier.
     """
 
-    data_dir: Path = Path("sentence-polarity-dataset-v1")
+    data_dir: Path | None = None
     train_file: Path | None = None
     dev_file: Path | None = None
     test_file: Path | None = None
     columns: Sequence[str] | None = None
     class_weights: Sequence[str] | None = None
-    tokenise: str = "en"
+    lang: str = "en"
     max_seq_len: int = 256
     protocol: str = "cv"
     folds: int = 10
@@ -71,60 +64,38 @@ class Settings(Training):
     compare_with: Sequence[Path] = ()
     confusion: bool = False
     mistakes: int = 0
-    save_head: Path | None = None
-    predict: Path | None = None
-    output_format: str = "tsv"
-    encoders: Mapping[str, Any] = field(default_factory=dict)
+    save_dir: Path | None = None
+    overwrite: bool = False
 
-    OUTPUT = (
-        "results",
-        "compare_with",
-        "confusion",
-        "mistakes",
-        "save_head",
-        "predict",
-        "output_format",
-        "logging_step",
-    )
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Settings":
-        """Values that are not fields describe the encoders."""
-        names = {each.name for each in dataclasses.fields(cls)}
-        encoders = {name: value for name, value in values.items() if name not in names}
-        return cls(**{name: value for name, value in values.items() if name in names}, encoders=encoders)
-
-    def to_dict(self) -> dict[str, str]:
-        values = {name: value for name, value in vars(self).items() if name != "encoders"}
-        return {name: str(value) for name, value in {**self.encoders, **values}.items()}
+OUTPUT = ("results", "compare_with", "confusion", "mistakes", "save_dir", "overwrite", "logging_step")
 
 
 # Folds
 
 
-def make_folds(labels: np.ndarray, settings: Settings, n_dev: int = 0, n_test: int = 0) -> list[Fold]:
+def make_folds(labels: np.ndarray, settings: ProtocolSettings, n_dev: int = 0, n_test: int = 0) -> list[Fold]:
     """n_dev, n_test: how many of the last texts are those of a dev file and of a test file, see `Texts`."""
     seed, n_train = settings.seed, len(labels) - n_dev - n_test
-    every, dev = np.arange(n_train), np.arange(n_train, n_train + n_dev)
+    indices, dev = np.arange(n_train), np.arange(n_train, n_train + n_dev)
     if n_dev and len(set(labels[dev])) < 2:
-        raise UserError("--dev_file: all its texts have the same label, so that it cannot choose.")
+        raise UserError("--dev_file: all texts have the same label, so it cannot select a model.")
     if n_test:
-        return [Fold("test", *_with_dev(every, dev, labels, seed), np.arange(n_train + n_dev, len(labels)))]
-    if settings.protocol == "split":  # the published scripts': a tenth, drawn without regard to the class
-        train, test = train_test_split(every, test_size=HELD_OUT, random_state=seed)
-        return [Fold("split", *_with_dev(train, dev, labels, seed), test)]
-    fewest, n = int(np.bincount(labels[every]).min()), settings.folds
-    if not 2 <= n <= fewest // 2:
-        enough = f"enough for 2 to {fewest // 2:,} folds"
-        what = enough if fewest >= 4 else "too few: leave it out, or give a --test_file"
-        raise UserError(f"--folds {n}: the rarest class has {fewest:,} texts, which is {what}.")
-    pairs = StratifiedKFold(n, shuffle=True, random_state=seed).split(every, labels[every])
-    return [
-        Fold(f"fold {k}/{n}", *_with_dev(train, dev, labels, seed), test) for k, (train, test) in enumerate(pairs, 1)
-    ]
+        parts = [("test", indices, np.arange(n_train + n_dev, len(labels)))]
+    elif settings.protocol == "split":  # the published scripts': a tenth, drawn without regard to the class
+        parts = [("split", *train_test_split(indices, test_size=HELD_OUT, random_state=seed))]
+    else:
+        smallest_class, n = int(np.bincount(labels[indices]).min()), settings.folds
+        if not 2 <= n <= smallest_class // 2:
+            enough = f"enough for 2 to {smallest_class // 2:,} folds"
+            what = enough if smallest_class >= 4 else "too few: leave it out, or give a --test_file"
+            raise UserError(f"--folds {n}: the rarest class has {smallest_class:,} texts, which is {what}.")
+        pairs = StratifiedKFold(n, shuffle=True, random_state=seed).split(indices, labels[indices])
+        parts = [(f"fold {k}/{n}", *pair) for k, pair in enumerate(pairs, 1)]
+    return [Fold(name, *_hold_out_dev(train, dev, labels, seed), test) for name, train, test in parts]
 
 
-def _with_dev(train: np.ndarray, dev: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _hold_out_dev(train: np.ndarray, dev: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """The training part and the dev part, which without a dev file is a stratified tenth of it."""
     if len(dev):
         return train, dev
@@ -139,7 +110,7 @@ def _with_dev(train: np.ndarray, dev: np.ndarray, labels: np.ndarray, seed: int)
     )
 
 
-def weights_of(given: Sequence[str] | None, data: Texts) -> np.ndarray | None:
+def parse_class_weights(given: Sequence[str] | None, data: Texts) -> np.ndarray | None:
     """The weight of each class in the loss; None if nothing is given."""
     if not given:
         return None
@@ -162,25 +133,23 @@ def weights_of(given: Sequence[str] | None, data: Texts) -> np.ndarray | None:
 
 
 class FoldCache:
-    """Results of folds, each in a file of the folder RESULTS.parts until all are done: a killed run resumes there."""
+    """Results of finished folds, in RESULTS.parts until the run is done, so that a killed run can resume."""
 
     def __init__(self, results: Path | None):
         self.folder = Path(f"{results}.parts") if results else None
-        self.vectors = self.folder and self.folder / "vectors.bin"  # word2vec's that the run itself has trained
-        self.resumed = bool(self.folder) and any(self.folder.glob("[0-9]*.json"))
 
-    def check(self, settings: dict[str, str]) -> None:
+    def check(self, identity: dict[str, str]) -> None:
         """Refuse folds of a run with other settings or other weights. Called before the first fold is saved."""
         if not self.folder:
             return
         path = self.folder / "settings.json"
-        if not self.resumed:
+        if not any(self.folder.glob("[0-9]*.json")):
             with disk.atomic_write(path) as file:
-                file.write(json.dumps(settings))
-        elif changes := differences(self._read(path), settings):
+                file.write(json.dumps(identity))
+        elif changes := differences(self._read(path), identity):
             raise UserError(
-                f"{self.folder} holds folds of a run that was interrupted, with other settings: "
-                f"{'; '.join(changes.values())}. Give the same to continue, or delete the folder."
+                f"{self.folder} holds folds of an interrupted run with other settings: "
+                f"{'; '.join(changes.values())}. Use the same to resume, or delete the folder."
             )
 
     def _read(self, path: Path) -> dict:
@@ -208,7 +177,7 @@ class FoldCache:
 
     def close(self) -> None:
         if self.folder:
-            for path in (*self.folder.glob("*.json"), self.vectors):
+            for path in self.folder.glob("*.json"):
                 path.unlink(missing_ok=True)
             with suppress(OSError):  # it holds other files
                 self.folder.rmdir()
@@ -217,33 +186,33 @@ class FoldCache:
 # A run
 
 
-class Run:
-    """One run of the protocol. Mistakes in the settings are found at once, before encoders are built."""
+class Experiment:
+    """One run of the protocol. Validates the settings before encoders are built.
 
-    def __init__(self, settings: Settings):
+    flags: all of the script's, which are recorded, and compared when a run is resumed.
+    """
+
+    def __init__(self, settings: ProtocolSettings, flags: Mapping[str, Any]):
         self.settings = settings
+        self.flags = {name: str(value) for name, value in flags.items()}
         self.ranks = Ranks(advice="With --results, run the same command again: finished folds are kept.")
         if not self.ranks.first:
             log.setLevel("WARNING")
-        if settings.predict and settings.predict != STDIN:
-            read_lines(settings.predict)
         if settings.results:
             disk.check_output("--results", settings.results)
-        if folder := settings.save_head:
-            disk.check_output("--save_head", folder / "head.pdparams")
-            if folder.exists() and any(folder.iterdir()):
-                raise UserError(f"--save_head {folder}: the folder is not empty. Name another one.")
-        how = settings.tokenise, settings.max_seq_len
+        if settings.save_dir:
+            check_model_folder("--save_dir", settings.save_dir, "classifier", settings.overwrite)
+        tokens = settings.lang, settings.max_seq_len
         if settings.train_file:
             files = settings.train_file, settings.dev_file, settings.test_file
-            self.texts = read_files(*files, settings.columns, *how)
+            self.data = read_texts(*files, settings.columns, *tokens)
         else:
-            self.texts = read_reviews(settings.data_dir, *how)
-        self.folds = make_folds(self.texts.labels, settings, self.texts.n_dev, self.texts.n_test)
-        self.class_weights = weights_of(settings.class_weights, self.texts)
-        self.others = [(path, Results.load(path)) for path in settings.compare_with or ()]
-        data, scored = self.texts.identity, np.sort(np.concatenate([fold.test for fold in self.folds]))
-        for path, other in self.others:
+            self.data = read_reviews(settings.data_dir, *tokens)
+        self.folds = make_folds(self.data.labels, settings, self.data.n_dev, self.data.n_test)
+        self.class_weights = parse_class_weights(settings.class_weights, self.data)
+        self.compared = [(path, Results.load(path)) for path in settings.compare_with or ()]
+        data, scored = self.data.identity, np.sort(np.concatenate([fold.test for fold in self.folds]))
+        for path, other in self.compared:
             if data != other.data or not np.array_equal(scored, other.number):
                 raise UserError(
                     f"--compare_with {path}: it scored {len(other.number):,} of {other.data}, this run scores "
@@ -252,39 +221,35 @@ class Run:
                 )
         self.cache = FoldCache(settings.results)
 
-    def execute(self, encoders: Sequence[Encoder]) -> Iterator[str]:
-        """Train and score, each rank its share of the folds; then save or predict if wanted. Yields texts to print."""
-        settings, ranks, began = self.settings, self.ranks, time.perf_counter()
+    def run(self, encoders: Sequence[Encoder]) -> Iterator[str]:
+        """Train and score, each rank its share of the folds; then save if requested. Yields the scores as text."""
+        settings, ranks, data, began = self.settings, self.ranks, self.data, time.perf_counter()
         for encoder in encoders:
-            encoder.describe(self.texts.sentences)
-        data = self.texts
-        model = Model(encoders, settings.sent_embedding_dim, len(data.classes), data.are_pairs)
-        model.read(self.texts.sentences, ranks)
+            encoder.log_unknown_words(data.sentences)
+        model = ClassifierModel(encoders, settings.hidden_dim, len(data.classes), data.are_pairs)
+        model.encode(data.sentences, ranks)
         weights = {name: weight.numpy() for name, weight in model.encoders.state_dict().items()}
-        depends_on = {k: v for k, v in settings.to_dict().items() if k not in settings.OUTPUT}
-        depends_on |= {"data": self.texts.identity, "weights": fingerprint(weights)[:12]}
-        ranks.on_first(lambda: self.cache.check(depends_on))
+        identity = {name: value for name, value in self.flags.items() if name not in OUTPUT}
+        identity |= {"data": data.identity, "weights": fingerprint(weights)[:12]}
+        ranks.on_first(lambda: self.cache.check(identity))
         shapes = " and ".join(f"{encoder.name} {' x '.join(map(str, encoder.shape))}" for encoder in encoders)
         taken = messages.duration(time.perf_counter() - began)
-        log.info(f"{data.unit:13} {self.texts.identity}, means of layers x dimensions: {shapes}; in {taken}")
+        log.info(f"{data.unit:13} {data.identity}, means of layers x dimensions: {shapes}; in {taken}")
         if ranks.size > len(self.folds):
             log.info(f"processes     {len(self.folds)} of {ranks.size} have work: each takes whole folds")
         mine = range(ranks.rank, len(self.folds), ranks.size)
         n_left = sum(not self.cache.has(k + 1) for k in mine)
         trainer = Trainer(model, data.labels, settings, n_left, self.class_weights)
-        shares = ranks.on_each(lambda: [self._result(trainer, k) for k in mine])
+        shares = ranks.on_each(lambda: [self._fold_result(trainer, k) for k in mine])
         found = [shares[k % ranks.size][k // ranks.size] for k in range(len(self.folds))]
         if ranks.first:
             yield self._report(found, time.perf_counter() - began)
-        if settings.save_head or settings.predict:
-            classifier = Classifier(model.head, encoders, settings.tokenise, settings.max_seq_len, data.classes)
-            ranks.on_first(lambda: self._finish(trainer, classifier))
-            if ranks.first and settings.predict:
-                yield from classifier.predict(settings.predict, settings.output_format == "json")
+        if settings.save_dir:
+            ranks.on_first(lambda: self._save(trainer, encoders))
         if ranks.first:
             self.cache.close()
 
-    def _result(self, trainer: Trainer, k: int) -> FoldResult:
+    def _fold_result(self, trainer: Trainer, k: int) -> FoldResult:
         if self.cache.has(k + 1):
             return self.cache.load(k + 1)
         result = trainer.train(self.folds[k], k + 1)
@@ -293,56 +258,48 @@ class Run:
 
     def _report(self, found: Sequence[FoldResult], seconds: float) -> str:
         """Write the results to --results. Returns the scores as text."""
-        settings, data = self.settings, self.texts
+        settings, data = self.settings, self.data
         number = np.concatenate([one.test for one in found])
         order = np.argsort(number)
         number, probabilities = number[order], np.concatenate([one.probabilities for one in found])[order]
-        scores = np.array([one.accuracy for one in found])
-        first = np.array([one.first_accuracy for one in found])
-        f1 = np.array([macro_f1(one.probabilities, data.labels[one.test]) for one in found])
-        label, prediction = data.labels[number], probabilities.argmax(axis=1)
-        probability = probabilities[:, 1] if len(data.classes) == 2 else probabilities
-        results = Results(data.identity, float(scores.mean()), number, label, prediction, probability, data.classes)
+        results = Results.of(data.identity, number, data.labels[number], probabilities, data.classes)
+        scores, first = np.array([[one.accuracy, one.first_accuracy] for one in found]).T
+        f1 = [macro_f1(one.probabilities.argmax(axis=1), data.labels[one.test]) for one in found]
         if settings.results:
             parts = [
                 {"name": one.part, "accuracy": one.accuracy, "settings": one.settings, "mixes": one.mixes}
                 for one in found
             ]
-            more = {"first_accuracy": first.mean(), "seconds": seconds, "parts": parts, "settings": settings.to_dict()}
+            more = {"accuracy": scores.mean(), "first_accuracy": first.mean(), "seconds": seconds, "parts": parts}
+            more["settings"] = self.flags
             if settings.train_file:
-                more |= {"macro_f1": f1.mean(), "classes": data.classes}
+                more |= {"macro_f1": np.mean(f1), "classes": data.classes}
             results.save(settings.results, **more)
         lines = []
         if len(found) > 1:
             lines.append("accuracy of each fold  " + " ".join(f"{score:.2%}" for score in scores))
         if (scores != first).any():
-            lines.append(f"before fine-tuning     {mean_and_deviation(first)}")
+            lines.append(f"before fine-tuning     {spread(first, '%')}")
         taken = messages.duration(seconds)
-        lines.append(f"accuracy               {mean_and_deviation(scores)}, {len(number):,} {data.unit}, in {taken}")
+        lines.append(f"accuracy               {spread(scores, '%')}, {len(number):,} {data.unit}, in {taken}")
         if settings.train_file:
-            lines.append(f"macro F1               {mean_and_deviation(f1)}")
+            lines.append(f"macro F1               {spread(f1, '%')}")
         for mix in np.mean([one.mixes for one in found], axis=0):
             lines.append(f"layers                 s {' '.join(f'{s:.3f}' for s in mix[:-1])}  gamma {mix[-1]:.3f}")
-        if settings.train_file:
-            lines.append(of_each_class(results))
-        if settings.confusion:
-            lines.append(confusion(results))
-        if settings.mistakes:
-            lines.append(mistakes(results, data.texts, settings.mistakes))
-        lines += [compare(results, other, path, settings.seed, data.unit) for path, other in self.others]
+        lines += tables(results, data.texts, bool(settings.train_file), settings.confusion, settings.mistakes)
+        lines += [comparison(results, other, path, settings.seed, data.unit) for path, other in self.compared]
         return "\n".join(lines)
 
-    def _finish(self, trainer: Trainer, classifier: Classifier) -> None:
-        """Train the head to use, that of the only fold or else one over all texts, and save it if wanted."""
-        data, seed = self.texts, self.settings.seed
+    def _save(self, trainer: Trainer, encoders: Sequence[Encoder]) -> None:
+        """Train the final head, on the only fold or on all texts, and save it with its encoders."""
+        data, settings = self.data, self.settings
         if len(self.folds) > 1:
-            every, dev = np.split(np.arange(len(data)), [len(data) - data.n_dev])
-            whole = Fold(f"all {data.unit}", *_with_dev(every, dev, data.labels, seed), test=np.arange(0))
+            indices, dev = np.split(np.arange(len(data)), [len(data) - data.n_dev])
+            parts = _hold_out_dev(indices, dev, data.labels, settings.seed)
             trainer.n_folds = trainer.done + 1
-            trainer.train(whole, len(self.folds) + 1)
+            trainer.train(Fold(f"all {data.unit}", *parts, test=np.arange(0)), len(self.folds) + 1)
         elif not trainer.done:  # its result was in the cache
             trainer.n_folds = 1
             trainer.train(self.folds[0], 1)
-        classifier.head = trainer.model.head
-        if self.settings.save_head:
-            classifier.save(self.settings.save_head)
+        classifier = Classifier(trainer.model.head, encoders, settings.lang, settings.max_seq_len, data.classes)
+        classifier.save(settings.save_dir)

@@ -1,15 +1,15 @@
-"""Labelled texts and pairs of texts from one's own files, and how text becomes tokens.
+"""Labelled texts and text pairs from user files, and their tokenisation.
 
 A file is TSV, without quotes, or JSON lines: in each line a text, its label and, of a pair, the second text. Keys or a
-header may name them as one of LAYOUTS; columns without a header are in the order of the first. Others are said.
+header may name them as one of LAYOUTS; columns without a header are in the order of the first. Others need --columns.
 """
 
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from elmo_core.machine.messages import UserError, listed, log
 from elmo_core.text import text_files, tokenise
 from elmo_tasks.classification.scores import CLASSES
 
-STDIN = Path("-")
 LAYOUTS = (
     ("text", "label", "text2"),
     ("text_a", "label", "text_b"),
@@ -28,8 +27,8 @@ LAYOUTS = (
     ("sentence", "label"),
 )
 HAN = re.compile("[\u4e00-\u9fff]")
-MANY = 50  # labels; more than these, and than half of the texts, are texts themselves
-FORM = "a text, its label and perhaps a second text in each line, as TSV or JSON"
+MAX_CLASSES = 50  # more labels, and more than half as many as texts: the wrong column
+EXPECTED = "a text, its label and perhaps a second text in each line, as TSV or JSON"
 
 
 @dataclass
@@ -69,53 +68,63 @@ class Texts:
 # Files
 
 
-def read_files(
-    train: Path, dev: Path | None, test: Path | None, columns: Sequence[str] | None, tokeniser: str, max_tokens: int
+def read_texts(
+    train: Path, dev: Path | None, test: Path | None, columns: Sequence[str] | None, lang: str, max_tokens: int
 ) -> Texts:
     """The texts of all files. The classes are the labels of the first. columns: see `read_file`."""
-    files = [path for path in (train, dev, test) if path]
-    parts = [read_file(path, columns) for path in files]
-    classes = sorted({label for label, *_ in parts[0]})
+    examples = read_file(train, columns)
+    classes, pairs = _classes(train, examples, bool(columns)), len(examples[0]) == 3
+    if dev and test and dev.samefile(test):
+        log.warning(f"{test} is both --dev_file and --test_file: test scores will be optimistic.")
+    dev, test = (read_known(path, columns, classes, pairs) if path else [] for path in (dev, test))
+    data = as_texts([*examples, *dev, *test], classes, lang, max_tokens, train)
+    data.n_dev, data.n_test = len(dev), len(test)
+    counts = np.bincount(data.labels)
+    log.info(f"classes       {listed([f'{name} {n:,}' for name, n in zip(classes, counts, strict=True)])}")
+    return data
+
+
+def _classes(path: Path, examples: Sequence[Sequence[str]], has_columns: bool) -> list[str]:
+    """The labels of the training file, unless they look like texts or like a header."""
+    counts = Counter(label for label, *_ in examples)
+    classes, (first, *words) = sorted(counts), examples[0]
     if len(classes) < 2:
-        raise UserError(f"{train}: all texts have the label {classes[0]!r:.60}. Expected two labels or more.")
-    if len(classes) > max(MANY, len(parts[0]) / 2):
+        raise UserError(f"{path}: all texts have the label {first!r:.60}. Expected two labels or more.")
+    if len(classes) > max(MAX_CLASSES, len(examples) / 2):
         raise UserError(
-            f"{train}: {len(classes):,} labels for {len(parts[0]):,} texts, as {classes[0]!r:.60}. Are these the texts? "
-            "--columns=TEXT,LABEL says which column is which."
+            f"{path}: {len(classes):,} labels for {len(examples):,} texts, as {first!r:.60}. Is this the text column? "
+            "Set --columns=TEXT,LABEL."
         )
-    first, *words = parts[0][0]
-    if not columns and sum(label == first for label, *_ in parts[0]) == 1 and not any(" " in word for word in words):
+    if not has_columns and counts[first] == 1 and not any(" " in word for word in words):
         raise UserError(
-            f"{train}: its first text, {words[0]!r:.60}, is the only one with the label {first!r:.60}. If this line names "
+            f"{path}: its first text, {words[0]!r:.60}, is the only one with the label {first!r:.60}. If this line names "
             "the columns, give --columns=TEXT,LABEL with their names; else correct the label or leave the text out."
         )
-    if dev and test and dev.samefile(test):
-        log.warning(f"{test} is --dev_file and --test_file: the scores are those of texts that were chosen on.")
-    for path, part in zip(files, parts, strict=True):
-        if unknown := sorted({label for label, *_ in part}.difference(classes)):
-            names = listed([f"{name:.30}" for name in unknown], 3)
-            raise UserError(f"{path}: no text of {train} has the label {names}. --columns says which column it is.")
-        if len({len(example) for one in (parts[0], part) for example in one}) > 1:
-            raise UserError(f"{path} has pairs of texts and {train} has not, or the reverse.")
-    examples = list(chain.from_iterable(parts))
-    number = {name: k for k, name in enumerate(classes)}
+    return classes
+
+
+def read_known(path: Path, columns: Sequence[str] | None, classes: Sequence[str], pairs: bool) -> list[tuple[str, ...]]:
+    """The examples of a file whose labels must be among the classes."""
+    examples = read_file(path, columns)
+    if unknown := sorted({label for label, *_ in examples}.difference(classes)):
+        names = listed([f"{name:.30}" for name in unknown], 3)
+        raise UserError(f"{path}: the label {names} does not occur in training. --columns says which column it is.")
+    if (len(examples[0]) == 3) != pairs:
+        raise UserError(f"{path} has {'single texts' if pairs else 'pairs of texts'}, unlike the training file.")
+    return examples
+
+
+def as_texts(
+    examples: Sequence[Sequence[str]], classes: Sequence[str], lang: str, max_tokens: int, source: Path
+) -> Texts:
     sides = list(zip(*(texts for _, *texts in examples), strict=True))
-    counts = Counter(label for label, *_ in examples)
-    log.info(f"classes       {listed([f'{name} {counts[name]:,}' for name in classes])}")
-    sentences = tokens_of(list(chain.from_iterable(sides)), tokeniser, max_tokens, train)
-    if tokeniser == "en" and len(HAN.findall("".join(sides[0][:1000]))) > 3 * sum(map(len, sentences[:1000])):
-        log.warning(
-            f"{train}: this looks like Chinese, which --tokenise=en does not cut into words. Give --tokenise=zh."
-        )
-    return Texts(
-        texts=["\t".join(texts) for _, *texts in examples],
-        sentences=sentences,
-        labels=np.array([number[label] for label, *_ in examples]),
-        classes=classes,
-        unit="pairs" if len(sides) > 1 else "texts",
-        n_dev=len(parts[1]) if dev else 0,
-        n_test=len(parts[-1]) if test else 0,
-    )
+    sentences = tokenised(list(chain.from_iterable(sides)), lang, max_tokens, source)
+    if lang == "en" and len(HAN.findall("".join(sides[0][:1000]))) > 3 * sum(map(len, sentences[:1000])):
+        log.warning(f"{source}: this looks like Chinese, which --lang=en does not segment. Give --lang=zh.")
+    number = {name: k for k, name in enumerate(classes)}
+    labels = np.array([number[label] for label, *_ in examples])
+    texts = ["\t".join(texts) for _, *texts in examples]
+    return Texts(texts, sentences, labels, classes, unit="pairs" if len(sides) > 1 else "texts")
 
 
 def read_file(path: Path, columns: Sequence[str] | None = None) -> list[tuple[str, ...]]:
@@ -123,24 +132,39 @@ def read_file(path: Path, columns: Sequence[str] | None = None) -> list[tuple[st
 
     columns: those of text, label and second text: keys, names in a header, or numbers from 0 where there is no header.
     """
-    disk.check_input(path, FORM)
+    disk.check_input(path, EXPECTED)
     lines = [(number, line) for number, line in enumerate(text_files.read_lines(path), 1) if line.strip()]
     if not lines:
-        raise UserError(f"{path}: it has no texts. Expected {FORM}.")
-    is_json = _json_object(lines[0][1]) is not None
-    records = _json_records(lines, path) if is_json else _tsv_records(lines, path, columns)
-    chosen, found = None, []
-    for number, record in records:
-        chosen = chosen or _chosen(columns, list(record), f"{path}:{number}")
-        if lacking := [name for name in chosen if not isinstance(record.get(name), str | int)]:
-            raise UserError(f"{path}:{number}: {lacking[0]} is no text or whole number: found {record!r:.80}.")
-        first, label, *second = (" ".join(str(record[name]).split()) for name in chosen)
+        raise UserError(f"{path}: it has no texts. Expected {EXPECTED}.")
+    first, is_json = lines[0][1], _json_object(lines[0][1]) is not None
+    header = list(_json_object(first)) if is_json else [name.strip() for name in first.split("\t")]
+    names = _column_names(columns, header)
+    if names and not is_json:
+        lines = lines[1:]
+    elif not is_json:  # without a header, columns have numbers
+        header = list(map(str, range(len(header))))
+        names = _column_names(columns, header) if columns else header if len(header) in (2, 3) else []
+    if not names:
+        raise UserError(
+            f"{path}: found the columns {listed(header)}, expected {' and '.join(columns or ('text', 'label'))}. "
+            "Columns are separated by tabs; --columns=TEXT,LABEL names them, or TEXT,LABEL,TEXT2 for pairs."
+        )
+    examples = []
+    for number, line in lines:
+        values = _json_object(line) if is_json else line.split("\t")
+        if values is None or not (is_json or len(values) == len(header)):
+            expected = "a JSON object" if is_json else f"{len(header)} columns"
+            raise UserError(f"{path}:{number}: found {line!r:.60}, expected {expected} as in the first line.")
+        record = values if is_json else dict(zip(header, values, strict=True))
+        if missing := [name for name in names if not isinstance(record.get(name), str | int)]:
+            raise UserError(f"{path}:{number}: {missing[0]} is not a string or an integer: found {record!r:.80}.")
+        text, label, *second = (" ".join(str(record[name]).split()) for name in names)
         if not label:
             raise UserError(f"{path}:{number}: the label is empty.")
-        found.append((label, first, *second))
-    if not found:
-        raise UserError(f"{path}: there is nothing below the header. Expected {FORM}.")
-    return found
+        examples.append((label, text, *second))
+    if not examples:
+        raise UserError(f"{path}: there is nothing below the header. Expected {EXPECTED}.")
+    return examples
 
 
 def _json_object(line: str) -> dict | None:
@@ -151,46 +175,16 @@ def _json_object(line: str) -> dict | None:
     return value if isinstance(value, dict) else None
 
 
-def _json_records(lines: Iterable[tuple[int, str]], path: Path) -> Iterator[tuple[int, dict]]:
-    for number, line in lines:
-        if (record := _json_object(line)) is None:
-            raise UserError(f"{path}:{number}: found {line!r:.60}, expected a JSON object as in the lines before.")
-        yield number, record
-
-
-def _tsv_records(
-    lines: Sequence[tuple[int, str]], path: Path, columns: Sequence[str] | None
-) -> Iterator[tuple[int, dict[str, str]]]:
-    names = [name.strip() for name in lines[0][1].split("\t")]
-    layouts = [columns] if columns else [layout[:2] for layout in LAYOUTS]
-    if any(set(layout) <= set(names) for layout in layouts):
-        lines = lines[1:]
-    else:
-        names = list(map(str, range(len(names))))
-    for number, line in lines:
-        values = line.split("\t")
-        if len(values) != len(names):
-            raise UserError(f"{path}:{number}: {len(values)} columns, expected {len(names)} as in the first line.")
-        yield number, dict(zip(names, values, strict=True))
-
-
-def _chosen(columns: Sequence[str] | None, names: Sequence[str], where: str) -> Sequence[str]:
-    """The names of the columns of text, label and, of pairs, second text."""
-    if not columns and 2 <= len(names) <= 3 and names == list(map(str, range(len(names)))):
-        return names
+def _column_names(columns: Sequence[str] | None, header: Sequence[str]) -> list[str]:
+    """The columns of text, label and, of pairs, second text. None if the header does not name them."""
     for layout in [columns] if columns else LAYOUTS:
-        if set(columns or layout[:2]) <= set(names):
-            return [name for name in layout if name in names]
-    raise UserError(
-        f"{where}: found the columns {listed(names)}, expected {' and '.join(columns or ('text', 'label'))}. "
-        "Columns are separated by tabs; --columns=TEXT,LABEL names them, or TEXT,LABEL,TEXT2 for pairs."
-    )
+        if set(columns or layout[:2]) <= set(header):
+            return [name for name in layout if name in header]
+    return []
 
 
 def read_lines(path: Path) -> Iterable[str]:
-    """The lines of a file in UTF-8 or, as the sentence polarity dataset is, in latin-1; of standard input for `-`."""
-    if path == STDIN:
-        return text_files.stdin_lines()
+    """The lines of a file in UTF-8 or, as the sentence polarity dataset is, in latin-1."""
     disk.check_input(path, "text, one in each line")
     try:
         for _ in text_files.blocks(path):
@@ -205,27 +199,25 @@ def read_lines(path: Path) -> Iterable[str]:
 # Tokens
 
 
-def tokens_of(texts: Sequence[str], tokeniser: str, max_tokens: int, source: Path) -> list[list[str]]:
+def tokenised(texts: Sequence[str], lang: str, max_tokens: int, source: str | Path) -> list[list[str]]:
     """The first tokens of every text. Logs how many texts are cut."""
-    sentences = list(map(TOKENISERS[tokeniser], texts))
+    sentences = list(map(TOKENISERS[lang], texts))
     if long := sum(len(sentence) > max_tokens for sentence in sentences):
         log.warning(f"{source}: {long:,} texts have more than --max_seq_len {max_tokens} tokens and are cut there.")
     return [sentence[:max_tokens] for sentence in sentences]
 
 
-def english_tokens(text: str) -> list[str]:
-    """Tokens as `preprocess.py text --lang en` makes them of a corpus: `it 's`, `do n't`, and no HTML.
+def _as_corpus(split: Callable, text: str) -> list[str]:
+    """Tokens as `preprocess.py text` makes them of a corpus: in English `it 's`, `do n't`, and no HTML.
 
     rt-polarity itself does not split clitics (`it's`), and vectors trained on such a corpus do not know these words.
     """
-    sentences = map(tokenise.english, tokenise.paragraphs(text))
+    sentences = map(split, tokenise.paragraphs(text))
     return list(chain.from_iterable(chain.from_iterable(sentences)))
 
 
-def chinese_tokens(text: str) -> list[str]:
-    """Words as `preprocess.py text --lang zh` makes them of a corpus: jieba's."""
-    sentences = map(tokenise.chinese, tokenise.paragraphs(text))
-    return list(chain.from_iterable(chain.from_iterable(sentences)))
-
-
-TOKENISERS: dict[str, Callable[[str], list[str]]] = {"en": english_tokens, "zh": chinese_tokens, "none": str.split}
+TOKENISERS: dict[str, Callable[[str], list[str]]] = {
+    "en": partial(_as_corpus, tokenise.english),
+    "zh": partial(_as_corpus, tokenise.chinese),
+    "none": str.split,
+}

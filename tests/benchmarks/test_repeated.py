@@ -18,7 +18,8 @@ sys.path.insert(0, str(runs.PROJECT / "benchmarks"))
 
 import arms
 import polarity as repeated
-from significance import crossed
+
+from elmo_tasks.significance import bootstrap, crossed, mcnemar, spread
 
 
 def test_one_training_gives_the_paired_t_test_over_the_items():
@@ -43,6 +44,26 @@ def test_trainings_without_a_true_difference_are_told_apart_as_often_as_promised
         trainings, items = random.normal(0, 0.01, (3, 1)), random.normal(0, 0.3, (1, 500))
         found.append(crossed(trainings + items + random.normal(0, 0.3, (3, 500))).p < 0.05)
     assert np.mean(found) < 0.08
+
+
+@pytest.mark.parametrize(("gained", "lost", "p"), [(0, 0, 1.0), (1, 9, 2 * 11 / 1024), (0, 6, 2 / 64), (3, 4, 1.0)])
+def test_mcnemar_is_the_exact_binomial_test(gained, lost, p):
+    assert mcnemar(gained, lost) == pytest.approx(p) == mcnemar(lost, gained)
+
+
+def test_the_bootstrap_agrees_with_resampling_the_items():
+    random = np.random.RandomState(0)
+    mine, other = random.rand(800) < 0.8, random.rand(800) < 0.76
+    found = bootstrap(mine, other, seed=1)
+    picks = random.randint(800, size=(4000, 800))
+    differences = mine[picks].mean(axis=1) - other[picks].mean(axis=1)
+    assert (found.low, found.high) == pytest.approx(np.percentile(differences, [2.5, 97.5]), abs=0.003)
+    assert found.p == pytest.approx(2 * min((differences <= 0).mean(), (differences >= 0).mean()), abs=0.02)
+    assert bootstrap(mine, mine, seed=1).p == 1.0
+
+
+def test_the_spread_of_scores():
+    assert spread([0.5]) == "50.00" and spread([0.4, 0.6], "%") == "50.00% ± 14.14"
 
 
 def test_its_commands_are_those_that_the_scripts_know(tmp_path, monkeypatch):

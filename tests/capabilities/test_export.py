@@ -274,21 +274,21 @@ def test_a_tagger_of_jiebas_words_is_not_exported(tmp_path):
 
 @pytest.fixture(scope="module")
 def heads(tmp_path_factory):
-    """Folders of --save_head, by what was classified: texts, with the layers side by side or mixed, or pairs."""
+    """Folders of classifiers, by what was classified: texts, with the layers side by side or mixed, or pairs."""
     folder, generator = tmp_path_factory.mktemp("heads"), random.Random(3)
     model = tiny.save(tiny.random_bilm(scale=1.0), folder / "elmo")
     rows = [generator.choice([("river bank", "a"), ("of the", "b"), ("苹果 很", "c")]) for _ in range(40)]
     (folder / "texts").write_text("".join(f"{text}\t{label}\n" for text, label in rows), encoding="utf-8")
     pairs = ["text_a\ttext_b\tlabel", *(f"{text}\tthe bank\t{label}" for text, label in rows)]
     (folder / "pairs").write_text("\n".join(pairs) + "\n", encoding="utf-8")
-    quick = ["--device=cpu", "--epochs=1", "--sent_embedding_dim=6", "--tokenise=none", f"--init_from_ckpt={model}"]
+    quick = ["--device=cpu", "--epochs=1", "--hidden_dim=6", "--lang=none", f"--init_from_ckpt={model}"]
     for name, file, more in (
         ("texts", "texts", []),
         ("mix", "texts", ["--layers=mix"]),
         ("pairs", "pairs", ["--layers=top"]),
     ):
         files = [f"--{part}_file={folder / file}" for part in ("train", "dev", "test")]
-        run_finetune.main([*quick, *files, *more, f"--save_head={folder / f'head of {name}'}"])
+        run_finetune.main([*quick, *files, *more, f"--save_dir={folder / f'head of {name}'}"])
     return {name: folder / f"head of {name}" for name in ("texts", "mix", "pairs")}
 
 

@@ -1,4 +1,4 @@
-"""run_finetune.py on texts of one's own: the files, several classes, pairs, weights of classes, heads, mistakes."""
+"""run_finetune.py on texts of one's own: files, several classes, pairs, weights of classes, evaluation, prediction."""
 
 import io
 import json
@@ -10,12 +10,12 @@ import pytest
 import run_finetune
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from elmo_tasks.classification import network as bow
 from elmo_tasks.classification import protocol, scores, texts
 from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.classification.network import Head
 
 QUICK = ["--device=cpu", "--epochs=8", "--lr=0.02", "--weight_decay=0.1", "--batch_size=16", "--sent_embedding_dim=11"]
-NOTHING = ["--init_from_ckpt=none", "--tokenise=none"]
+NOTHING = ["--init_from_ckpt=none", "--lang=none"]
 TOPICS = {"art": "the painter and his museum", "sport": "a goal in the match", "tech": "new chips for computers"}
 
 
@@ -106,7 +106,7 @@ def test_faulty_files_are_an_error_with_the_line(tmp_path, content, columns, wor
     ("train", "test", "word"),
     [
         ("a\t1\nb\t1\n", "a\t1\n", "/train: all"),
-        ("a\t1\nb\t2\nc\t1\n", "a\t3\n", "/test: no"),
+        ("a\t1\nb\t2\nc\t1\n", "a\t3\n", "/test: the label"),
         ("a\t1\nb\t2\nc\t1\n", "a\t1\tb\n", "/test has pairs"),
         ("review\tmood\na\t1\nb\t2\n", "a\t1\n", "/train: its first .*--columns"),
     ],
@@ -115,7 +115,7 @@ def test_files_that_do_not_fit(tmp_path, train, test, word):
     for name, content in (("train", train), ("test", test)):
         (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match=word):
-        texts.read_files(tmp_path / "train", None, tmp_path / "test", None, "none", 9)
+        texts.read_texts(tmp_path / "train", None, tmp_path / "test", None, "none", 9)
 
 
 def test_half_an_emoji_in_json_is_read(tmp_path):
@@ -126,20 +126,20 @@ def test_half_an_emoji_in_json_is_read(tmp_path):
 def test_labels_that_are_texts_are_refused(tmp_path):
     (tmp_path / "train").write_text("".join(f"{k % 2}\tfilm {k}\n" for k in range(99)), encoding="utf-8")
     with pytest.raises(UserError, match="--columns=TEXT,LABEL"):
-        texts.read_files(tmp_path / "train", None, None, None, "none", 9)
-    assert len(texts.read_files(tmp_path / "train", None, None, ["1", "0"], "none", 9).classes) == 2
+        texts.read_texts(tmp_path / "train", None, None, None, "none", 9)
+    assert len(texts.read_texts(tmp_path / "train", None, None, ["1", "0"], "none", 9).classes) == 2
 
 
 def test_chinese_as_english_is_warned_of(tmp_path, caplog):
     (tmp_path / "train").write_text("这家酒店的服务很好，但是房间太小\t1\n酒店很好\t2\n早餐一般\t1\n", encoding="utf-8")
     with caplog.at_level("WARNING", "elmo"):
-        texts.read_files(tmp_path / "train", None, None, None, "en", 9)
-    assert "--tokenise=zh" in caplog.text
+        texts.read_texts(tmp_path / "train", None, None, None, "en", 9)
+    assert "--lang=zh" in caplog.text
 
 
 def test_tokens_are_those_of_the_language(tmp_path):
-    assert texts.tokens_of(["It's fine."], "en", 9, tmp_path) == [["It", "'s", "fine", "."]]
-    assert texts.tokens_of(["酒店很好。早餐一般。"], "zh", 5, tmp_path) == [["酒店", "很", "好", "。", "早餐"]]
+    assert texts.tokenised(["It's fine."], "en", 9, tmp_path) == [["It", "'s", "fine", "."]]
+    assert texts.tokenised(["酒店很好。早餐一般。"], "zh", 5, tmp_path) == [["酒店", "很", "好", "。", "早餐"]]
 
 
 # Parts
@@ -147,7 +147,7 @@ def test_tokens_are_those_of_the_language(tmp_path):
 
 def test_parts_come_from_the_files():
     labels = np.arange(130) % 3
-    settings = protocol.Settings(folds=3, seed=1)
+    settings = protocol.ProtocolSettings(folds=3, seed=1)
     (fold,) = protocol.make_folds(labels, settings, n_dev=20, n_test=10)
     assert [part.tolist() for part in (fold.train, fold.dev, fold.test)] == [
         [*range(100)],
@@ -172,10 +172,10 @@ def test_pairs_are_the_two_texts_their_difference_and_their_product():
     n, shapes = 5, [(3, 4), (1, 2)]
     draw = np.random.RandomState(0)
     paddle.seed(1)
-    head = bow.Head(shapes, 0, n_classes=3, pairs=True)
+    head = Head(shapes, 0, n_classes=3, pairs=True)
     means = [draw.standard_normal((2 * n, *shape)).astype(np.float32) for shape in shapes]
     for part, m in zip(head.inputs, means, strict=True):
-        part.measure(m)
+        part.fit(m)
     v = np.concatenate([((m - m.mean(0)) / m.std(0)).mean(1) for m in means], axis=1)  # the mix is new: equal weights
     a, b = v[:n], v[n:]
     x = np.concatenate([a, b, np.abs(a - b), a * b], axis=1) @ head.output.weight.numpy() + head.output.bias.numpy()
@@ -187,68 +187,80 @@ def test_scores_of_several_classes_are_those_worked_out_by_hand():
     labels = np.array([0, 0, 1, 2])
     probabilities = np.array([[0.6, 0.3, 0.1], [0.3, 0.4, 0.3], [0.2, 0.5, 0.3], [0.5, 0.1, 0.4]])
     # predicted 0 1 1 0: precisions 1/2 1/2 0, recalls 1/2 1 0
-    assert scores.macro_f1(probabilities, labels) == pytest.approx((1 / 2 + 2 / 3 + 0) / 3)
+    assert scores.macro_f1(probabilities.argmax(1), labels) == pytest.approx((1 / 2 + 2 / 3 + 0) / 3)
     assert scores.auc(probabilities, labels) == pytest.approx((3 / 4 + 1 + 1) / 3)
-    results = scores.Results("", 0.5, np.arange(4), labels, probabilities.argmax(1), probabilities, ["x", "yy", "z"])
-    assert [line.split() for line in scores.confusion(results).splitlines()] == [
+    results = scores.Results("", np.arange(4), labels, probabilities.argmax(1), probabilities, ["x", "yy", "z"])
+    assert [line.split() for line in scores.confusion_table(results).splitlines()] == [
         ["predicted", "x", "yy", "z"],
         ["x", "1", "1", "0"],
         ["yy", "0", "1", "0"],
         ["z", "1", "0", "0"],
     ]
-    assert scores.mistakes(results, ["one", "two", "three", "four"], 2).split() == [
-        "30.00%",
-        "x",
-        "two",
-        "40.00%",
-        "z",
-        "four",
-    ]
-    assert "precision  50.00%  recall 100.00%  F1  66.67%  1 of" in scores.of_each_class(results)
+    found = scores.worst_mistakes(results, ["one", "two", "three", "four"], 2)
+    assert " ".join(found.split()) == "30.00% x two 40.00% z four"
+    assert "precision  50.00%  recall 100.00%  F1  66.67%  support 1" in scores.per_class_table(results)
+
+
+def test_tables_of_two_classes():
+    numbers, labels, classes, probabilities = [4, 5, 6, 7, 8], [0, 0, 1, 1, 1], [0, 1, 1, 0, 1], [0.1, 0.7, 0.9, 0.2, 1]
+    results = scores.Results("", *map(np.array, (numbers, labels, classes, probabilities)))
+    lines = scores.confusion_table(results).splitlines()
+    assert [line.split()[1:] for line in lines[1:]] == [["1", "1"], ["1", "2"]]
+    found = scores.worst_mistakes(results, [f"text {k}" for k in range(9)], 5)
+    assert " ".join(found.split()) == "20.00% positive text 7 30.00% negative text 5"
 
 
 def test_weights_of_classes():
     data = texts.Texts(["a"] * 6, [["a"]] * 6, np.array([0, 0, 0, 1, 0, 0]), ["x", "y=z"], n_dev=1, n_test=1)
-    assert protocol.weights_of(None, data) is None
-    assert protocol.weights_of(["balanced"], data) == pytest.approx([4 / 6, 4 / 2])
-    assert protocol.weights_of(["y=z=2.5"], data) == pytest.approx([1, 2.5])
+    assert protocol.parse_class_weights(None, data) is None
+    assert protocol.parse_class_weights(["balanced"], data) == pytest.approx([4 / 6, 4 / 2])
+    assert protocol.parse_class_weights(["y=z=2.5"], data) == pytest.approx([1, 2.5])
     for wrong in ("x", "w=1", "x=0", "x=nan"):
         with pytest.raises(UserError, match="--class_weights"):
-            protocol.weights_of([wrong], data)
+            protocol.parse_class_weights([wrong], data)
 
 
 # The script
 
 
 def test_from_training_to_prediction(files, capsys, monkeypatch):
-    results, head = files / "r.json", files / "head"
-    run(*NOTHING, *flags(files, "train", "dev", "test"), "--confusion", f"--results={results}", f"--save_head={head}")
+    results, model = files / "r.json", f"--model_dir={files / 'model'}"
+    run(
+        *NOTHING,
+        *flags(files, "train", "dev", "test"),
+        "--confusion",
+        f"--results={results}",
+        f"--save_dir={files / 'model'}",
+    )
     output, values = capsys.readouterr().out, read(results)
     assert values["accuracy"] > 0.9 and values["macro_f1"] > 0.9 and values["classes"] == ["art", "sport", "tech"]
     assert "macro F1" in output and "31 texts" in output and "predicted" in output
     assert np.shape(values["reviews"]["probability"]) == (31, 3)
+
+    evaluate = ["evaluate", model, "--device=cpu", f"--json={files / 'scores.json'}"]
+    run_finetune.main([*evaluate, *flags(files, "test"), "--confusion", "--mistakes=1"])
+    assert capsys.readouterr().out.splitlines()[1:6] == output.splitlines()[1:6]
+    scored = read(files / "scores.json")["test"]
+    assert (scored["accuracy"], scored["macro_f1"]) == pytest.approx((values["accuracy"], values["macro_f1"]))
+    assert sum(one["support"] for one in scored["classes"].values()) == scored["texts"] == 31
+    (files / "test").write_text("the match\tchess\n", encoding="utf-8")
+    with pytest.raises(UserError, match="chess"):
+        run_finetune.main([*evaluate, *flags(files, "test")])
+
     lines = ["painter museum", "", "goal match"]
-    load = [f"--load_head={head}", "--device=cpu", "--predict=-"]
 
     def predicted(*more: str) -> list[str]:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode())))
-        run_finetune.main([*load, *more])
+        run_finetune.main(["predict", model, "--device=cpu", *more])
         return capsys.readouterr().out.splitlines()
 
     rows = [line.split("\t") for line in predicted()]
     assert [row[2] for row in rows] == lines and [rows[0][0], rows[2][0]] == ["art", "sport"]
-    found = [json.loads(line) for line in predicted("--output_format=json")]
+    assert not predicted("--output_format=json", f"--output={files / 'out'}")
+    found = [json.loads(line) for line in (files / "out").read_text(encoding="utf-8").splitlines()]
     for one, row in zip(found, rows, strict=True):
         assert list(one) == ["text", "label", "probabilities"] and [one["label"], one["text"]] == [row[0], row[2]]
         assert one["probabilities"][row[0]] == pytest.approx(float(row[1]), abs=1e-4)
-
-
-def test_folds_of_ones_own_texts_and_a_comparison(files, small_weights, capsys):
-    same = [*flags(files, "train"), "--tokenise=none", "--folds=3"]
-    run(*same, "--init_from_ckpt=none", f"--results={files / 'r.json'}")
-    run(*same, f"--init_from_ckpt={small_weights['char']}", f"--compare_with={files / 'r.json'}")
-    output = capsys.readouterr().out
-    assert output.count("accuracy of each fold") == 2 and "90 texts" in output and "McNemar" in output
 
 
 def test_text_to_predict_in_a_chinese_encoding_is_an_error(tmp_path):
@@ -260,26 +272,18 @@ def test_text_to_predict_in_a_chinese_encoding_is_an_error(tmp_path):
 def test_a_weighted_class_is_predicted_more_often(files, capsys):
     lines = [f"{'xy'[k % 4 == 0]} z\t{'rare' if k % 24 == 0 else 'common'}" for k in range(2400)]
     (files / "train").write_text("\n".join(lines), encoding="utf-8")
-    found = []
+    found, quick = [], ["--folds=2", "--epochs=1", "--lr=0.05", f"--results={files / 'r.json'}"]
     for more in ([], ["--class_weights", "balanced"], ["--class_weights", "rare=30"]):
-        run(
-            *NOTHING,
-            *flags(files, "train"),
-            "--folds=2",
-            "--epochs=1",
-            "--lr=0.05",
-            f"--results={files / 'r.json'}",
-            *more,
-        )
+        run(*NOTHING, *flags(files, "train"), *quick, *more)
         columns = read(files / "r.json")["reviews"]
         found.append(sum(p for p, label in zip(columns["prediction"], columns["label"], strict=True) if label))
-    assert found == [0, 100, 100]
+    assert found[0] < 20 and min(found[1:]) > 80
 
 
 @pytest.mark.parametrize(
     "more",
     [
-        ["--init_from_ckpt=none", "--vectors_trainable", "--vectors_lr=0.05", "--tune_epochs=3"],
+        ["--init_from_ckpt=none", "--word_vectors_trainable", "--word_vectors_lr=0.05", "--tune_epochs=3"],
         ["--init_from_ckpt=CKPT", "--elmo_trainable", "--elmo_lr=0.01", "--tune_epochs=1"],
         ["--init_from_ckpt=CKPT", "--layers=0"],
     ],
@@ -290,44 +294,14 @@ def test_pairs_are_trained_and_predicted(files, small_weights, more, capsys):
     pairs = [[generator.choice(["red", "blue"]) for _ in "ab"] for _ in range(120)]
     lines = [f"{a} x\t{'same' if a == b else 'other'}\t{b} x" for a, b in pairs]
     (files / "train").write_text("\n".join(lines), encoding="utf-8")
-    (files / "new").write_text("red x\tred x\nblue x\tred x\n\t\n", encoding="utf-8")
-    head, results = files / "head", files / "r.json"
     argv = [flag.replace("CKPT", small_weights["char"]) for flag in more]
-    out = [f"--results={results}", f"--save_head={head}", f"--predict={files / 'new'}"]
-    run(*argv, *flags(files, "train"), "--tokenise=none", "--protocol=split", "--epochs=30", *out)
-    found = [line for line in capsys.readouterr().out.splitlines() if line.count("\t") == 3]
-    assert read(results)["accuracy"] == 1.0
-    assert [line.split("\t", 2)[::2] for line in found[:2]] == [["same", "red x\tred x"], ["other", "blue x\tred x"]]
-    assert list(Classifier.load(head).predict(files / "new")) == found
-    assert json.loads(next(Classifier.load(head).predict(files / "new", as_json=True)))["text2"] == "red x"
-    (files / "new").write_text("red\tred\nred\n", encoding="utf-8")
+    argv += ["--lang=none", "--protocol=split", "--epochs=30"]
+    run(*argv, *flags(files, "train"), f"--results={files / 'r.json'}", f"--save_dir={files / 'model'}")
+    assert read(files / "r.json")["accuracy"] == 1.0
+    classifier, lines = Classifier.load(files / "model"), ["red x\tred x", "blue x\tred x", "\t"]
+    found = list(classifier.predict(lines, "new"))
+    assert [line.split("\t", 2)[::2] for line in found[:2]] == [["same", lines[0]], ["other", lines[1]]]
+    assert json.loads(next(classifier.predict(lines, "new", as_json=True)))["text2"] == "red x"
+    assert classifier.evaluate(files / "train", None)[0].is_correct.mean() > 0.9
     with pytest.raises(UserError, match="new:2"):
-        list(Classifier.load(head).predict(files / "new"))
-
-
-def test_heads_of_earlier_versions_are_read(files):
-    lines = [f"{text}\t{'negative' if label == 'art' else 'positive'}" for text, label in topics(60, 1)]
-    (files / "train").write_text("\n".join(lines), encoding="utf-8")
-    run(*NOTHING, *flags(files, "train"), "--protocol=split", f"--save_head={files / 'head'}")
-    expected, path = list(Classifier.load(files / "head").predict(files / "dev")), files / "head" / "config.json"
-    config = read(path)
-    saved = config.pop("classifier")
-    del saved["classes"], saved["pairs"]
-    path.write_text(json.dumps({**config, "polarity": saved}), encoding="utf-8")
-    assert list(Classifier.load(files / "head").predict(files / "dev")) == expected
-
-
-@pytest.mark.parametrize(
-    ("argv", "word"),
-    [
-        (["--init_from_ckpt=none", "--layers=0", "--train_file=x"], "--layers"),
-        (["--init_from_ckpt=none", "--elmo_trainable", "--train_file=x"], "--elmo_trainable"),
-        (["--init_from_ckpt=none", "--data_dir=y", "--train_file=x"], "--data_dir"),
-        (["--init_from_ckpt=none", "--test_file=x"], "--test_file"),
-        (["--init_from_ckpt=none", "--columns=1", "--train_file=x"], "--columns"),
-    ],
-)
-def test_flags_that_make_no_sense(argv, word, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        run_finetune.main(argv)
-    assert word in capsys.readouterr().err
+        list(classifier.predict(["red\tred", "red"], "new"))

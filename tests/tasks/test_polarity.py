@@ -1,13 +1,13 @@
-"""The polarity task: what is read, who learns from what, what is chosen and scored, saved heads, both scripts."""
+"""The polarity task: reading, the protocol, encoders, fine-tuning, resuming, saved classifiers, both scripts."""
 
 import json
 import shutil
 from unittest import mock
 
+import tiny
 import numpy as np
 import pytest
 import runs
-import tiny
 from gensim.models import KeyedVectors
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
@@ -21,8 +21,10 @@ from elmo_core.machine.messages import UserError
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_tasks.classification import encoders, polarity, protocol, scores
-from elmo_tasks.classification import network as bow
-from elmo_tasks.classification.encoders import Contextual, FineTuning, StaticVectors
+from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.classification.encoders import BiLMEncoder, FineTuning, WordTable
+from elmo_tasks.classification.network import ClassifierModel, StandardisedMix
+from elmo_tasks.classification.training import Fold, Trainer
 from preprocessing import word2vec
 
 SAMPLE = runs.PROJECT / "data" / "polarity"
@@ -51,17 +53,17 @@ def vectors(tmp_path_factory):
     return path
 
 
-def settings(**changes) -> protocol.Settings:
+def settings(**changes) -> protocol.ProtocolSettings:
     values = {"lr": [0.01], "weight_decay": [0.1], "dropout": [0.3], "epochs": 3, "tune_epochs": 2, "folds": 3}
-    return protocol.Settings(**{**values, "batch_size": 16, "seed": 5, "sent_embedding_dim": 11, **changes})
+    return protocol.ProtocolSettings(**{**values, "batch_size": 16, "seed": 5, "hidden_dim": 11, **changes})
 
 
-def folds_of(labels: np.ndarray, **changes) -> list[bow.Fold]:
+def folds_of(labels: np.ndarray, **changes) -> list[Fold]:
     return protocol.make_folds(labels, settings(**{"seed": 0, **changes}))
 
 
 class Given(encoders.Encoder):
-    """An encoder with given means. A review is its number."""
+    """An encoder with given means. A text is its number."""
 
     name = "given"
 
@@ -69,11 +71,11 @@ class Given(encoders.Encoder):
         super().__init__()
         self.table, self.shape = table, table.shape[1:]
 
-    def read(self, sentences):
+    def prepare(self, sentences):
         return [int(sentence[0]) for sentence in sentences]
 
-    def means(self, reviews):
-        return self.table[reviews]
+    def means(self, texts):
+        return self.table[texts]
 
 
 def random_task(n: int = 90) -> tuple[list[Given], np.ndarray]:
@@ -83,10 +85,10 @@ def random_task(n: int = 90) -> tuple[list[Given], np.ndarray]:
     return [Given(table.astype(np.float32)) for table in tables], labels
 
 
-def trainer_of(given, labels, **changes) -> bow.Trainer:
-    model = bow.Model(given, settings().sent_embedding_dim)
-    model.read([[str(k)] for k in range(len(labels))], Ranks())
-    return bow.Trainer(model, labels, settings(**changes), 1)
+def trainer_of(given, labels, **changes) -> Trainer:
+    model = ClassifierModel(given, settings().hidden_dim)
+    model.encode([[str(k)] for k in range(len(labels))], Ranks())
+    return Trainer(model, labels, settings(**changes), 1)
 
 
 # What is read
@@ -146,7 +148,7 @@ def test_the_test_part_does_not_influence_training():
     for one, truth in ((given, labels), (given, inverted), (replaced, labels)):
         trainer = trainer_of(one, truth, lr=[0.003, 0.01, 0.1], epochs=4)
         results.append(trainer.train(fold, 1))
-        weights.append(trainer.model.arrays())
+        weights.append(trainer.model.trained_weights())
     assert results[0].settings == results[1].settings == results[2].settings
     for name, array in weights[0].items():
         assert np.array_equal(array, weights[1][name]) and np.array_equal(array, weights[2][name])
@@ -157,20 +159,22 @@ def test_each_part_of_a_fold_has_its_role(monkeypatch):
     given, labels = random_task()
     fold = folds_of(labels)[0]
     trainer, trained_on, aucs, candidates = trainer_of(given, labels, lr=[0.001, 0.01], dropout=[0.0, 0.5]), [], [], []
-    forward, evaluate = bow.Model.forward, trainer._evaluate
+    forward, evaluate = ClassifierModel.forward, trainer._keep_if_best
 
     def note(fold, settings, best):
         aucs.append(roc_auc_score(labels[fold.dev], trainer.model.probabilities(fold.dev)[:, 1]))
-        candidates.append((settings, trainer.model.arrays()))
+        candidates.append((settings, trainer.model.trained_weights()))
         return evaluate(fold, settings, best)
 
-    monkeypatch.setattr(bow.Model, "forward", lambda model, which: trained_on.extend(which) or forward(model, which))
-    monkeypatch.setattr(trainer, "_evaluate", note)
+    monkeypatch.setattr(
+        ClassifierModel, "forward", lambda model, which: trained_on.extend(which) or forward(model, which)
+    )
+    monkeypatch.setattr(trainer, "_keep_if_best", note)
     result = trainer.train(fold, 1)
     assert len(candidates) == 2 * 2 * 3 and sorted(trained_on) == sorted(list(fold.train) * 2 * 2 * 3)
     chosen, arrays = candidates[int(np.argmax(aucs))]
     assert result.settings == chosen
-    for name, array in trainer.model.arrays().items():
+    for name, array in trainer.model.trained_weights().items():
         np.testing.assert_array_equal(array, arrays[name])
 
 
@@ -190,11 +194,11 @@ def test_folds_are_independent():
 def test_averaging_over_tokens_and_mixing_layers_commute(checkpoints, input):
     """The head's input from cached means is what a ScalarMix over standardised tokens, then their mean, would give."""
     bilm, vocabulary = elmo.load_bilm(checkpoints[input])
-    encoder = Contextual(bilm, vocabulary, "mix")
+    encoder = BiLMEncoder(bilm, vocabulary, "mix")
     sentences = [sentence for sentence in tiny.SENTENCES if sentence]
-    means = encoder.means(encoder.read(sentences))
-    part = bow.Standardised(*encoder.shape)
-    part.measure(means)
+    means = encoder.means(encoder.prepare(sentences))
+    part = StandardisedMix(*encoder.shape)
+    part.fit(means)
     part.mix.scalars.set_value(np.array([0.3, -1.0, 0.5], np.float32))
     part.mix.gamma.set_value(np.array([1.7], np.float32))
     mixed = part(paddle.to_tensor(means)).numpy()
@@ -207,38 +211,56 @@ def test_averaging_over_tokens_and_mixing_layers_commute(checkpoints, input):
 
 
 @pytest.mark.parametrize("input", ["char", "word"])
-@pytest.mark.parametrize("layers", ["concat", "mix", "top", "average", 1])
-def test_fine_tuning_starts_from_the_frozen_means(checkpoints, input, layers):
-    encoder = Contextual(*elmo.load_bilm(checkpoints[input]), layers)
+@pytest.mark.parametrize(
+    ("layers", "shape"),
+    [
+        *(("concat", (1, 42)), ("mix", (3, 14)), ("top", (1, 14)), ("average", (1, 14)), ("1", (1, 14))),
+        *(("concat:2,0", (1, 28)), ("mix:0,1", (2, 14))),
+    ],
+)
+def test_fine_tuning_starts_from_the_frozen_means(checkpoints, input, layers, shape):
+    encoder = BiLMEncoder(*elmo.load_bilm(checkpoints[input]), layers)
     encoder.eval()
-    reviews = encoder.read(tiny.SENTENCES)
-    means = encoder.means(reviews)
-    assert (
-        means.shape == (len(reviews), *{"concat": (1, 42), "mix": (3, 14)}.get(layers, (1, 14))) and not means[1].any()
-    )
-    np.testing.assert_allclose(encoder(reviews).numpy(), means, atol=1e-5)
+    texts = encoder.prepare(tiny.SENTENCES)
+    means = encoder.means(texts)
+    assert means.shape == (len(texts), *shape) and not means[1].any()
+    np.testing.assert_allclose(encoder(texts).numpy(), means, atol=1e-5)
+
+
+def test_layers_are_those_of_the_embedder(checkpoints):
+    bilm, vocabulary = elmo.load_bilm(checkpoints["char"])
+    layers = np.array(elmo.ELMoEmbedder((bilm, vocabulary), device="cpu", pool="mean").encode(tiny.SENTENCES))
+    means = BiLMEncoder(bilm, vocabulary, "concat:2,0").means(tiny.SENTENCES)
+    np.testing.assert_allclose(means[:, 0], np.concatenate([layers[:, 2], layers[:, 0]], axis=1), atol=1e-6)
+    with pytest.raises(UserError, match="--layers mix:0,3"):
+        BiLMEncoder(bilm, vocabulary, "mix:0,3")
+
+
+def test_the_groups_have_all_weights(checkpoints):
+    encoder = BiLMEncoder(*elmo.load_bilm(checkpoints["char"]))
+    assert len(encoder.groups()) == 3 and sum(map(len, encoder.groups())) == len(encoder.parameters())
 
 
 def test_whole_words_are_dropped_in_training_only(vectors, checkpoints):
     tuning = FineTuning([0.1], word_dropout=0.5)
-    encoder = StaticVectors(load_word_vectors(vectors), 1, tuning)
-    reviews = encoder.read([[word] for word in WORDS.split()])
+    encoder = WordTable(vectors, None, 1, tuning)
+    reviews = encoder.prepare([[word] for word in WORDS.split()])
     paddle.seed(0)
     whole, trained = encoder.means(reviews), encoder(reviews).numpy()
     dropped = ~trained.any(axis=(1, 2))
     assert 4 < dropped.sum() < len(reviews) - 4
     np.testing.assert_allclose(trained[~dropped], 2 * whole[~dropped], rtol=1e-5)
-    contextual = Contextual(*elmo.load_bilm(checkpoints["word"]), 0, tuning)
-    assert not np.allclose(contextual(tiny.SENTENCES).numpy(), contextual.means(tiny.SENTENCES), atol=1e-5)
-    contextual.eval()
-    np.testing.assert_allclose(contextual(tiny.SENTENCES).numpy(), contextual.means(tiny.SENTENCES), atol=1e-5)
+    bilm_encoder = BiLMEncoder(*elmo.load_bilm(checkpoints["word"]), "0", tuning)
+    assert not np.allclose(bilm_encoder(tiny.SENTENCES).numpy(), bilm_encoder.means(tiny.SENTENCES), atol=1e-5)
+    bilm_encoder.eval()
+    np.testing.assert_allclose(bilm_encoder(tiny.SENTENCES).numpy(), bilm_encoder.means(tiny.SENTENCES), atol=1e-5)
 
 
 def test_random_vectors_of_unknown_words_are_reproducible(vectors):
     known = load_word_vectors(vectors)
-    one, other, seeded = (StaticVectors(known, seed=seed) for seed in (1, 1, 2))
-    reviews = one.read([["a", "film", "a", "new"], [], ["newer"]])
-    other.read([["newer"], ["new"]]), seeded.read([["new"]])
+    one, other, seeded = (WordTable(vectors, None, seed) for seed in (1, 1, 2))
+    reviews = one.prepare([["a", "film", "a", "new"], [], ["newer"]])
+    other.prepare([["newer"], ["new"]]), seeded.prepare([["new"]])
     new, same, differs = (encoder.table.numpy()[encoder.index["new"]] for encoder in (one, other, seeded))
     assert np.array_equal(new, same) and not np.array_equal(new, differs)
     assert not np.array_equal(new, one.vector("newer"))
@@ -269,19 +291,18 @@ def test_fine_tuning_changes_trainable_weights_and_restarts_each_fold(checkpoint
     reviews = polarity.read_reviews(SAMPLE, "en", 256)
     few = np.r_[0:30, 600:630]
     sentences, labels = [reviews.sentences[k] for k in few], reviews.labels[few]
-    known = load_word_vectors(vectors)
     bilm, vocabulary = elmo.load_bilm(checkpoints["word"])
-    model = bow.Model(
+    model = ClassifierModel(
         [
-            Contextual(bilm, vocabulary, "mix", FineTuning([0.001])),
-            StaticVectors(known, 1, FineTuning([0.01, 0.1])),
-            StaticVectors(known, 2),
+            BiLMEncoder(bilm, vocabulary, "mix", FineTuning([0.001])),
+            WordTable(vectors, None, 1, FineTuning([0.01, 0.1])),
+            WordTable(vectors, None, 2),
         ],
         hidden=11,
     )
-    model.read(sentences, Ranks())
+    model.encode(sentences, Ranks())
     before = {name: weight.numpy() for name, weight in model.state_dict().items()}
-    trainer, fold = bow.Trainer(model, labels, settings(epochs=1), 2), folds_of(labels)[0]
+    trainer, fold = Trainer(model, labels, settings(epochs=1), 2), folds_of(labels)[0]
     best = trainer._train_head(fold, 1)
     best.auc = -1.0  # so that some fine-tuned epoch is taken
     trainer._fine_tune(fold, 1, best)
@@ -290,78 +311,27 @@ def test_fine_tuning_changes_trainable_weights_and_restarts_each_fold(checkpoint
     words = "encoders.0.bilm.token_encoder.embedding.weight"
     assert {words, "encoders.1.table", *(name for name in before if "_lstm." in name)} <= changed
     assert "encoders.2.table" not in changed
-    assert set(best.settings) == {"lr", "weight_decay", "dropout", "elmo_lr", "vectors_lr", "tune_epoch"}
+    assert set(best.settings) == {"lr", "weight_decay", "dropout", "elmo_lr", "word_vectors_lr", "tune_epoch"}
     unread = [k for k, word in enumerate(vocabulary.tokens) if not any(word in s for s in sentences) and k > 2]
     np.testing.assert_array_equal(before[words][unread], after[words][unread])
     one = trainer.train(fold, 1)
     np.testing.assert_array_equal(one.probabilities, trainer.train(fold, 1).probabilities)
 
 
-def test_lower_weights_learn_later_and_less(checkpoints):
-    encoder = Contextual(*elmo.load_bilm(checkpoints["char"]), "mix", FineTuning([0.01], decay=0.5, unfreeze_epochs=2))
-    groups = encoder.groups()
-    assert sum(map(len, groups)) == len(encoder.parameters()) and len(groups) == 3
-    optimizer = bow._encoder_optimizer(encoder)
-    optimizer.set_lr(0.01)
-    for epoch, frozen in ((0, 2), (1, 2), (2, 1), (3, 1), (4, 0), (9, 0)):
-        bow._unfreeze(encoder, epoch)
-        before = [[weight.numpy() for weight in group] for group in groups]
-        encoder(encoder.read(tiny.SENTENCES)).sum().backward()
-        optimizer.step()
-        optimizer.clear_grad()
-        moved = [
-            max(np.abs(weight.numpy() - old).max() for weight, old in zip(group, olds, strict=True))
-            for group, olds in zip(groups, before, strict=True)
-        ]
-        assert [step > 0 for step in moved] == [k >= frozen for k in range(3)]
-        if epoch == 0:
-            assert moved[2] == pytest.approx(0.01, rel=0.01)  # Adam's first step is its rate
-        if epoch == 2:
-            assert moved[1] < 0.006
-
-
 # Scores
-
-
-@pytest.mark.parametrize(("gained", "lost", "p"), [(0, 0, 1.0), (1, 9, 2 * 11 / 1024), (0, 6, 2 / 64), (3, 4, 1.0)])
-def test_mcnemar_is_the_exact_binomial_test(gained, lost, p):
-    assert scores.mcnemar(gained, lost) == pytest.approx(p) == scores.mcnemar(lost, gained)
-
-
-def test_the_bootstrap_agrees_with_resampling_the_reviews():
-    random = np.random.RandomState(0)
-    mine, other = random.rand(800) < 0.8, random.rand(800) < 0.76
-    low, high, p = scores.bootstrap(mine, other, seed=1)
-    picks = random.randint(800, size=(4000, 800))
-    differences = mine[picks].mean(axis=1) - other[picks].mean(axis=1)
-    assert (low, high) == pytest.approx(np.percentile(differences, [2.5, 97.5]), abs=0.003)
-    assert p == pytest.approx(2 * min((differences <= 0).mean(), (differences >= 0).mean()), abs=0.02)
-    assert scores.bootstrap(mine, mine, seed=1)[2] == 1.0
 
 
 def test_results_are_saved_and_compared(tmp_path):
     mine, other = (np.arange(100) < right for right in (90, 60))
     label = np.arange(100) % 2
     results = [
-        scores.Results("data", right.mean(), np.arange(100), label, np.where(right, label, 1 - label), label * 0.8)
+        scores.Results("data", np.arange(100), label, np.where(right, label, 1 - label), label * 0.8)
         for right in (mine, other)
     ]
     results[1].save(tmp_path / "other.json")
-    text = scores.compare(results[0], scores.Results.load(tmp_path / "other.json"), "other.json", seed=1)
-    for words in ("90.00% to 60.00%", "+30.00%", "other is wrong: 30;", "it is right: 0;", "p = 1.9e-09"):
+    text = scores.comparison(results[0], scores.Results.load(tmp_path / "other.json"), "other.json", seed=1)
+    for words in ("90.00% to 60.00%", "+30.00%", "this run is right: 30;", "the other is: 0;", "p = 1.9e-09"):
         assert words in text
-
-
-def test_the_confusion_matrix_and_the_worst_mistakes():
-    numbers, labels, classes, probabilities = [4, 5, 6, 7, 8], [0, 0, 1, 1, 1], [0, 1, 1, 0, 1], [0.1, 0.7, 0.9, 0.2, 1]
-    results = scores.Results("", 0.6, *map(np.array, (numbers, labels, classes, probabilities)))
-    lines = scores.confusion(results).splitlines()
-    assert [line.split()[1:] for line in lines[1:]] == [["1", "1"], ["1", "2"]]
-    lines = scores.mistakes(results, [f"text {k}" for k in range(9)], 5).splitlines()
-    assert [line.split() for line in lines] == [
-        ["20.00%", "positive", "text", "7"],
-        ["30.00%", "negative", "text", "5"],
-    ]
 
 
 # The scripts
@@ -379,31 +349,15 @@ def read(path) -> dict:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_the_baseline_trains_vectors_and_scores(folder, tmp_path):
-    """In a process of its own, as the user runs it."""
-    lines = (runs.PROJECT / "data/train/train-00000-of-00004").read_text(encoding="utf-8").splitlines()[:300]
-    (tmp_path / "text.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    argv = [f"--data_dir={folder}", f"--train_word2vec_on={tmp_path / 'text.txt'}", *QUICK, "--confusion"]
-    argv += [f"--pretrained_word2vec_file={tmp_path / 'v.txt.gz'}", f"--results={tmp_path / 'one.json'}"]
-    process = runs.start("word2vec_base.py", argv, tmp_path / "output")
-    assert process.wait(timeout=120) == 0, (tmp_path / "output").read_text(encoding="utf-8")
-    output = (tmp_path / "output").read_text(encoding="utf-8")
-    for words in ("accuracy of each fold", "120 reviews", "predicted negative", "fold 3/3", "a random one"):
-        assert words in output
-    known = load_word_vectors(tmp_path / "v.txt.gz")
-    assert known.vector_size == 300 and "the" in known
-    values = read(tmp_path / "one.json")
-    assert len(values["parts"]) == 3 and values["reviews"]["number"] == list(range(120))
-
-
-def test_both_scripts_score_the_same_folds(folder, vectors, checkpoints, tmp_path, capsys):
+def test_both_scripts_score_the_same_folds(folder, vectors, checkpoints, tmp_path, capsys, messages):
     base, both = tmp_path / "base.json", tmp_path / "both.json"
-    run_baseline(folder, vectors, f"--results={base}")
-    more = ["--layers=mix", f"--concat_word2vec={vectors}", f"--results={both}", f"--compare_with={base}"]
+    run_baseline(folder, vectors, f"--results={base}", "--confusion")
+    assert "predicted" in capsys.readouterr().out and "get random ones" in messages()
+    more = ["--layers=mix", f"--word_vectors={vectors}", f"--results={both}", f"--compare_with={base}"]
     run_elmo(folder, checkpoints["word"], *more)
     output = capsys.readouterr().out
-    assert f"against {base}" in output and "McNemar" in output
-    assert output.count("accuracy of each fold") == 2 and output.count("gamma") == 1
+    assert f"against {base}" in output and "McNemar" in output and "120 reviews" in output
+    assert output.count("accuracy of each fold") == 1 and output.count("gamma") == 1
     base, both = read(base), read(both)
     assert base["data"] == both["data"] and base["reviews"]["label"] == both["reviews"]["label"]
     assert len(both["parts"][0]["mixes"][0]) == 4
@@ -412,7 +366,7 @@ def test_both_scripts_score_the_same_folds(folder, vectors, checkpoints, tmp_pat
 @pytest.mark.parametrize("input", ["char", "word"])
 def test_elmo_is_fine_tuned_on_the_published_split(folder, checkpoints, input, capsys, messages, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    argv = ["--protocol=split", "--elmo_trainable", "--elmo_lr=0.001", "--tune_epochs=2", "--unfreeze_epochs=1"]
+    argv = ["--protocol=split", "--elmo_trainable", "--elmo_lr=0.001", "--tune_epochs=2"]
     run_elmo(folder, checkpoints[input], *argv, "--logging_step=3", "--layers=top")
     output = capsys.readouterr().out
     assert "12 reviews" in output and "fold" not in output and "gamma" not in output
@@ -433,7 +387,7 @@ def test_random_weights_replace_the_pretrained(checkpoints, what):
 
 def test_two_ranks_equal_one_process(folder, vectors, checkpoints, tmp_path):
     one_thread = dict.fromkeys(runtime.THREAD_VARIABLES, "1")
-    argv = [f"--data_dir={folder}", f"--init_from_ckpt={checkpoints['char']}", *QUICK, f"--concat_word2vec={vectors}"]
+    argv = [f"--data_dir={folder}", f"--init_from_ckpt={checkpoints['char']}", *QUICK, f"--word_vectors={vectors}"]
     argv += ["--elmo_trainable", "--tune_epochs=1", "--elmo_lr=0.01"]
     two, one = ([*argv, f"--results={tmp_path / name}.json"] for name in ("two", "one"))
     processes = runs.start_ranks("run_finetune.py", two, tmp_path, **one_thread)
@@ -443,16 +397,15 @@ def test_two_ranks_equal_one_process(folder, vectors, checkpoints, tmp_path):
     assert ended == [0, 0, 0], outputs
     one, two = read(tmp_path / "one.json"), read(tmp_path / "two.json")
     np.testing.assert_allclose(one["reviews"]["probability"], two["reviews"]["probability"], atol=1e-3)
-    assert [part["settings"] for part in one["parts"]] == [part["settings"] for part in two["parts"]]
     assert "accuracy" in outputs[0] and "accuracy" not in outputs[1]
 
 
 def test_more_ranks_than_folds(folder, vectors, tmp_path):
     argv = [f"--data_dir={folder}", f"--pretrained_word2vec_file={vectors}", *QUICK, "--protocol=split"]
-    processes = runs.start_ranks("word2vec_base.py", [*argv, f"--save_head={tmp_path / 'head'}"], tmp_path)
+    processes = runs.start_ranks("word2vec_base.py", [*argv, f"--save_dir={tmp_path / 'model'}"], tmp_path)
     assert [process.wait(timeout=120) for process in processes] == [0, 0], (tmp_path / "rank0").read_text()
     assert "1 of 2 have work" in (tmp_path / "rank0").read_text(encoding="utf-8")
-    assert (tmp_path / "head" / "head.pdparams").exists()
+    assert (tmp_path / "model" / "head.pdparams").exists()
 
 
 # Interrupted runs
@@ -460,7 +413,7 @@ def test_more_ranks_than_folds(folder, vectors, tmp_path):
 
 def interrupted_after(folds: int, monkeypatch) -> list[int]:
     """Interrupt runs after n folds. Returns a list that will hold the numbers of the folds trained."""
-    train, trained = bow.Trainer.train, []
+    train, trained = Trainer.train, []
 
     def train_some(trainer, fold, number):
         if len(trained) == folds:
@@ -468,7 +421,7 @@ def interrupted_after(folds: int, monkeypatch) -> list[int]:
         trained.append(number)
         return train(trainer, fold, number)
 
-    monkeypatch.setattr(bow.Trainer, "train", train_some)
+    monkeypatch.setattr(Trainer, "train", train_some)
     return trained
 
 
@@ -493,92 +446,84 @@ def test_a_killed_run_resumes_at_the_next_fold(folder, vectors, tmp_path, monkey
     assert [path.name for path in cache.iterdir()] == ["mine.txt"]
 
 
-def test_folds_are_kept_until_the_head_is_saved(folder, vectors, tmp_path, monkeypatch, messages):
-    flags = [f"--results={tmp_path / 'r.json'}", f"--save_head={tmp_path / 'head'}"]
+def test_folds_are_kept_until_the_classifier_is_saved(folder, vectors, tmp_path, monkeypatch, messages):
+    flags = [f"--results={tmp_path / 'r.json'}", f"--save_dir={tmp_path / 'model'}"]
     with monkeypatch.context() as patch:
         patch.setattr(protocol.Classifier, "save", mock.Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             run_baseline(folder, vectors, *flags)
     run_baseline(folder, vectors, *flags)
-    assert messages().count("was done before") == 3 and (tmp_path / "head" / "head.pdparams").exists()
+    assert messages().count("was done before") == 3 and (tmp_path / "model" / "head.pdparams").exists()
     assert not (tmp_path / "r.json.parts").exists()
 
 
 def test_a_resumed_run_keeps_its_vectors(folder, vectors, tmp_path, monkeypatch):
-    """Those of a file must not have changed; its own are kept with its folds."""
-    mine, text = shutil.copy(vectors, tmp_path / "mine.bin"), runs.PROJECT / "data" / "lac"
-    file, own = (f"--results={tmp_path / name}.json" for name in ("file", "own"))
-    training = [f"--data_dir={folder}", *QUICK, own, f"--train_word2vec_on={text}"]
+    mine, results = shutil.copy(vectors, tmp_path / "mine.bin"), f"--results={tmp_path / 'file.json'}"
     for folds in (0, 1):  # a run that has no fold yet is begun anew, with any settings
         with monkeypatch.context() as patch:
-            trained = interrupted_after(folds, patch)
+            interrupted_after(folds, patch)
             with pytest.raises(KeyboardInterrupt):
-                run_baseline(folder, mine, file, f"--seed={folds}")
-            trained.clear()
-            with pytest.raises(KeyboardInterrupt):
-                word2vec_base.main(training)
+                run_baseline(folder, mine, results, f"--seed={folds}")
     changed = load_word_vectors(mine)
     changed.vectors[:] *= 2
     changed.save_word2vec_format(str(mine), binary=True)
     with pytest.raises(UserError, match="weights was"):
-        run_baseline(folder, mine, file, "--seed=1")
-    with pytest.raises(UserError, match="train_word2vec_on was"):
-        word2vec_base.main([*training, "--train_word2vec_on=other"])
-    monkeypatch.setattr(word2vec, "train", mock.Mock(side_effect=AssertionError("trained again")))
-    word2vec_base.main(training)
-    assert not (tmp_path / "own.json.parts").exists()
+        run_baseline(folder, mine, results, "--seed=1")
 
 
-# Saved heads
+# Saved classifiers
 
 
-def predictions(capsys) -> list[list[str]]:
-    return [line.split("\t") for line in capsys.readouterr().out.splitlines() if line.count("\t") == 2]
+TRAINED = {
+    "word vectors": ["--init_from_ckpt=none", "--word_vectors=VECTORS"],
+    "tuned word vectors": [
+        *("--init_from_ckpt=none", "--word_vectors=VECTORS", "--word_vectors_trainable"),
+        *("--word_vectors_lr=0.1", "--tune_epochs=3"),
+    ],
+    "characters": ["--init_from_ckpt=char", "--word_vectors=VECTORS"],
+    "words": ["--init_from_ckpt=word", "--layers=mix:0,2"],
+    "tuned characters": ["--init_from_ckpt=char", "--elmo_trainable", "--elmo_lr=0.05", "--tune_epochs=3"],
+    "tuned words": ["--init_from_ckpt=word", "--elmo_trainable", "--elmo_lr=0.05", "--tune_epochs=3"],
+    "random words": ["--init_from_ckpt=word", "--word_vectors=VECTORS", "--random_weights"],
+}
 
 
-@pytest.fixture
-def texts(tmp_path):
-    path = tmp_path / "texts.txt"
-    path.write_text("a funny and moving film\n\nit's a dull , unheard-of story\n", encoding="utf-8")
-    return path
-
-
-@pytest.mark.parametrize("trainable", [[], ["--vectors_trainable", "--vectors_lr=0.1", "--tune_epochs=3"]])
-def test_a_saved_baseline_predicts_the_same(folder, vectors, texts, tmp_path, trainable, capsys):
-    run_baseline(folder, vectors, f"--save_head={tmp_path / 'head'}", f"--predict={texts}", *trainable)
-    found = predictions(capsys)
-    assert [row[2] for row in found] == ["a funny and moving film", "", "it's a dull , unheard-of story"]
-    assert all(row[0] in scores.CLASSES and 0.5 <= float(row[1]) <= 1 for row in found)
-    word2vec_base.main([f"--load_head={tmp_path / 'head'}", f"--predict={texts}", "--device=cpu"])
-    assert predictions(capsys) == found
-
-
-@pytest.mark.parametrize("more", [[], ["--elmo_trainable", "--elmo_lr=0.05", "--tune_epochs=3"], ["--random_weights"]])
-@pytest.mark.parametrize("input", ["char", "word"])
-def test_a_saved_elmo_predicts_the_same(folder, vectors, checkpoints, texts, tmp_path, input, more, capsys):
-    argv = ["--protocol=split", f"--concat_word2vec={vectors}", f"--predict={texts}", *more]
-    run_elmo(folder, checkpoints[input], f"--save_head={tmp_path / 'head'}", *argv)
-    found = predictions(capsys)
-    moved = shutil.move(tmp_path / "head", tmp_path / "moved")
-    run_finetune.main([f"--load_head={moved}", f"--predict={texts}", "--device=cpu"])
-    assert predictions(capsys) == found
-    assert (tmp_path / "moved" / "bilm").exists() == bool(more)
-    if more:
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_saved_classifier_predicts_the_same(folder, vectors, checkpoints, tmp_path, name):
+    prefixes = {f"--init_from_ckpt={input}": f"--init_from_ckpt={path}" for input, path in checkpoints.items()}
+    argv = [prefixes.get(flag, flag).replace("VECTORS", str(vectors)) for flag in TRAINED[name]]
+    out = [f"--results={tmp_path / 'results.json'}", f"--save_dir={tmp_path / 'model'}"]
+    run_finetune.main(["train", f"--data_dir={folder}", *QUICK, "--protocol=split", *argv, *out])
+    found = read(tmp_path / "results.json")["reviews"]
+    texts = [polarity.read_reviews(folder, "none", 9).texts[number] for number in found["number"]]
+    classifier = Classifier.load(shutil.move(tmp_path / "model", tmp_path / "moved"))
+    lines = [json.loads(line) for line in classifier.predict(texts, "texts", as_json=True)]
+    probabilities = [line["probabilities"]["positive"] for line in lines]
+    np.testing.assert_allclose(probabilities, found["probability"], atol=1e-5)
+    own = any(word in name for word in ("tuned char", "tuned words", "random"))
+    assert (tmp_path / "moved" / "bilm").exists() == own
+    if own:
         assert elmo.ELMoEmbedder(tmp_path / "moved" / "bilm", device="cpu").encode([["a"]])[0].shape == (3, 1, 14)
 
 
-def test_a_head_is_not_loaded_over_other_vectors_or_with_other_settings(folder, checkpoints, texts, tmp_path):
-    run_elmo(folder, checkpoints["word"], "--protocol=split", f"--save_head={tmp_path / 'head'}")
-    load = [f"--load_head={tmp_path / 'head'}", f"--predict={texts}", "--device=cpu"]
+def test_a_classifier_is_not_loaded_over_other_vectors_or_with_other_settings(folder, checkpoints, tmp_path):
+    model = tmp_path / "model"
+    run_elmo(folder, checkpoints["word"], "--protocol=split", f"--save_dir={model}")
+    with pytest.raises(UserError, match="--overwrite"):
+        run_elmo(folder, checkpoints["word"], "--protocol=split", f"--save_dir={model}")
     other = tiny.save(tiny.random_bilm(input="word", seed=7), tmp_path / "other")
-    with pytest.raises(UserError, match="not the vectors"):
-        run_finetune.main([*load, f"--init_from_ckpt={other}"])
-    config = read(tmp_path / "head" / "config.json")
-    for change in ({"encoders": None}, {"hidden": "64"}, {"tokenise": "fr"}, {"max_seq_len": "256"}):
+    with pytest.raises(UserError, match="not the encoders"):
+        Classifier.load(model, pretrained=other)
+    with pytest.raises(UserError, match=r"does not read v\.bin"):
+        Classifier.load(model, vectors="v.bin")
+    config = read(model / "config.json")
+    for change in ({"encoders": None}, {"hidden": "64"}, {"lang": "fr"}, {"max_seq_len": "256"}):
         changed = {**config, "classifier": {**config["classifier"], **change}}
-        (tmp_path / "head" / "config.json").write_text(json.dumps(changed), encoding="utf-8")
+        (model / "config.json").write_text(json.dumps(changed), encoding="utf-8")
         with pytest.raises(UserError, match=r"config\.json"):
-            run_finetune.main(load)
+            Classifier.load(model)
+    (model / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    run_elmo(folder, checkpoints["word"], "--protocol=split", f"--save_dir={model}", "--overwrite")
 
 
 # Mistakes
@@ -592,19 +537,16 @@ def test_a_head_is_not_loaded_over_other_vectors_or_with_other_settings(folder, 
         "no results": (["--compare_with", "nothing.json"], "nothing.json"),
         "results without content": (["--compare_with", "empty.json"], "empty.json"),
         "results of other reviews": (["--compare_with", "other.json"], "other.json"),
-        "a head's folder in use": (["--save_head=."], "--save_head"),
-        "a file to be trained": (["--train_word2vec_on=text.txt"], "vectors.bin"),
-        "UTF-16": (["--predict=utf16.txt"], "utf16.txt"),
+        "a folder of another model": (["--save_dir=."], "--save_dir"),
     }.values(),
 )
 def test_mistakes_are_reported_before_the_work(folder, vectors, flags, word, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty.json").write_text("{}", encoding="utf-8")
+    for name, content in (("empty.json", "{}"), ("config.json", '{"format_version": 1}')):
+        (tmp_path / name).write_text(content, encoding="utf-8")
     one = np.array([1])
-    scores.Results("other", 1.0, one, one, one, one).save(tmp_path / "other.json")
-    (tmp_path / "text.txt").write_text("a film\n", encoding="utf-8")
-    (tmp_path / "utf16.txt").write_bytes("good film\n".encode("utf-16"))
-    monkeypatch.setattr(bow.Trainer, "train", mock.Mock(side_effect=AssertionError("trained")))
+    scores.Results("other", one, one, one, one).save(tmp_path / "other.json")
+    monkeypatch.setattr(Trainer, "train", mock.Mock(side_effect=AssertionError("trained")))
     with pytest.raises(UserError, match=word):
         run_baseline(folder, vectors, *flags)
 
@@ -613,15 +555,18 @@ def test_mistakes_are_reported_before_the_work(folder, vectors, flags, word, tmp
     ("main", "argv", "word"),
     [
         (word2vec_base.main, [], "--pretrained_word2vec_file"),
-        (word2vec_base.main, ["--train_word2vec_on=x", "--limit=5"], "--limit"),
-        (word2vec_base.main, ["--train_word2vec_on=x", "--save_head=y"], "--save_head"),
-        (word2vec_base.main, ["--load_head=x"], "--predict"),
-        (word2vec_base.main, ["--load_head=x", "--predict=y", "--confusion"], "--confusion"),
-        (run_finetune.main, ["--load_head=x", "--predict=y", "--tokenise=zh"], "--tokenise"),
+        (word2vec_base.main, ["--pretrained_word2vec_file=x", "--tune_epochs=3"], "--tune_epochs"),
+        (run_finetune.main, ["evaluate", "--model_dir=x"], "--test_file"),
+        (run_finetune.main, ["predict", "--model_dir=x", "--confusion"], "--confusion"),
         (run_finetune.main, [], "--init_from_ckpt"),
-        (run_finetune.main, ["--layers=bottom"], "--layers"),
+        (run_finetune.main, ["--layers=all"], "mix"),
         (run_finetune.main, ["--init_from_ckpt=x", "--elmo_lr=0.1"], "--elmo_lr"),
-        (run_finetune.main, ["--init_from_ckpt=x", "--vectors_trainable"], "--vectors_trainable"),
+        (run_finetune.main, ["--init_from_ckpt=x", "--word_vectors_trainable"], "--word_vectors_trainable"),
+        (run_finetune.main, ["--init_from_ckpt=none", "--layers=0", "--train_file=x"], "--layers"),
+        (run_finetune.main, ["--init_from_ckpt=none", "--elmo_trainable", "--train_file=x"], "--elmo_trainable"),
+        (run_finetune.main, ["--init_from_ckpt=none", "--data_dir=y", "--train_file=x"], "--data_dir"),
+        (run_finetune.main, ["--init_from_ckpt=none", "--test_file=x"], "--test_file"),
+        (run_finetune.main, ["--init_from_ckpt=none", "--columns=1", "--train_file=x"], "--columns"),
     ],
 )
 def test_flags_that_make_no_sense(main, argv, word, capsys):

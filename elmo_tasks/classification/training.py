@@ -1,0 +1,224 @@
+"""Training a classifier on a fold: the head alone, then trainable encoders together with it; the dev part selects."""
+
+import itertools
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from elmo_core.machine import messages
+from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import shuffled_batches
+from elmo_tasks.classification.encoders import Encoder
+from elmo_tasks.classification.network import ClassifierModel, Head
+from elmo_tasks.classification.scores import accuracy, auc
+
+nn = paddle.nn
+
+WARMUP = 0.1  # share of the training in which the learning rates rise; in the rest they fall to 0
+MAX_GRAD_NORM = 1.0  # of an encoder that is fine-tuned
+
+
+@dataclass
+class TrainingSettings:
+    """Where a field has several values, the dev part selects one."""
+
+    lr: Sequence[float] = (0.001, 0.003)
+    weight_decay: Sequence[float] = (0.1, 1.0)
+    dropout: Sequence[float] = (0.5,)
+    hidden_dim: int = 64  # 0: no hidden layer
+    epochs: int = 15
+    tune_epochs: int = 5  # of fine-tuning
+    batch_size: int = 64
+    seed: int = 2020
+    logging_step: int | None = None  # steps between log lines; None: a line for each fold
+
+
+@dataclass
+class Fold:
+    """The numbers of the texts to train on, to select by, and to score."""
+
+    name: str
+    train: np.ndarray
+    dev: np.ndarray
+    test: np.ndarray
+
+
+@dataclass
+class BestEpoch:
+    """The epoch of the highest dev AUC so far: its weights, and the settings that led to them."""
+
+    auc: float = -1.0
+    accuracy: float = 0.0
+    settings: dict[str, float] = field(default_factory=dict)
+    weights: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass
+class FoldResult:
+    """A fold's outcome: probabilities (n, classes) of its test texts, and what was selected on its dev part."""
+
+    part: str
+    test: np.ndarray
+    probabilities: np.ndarray
+    accuracy: float
+    first_accuracy: float  # before fine-tuning
+    dev_accuracy: float
+    settings: dict[str, float]
+    mixes: list[list[float]]
+    seconds: float
+
+    def __str__(self) -> str:
+        scored = f"accuracy {self.accuracy:.2%}  " if len(self.test) else ""
+        taken = messages.duration(self.seconds)
+        return f"{self.part}  {scored}(dev {self.dev_accuracy:.2%})  {format_settings(self.settings)}  {taken}"
+
+
+class Trainer:
+    """Trains a model on folds of the labelled texts. A fold's result depends only on it, its number and the seed.
+
+    n_folds: how many will be trained, for the time left. class_weights: (classes,), of the loss.
+    """
+
+    def __init__(
+        self,
+        model: ClassifierModel,
+        labels: np.ndarray,
+        settings: TrainingSettings,
+        n_folds: int,
+        class_weights: np.ndarray | None = None,
+    ):
+        self.model, self.labels, self.settings = model, labels, settings
+        self.class_weights = None if class_weights is None else paddle.to_tensor(class_weights.astype(np.float32))
+        self.n_folds, self.done, self.began = n_folds, 0, time.perf_counter()
+
+    def train(self, fold: Fold, number: int) -> FoldResult:
+        """Select on the dev part, score the test part, and leave the model with the selected weights."""
+        began, labels = time.perf_counter(), self.labels[fold.test]
+        seed = int(np.random.SeedSequence([self.settings.seed, number]).generate_state(1)[0])
+        best = self._train_head(fold, seed)
+        first = probabilities = self.model.probabilities(fold.test)
+        if self.model.trainable:
+            self._fine_tune(fold, seed, best)
+            probabilities = self.model.probabilities(fold.test)
+        self.done += 1
+        result = FoldResult(
+            part=fold.name,
+            test=fold.test,
+            probabilities=probabilities,
+            accuracy=accuracy(probabilities, labels),
+            first_accuracy=accuracy(first, labels),
+            dev_accuracy=best.accuracy,
+            settings=best.settings,
+            mixes=self.model.head.mixes(),
+            seconds=time.perf_counter() - began,
+        )
+        left = f"  {messages.duration(self._seconds_left(0))} left" if self.done < self.n_folds else ""
+        log.info(f"{result}{left}")
+        return result
+
+    def _train_head(self, fold: Fold, seed: int) -> BestEpoch:
+        """The best head over the encoders' first means."""
+        best, grid = BestEpoch(), {name: getattr(self.settings, name) for name in ("lr", "weight_decay", "dropout")}
+        for values in itertools.product(*grid.values()):
+            self.model.reset(fold.train, seed)
+            settings = dict(zip(grid, values, strict=True))
+            for epoch in self._epochs(fold, settings, self.settings.epochs, seed):
+                self._keep_if_best(fold, {**settings, "epoch": epoch}, best)
+        self.model.load_weights(best.weights)
+        return best
+
+    def _fine_tune(self, fold: Fold, seed: int, best: BestEpoch) -> None:
+        """Fine-tune from the best head and the initial encoders; keep the best."""
+        model, epochs = self.model, self.settings.tune_epochs
+        begin = {**model.initial_weights, **best.weights}
+        settings = {name: value for name, value in best.settings.items() if name != "epoch"}
+        grid = list(itertools.product(*(encoder.tuning.rates for encoder in model.trainable)))
+        model.fine_tuning = True
+        for k, rates in enumerate(grid):
+            model.load_weights(begin)
+            settings |= {f"{encoder.name}_lr": rate for encoder, rate in zip(model.trainable, rates, strict=True)}
+            for epoch in self._epochs(fold, settings, epochs, seed):
+                dev_auc, dev_accuracy = self._keep_if_best(fold, {**settings, "tune_epoch": epoch}, best)
+                left = self._seconds_left((k + epoch / epochs) / len(grid))
+                log.info(
+                    f"{fold.name}  fine-tuning {k + 1}/{len(grid)}, epoch {epoch}/{epochs}  dev AUC {dev_auc:.4f} "
+                    f"accuracy {dev_accuracy:.2%}  {messages.duration(left)} left"
+                )
+        model.load_weights({**begin, **best.weights})
+
+    def _keep_if_best(self, fold: Fold, settings: dict[str, float], best: BestEpoch) -> tuple[float, float]:
+        """Score the model on the dev part, and keep it if it is the best so far. Returns its AUC and accuracy."""
+        probabilities, labels = self.model.probabilities(fold.dev), self.labels[fold.dev]
+        if not np.isfinite(probabilities).all():
+            with_these = f"with {format_settings(settings)}"
+            raise UserError(f"{fold.name}: predictions are not finite {with_these}. Lower the learning rates.")
+        dev_auc, dev_accuracy = auc(probabilities, labels), accuracy(probabilities, labels)
+        if dev_auc > best.auc:
+            best.auc, best.accuracy, best.settings = dev_auc, dev_accuracy, settings
+            best.weights = self.model.trained_weights()
+        return dev_auc, dev_accuracy
+
+    def _epochs(self, fold: Fold, settings: Mapping[str, float], epochs: int, seed: int) -> Iterator[int]:
+        """Train the model from its present weights. Yields the number of each epoch at its end."""
+        model, step, random = self.model, 0, np.random.default_rng(seed)
+        paddle.seed(seed)
+        model.head.dropout = settings["dropout"]
+        optimizers = [(_head_optimizer(model.head, settings["weight_decay"]), settings["lr"])]
+        for encoder in model.trainable if model.fine_tuning else ():
+            optimizers.append((_encoder_optimizer(encoder), settings[f"{encoder.name}_lr"]))
+        for epoch in range(epochs):
+            model.train()
+            batches = self._batches(fold.train, random)
+            for k, indices in enumerate(batches):
+                labels = paddle.to_tensor(self.labels[indices])
+                loss = nn.functional.cross_entropy(model(indices), labels, weight=self.class_weights)
+                loss.backward()
+                share = (epoch + k / len(batches)) / epochs
+                factor = max(share, 0.01) / WARMUP if share < WARMUP else (1 - share) / (1 - WARMUP)
+                for optimizer, lr in optimizers:
+                    optimizer.set_lr(lr * factor)
+                    optimizer.step()
+                    optimizer.clear_grad()
+                step += 1
+                if self.settings.logging_step and step % self.settings.logging_step == 0:
+                    log.info(f"{fold.name}  epoch {epoch + 1}/{epochs}  step {step:,}  loss {loss.item():.4f}")
+            yield epoch + 1
+
+    def _batches(self, train: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
+        """Shuffled batches; in fine-tuning, of texts of similar length, which encode faster."""
+        size = self.settings.batch_size
+        if not self.model.fine_tuning:
+            return np.array_split(random.permutation(train), math.ceil(len(train) / size))
+        texts = self.model.texts[0]
+        lengths = [sum(len(texts[row]) for row in self.model.row_numbers(train[k : k + 1])) for k in range(len(train))]
+        return [train[positions] for positions in shuffled_batches(list(map(range, lengths)), size, random)]
+
+    def _seconds_left(self, share: float) -> float:
+        """Seconds until all folds are done. share: the part of the current fold that is done."""
+        done = self.done + share
+        return (time.perf_counter() - self.began) / done * (self.n_folds - done)
+
+
+def _head_optimizer(head: Head, weight_decay: float) -> paddle.optimizer.Optimizer:
+    """AdamW, without weight decay for biases and the mix."""
+    decayed = {weight.name for name, weight in head.named_parameters() if name.endswith(".weight")}
+    return paddle.optimizer.AdamW(
+        parameters=head.parameters(), weight_decay=weight_decay, apply_decay_param_fun=decayed.__contains__
+    )
+
+
+def _encoder_optimizer(encoder: Encoder) -> paddle.optimizer.Optimizer:
+    """Adam, which clips the gradient of each of the encoder's groups by itself."""
+    return paddle.optimizer.Adam(
+        parameters=[{"params": group} for group in encoder.groups()],
+        grad_clip=nn.ClipGradByGlobalNorm(MAX_GRAD_NORM),
+        lazy_mode=True,  # update only the table rows used in the batch
+    )
+
+
+def format_settings(settings: Mapping[str, float]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in settings.items())

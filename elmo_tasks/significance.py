@@ -1,0 +1,99 @@
+"""Whether one model or arm is better than another by more than chance: every interval and p-value.
+
+A p-value over the items of one pair of training runs says nothing about other runs, whose scores may differ as much as the
+arms do. In `crossed`, the difference of run s on item i is decomposed as
+
+    d[s, i] = mean + run s + item i + rest
+
+with crossed random effects for runs and items (one value each), and the mean's variance is estimated from the mean squares:
+(MS_runs + MS_items - MS_rest) / (n_runs * n_items), with Satterthwaite's degrees of freedom. So the interval is about
+another run scored on other items of the same kind. A bootstrap over both would draw three to five runs from themselves,
+whose spread is too small by sqrt((n - 1) / n).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+RESAMPLES = 10_000  # of a bootstrap
+
+
+@dataclass
+class Difference:
+    """A mean difference, its 95 % interval, and the two-sided p-value against none."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+    covers: str  # what would have to be drawn anew
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.2%} [{self.low:+.2%}, {self.high:+.2%}] p = {self.p:.2g}, over {self.covers}"
+
+
+def crossed(differences: np.ndarray, runs: str = "runs", items: str = "items") -> Difference:
+    """Of differences (n_runs, n_items) of the scores of two arms, whose training runs are paired."""
+    n, m = differences.shape
+    mean = float(differences.mean())
+    of_runs, of_items = differences.mean(axis=1), differences.mean(axis=0)
+    ms_items = n * of_items.var(ddof=1)
+    if n == 1:
+        variance, dof, covers = ms_items / m, m - 1, f"{m:,} {items}, one {runs.removesuffix('s')}"
+    else:
+        rest = differences - of_runs[:, None] - of_items + mean
+        ms_rest = (rest**2).sum() / ((n - 1) * (m - 1))
+        ms_runs = m * of_runs.var(ddof=1)
+        total = ms_runs + ms_items - ms_rest
+        if total <= max(ms_runs, ms_items):  # a component below 0 is none
+            total = max(ms_runs, ms_items)
+            dof = n - 1 if ms_runs >= ms_items else m - 1
+        else:
+            squares = ms_runs**2 / (n - 1) + ms_items**2 / (m - 1) + ms_rest**2 / ((n - 1) * (m - 1))
+            dof = total**2 / squares
+        variance, covers = total / (n * m), f"{n} {runs} and {m:,} {items}"
+    error = float(np.sqrt(variance))
+    if not error:
+        return Difference(mean, mean, mean, float(mean == 0), covers)
+    margin = float(stats.t.ppf(0.975, dof)) * error
+    return Difference(mean, mean - margin, mean + margin, float(2 * stats.t.sf(abs(mean) / error, dof)), covers)
+
+
+def bootstrap(mine: np.ndarray, other: np.ndarray, seed: int, items: str = "items") -> Difference:
+    """Of two models' accuracies on the same items, by resampling these. mine, other: whether each is right (n,)."""
+    n, gained, lost = len(mine), int((mine & ~other).sum()), int((other & ~mine).sum())
+    draws = np.random.default_rng(seed).multinomial(n, [gained / n, lost / n, 1 - (gained + lost) / n], RESAMPLES)
+    return _resampled((gained - lost) / n, (draws[:, 0] - draws[:, 1]) / n, f"{n:,} {items}")
+
+
+def clustered(
+    mine: np.ndarray, other: np.ndarray, group: np.ndarray, seed: int = 1, groups: str = "groups"
+) -> Difference:
+    """Of two models' mean scores on the same items (n,), by resampling groups of items that depend on each other.
+
+    group: (n,) number of each item's.
+    """
+    _, group = np.unique(group, return_inverse=True)
+    gains, sizes = np.bincount(group, mine - other), np.bincount(group)
+    n = len(sizes)
+    draws = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), RESAMPLES)
+    return _resampled(float((mine - other).mean()), (draws @ gains) / (draws @ sizes), f"{n:,} {groups}")
+
+
+def _resampled(mean: float, differences: np.ndarray, covers: str) -> Difference:
+    low, high = np.percentile(differences, [2.5, 97.5])
+    n_opposite = min((differences <= 0).sum(), (differences >= 0).sum())
+    return Difference(mean, float(low), float(high), float(min(1.0, 2 * (n_opposite + 1) / (RESAMPLES + 1))), covers)
+
+
+def mcnemar(gained: int, lost: int) -> float:
+    """The exact two-sided p-value of McNemar's test, from the numbers of items that only one of two models has right."""
+    return float(stats.binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+
+
+def spread(scores: Sequence[float], unit: str = "") -> str:
+    """Mean and, of several, standard deviation in per cent."""
+    deviation = f" ± {100 * np.std(scores, ddof=1):.2f}" if len(scores) > 1 else ""
+    return f"{100 * np.mean(scores):.2f}{unit}{deviation}"
