@@ -29,7 +29,7 @@ from elmo_core.machine import runtime
 from elmo_core.machine.checks import layer_choice
 from elmo_core.text.tokens import sentence_batches
 from export import folder
-from export.elmo_network import Embedder
+from export.networks import Embedder
 
 HAS_ONNX = all(importlib.util.find_spec(name) for name in ("onnx", "onnxruntime"))
 
