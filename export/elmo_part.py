@@ -90,12 +90,10 @@ def _weights(pair: tuple[LSTMP, LSTMP], forget_bias: float) -> tuple[np.ndarray,
     return np.concatenate([weight, bias[:, None]], axis=1) * halves, recurrent * halves, projection / 2
 
 
-def _states_after_markers(bilm: BiLM, vocabulary: Vocabulary | None) -> list[tuple[np.ndarray, np.ndarray]]:
+def _states_after_markers(bilm: BiLM, vocabulary: Vocabulary | None) -> list[list[np.ndarray]]:
     """Every layer's h (D, P) and c (D, H) after `<S>` forward and `</S>` backward."""
     batch = token_batch([[]], bilm.config.input, vocabulary)
     with paddle.no_grad():
         vectors = bilm.token_encoder(batch.tokens)
         _, states = bilm.run(vectors, (batch.index[0, :1], batch.index[0, 1:]), Packing.of(np.array([1])))
-    return [
-        tuple(np.concatenate([part.numpy() for part in parts]) for parts in zip(*pair, strict=True)) for pair in states
-    ]
+    return [[np.concatenate([x.numpy() for x in both]) for both in zip(*pair, strict=True)] for pair in states]

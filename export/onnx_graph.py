@@ -65,7 +65,6 @@ class OnnxGraph:
     def __init__(self):
         self.inputs, self.outputs, self.nodes, self.weights = [], [], [], []
         self._numbers = itertools.count()
-        self._constants: dict[tuple, Value] = {}
 
     def node(self, operator: str, inputs: Sequence, dtype: str = "", outputs: int = 1, **attributes):
         """The output of a new node, of the type of its first input unless another is named; several: a list."""
@@ -80,10 +79,7 @@ class OnnxGraph:
         return Value(self, f"x{next(self._numbers)}", dtype)
 
     def constant(self, value: float | Sequence[int], dtype: str = "int64") -> Value:
-        key = dtype, tuple(value) if isinstance(value, list | tuple) else value
-        if key not in self._constants:
-            self._constants[key] = self.weight(np.array(value, dtype))
-        return self._constants[key]
+        return self.weight(np.array(value, dtype))
 
     def weight(self, array: np.ndarray) -> Value:
         made = self._value(str(array.dtype))
@@ -102,7 +98,7 @@ class OnnxGraph:
 
     def _dims(self, dims: Sequence) -> Value:
         if all(isinstance(n, int) for n in dims):
-            return self.constant(tuple(dims))
+            return self.constant(dims)
         parts = [self.constant((n,)) if isinstance(n, int) else self.reshape(n, [1]) for n in dims]
         return self.concat(parts, axis=0)
 

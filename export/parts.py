@@ -99,10 +99,8 @@ def _recurrent_layer(batch: Sentences, x: Array, layers: nn.GRU | nn.LSTM, numbe
 
 
 def products_of_both(batch: Sentences, x: Array, weight: np.ndarray, read: Array) -> tuple[Array, Array]:
-    """The products (., width) of rows x (n, P) with both directions' weights (D, P + 1, width), the last of which is the
-    bias, and their places (D, T, B) where the rows at the places `read` (D, T, B) are read.
-
-    A sum for the bias would take Paddle as long as the product.
+    """The products (., width) of rows x (n, P) with both directions' weights (D, P + 1, width), and the places (D, T, B) of
+    those whose rows are `read` (D, T, B). The last weights are the bias: a sum would take as long as the product.
     """
     ops = batch.ops
     products = ops.matmul(with_one(ops, x), ops.operand(np.concatenate(list(weight), axis=1)))
@@ -120,9 +118,8 @@ def run(ops: PaddleGraph, step: Callable, states: Sequence[Array], products: Arr
 
 
 def best_labels(batch: Sentences, emissions: Array, crf: LinearChainCRF) -> Array:
-    """Viterbi's labels (B, T) for emissions (B, T, K): first the best label before each, then back from the last.
-
-    Label K stands before the first token, and nowhere else.
+    """Viterbi's labels (B, T) for emissions (B, T, K): first the best label before each, then back from the last. Label K
+    stands before the first token, and nowhere else.
     """
     ops, n = batch.ops, len(crf.stop) + 1
     scores = np.concatenate([crf.transitions.numpy(), crf.start.numpy()[None]]) + crf.penalty.numpy()
