@@ -95,9 +95,7 @@ def encode(args: argparse.Namespace) -> dict:
     def run(clock: "Clock") -> tuple[int, float]:
         embedder.vectors = token_table(embedder.bilm.token_encoder, embedder.config, None)  # which knows no word yet
         with clock.watching(CharCNN, "forward", "token encoder"), clock.watching(elmo, "run_layer", "LSTM"):
-            began = time.perf_counter()
-            embedder.encode(sentences)
-            return tokens, time.perf_counter() - began
+            return tokens, seconds_of(embedder.encode, sentences)
 
     where = {"text": str(first_there(REVIEWS)), "sentences": len(sentences), "tokens": tokens}
     return {**where, **measured(run, args.runs, work, embedder.config)}
@@ -128,10 +126,7 @@ def train(args: argparse.Namespace) -> dict:
             clock.watching(softmax.Softmax, "losses", "softmax"),
             clock.watching(softmax._SampledLoss, "backward", "softmax backward"),
         ):
-            began = time.perf_counter()
-            for _ in range(args.steps):
-                step(clock)
-            seconds = time.perf_counter() - began
+            seconds = sum(seconds_of(step, clock) for _ in range(args.steps))
         parts = clock.seconds
         backward = {part: parts.pop(f"{part} backward") for part in ("LSTM", "softmax")}
         backward["token encoder"] = parts.pop("backward") - sum(backward.values())  # all that is neither of the two
@@ -165,18 +160,12 @@ def latency(args: argparse.Namespace) -> dict:
     """One sentence of 20 tokens, and loading a checkpoint."""
     embedder = embedder_of(args.model_size, args.batch_size)
     sentences = [sentence for sentence in polarity_sentences() if len(sentence) == 20]
-    times = []
-    for sentence in sentences[:100]:
-        began = time.perf_counter()
-        embedder.encode([sentence])
-        times.append(time.perf_counter() - began)
+    times = [seconds_of(embedder.encode, [sentence]) for sentence in sentences[:100]]
     with tempfile.TemporaryDirectory() as folder:
         checkpoint.save_config(folder, {"model": embedder.config.to_dict()})
         weights = {name: weight.numpy() for name, weight in embedder.bilm.state_dict().items()}
         checkpoint.save(Path(folder) / "1", weights)
-        began = time.perf_counter()
-        elmo.ELMoEmbedder(folder)
-        load = time.perf_counter() - began
+        load = seconds_of(elmo.ELMoEmbedder, folder)
     return {"one sentence, ms": 1000 * statistics.median(times[10:]), "load, s": load}
 
 
@@ -192,11 +181,7 @@ def operators(args: argparse.Namespace) -> dict:
     counts = count_operators(same_step(config, corpus, vocabulary, args.candidates))
     least = {"projection_dim": 8, "cell_dim": 16, "character_dim": 4, "filters": [(width, 2) for width in range(1, 8)]}
     step = same_step(replace(config, **least), corpus, vocabulary, candidates=64)
-    times = []
-    for _ in range(20 * args.runs):
-        began = time.perf_counter()
-        step()
-        times.append(1000 * (time.perf_counter() - began))
+    times = [1000 * seconds_of(step) for _ in range(20 * args.runs)]
     return {**counts, "at P 8, H 16, ms": min(times), "their median, ms": statistics.median(times)}
 
 
@@ -320,12 +305,14 @@ def measured(run, runs: int, work: float, config: elmo.ELMoConfig) -> dict:
 def matrix_rate(size: int = 2048) -> float:
     """FLOP/s of a square product, the median of seven."""
     a = paddle.randn([size, size])
-    times = []
-    for _ in range(8):
-        began = time.perf_counter()
-        paddle.matmul(a, a)
-        times.append(time.perf_counter() - began)
+    times = [seconds_of(paddle.matmul, a, a) for _ in range(8)]
     return 2 * size**3 / statistics.median(times[1:])
+
+
+def seconds_of(work: Callable, *arguments, clock: Callable[[], float] = time.perf_counter) -> float:
+    began = clock()
+    work(*arguments)
+    return clock() - began
 
 
 def lstm_flop(config: elmo.ELMoConfig) -> float:

@@ -24,9 +24,9 @@ PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
 import numpy as np
+from bench import embedder_of, seconds_of
 
 import args as arguments
-from elmo import BiLM, ELMoConfig, ELMoEmbedder
 from elmo_core.config import PRESETS
 from elmo_core.machine import runtime
 from elmo_core.machine.checks import layer_choice
@@ -48,8 +48,7 @@ def main() -> None:
     runtime.keep_freed_memory()
     sentences = random.Random(1).sample([words for words in read_sentences(args.text) if words], args.sentences)
     batches = [batch for _, batch in sentence_batches(sentences, args.batch_size, window=len(sentences))]
-    bilm = BiLM(ELMoConfig.preset(args.model_size), head=False)
-    embedder = ELMoEmbedder((bilm, None), batch_size=args.batch_size, device="cpu")
+    embedder = embedder_of(args.model_size, args.batch_size)
     embedder._may_change = False  # its token vectors stay from batch to batch, as those of a checkpoint do
 
     def encode_anew(batch):
@@ -59,7 +58,7 @@ def main() -> None:
     runners = {"ELMoEmbedder": embedder.encode, "without its cache": encode_anew}
     with tempfile.TemporaryDirectory() as place:
         output = Path(place) / "exported"
-        folder.write(Embedder(bilm, None, layer_choice("all", 3)), output, args.model_size, onnx=HAS_ONNX)
+        folder.write(Embedder(embedder.bilm, None, layer_choice("all", 3)), output, args.model_size, onnx=HAS_ONNX)
         sys.path.insert(0, str(output))
         examples = {"Paddle Inference": "run_paddle", **({"ONNX Runtime": "run_onnx"} if HAS_ONNX else {})}
         for name, example in examples.items():
@@ -81,22 +80,16 @@ def measure(runners: dict[str, Callable], batches: list[list[list[str]]]) -> Non
         run(batches[-1])
     for batch in batches:
         for name, run in runners.items():
-            seconds[name].append(processor_seconds(run, batch))
+            seconds[name].append(seconds_of(run, batch, clock=time.process_time))
     tokens, first = np.array([sum(map(len, batch)) for batch in batches]), np.array(seconds["ELMoEmbedder"])
     sentence = min((sentence for batch in batches for sentence in batch), key=lambda one: abs(len(one) - 20))
     for name, run in runners.items():
-        latencies = [processor_seconds(run, [sentence]) for _ in range(7)]
+        latencies = [seconds_of(run, [sentence], clock=time.process_time) for _ in range(7)]
         speed, ratio = tokens.sum() / sum(seconds[name]), np.median(first / seconds[name])
         print(
             f"{name:17} {speed:7,.0f} tokens/s, {ratio:.2f} of ELMoEmbedder's (median of the batches); "
             f"a sentence of {len(sentence)} tokens {1e3 * np.median(latencies):,.0f} ms"
         )
-
-
-def processor_seconds(run: Callable, batch: list[list[str]]) -> float:
-    begin = time.process_time()
-    run(batch)
-    return time.process_time() - begin
 
 
 if __name__ == "__main__":

@@ -113,9 +113,7 @@ def expected_seconds(cost: Cost, launches: int, gpu: GPU, precision: str, case: 
     memory = sum(cost.bytes.values()) / (gpu.memory * 1e12 * SHARE_OF_MEMORY[case])
     exchange = cost.exchanged / (gpu.link * 1e9 * SHARE_OF_LINK[case])
     host = launches * LAUNCH[case]
-    return {"host": host, "products": products, "memory": memory, "exchange": exchange} | {
-        "step": max(host, products + memory) + exchange
-    }
+    return {"host": host, "products": products, "memory": memory, "step": max(host, products + memory) + exchange}
 
 
 def bound(seconds: dict[str, float]) -> str:
