@@ -34,7 +34,16 @@ from elmo_core.network.lstmp import LSTMP, Cell, Packing, State, run_layer
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.token_encoders import token_encoder
 from elmo_core.network.token_tables import FixedVectors, Unread, token_table
-from elmo_core.text.tokens import MARKERS, LMBatch, TokenBatch, Vocabulary, in_order, sentence_batches, token_batch
+from elmo_core.text.tokens import (
+    MARKERS,
+    LMBatch,
+    TokenBatch,
+    Tokens,
+    Vocabulary,
+    in_order,
+    sentence_batches,
+    token_batch,
+)
 from elmo_core.weights.model_files import read_model, resolve
 
 __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary", "load_bilm"]
@@ -238,6 +247,10 @@ class LayerChoice:
         parts = [layer if weight == 1 else layer * weight for weight, layer in pairs]
         return [sum(parts[1:], parts[0])]
 
+    def of_directions(self, layers: Sequence[Sequence[paddle.Tensor]]) -> list[tuple[paddle.Tensor, paddle.Tensor]]:
+        """The same of layers whose forward and backward outputs are apart."""
+        return list(zip(*(self.of(side) for side in zip(*layers, strict=True)), strict=True))
+
 
 def layer_choice(layers: str | int | Sequence[float], n_layers: int, allowed: Sequence[str]) -> LayerChoice:
     """all | concat | mix | average | top | a layer's number | several: "0,1", "concat:0,1", "mix:0,1" | weights of a sum.
@@ -284,7 +297,7 @@ class ELMo(nn.Layer):
     params: a checkpoint, the name of a published model (`python convert.py list`), which is fetched if it is not here, or
     a BiLM and its vocabulary, as `load_bilm` returns them.
     n_mixes: number of ScalarMixes over the same pass (the paper puts one at the input of a task's network, one at its
-    output).
+    output); 0 where only `layers` is called.
     trainable: whether the biLM is trained too, or only the mixes.
     dropout: on the output.
     l2_coef: of the penalty on the mixes' scalars, `l2_loss()`, which the task adds to its loss.
@@ -308,7 +321,7 @@ class ELMo(nn.Layer):
         layer_dropout: float = 0.0,
     ):
         super().__init__()
-        check_number("n_mixes", n_mixes, 1, whole=True)
+        check_number("n_mixes", n_mixes, 0, whole=True)
         check_number("l2_coef", l2_coef, 0, LARGEST)
         for name, share in (("dropout", dropout), ("word_dropout", word_dropout), ("layer_dropout", layer_dropout)):
             check_number(name, share, 0, 1)
@@ -347,29 +360,28 @@ class ELMo(nn.Layer):
             shape = [rows, self.layer_dim] if self.pool else [rows, steps, self.layer_dim]
             return [paddle.zeros(shape)] * self.choice.n_layers, paddle.zeros([rows, steps])
         with paddle.set_grad_enabled(self.trainable and paddle.is_grad_enabled()):
-            vectors = self.token_vectors(batch)
+            vectors = self.token_vectors(batch.tokens)
+            if self.training and self.word_dropout:
+                vectors = vectors * nn.functional.dropout(paddle.ones([len(vectors), 1]), self.word_dropout)
             dropout = self.layer_dropout if self.training else 0.0
             packed, packing, _ = self.bilm.encode(
                 vectors, batch.index, batch.lengths, dropout=dropout, highest=self.choice.highest
             )
             *places, mask = packing.word_places(lengths)  # each (B, T)
             mask = to_tensor(mask).astype(vectors.dtype)
+            pairs = self.choice.of_directions(packed)
             if self.pool:
-                layers = _means(packed, packing, lengths)
-            else:
-                places = [to_tensor(one.ravel()) for one in places]
-                layers = []
-                for pair in packed:
-                    both = paddle.concat([paddle.gather(x, one) for x, one in zip(pair, places, strict=True)], axis=1)
-                    layers.append(both.reshape([rows, steps, self.layer_dim]) * mask.unsqueeze(-1))
-            return self.choice.of(layers), mask
+                return _means(pairs, packing, lengths), mask
+            places = [to_tensor(one.ravel()) for one in places]
+            layers = []
+            for pair in pairs:
+                both = paddle.concat([paddle.gather(x, one) for x, one in zip(pair, places, strict=True)], axis=1)
+                layers.append(both.reshape([rows, steps, self.layer_dim]) * mask.unsqueeze(-1))
+            return layers, mask
 
-    def token_vectors(self, batch: TokenBatch) -> paddle.Tensor:
-        """Vectors (N, P) of a batch's distinct tokens; in training some are zero, and the others are scaled up."""
-        vectors = self.bilm.token_encoder(batch.tokens)
-        if not (self.training and self.word_dropout):
-            return vectors
-        return vectors * nn.functional.dropout(paddle.ones([len(vectors), 1]), self.word_dropout)
+    def token_vectors(self, tokens: Tokens) -> paddle.Tensor:
+        """Vectors (N, P) of a batch's distinct tokens."""
+        return self.bilm.token_encoder(tokens)
 
     def mixed(self, layers: Sequence[paddle.Tensor], mask: paddle.Tensor) -> list[paddle.Tensor]:
         """The outputs for chosen layers (B, T, 2P): mixed or concatenated, zero where the mask is, with dropout."""
@@ -411,7 +423,7 @@ class ELMo(nn.Layer):
             log.info(f"{embedder.oov_share:.2%} of the tokens are not in ELMo's vocabulary and are read as <UNK>.")
 
     def arrays(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """The chosen layers of each sentence (layers, n, 2P), kept or computed now, without gradients."""
+        """The chosen layers of each sentence (layers, n, 2P), kept or computed now, without gradients; pooled, n is 1."""
         missing = [tokens for tokens in dict.fromkeys(map(tuple, sentences)) if tokens not in self._kept]
         new = map(self._of_layers, self._embedder().encode(missing)) if missing else ()
         found = {**self._kept, **dict(zip(missing, new, strict=True))} if missing else self._kept
@@ -454,7 +466,7 @@ class ELMo(nn.Layer):
     def _embedder(self, dtype: str = "float32") -> "ELMoEmbedder":
         layers = self.choice.weights if self.choice.how == "sum" else ",".join(map(str, self.choice.numbers))
         model = self.bilm, self.vocabulary
-        return ELMoEmbedder(model, device=paddle.get_device(), layers=layers, dtype=dtype)
+        return ELMoEmbedder(model, device=paddle.get_device(), layers=layers, pool=self.pool, dtype=dtype)
 
     def _of_layers(self, array: np.ndarray) -> np.ndarray:
         return array.reshape(self.choice.n_layers, -1, self.layer_dim)
@@ -649,8 +661,7 @@ class ELMoEmbedder:
             if state is not None:  # only the last batch can have fewer rows than the one before
                 state = [[tuple(part[: len(sentences)] for part in one) for one in pair] for pair in state]
             layers, packing, state = self.bilm.encode(vectors, index, lengths, state, highest=self.layers.highest)
-            sides = [self.layers.of([pair[side] for pair in layers]) for side in (0, 1)]
-            layers = [[versions.to_array(side) for side in pair] for pair in zip(*sides, strict=True)]
+            layers = [[versions.to_array(side) for side in pair] for pair in self.layers.of_directions(layers)]
         forward, backward, mask = packing.word_places(lengths - 2)
         arrays = []
         for row, n in enumerate(mask.sum(axis=1).tolist()):

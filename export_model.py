@@ -16,12 +16,16 @@ from pathlib import Path
 
 import args as arguments
 import script
+from elmo import layer_choice, load_bilm
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, runtime
-from elmo_core.machine.checks import layer_choice
 from elmo_core.machine.messages import UserError
+from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.tagging.tagger import Tagger
+from export import folder
+from export.networks import ClassifierNetwork, Embedder, Network, TaggerNetwork
 
-OF_ELMO = {"layers": "all", "pool": None}
+OF_ELMO, OF_TASKS = ("layers", "pool"), ("init_from_ckpt", "word_vectors")  # flags
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -30,20 +34,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder to write")
     parser.add_argument("--onnx", action="store_true", help="also write model.onnx, for ONNX Runtime and others")
     elmo = parser.add_argument_group("ELMo")
-    elmo.add_argument(
-        "--layers",
-        metavar="L",
-        help="all, top, average, a number, several as in 0,1, or a weight for each as in 0.2,0.5,0.3 (default: all)",
-    )
+    layers = "all, top, average, a number, several as in 0,1, or a weight for each as in 0.2,0.5,0.3 (default: all)"
+    elmo.add_argument("--layers", metavar="L", help=layers)
     elmo.add_argument("--pool", choices=("mean",), help="one vector a sentence: the mean over its tokens")
     parts = parser.add_argument_group("taggers and classifiers")
     parts.add_argument("--init_from_ckpt", metavar="CKPT", help="ELMo, if it is not where it was in training")
-    parts.add_argument(
-        "--word_vectors",
-        type=Path,
-        metavar="FILE",
-        help="the word vectors, if they are not where they were in training",
-    )
+    vectors = "the word vectors, if they are not where they were in training"
+    parts.add_argument("--word_vectors", type=Path, metavar="FILE", help=vectors)
     return parser.parse_args(argv)
 
 
@@ -51,32 +48,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     disk.check_output_folder("--output", args.output)
     runtime.set_device("cpu")
-    kind = kind_of(args.model)
-    given = {name: getattr(args, name) for name in ("layers", "pool", "init_from_ckpt", "word_vectors")}
-    of_elmo = [name for name in OF_ELMO if given[name] is not None]
-    of_task = [name for name in given if name not in OF_ELMO and given[name] is not None]
-    if wrong := of_task if kind == "ELMo" else of_elmo:
-        raise UserError(f"--{wrong[0]} has no effect: {args.model} is {kind}.")
-    network = {"ELMo": elmo_network, "a tagger": tagger_network, "a classifier": classifier_network}[kind](args)
-
-    from export import folder
-
-    folder.write(network, args.output, f"{kind} {args.model}", args.onnx)
+    values = checkpoint.load_config(args.model) if (Path(args.model) / "config.json").is_file() else {}
+    kind = "a tagger" if "tagger" in values else "a classifier" if "classifier" in values else "ELMo"
+    for name in OF_TASKS if kind == "ELMo" else OF_ELMO:
+        if getattr(args, name) is not None:
+            raise UserError(f"--{name} has no effect: {args.model} is {kind}.")
+    folder.write(network_of(kind, args), args.output, f"{kind.removeprefix('a ')} {args.model}", args.onnx)
     print(f"exported to {args.output}; its README.md describes the inputs and outputs")
 
 
-def kind_of(model: str) -> str:
-    folder = Path(model)
-    values = checkpoint.load_config(folder) if (folder / "config.json").is_file() else {}
-    if "tagger" in values:
-        return "a tagger"
-    return "a classifier" if "classifier" in values else "ELMo"
-
-
-def elmo_network(args: argparse.Namespace):
-    from elmo import load_bilm
-    from export.elmo_network import Embedder
-
+def network_of(kind: str, args: argparse.Namespace) -> Network:
+    if kind == "a tagger":
+        return TaggerNetwork(Tagger.load(args.model, args.init_from_ckpt, args.word_vectors))
+    if kind == "a classifier":
+        return ClassifierNetwork(Classifier.load(args.model, args.init_from_ckpt, args.word_vectors))
     bilm, vocabulary = load_bilm(args.model)
     layers = args.layers or "all"
     if "." in layers:
@@ -84,21 +69,7 @@ def elmo_network(args: argparse.Namespace):
             layers = [float(weight) for weight in layers.split(",")]
         except ValueError:
             raise UserError(f"--layers {layers}: expected a weight for each layer, as in 0.2,0.5,0.3.") from None
-    return Embedder(bilm, vocabulary, layer_choice(layers, bilm.config.n_layers + 1), bool(args.pool))
-
-
-def tagger_network(args: argparse.Namespace):
-    from elmo_tasks.tagging.tagger import Tagger
-    from export.tagger_network import TaggerNetwork
-
-    return TaggerNetwork(Tagger.load(args.model, args.init_from_ckpt, args.word_vectors))
-
-
-def classifier_network(args: argparse.Namespace):
-    from elmo_tasks.classification.classifier import Classifier
-    from export.classifier_network import ClassifierNetwork
-
-    return ClassifierNetwork(Classifier.load(args.model, args.init_from_ckpt, args.word_vectors))
+    return Embedder(bilm, vocabulary, layer_choice(layers, bilm.config.n_layers + 1, ("each", "sum")), bool(args.pool))
 
 
 if __name__ == "__main__":

@@ -2,21 +2,26 @@
 
     python benchmarks/bench.py encode --model_size small
     python benchmarks/bench.py train --model_size original
-    python benchmarks/bench.py data
+    python benchmarks/bench.py data           (out of the training stream: text, unknown words, shuffling, character ids)
     python benchmarks/bench.py operators      (of a training step of `small`, 64 x 20, without the compiled loops)
+    python benchmarks/bench.py environment    (R with that of elmo_core/machine/runtime.py, and with plain Paddle)
 
 The limit is R, the rate of a 2048 x 2048 float32 product in Paddle, measured around every run. The useful work of a token
 is counted once, from the LSTM alone: F = 2 * layers * 2 * (2 * P * 4H + H * P) FLOP; training counts
 3 * (F + 2 * 2 * P * candidates). efficiency = real tokens/s * F / R: padding, character CNN and Python count against us.
+What the LSTM takes beyond its share of the efficiency are products slower than R, and elementwise work.
 """
 
 import argparse
 import contextlib
-import copy
-import ctypes
+import inspect
 import json
+import os
+import resource
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -28,44 +33,46 @@ import numpy as np
 PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
-import bench_data
-
 import args as arguments
 import dataset
 import elmo
 import script
 from elmo_core.config import PRESETS
+from elmo_core.files import checkpoint
 from elmo_core.machine import messages, runtime
+from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import fused, lstmp, softmax
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.network.token_tables import token_table
 from elmo_core.text.text_files import read_sentences
-from elmo_core.text.tokens import MARKERS, Vocabulary
-from pretraining.adagrad import Adagrad
+from elmo_core.text.tokens import EOS, MARKERS, LMBatch, Vocabulary
+from pretraining.optimizer import make_optimizer
 
 SHARED = PROJECT.parent / "shared" / "data"
 SAMPLE = PROJECT / "data" / "train"
 REVIEWS = (PROJECT / "sentence-polarity-dataset-v1", SHARED / "rt-polarity")  # where they may be, or else the sample
 NEWS = (SHARED / "lm1b", PROJECT / "1-billion-word" / "heldout-tokenized-shuffled")
+STEPS = 20  # of a row in a batch: --unroll_steps of run_pretrain.py
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_DEBUG_CPU_TYPE", "KMP_BLOCKTIME")
 
 
 def main() -> None:
     parser = arguments.parser(__doc__)
-    parser.add_argument("what", choices=("encode", "train", "data", "latency", "operators"))
+    measurements = {one.__name__: one for one in (encode, train, data, latency, operators, environment)}
+    parser.add_argument("what", choices=tuple(measurements))
     parser.add_argument("--model_size", choices=tuple(PRESETS), default="small")
-    parser.add_argument("--batch_size", type=arguments.positive_int, default=128)
-    parser.add_argument("--vocab_size", type=arguments.positive_int, default=150_000, help="train: words to predict")
-    parser.add_argument("--candidates", type=arguments.positive_int, default=8192, help="train: of the sampled softmax")
-    parser.add_argument("--sentences", type=arguments.positive_int, help="encode: only so many, in place of all")
-    parser.add_argument("--runs", type=arguments.positive_int, default=3, help="the median of so many is reported")
-    parser.add_argument("--steps", type=arguments.positive_int, default=10, help="train: steps of a run")
+    parser.add_argument("--batch_size", **arguments.COUNT, default=128)
+    parser.add_argument("--vocab_size", **arguments.COUNT, default=150_000, help="train: words to predict")
+    parser.add_argument("--candidates", **arguments.COUNT, default=8192, help="train: of the sampled softmax")
+    parser.add_argument("--sentences", **arguments.COUNT, help="encode: only so many, in place of all")
+    parser.add_argument("--runs", **arguments.COUNT, default=3, help="the median of so many is reported")
+    parser.add_argument("--steps", **arguments.COUNT, default=10, help="train: steps of a run")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     runtime.set_device("cpu")
     script.seed_everything(0)
-    functions = {"encode": encode, "train": train, "data": data, "latency": latency, "operators": operators}
-    result = functions[args.what](args)
+    result = measurements[args.what](args)
     if args.json:
         print(json.dumps(result))
         return
@@ -86,17 +93,9 @@ def encode(args: argparse.Namespace) -> dict:
     work = lstm_flop(embedder.config)
 
     def run(clock: "Clock") -> tuple[int, float]:
-        embedder.vectors = token_table(
-            embedder.bilm.token_encoder, embedder.config, None
-        )  # nothing remembered from the last run
-        with (
-            clock.watching(CharCNN, "forward", "token encoder"),
-            clock.watching(elmo, "run_layer", "LSTM"),
-            clock.watching_products(),
-        ):
-            began = time.perf_counter()
-            embedder.encode(sentences)
-            return tokens, time.perf_counter() - began
+        embedder.vectors = token_table(embedder.bilm.token_encoder, embedder.config, None)  # which knows no word yet
+        with clock.watching(CharCNN, "forward", "token encoder"), clock.watching(elmo, "run_layer", "LSTM"):
+            return tokens, seconds_of(embedder.encode, sentences)
 
     where = {"text": str(first_there(REVIEWS)), "sentences": len(sentences), "tokens": tokens}
     return {**where, **measured(run, args.runs, work, embedder.config)}
@@ -106,23 +105,14 @@ def train(args: argparse.Namespace) -> dict:
     """Whole training steps in the steady state: data, forward, backward, clip and Adagrad."""
     corpus, vocabulary = training_text(args.vocab_size)
     config = elmo.ELMoConfig.preset(args.model_size, vocab_size=len(vocabulary))
-    bilm = elmo.BiLM(config)
-    optimizer = Adagrad(0.2, bilm.parameters(), max_grad_norm=10.0)
-    batches = dataset.Prefetcher(dataset.TrainStream(corpus, vocabulary, args.batch_size, 20))
-    random = np.random.default_rng(0)
-    state = bilm.zero_state(args.batch_size)
+    training, random = Training(config, args.batch_size), np.random.default_rng(0)
+    batches = dataset.Prefetcher(dataset.TrainStream(corpus, vocabulary, args.batch_size, STEPS))
 
     def step(clock: "Clock") -> None:
-        nonlocal state
         with clock.part("data"):
             batch = next(batches)
             candidates = softmax.draw_candidates(len(vocabulary), args.candidates, random)
-        losses, state = bilm(batch, state, candidates, dropout=0.1)
-        with clock.part("backward"):
-            (sum(losses) / 2 * 20).backward()
-        with clock.part("optimizer"):
-            optimizer.step()
-            optimizer.clear_grad()
+        training.step(batch, candidates, clock.lap)
 
     for _ in range(3):
         step(Clock())
@@ -135,18 +125,15 @@ def train(args: argparse.Namespace) -> dict:
             clock.watching(lstmp._LayerFunction, "backward", "LSTM backward"),
             clock.watching(softmax.Softmax, "losses", "softmax"),
             clock.watching(softmax._SampledLoss, "backward", "softmax backward"),
-            clock.watching_products(),
         ):
-            began = time.perf_counter()
-            for _ in range(args.steps):
-                step(clock)
-            seconds = time.perf_counter() - began
-        # what of the backward pass is neither of the two is the token encoder's
-        clock.seconds["token encoder"] += clock.seconds.pop("backward") - clock.seconds["LSTM backward"]
-        clock.seconds["token encoder"] -= clock.seconds["softmax backward"]
-        clock.seconds["LSTM"] += clock.seconds.pop("LSTM backward")
-        clock.seconds["softmax"] += clock.seconds.pop("softmax backward")
-        return args.steps * args.batch_size * 20, seconds
+            seconds = sum(seconds_of(step, clock) for _ in range(args.steps))
+        parts = clock.seconds
+        backward = {part: parts.pop(f"{part} backward") for part in ("LSTM", "softmax")}
+        backward["token encoder"] = parts.pop("backward") - sum(backward.values())  # all that is neither of the two
+        for part, spent in backward.items():
+            parts[part] += spent
+        del parts["forward"], parts["exchange"]  # the parts of the first have been timed; there is no second rank
+        return args.steps * args.batch_size * STEPS, seconds
 
     result = measured(run, args.runs, work, config)
     batches.close()
@@ -155,32 +142,30 @@ def train(args: argparse.Namespace) -> dict:
 
 
 def data(args: argparse.Namespace) -> dict:
-    """Tokens/s out of the training stream, one thread."""
+    """Tokens/s out of the training stream, ends of sentences not counted, on one thread, three seconds a run."""
     corpus, vocabulary = training_text(args.vocab_size)
-    rates = bench_data.measure(corpus, vocabulary, args.batch_size, 20, "char", args.runs, 3.0)
-    return {"text": str(first_there(NEWS)), "tokens/s": statistics.median(rates)}
+    result = {"text": str(first_there(NEWS)), "vocabulary": len(vocabulary)}
+    for kind in ("char", "word"):
+        stream, rates = dataset.TrainStream(corpus, vocabulary, args.batch_size, STEPS, kind), []
+        for _ in range(args.runs):
+            tokens, began = 0, time.perf_counter()
+            while (seconds := time.perf_counter() - began) < 3:
+                tokens += int((next(stream).forward_target != vocabulary.id(EOS)).sum())
+            rates.append(tokens / seconds)
+        result[f"{kind} input, tokens/s"] = statistics.median(rates)
+    return {**result, "peak memory, MB": peak_memory() / 2**20}
 
 
 def latency(args: argparse.Namespace) -> dict:
     """One sentence of 20 tokens, and loading a checkpoint."""
-    import tempfile
-
-    from elmo_core.files import checkpoint
-
     embedder = embedder_of(args.model_size, args.batch_size)
     sentences = [sentence for sentence in polarity_sentences() if len(sentence) == 20]
-    times = []
-    for sentence in sentences[:100]:
-        began = time.perf_counter()
-        embedder.encode([sentence])
-        times.append(time.perf_counter() - began)
+    times = [seconds_of(embedder.encode, [sentence]) for sentence in sentences[:100]]
     with tempfile.TemporaryDirectory() as folder:
         checkpoint.save_config(folder, {"model": embedder.config.to_dict()})
         weights = {name: weight.numpy() for name, weight in embedder.bilm.state_dict().items()}
         checkpoint.save(Path(folder) / "1", weights)
-        began = time.perf_counter()
-        elmo.ELMoEmbedder(folder)
-        load = time.perf_counter() - began
+        load = seconds_of(elmo.ELMoEmbedder, folder)
     return {"one sentence, ms": 1000 * statistics.median(times[10:]), "load, s": load}
 
 
@@ -193,34 +178,57 @@ def operators(args: argparse.Namespace) -> dict:
     fused.kernel = lambda: None
     corpus, vocabulary = training_text(args.vocab_size)
     config = elmo.ELMoConfig.preset("small", vocab_size=len(vocabulary))
-    step = training_step(config, corpus, vocabulary, args.candidates)
-    step()
-    counts = count_operators(step)
+    counts = count_operators(same_step(config, corpus, vocabulary, args.candidates))
     least = {"projection_dim": 8, "cell_dim": 16, "character_dim": 4, "filters": [(width, 2) for width in range(1, 8)]}
-    step = training_step(replace(config, **least), corpus, vocabulary, candidates=64)
-    times = []
-    for _ in range(20 * args.runs):
-        began = time.perf_counter()
-        step()
-        times.append(1000 * (time.perf_counter() - began))
+    step = same_step(replace(config, **least), corpus, vocabulary, candidates=64)
+    times = [1000 * seconds_of(step) for _ in range(20 * args.runs)]
     return {**counts, "at P 8, H 16, ms": min(times), "their median, ms": statistics.median(times)}
 
 
-def training_step(config: elmo.ELMoConfig, corpus, vocabulary: Vocabulary, candidates: int, rows: int = 64):
-    """A function that makes the same step of training again and again: forward, backward, clip and Adagrad."""
-    bilm = elmo.BiLM(config)
-    optimizer = Adagrad(0.2, bilm.parameters(), max_grad_norm=10.0)
-    batch = next(iter(dataset.TrainStream(corpus, vocabulary, rows, 20)))
+def environment(args: argparse.Namespace) -> dict:
+    """R in a Python that imports Paddle plainly, and in one that takes it from runtime.py, in turns. R itself varies."""
+    outer = {name: value for name, value in os.environ.items() if name not in THREADS}
+    rates = defaultdict(list)
+    for name, first in [("plain, GFLOP/s", "import paddle"), ("runtime, GFLOP/s", "")] * args.runs:
+        command = [sys.executable, "-W", "ignore", "-c", f"{first}\nimport bench\nprint(bench.matrix_rate() / 1e9)"]
+        cwd = Path(__file__).parent
+        done = subprocess.run(command, cwd=cwd, env=outer, capture_output=True, text=True, check=True)
+        rates[name].append(float(done.stdout.split()[-1]))
+    ratio = statistics.median(tuned / plain for plain, tuned in zip(*rates.values(), strict=True))
+    return {name: statistics.median(found) for name, found in rates.items()} | {"ratio": ratio}
+
+
+# What they share, with the other benchmarks too
+
+
+class Training:
+    """A model of random weights in training: each step is forward, backward, exchange of gradients, clip and update."""
+
+    def __init__(self, config: elmo.ELMoConfig, rows: int, optimizer: str = "adagrad", ranks: Ranks | None = None):
+        self.bilm, self.ranks = elmo.BiLM(config), ranks
+        self.optimizer = make_optimizer(optimizer, 0.2, list(self.bilm.parameters()), max_grad_norm=10.0)
+        self.state = self.bilm.zero_state(rows)
+
+    def step(self, batch: LMBatch, candidates, after: Callable[[str], None] = lambda part: None) -> None:
+        """after: called with the name of each part at its end."""
+        losses, self.state = self.bilm(batch, self.state, candidates, dropout=0.1)
+        after("forward")
+        (sum(losses) / 2 * STEPS).backward()
+        after("backward")
+        if self.ranks:
+            self.ranks.average_gradients(self.bilm.parameters())
+        after("exchange")
+        self.optimizer.step()
+        self.optimizer.clear_grad()
+        after("update")
+
+
+def same_step(config: elmo.ELMoConfig, corpus, vocabulary: Vocabulary, candidates: int, rows: int = 64) -> Callable:
+    """A function that makes a step of training with the same batch again and again; it has been called once."""
+    training, batch = Training(config, rows), next(dataset.TrainStream(corpus, vocabulary, rows, STEPS))
     drawn = softmax.draw_candidates(len(vocabulary), candidates, np.random.default_rng(0))
-    state = bilm.zero_state(rows)
-
-    def step() -> None:
-        losses, _ = bilm(batch, state, drawn, dropout=0.1)
-        (sum(losses) / 2 * 20).backward()
-        optimizer.step()
-        optimizer.clear_grad()
-
-    return step
+    training.step(batch, drawn)
+    return lambda: training.step(batch, drawn)
 
 
 def count_operators(work: Callable[[], object]) -> dict[str, int]:
@@ -238,15 +246,17 @@ def count_operators(work: Callable[[], object]) -> dict[str, int]:
     return {"operators": kinds["Operator"], "launches": kinds["Kernel"]}
 
 
-# What they share
-
-
 class Clock:
     """Seconds that the parts of a run took."""
 
     def __init__(self):
         self.seconds: dict[str, float] = defaultdict(float)
-        self.products: list[float] = []  # seconds of each product of the LSTM, in whichever thread
+        self.last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """The part that ends here began where the last one ended."""
+        before, self.last = self.last, time.perf_counter()
+        self.seconds[name] += self.last - before
 
     @contextlib.contextmanager
     def part(self, name: str):
@@ -257,62 +267,15 @@ class Clock:
     @contextlib.contextmanager
     def watching(self, owner, attribute: str, name: str):
         """Time every call of an attribute of a module or class while inside."""
-        original = getattr(owner, attribute)
+        original, call = inspect.getattr_static(owner, attribute), getattr(owner, attribute)
 
         def timed(*arguments, **options):
             with self.part(name):
-                return original(*arguments, **options)
+                return call(*arguments, **options)
 
-        setattr(owner, attribute, staticmethod(timed) if _is_static(owner, attribute) else timed)
+        setattr(owner, attribute, staticmethod(timed) if isinstance(original, staticmethod) else timed)
         yield
-        setattr(owner, attribute, staticmethod(original) if _is_static(owner, attribute) else original)
-
-    @contextlib.contextmanager
-    def watching_products(self):
-        """Time the LSTM's products: those that lstmp.py asks for, and those inside the compiled loops."""
-
-        def timed(function):
-            def call(*arguments, **options):
-                began = time.perf_counter()
-                result = function(*arguments, **options)
-                self.products.append(time.perf_counter() - began)
-                return result
-
-            return call
-
-        product, kernel = lstmp.product, fused.kernel()
-        lstmp.product = timed(product)
-        with contextlib.ExitStack() as loops:
-            if kernel is not None:
-                functions = [kind(timed(kind(kernel.products[k]))) for k, kind in MKL_FUNCTIONS.items()]
-                addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
-                changed = dict(zip(MKL_FUNCTIONS, addresses, strict=True))
-                watched = copy.copy(kernel)  # for the LSTM's loops alone: others multiply by the same functions
-                watched.products = type(kernel.products)(*(changed.get(k, p) for k, p in enumerate(kernel.products)))
-                for name in ("lstmp_forward", "lstmp_backward"):
-                    setattr(kernel, name, getattr(watched, name))
-                    loops.callback(delattr, kernel, name)
-            yield
-        lstmp.product = product
-
-    def split_lstm(self) -> None:
-        """The LSTM's time in products and in everything else; the two directions' threads run side by side."""
-        threads = 2 if runtime.n_cores() > 1 else 1
-        products = min(self.seconds["LSTM"], sum(self.products) / threads)
-        self.seconds["LSTM products"] = products
-        self.seconds["LSTM elementwise"] = self.seconds.pop("LSTM") - products
-
-
-_int, _pointer, _float = ctypes.c_int, ctypes.c_void_p, ctypes.c_float
-MKL_FUNCTIONS = {  # by their place in a Kernel's table: sgemm, sgemm_pack, sgemm_compute
-    0: ctypes.CFUNCTYPE(None, *[_int] * 6, _float, _pointer, _int, _pointer, _int, _float, _pointer, _int),
-    2: ctypes.CFUNCTYPE(None, *[_int] * 6, _float, _pointer, _int, _pointer),
-    3: ctypes.CFUNCTYPE(None, *[_int] * 6, _pointer, _int, _pointer, _int, _float, _pointer, _int),
-}
-
-
-def _is_static(owner, attribute: str) -> bool:
-    return isinstance(owner, type) and isinstance(owner.__dict__.get(attribute), staticmethod)
+        setattr(owner, attribute, original)
 
 
 def measured(run, runs: int, work: float, config: elmo.ELMoConfig) -> dict:
@@ -322,7 +285,6 @@ def measured(run, runs: int, work: float, config: elmo.ELMoConfig) -> dict:
     for _ in range(runs):
         clock = Clock()
         tokens, seconds = run(clock)
-        clock.split_lstm()
         before, rate = rate, matrix_rate()
         limit = (before + rate) / 2
         results.append((tokens / seconds * work / limit, tokens / seconds, limit, seconds, clock.seconds))
@@ -343,12 +305,14 @@ def measured(run, runs: int, work: float, config: elmo.ELMoConfig) -> dict:
 def matrix_rate(size: int = 2048) -> float:
     """FLOP/s of a square product, the median of seven."""
     a = paddle.randn([size, size])
-    times = []
-    for _ in range(8):
-        began = time.perf_counter()
-        paddle.matmul(a, a)
-        times.append(time.perf_counter() - began)
+    times = [seconds_of(paddle.matmul, a, a) for _ in range(8)]
     return 2 * size**3 / statistics.median(times[1:])
+
+
+def seconds_of(work: Callable, *arguments, clock: Callable[[], float] = time.perf_counter) -> float:
+    began = clock()
+    work(*arguments)
+    return clock() - began
 
 
 def lstm_flop(config: elmo.ELMoConfig) -> float:
@@ -357,8 +321,6 @@ def lstm_flop(config: elmo.ELMoConfig) -> float:
 
 
 def peak_memory() -> int:
-    import resource
-
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -377,9 +339,9 @@ def polarity_sentences() -> list[list[str]]:
     """rt-polarity's sentences in random order, or the sample's where it is absent."""
     files = sorted(first_there(REVIEWS).glob("rt-polarity.*"))
     if files:
-        lines = [line.split() for path in files for line in path.read_text(encoding="latin-1").split("\n")]
+        lines = (line.split() for path in files for line in path.read_text(encoding="latin-1").split("\n"))
     else:
-        lines = [sentence for path in sorted(SAMPLE.iterdir()) for sentence in read_sentences(path)]
+        lines = (sentence for path in sorted(SAMPLE.iterdir()) for sentence in read_sentences(path))
     lines = [line for line in lines if line]
     return [lines[k] for k in np.random.RandomState(0).permutation(len(lines))]
 
@@ -390,11 +352,7 @@ def training_text(vocab_size: int) -> tuple[dataset.Corpus, Vocabulary]:
     if n_words < 1:
         raise messages.UserError(f"--vocab_size {vocab_size}: expected {len(MARKERS) + 1} or more, markers included.")
     corpus = dataset.Corpus(first_there(NEWS))
-    counts: dict[str, int] = defaultdict(int)
-    for path in corpus.paths:
-        for sentence in read_sentences(path):
-            for token in sentence:
-                counts[token] += 1
+    counts = Counter(token for path in corpus.paths for sentence in read_sentences(path) for token in sentence)
     words = sorted(counts, key=lambda word: (-counts[word], word))[:n_words]
     filler = [f"word-{k}" for k in range(n_words - len(words))]
     return corpus, Vocabulary([*MARKERS, *words, *filler])

@@ -3,9 +3,9 @@
     python benchmarks/exchange.py                                       (1, 2, 4 and 8 gloo processes, V 50,000 and 800,000)
     python benchmarks/exchange.py --ranks 1 2 --vocab_sizes 5000 --candidates 500 --batch_size 8         (a short trial)
 
-Bytes are of the tensors that a rank receives in a step: an all-reduce counts its tensor once, an all-gather the tensors of
-all ranks. Words are drawn log-uniformly, as in text; the token encoder is a word table or, with --input=char, characters.
-Each process has one thread. The steps' median over the processes is printed. ELMO_PROJECT=FOLDER measures the code there.
+Bytes are of the tensors that a rank receives in a step: an all-reduce counts its tensor once. Words are drawn
+log-uniformly, as in text; the token encoder is a word table or, with --input=char, characters. Each process has one
+thread. The steps' median over the processes is printed.
 """
 
 import argparse
@@ -20,20 +20,21 @@ from pathlib import Path
 
 import numpy as np
 
-PROJECT = Path(os.environ.get("ELMO_PROJECT", Path(__file__).resolve().parent.parent))  # another commit's, to compare
-sys.path.insert(0, str(PROJECT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import args as arguments
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8])
-    parser.add_argument("--vocab_sizes", type=int, nargs="+", default=[50_000, 800_000])
-    parser.add_argument("--candidates", type=int, default=8192)
-    parser.add_argument("--batch_size", type=int, default=32, help="rows of 20 tokens on each process")
-    parser.add_argument("--projection_dim", type=int, default=128)
+    parser = arguments.parser(__doc__)
+    parser.add_argument("--ranks", **arguments.COUNT, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--vocab_sizes", **arguments.COUNT, nargs="+", default=[50_000, 800_000])
+    parser.add_argument("--candidates", **arguments.COUNT, default=8192)
+    parser.add_argument("--batch_size", **arguments.COUNT, default=32, help="rows of 20 tokens on each process")
+    parser.add_argument("--projection_dim", **arguments.COUNT, default=128)
     parser.add_argument("--input", choices=("word", "char"), default="word")
     parser.add_argument("--optimizer", choices=("adagrad", "adam"), default="adagrad")
-    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--steps", **arguments.COUNT, default=3)
     args = parser.parse_args()
     if "PADDLE_TRAINER_ID" in os.environ:
         print(json.dumps(measure(args)))
@@ -65,67 +66,52 @@ def run(size: int, argv: list[str]) -> np.ndarray:
 
 
 def measure(args: argparse.Namespace) -> list[float]:
-    """Of this rank: bytes exchanged in a step, and medians of the seconds in exchange and in update."""
-    import elmo
+    """This rank's bytes exchanged in a step, and medians of the seconds in exchange and in update."""
+    from bench import STEPS, Training
+
+    from elmo_core.config import ELMoConfig
     from elmo_core.machine.ranks import Ranks
     from elmo_core.machine.runtime import paddle
     from elmo_core.network.softmax import draw_candidates
     from elmo_core.text.tokens import LMBatch, Tokens
-    from pretraining.optimizer import make_optimizer
 
     (vocab_size,) = args.vocab_sizes
     paddle.set_device("cpu")
     ranks = Ranks()
     small = {"cell_dim": 64, "n_layers": 1, "filters": ((1, 8), (2, 8))}  # the arithmetic is not what is measured
-    config = elmo.ELMoConfig(vocab_size=vocab_size, projection_dim=args.projection_dim, input=args.input, **small)
-    bilm = elmo.BiLM(config)
-    optimizer = make_optimizer(args.optimizer, 0.1, bilm.parameters(), 10.0)
-    random = np.random.default_rng(ranks.rank)
-    shared = (PROJECT / "elmo_core" / "tables.py").exists()
-    received, shape = watch(paddle), (args.batch_size, 20)
-    lengths, times = np.full(args.batch_size, 20), []
+    config = ELMoConfig(vocab_size=vocab_size, projection_dim=args.projection_dim, input=args.input, **small)
+    training = Training(config, args.batch_size, args.optimizer, ranks)
+    random, received, ends, times = np.random.default_rng(ranks.rank), watch(paddle), {}, []
+
+    def after(part: str) -> None:
+        if part == "backward":
+            ranks.any(False)  # all are here
+            received[0] = 0
+        ends[part] = time.perf_counter()
+
     for step in range(args.steps + 1):
-        words = np.exp(random.random(shape) * np.log(vocab_size)).astype(np.int64)
+        words = np.exp(random.random((args.batch_size, STEPS)) * np.log(vocab_size)).astype(np.int64)
         distinct, index = np.unique(words, return_inverse=True)
         characters = np.full((len(distinct), 50), 261, np.int32)
         characters[:, 1:7] = 1 + random.integers(97, 122, (len(distinct), 6))
         characters[:, 0], characters[:, 7] = 259, 260
-        tokens = Tokens(characters, np.full(len(distinct), 8, np.int32), distinct)
-        index = index.reshape(shape)
-        batch = LMBatch(tokens, index, index[:, ::-1].copy(), words, words[:, ::-1].copy(), lengths)
-        seed = [1, step, 0 if shared else ranks.rank]  # the commits before drew candidates of each rank's own
-        candidates = draw_candidates(vocab_size, args.candidates, np.random.default_rng(seed))
-        losses, _ = bilm(batch, bilm.zero_state(args.batch_size), candidates)
-        sum(losses).backward()
-        ranks.any(False)  # all are here
-        received[0], began = 0, time.perf_counter()
-        ranks.average_gradients(bilm.parameters())
-        exchanged = time.perf_counter()
-        optimizer.step()
-        times.append((received[0], exchanged - began, time.perf_counter() - exchanged))
-        optimizer.clear_grad()
+        tokens, index = Tokens(characters, np.full(len(distinct), 8, np.int32), distinct), index.reshape(words.shape)
+        backward, lengths = (index[:, ::-1].copy(), words[:, ::-1].copy()), np.full(args.batch_size, STEPS)
+        batch = LMBatch(tokens, index, backward[0], words, backward[1], lengths)
+        training.step(batch, draw_candidates(vocab_size, args.candidates, np.random.default_rng([1, step])), after)
+        times.append((received[0], ends["exchange"] - ends["backward"], ends["update"] - ends["exchange"]))
     return np.median(times[1:], axis=0).tolist()
 
 
 def watch(paddle) -> list[int]:
-    """Counts, in a list of one number, the bytes that the collective calls bring in."""
-    received = [0]
-    all_reduce, all_gather = paddle.distributed.all_reduce, paddle.distributed.all_gather
-    communication = sys.modules["paddle.distributed.communication.all_gather"]
+    """Counts, in a list of one number, the bytes that the all-reduces bring in."""
+    received, all_reduce = [0], paddle.distributed.all_reduce
 
-    def size(tensor) -> int:
-        return tensor.size * tensor.element_size()
-
-    def counted_reduce(tensor, *rest, **options):
-        received[0] += size(tensor)
+    def counted(tensor, *rest, **options):
+        received[0] += tensor.size * tensor.element_size()
         return all_reduce(tensor, *rest, **options)
 
-    def counted_gather(tensors, tensor, *rest, **options):
-        received[0] += size(tensor) * int(os.environ["PADDLE_TRAINERS_NUM"])
-        return all_gather(tensors, tensor, *rest, **options)
-
-    paddle.distributed.all_reduce, paddle.distributed.all_gather = counted_reduce, counted_gather
-    communication.all_gather = counted_gather  # which all_gather_object calls
+    paddle.distributed.all_reduce = counted
     return received
 
 

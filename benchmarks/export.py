@@ -7,7 +7,6 @@ The same batches go to each in turn; weights are random. Seconds are those of th
 than a clock. ONNX Runtime is measured where the packages onnx and onnxruntime are installed.
 """
 
-import argparse
 import importlib
 import importlib.util
 import os
@@ -16,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -23,30 +24,31 @@ PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
 import numpy as np
+from bench import embedder_of, seconds_of
 
-from elmo import BiLM, ELMoConfig, ELMoEmbedder
+import args as arguments
+from elmo_core.config import PRESETS
 from elmo_core.machine import runtime
 from elmo_core.machine.checks import layer_choice
+from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import sentence_batches
 from export import folder
-from export.elmo_network import Embedder
+from export.networks import Embedder
 
 HAS_ONNX = all(importlib.util.find_spec(name) for name in ("onnx", "onnxruntime"))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model_size", default="small")
+    parser = arguments.parser(__doc__)
+    parser.add_argument("--model_size", choices=tuple(PRESETS), default="small")
     parser.add_argument("--text", type=Path, default=PROJECT / "data" / "train" / "train-00000-of-00004")
-    parser.add_argument("--sentences", type=int, default=512)
-    parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--sentences", **arguments.COUNT, default=512)
+    parser.add_argument("--batch_size", **arguments.COUNT, default=64)
     args = parser.parse_args()
     runtime.keep_freed_memory()
-    sentences = [line.split() for line in args.text.read_text(encoding="utf-8").splitlines() if line.split()]
-    sentences = random.Random(1).sample(sentences, args.sentences)
+    sentences = random.Random(1).sample([words for words in read_sentences(args.text) if words], args.sentences)
     batches = [batch for _, batch in sentence_batches(sentences, args.batch_size, window=len(sentences))]
-    bilm = BiLM(ELMoConfig.preset(args.model_size), head=False)
-    embedder = ELMoEmbedder((bilm, None), batch_size=args.batch_size, device="cpu")
+    embedder = embedder_of(args.model_size, args.batch_size)
     embedder._may_change = False  # its token vectors stay from batch to batch, as those of a checkpoint do
 
     def encode_anew(batch):
@@ -56,42 +58,33 @@ def main() -> None:
     runners = {"ELMoEmbedder": embedder.encode, "without its cache": encode_anew}
     with tempfile.TemporaryDirectory() as place:
         output = Path(place) / "exported"
-        folder.write(Embedder(bilm, None, layer_choice("all", 3)), output, args.model_size, onnx=HAS_ONNX)
+        folder.write(Embedder(embedder.bilm, None, layer_choice("all", 3)), output, args.model_size, onnx=HAS_ONNX)
         sys.path.insert(0, str(output))
-        for name, example in {"Paddle Inference": "run_paddle", "ONNX Runtime": "run_onnx"}.items():
-            if name != "ONNX Runtime" or HAS_ONNX:
-                module = importlib.import_module(example)
-                model = module.load()
-                runners[name] = lambda batch, module=module, model=model: module.run(model, batch)
+        examples = {"Paddle Inference": "run_paddle", **({"ONNX Runtime": "run_onnx"} if HAS_ONNX else {})}
+        for name, example in examples.items():
+            module = importlib.import_module(example)
+            runners[name] = partial(module.run, module.load())
         measure(runners, batches)
         largest = max(batches, key=lambda batch: len(batch) * len(batch[0]))
         text = "\n".join(" ".join(sentence) for sentence in largest)
-        for example in [module for module in ("run_paddle", "run_onnx") if (output / f"{module}.py").exists()]:
+        for name, example in examples.items():
             code = f"from {example} import load, run; import sys; run(load(), [line.split() for line in sys.stdin]); "
             code += "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
             done = subprocess.run([sys.executable, "-c", code], cwd=output, input=text, capture_output=True, text=True)
-            print(
-                f"{example}: {int(done.stdout) / 1e6:.2f} GB for {len(largest)} sentences of {len(largest[0])} tokens"
-            )
+            print(f"{name}: {int(done.stdout) / 1e6:.2f} GB for {len(largest)} sentences of {len(largest[0])} tokens")
 
 
-def measure(runners: dict, batches: list[list[list[str]]]) -> None:
+def measure(runners: dict[str, Callable], batches: list[list[list[str]]]) -> None:
     seconds = {name: [] for name in runners}
     for run in runners.values():
         run(batches[-1])
     for batch in batches:
         for name, run in runners.items():
-            begin = time.process_time()
-            run(batch)
-            seconds[name].append(time.process_time() - begin)
+            seconds[name].append(seconds_of(run, batch, clock=time.process_time))
     tokens, first = np.array([sum(map(len, batch)) for batch in batches]), np.array(seconds["ELMoEmbedder"])
     sentence = min((sentence for batch in batches for sentence in batch), key=lambda one: abs(len(one) - 20))
     for name, run in runners.items():
-        latencies = []
-        for _ in range(7):
-            begin = time.process_time()
-            run([sentence])
-            latencies.append(time.process_time() - begin)
+        latencies = [seconds_of(run, [sentence], clock=time.process_time) for _ in range(7)]
         speed, ratio = tokens.sum() / sum(seconds[name]), np.median(first / seconds[name])
         print(
             f"{name:17} {speed:7,.0f} tokens/s, {ratio:.2f} of ELMoEmbedder's (median of the batches); "

@@ -20,11 +20,10 @@ import numpy as np
 PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
-from bench import count_operators, training_text
+from bench import STEPS, Clock, Training, count_operators, training_text
 
 import args as arguments
 import dataset
-import elmo
 import script
 from elmo_core.config import PRESETS, ELMoConfig
 from elmo_core.machine import products, runtime
@@ -32,10 +31,8 @@ from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import softmax
 from pretraining.meter import memory_in_use
-from pretraining.optimizer import make_optimizer
 
 PRODUCTS = "float32", "tf32", "bfloat16"
-STEPS = 20  # of a row in a batch: --unroll_steps of run_pretrain.py
 DISTINCT = {64: 1_030, 128: 1_780, 512: 5_000, 2048: 12_900}  # tokens of the 1 Billion Word Benchmark in so many rows
 OWN = {64: 410, 128: 800, 512: 2_900, 1024: 5_200, 2048: 9_200, 4096: 15_000}  # targets there that are no candidates
 WINDOWS = 13.3  # of the filters on such a token, by the lengths that are encoded together
@@ -116,9 +113,7 @@ def expected_seconds(cost: Cost, launches: int, gpu: GPU, precision: str, case: 
     memory = sum(cost.bytes.values()) / (gpu.memory * 1e12 * SHARE_OF_MEMORY[case])
     exchange = cost.exchanged / (gpu.link * 1e9 * SHARE_OF_LINK[case])
     host = launches * LAUNCH[case]
-    return {"host": host, "products": products, "memory": memory, "exchange": exchange} | {
-        "step": max(host, products + memory) + exchange
-    }
+    return {"host": host, "products": products, "memory": memory, "step": max(host, products + memory) + exchange}
 
 
 def bound(seconds: dict[str, float]) -> str:
@@ -130,14 +125,12 @@ def bound(seconds: dict[str, float]) -> str:
 def expect(args: argparse.Namespace) -> None:
     """Print the tables of docs/scale.md."""
     table = []
-    for size in args.model_size:
-        config = ELMoConfig.preset(size)
-        for rows in args.rows:
-            one = cost(config, rows, args.candidates, counted(DISTINCT, rows))
-            eight = cost(config, rows, args.candidates, counted(DISTINCT, rows), ranks=8)
-            flop = [f"{value / 1e9:,.0f}" for value in (*one.flop.values(), sum(one.flop.values()))]
-            traffic = [f"{value / 1e9:.1f}" for value in (*one.bytes.values(), sum(one.bytes.values()))]
-            table.append([size, rows, *flop, *traffic, f"{eight.exchanged / 1e6:,.0f}"])
+    for size, rows in itertools.product(args.model_size, args.rows):
+        config, distinct = ELMoConfig.preset(size), counted(DISTINCT, rows)
+        one, eight = (cost(config, rows, args.candidates, distinct, ranks) for ranks in (1, 8))
+        flop, traffic = ([*part.values(), sum(part.values())] for part in (one.flop, one.bytes))
+        cells = [*(f"{x / 1e9:,.0f}" for x in flop), *(f"{x / 1e9:.1f}" for x in traffic)]
+        table.append([size, rows, *cells, f"{eight.exchanged / 1e6:,.0f}"])
     parts = ["characters", "LSTM", "softmax"]
     header = [f"{part}, GFLOP" for part in [*parts, "all"]] + [f"{part}, GB" for part in [*parts, "update", "all"]]
     show(["model", "rows", *header, "8 GPUs exchange, MB"], table)
@@ -234,55 +227,36 @@ def training(args, ranks: Ranks, config: ELMoConfig, corpus, vocabulary, rows: i
     """One configuration: the columns of the table that `measure` prints."""
     if paddle.get_device().startswith("gpu"):
         paddle.device.cuda.reset_max_memory_allocated()
-    bilm = elmo.BiLM(config)
-    weights = list(bilm.parameters())
-    optimizer = make_optimizer("adagrad", 0.2, weights, 10.0)
+    trained = Training(config, rows, ranks=ranks)
     stream = dataset.TrainStream(corpus, vocabulary, rows, STEPS, config.input, 0, ranks.rank, ranks.size)
-    batches = [next(stream) for _ in range(args.steps)]
-    random, state = np.random.default_rng(0), bilm.zero_state(rows)
-    candidates = [softmax.draw_candidates(len(vocabulary), args.candidates, random) for _ in batches]
-
-    def step(k: int, clock: Callable[[str], None] = lambda part: None) -> None:
-        nonlocal state
-        losses, state = bilm(batches[k], state, candidates[k], dropout=0.1)
-        clock("forward")
-        (sum(losses) / 2 * STEPS).backward()
-        clock("backward")
-        ranks.average_gradients(weights)
-        clock("exchange")
-        optimizer.step()
-        optimizer.clear_grad()
-        clock("update")
-
-    step(0)
-    launches = count_operators(lambda: step(0))["launches"]
+    random, batches = np.random.default_rng(0), [next(stream) for _ in range(args.steps)]
+    given = [(batch, softmax.draw_candidates(len(vocabulary), args.candidates, random)) for batch in batches]
+    trained.step(*given[0])
+    launches = count_operators(lambda: trained.step(*given[0]))["launches"]
     synchronise()
     began = time.perf_counter()
-    for k in range(args.steps):
-        step(k)
+    for batch, candidates in given:
+        trained.step(batch, candidates)
     host = time.perf_counter() - began
     synchronise()
     seconds = (time.perf_counter() - began) / args.steps
-    parts = dict.fromkeys(("forward", "backward", "exchange", "update"), 0.0)
-    last = time.perf_counter()
+    clock = Clock()
 
-    def clock(part: str) -> None:
-        nonlocal last
+    def after(part: str) -> None:
         synchronise()
-        last, before = time.perf_counter(), last
-        parts[part] += last - before
+        clock.lap(part)
 
-    for k in range(args.steps):
-        step(k, clock)
+    for batch, candidates in given:
+        trained.step(batch, candidates, after)
     distinct = float(np.mean([len(batch.tokens.lengths) for batch in batches]))
-    flop = sum(cost(config, rows, len(candidates[0].ids), distinct).flop.values())
+    flop = sum(cost(config, rows, len(given[0][1].ids), distinct).flop.values())
     return [
         f"{ranks.size * rows * STEPS / seconds:,.0f}",
         f"{1e3 * seconds:.1f}",
         f"{1e3 * host / args.steps:.1f}",
         f"{launches:,}",
         f"{flop / seconds / 1e12:.3g}",
-        *(f"{1e3 * part / args.steps:.1f}" for part in parts.values()),
+        *(f"{1e3 * part / args.steps:.1f}" for part in clock.seconds.values()),
         f"{memory_in_use() / 2**20:,.0f}",
         f"{distinct:,.0f}",
     ]
@@ -320,16 +294,14 @@ def show(header: Sequence[str], table: Iterable[Sequence], ranks: Ranks | None =
 def main() -> None:
     parser = arguments.parser(__doc__)
     arguments.add_device(parser)
-    number = {"type": arguments.positive_int, "metavar": "N"}
     parser.add_argument("--model_size", nargs="+", choices=tuple(PRESETS), help="small and original; on a CPU tiny")
-    parser.add_argument(
-        "--rows", nargs="+", **number, help="of a batch, on each GPU: 128, 512 and 2048; on a CPU 4 and 8"
-    )
-    parser.add_argument("--vocab_size", **number, help="words to predict: 800,000; on a CPU 1,000")
-    parser.add_argument("--candidates", **number, help="of the sampled softmax: 8,192; on a CPU 64")
-    parser.add_argument("--steps", **number, help="of each measurement: 20; on a CPU 2")
+    rows = "of a batch, on each GPU: 128, 512 and 2048; on a CPU 4 and 8"
+    parser.add_argument("--rows", nargs="+", **arguments.COUNT, help=rows)
+    parser.add_argument("--vocab_size", **arguments.COUNT, help="words to predict: 800,000; on a CPU 1,000")
+    parser.add_argument("--candidates", **arguments.COUNT, help="of the sampled softmax: 8,192; on a CPU 64")
+    parser.add_argument("--steps", **arguments.COUNT, help="of each measurement: 20; on a CPU 2")
     parser.add_argument("--expect", action="store_true", help="measure nothing: count, and print what to expect")
-    parser.add_argument("--launches", **number, default=1_800, help="--expect: operators of a step")
+    parser.add_argument("--launches", **arguments.COUNT, default=1_800, help="--expect: operators of a step")
     args = parser.parse_args()
     if args.expect and not all(min(DISTINCT) <= rows <= max(DISTINCT) for rows in args.rows or ()):
         parser.error(f"--rows of --expect are {min(DISTINCT)} to {max(DISTINCT)}: for these, text has been counted")

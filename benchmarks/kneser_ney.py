@@ -64,20 +64,14 @@ class KneserNey:
         for k in range(1, len(self.keys) + 1):
             there = (depth > 0) & (ids[k] >= 0)  # nothing predicts the first marker
             gram, context = ids[k][there], np.r_[0, ids[k - 1][:-1]][there]
-            counts = self._counts(k, gram, begin=int(words[0]))
-            self.levels.append(self._level(k, gram, context, counts, discount))
+            self.levels.append(self._level(k, gram, context, int(words[0]), discount))
 
-    def _counts(self, k: int, gram: np.ndarray, begin: int) -> np.ndarray:
-        """How often each n-gram of length k counts: gram (n,) are their ids wherever there is one."""
+    def _level(self, k: int, gram: np.ndarray, context: np.ndarray, begin: int, discount: float | None) -> Level:
+        """gram, context (n,): the ids of the n-grams of length k and of their contexts, wherever there is one."""
         counts = np.bincount(gram, minlength=self._size(k))
-        if k == len(self.keys):
-            return counts
-        follows = np.bincount(self.keys[k] % self._size(k), minlength=self._size(k))
-        return np.where(self.keys[k - 1] // self._size(k - 1) == begin, counts, follows)
-
-    def _level(
-        self, k: int, gram: np.ndarray, context: np.ndarray, counts: np.ndarray, discount: float | None
-    ) -> Level:
+        if k < len(self.keys):  # how many different words each follows, unless it begins with the marker
+            follows = np.bincount(self.keys[k] % self._size(k), minlength=self._size(k))
+            counts = np.where(self.keys[k - 1] // self._size(k - 1) == begin, counts, follows)
         three = estimated_discounts(counts) if discount is None else (discount,) * 3
         discounted = np.array([0.0, *three])[np.minimum(counts, 3)]
         context_of = np.zeros(self._size(k), np.int64)

@@ -1,4 +1,4 @@
-"""The operators as ONNX's, in a model that ONNX Runtime and others read."""
+"""The operators of paddle_graph.py as ONNX's, in a model that ONNX Runtime and others read."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -17,34 +17,6 @@ LARGEST = 2**31 - 2**20  # bytes of weights, with room for the graph: a protobuf
 TYPES = {"float32": onnx.TensorProto.FLOAT, "int64": onnx.TensorProto.INT64, "bool": onnx.TensorProto.BOOL}
 
 
-class Value:
-    """An array of the graph."""
-
-    def __init__(self, graph: "OnnxGraph", name: str, dtype: str):
-        self.graph, self.name, self.dtype = graph, name, dtype
-
-    def __add__(self, other: "Value | float") -> "Value":
-        return self.graph.node("Add", [self, other])
-
-    def __sub__(self, other: "Value | float") -> "Value":
-        return self.graph.node("Sub", [self, other])
-
-    def __rsub__(self, other: float) -> "Value":
-        return self.graph.node("Sub", [self.graph.constant(other, self.dtype), self])
-
-    def __mul__(self, other: "Value | float") -> "Value":
-        return self.graph.node("Mul", [self, other])
-
-    def __truediv__(self, other: "Value | float") -> "Value":
-        return self.graph.node("Div", [self, other])
-
-    def __lt__(self, other: "Value | float") -> "Value":
-        return self.graph.node("Less", [self, other], "bool")
-
-    def __ge__(self, other: "Value | float") -> "Value":
-        return self.graph.node("GreaterOrEqual", [self, other], "bool")
-
-
 @contextmanager
 def onnx_graph(path: Path) -> Iterator["OnnxGraph"]:
     """A graph to fill, which is written to `path` when the block ends."""
@@ -61,36 +33,60 @@ def onnx_graph(path: Path) -> Iterator["OnnxGraph"]:
     path.write_bytes(model.SerializeToString())
 
 
+def _operator(name: str, dtype: str = "", **attributes) -> Callable:
+    """A method of OnnxGraph that adds such a node."""
+    return lambda graph, *inputs: graph.node(name, inputs, dtype, **attributes)
+
+
+def _with_other(name: str, dtype: str = "") -> Callable:
+    """A method of Value that adds such a node, whose second input is the other value or number."""
+    return lambda value, other: value.graph.node(name, [value, other], dtype)
+
+
+class Value:
+    """An array of the graph."""
+
+    __add__, __sub__, __mul__, __truediv__ = map(_with_other, ("Add", "Sub", "Mul", "Div"))
+    __lt__, __ge__ = _with_other("Less", "bool"), _with_other("GreaterOrEqual", "bool")
+
+    def __init__(self, graph: "OnnxGraph", name: str, dtype: str):
+        self.graph, self.name, self.dtype = graph, name, dtype
+
+    def __rsub__(self, other: float) -> "Value":
+        return self.graph.constant(other, self.dtype) - self
+
+
 class OnnxGraph:
-    """`operators.Operators`, whose arrays are `Value`s."""
+    """A `PaddleGraph` of ONNX, whose arrays are `Value`s."""
+
+    tanh, sigmoid, relu, softmax = map(_operator, ("Tanh", "Sigmoid", "Relu", "Softmax"))  # of the last axis
+    minimum, clip, matmul, windows, lookup = map(_operator, ("Min", "Clip", "MatMul", "Conv", "Gather"))
 
     def __init__(self):
         self.inputs, self.outputs, self.nodes, self.weights = [], [], [], []
         self._numbers = itertools.count()
-        self._constants: dict[tuple, Value] = {}
 
     def node(self, operator: str, inputs: Sequence, dtype: str = "", outputs: int = 1, **attributes):
         """The output of a new node, of the type of its first input unless another is named; several: a list."""
         first = inputs[0]
         inputs = [x if isinstance(x, Value) else self.constant(x, first.dtype) for x in inputs]
-        made = [Value(self, self._name(), dtype or first.dtype) for _ in range(outputs)]
+        made = [self._value(dtype or first.dtype) for _ in range(outputs)]
         names = [x.name for x in inputs], [x.name for x in made]
         self.nodes.append(helper.make_node(operator, *names, **attributes))
         return made if outputs > 1 else made[0]
 
-    def _name(self) -> str:
-        return f"x{next(self._numbers)}"
+    def _value(self, dtype: str) -> Value:
+        return Value(self, f"x{next(self._numbers)}", dtype)
 
     def constant(self, value: float | Sequence[int], dtype: str = "int64") -> Value:
-        key = dtype, tuple(value) if isinstance(value, list | tuple) else value
-        if key not in self._constants:
-            self._constants[key] = self.weight(np.array(value, dtype))
-        return self._constants[key]
+        return self.weight(np.array(value, dtype))
 
     def weight(self, array: np.ndarray) -> Value:
-        made = Value(self, self._name(), str(array.dtype))
+        made = self._value(str(array.dtype))
         self.weights.append(numpy_helper.from_array(np.ascontiguousarray(array), made.name))
         return made
+
+    operand = weight
 
     def input(self, name: str, shape: Sequence[int | str], dtype: str) -> Value:
         self.inputs.append(helper.make_tensor_value_info(name, TYPES[dtype], shape))
@@ -102,7 +98,7 @@ class OnnxGraph:
 
     def _dims(self, dims: Sequence) -> Value:
         if all(isinstance(n, int) for n in dims):
-            return self.constant(tuple(dims))
+            return self.constant(dims)
         parts = [self.constant((n,)) if isinstance(n, int) else self.reshape(n, [1]) for n in dims]
         return self.concat(parts, axis=0)
 
@@ -118,15 +114,6 @@ class OnnxGraph:
 
     def cast(self, x: Value, dtype: str) -> Value:
         return self.node("Cast", [x], dtype, to=TYPES[dtype])
-
-    def equal(self, x: Value, number: int) -> Value:
-        return self.node("Equal", [x, number], "bool")
-
-    def minimum(self, x: Value, other: Value | int) -> Value:
-        return self.node("Min", [x, other])
-
-    def maximum(self, x: Value, other: Value | int) -> Value:
-        return self.node("Max", [x, other])
 
     def reshape(self, x: Value, dims: Sequence) -> Value:
         return self.node("Reshape", [x, self._dims(dims)])
@@ -146,40 +133,9 @@ class OnnxGraph:
     def head(self, x: Value, n: Value, axis: int) -> Value:
         return self.node("Slice", [x, self.constant((0,)), self.reshape(n, [1]), self.constant((axis,))])
 
-    def lookup(self, table: Value, rows: Value) -> Value:
-        return self.node("Gather", [table, rows])
-
-    def pick(self, x: Value, places: Value) -> Value:
-        found = self.node("GatherElements", [x, self.reshape(places, [-1, 1])], axis=1)
-        return self.reshape(found, [-1])
-
     def distinct_rows(self, x: Value) -> tuple[Value, Value]:
         _, first, kind = self.node("Unique", [x], "int64", outputs=3, axis=0)
         return first, kind
-
-    def operand(self, array: np.ndarray) -> Value:
-        return self.weight(array)
-
-    def matmul(self, x: Value, operand: Value) -> Value:
-        return self.node("MatMul", [x, operand])
-
-    def windows(self, x: Value, filters: Value) -> Value:
-        return self.node("Conv", [x, filters])
-
-    def sigmoid(self, x: Value) -> Value:
-        return self.node("Sigmoid", [x])
-
-    def tanh(self, x: Value) -> Value:
-        return self.node("Tanh", [x])
-
-    def relu(self, x: Value) -> Value:
-        return self.node("Relu", [x])
-
-    def clip(self, x: Value, bound: float) -> Value:
-        return self.node("Clip", [x, -bound, bound])
-
-    def softmax(self, x: Value) -> Value:
-        return self.node("Softmax", [x], axis=-1)
 
     def max(self, x: Value, axis: int) -> Value:
         return self.node("ReduceMax", [x], axes=[axis], keepdims=0)
@@ -190,22 +146,14 @@ class OnnxGraph:
     def argmax(self, x: Value, axis: int) -> Value:
         return self.node("ArgMax", [x], "int64", axis=axis, keepdims=0)
 
-    def scan(
-        self,
-        step: Callable,
-        states: Sequence[Value],
-        x: Value,
-        axis: int,
-        dtype: str = "float32",
-        reverse: bool = False,
-    ) -> tuple[Value, list[Value]]:
-        inside = [Value(self, self._name(), one.dtype) for one in (*states, x)]
+    def scan(self, step: Callable, states: Sequence[Value], x: Value, dtype="float32", reverse=False):
+        inside = [self._value(one.dtype) for one in (*states, x)]
         outer, self.nodes = self.nodes, []
         output, ends = step(inside[-1], *inside[:-1])
         ends = [self.node("Identity", [one]) for one in (*ends, output)]
         infos = [[helper.make_tensor_value_info(v.name, TYPES[v.dtype], None) for v in vs] for vs in (inside, ends)]
         body, self.nodes = helper.make_graph(self.nodes, "step", *infos), outer
-        sides = {f"scan_{side}_axes": [axis] for side in ("input", "output")}
+        sides = {f"scan_{side}_axes": [1] for side in ("input", "output")}
         ways = {f"scan_{side}_directions": [int(reverse)] for side in ("input", "output")}
         made = self.node("Scan", [*states, x], outputs=len(ends), body=body, num_scan_inputs=1, **sides, **ways)
         for value, end in zip(made, ends, strict=True):

@@ -1,25 +1,13 @@
 """What the user is told: mistakes, the log, lists and times in words."""
 
-import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 log = logging.getLogger("elmo")
 
 
 class UserError(ValueError):
     """A mistake in what the user gave. The message says what was found, where, what was expected and what to do."""
-
-
-@contextlib.contextmanager
-def hint_if_moved(flag: str, given: object) -> Iterator[None]:
-    """Name the flag for a file whose place is remembered, and may be another by now, unless the user has given it."""
-    try:
-        yield
-    except UserError as error:
-        if given:
-            raise
-        raise UserError(f"{error} If it has moved, give its new place by {flag}.") from error
 
 
 def listed(names: Sequence[str], most: int = 10) -> str:

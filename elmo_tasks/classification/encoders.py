@@ -16,9 +16,10 @@ import numpy as np
 import elmo
 from elmo_core.files import checkpoint
 from elmo_core.files.word_vectors import load_word_vectors
-from elmo_core.machine.messages import UserError, hint_if_moved, log
+from elmo_core.machine.messages import log
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import UNK_ID, Vocabulary, token_batch
+from elmo_core.text.tokens import UNK_ID, Tokens, Vocabulary
+from elmo_tasks.saved import hint_if_moved
 
 nn = paddle.nn
 
@@ -164,11 +165,20 @@ class WordTable(Encoder):
             return cls(path and Path(path), saved["limit"], saved["seed"], **tuned)
 
 
-class BiLMEncoder(Encoder):
-    """The biLM.
+class _PooledELMo(elmo.ELMo):
+    """ELMo whose table of words has a sparse gradient in fine-tuning, which is faster."""
 
-    layers: concat, mix (by the head), average, top, a layer's number, or some layers, as in concat:0,1 and mix:0,1.
-    source: the checkpoint whose weights these are; None if they are random.
+    def token_vectors(self, tokens: Tokens) -> paddle.Tensor:
+        if self.config.reads_characters:
+            return super().token_vectors(tokens)
+        table = self.bilm.token_encoder.embedding.weight
+        return nn.functional.embedding(paddle.to_tensor(tokens.words), table, sparse=True)
+
+
+class BiLMEncoder(Encoder):
+    """The biLM. Its layers are concatenated here, and mixed by the head.
+
+    layers: see `elmo.ELMo`. source: the checkpoint whose weights these are; None if they are random.
     """
 
     name = "elmo"
@@ -182,59 +192,41 @@ class BiLMEncoder(Encoder):
         source: str | None = None,
     ):
         super().__init__()
-        self.bilm, self.vocabulary, self.layers = bilm, vocabulary, layers
-        self.tuning, self.source = tuning, source
-        self.how, self.numbers = chosen_layers(layers, bilm.config.n_layers + 1)
-        wanted = "average" if self.how == "average" else ",".join(map(str, self.numbers))
-        self.embedder = elmo.ELMoEmbedder((bilm, vocabulary), device=paddle.get_device(), layers=wanted, pool="mean")
-        n, dim = len(self.numbers), self.embedder.dim
-        self.shape = {"concat": (1, n * dim), "mix": (n, dim), "average": (1, dim)}[self.how]
+        self.layers, self.tuning, self.source = layers, tuning, source
+        dropout = {"word_dropout": tuning.word_dropout, "layer_dropout": tuning.dropout} if tuning else {}
+        self.elmo = _PooledELMo((bilm, vocabulary), 0, bool(tuning), layers=layers, pool="mean", **dropout)
+        n, dim = self.elmo.choice.n_layers, self.elmo.layer_dim
+        self.shape = (1, n * dim) if self.elmo.choice.how == "concat" else (n, dim)
 
     def prepare(self, sentences: Sequence[Sequence[str]]) -> list[Sequence[str]]:
         return list(sentences)
 
     def log_unknown_words(self, sentences: Sequence[Sequence[str]]) -> None:
-        if not self.bilm.config.reads_characters:
-            ids = self.vocabulary.ids(list(chain.from_iterable(sentences)))
+        if not self.elmo.config.reads_characters:
+            ids = self.elmo.vocabulary.ids(list(chain.from_iterable(sentences)))
             unknown = np.count_nonzero(ids == UNK_ID) / max(1, len(ids))
-            log.info(f"ELMo's words  {len(self.vocabulary):,}; {unknown:.2%} of the texts' tokens are read as <UNK>")
+            log.info(
+                f"ELMo's words  {len(self.elmo.vocabulary):,}; {unknown:.2%} of the texts' tokens are read as <UNK>"
+            )
 
     def means(self, texts: list[Sequence[str]]) -> np.ndarray:
-        return np.array(self.embedder.encode(texts), np.float32).reshape(-1, *self.shape)
+        return np.array(self.elmo.arrays(texts), np.float32).reshape(-1, *self.shape)
 
     def forward(self, texts: list[Sequence[str]]) -> paddle.Tensor:
-        batch = token_batch(texts, self.bilm.config.input, self.vocabulary)
-        if self.bilm.config.reads_characters:
-            vectors = self.bilm.token_encoder(batch.tokens)
-        else:  # with a sparse gradient, which is faster
-            table = self.bilm.token_encoder.embedding.weight
-            vectors = nn.functional.embedding(paddle.to_tensor(batch.tokens.words), table, sparse=True)
-        dropout = self.tuning.dropout if self.training and self.tuning else 0.0
-        vectors = self.word_dropout(vectors)
-        layers, packing, _ = self.bilm.encode(vectors, batch.index, batch.lengths, dropout=dropout)
-        words = np.flatnonzero(packing.step > 0)  # step 0 is the marker at a direction's start
-        rows = packing.row[words]
-        averaging = np.zeros((len(texts), len(packing.row)), np.float32)  # (B, all rows' steps)
-        averaging[rows, words] = 1 / np.maximum(batch.lengths - 2, 1)[rows]
-        averaging = paddle.to_tensor(averaging)
-        pairs = [layers[number] for number in self.numbers]
-        means = [paddle.concat([averaging @ direction for direction in pair], axis=1) for pair in pairs]  # each (B, 2P)
-        if self.how == "average":
-            return (sum(means) / len(means)).unsqueeze(1)
-        return paddle.stack(means, axis=1).reshape([-1, *self.shape])
+        layers, _ = self.elmo.layers(texts)
+        return paddle.stack(layers, axis=1).reshape([-1, *self.shape])
 
     def groups(self) -> list[list[paddle.Tensor]]:
-        pairs = zip(self.bilm.forward_lstm, self.bilm.backward_lstm, strict=True)
-        return [self.bilm.token_encoder.parameters(), *([*f.parameters(), *b.parameters()] for f, b in pairs)]
+        return self.elmo.groups()
 
     def save(self, folder: Path) -> dict[str, Any]:
         own = bool(self.tuning) or self.source is None
         if own:
             prefix = folder / SAVED_BILM
-            checkpoint.save(prefix, {name: weight.numpy() for name, weight in self.bilm.state_dict().items()})
-            checkpoint.save_config(prefix.parent, {"model": self.bilm.config.to_dict()})
-            if self.vocabulary:
-                checkpoint.save_vocabulary(prefix.parent, self.vocabulary)
+            checkpoint.save(prefix, {name: weight.numpy() for name, weight in self.elmo.bilm.state_dict().items()})
+            checkpoint.save_config(prefix.parent, {"model": self.elmo.config.to_dict()})
+            if self.elmo.vocabulary:
+                checkpoint.save_vocabulary(prefix.parent, self.elmo.vocabulary)
         return {"encoder": self.name, "own": own, "checkpoint": self.source, "layers": self.layers}
 
     @classmethod
@@ -244,23 +236,4 @@ class BiLMEncoder(Encoder):
         return cls(*model, saved["layers"])
 
 
-def chosen_layers(layers: str, n_layers: int) -> tuple[str, list[int]]:
-    """Whether the biLM's layers are concatenated, mixed or averaged (concat, mix, average), and which. One is concat."""
-    how, _, numbers = layers.partition(":")
-    how, numbers = ("concat", how) if how.isdecimal() else (how, numbers)
-    chosen = [n_layers - 1] if layers == "top" else [int(k) for k in numbers.split(",")] if numbers else range(n_layers)
-    if max(chosen) >= n_layers:
-        raise UserError(f"--layers {layers}: the biLM has the layers 0 to {n_layers - 1}.")
-    return "concat" if layers == "top" else how, list(chosen)
-
-
 ENCODERS = {encoder.name: encoder for encoder in (WordTable, BiLMEncoder)}
-
-
-def randomise(bilm: elmo.BiLM, what: str, seed: int) -> None:
-    """Reinitialise the biLM ("all") or only its LSTMs ("lstm"), as before pretraining."""
-    paddle.seed(seed)
-    fresh = elmo.BiLM(bilm.config, head=False).state_dict()
-    for name, weight in bilm.state_dict().items():
-        if what == "all" or "_lstm." in name:
-            weight.set_value(fresh[name])

@@ -30,7 +30,9 @@ def test_the_cost_of_a_step_is_that_of_the_model():
     assert round(flop["LSTM"] + flop["softmax"], -11) == 1.3e12
 
 
-def test_it_says_what_to_expect(monkeypatch, capsys):
+def test_what_it_expects_is_what_the_page_says(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["gpu.py", "--expect"])
     gpu.main()
-    assert "A100" in capsys.readouterr().out
+    page = (runs.PROJECT / "docs" / "scale.md").read_text(encoding="utf-8").replace("`", "")
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("| small", "| original"))]
+    assert len(lines) == 20 and all(line in page for line in lines)

@@ -119,6 +119,6 @@ def test_the_command_prints_both_directions(tmp_path):
     argv += [f"--vocab_file={runs.PROJECT}/data/vocabulary.txt", "--orders", "2", "3", "--discount=0.75"]
     assert runs.start("benchmarks/kneser_ney.py", argv, tmp_path / "output").wait(timeout=60) == 0
     output = (tmp_path / "output").read_text(encoding="utf-8")
-    assert "dev         35,660 tokens in 3,000 sentences, 38,660 predictions" in output
+    assert {"35,660", "3,000", "38,660"} <= set(output.split())
     figures = re.findall(r"^(\d)-gram +([\d.]+) +([\d.]+)", output, re.M)
     assert figures == [("2", "11.15", "11.15"), ("3", "5.18", "5.17")]

@@ -4,10 +4,10 @@ import json
 import shutil
 from unittest import mock
 
-import tiny
 import numpy as np
 import pytest
 import runs
+import tiny
 from gensim.models import KeyedVectors
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
