@@ -11,7 +11,6 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
 python=.venv/bin/python
-slow='not memory and not kill and not finite_differences and not best_possible and not benchmark'
 numerics='elmo lstmp softmax char_cnn fused'
 
 # find_python VERSION...: the first of these, on the path or of pyenv; nothing where there is none
@@ -44,7 +43,7 @@ leg() {
     shift 2
     printf '\n== %s\n' "$name"
     # shellcheck disable=SC2086  # several files
-    { "$@" -m pytest -q -r fE --durations=3 -k "$slow" $files && echo ok >"$scratch/ok"; } 2>&1 | tee "$scratch/output"
+    { "$@" -m pytest -q -r fE --durations=3 -m "not slow" $files && echo ok >"$scratch/ok"; } 2>&1 | tee "$scratch/output"
     # pytest's closing line, such as "1 failed, 20 passed, 3 deselected in 61.23s (0:01:01)"
     closing=$(grep -E '^[0-9]+ (passed|failed|error).* in [0-9.]+s' "$scratch/output" | tail -n 1)
     [ -e "$scratch/ok" ] || closing=${closing:-1 failed: pytest did not come to its end}

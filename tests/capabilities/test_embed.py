@@ -171,6 +171,7 @@ def test_the_size_is_logged_before(model, tmp_path, messages, longest):
     assert float(size) == pytest.approx(output.stat().st_size / 1e6, rel=0.03, abs=0.07)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_text(model, tmp_path):
     """The peak over 30,000 lines, whose vectors are 150 MB, against that over 3,000. HDF5 and malloc keep some."""
     lines = text_of(tmp_path, n=500, longest=60).read_text(encoding="utf-8").splitlines(keepends=True)
@@ -190,6 +191,7 @@ def n_parts(output: Path) -> int:
     return len(list(Path(f"{output}.parts").glob("*.zip")))
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_file(model, tmp_path):
     text = text_of(tmp_path, n=2000, longest=12)
     output, generator = tmp_path / "v.hdf5", random.Random(0)
@@ -348,6 +350,7 @@ def test_incomplete_shares_are_refused(model, text, tmp_path):
         embed(model, text, tmp_path / "file", "--shard=0/3")
 
 
+@pytest.mark.ranks
 def test_two_ranks_make_one_file(model, text, whole, tmp_path):
     processes = runs.start_ranks("run_embed.py", flags(model, text, tmp_path / "v.hdf5"), tmp_path)
     ended = [process.wait(timeout=120) for process in processes]

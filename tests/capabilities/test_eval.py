@@ -124,6 +124,7 @@ def test_it_is_the_perplexity_that_pretraining_reported(tmp_path, capsys):
         assert found[name] == pytest.approx(reported[f"{key}perplexity"], abs=6e-4)
 
 
+@pytest.mark.ranks
 def test_ranks_find_the_figures_of_one_process(model, text, tmp_path, capsys):
     flags = [f"--init_from_ckpt={model}", f"--dev_data_path={text[0]}", "--device=cpu", "--batch_size=3"]
     processes = runs.start_ranks("run_eval.py", flags, tmp_path)

@@ -162,6 +162,7 @@ def test_half_precision_stays_near_the_reference_and_spares_evaluation(n_candida
     assert np.linalg.norm(half_gradient - gradient) < 0.05 * np.linalg.norm(gradient)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("input_kind", ["char", "word"])
 @pytest.mark.parametrize("n_candidates", [0, 6])
 def test_training_gradients_equal_finite_differences(input_kind, n_candidates):
@@ -439,6 +440,7 @@ def test_several_threads_may_share_an_embedder(model):
             assert_close(found, expected)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow(model):
     """Neither in the embedder nor in a trainable layer whose graph nobody differentiates."""
     embedder, layer = ELMoEmbedder(model), ELMo(model, trainable=True)

@@ -57,6 +57,7 @@ def run(line: str, folder: Path) -> None:
     assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}{logs}"
 
 
+@pytest.mark.slow
 def test_paddlenlps_commands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     corpus, reviews = Path("1-billion-word"), Path("sentence-polarity-dataset-v1")

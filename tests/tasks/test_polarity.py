@@ -431,6 +431,7 @@ def test_random_weights_replace_the_pretrained(checkpoints, what):
     assert all(np.array_equal(bilm[name], again[name]) for name in bilm)
 
 
+@pytest.mark.ranks
 def test_two_ranks_equal_one_process(folder, vectors, checkpoints, tmp_path):
     one_thread = dict.fromkeys(runtime.THREAD_VARIABLES, "1")
     argv = [f"--data_dir={folder}", f"--init_from_ckpt={checkpoints['char']}", *QUICK, f"--concat_word2vec={vectors}"]
@@ -447,6 +448,7 @@ def test_two_ranks_equal_one_process(folder, vectors, checkpoints, tmp_path):
     assert "accuracy" in outputs[0] and "accuracy" not in outputs[1]
 
 
+@pytest.mark.ranks
 def test_more_ranks_than_folds(folder, vectors, tmp_path):
     argv = [f"--data_dir={folder}", f"--pretrained_word2vec_file={vectors}", *QUICK, "--protocol=split"]
     processes = runs.start_ranks("word2vec_base.py", [*argv, f"--save_head={tmp_path / 'head'}"], tmp_path)

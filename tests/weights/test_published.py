@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import foreign
 import manylangs_model
 import numpy as np
 import pytest
-import test_convert
 import tiny
 from damage import damaged
 from server import Server
@@ -29,7 +29,7 @@ from elmo_core.weights import archives, download, formats, model_files, publishe
 PROJECT = Path(__file__).resolve().parent.parent.parent
 SENTENCES = [["the", "river", "bank"]]
 SMALL = "allennlp-small"
-TINY = f"projection_dim={test_convert.P} cell_dim={test_convert.H} n_layers=2"  # what the tests serve in place of each
+TINY = f"projection_dim={foreign.P} cell_dim={foreign.H} n_layers=2"  # what the tests serve in place of each
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def expect(monkeypatch, what: str) -> None:
 def fakes(tmp_path_factory) -> dict[str, dict[str, bytes]]:
     """By format, a tiny model's files by their endings."""
     folder = tmp_path_factory.mktemp("fakes")
-    test_convert.write_bilm(folder / "bilm", test_convert.options_of({}, {}))
-    test_convert.write_fluid(folder / "fluid" / "baike_elmo_checkpoint")
+    foreign.write_bilm(folder / "bilm", foreign.options_of({}, {}))
+    foreign.write_fluid(folder / "fluid" / "baike_elmo_checkpoint")
     manylangs_model.write_model(folder / "zhs.model")
     options, weights = [(folder / "bilm" / name).read_bytes() for name in ("options.json", "weights.hdf5")]
     inside = {"model.hdf5": weights, "options.json": options, "vocab.txt.gz": b"not read", "meta.json": b"{}"}
