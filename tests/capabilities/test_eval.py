@@ -16,7 +16,6 @@ import tiny
 import dataset
 import run_eval
 from elmo import load_bilm
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import softmax
 from elmo_core.network.softmax import Softmax
@@ -263,31 +262,3 @@ def test_ctrl_c_leaves_no_half_file(model, tmp_path):
 
 
 # Mistakes
-
-
-@pytest.mark.parametrize(
-    ("changes", "content", "named"),
-    [
-        ({"dev_data_path": "FILE"}, b"a\nb\ncaf\xe9\n", "FILE:3"),
-        ({"vocab_file": "FILE"}, b"<S>\n</S>\n<UNK>\nthe\n", "--vocab_file .*FILE .*4 words"),
-        (
-            {"vocab_file": "FILE"},
-            "\n".join([*tiny.WORDS[:-2], *tiny.WORDS[:-3:-1]]).encode(),
-            "--vocab_file .*FILE",
-        ),
-        ({"per_sentence": "FOLDER"}, b"", "--per_sentence .*FOLDER"),
-        (
-            {"per_sentence": "FILE", "dev_data_path": "FILE"},
-            b"the bank\n",
-            "--per_sentence .*FILE",
-        ),  # not onto the text
-    ],
-)
-def test_a_mistake_is_named(model, text, tmp_path, changes, content, named):
-    (tmp_path / "FILE").write_bytes(content)
-    (tmp_path / "FOLDER").mkdir()
-    changes = {name: re.sub("^(?=F)", f"{tmp_path}/", value) for name, value in changes.items()}
-    values = {"init_from_ckpt": model, "dev_data_path": text[0], "device": "cpu", **changes}
-    with pytest.raises(UserError, match=named):
-        run_eval.main([f"--{name}={value}" for name, value in values.items()])
-    assert (tmp_path / "FILE").read_bytes() == content

@@ -305,25 +305,6 @@ def test_a_classifier_gives_the_same_probabilities(export, heads, runtime, name)
 # Mistakes
 
 
-@pytest.mark.parametrize(
-    ("flags", "word"),
-    [
-        (["--layers=9"], "layers"),
-        (["--layers=0.5,x,0.1"], "layers"),
-        (["--layers=0.5,0.5"], "layers"),
-        (["--init_from_ckpt=x"], "--init_from_ckpt"),
-        (["--output=FULL"], "--output"),
-    ],
-)
-def test_mistakes_are_one_line(model, tmp_path, flags, word):
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "file").touch()
-    flags = [flag.replace("FULL", str(tmp_path / "full")) for flag in flags]
-    with pytest.raises(UserError, match=word):
-        export_model.main([model, f"--output={tmp_path / 'exported'}", *flags])
-    assert not (tmp_path / "exported").exists()
-
-
 def test_flags_of_elmo_are_not_a_taggers(tmp_path):
     random_tagger(tmp_path, use_elmo=False)
     with pytest.raises(UserError, match="--pool"):

@@ -1,6 +1,5 @@
 """What a word means in context: the sample's senses, the nearest occurrences, the picture, mistakes."""
 
-import os
 import re
 from pathlib import Path
 
@@ -311,42 +310,6 @@ def test_key_words_are_rare_in_the_corpus_and_frequent_beside_the_word():
 # Mistakes
 
 
-MISTAKES = {
-    "no word": ([], "--word"),
-    "white space": (["--word=New York"], "New York"),
-    "other case": (["--word=BANK"], r"bank \(5\), Bank \(1\), riverbanks"),
-    "not there": (["--word=zebra"], "zebra"),
-    "one sentence": (["--word=sat"], "'sat' occurs 2 times"),
-    "one at most": (["--word=bank", "--max_occurrences=1"], "--max_occurrences"),
-    "layer 0": (["--word=bank", "--layers=0,1"], "--layers"),
-    "layer 3": (["--word=bank", "--layers=3"], "--layers"),
-    "sentence": (["--word=bank", "--sentence=the banks ."], "--sentence"),
-    "vectors without the word": (["--word=bank", "--word2vec=vectors.txt"], "--word2vec"),
-    "jpg": (["--word=bank", "--plot=picture.jpg"], "--plot"),
-    "text": (["--word=bank", "--page=words.txt"], "--page"),
-    "plot of nothing": (["--senses=senses.tsv", "--plot=picture.png"], "--plot"),
-    "a font that is none": (["--word=bank", "--plot=picture.png", "--font=text.txt"], "text.txt"),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_explained(model, corpus, senses, printed, tmp_path, monkeypatch, mistake):
-    argv, word = MISTAKES[mistake]
-    write(tmp_path / "vectors.txt", ["1 2", "money 0.8 0.6"])
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=word):
-        printed(model, corpus, *argv)
-    assert not list(tmp_path.glob("picture*"))
-
-
-@pytest.mark.parametrize("flag", ["--word", "--sentence"])
-def test_bytes_of_another_encoding_are_explained(model, corpus, printed, capsys, flag):
-    """As Python gets them where the terminal's encoding is not the machine's."""
-    with pytest.raises(SystemExit, match="2"):
-        printed(model, corpus, "--word=bank", f"{flag}={os.fsdecode('苹果'.encode('gbk'))}")
-    assert flag in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("rows", "word"),
     [
@@ -376,8 +339,3 @@ def test_senses_of_another_corpus_are_explained(model, corpus, printed, tmp_path
         write(tmp_path / name / "other.txt", LINES)
     with pytest.raises(UserError, match=r"2 files.* other\.txt"):
         printed(model, tmp_path / "[ab]" / "other.txt", f"--senses={senses}")
-
-
-def test_a_word_that_a_table_of_words_lacks_is_explained(word_model, corpus, printed):
-    with pytest.raises(UserError, match=r"'money'.*<UNK>"):
-        printed(word_model, corpus, "--word=bank,money")

@@ -720,48 +720,12 @@ def test_a_damaged_or_partial_checkpoint_is_refused(corpus, finished, tmp_path):
             run_pretrain.main(runs.flags(corpus, tmp_path / "run", init_from_ckpt=prefix))
 
 
-@pytest.mark.parametrize(
-    ("changes", "content", "named"),
-    [
-        ({"train_data_path": "FILE"}, b"<S>\n</S>\n<UNK>\na\n", "FILE"),  # a vocabulary
-        ({"dev_data_path": "FILE"}, b"caf\xe9\n", "FILE:1"),  # found before anything is trained
-        ({"vocab_file": None}, b"", "--vocab_file"),
-        ({"init_from_ckpt": "FOLDER/x"}, b"", r"x\.pdparams"),
-        ({"save_dir": "FILE"}, b"x", "--save_dir .*FILE"),
-        ({"dev_data_path": "FILE", "save_dir": "FOLDER"}, b"a\n", "--save_dir"),  # the text's own folder
-    ],
-)
-def test_a_mistake_is_named(corpus, tmp_path, changes, content, named):
-    (tmp_path / "FILE").write_bytes(content)
-    places = {"FILE": tmp_path / "FILE", "FOLDER": tmp_path, "FOLDER/x": tmp_path / "x"}
-    changes = {name: places.get(value, value) for name, value in changes.items()}
-    with pytest.raises(UserError, match=named):
-        run_pretrain.main(runs.flags(corpus, **{"save_dir": tmp_path / "run", **changes}))
-
-
 def test_a_line_of_the_log_that_was_cut_short_is_no_obstacle(corpus, finished, tmp_path):
     shutil.copytree(finished, tmp_path / "copy")
     with (tmp_path / "copy" / "log.jsonl").open("ab") as file:
         file.write(b'{"event": "trai')
     runs.pretrain(runs.flags(corpus, tmp_path / "copy", init_from_ckpt=tmp_path / "copy" / "final", max_steps=31))
     assert runs.log_lines(tmp_path / "copy", "training")[-1]["step"] == 31
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    ["--unroll_steps=100000000000", "--batch_size=0", "--lr=-1", "--dropout=1", "--filters=3", "--optimizer=sgd"],
-)
-def test_a_wrong_value_is_named(corpus, tmp_path, capsys, wrong):
-    with pytest.raises(SystemExit, match="2"):
-        run_pretrain.main([*runs.flags(corpus, tmp_path), wrong])
-    assert wrong.split("=")[0] in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_a_glob_that_the_shell_has_resolved_is_explained(corpus, tmp_path, capsys):
-    argv = runs.flags(corpus, tmp_path, train_data_path=None)
-    with pytest.raises(SystemExit, match="2"):
-        run_pretrain.main([*argv, "--train_data_path", *map(str, sorted((corpus / "train").iterdir()))])
-    assert "quotes" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from project import PROJECT, commands, parser_of
 
-import args
-
 PACKAGES = sorted(path.parent.name for path in PROJECT.glob("*/__init__.py"))
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name)]
 SCRIPTS = sorted(path.stem for path in PROJECT.glob("*.py") if "__main__" in path.read_text(encoding="utf-8"))
@@ -110,19 +108,6 @@ def test_help_is_printed():
     command = [sys.executable, str(PROJECT / "run_eval.py"), "--help"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and not done.stderr and "python run_eval.py" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("argv", "what"), [(["--output="], "--output"), (["--output", ""], "--output"), (["text", ""], "text")]
-)
-def test_empty_flags_are_an_error(argv, what, capsys):
-    """They come from unset variables of the shell."""
-    parser = args.parser("")
-    parser.add_argument("--output")
-    parser.add_argument("input", nargs="*")
-    with pytest.raises(SystemExit, match="2"):
-        parser.parse_args(argv)
-    assert f"error: {what} is empty" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("page", PAGES)

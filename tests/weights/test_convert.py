@@ -279,11 +279,6 @@ def test_another_forget_bias_is_exported_as_the_same_model(tmp_path):
     assert_vectors(tmp_path / "ours", reference.read_bilm_hdf5(*paths))
 
 
-def test_a_model_of_characters_and_words_is_not_exported(tmp_path):
-    prefix = tiny.save(tiny.random_bilm(input="char+word", word_dim=3), tmp_path / "ours")
-    refused(["export", prefix, f"--output={tmp_path / 'theirs'}"], r"char\+word", tmp_path)
-
-
 # Paddle Fluid
 
 
@@ -525,14 +520,11 @@ def test_wrong_folders_of_fluid(tmp_path):
         refused(["fluid", str(tmp_path / folder), *flags[2:]], word, tmp_path)
 
 
-def test_wrong_outputs(tmp_path, monkeypatch):
+def test_an_empty_folder_is_filled_unless_it_is_the_current_one(tmp_path, monkeypatch):
     write_bilm(tmp_path / "in", options_of({}, {}))
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "note").write_text("mine", encoding="utf-8")
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
-    for output in (tmp_path / "full", tmp_path / "full" / "note", tmp_path / "full" / "note" / "out", Path()):
-        refused(import_flags(tmp_path / "in", output), f"--output {output}", tmp_path)
+    refused(import_flags(tmp_path / "in", Path()), "--output .", tmp_path)
     monkeypatch.chdir(tmp_path)
     convert.main(import_flags(tmp_path / "in", tmp_path / "empty"))
     assert (tmp_path / "empty" / "final.pdparams").exists()
