@@ -6,6 +6,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import reference
 import tiny
 
 from elmo_core.machine.runtime import paddle
@@ -103,3 +104,21 @@ def write_fluid(folder: Path, n_layers: int = 2, softmax: bool = True) -> dict[s
 
 def write_variable(path: Path, array: np.ndarray) -> None:
     paddle.save(paddle.to_tensor(array), str(path), use_binary_format=True)
+
+
+def fluid_parameters(variables: dict[str, np.ndarray]) -> reference.Parameters:
+    """The variables as the reference takes them. Fluid's gates: candidate, input, forget, output; both clips are 3."""
+    n_layers, lstm = sum(name.startswith("fw_") for name in variables), {}
+    for d, (direction, letters) in enumerate(zip(reference.DIRECTIONS, ("fw", "bw"), strict=True)):
+        lstm[direction] = []
+        for k in range(n_layers):
+            inputs = variables[f"{letters}_layer{k + 1}_gate_w"]
+            recurrent, projection, bias = (
+                variables[f"lstmp_{d * n_layers + k}.{name}"] for name in ("w_0", "w_1", "b_0")
+            )
+            lstm[direction].append(reference.layer_of(inputs, recurrent, bias[0], projection, "jifo"))
+    parameters = reference.Parameters(lstm, cell_clip=3.0, proj_clip=3.0, vocabulary=WORDS)
+    parameters.word_embed = variables["embedding_para"]
+    if "softmax_weight" in variables:
+        parameters.softmax = tuple(variables[f"softmax_{name}"].astype(np.float64) for name in ("weight", "bias"))
+    return parameters

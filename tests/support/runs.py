@@ -162,7 +162,7 @@ def assert_same(one: Path, other: Path, *loads) -> None:
         found, expected = load(one), load(other)
         assert found.keys() == expected.keys()
         for name, array in found.items():
-            np.testing.assert_array_equal(array, expected[name], err_msg=name)
+            np.testing.assert_array_equal(array, expected[name], err_msg=name, strict=True)
 
 
 def log_lines(folder: Path, event: str) -> list[dict]:
