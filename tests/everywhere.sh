@@ -57,20 +57,20 @@ skip() {
 }
 
 if taskset -c 0 true 2>/dev/null; then
-    leg "one core" "$numerics eval readme" taskset -c 0 $python
+    leg "one core" "$numerics eval pages" taskset -c 0 $python
 else
     skip "one core" "there is no taskset"
 fi
-leg "no compiler" "$numerics eval readme ranks" env CC=/bin/false XDG_CACHE_HOME="$scratch/cache" $python
+leg "no compiler" "$numerics eval pages ranks" env CC=/bin/false XDG_CACHE_HOME="$scratch/cache" $python
 leg "ELMO_FUSED=0" "lstmp char_cnn pretrain" env ELMO_FUSED=0 $python
 leg "OMP_NUM_THREADS=1" "elmo embed" env OMP_NUM_THREADS=1 $python
 leg "no AVX-512 in MKL" "$numerics" env MKL_DEBUG_CPU_TYPE=5 $python
-leg "LANG=C" "readme eval preprocess" env LANG=C LC_ALL=C $python
+leg "LANG=C" "pages eval preprocess" env LANG=C LC_ALL=C $python
 for version in 3.10 3.13; do
     found=$(find_python $version)
     if [ -n "$found" ]; then
         PYTHON=$found sh setup.sh requirements-dev.txt ".venv-$version"
-        leg "Python $version" "house elmo readme eval preprocess checkpoint published export" ".venv-$version/bin/python"
+        leg "Python $version" "house elmo pages eval preprocess checkpoint published export" ".venv-$version/bin/python"
     else
         skip "Python $version" "there is none"
     fi

@@ -3,16 +3,14 @@
 import argparse
 import ast
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from project import PROJECT, commands, parser_of
+from project import PROJECT, parser_of
 
 PACKAGES = sorted(path.parent.name for path in PROJECT.glob("*/__init__.py"))
-PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name)]
 SCRIPTS = sorted(path.stem for path in PROJECT.glob("*.py") if "__main__" in path.read_text(encoding="utf-8"))
 DEMO_SCRIPTS = [
     *(f"LAC_demo/{name}" for name in ("train", "predict", "prepare", "experiment")),
@@ -108,39 +106,3 @@ def test_help_is_printed():
     command = [sys.executable, str(PROJECT / "run_eval.py"), "--help"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and not done.stderr and "python run_eval.py" in done.stdout
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_both_languages_have_the_same_commands(page):
-    assert commands(page) == commands(page.replace(".md", "_zh.md"))
-
-
-def anchors(page: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.M)
-    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-@pytest.mark.parametrize(
-    "page", sorted([*PROJECT.glob("*.md"), *PROJECT.glob("[!.]*/*.md")]), ids=lambda page: page.name
-)
-def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text(encoding="utf-8")):
-        name, _, anchor = target.partition("#")
-        other = page.parent / name if name else page
-        assert other.exists(), target
-        assert not anchor or anchor in anchors(other), target
-
-
-@pytest.mark.parametrize("readme", [*PAGES, "LAC_demo/README.md", "MRC_demo/README.md", "data/README.md"])
-def test_the_commands_of_the_pages_parse(readme, monkeypatch, capsys):
-    """Every call of a script has flags that the script takes."""
-    folders = [(PROJECT / readme).parent, PROJECT, PROJECT / "LAC_demo"]
-    for line in commands(readme):
-        for script, rest in re.findall(r"(?:^|\s)((?:\w+/)*\w+\.py)\b(.*)", line):
-            (path, *_) = [folder / script for folder in folders if (folder / script).is_file()] or [None]
-            assert path, f"{script} in: {line}"
-            if "parser(" in path.read_text(encoding="utf-8"):
-                try:
-                    parser_of(path, monkeypatch).parse_args(shlex.split(rest.partition("|")[0]))
-                except SystemExit:
-                    pytest.fail(f"{line}: {capsys.readouterr().err}")
