@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import reference
 import tiny
+from project import PROJECT
 
 import convert
 import export_model
@@ -325,7 +326,7 @@ def test_the_characters_in_c_plus_plus(tmp_path):
     compiler = shutil.which("g++") or shutil.which("clang++")
     if not compiler:
         pytest.skip("no C++ compiler")
-    page = Path(__file__).parent.parent.parent / "docs" / "export.md"
+    page = PROJECT / "docs" / "export.md"
     (code,) = re.findall(r"```c\+\+\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
     main = "#include <iostream>\nint main(int, char** a) { for (auto id : characters(a[1])) std::cout << id << ' '; }\n"
     (tmp_path / "a.cc").write_text(code + main, encoding="utf-8")

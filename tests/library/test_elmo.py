@@ -259,13 +259,6 @@ def test_remembered_vectors_are_bounded_and_change_nothing(model, monkeypatch):
     assert len(embedder.vectors.places) <= 40
 
 
-def test_vectors_of_many_tokens_without_context_are_layer_0(model):
-    tokens = [f"token{k}" for k in range(1500)]  # for which the table of vectors has to grow
-    embedder = ELMoEmbedder(model, layers=0)
-    plain = embedder.encode_tokens(tokens)
-    np.testing.assert_allclose(np.hstack([plain, plain]), embedder.encode([tokens])[0], rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("carry_state", [False, True])
 def test_empty_input(model, carry_state):
     embedder = ELMoEmbedder(model, carry_state=carry_state)

@@ -219,7 +219,9 @@ def test_the_python_of_the_readme_does_what_it_says(python_folder, capsys):
 
 
 def test_the_lengths_that_are_left_out_are_those_of_the_readme(monkeypatch):
-    flags = parser_of(PROJECT / "preprocess.py", monkeypatch).parse_args(["text", "raw.txt", "--lang=en", "--output=corpus"])
+    flags = parser_of(PROJECT / "preprocess.py", monkeypatch).parse_args(
+        ["text", "raw.txt", "--lang=en", "--output=corpus"]
+    )
     readme = (PROJECT / "README.md").read_text(encoding="utf-8")
     assert f"of fewer than {flags.min_tokens} or more than {flags.max_tokens} tokens" in readme
 
