@@ -15,21 +15,16 @@ from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import in_parallel, paddle
 
 
-@pytest.mark.parametrize(("quota", "cores"), [("max 100000", 8), ("250000 100000", 2), ("20000 100000", 1), ("", 8)])
-def test_a_containers_share_of_the_processor_counts(tmp_path, monkeypatch, quota, cores):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
-    monkeypatch.setattr(runtime, "CPU_QUOTA", tmp_path / "cpu.max")
-    (tmp_path / "cpu.max").write_text(quota, encoding="ascii")
-    assert runtime.n_cores() == cores
-
-
-@pytest.mark.parametrize(("quota", "cores"), [("-1", 8), ("250000", 2)])
-def test_so_does_that_of_an_older_kernels_container(tmp_path, monkeypatch, quota, cores):
+@pytest.mark.parametrize("older", [False, True])
+@pytest.mark.parametrize(("quota", "cores"), [("max", 8), ("-1", 8), ("250000", 2), ("20000", 1), ("", 8)])
+def test_a_containers_share_of_the_processor_counts(tmp_path, monkeypatch, quota, cores, older):
+    """By the files of newer kernels, and of older ones."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
     monkeypatch.setattr(runtime, "CPU_QUOTA", tmp_path / "cpu.max")
     monkeypatch.setattr(runtime, "OLD_CPU_QUOTA", [tmp_path / "quota", tmp_path / "period"])
-    (tmp_path / "quota").write_text(f"{quota}\n", encoding="ascii")
-    (tmp_path / "period").write_text("100000\n", encoding="ascii")
+    files = {"quota": f"{quota}\n", "period": "100000\n"} if older else {"cpu.max": f"{quota} 100000"}
+    for name, content in files.items():
+        (tmp_path / name).write_text(content, encoding="ascii")
     assert runtime.n_cores() == cores
 
 
@@ -39,15 +34,11 @@ def test_paddle_takes_all_cores_silently():
     assert done.stderr == ""
 
 
-def test_the_users_own_logging_works():
-    done = fresh_python("import elmo, logging; logging.warning('mine'); logging.getLogger('elmo').warning('ours')")
-    assert "mine" in done.stderr and "ours" in done.stderr
-
-
-def test_other_libraries_stay_quiet():
+def test_the_users_own_logging_works_and_other_libraries_stay_quiet():
     """Paddle gives the root logger a handler and a level at which gensim and others would print what they do."""
-    done = fresh_python("import elmo, logging; logging.getLogger('gensim').info('chatter')")
-    assert "chatter" not in done.stderr
+    ours = "logging.warning('mine'); logging.getLogger('elmo').warning('ours')"
+    done = fresh_python(f"import elmo, logging; {ours}; logging.getLogger('gensim').info('chatter')")
+    assert "mine" in done.stderr and "ours" in done.stderr and "chatter" not in done.stderr
 
 
 ALONE = "127.0.0.1:6000"
@@ -138,6 +129,9 @@ def test_gradients_are_on_after_parallel_work_without_them():
     assert paddle.is_grad_enabled()
 
 
+OUT_OF_MEMORY = "error: out of memory. Where there is a --batch_size"
+
+
 @pytest.mark.parametrize(
     ("statement", "code", "message"),
     [
@@ -145,21 +139,14 @@ def test_gradients_are_on_after_parallel_work_without_them():
         ("open('/no/such/file')", 2, "error: [Errno 2] No such file or directory: '/no/such/file'"),
         ("raise KeyboardInterrupt", 130, "interrupted"),
         ("messages.log.info('hello')", 0, "hello"),
+        ("raise MemoryError('(300 GB)')", 2, OUT_OF_MEMORY),
+        ("import numpy; numpy.ones(10**16)", 2, OUT_OF_MEMORY),
     ],
 )
 def test_a_users_mistake_is_one_line(statement, code, message):
-    done = fresh_python(
-        f"import script\nfrom elmo_core.machine import messages\ndef main(): {statement}\nscript.run(main)"
-    )
-    assert (done.returncode, done.stderr.strip()) == (code, message)
-
-
-@pytest.mark.parametrize("statement", ["raise MemoryError('(300 GB)')", "import numpy; numpy.ones(10**16)"])
-def test_out_of_memory_is_explained(statement):
-    done = fresh_python(
-        f"import script\nfrom elmo_core.machine import messages\ndef main(): {statement}\nscript.run(main)"
-    )
-    assert done.returncode == 2 and done.stderr.startswith("error: out of memory. Where there is a --batch_size")
+    program = f"import script\nfrom elmo_core.machine import messages\ndef main(): {statement}\nscript.run(main)"
+    done = fresh_python(program)
+    assert done.returncode == code and done.stderr.startswith(message) and "Traceback" not in done.stderr
 
 
 PRINTS = f"""

@@ -335,6 +335,13 @@ def lm_loss(parameters, inputs: dict, targets: dict, state: dict | None = None, 
     return sum(losses) / 2, last
 
 
+def assert_close(found, expected, tolerance: float = 1e-5) -> None:
+    """As many arrays, of the same shapes and, to the tolerance, the same numbers."""
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=0, atol=tolerance)
+
+
 def numerical_gradient(f, x: np.ndarray, eps: float = 1e-6, entries=None) -> np.ndarray:
     """Central differences of the scalar f(x) at the given entries (index tuples; default all); NaN elsewhere.
 

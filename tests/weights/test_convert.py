@@ -33,6 +33,7 @@ from foreign import (
     write_fluid,
     write_variable,
 )
+from reference import assert_close
 
 import convert
 import run_eval
@@ -63,11 +64,6 @@ def assert_vectors(folder: Path, parameters: reference.Parameters) -> None:
         expected += arrays
     embedder = ELMoEmbedder(folder, batch_size=2, carry_state=True, device="cpu")
     assert_close(embedder.encode([sentences[k] for batch in ROUNDS for k in batch]), expected)
-
-
-def assert_close(found, expected) -> None:
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
 
 
 # Import

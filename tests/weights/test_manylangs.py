@@ -10,6 +10,7 @@ import pytest
 import torch_writer
 from damage import damaged
 from manylangs_model import SENTENCES, expected, write_model
+from reference import assert_close
 
 import convert
 from elmo import ELMo, ELMoEmbedder
@@ -25,8 +26,7 @@ def test_vectors_are_those_of_the_original(tmp_path, word_dim, char_dim, old):
     wanted = [expected(tokens, encoder, sentence) for sentence in SENTENCES]
     for batch_size in (1, 64):
         found = ELMoEmbedder(tmp_path / "out", batch_size=batch_size).encode(SENTENCES)
-        for a, b in zip(found, wanted, strict=True):
-            np.testing.assert_allclose(a, b, atol=1e-5, rtol=0)
+        assert_close(found, wanted)
     (mixed,), _ = ELMo(tmp_path / "out", dropout=0.0)(SENTENCES)
     np.testing.assert_allclose(mixed.numpy()[1, :5], wanted[1].mean(axis=0), atol=1e-5)
 
