@@ -211,7 +211,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(corpus, tmp_path):
 
 
 @pytest.mark.ranks
-def test_ranks_whose_launcher_is_killed_stop_and_save(corpus, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_ranks_whose_launcher_ends_stop_and_save(corpus, tmp_path, number):
     log = tmp_path / "log"
     argv = runs.flags(corpus, tmp_path / "run", dev_data_path=None, max_steps=100000, log_freq=1)
     launcher = runs.start("run_pretrain.py", argv, tmp_path / "output", launch=2, log_dir=log)
@@ -222,7 +223,7 @@ def test_ranks_whose_launcher_is_killed_stop_and_save(corpus, tmp_path):
     ranks = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text(encoding="ascii").split()
     assert len(ranks) == 2
     try:
-        launcher.kill()
+        launcher.send_signal(number)
         while any(map(is_running, ranks)):
             assert time.monotonic() < until, "the ranks run on"
             time.sleep(0.05)
