@@ -23,6 +23,7 @@ from project import PROJECT, commands, parser_of
 
 import convert
 import run_embed
+import run_eval
 from elmo_core.machine.runtime import paddle
 
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name)]
@@ -77,6 +78,19 @@ def test_the_commands_of_the_pages_parse(readme, monkeypatch, capsys):
                     parser_of(path, monkeypatch).parse_args(shlex.split(rest.partition("|")[0]))
                 except SystemExit:
                     pytest.fail(f"{line}: {capsys.readouterr().err}")
+
+
+def test_run_eval_prints_what_the_readme_shows(model, tmp_path, capsys):
+    (tmp_path / "text").write_text("the unknown bank\n", encoding="utf-8")
+    run_eval.main([f"--init_from_ckpt={model}", f"--dev_data_path={tmp_path / 'text'}", "--device=cpu"])
+    printed, *pages = (
+        re.sub(r"[\d.,]+%?", "0", text)
+        for text in (
+            capsys.readouterr().out,
+            *((PROJECT / page).read_text("utf-8") for page in ("README.md", "README_zh.md")),
+        )
+    )
+    assert [page.count(printed) for page in pages] == [2, 2]
 
 
 def run(line: str, folder: Path) -> None:
