@@ -27,7 +27,8 @@ from elmo_core.machine import disk, runtime
 from elmo_core.text.text_files import stdin_lines
 from elmo_core.weights import model_files
 from elmo_tasks.classification.classifier import Classifier
-from elmo_tasks.classification.encoders import BiLMEncoder, Encoder, FineTuning, WordTable, randomise
+from elmo_tasks.classification.encoders import BiLMEncoder, Encoder, FineTuning, WordTable
+from elmo_tasks.pretrained import randomise
 from elmo_tasks.classification.protocol import Experiment, ProtocolSettings
 from elmo_tasks.classification.scores import macro_f1, per_class, tables
 from elmo_tasks.classification.texts import read_lines

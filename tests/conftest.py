@@ -1,7 +1,8 @@
-"""Fixtures of several test files."""
+"""Fixtures of several test files, and the reasons for which a test may be skipped."""
 
 import logging
 import os
+import re
 import signal
 
 import pytest
@@ -12,6 +13,31 @@ import runs
 from server import Server
 
 from elmo_core.network import fused
+
+SKIPS = (  # a test that is skipped for any other reason fails
+    "no Chromium|does not start",  # apt-get install chromium
+    "no `ip`|no network namespaces",  # iproute2, and the rights of root
+    "no C compiler|no C\\+\\+ compiler",
+    "needs curl|wget does not tell|needs md5sum",
+    "no /proc|on Linux",
+    "this machine has a GPU",
+    "paddle .* has no TF32 to switch|paddle .* has no chunk_eval",  # what some builds and versions of Paddle lack
+    "needs ../shared/data",
+)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2]
+        if not re.search("|".join(SKIPS), reason):
+            report.outcome, report.longrepr = (
+                "failed",
+                f"{reason}. This reason is not among SKIPS in tests/conftest.py.",
+            )
+    return report
+
 
 # A shell's background job ignores Ctrl-C, and so would every script that it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

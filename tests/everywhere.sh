@@ -11,7 +11,6 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
 python=.venv/bin/python
-slow='not memory and not kill and not finite_differences and not best_possible and not benchmark'
 numerics='elmo lstmp softmax char_cnn fused'
 
 # find_python VERSION...: the first of these, on the path or of pyenv; nothing where there is none
@@ -44,7 +43,7 @@ leg() {
     shift 2
     printf '\n== %s\n' "$name"
     # shellcheck disable=SC2086  # several files
-    { "$@" -m pytest -q -r fE --durations=3 -k "$slow" $files && echo ok >"$scratch/ok"; } 2>&1 | tee "$scratch/output"
+    { "$@" -m pytest -q -r fE --durations=3 -m "not slow" $files && echo ok >"$scratch/ok"; } 2>&1 | tee "$scratch/output"
     # pytest's closing line, such as "1 failed, 20 passed, 3 deselected in 61.23s (0:01:01)"
     closing=$(grep -E '^[0-9]+ (passed|failed|error).* in [0-9.]+s' "$scratch/output" | tail -n 1)
     [ -e "$scratch/ok" ] || closing=${closing:-1 failed: pytest did not come to its end}
@@ -58,20 +57,20 @@ skip() {
 }
 
 if taskset -c 0 true 2>/dev/null; then
-    leg "one core" "$numerics eval readme" taskset -c 0 $python
+    leg "one core" "$numerics eval pages" taskset -c 0 $python
 else
     skip "one core" "there is no taskset"
 fi
-leg "no compiler" "$numerics eval readme ranks" env CC=/bin/false XDG_CACHE_HOME="$scratch/cache" $python
+leg "no compiler" "$numerics eval pages ranks" env CC=/bin/false XDG_CACHE_HOME="$scratch/cache" $python
 leg "ELMO_FUSED=0" "lstmp char_cnn pretrain" env ELMO_FUSED=0 $python
 leg "OMP_NUM_THREADS=1" "elmo embed" env OMP_NUM_THREADS=1 $python
 leg "no AVX-512 in MKL" "$numerics" env MKL_DEBUG_CPU_TYPE=5 $python
-leg "LANG=C" "readme eval preprocess" env LANG=C LC_ALL=C $python
+leg "LANG=C" "pages eval preprocess" env LANG=C LC_ALL=C $python
 for version in 3.10 3.13; do
     found=$(find_python $version)
     if [ -n "$found" ]; then
         PYTHON=$found sh setup.sh requirements-dev.txt ".venv-$version"
-        leg "Python $version" "house elmo readme eval preprocess checkpoint published export" ".venv-$version/bin/python"
+        leg "Python $version" "house elmo pages eval preprocess checkpoint published export" ".venv-$version/bin/python"
     else
         skip "Python $version" "there is none"
     fi

@@ -7,7 +7,6 @@ import pytest
 
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.row_gradients import look_up
-from pretraining.adagrad import Adagrad
 from pretraining.adam import Adam
 from pretraining.optimizer import make_optimizer
 
@@ -70,17 +69,6 @@ def test_it_is_paddles_with_a_clip(name, of_paddle, scale):
     assert len(state) == len(expected_state) == (4 if name == "adagrad" else 16)
     for one, other in zip(sorted(state, key=np.shape), sorted(expected_state, key=np.shape), strict=True):
         assert one.shape == other.shape
-
-
-@pytest.mark.usefixtures("implementation")
-def test_a_step_by_hand():
-    weight = paddle.create_parameter([2], "float32")
-    weight.set_value(np.array([1.0, -2.0], np.float32))
-    optimizer = Adagrad(0.5, [weight], max_grad_norm=1.0)
-    (weight * paddle.to_tensor([3.0, 4.0])).sum().backward()  # of norm 5
-    optimizer.step()
-    gradient = np.array([0.6, 0.8])
-    np.testing.assert_allclose(weight.numpy(), [1, -2] - 0.5 * gradient / np.sqrt(1 + gradient**2), rtol=1e-5)
 
 
 def test_adam_updates_the_rows_that_a_step_has_read():

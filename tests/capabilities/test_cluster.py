@@ -15,6 +15,7 @@ import runs
 from elmo_core.machine import ranks
 from elmo_core.machine.messages import UserError
 
+pytestmark = pytest.mark.ranks
 ADDRESSES = "10.77.0.1", "10.77.0.2"  # inside the namespaces
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import reference
 import tiny
-from elmo_tasks.elmo_input import Pretrained
+from project import PROJECT
 
 import convert
 import export_model
@@ -26,6 +26,7 @@ from elmo_core.text.tokens import MARKERS, Vocabulary
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.tagging.columns import Token
 from elmo_tasks.tagging.data import Labels
+from elmo_tasks.pretrained import Pretrained
 from elmo_tasks.tagging.network import Settings
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.word_vectors import WordVectors
@@ -305,25 +306,6 @@ def test_a_classifier_gives_the_same_probabilities(export, heads, runtime, name)
 # Mistakes
 
 
-@pytest.mark.parametrize(
-    ("flags", "word"),
-    [
-        (["--layers=9"], "layers"),
-        (["--layers=0.5,x,0.1"], "layers"),
-        (["--layers=0.5,0.5"], "layers"),
-        (["--init_from_ckpt=x"], "--init_from_ckpt"),
-        (["--output=FULL"], "--output"),
-    ],
-)
-def test_mistakes_are_one_line(model, tmp_path, flags, word):
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "file").touch()
-    flags = [flag.replace("FULL", str(tmp_path / "full")) for flag in flags]
-    with pytest.raises(UserError, match=word):
-        export_model.main([model, f"--output={tmp_path / 'exported'}", *flags])
-    assert not (tmp_path / "exported").exists()
-
-
 def test_flags_of_elmo_are_not_a_taggers(tmp_path):
     random_tagger(tmp_path, use_elmo=False)
     with pytest.raises(UserError, match="--pool"):
@@ -344,7 +326,7 @@ def test_the_characters_in_c_plus_plus(tmp_path):
     compiler = shutil.which("g++") or shutil.which("clang++")
     if not compiler:
         pytest.skip("no C++ compiler")
-    page = Path(__file__).parent.parent.parent / "docs" / "export.md"
+    page = PROJECT / "docs" / "export.md"
     (code,) = re.findall(r"```c\+\+\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
     main = "#include <iostream>\nint main(int, char** a) { for (auto id : characters(a[1])) std::cout << id << ' '; }\n"
     (tmp_path / "a.cc").write_text(code + main, encoding="utf-8")

@@ -10,7 +10,7 @@ import runs
 
 import run_polysemy
 from senses import nearest, occurrences
-from senses.page import NEIGHBOURS, SIDE, _turned, write_page
+from senses.page import NEIGHBOURS, SIDE, write_page
 
 HOSTILE = "</script><script>document.body.remove()</script><!--"
 LINES = [
@@ -74,11 +74,15 @@ def test_every_occurrence_is_there_with_its_nearest_others(tmp_path):
             np.testing.assert_allclose(drawn["cosines"][k], cosines[order[:NEIGHBOURS]], atol=1e-3)
 
 
-def test_layers_are_turned_towards_each_other():
-    points = np.random.default_rng(1).standard_normal((50, 2)) * [3, 1]
-    points -= points.mean(axis=0)
-    for turn in ([[0, 1], [-1, 0]], [[-1, 0], [0, 1]]):
-        np.testing.assert_allclose(_turned(points @ np.array(turn) + 5, points), points, atol=1e-12)
+def test_layers_are_turned_towards_each_other(tmp_path):
+    """A layer that is another one turned around, or seen in a mirror, is drawn as that one is."""
+    word, random = random_word("bank", 50), np.random.default_rng(1)
+    for _ in range(5):
+        turn, _ = np.linalg.qr(random.standard_normal((6, 6)))
+        word.vectors[2] = word.vectors[1] @ turn
+        write_page(tmp_path / "page.html", [word], [1, 2], [["a", "bank"]], {"bank": ()})
+        one, other = (layer["points"] for layer in data_of(tmp_path / "page.html")["words"][0]["layers"])
+        np.testing.assert_allclose(one, other, atol=1)
 
 
 def test_all_words_of_a_file_of_senses_are_prepared_unless_some_are_asked_for(model, tmp_path):

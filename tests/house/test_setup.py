@@ -1,9 +1,10 @@
 """setup.sh: what it refuses to touch, and that it leaves Paddle's GPU build alone."""
 
 import subprocess
+import sys
 from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parent.parent.parent
+from project import PROJECT
 
 
 def setup(folder: Path, **environment: str) -> subprocess.CompletedProcess:
@@ -13,7 +14,7 @@ def setup(folder: Path, **environment: str) -> subprocess.CompletedProcess:
 
 def test_a_folder_that_is_no_environment_is_left_as_it_is(tmp_path):
     (tmp_path / "thesis.txt").write_text("the only copy")
-    done = setup(tmp_path)
+    done = setup(tmp_path, PYTHON=sys.executable)
     assert done.returncode == 1 and f"error: {tmp_path} " in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 

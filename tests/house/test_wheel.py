@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import tiny
+from project import PROJECT
 
-PROJECT = Path(__file__).resolve().parent.parent.parent
 PROGRAM = """
 import sys
 from elmo import ELMo, ELMoEmbedder, UserError

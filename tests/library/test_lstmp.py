@@ -58,6 +58,7 @@ def in_rows(packed: np.ndarray, packing: Packing) -> list[np.ndarray]:
     return [packed[(packing.row == row).nonzero()[0]] for row in range(len(packing.order))]
 
 
+@pytest.mark.parametrize("tolerance", ["Paddle's operators, float64"], indirect=True)
 def test_packing():
     packing = Packing.of(np.array([2, 0, 3, 2]))
     assert packing.order.tolist() == [2, 0, 3, 1]
@@ -131,16 +132,6 @@ def test_only_what_is_asked_for_gets_a_gradient():
     output.sum().backward()
     assert x.grad is not None and lstmp.input_weight.grad is not None
     assert lstmp.bias.grad is None
-
-
-def test_training_and_inference_agree(tolerance):
-    random = np.random.RandomState(0)
-    lstmp, x = random_lstmp(random, (0.3, 0.25)), random_tensor(random, 4, P)
-    (trained,), _ = run_layer([lstmp], [x], [lstmp.zero_state(2)], [2, 2])
-    with paddle.no_grad():
-        (inferred,), _ = run_layer([lstmp], [x], [lstmp.zero_state(2)], [2, 2])
-    assert not trained.stop_gradient and inferred.stop_gradient
-    np.testing.assert_allclose(trained.numpy(), inferred.numpy(), atol=min(tolerance, 1e-5))
 
 
 @pytest.mark.parametrize("shared_inputs", [False, True])

@@ -10,6 +10,8 @@ import runs
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 
+pytestmark = pytest.mark.ranks
+
 
 def test_two_ranks_work_together(tmp_path):
     processes = runs.start_ranks("tests/support/rank_checks.py", [], tmp_path)

@@ -6,6 +6,7 @@ import reference
 from tiny import dense_gradient
 
 from elmo_core.machine.runtime import paddle
+from elmo_core.network import softmax as module
 from elmo_core.network.row_gradients import clear_row_gradient, row_gradient
 from elmo_core.network.softmax import Softmax, draw_candidates, is_sampled, log_uniform
 
@@ -140,7 +141,7 @@ def test_slices_change_nothing(monkeypatch):
     softmax, h, targets = random_softmax()
     candidates = draw_candidates(V, 20, generator())
     whole = float(softmax.losses([h], [targets], candidates)[0])
-    monkeypatch.setattr("elmo_core.network.softmax.LOGITS_AT_ONCE", 20 * 7)
+    monkeypatch.setattr(module, "LOGITS_AT_ONCE", 20 * 7)
     assert float(softmax.losses([h], [targets], candidates)[0]) == pytest.approx(whole, abs=1e-6)
 
 
@@ -176,17 +177,30 @@ def test_the_gradient_touches_only_what_was_read():
     assert sorted(gradient.ids) == sorted({*candidates.ids.tolist(), *targets.tolist()})
 
 
-@pytest.mark.parametrize("at_once", [2**24, 2**16])
-def test_many_small_chances_are_not_lost_beside_a_large_one(implementation, monkeypatch, at_once):
+def test_many_small_chances_are_not_lost_beside_a_large_one():
     """In float32 the sum over a large vocabulary, taken word by word, would be too small by up to 1e-4."""
     vocab_size = 40_000
     softmax, h, targets = random_softmax(vocab_size)
     softmax.weight.set_value(softmax.weight.numpy() / 2)
     likely = np.where(np.arange(vocab_size) < 20, 16, 0)[:, None]
     softmax.bias.set_value((softmax.bias.numpy() + likely).astype(np.float32))
-    monkeypatch.setattr("elmo_core.network.softmax.LOGITS_AT_ONCE", at_once)
     found = softmax.log_probabilities(h, targets)
     logits = h.numpy().astype(np.float64) @ softmax.weight.numpy().astype(np.float64).T + softmax.bias.numpy()[:, 0]
     highest = logits.max(axis=1)
     expected = logits[np.arange(40), targets] - highest - np.log(np.exp(logits - highest[:, None]).sum(axis=1))
     assert abs(np.mean(found - expected)) < 1e-6 and np.abs(found - expected).max() < 1e-5
+
+
+@pytest.mark.parametrize("at_once", [40 * 1000, 40 * 7, 40, 1])
+def test_evaluation_takes_the_vocabulary_in_slices(monkeypatch, at_once):
+    """Every logit is made once, in pieces that are never larger than allowed, and the sum does not depend on them."""
+    softmax, h, targets = random_softmax(1000, spread=3.0)
+    table = softmax.weight.numpy().astype(np.float64), softmax.bias.numpy()[:, 0].astype(np.float64)
+    expected = [-reference.full_softmax_loss(x, table, k) for x, k in zip(h.numpy(), targets, strict=True)]
+    sizes, exponentials = [], module._exponentials
+    monkeypatch.setattr(
+        module, "_exponentials", lambda logits, *rest: sizes.append(logits.size) or exponentials(logits, *rest)
+    )
+    monkeypatch.setattr(module, "LOGITS_AT_ONCE", at_once)
+    np.testing.assert_allclose(softmax.log_probabilities(h, targets), expected, atol=2e-5)
+    assert sum(sizes) == 40 * 1000 and max(sizes) <= max(40, at_once)

@@ -9,11 +9,11 @@ import sys
 from collections import Counter, defaultdict
 from itertools import product
 from pathlib import Path
-from statistics import mean
 
 import pytest
+from project import PROJECT
 
-DATA = Path(__file__).resolve().parent.parent.parent / "data"
+DATA = PROJECT / "data"
 sys.path.insert(0, str(DATA))
 
 import make_sample
@@ -202,38 +202,6 @@ def test_senses_of_the_dev_set():
     assert all(len(senses) >= 2 and min(senses.values()) >= 10 for senses in counts.values())
 
 
-def test_polarity_sample():
-    known = set(lines("train/*"))
-    reviews = {kind: lines(f"polarity/rt-polarity.{kind}", encoding="latin-1") for kind in ("pos", "neg")}
-    for kind in reviews:
-        assert len(reviews[kind]) == make_sample.POLARITY_SENTENCES
-        assert all(line == line.lower() and line.endswith(" . ") for line in reviews[kind])
-        assert mean(any(w in line.split() for w in ("not", "never", "hardly")) for line in reviews[kind]) > 0.15
-        assert not {line.strip() for line in reviews[kind]} & known
-    assert not set(reviews["pos"]) & set(reviews["neg"])
-
-
-def test_lac_sample():
-    labels, vocabulary = set(lines("lac/tag.dic")), set(lines("vocabulary.txt"))
-    known, seen = set(lines("train/*")), defaultdict(set)
-    for name, size in (("train", make_sample.LAC_TRAIN_SENTENCES), ("dev", make_sample.LAC_DEV_SENTENCES)):
-        sentences = [line.split("\t") for line in lines(f"lac/{name}.tsv")]
-        assert len(sentences) == size
-        assert not {text for text, _ in sentences} & known
-        words = [word for text, _ in sentences for word in text.split()]
-        unknown = mean(word not in vocabulary for word in words)
-        assert unknown == 0 if name == "train" else 0.02 < unknown < 0.1
-        for text, tags in sentences:
-            assert len(text.split()) == len(tags.split())
-            assert set(tags.split()) <= labels
-            for word, before, tag in zip(text.split(), ["", *tags.split()], tags.split(), strict=False):
-                seen[word].add(tag)
-                assert not tag.endswith("-I") or before in (tag, tag[:-1] + "B")
-    assert seen["花"] == {"n", "v"}
-    assert seen["三"] >= {"m", "t-B"}
-    assert sum(len(tags) > 1 for tags in seen.values()) >= 15
-
-
 def test_command_line(tmp_path):
     def run(*arguments: str, encoding: str = "utf-8") -> subprocess.CompletedProcess:
         command = [sys.executable, str(DATA / "make_sample.py"), *arguments]
@@ -255,6 +223,6 @@ def test_command_line(tmp_path):
 
 @pytest.mark.parametrize(("flag", "code", "message"), [("--help", 0, "run.sh"), ("--save_d=x", 2, "run_pretrain.py")])
 def test_run_sh_looks_at_its_flags_before_it_begins(flag, code, message):
-    command = ["sh", str(Path(__file__).parent.parent.parent / "run.sh"), flag]
+    command = ["sh", str(PROJECT / "run.sh"), flag]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHON": "/none"})
     assert done.returncode == code and message in done.stdout + done.stderr

@@ -1,6 +1,5 @@
 """A real headless Chromium, driven over a pipe: DevTools' JSON on file descriptors 3 and 4, a NUL after each message."""
 
-import base64
 import fcntl
 import itertools
 import json
@@ -116,9 +115,6 @@ class Browser:
         x, y = self.run(box)
         assert self.run(f"{find}.contains(document.elementFromPoint({x}, {y}))"), f"{selector} is covered"
         self.point(x, y, click=True)
-
-    def screenshot(self, path: Path) -> None:
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
 
     def close(self) -> None:
         self._session = {}

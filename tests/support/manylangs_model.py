@@ -3,8 +3,9 @@
 import json
 
 import numpy as np
+import reference
 import torch_writer
-from reference import clip, relu, sigmoid
+from reference import relu, sigmoid
 
 WORDS = ["<oov>", "<bos>", "<eos>", "<pad>", "the", "bank", "中国", "x" * 48, "好"]
 CHARACTERS = ["<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>", *"thebankx中国很好", "\u3000"]
@@ -92,27 +93,17 @@ def token_vector(tokens: dict, token: str) -> np.ndarray:
 
 
 def expected(tokens: dict, encoder: dict, sentence: list[str]) -> np.ndarray:
-    """(3, n, 2P) as the original computes a sentence by itself."""
-    x = np.array([token_vector(tokens, token[:48]) for token in ("<bos>", *sentence, "<eos>")])
-    sides = []
-    for direction in ("forward", "backward"):
-        current = x if direction == "forward" else x[::-1]
-        layers = [current]
-        for k in range(LAYERS):
-            names = (
-                "input_linearity.weight",
-                "state_linearity.weight",
-                "state_linearity.bias",
-                "state_projection.weight",
-            )
-            w_x, w_h, bias, w_p = (encoder[f"{direction}_layer_{k}.{name}"].astype(np.float64) for name in names)
-            h, c, outputs = np.zeros(P), np.zeros(H), []
-            for row in current:
-                i, f, g, o = np.split(w_x @ row + w_h @ h + bias, 4)
-                c = clip(sigmoid(i) * np.tanh(g) + sigmoid(f) * c, NETWORK["encoder"]["cell_clip"])
-                h = clip(w_p @ (sigmoid(o) * np.tanh(c)), NETWORK["encoder"]["proj_clip"])
-                outputs.append(h)
-            current = np.array(outputs) + (current if k else 0)
-            layers.append(current)
-        sides.append(np.array(layers)[:, :: 1 if direction == "forward" else -1])
-    return np.concatenate(sides, axis=2)[:, 1:-1]
+    """(3, n, 2P) as the original computes a sentence by itself. Its gates: input, forget, candidate, output."""
+    names = "input_linearity.weight", "state_linearity.weight", "state_linearity.bias", "state_projection.weight"
+    lstm = {
+        direction: [
+            reference.layer_of(*(encoder[f"{direction}_layer_{k}.{name}"].T for name in names), order="ifjo")
+            for k in range(LAYERS)
+        ]
+        for direction in reference.DIRECTIONS
+    }
+    clips = NETWORK["encoder"]["cell_clip"], NETWORK["encoder"]["proj_clip"]
+    parameters = reference.Parameters(lstm, True, *clips, vocabulary=[reference.BOS, reference.EOS, *sentence])
+    parameters.word_embed = np.array([token_vector(tokens, token[:48]) for token in ("<bos>", "<eos>", *sentence)])
+    (vectors,), _ = reference.embed(parameters, [sentence])
+    return vectors

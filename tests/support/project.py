@@ -37,6 +37,6 @@ def parser_of(script: Path, monkeypatch) -> argparse.ArgumentParser:
 
 def commands(name: str) -> list[str]:
     """The commands of a page, without comments."""
-    blocks = re.findall(r"^ *```bash\n(.*?)^ *```", (PROJECT / name).read_text(encoding="utf-8"), re.M | re.S)
+    blocks = re.findall(r"^ *```(?:ba)?sh\n(.*?)^ *```", (PROJECT / name).read_text(encoding="utf-8"), re.M | re.S)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     return [" ".join(re.sub(r"(^|\s)#.*", "", line).split()) for line in lines]

@@ -112,6 +112,18 @@ def token_vectors(parameters: Parameters, tokens) -> np.ndarray:
     return np.array(vectors).reshape(len(vectors), parameters.lstm["forward"][0]["W_x"].shape[0])
 
 
+def layer_of(W_x, W_h, B, W_P, order: str) -> dict:
+    """A layer of `lstm` from weights of a program whose gates have this order, and which adds no forget bias."""
+
+    def sorted_gates(array):
+        parts = dict(zip(order, np.split(array.astype(np.float64), 4, axis=-1), strict=True))
+        return np.concatenate([parts[gate] for gate in "ijfo"], axis=-1)
+
+    B = sorted_gates(B)
+    B[2 * len(W_P) : 3 * len(W_P)] -= 1.0  # which `lstmp_step` adds
+    return {"W_x": sorted_gates(W_x), "W_h": sorted_gates(W_h), "B": B, "W_P": W_P.astype(np.float64)}
+
+
 def clip(x, bound):
     return np.clip(x, -bound, bound) if bound else x
 
@@ -321,6 +333,13 @@ def lm_loss(parameters, inputs: dict, targets: dict, state: dict | None = None, 
         loss, last[d] = direction_loss(parameters, d, inputs[d], targets[d], state[d], sampled and sampled[d])
         losses.append(loss)
     return sum(losses) / 2, last
+
+
+def assert_close(found, expected, tolerance: float = 1e-5) -> None:
+    """As many arrays, of the same shapes and, to the tolerance, the same numbers."""
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=0, atol=tolerance)
 
 
 def numerical_gradient(f, x: np.ndarray, eps: float = 1e-6, entries=None) -> np.ndarray:

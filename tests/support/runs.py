@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from unittest import mock
@@ -121,16 +122,31 @@ def peak_memory(process: subprocess.Popen, output: Path) -> float:
     return usage.ru_maxrss / 1024
 
 
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen, output: Path | None = None) -> None:
+    """Wait for what the process, which must live that long, does. Its output is shown where it does not."""
+    until = time.monotonic() + 120
+    while not condition():
+        over = process.poll() is not None or time.monotonic() > until
+        assert not over, output and output.read_text(encoding="utf-8")
+        time.sleep(0.002)
+
+
+def fresh_python(program: str, **environment: str) -> subprocess.CompletedProcess:
+    """Run a program in a new Python that finds the project and has not been told how many threads to take."""
+    clean = {name: value for name, value in os.environ.items() if name not in runtime.THREAD_VARIABLES}
+    environment = {**clean, "PYTHONPATH": str(PROJECT), **environment}
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
 def wait_for_step(step: int, process: subprocess.Popen, output: Path) -> None:
     """Wait until the process, which must live that long, has put out the progress line of the step or a later one."""
-    until = time.monotonic() + 300
-    while True:
-        over = process.poll() is not None or time.monotonic() > until
-        text = output.read_text(encoding="utf-8")
-        if max(map(int, re.findall(r"^step (\d+)/", text, re.M)), default=0) >= step:
-            return
-        assert not over, text
-        time.sleep(0.002)
+
+    def reached() -> bool:
+        steps = re.findall(r"^step (\d+)/", output.read_text(encoding="utf-8"), re.M)
+        return max(map(int, steps), default=0) >= step
+
+    wait_until(reached, process, output)
 
 
 def start_ranks(script: str, argv: list[str], folder: Path, n: int = 2, **environment: str) -> list[subprocess.Popen]:
@@ -162,7 +178,7 @@ def assert_same(one: Path, other: Path, *loads) -> None:
         found, expected = load(one), load(other)
         assert found.keys() == expected.keys()
         for name, array in found.items():
-            np.testing.assert_array_equal(array, expected[name], err_msg=name)
+            np.testing.assert_array_equal(array, expected[name], err_msg=name, strict=True)
 
 
 def log_lines(folder: Path, event: str) -> list[dict]:

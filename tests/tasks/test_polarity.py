@@ -25,6 +25,7 @@ from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.encoders import BiLMEncoder, FineTuning, WordTable
 from elmo_tasks.classification.network import ClassifierModel, StandardisedMix
 from elmo_tasks.classification.training import Fold, Trainer
+from elmo_tasks import pretrained
 from preprocessing import word2vec
 
 SAMPLE = runs.PROJECT / "data" / "polarity"
@@ -378,13 +379,14 @@ def test_elmo_is_fine_tuned_on_the_published_split(folder, checkpoints, input, c
 def test_random_weights_replace_the_pretrained(checkpoints, what):
     before, bilm, again = (elmo.load_bilm(checkpoints["word"])[0] for _ in range(3))
     for one in (bilm, again):
-        encoders.randomise(one, what, seed=1)
+        pretrained.randomise(one, what, seed=1)
     before, bilm, again = ({name: w.numpy() for name, w in one.state_dict().items()} for one in (before, bilm, again))
     same = {name for name in bilm if np.array_equal(bilm[name], before[name])}
     assert same == ({"token_encoder.embedding.weight"} if what == "lstm" else set())
     assert all(np.array_equal(bilm[name], again[name]) for name in bilm)
 
 
+@pytest.mark.ranks
 def test_two_ranks_equal_one_process(folder, vectors, checkpoints, tmp_path):
     one_thread = dict.fromkeys(runtime.THREAD_VARIABLES, "1")
     argv = [f"--data_dir={folder}", f"--init_from_ckpt={checkpoints['char']}", *QUICK, f"--word_vectors={vectors}"]
@@ -400,6 +402,7 @@ def test_two_ranks_equal_one_process(folder, vectors, checkpoints, tmp_path):
     assert "accuracy" in outputs[0] and "accuracy" not in outputs[1]
 
 
+@pytest.mark.ranks
 def test_more_ranks_than_folds(folder, vectors, tmp_path):
     argv = [f"--data_dir={folder}", f"--pretrained_word2vec_file={vectors}", *QUICK, "--protocol=split"]
     processes = runs.start_ranks("word2vec_base.py", [*argv, f"--save_dir={tmp_path / 'model'}"], tmp_path)

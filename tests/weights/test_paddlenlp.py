@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from reference import char_ids, relu, sigmoid
+import reference
 
 import convert
 from dataset import lm_batch
@@ -35,41 +35,30 @@ def random_model(bias_hh: bool, names: str) -> dict[str, np.ndarray]:
     return found | {"_linear_layer.weight": draw(P, 4 + len(WORDS)), "_linear_layer.bias": draw(4 + len(WORDS))}
 
 
-def token_vector(found, token):
-    x = found["_token_embding_layer._char_embedding_layer.weight"][char_ids(token)]  # (50, D)
-    features = []
-    for k, (width, _) in enumerate(FILTERS):
-        kernel = found[f"_token_embding_layer.cnn_layer_{k}.weight"][:, :, 0]
-        sums = [np.einsum("ndw,wd->n", kernel, x[s : s + width]) for s in range(50 - width + 1)]
-        features.append(relu(np.max(sums, axis=0) + found[f"_token_embding_layer.cnn_layer_{k}.bias"]))
-    x, highway = np.concatenate(features), "_token_embding_layer._highway_layer"
-    carry = sigmoid(x @ found[f"{highway}.carry_linear_0.weight"] + found[f"{highway}.carry_linear_0.bias"])
-    new = relu(x @ found[f"{highway}.transform_linear_0.weight"] + found[f"{highway}.transform_linear_0.bias"])
-    x = carry * new + (1 - carry) * x
-    return x @ found["_token_embding_layer._linear_layer.weight"] + found["_token_embding_layer._linear_layer.bias"]
-
-
-def layers(found, names, sentence):
-    """Of each direction (3, n + 2, P), in the order in which it reads `<S> w1 .. wn </S>`."""
-    sides = []
-    for direction in ("forward", "backward"):
-        x = np.array([token_vector(found, token) for token in ("<S>", *sentence, "</S>")])
-        x = x if direction == "forward" else x[::-1]
-        outputs = [x]
+def parameters_of(found: dict[str, np.ndarray], names: str) -> reference.Parameters:
+    """The same for the reference: no projection of the LSTMs, gates input, forget, candidate, output, no skips."""
+    found, lstm = {name: array.astype(np.float64) for name, array in found.items()}, {}
+    for direction in reference.DIRECTIONS:
+        lstm[direction] = []
         for k in (0, 1):
             layer = f"_elmobilm.{direction}_lstm_layer_{k}"
             w_x, w_h, bias = (found[names.format(layer=layer, name=n)] for n in ("weight_ih", "weight_hh", "bias_ih"))
             bias = bias + found.get(names.format(layer=layer, name="bias_hh"), 0)
-            h, c, out = np.zeros(P), np.zeros(P), []
-            for row in x:
-                i, f, g, o = np.split(w_x @ row + w_h @ h + bias, 4)
-                c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-                h = sigmoid(o) * np.tanh(c)
-                out.append(h)
-            x = np.array(out)
-            outputs.append(x)
-        sides.append(np.array(outputs))
-    return sides
+            lstm[direction].append(reference.layer_of(w_x.T, w_h.T, bias, np.eye(P), order="ifjo"))
+    parameters = reference.Parameters(lstm, skip=False)
+    prefix = "_token_embding_layer."
+    tokens = {name.removeprefix(prefix): array for name, array in found.items() if name.startswith(prefix)}
+    parameters.char_embed = tokens["_char_embedding_layer.weight"]
+    for k, (width, _) in enumerate(FILTERS):
+        kernel = tokens[f"cnn_layer_{k}.weight"][:, :, 0].T  # (width, D, n)
+        parameters.cnn.append((width, kernel, tokens[f"cnn_layer_{k}.bias"]))
+    gates = ("carry", "transform")
+    highway = {f"W_{gate}": tokens[f"_highway_layer.{gate}_linear_0.weight"] for gate in gates}
+    parameters.highways = [highway | {f"b_{gate}": tokens[f"_highway_layer.{gate}_linear_0.bias"] for gate in gates}]
+    parameters.proj = tokens["_linear_layer.weight"], tokens["_linear_layer.bias"]
+    weight, bias = found["_linear_layer.weight"].T, found["_linear_layer.bias"]
+    parameters.softmax = np.delete(weight, 3, axis=0), np.delete(bias, 3)  # the fourth is its padding
+    return parameters
 
 
 @pytest.mark.parametrize("names", ["{layer}.{name}_l0", "{layer}.0.cell.{name}"])
@@ -80,20 +69,17 @@ def test_layers_and_predictions_are_those_of_its_own_network(tmp_path, bias_hh, 
     (tmp_path / "vocab-15w.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     vocab = f"--vocab={tmp_path / 'vocab-15w.txt'}"
     convert.main(["paddlenlp", str(tmp_path / "10000"), vocab, f"--output={tmp_path / 'out'}"])
-    exact = {name: array.astype(np.float64) for name, array in found.items()}
-    for sentence, vectors in zip(SENTENCES, ELMoEmbedder(tmp_path / "out").encode(SENTENCES), strict=True):
-        forward, backward = layers(exact, names, sentence)
-        wanted = np.concatenate([forward, backward[:, ::-1]], axis=2)[:, 1:-1]
-        np.testing.assert_allclose(vectors, wanted, atol=1e-5)
+    parameters = parameters_of(found, names)
+    wanted, _ = reference.embed(parameters, SENTENCES)
+    reference.assert_close(ELMoEmbedder(tmp_path / "out").encode(SENTENCES), wanted)
 
     bilm, vocabulary = load_bilm(tmp_path / "out", head=True)
     scores, _, _ = bilm.log_probabilities(lm_batch([SENTENCES[0]], vocabulary))
-    logits = layers(exact, names, SENTENCES[0])[0][-1] @ exact["_linear_layer.weight"] + exact["_linear_layer.bias"]
-    order = ["UNK", "<S>", "</S>", "<PAD>", *WORDS]
-    logits[:, order.index("<PAD>")] = -np.inf
+    order, state = ["UNK", "<S>", "</S>", *WORDS], reference.start_state(parameters, 1)["forward"]
     for step, word in enumerate(["the", "bank", "of", "</S>"]):
-        wanted = logits[step, order.index(word)] - np.log(np.exp(logits[step]).sum())
-        assert scores[0, step] == pytest.approx(wanted, abs=1e-5)
+        sentence, target = [["<S>", *SENTENCES[0]][step]], [[order.index(word)]]
+        loss, state = reference.direction_loss(parameters, "forward", [sentence], target, state)
+        assert scores[0, step] == pytest.approx(-loss, abs=1e-5)
 
 
 def test_another_checkpoint_is_named(tmp_path):

@@ -12,12 +12,13 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import foreign
 import manylangs_model
 import numpy as np
 import pytest
-import test_convert
 import tiny
 from damage import damaged
+from project import PROJECT
 from server import Server
 
 import convert
@@ -26,10 +27,9 @@ from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError
 from elmo_core.weights import archives, download, formats, model_files, published
 
-PROJECT = Path(__file__).resolve().parent.parent.parent
 SENTENCES = [["the", "river", "bank"]]
 SMALL = "allennlp-small"
-TINY = f"projection_dim={test_convert.P} cell_dim={test_convert.H} n_layers=2"  # what the tests serve in place of each
+TINY = f"projection_dim={foreign.P} cell_dim={foreign.H} n_layers=2"  # what the tests serve in place of each
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def expect(monkeypatch, what: str) -> None:
 def fakes(tmp_path_factory) -> dict[str, dict[str, bytes]]:
     """By format, a tiny model's files by their endings."""
     folder = tmp_path_factory.mktemp("fakes")
-    test_convert.write_bilm(folder / "bilm", test_convert.options_of({}, {}))
-    test_convert.write_fluid(folder / "fluid" / "baike_elmo_checkpoint")
+    foreign.write_bilm(folder / "bilm", foreign.options_of({}, {}))
+    foreign.write_fluid(folder / "fluid" / "baike_elmo_checkpoint")
     manylangs_model.write_model(folder / "zhs.model")
     options, weights = [(folder / "bilm" / name).read_bytes() for name in ("options.json", "weights.hdf5")]
     inside = {"model.hdf5": weights, "options.json": options, "vocab.txt.gz": b"not read", "meta.json": b"{}"}
@@ -114,8 +114,17 @@ def rows() -> list[str]:
     return [name for name, format, *_ in fields if format != published.SHIPPED]
 
 
-@pytest.mark.parametrize("name", rows())
-def test_every_model_is_fetched_and_read(name, server, fakes, tmp_path, no_fsync, monkeypatch):
+def kinds() -> list[str]:
+    """A model of each format, with files that are fetched and without."""
+    return list(
+        {
+            (model.format, bool(model.files)): name for name, model in published.table().items() if name in rows()
+        }.values()
+    )
+
+
+@pytest.mark.parametrize("name", kinds())
+def test_a_model_of_each_kind_is_fetched_and_read(name, server, fakes, tmp_path, no_fsync, monkeypatch):
     model = published.table()[name]
     if model.format == "manylangs":
         expect(monkeypatch, f"projection_dim={manylangs_model.P} cell_dim={manylangs_model.H} n_layers=2")
@@ -249,7 +258,7 @@ def test_what_a_server_does_wrong_is_named(server, fakes, tmp_path, monkeypatch)
         assert word in text and weights in text and "--from" in text, text
         assert leftovers(tmp_path / "home") == {f".{SMALL}.fetch"}
 
-    server.stalls = [0.5] * 3
+    server.stalls = [60] * 3
     with monkeypatch.context() as hasty:
         hasty.setattr(download, "TIMEOUT", 0.2)
         refused("silent for 0.2 s")
@@ -298,12 +307,24 @@ def test_another_model_than_expected_is_refused(server, fakes, tmp_path, monkeyp
     assert not leftovers(tmp_path / "home")
 
 
-def test_a_full_disk_is_told_before_anything_is_fetched(server, fakes, monkeypatch):
-    serve(server, fakes)
-    usage = shutil.disk_usage("/")._replace(free=100)
-    monkeypatch.setattr(download.shutil, "disk_usage", lambda _: usage)
+def test_the_disk_must_have_room_for_twice_what_is_fetched(server, fakes, monkeypatch):
+    size = sum(len(server.files[name]) for name in serve(server, fakes))
+    usage = shutil.disk_usage("/")
+    monkeypatch.setattr(download.shutil, "disk_usage", lambda _: usage._replace(free=int(1.9 * size)))
     with pytest.raises(UserError, match="ELMO_HOME"):
         published.get(SMALL)
+    monkeypatch.setattr(download.shutil, "disk_usage", lambda _: usage._replace(free=int(2.1 * size)))
+    published.get(SMALL)
+
+
+def test_the_proxy_of_the_environment_is_used(server, fakes, monkeypatch):
+    for name in serve(server, fakes):
+        server.files[f"http://mirror.invalid/{name}"] = server.files.pop(name)
+    monkeypatch.setenv("ELMO_MIRROR", "http://mirror.invalid")
+    monkeypatch.setenv("http_proxy", server.address)
+    monkeypatch.setattr("urllib.request._opener", None)  # made with the proxies at the first request
+    published.get(SMALL)
+    assert len(server.gets) == 2
 
 
 def test_the_next_address_is_tried(server, fakes, tmp_path, monkeypatch):
@@ -311,7 +332,8 @@ def test_the_next_address_is_tried(server, fakes, tmp_path, monkeypatch):
     serve(server, fakes, name)  # at the second address only
     expect(monkeypatch, "n_layers=2")
     published.get(name)
-    assert server.gets[0][0].startswith("39.96.43.154/")
+    first = published.table()[name].addresses[0][0]
+    assert server.gets[0][0] == first.partition("://")[2]
 
 
 def test_two_processes_fetch_once(server, fakes):
@@ -354,8 +376,6 @@ def test_what_is_brought_must_be_the_models(server, fakes, tmp_path):
         published.get(SMALL, [tmp_path / "options.json"])
     with pytest.raises(UserError, match="gone"):
         published.get(SMALL, [tmp_path / "gone"])
-    with pytest.raises(UserError, match="allennlp-small"):
-        convert.main(["get", "allennlp-smal"])
     assert not server.requests and (tmp_path / "options.json").exists()
 
 
@@ -368,9 +388,6 @@ def test_nlpls_zips_and_folders_are_imported(server, fakes, tmp_path):
     (tmp_path / "zhs.tar.bz2").write_bytes(fakes["manylangs"][".tar.bz2"])
     convert.main(["manylangs", str(tmp_path / "zhs.tar.bz2"), f"--output={tmp_path / 'zhs'}"])
     assert {path.name for path in tmp_path.iterdir() if path.name.startswith(".")} == set()
-    for flags in ([], ["195", "--options=x"], ["--options=x"]):
-        with pytest.raises(SystemExit, match="2"):
-            convert.main(["import", *flags, f"--output={tmp_path / 'none'}"])
 
 
 # Archives
@@ -428,9 +445,11 @@ def test_an_archive_cannot_do_harm(content, word, tmp_path):
 @pytest.mark.parametrize("kind", [".zip", ".tar.bz2"])
 def test_a_damaged_archive_is_an_error_or_nothing(kind, fakes, tmp_path):
     """Whatever is changed, nothing but a UserError comes out, or a whole model."""
-    whole, generator = fakes["manylangs"][kind], random.Random(5)
-    for _ in range(120):
-        (tmp_path / "archive").write_bytes(damaged(whole, generator))
+    whole, generator, accepted = fakes["manylangs"][kind], random.Random(5), 0
+    for content in [whole, *(damaged(whole, generator) for _ in range(120))]:
+        (tmp_path / "archive").write_bytes(content)
         with suppress(UserError):
             formats.read("manylangs", [tmp_path / "archive"], tmp_path)
+            accepted += 1
+    assert 0 < accepted < 60
     assert {path.name for path in tmp_path.iterdir()} == {"archive"}

@@ -1,0 +1,182 @@
+"""A user's mistakes, one of each kind: the message names what is wrong, and nothing has been written or changed."""
+
+import gzip
+import importlib
+import os
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+import runs
+import tiny
+
+from elmo_core.machine.messages import UserError
+
+LINES = [
+    "we sat on the bank of the river .",
+    "the bank of the town was closed",
+    "Bank holidays and riverbanks",
+    "a bank robber took the money .",
+    "we sat on the bank of the river .",
+    "a 苹果 is on the bank of a deep , wide and very long river",
+    "only here",
+]
+SENSES = [
+    ("file", "line", "token", "word", "sense"),
+    *(("text.txt", *row) for row in (("0", "4", "bank", "river"), ("1", "1", "bank", "money"))),
+]
+FILES = {
+    "text.txt": "\n".join(LINES).encode(),
+    "senses.tsv": "\n".join("\t".join(row) for row in SENSES).encode(),
+    "blank.txt": b"\n \n",
+    "empty.txt": b"",
+    "mine": b"mine",
+    "latin.txt": b"Good.\nSo so.\nA caf\xe9 here.\n",
+    "gb.txt": "好。\n你好，我来了。\n".encode("gb18030"),
+    "utf16.txt": "Good.\n".encode("utf-16"),
+    "accent.txt": "é\n".encode(),
+    "one.txt": b"Good one.\n",
+    "nine.txt": b"Good one.\n" * 9,
+    "cut.gz": gzip.compress(b"Good one.\n" * 99, mtime=0)[:-12],
+    "ab.txt": b"a b\n",
+    "markers.txt": b"<S> <UNK>\n",
+    "vectors.txt": b"1 2\nmoney 0.8 0.6\n",
+    "few_words.txt": b"<S>\n</S>\n<UNK>\nthe\n",
+    "other_order.txt": "\n".join([*tiny.WORDS[:-2], *tiny.WORDS[:-3:-1]]).encode(),
+    "full/file": b"mine",
+}
+NO_VOCABULARY = " ".join(runs.flags(Path("corpus"), Path("run"), vocab_file=None))
+PRETRAIN = f"{NO_VOCABULARY} --vocab_file=corpus/vocab.txt"
+EVAL = "--init_from_ckpt=model --dev_data_path=text.txt --device=cpu"
+VOCAB = "--init_from_ckpt=model --device=cpu"
+EMBED = f"{VOCAB} --input=text.txt --output=v.hdf5"
+SENSE = "--init_from_ckpt=model --corpus=text.txt --device=cpu"
+BANK = f"{SENSE} --word=bank"
+TEXT = "--lang=en --output=out --shards=3 --processes=1"
+GBK = os.fsdecode("苹果".encode("gbk"))  # as Python gets it where the terminal's encoding is not the machine's
+MISTAKES = [  # script, flags, a pattern that the message has
+    ("convert", "get allennlp-smal", "allennlp-small"),
+    ("convert", "import --output=out", "options"),
+    ("convert", "import full --options=x --output=out", "--options"),
+    ("convert", "import --options=x --output=out", "--weights"),
+    ("convert", "export mixed --output=out", r"char\+word"),
+    ("convert", "export model --output=full", "--output full"),
+    ("convert", "export model --output=mine", "--output mine"),
+    ("convert", "export model --output=mine/out", "--output mine/out"),
+    ("export_model", "model --output=out --layers=9", "layers"),
+    ("export_model", "model --output=out --layers=0.5,x,0.1", "layers"),
+    ("export_model", "model --output=out --layers=0.5,0.5", "layers"),
+    ("export_model", "model --output=out --init_from_ckpt=x", "--init_from_ckpt"),
+    ("export_model", "model --output=full", "--output"),
+    ("preprocess", f"text none.txt {TEXT}", "none.txt"),
+    ("preprocess", f"text empty.txt {TEXT}", "training"),
+    ("preprocess", f"text latin.txt {TEXT}", "latin.txt:3:.*0xe9.*latin-1"),
+    ("preprocess", f"text gb.txt {TEXT}", "gb.txt:1:.*gb18030"),
+    ("preprocess", f"text utf16.txt {TEXT}", "utf16.txt:1:.*UTF-16"),
+    ("preprocess", f"text accent.txt {TEXT} --encoding=ascii", "accent.txt:1:.*utf-8"),
+    ("preprocess", f"text one.txt {TEXT} --encoding=klingon", "klingon"),
+    ("preprocess", f"text cut.gz {TEXT}", "cut.gz: damaged"),
+    ("preprocess", f"text one.txt {TEXT}", "3 shards"),
+    ("preprocess", f"text nine.txt {TEXT} --dev_fraction=1e-9", "dev_fraction"),
+    ("preprocess", f"text nine.txt {TEXT} --dev_split=last", "dev_split"),
+    ("preprocess", f"text nine.txt {TEXT} --shards=5000", "shards"),
+    ("preprocess", f"text nine.txt {TEXT} --min_tokens=9 --max_tokens=8", "max_tokens"),
+    ("preprocess", "text '' --lang=en --output=out", "text is empty"),
+    ("preprocess", "vocab markers.txt --output=out", "no token"),
+    ("preprocess", "vocab ab.txt --output=out --min_count=2", "no token occurs 2 times"),
+    ("preprocess", "vocab ab.txt --output=out --max_size=3", "--max_size"),
+    ("preprocess", "vocab ab.txt --output=ab.txt --overwrite", "ab.txt"),
+    ("preprocess", "vocab ab.txt --output=link --overwrite", "link"),
+    ("preprocess", "vocab ab.txt --output=mine", "mine"),
+    ("preprocess", "vectors nine.txt --output=mine", "mine"),
+    ("preprocess", "vectors nine.txt --output=nine.txt --overwrite", "nine.txt"),
+    ("run_embed", f"{EMBED} --input=none.txt", "--input .*none.txt"),
+    ("run_embed", f"{EMBED} --input=blank.txt", "blank.txt"),
+    ("run_embed", f"{EMBED} --layers=3", "layers='3'"),
+    ("run_embed", f"{EMBED} --mix=1,2,3", "--mix"),
+    ("run_embed", f"{EMBED} --mix=0,a", "--mix"),
+    ("run_embed", f"{EMBED} --mix=0,0,0,1 --layers=top", "--layers"),
+    ("run_embed", f"{EMBED} --output=full", "--output .* folder"),
+    ("run_embed", f"{EMBED} --output=mine", "mine exists"),
+    ("run_embed", f"{EMBED} --output=", "--output is empty"),
+    ("run_embed", f"{EMBED} --shard=2/2", "--shard"),
+    ("run_embed", f"{EMBED} --shard=1", "--shard"),
+    ("run_embed", f"{EMBED} --vocab=few_words.txt", "--vocab"),
+    ("run_embed", f"{VOCAB} --vocab=few_words.txt --output=few_words.txt", "--output"),
+    ("run_embed", f"{VOCAB} --vocab=few_words.txt --output=mine", "--output .*mine"),
+    ("run_embed", f"{VOCAB} --vocab=none.txt --output=v.hdf5", "none.txt: "),
+    ("run_embed", f"{VOCAB} --vocab=few_words.txt --output=v.hdf5 --layers=top", "--layers"),
+    ("run_embed", f"{VOCAB} --merge=full --output=v.hdf5", "--init_from_ckpt"),
+    ("run_eval", f"{EVAL} --dev_data_path=latin.txt", "latin.txt:3"),
+    ("run_eval", f"{EVAL} --vocab_file=few_words.txt", "--vocab_file .*few_words.txt .*4 words"),
+    ("run_eval", f"{EVAL} --vocab_file=other_order.txt", "--vocab_file .*other_order.txt"),
+    ("run_eval", f"{EVAL} --per_sentence=full", "--per_sentence .*full"),
+    ("run_eval", f"{EVAL} --per_sentence=text.txt", "--per_sentence .*text.txt"),
+    ("run_polysemy", SENSE, "--word"),
+    ("run_polysemy", f"{SENSE} --word='New York'", "New York"),
+    ("run_polysemy", f"{SENSE} --word=BANK", r"bank \(5\), Bank \(1\), riverbanks"),
+    ("run_polysemy", f"{SENSE} --word=zebra", "zebra"),
+    ("run_polysemy", f"{SENSE} --word=sat", "'sat' occurs 2 times"),
+    ("run_polysemy", f"{BANK} --init_from_ckpt=words --word=money", "'money'.*<UNK>"),
+    ("run_polysemy", f"{BANK} --word={GBK}", "--word"),
+    ("run_polysemy", f"{BANK} --sentence={GBK}", "--sentence"),
+    ("run_polysemy", f"{BANK} --sentence='the banks .'", "--sentence"),
+    ("run_polysemy", f"{BANK} --max_occurrences=1", "--max_occurrences"),
+    ("run_polysemy", f"{BANK} --layers=0,1", "--layers"),
+    ("run_polysemy", f"{BANK} --layers=3", "--layers"),
+    ("run_polysemy", f"{BANK} --word2vec=vectors.txt", "--word2vec"),
+    ("run_polysemy", f"{BANK} --plot=picture.jpg", "--plot"),
+    ("run_polysemy", f"{BANK} --plot=picture.png --font=text.txt", "text.txt"),
+    ("run_polysemy", f"{BANK} --page=words.txt", "--page"),
+    ("run_polysemy", f"{SENSE} --senses=senses.tsv --plot=picture.png", "--plot"),
+    ("run_pretrain", f"{PRETRAIN} --train_data_path=few_words.txt", "few_words.txt"),
+    ("run_pretrain", f"{PRETRAIN} --dev_data_path=latin.txt", "latin.txt:3"),  # found before anything is trained
+    ("run_pretrain", NO_VOCABULARY, "--vocab_file"),
+    ("run_pretrain", f"{PRETRAIN} --init_from_ckpt=none", r"none\.pdparams"),
+    ("run_pretrain", f"{PRETRAIN} --save_dir=mine", "--save_dir .*mine"),
+    ("run_pretrain", f"{PRETRAIN} --dev_data_path=full/file --save_dir=full", "--save_dir"),  # the text's own folder
+    ("run_pretrain", f"{PRETRAIN} --unroll_steps=100000000000", "--unroll_steps"),
+    ("run_pretrain", f"{PRETRAIN} --batch_size=0", "--batch_size"),
+    ("run_pretrain", f"{PRETRAIN} --lr=-1", "--lr"),
+    ("run_pretrain", f"{PRETRAIN} --dropout=1", "--dropout"),
+    ("run_pretrain", f"{PRETRAIN} --filters=3", "--filters"),
+    ("run_pretrain", f"{PRETRAIN} --optimizer=sgd", "--optimizer"),
+    ("run_pretrain", f"{PRETRAIN} --train_data_path corpus/train/0.txt corpus/train/1.txt", "quotes"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(checkpoints, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("mistakes")
+    (folder / "full").mkdir()
+    for name, content in FILES.items():
+        (folder / name).write_bytes(content)
+    (folder / "link").symlink_to("ab.txt")
+    runs.write_corpus(folder / "corpus")
+    for name, kind in (("model", "char"), ("words", "word")):
+        shutil.copytree(Path(checkpoints[kind]).parent, folder / name)
+    tiny.save(tiny.random_bilm(input="char+word", word_dim=3), folder / "mixed")
+    return folder
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """The files of a folder, without the counts that are kept beside a text."""
+    return {
+        path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".elmo_counts.json"
+    }
+
+
+@pytest.mark.parametrize(("script", "flags", "pattern"), MISTAKES)
+def test_a_mistake_is_named_and_changes_nothing(script, flags, pattern, folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    before = contents(folder)
+    with pytest.raises((UserError, SystemExit)) as raised:
+        importlib.import_module(script).main(shlex.split(flags))
+    message = str(raised.value)
+    if raised.type is SystemExit:  # of argparse
+        assert message == "2"
+        message = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(pattern, message)
+    assert contents(folder) == before

@@ -1,0 +1,244 @@
+"""The pages: their commands and their Python are run, their links lead somewhere, both languages have the same.
+
+The published commands are run as they stand but for the device, on small data of the published form: those of README.md and
+docs/files.md, and those of PaddleNLP's README, which our users come from. Flags at their end make the model tiny and the run
+short. Those of the other pages must be known to the scripts.
+"""
+
+import gzip
+import importlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jieba
+import numpy as np
+import pytest
+import runs
+import tiny
+from project import PROJECT, commands, parser_of
+
+import convert
+import run_embed
+import run_eval
+from elmo_core.machine.runtime import paddle
+
+PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name)]
+PADDLENLP = """
+python -m paddle.distributed.launch --gpus '0,1' run_pretrain.py --train_data_path='./1-billion-word/training-tokenized-shuffled/*' --vocab_file='./1-billion-word/vocab-15w.txt' --save_dir='./checkpoints' --device='gpu'
+python run_eval.py --dev_data_path='./1-billion-word/heldout-tokenized-shuffled/*' --vocab_file='./1-billion-word/vocab-15w.txt' --init_from_ckpt='./checkpoints/10000' --device='gpu'
+python -m paddle.distributed.launch --gpus '0' word2vec_base.py --data_dir='./sentence-polarity-dataset-v1/' --pretrained_word2vec_file='./sentence-polarity-dataset-v1/GoogleNews-vectors-negative300.bin' --device='gpu'
+python -m paddle.distributed.launch --gpus '0' run_finetune.py --data_dir='./sentence-polarity-dataset-v1/' --init_from_ckpt='./checkpoints/10000' --device='gpu'
+"""  # noqa: E501
+TINY = {
+    "run_pretrain.py": "--model_size=tiny --cell_dim=13 --projection_dim=6 --filters=1:4,2:7 --batch_size=5 "
+    "--unroll_steps=7 --n_negative_samples=11 --max_steps=4",
+    "word2vec_base.py": "--folds=3 --epochs=1 --lr=0.01 --weight_decay=0",
+    "run_finetune.py": "--folds=3 --epochs=1 --lr=0.01 --weight_decay=0",
+}
+OTHERS_TEST = ("bash run.sh", "bash test.sh", "pip install")  # by .ci/run, .ci/run, test_wheel.py
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_both_languages_have_the_same_commands(page):
+    assert commands(page) == commands(page.replace(".md", "_zh.md"))
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "page", sorted([*PROJECT.glob("*.md"), *PROJECT.glob("[!.]*/*.md")]), ids=lambda page: page.name
+)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        name, _, anchor = target.partition("#")
+        other = page.parent / name if name else page
+        assert other.exists(), target
+        assert not anchor or anchor in anchors(other), target
+
+
+@pytest.mark.parametrize("readme", [*PAGES, "LAC_demo/README.md", "MRC_demo/README.md", "data/README.md"])
+def test_the_commands_of_the_pages_parse(readme, monkeypatch, capsys):
+    """The shell understands them, and every call of a script has flags that the script takes."""
+    subprocess.run(["bash", "-n"], input="\n".join(commands(readme)), text=True, check=True)
+    folders = [(PROJECT / readme).parent, PROJECT, PROJECT / "LAC_demo"]
+    for line in commands(readme):
+        line = line.replace("$RESUME'", "--init_from_ckpt=checkpoints --allow_changes")  # of the script for Slurm
+        for script, rest in re.findall(r"(?:^|\s)((?:\w+/)*\w+\.py)\b(.*)", line):
+            (path, *_) = [folder / script for folder in folders if (folder / script).is_file()] or [None]
+            assert path, f"{script} in: {line}"
+            if "parser(" in path.read_text(encoding="utf-8"):
+                try:
+                    parser_of(path, monkeypatch).parse_args(shlex.split(rest.partition("|")[0]))
+                except SystemExit:
+                    pytest.fail(f"{line}: {capsys.readouterr().err}")
+
+
+def test_run_eval_prints_what_the_readme_shows(model, tmp_path, capsys):
+    (tmp_path / "text").write_text("the unknown bank\n", encoding="utf-8")
+    run_eval.main([f"--init_from_ckpt={model}", f"--dev_data_path={tmp_path / 'text'}", "--device=cpu"])
+    printed, *pages = (
+        re.sub(r"[\d.,]+%?", "0", text)
+        for text in (
+            capsys.readouterr().out,
+            *((PROJECT / page).read_text("utf-8") for page in ("README.md", "README_zh.md")),
+        )
+    )
+    assert [page.count(printed) for page in pages] == [2, 2]
+
+
+def run(line: str, folder: Path) -> None:
+    """A command line in a folder of its user's; in this process, if it does not ask for the launcher."""
+    words = shlex.split(line.replace("--device=gpu", "--device=cpu").replace("--device='gpu'", "--device=cpu"))
+    (at,) = [k for k, word in enumerate(words) if word.endswith(".py")]
+    script, argv = words[at], [*words[at + 1 :], *shlex.split(TINY.get(words[at], ""))]
+    if script == "run_pretrain.py":
+        argv.append("--max_steps=6" if "--init_from_ckpt" in line else "--overwrite")
+    launcher = words[1:at]
+    if not launcher:
+        importlib.import_module(script.removesuffix(".py")).main(argv)
+        return
+    if "--gpus" in launcher:
+        gpus = launcher.index("--gpus")
+        n = len(launcher[gpus + 1].split(","))
+        launcher[gpus : gpus + 2] = ["--nproc_per_node", str(n), "--backend", "gloo"]
+    command = [sys.executable, *launcher, "--log_dir", str(folder / "log"), str(PROJECT / script), *argv]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    logs = "".join(path.read_text(encoding="utf-8") for path in (folder / "log").glob("workerlog.*"))
+    assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}{logs}"
+
+
+@pytest.mark.slow
+def test_paddlenlps_commands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    corpus, reviews = Path("1-billion-word"), Path("sentence-polarity-dataset-v1")
+    for folder, files in (("training-tokenized-shuffled", 4), ("heldout-tokenized-shuffled", 1)):
+        (corpus / folder).mkdir(parents=True)
+        for k in range(files):
+            text = "\n".join(runs.sentences(40, seed=k)) + "\n"
+            (corpus / folder / f"news.en-{k:05}-of-00100").write_text(text, encoding="utf-8")
+    (corpus / "vocab-15w.txt").write_text("\n".join(["the", *runs.WORDS]) + "\n", encoding="utf-8")
+    reviews.mkdir()
+    for kind, start in (("pos", 0), ("neg", 20)):
+        text = "".join(f"{word} café is {word} .\n" for word in runs.WORDS[start : start + 20])
+        (reviews / f"rt-polarity.{kind}").write_text(text, encoding="latin-1")
+    vectors = np.random.default_rng(0).standard_normal((len(runs.WORDS), 5)).astype(np.float32)
+    content = b"".join(word.encode() + b" " + row.tobytes() for word, row in zip(runs.WORDS, vectors, strict=True))
+    with gzip.open(reviews / "GoogleNews-vectors-negative300.bin.gz", "wb") as file:
+        file.write(f"{len(vectors)} 5\n".encode() + content)
+
+    pretrain, *rest = PADDLENLP.strip().splitlines()
+    run(pretrain, tmp_path)
+    for path in Path("checkpoints").glob("final.*"):  # stands for the one after 10,000 steps
+        path.rename(path.with_stem("10000"))
+    for line in rest:
+        run(line, tmp_path)
+
+
+@pytest.fixture
+def commands_folder(tmp_path, monkeypatch):
+    """What the reader of the commands has by then: a checkpoint, files of bilm-tf's form, some text."""
+    monkeypatch.chdir(tmp_path)
+    prefix = tiny.save(tiny.random_bilm(), Path("checkpoints"), "10000")
+    convert.main(["export", str(prefix), "--output=published"])
+    for name in ("options.json", "weights.hdf5"):
+        shutil.copy(Path("published") / name, name)
+    Path("sentences.txt").write_text("The first sentence .\n" * 9, encoding="utf-8")
+    Path("vocab.txt").write_text("<S>\n</S>\nThe\nfirst\nsentence\n", encoding="utf-8")
+    Path("raw").mkdir()
+    for k in range(2):
+        text = "".join(f"{n}只猫坐在河边。{n}只狗也来了,它们一起看河。\n" for n in range(500 * k, 500 * k + 500))
+        Path(f"raw/{k}.txt").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/files.md"])
+def test_the_readmes_commands(page, commands_folder):
+    lines = [line for line in commands(page) if line and not line.startswith(OTHERS_TEST)]
+    assert len(lines) > 5 and all(re.match(r"python .*\.py ", line) for line in lines), lines
+    for line in lines:
+        if "--output=vectors.hdf5" in line:  # one file, made in several ways
+            Path("vectors.hdf5").unlink(missing_ok=True)
+        run(line, commands_folder)
+
+
+def blocks(language: str = "") -> list[str]:
+    """The Python of the pages, without its remarks."""
+    pages = [f"{name}{language}.md" for name in ("README", "docs/files", "docs/tagger")]
+    text = "".join((PROJECT / page).read_text(encoding="utf-8") for page in pages)
+    return [re.sub(r" *#.*", "", block) for block in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)]
+
+
+@pytest.fixture
+def python_folder(tmp_path, monkeypatch):
+    """What the commands of README.md have made by then: two checkpoints, vectors of a text and of a vocabulary.
+
+    Two published models are here already, so that nothing is fetched.
+    """
+    monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
+    for name in ("allennlp-small", "manylangs-zhs"):
+        tiny.save(tiny.random_bilm(), tmp_path / "home" / "models" / name, "final")
+    for name in ("10000", "sample/final"):
+        path = tmp_path / "checkpoints" / name
+        tiny.save(tiny.random_bilm(), path.parent, path.name)
+    (tmp_path / "sentences.txt").write_text("The first sentence .\n" * 9, encoding="utf-8")
+    words = ["<S>", "</S>", "The", "first", "sentence", ".", "Second", "one"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(PROJECT / "LAC_demo"))
+    for flags in (
+        ["--input=sentences.txt", "--output=vectors.hdf5"],
+        ["--vocab=vocab.txt", "--output=vocab_vectors.hdf5"],
+    ):
+        run_embed.main(["--init_from_ckpt=checkpoints", "--device=cpu", *flags])
+    return tmp_path
+
+
+def test_the_python_of_the_readme_does_what_it_says(python_folder, capsys):
+    from bilm import elmo_encoder, init_pretraining_params
+
+    encoding, predicting, network, published, reading, fixed, tagger = blocks()
+    width = 2 * tiny.CHAR["projection_dim"]
+    space = {"n_tags": 5, "elmo_encoder": elmo_encoder, "init_pretraining_params": init_pretraining_params}
+    exec(encoding, space)
+    assert capsys.readouterr().out == "(3, 4, 256)\n(3, 3, 256)\n"
+    exec(predicting, space)
+    readme = (PROJECT / "README.md").read_text(encoding="utf-8")
+    assert f"```\n{capsys.readouterr().out}```\n" in readme
+    exec(network, space)
+    assert space["vectors"].shape == [2, 4, width] and space["mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
+    assert space["logits"].shape == [2, 4, 5]
+    exec(published, space)
+    assert space["vectors"][0].shape == (3, 3, width)
+    space |= {"jieba": jieba, "text": "One sentence. And another."}
+    inline = [
+        code for code in re.findall(r"`([^`\n]+)`", readme) if re.match(r"[\w, =.]+\(\S|from .* import |\[", code)
+    ]
+    assert len(inline) > 5
+    for code in inline:
+        exec(code, space)
+    exec(reading, space)
+    assert space["index"] == {"The first sentence .": "8"} and space["file"]["7"].shape == (3, 4, width)
+    space["file"].close()
+    exec(fixed, space)
+    assert [array.shape for array in space["embedder"].encode(space["sentences"])] == [(3, 4, width), (3, 3, width)]
+    exec(tagger, {**space, "word_embedding": paddle.ones([2, 4, 6])})
+
+
+def test_the_lengths_that_are_left_out_are_those_of_the_readme(monkeypatch):
+    flags = parser_of(PROJECT / "preprocess.py", monkeypatch).parse_args(
+        ["text", "raw.txt", "--lang=en", "--output=corpus"]
+    )
+    readme = (PROJECT / "README.md").read_text(encoding="utf-8")
+    assert f"of fewer than {flags.min_tokens} or more than {flags.max_tokens} tokens" in readme
+
+
+def test_both_languages_have_the_same_python():
+    assert blocks("_zh") == blocks()

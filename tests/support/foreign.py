@@ -1,0 +1,124 @@
+"""Tiny models in the files of bilm-tf and of Paddle Fluid, with random numbers."""
+
+import copy
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import reference
+import tiny
+
+from elmo_core.machine.runtime import paddle
+
+WORDS = tiny.WORDS
+P, H, C = 7, 11, 5
+LSTM = {"projection_dim": P, "dim": H, "n_layers": 2, "use_skip_connections": True, "cell_clip": 0.4, "proj_clip": 0.3}
+CNN = {
+    "activation": "relu",
+    "filters": [[1, 2], [3, 4], [4, 3]],
+    "n_highway": 2,
+    "embedding": {"dim": C},
+    "n_characters": 262,
+    "max_characters_per_token": 50,
+}
+PACKED = {"compression": "gzip", "shuffle": True, "fletcher32": True}
+NO = object()  # a field that is left out
+
+
+def options_of(lstm: dict, cnn: dict | None) -> dict:
+    """options.json with changes; as bilm-tf's training writes it, with more at the top than inference asks for."""
+    options = {"bidirectional": True, "dropout": 0.1, "n_epochs": 10, "lstm": {**LSTM, **lstm}}
+    if cnn is not None:
+        options["char_cnn"] = {**copy.deepcopy(CNN), **cnn}
+    for section in ("lstm", "char_cnn"):
+        if section in options:
+            options[section] = {name: value for name, value in options[section].items() if value is not NO}
+    return options
+
+
+def shapes_of(options: dict, softmax: bool = False) -> dict[str, tuple]:
+    """The datasets of a biLM with these options, as bilm-tf's dump writes them."""
+    lstm = options["lstm"]
+    p, h = lstm["projection_dim"], lstm["dim"]
+    shapes = {"embedding": (len(WORDS), p)}
+    if "char_cnn" in options:
+        cnn = options["char_cnn"]
+        features = sum(number for _, number in cnn["filters"])
+        shapes = {"char_embed": (261, C)}
+        for i, (width, number) in enumerate(cnn["filters"]):
+            shapes |= {f"CNN/W_cnn_{i}": (1, width, C, number), f"CNN/b_cnn_{i}": (number,)}
+        for i in range(cnn.get("n_highway") or 0):
+            for gate in ("carry", "transform"):
+                shapes |= {f"CNN_high_{i}/W_{gate}": (features, features), f"CNN_high_{i}/b_{gate}": (features,)}
+        if features != p:
+            shapes |= {"CNN_proj/W_proj": (features, p), "CNN_proj/b_proj": (p,)}
+    for d in (0, 1):
+        for k in range(lstm.get("n_layers", 1)):
+            cell = f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell"
+            shapes |= {f"{cell}/W_0": (2 * p, 4 * h), f"{cell}/B": (4 * h,), f"{cell}/W_P_0": (h, p)}
+    if softmax:
+        shapes |= {"softmax/W": (len(WORDS), p), "softmax/b": (len(WORDS),)}
+    return shapes
+
+
+def write_bilm(
+    folder: Path, options: dict, softmax: bool = False, packed: bool = False, **changes
+) -> dict[str, np.ndarray]:
+    """options.json, weights.hdf5 with random numbers, and vocab.txt. Returns the arrays. A change of None leaves one out."""
+    random_numbers = np.random.RandomState(3)
+    arrays = {name: random_numbers.normal(0, 0.7, shape) for name, shape in shapes_of(options, softmax).items()}
+    arrays = {name: array.astype(np.float32) for name, array in arrays.items()} | changes
+    arrays = {name: array for name, array in arrays.items() if array is not None}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "options.json").write_text(json.dumps(options), encoding="utf-8")
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    with h5py.File(folder / "weights.hdf5", "w") as file:
+        for name, array in arrays.items():
+            file.create_dataset(name, data=array, **PACKED if packed else {})
+    return arrays
+
+
+def write_fluid(folder: Path, n_layers: int = 2, softmax: bool = True) -> dict[str, np.ndarray]:
+    """A folder as Paddle Fluid's ELMo leaves it, written by Paddle, and vocab.txt beside it."""
+    random_numbers, words = np.random.RandomState(4), len(WORDS)
+    shapes = {"embedding_para": (words, P)}
+    for d, direction in enumerate(("fw", "bw")):
+        for k in range(n_layers):
+            lstmp = f"lstmp_{d * n_layers + k}"
+            shapes |= {f"{direction}_layer{k + 1}_gate_w": (P, 4 * H), f"{lstmp}.w_0": (P, 4 * H)}
+            shapes |= {f"{lstmp}.w_1": (H, P), f"{lstmp}.b_0": (1, 4 * H)}
+    if softmax:
+        shapes |= {"softmax_weight": (words, P), "softmax_bias": (words,)}
+    folder.mkdir(parents=True)
+    (folder.parent / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    spread = {".b_0": 2.5, ".w_1": 1.2}  # so that both clips bite
+    variables = {
+        name: random_numbers.normal(0, spread.get(name[-4:], 0.3), shape).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+    for name, array in variables.items():
+        write_variable(folder / name, array)
+    return variables
+
+
+def write_variable(path: Path, array: np.ndarray) -> None:
+    paddle.save(paddle.to_tensor(array), str(path), use_binary_format=True)
+
+
+def fluid_parameters(variables: dict[str, np.ndarray]) -> reference.Parameters:
+    """The variables as the reference takes them. Fluid's gates: candidate, input, forget, output; both clips are 3."""
+    n_layers, lstm = sum(name.startswith("fw_") for name in variables), {}
+    for d, (direction, letters) in enumerate(zip(reference.DIRECTIONS, ("fw", "bw"), strict=True)):
+        lstm[direction] = []
+        for k in range(n_layers):
+            inputs = variables[f"{letters}_layer{k + 1}_gate_w"]
+            recurrent, projection, bias = (
+                variables[f"lstmp_{d * n_layers + k}.{name}"] for name in ("w_0", "w_1", "b_0")
+            )
+            lstm[direction].append(reference.layer_of(inputs, recurrent, bias[0], projection, "jifo"))
+    parameters = reference.Parameters(lstm, cell_clip=3.0, proj_clip=3.0, vocabulary=WORDS)
+    parameters.word_embed = variables["embedding_para"]
+    if "softmax_weight" in variables:
+        parameters.softmax = tuple(variables[f"softmax_{name}"].astype(np.float64) for name in ("weight", "bias"))
+    return parameters
