@@ -23,10 +23,10 @@ from pathlib import Path
 
 import args as arguments
 import script
-from dataset import Corpus
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.characters import MAX_BYTES
+from elmo_core.text.corpus import Corpus
 from elmo_core.text.tokens import MARKERS, Vocabulary
 from preprocessing import word2vec
 from preprocessing.raw_text import Options, Report, make_corpus
@@ -143,8 +143,7 @@ def vocab(args: argparse.Namespace) -> None:
     paths = corpus_files(args)
     counts = count_tokens(paths)
     vocabulary = make_vocabulary(counts, args.min_count, args.max_size)
-    with disk.atomic_write(args.output, "wb") as file:
-        vocabulary.write(file)
+    vocabulary.save(args.output)
     report_vocabulary(args, counts, vocabulary)
 
 

@@ -22,12 +22,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import args as arguments
-import dataset
 import elmo
 import script
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, log
+from elmo_core.text.corpus import Corpus
 from senses.nearest import NEAREST_WORDS, embed, examples, is_known, nearest_words
 from senses.occurrences import Occurrence, Word, find_words, read_senses
 from senses.page import write_page
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         check_plot(args)
     if args.page:
         check_page(args.page)
-    corpus = dataset.Corpus(args.corpus)
+    corpus = Corpus(args.corpus)
     static = load_word_vectors(args.word2vec) if args.word2vec else None
     embedder = elmo.ELMoEmbedder(args.init_from_ckpt, args.batch_size, args.device, progress=sys.stderr.isatty())
     layers = args.layers or range(1, embedder.config.n_layers + 1)

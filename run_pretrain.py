@@ -28,6 +28,7 @@ from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.ranks import LostRank, Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.softmax import Candidates, draw_candidates, is_sampled
+from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.tokens import LMBatch, Vocabulary
 from elmo_core.weights import model_files
 from pretraining import folder
@@ -36,6 +37,7 @@ from pretraining.meter import ADVICE, Meter, memory_in_use
 from pretraining.model import check_vocabulary, load_model, new_model
 from pretraining.optimizer import learning_rate, make_optimizer, optimizer_state, set_optimizer_state
 from pretraining.perplexity import Score, evaluate, perplexity
+from pretraining.prefetch import Prefetcher
 from pretraining.resume import Progress, changed_settings, resume
 
 # beside the settings of a run
@@ -103,8 +105,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not ranks.first:
         log.setLevel("WARNING")
 
-    corpus = dataset.Corpus(args.train_data_path)
-    dev = dataset.Corpus(args.dev_data_path) if args.dev_data_path else None
+    corpus = Corpus(args.train_data_path)
+    dev = Corpus(args.dev_data_path) if args.dev_data_path else None
     source = args.init_from_ckpt or args.finetune_from
     source = model_files.resolve(source) if source else None
     resumed = source if args.init_from_ckpt else None
@@ -125,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_ranks(ranks, {**bilm.config.to_dict(), **start})  # before weights are exchanged that do not fit each other
     ranks.share_weights(bilm.parameters())
     optimizer = make_optimizer(args.optimizer, args.lr, bilm.parameters(), args.max_grad_norm)
-    counts = ranks.on_first(lambda: [text.count(vocabulary) for text in (dev, corpus) if text][-1])
+    counts = ranks.on_first(lambda: [text.count(vocabulary, sample=True) for text in (dev, corpus) if text][-1])
     shape = (args.unroll_steps, bilm.config.input)
     rows = args.batch_size * args.accumulate
     if counts.sentences < rows * ranks.size:
@@ -199,7 +201,7 @@ def check_ranks(ranks: Ranks, settings: dict) -> None:
             )
 
 
-def run_settings(args: argparse.Namespace, stream: dataset.TrainStream, dev: dataset.Corpus | None) -> dict:
+def run_settings(args: argparse.Namespace, stream: dataset.TrainStream, dev: Corpus | None) -> dict:
     """What must be the same for a resumed run to be the same run."""
     names = ("optimizer", "lr", "warmup_steps", "max_grad_norm", "dropout", "n_negative_samples", "amp")
     data = {name: value for name, value in stream.position["identity"].items() if name != "rank"}
@@ -233,7 +235,7 @@ def train(
             )
 
     prepared = with_candidates(stream, bilm.config.vocab_size, args, progress.step)
-    with Interruption() as interruption, dataset.Prefetcher(prepared) as batches:
+    with Interruption() as interruption, Prefetcher(prepared) as batches:
         evaluate_if_due()  # one that an interruption has cut short
         ending = ranks.any(interruption.is_wanted())
         while not progress.is_over(args.patience) and not ending:
@@ -338,8 +340,8 @@ def introduce(
     ranks: Ranks,
     device: str,
     bilm: BiLM,
-    corpus: dataset.Corpus,
-    counts: dataset.Counts,
+    corpus: Corpus,
+    counts: Counts,
     progress: Progress,
 ) -> None:
     """Say what is about to run."""
@@ -348,7 +350,7 @@ def introduce(
     for name, weight in bilm.named_parameters():
         part = name.split(".")[0].removeprefix("forward_").removeprefix("backward_")
         parts[part] = parts.get(part, 0) + weight.size
-    unknown = counts.unknown / max(1, counts.tokens)
+    unknown = counts.unknown_share
     steps_per_epoch = math.ceil(progress.tokens_per_epoch / progress.tokens_per_step)
     candidates = f"{args.n_negative_samples:,} candidates: the perplexities below are estimates"
     lines = (

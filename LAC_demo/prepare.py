@@ -18,10 +18,10 @@ from pieces import Pieces, labels_of_corpus, tagged_line
 from reader import Words, read_conll, read_replacements, read_tagged
 
 import args as arguments
-import dataset
 import script
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
+from elmo_core.text.corpus import Corpus
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.tagging.data import BadLines, Labels, Sentence, read_tsv
 from elmo_tasks.tagging.score import words_of
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def check_output(args: argparse.Namespace) -> None:
     """Refuse to overwrite an input, or to write two files into one."""
-    corpus = dataset.Corpus(args.input).paths if args.reverse else [args.input]
+    corpus = Corpus(args.input).paths if args.reverse else [args.input]
     dictionaries = args.vocab_file, args.label_dict_path, args.word_rep_dict_path
     disk.check_output("--output", args.output, *corpus, *dictionaries)
     if args.make_label_dict and args.output.resolve() == args.label_dict_path.resolve():

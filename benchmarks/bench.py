@@ -40,9 +40,11 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.network import fused, lstmp, softmax
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.network.token_tables import token_table
+from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import MARKERS, Vocabulary
 from pretraining.adagrad import Adagrad
+from pretraining.prefetch import Prefetcher
 
 SHARED = PROJECT.parent / "shared" / "data"
 SAMPLE = PROJECT / "data" / "train"
@@ -108,7 +110,7 @@ def train(args: argparse.Namespace) -> dict:
     config = elmo.ELMoConfig.preset(args.model_size, vocab_size=len(vocabulary))
     bilm = elmo.BiLM(config)
     optimizer = Adagrad(0.2, bilm.parameters(), max_grad_norm=10.0)
-    batches = dataset.Prefetcher(dataset.TrainStream(corpus, vocabulary, args.batch_size, 20))
+    batches = Prefetcher(dataset.TrainStream(corpus, vocabulary, args.batch_size, 20))
     random = np.random.default_rng(0)
     state = bilm.zero_state(args.batch_size)
 
@@ -384,12 +386,12 @@ def polarity_sentences() -> list[list[str]]:
     return [lines[k] for k in np.random.RandomState(0).permutation(len(lines))]
 
 
-def training_text(vocab_size: int) -> tuple[dataset.Corpus, Vocabulary]:
+def training_text(vocab_size: int) -> tuple[Corpus, Vocabulary]:
     """The 1 Billion Word sample, or ours, and a vocabulary of its words, filled up to the wished size."""
     n_words = vocab_size - len(MARKERS)
     if n_words < 1:
         raise messages.UserError(f"--vocab_size {vocab_size}: expected {len(MARKERS) + 1} or more, markers included.")
-    corpus = dataset.Corpus(first_there(NEWS))
+    corpus = Corpus(first_there(NEWS))
     counts: dict[str, int] = defaultdict(int)
     for path in corpus.paths:
         for sentence in read_sentences(path):

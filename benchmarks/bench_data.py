@@ -19,8 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import script
-from dataset import Corpus, TrainStream
+from dataset import TrainStream
 from elmo_core.machine import messages
+from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import EOS, MARKERS, Vocabulary
 

@@ -30,12 +30,6 @@ PRESETS = {
     "medium": {"cell_dim": 2048, "projection_dim": 256, "n_highway": 1},
     "original": {"cell_dim": 4096, "projection_dim": 512, "n_highway": 2},
 }
-LATER = (
-    "word_dim",
-    "n_characters",
-    "alphabet",
-    "max_characters",
-)  # fields that are written only where they differ from the default
 LARGEST = 1e30  # what a float32 still holds
 
 
@@ -92,18 +86,12 @@ class ELMoConfig:
         if not isinstance(values, dict):
             raise UserError(f"model configuration: found {values!r:.60}, expected a JSON object.")
         known = {field.name for field in dataclasses.fields(cls)}
-        unknown, missing = sorted(set(values) - known), sorted(known - set(values) - set(LATER))
-        if unknown:
+        if unknown := sorted(set(values) - known):
             raise UserError(f"model configuration: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}.")
-        if missing:
-            raise UserError(f"model configuration: the field {missing[0]!r} is missing.")
         return cls(**values)
 
     def to_dict(self) -> dict:
-        values = dataclasses.asdict(self)
-        return {
-            name: value for name, value in values.items() if name not in LATER or value != getattr(type(self), name)
-        }
+        return dataclasses.asdict(self)
 
     def reads(self, field: str) -> bool:
         """Whether the model depends on a field."""

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, repeat
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from elmo_core.config import INPUTS
-from elmo_core.machine.disk import check_input
+from elmo_core.machine.disk import atomic_write, check_input
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.characters import BOS, BYTES, EOS, Alphabet
 from elmo_core.text.text_files import blocks
@@ -71,12 +71,8 @@ class Vocabulary:
 
     def save(self, path: str | Path) -> None:
         """Write the file that `from_file` reads."""
-        with Path(path).open("wb") as file:
-            self.write(file)
-
-    def write(self, file: IO[bytes]) -> None:
-        """The same into an open file."""
-        file.write(("\n".join(self.tokens) + "\n").encode("utf-8"))
+        with atomic_write(path, "wb") as file:
+            file.write(("\n".join(self.tokens) + "\n").encode("utf-8"))
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-import dataset
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, log
+from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokens import Vocabulary, padded
 from elmo_tasks.tagging.scheme import impossible
@@ -100,7 +100,7 @@ class Labels:
 def read_tsv(path: str | Path, labels: Labels, bad_lines: BadLines) -> list[Sentence]:
     """The sentences of a TSV file, of a folder of such files, or of a glob."""
     found = []
-    for part in dataset.Corpus(path).paths:
+    for part in Corpus(path).paths:
         for number, line in bad_lines.read(part, "labelled sentences"):
             left, tab, right = line.rpartition("\t")
             sentence = Sentence(left.split(), right.split())

@@ -94,8 +94,7 @@ class Tagger(OwnWeights):
             if vocabulary is None:
                 (folder / name).unlink(missing_ok=True)
                 continue
-            with disk.atomic_write(folder / name, "wb") as file:
-                vocabulary.write(file)
+            vocabulary.save(folder / name)
         with disk.atomic_write(folder / "tag.dic") as file:
             file.write("\n".join(self.labels.names) + "\n")
         self.save_weights(folder)
