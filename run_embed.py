@@ -36,7 +36,7 @@ from elmo_core.files import checkpoint, token_vectors
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.weights import model_files
-from embedding import corpus, vocabulary
+from embedding import embed_text, embed_vocabulary
 
 if TYPE_CHECKING:  # neither --help nor --merge waits for Paddle
     from elmo import ELMoEmbedder
@@ -104,12 +104,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not args.shard:
         disk.check_output("--output", args.output, args.input, args.vocab)
     if args.merge:
-        corpus.merge(args.merge, args.output)
+        embed_text.merge(args.merge, args.output)
     elif args.vocab:
         if args.output.exists():
             raise UserError(f"--output {args.output} exists. Choose another, or delete it.")
         words = token_vectors.read_words(args.vocab)
-        vocabulary.embed(load(args), words, args.output)
+        embed_vocabulary.embed(load(args), words, args.output)
     else:
         disk.check_input(args.input, "a text, one sentence a line", "--input")
         rank, size = int(os.environ.get("PADDLE_TRAINER_ID", "0")), int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
@@ -117,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise UserError("--shard and paddle.distributed.launch both divide the text. Use one of them.")
         folder, output = (args.output, None) if args.shard else (Path(f"{args.output}.parts"), args.output)
         share = args.shard or (rank, size)
-        corpus.embed(load(args), args.input, folder, output, share, args.forget_sentences)
+        embed_text.embed(load(args), args.input, folder, output, share, args.forget_sentences)
 
 
 def load(args: argparse.Namespace) -> "ELMoEmbedder":

@@ -27,11 +27,11 @@ from elmo_core.network.softmax import is_sampled
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import model_files
-from pretraining import folder
+from pretraining import run_folder
 from pretraining.model import check_vocabulary, load_model, new_model
 from pretraining.optimizer import make_optimizer, set_optimizer_state
 from pretraining.resume import Progress, changed_settings, resume
-from pretraining.run import Settings, Trainer
+from pretraining.run import RunSettings, Trainer
 
 # beside the settings of a run
 SAME_ON_ALL_RANKS = ("accumulate", "max_steps", "epochs", "patience", "eval_freq", "save_freq", "log_freq")
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     corpus, dev, source = open_inputs(args)
     resumed = source if args.init_from_ckpt else None
     step = checkpoint.step_of(resumed) if resumed else 0
-    ranks.on_first(lambda: folder.check_folder(args.save_dir, resumed, step, args.overwrite))
+    ranks.on_first(lambda: run_folder.check_folder(args.save_dir, resumed, step, args.overwrite))
 
     script.seed_everything(args.seed)
     bilm, vocabulary = initial_model(args, ranks, source, step)
@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     states = [bilm.zero_state(args.batch_size) for _ in range(args.accumulate)]
     warmup = args.warmup_steps * stream.tokens_per_step
     progress = Progress(stream.tokens_per_step, counts, stream.position, states, warmup)
-    settings = arguments.from_flags(Settings, args)
+    settings = arguments.from_flags(RunSettings, args)
     trainer = Trainer(settings, ranks, bilm, optimizer, stream, held_out, progress, identity)
     if resumed:
         restore(args, resumed, trainer)
@@ -133,9 +133,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         log.info("To train on, raise --epochs or --max_steps (or --patience).")
         return
     with ExitStack() as stack:
-        ranks.on_first(lambda: stack.enter_context(folder.locked(args.save_dir)))
+        ranks.on_first(lambda: stack.enter_context(run_folder.locked(args.save_dir)))
         config = {"model": bilm.config.to_dict(), "training": identity}
-        if not ranks.on_first(lambda: folder.open_folder(args.save_dir, resumed, progress.step, config, vocabulary)):
+        if not ranks.on_first(
+            lambda: run_folder.open_folder(args.save_dir, resumed, progress.step, config, vocabulary)
+        ):
             progress.best, progress.without_gain = math.inf, 0
         log_summary(args, trainer, device, len(corpus.paths))
         if not trainer.train():
@@ -148,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             log.info(f"step {progress.step:,}: {evaluations}; best perplexity {progress.best:.2f}")
         log.info(f"saved         {args.save_dir / 'final'}.pdparams")
         if args.plot and ranks.first:
-            log.info(f"drew          {folder.plot(args.save_dir)}")
+            log.info(f"drew          {run_folder.plot(args.save_dir)}")
 
 
 def open_inputs(args: argparse.Namespace) -> tuple[Corpus, Corpus | None, Path | None]:

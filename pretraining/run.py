@@ -16,7 +16,7 @@ from elmo_core.machine.ranks import LostRank, Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.softmax import Candidates, draw_candidates, is_sampled
 from elmo_core.text.tokens import LMBatch
-from pretraining import folder
+from pretraining import run_folder
 from pretraining.interruption import Interruption
 from pretraining.meter import ADVICE, Meter, memory_in_use
 from pretraining.optimizer import learning_rate, optimizer_state
@@ -26,7 +26,7 @@ from pretraining.resume import Progress
 
 
 @dataclass
-class Settings:
+class RunSettings:
     """How a run trains, by the names of run_pretrain.py's flags."""
 
     save_dir: Path
@@ -50,7 +50,7 @@ class Trainer:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: RunSettings,
         ranks: Ranks,
         bilm: BiLM,
         optimizer,
@@ -117,7 +117,7 @@ class Trainer:
 
     def _write(self, name: str, optimizer: Mapping | None, progress: Mapping) -> None:
         prefix, keep = self.settings.save_dir / name, self.settings.keep
-        self.ranks.on_first(lambda: folder.save(prefix, self.bilm, optimizer, progress, keep))
+        self.ranks.on_first(lambda: run_folder.save(prefix, self.bilm, optimizer, progress, keep))
 
     def _evaluate_if_due(self) -> None:
         if self.progress.evaluation_is_due(self.settings.eval_freq):
@@ -184,7 +184,7 @@ class Trainer:
         """Tell the user and log.jsonl."""
         log.info(text)
         if self.ranks.first:
-            folder.append_log(self.settings.save_dir, event, self.progress.step, values)
+            run_folder.append_log(self.settings.save_dir, event, self.progress.step, values)
 
 
 def dropout_seed(*numbers: int) -> int:

@@ -13,8 +13,8 @@ import numpy as np
 
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, log
-from senses.columns import cut, printable
 from senses.occurrences import Word, is_word
+from senses.terminal import printable, truncate
 
 LABELS = 60  # in a panel of the picture
 LABEL_WIDTH = 24  # columns
@@ -146,9 +146,9 @@ def write_labels(axes, points: np.ndarray, texts: Sequence[str], colours: Sequen
             x, y = places[k] + side * (np.array([width, height]) / 2 + GAP)
             box = Bbox.from_bounds(x - width / 2, y - height / 2, width, height)
             inside = frame.count_contains(box.corners()) == 4
-            if inside and not box.count_overlaps(taken) and not box.padded(MARGIN).count_contains(places):
+            if inside and not box.count_overlaps(taken) and not box.pad(MARGIN).count_contains(places):
                 axes.text(x, y, texts[k], color=colours[k], **style)
-                taken.append(box.padded(MARGIN))
+                taken.append(box.pad(MARGIN))
                 break
         if len(taken) == LABELS:
             break
@@ -171,5 +171,5 @@ def key_words(word: Word, background: Sequence[Sequence[str]]) -> list[str]:
     for occurrence in word.occurrences:
         others = [token for token in dict.fromkeys(occurrence.tokens) if token != word.text and is_word(token)]
         best = sorted(others, key=distinctiveness)[-2:]
-        texts.append(cut(printable(" ".join(token for token in others if token in best)), LABEL_WIDTH))
+        texts.append(truncate(printable(" ".join(token for token in others if token in best)), LABEL_WIDTH))
     return texts

@@ -22,7 +22,7 @@ from elmo_core.machine.messages import UserError
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import MARKERS, Vocabulary, token_batch
-from pretraining import fit, folder, run
+from pretraining import fit, run, run_folder
 from pretraining.meter import Meter
 from pretraining.perplexity import Score
 
@@ -165,14 +165,14 @@ def test_a_best_model_from_steps_that_were_lost_is_no_obstacle(corpus, finished,
 
 
 def test_a_log_that_cannot_be_written_does_not_end_the_run(corpus, finished, tmp_path, monkeypatch, messages):
-    append = folder.append_log
+    append = run_folder.append_log
 
     def append_to_nothing(there, *line):
         (there / "log.jsonl").unlink(missing_ok=True)
         (there / "log.jsonl").symlink_to(there)
         append(there, *line)
 
-    monkeypatch.setattr(folder, "append_log", append_to_nothing)
+    monkeypatch.setattr(run_folder, "append_log", append_to_nothing)
     runs.pretrain(runs.flags(corpus, tmp_path))
     runs.assert_same(tmp_path / "final", finished / "final")
     assert "log.jsonl could not be written" in messages()

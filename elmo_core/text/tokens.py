@@ -270,7 +270,7 @@ WINDOW = 16  # batches that are made of one window of sentences
 TOKENS_PER_SENTENCE = 32  # on average; where there are more, a window has fewer sentences
 
 
-def windows(sentences: Iterable[Sequence[str]], size: float) -> Iterator[list[Sequence[str]]]:
+def sentence_windows(sentences: Iterable[Sequence[str]], size: float) -> Iterator[list[Sequence[str]]]:
     """The sentences, up to `size` at a time; math.inf: all at once."""
     window, tokens = [], 0
     for sentence in sentences:
@@ -296,7 +296,7 @@ def sentence_batches(
     if min(batch_size, max_tokens, window) < 1:
         raise ValueError("sentence_batches: expected batch_size, max_tokens and window to be 1 or more")
     begin = 0
-    for group in windows(sentences, window):
+    for group in sentence_windows(sentences, window):
         order = np.argsort([-len(sentence) for sentence in group], kind="stable")
         while len(order):
             rows = max(1, min(batch_size, max_tokens // (len(group[order[0]]) + 2)))
