@@ -49,24 +49,16 @@ FOR_TEXT |= {"batch_size": 128, "shard": None}
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     work = parser.add_mutually_exclusive_group(required=True)
-    work.add_argument("--input", type=Path, metavar="FILE", help="text, one tokenised sentence a line; also .gz")
-    work.add_argument("--vocab", type=Path, metavar="FILE", help="words, one a line: their vectors without a context")
-    work.add_argument("--merge", type=Path, nargs="+", metavar="FOLDER", help="what --shard has written")
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="FILE", help="HDF5 file to write; with --shard a folder"
-    )
+    work.add_argument("--input", **arguments.FILE, help="text, one tokenised sentence per line; also .gz")
+    work.add_argument("--vocab", **arguments.FILE, help="words, one per line: write their context-free vectors")
+    work.add_argument("--merge", type=Path, nargs="+", metavar="FOLDER", help="folders written with --shard")
+    parser.add_argument("--output", **arguments.FILE, required=True, help="HDF5 file to write; with --shard a folder")
     arguments.add_checkpoint(parser)
     stored = parser.add_argument_group("what is stored")
     choice = stored.add_mutually_exclusive_group()
-    choice.add_argument(
-        "--layers", metavar="L", help="all, top, average, a number, or several as in 0,1 (default: all)"
-    )
-    choice.add_argument(
-        "--mix",
-        type=_numbers,
-        metavar="S,...,GAMMA",
-        help="a mix as a ScalarMix has learnt it, gamma * sum_j softmax(s)_j h_j: --mix=-0.3,1.2,0.4,1.7",
-    )
+    choice.add_argument("--layers", metavar="L", help="all, top, average, a number, or several: 0,1 (default: all)")
+    mix = "gamma * sum_j softmax(s)_j h_j as a ScalarMix has learnt it: --mix=-0.3,1.2,0.4,1.7"
+    choice.add_argument("--mix", type=_numbers, metavar="S,...,GAMMA", help=mix)
     stored.add_argument("--dtype", choices=("float32", "float16"), help="of the numbers (default: float32)")
     stored.add_argument("--pool", choices=("mean",), help="one vector a sentence: the mean over its tokens")
     stored.add_argument("--forget_sentences", action="store_true", default=None, help="leave sentence_to_index out")

@@ -39,15 +39,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     arguments.add_checkpoint(parser, required=True)
     parser.add_argument("--corpus", required=True, metavar="PATH", help="text: a file, a folder, or a glob in quotes")
-    parser.add_argument(
-        "--word", type=_text, action="append", metavar="WORD[,...]", help="word to look at; may be given several times"
-    )
-    parser.add_argument(
-        "--senses", type=Path, metavar="FILE", help="true senses; alone: only the table of all its words"
-    )
-    parser.add_argument(
-        "--max_occurrences", **arguments.COUNT, default=1000, help="of a word; of more a random sample is taken"
-    )
+    several = {"type": _text, "action": "append"}  # these flags may be given several times
+    parser.add_argument("--word", **several, metavar="WORD[,...]", help="word to look at")
+    parser.add_argument("--senses", **arguments.FILE, help="true senses; alone: only the table of all its words")
+    parser.add_argument("--max_occurrences", **arguments.COUNT, default=1000, help="per word; if more, a random sample")
     arguments.add_seed(parser)
     parser.add_argument("--batch_size", **arguments.COUNT, default=128, help="sentences embedded at once")
     arguments.add_device(parser)
@@ -56,30 +51,17 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     shown.add_argument("--examples", **arguments.COUNT, default=3, help="occurrences of a word that are shown")
     shown.add_argument("--neighbours", **arguments.COUNT, default=3, help="nearest others of each, in each layer")
     shown.add_argument(
-        "--sentence",
-        type=_text,
-        action="append",
-        metavar="TEXT",
-        help="sentence of your own, tokens separated by spaces, shown in place of the corpus's; may be given several times",
+        "--sentence", **several, metavar="TEXT", help="sentence of your own, shown instead of the corpus's"
     )
     shown.add_argument("--layers", type=_layers, metavar="N[,...]", help="layers to show (default: all but 0)")
-    shown.add_argument(
-        "--word2vec",
-        type=Path,
-        metavar="FILE",
-        help="static vectors of the same text to compare with, word2vec's format",
-    )
+    shown.add_argument("--word2vec", **arguments.FILE, help="static vectors of the same text to compare with")
 
     picture = parser.add_argument_group("picture")
     picture.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the occurrences in two dimensions")
-    picture.add_argument(
-        "--page",
-        type=Path,
-        metavar="FILE.html",
-        help="write a page for any browser, in one file: the picture with all sentences and their nearest others",
-    )
+    page = "write a page for any browser: the picture with all sentences and their nearest others"
+    picture.add_argument("--page", type=Path, metavar="FILE.html", help=page)
     picture.add_argument("--projection", choices=("pca", "tsne"), default="pca", help="how to get to two dimensions")
-    picture.add_argument("--font", type=Path, metavar="FILE", help="of the picture (default: one of the machine's)")
+    picture.add_argument("--font", **arguments.FILE, help="font of the picture (default: an installed one)")
     return parser.parse_args(argv)
 
 

@@ -40,9 +40,7 @@ SAME_ON_ALL_RANKS = ("accumulate", "max_steps", "epochs", "patience", "eval_freq
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser, count = arguments.parser(__doc__), arguments.COUNT
     data = parser.add_argument_group("data")
-    data.add_argument(
-        "--train_data_path", required=True, metavar="PATH", help="text: a file, a folder, or a glob in quotes"
-    )
+    data.add_argument("--train_data_path", required=True, metavar="PATH", help="text: file, folder, or glob in quotes")
     arguments.add_dev_data(data)
     arguments.add_vocabulary(data)
     arguments.add_batches(data, batch_size=128)
@@ -50,33 +48,26 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments.add_device(run)
     arguments.add_seed(run)
     run.add_argument("--epochs", **count, default=10, help="passes over the text")
-    run.add_argument("--max_steps", **count, help="steps in all, in place of epochs")
-    run.add_argument("--log_freq", **count, default=100, help="steps from line to line")
+    run.add_argument("--max_steps", **count, help="total steps, instead of --epochs")
+    run.add_argument("--log_freq", **count, default=100, help="steps between log lines")
     run.add_argument("--eval_freq", **count, default=10000, help="steps between evaluations")
     run.add_argument("--patience", **count, help="stop after N evaluations without improvement")
     run.add_argument("--plot", action="store_true", help="draw the perplexities into loss.png at the end")
-    run.add_argument(
-        "--accumulate", **count, default=1, help="batches to an update, where memory does not hold their rows at once"
-    )
+    run.add_argument("--accumulate", **count, default=1, help="batches per update, to save memory")
     run.add_argument("--amp", action="store_true", help="mixed precision on GPUs: products in bfloat16")
     run.add_argument("--tf32", action="store_true", help="products of float32 in TF32, on GPUs that have it")
     files = parser.add_argument_group("checkpoints")
-    files.add_argument(
-        "--save_dir", type=Path, metavar="DIR", default=Path("checkpoints"), help="folder of the checkpoints"
-    )
+    files.add_argument("--save_dir", **arguments.DIR, default=Path("checkpoints"), help="folder of the checkpoints")
     files.add_argument("--save_freq", **count, default=10000, help="steps between checkpoints")
     files.add_argument("--keep", **count, default=5, help="numbered checkpoints to keep")
     files.add_argument("--overwrite", action="store_true", help="delete an earlier run's checkpoints there")
     begin = parser.add_argument_group("start", "from random weights, or from a checkpoint: prefix, file or folder")
     source = begin.add_mutually_exclusive_group()
-    source.add_argument("--init_from_ckpt", metavar="CKPT", help="go on exactly where this checkpoint was saved")
-    source.add_argument("--finetune_from", metavar="CKPT", help="take this checkpoint's weights, on other text")
-    begin.add_argument("--allow_changes", action="store_true", help="go on although settings or data have changed")
+    source.add_argument("--init_from_ckpt", metavar="CKPT", help="resume exactly from this checkpoint")
+    source.add_argument("--finetune_from", metavar="CKPT", help="start from this checkpoint's weights, on other text")
+    begin.add_argument("--allow_changes", action="store_true", help="resume although settings or data have changed")
     begin.add_argument(
-        "--pretrained_word_embeddings",
-        type=Path,
-        metavar="FILE",
-        help="word2vec vectors that the token encoder starts from",
+        "--pretrained_word_embeddings", **arguments.FILE, help="word2vec vectors to initialise the token encoder"
     )
     arguments.add_optimizer(parser)
     arguments.add_model(parser)

@@ -146,9 +146,9 @@ def write_labels(axes, points: np.ndarray, texts: Sequence[str], colours: Sequen
             x, y = places[k] + side * (np.array([width, height]) / 2 + GAP)
             box = Bbox.from_bounds(x - width / 2, y - height / 2, width, height)
             inside = frame.count_contains(box.corners()) == 4
-            if inside and not box.count_overlaps(taken) and not box.pad(MARGIN).count_contains(places):
+            if inside and not box.count_overlaps(taken) and not box.padded(MARGIN).count_contains(places):
                 axes.text(x, y, texts[k], color=colours[k], **style)
-                taken.append(box.pad(MARGIN))
+                taken.append(box.padded(MARGIN))
                 break
         if len(taken) == LABELS:
             break
