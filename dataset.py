@@ -94,9 +94,7 @@ class _Rows:
         self._lexicon = Lexicon(vocabulary, input)
         self._pieces: list[Piece] = []
 
-    def sentences(
-        self, corpus: Corpus, file: int, order: Callable[[int], np.ndarray] = np.arange
-    ) -> Iterator[_Sentence]:
+    def sentences(self, corpus: Corpus, file: int, order: Callable = np.arange) -> Iterator[_Sentence]:
         """The sentences of a file, in the order that the function makes of their number n: an array of 0 .. n - 1.
 
         When all are given out the file is forgotten: of its text only the sentences under way are kept.
@@ -299,9 +297,7 @@ class TrainStream:
         before[before >= len(rows)] = -1
         mine = np.where(before[:, None] < 0, -1, rows[before])
         surplus = np.concatenate([rows[parts * n_rows :], *waiting])[part::parts]
-        sentences = np.concatenate(
-            [mine, surplus]
-        )  # (n_rows + those that wait, 3) file, number in the file, steps done
+        sentences = np.concatenate([mine, surplus])  # (n_rows + those that wait, 3): file, number in it, steps done
         for file in np.unique(sentences[sentences[:, 0] >= 0, 0]).tolist():
             places = np.flatnonzero(sentences[:, 0] == file)
             _, numbers, done = sentences[places].T

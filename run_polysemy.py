@@ -171,7 +171,7 @@ def check_model(
         raise UserError("--max_occurrences: expected 2 or more, because there would be nothing to compare with.")
     if not 1 <= min(layers) <= max(layers) <= embedder.config.n_layers:
         raise UserError(
-            f"--layers: expected layers from 1 to {embedder.config.n_layers}. (Layer 0 is the same for all occurrences.)"
+            f"--layers: expected 1 to {embedder.config.n_layers}. (Layer 0 is the same for all occurrences.)"
         )
     for word in asked:
         if not is_known(word, embedder):
@@ -180,9 +180,7 @@ def check_model(
                 "is <UNK>. Choose a word of its vocab.txt, or a model that reads characters."
             )
         if static is not None and word not in static:
-            raise UserError(
-                f"--word2vec {args.word2vec}: it has no vector of {word!r}. Was it trained on the same text?"
-            )
+            raise UserError(f"--word2vec {args.word2vec}: it has no {word!r}. Was it trained on the same text?")
 
 
 def can_be_counted(word: Word, embedder: elmo.ELMoEmbedder) -> bool:
@@ -190,9 +188,7 @@ def can_be_counted(word: Word, embedder: elmo.ELMoEmbedder) -> bool:
     if not is_known(word.text, embedder):
         log.warning(f"{word.text!r} is left out of the table: the model's vocabulary lacks it.")
     elif not word.comparable:
-        log.warning(
-            f"{word.text!r} is left out of the table: its sense is given in fewer than two different sentences."
-        )
+        log.warning(f"{word.text!r} is left out of the table: its sense is given in fewer than two sentences.")
     else:
         return True
     return False

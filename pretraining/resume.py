@@ -91,8 +91,7 @@ def changed_settings(source: Path, saved: Mapping, settings: Mapping, allow_chan
     listed = "; ".join(changes.values())
     if changes and not allow_changes:
         raise UserError(
-            f"{source} was made with other settings: {listed}. Give the same, or --allow_changes to go on with what is "
-            "well defined."
+            f"{source} has other settings: {listed}. Use the same, or --allow_changes to resume as far as possible."
         )
     if changes:
         log.warning(f"Resuming with changes: {listed}.")

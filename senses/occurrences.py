@@ -178,12 +178,9 @@ def _check_not_found(corpus: Corpus, senses: Senses, missing: dict[Place, tuple[
             )
     if len(missing) == len(senses.labels):
         files = sorted({name for name, *_ in missing})
-        raise UserError(
-            f"{senses.path} is about the files {listed(files, 5)}. The corpus has {listed(names, 5)} instead."
-        )
+        raise UserError(f"{senses.path} is about {listed(files, 5)}. The corpus has {listed(names, 5)} instead.")
     log.warning(
-        f"{senses.path}: {len(missing):,} of its {len(senses.labels):,} occurrences are left out: they are in files that "
-        "the corpus lacks."
+        f"{senses.path}: {len(missing):,} of its {len(senses.labels):,} occurrences are left out: their files are not in the corpus."
     )
 
 

@@ -24,9 +24,7 @@ def summary(word: Word, nearest: dict[str, Sequence[tuple[str, float]]]) -> list
     lines = [f"{printable(word.text)}: {'; '.join(parts)}"]
     for name, words in nearest.items():
         listed = ", ".join(f"{printable(text)} {cosine:.2f}" for text, cosine in words)
-        lines.append(
-            f"  {name}, one vector for all of them, is nearest to {listed or 'nothing: there is no other word'}"
-        )
+        lines.append(f"  {name}, one vector for all of them, is nearest to {listed or 'nothing, for want of words'}")
     return lines
 
 

@@ -6,9 +6,8 @@ import unicodedata
 
 def display_width(text: str) -> int:
     """The width of a text: two for a wide character, none for a combining accent."""
-    return sum(
-        0 if unicodedata.category(c) in ("Mn", "Me") else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text
-    )
+    bases = (c for c in text if unicodedata.category(c) not in ("Mn", "Me"))
+    return sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in bases)
 
 
 def pad(text: str, width: int) -> str:

@@ -280,9 +280,7 @@ def _part(prefix: Path, suffix: str) -> Path:
             if parts["name"] == path.name and parts["id"] == wanted.hex():
                 return temporary
     if not path.exists():
-        raise UserError(
-            f"There is no {path}: this checkpoint is weights only. run_pretrain.py starts from them with --finetune_from."
-        )
+        raise UserError(f"There is no {path}: this checkpoint is weights only. Start from them with --finetune_from.")
     if wanted and found and wanted != found:
         raise UserError(f"{path} cannot be read: it was not saved together with {prefix.name}{PARAMS}.")
     return path

@@ -33,7 +33,7 @@ def load_word_vectors(path: Path, limit: int | None = None):
             raise ValueError("it has no words")
     except MemoryError as error:
         raise UserError(
-            f"{path}: its vectors do not fit into memory. Read fewer of them (--limit, where there is one)."
+            f"{path}: its vectors do not fit into memory. Read fewer, with --limit if there is one."
         ) from error
     except (ValueError, OverflowError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(

@@ -40,12 +40,8 @@ class Ranks:
         if self.size > 1:
             if paddle.get_device() == "cpu":  # where there are GPUs, Paddle would take them
                 os.environ["PADDLE_DISTRI_BACKEND"] = "gloo"
-            endpoints = [
-                *os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(","),
-                os.environ.get("PADDLE_CURRENT_ENDPOINT", ""),
-            ]
-            *hosts, own_host = [endpoint.rpartition(":")[0] for endpoint in endpoints]
-            choose_network(hosts, own_host)
+            hosts = [name.rpartition(":")[0] for name in os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")]
+            choose_network(hosts, os.environ.get("PADDLE_CURRENT_ENDPOINT", "").rpartition(":")[0])
             paddle.distributed.init_parallel_env()
 
     @property

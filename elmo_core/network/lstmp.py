@@ -248,17 +248,12 @@ class _Direction:
             if d_x is None:  # the gradients of places that read the same input are summed first
                 zeros = paddle.zeros([len(x), gates.shape[1]], gates.dtype)
                 d_gates = zeros.index_add_(self.index, 0, gates)
-                d_x, d_input_weight = (
-                    product(d_gates, input_weight, transpose_y=True),
-                    product(x, d_gates, transpose_x=True),
-                )
-                d_recurrent_weight = d_weight
+                d_x = product(d_gates, input_weight, transpose_y=True)
+                d_input_weight, d_recurrent_weight = product(x, d_gates, transpose_x=True), d_weight
             else:
                 d_input_weight, d_recurrent_weight = d_weight.split(2)
-            d_projection_weight = product(m, d_projected, transpose_x=True)
-            return _wanted(
-                (d_x, d_h, d_c, d_input_weight, d_recurrent_weight, d_bias, d_projection_weight), self.wanted
-            )
+            d_weights = d_input_weight, d_recurrent_weight, d_bias, product(m, d_projected, transpose_x=True)
+            return _wanted((d_x, d_h, d_c, *d_weights), self.wanted)
 
 
 def _wanted(gradients: Sequence[paddle.Tensor], wanted: Sequence[bool]) -> tuple[paddle.Tensor | None, ...]:
@@ -287,9 +282,9 @@ class _Stacked:
             return tuple(part for x, h, c, *_ in self.directions for part in (x[:0] * 0, h.clone(), c.clone()))
         with paddle.no_grad():
             h, c, input_weight, recurrent_weight, bias, projection_weight = map(paddle.stack, stacks)
-            input_weight, recurrent_weight = (
+            input_weight, recurrent_weight = (  # (4, D, P, H)
                 operand(_gates_first(weight, "jifo")) for weight in (input_weight, recurrent_weight)
-            )  # (4, D, P, H)
+            )
             bias = _gates_first(bias.unsqueeze(1), "jifo")  # (4, D, 1, H)
             bias[2] += self.cell.forget_bias
             projection_weight = operand(projection_weight)

@@ -81,10 +81,9 @@ class Corpus:
             log.info(f"Counting the tokens of {len(self.paths)} files ...")
         total = Counts()
         for path in self.paths:
-            counts = sum(
-                (_count(text, vocabulary if k == 0 or not sample else None) for k, text in enumerate(blocks(path))),
-                Counts(),
-            )
+            counts = Counts()
+            for k, text in enumerate(blocks(path)):
+                counts += _count(text, None if sample and k else vocabulary)
             if not counts.sentences:
                 self.check(path, counts)
             total += counts

@@ -123,7 +123,7 @@ class Variable:
         version, levels, tensor_version, length = HEADER.unpack_from(begin)
         if version or tensor_version or levels:
             raise self._fault(
-                f"its header has the versions {version} and {tensor_version} and {levels} levels of detail, not 0"
+                f"its header has versions {version}, {tensor_version} and {levels} levels of detail, not 0"
             )
         self.offset = HEADER.size + length
         if not 0 < length <= DESCRIPTION or len(begin) < self.offset:
