@@ -133,7 +133,9 @@ COUNT = {"type": positive_int, "metavar": "N"}
 SHARE = {"type": share, "metavar": "X"}
 RATE = {"type": positive, "metavar": "X"}
 TRUTH = {"type": truth, "metavar": "true|false"}
+WHOLE = {"type": whole_number, "metavar": "N"}
 FILE = {"type": Path, "metavar": "FILE"}
+DIR = {"type": Path, "metavar": "DIR"}
 
 
 def add_device(group) -> None:
@@ -150,12 +152,8 @@ def check_sample(flag: str, path: str | Path) -> None:
 
 
 def add_checkpoint(group, required: bool = False) -> None:
-    group.add_argument(
-        "--init_from_ckpt",
-        required=required,
-        metavar="CKPT",
-        help="prefix, file, folder (its latest), or a published model's name",
-    )
+    source = "checkpoint prefix or file, a folder (its latest checkpoint), or a published model's name"
+    group.add_argument("--init_from_ckpt", required=required, metavar="CKPT", help=source)
 
 
 def add_seed(group, default: int = 2020) -> None:
@@ -163,18 +161,12 @@ def add_seed(group, default: int = 2020) -> None:
 
 
 def add_vocabulary(group, required: bool = False) -> None:
-    group.add_argument(
-        "--vocab_file", type=Path, required=required, metavar="FILE", help="vocabulary, one token a line"
-    )
+    group.add_argument("--vocab_file", **FILE, required=required, help="vocabulary, one token per line")
 
 
 def add_dev_data(group, required: bool = False) -> None:
-    group.add_argument(
-        "--dev_data_path",
-        required=required,
-        metavar="PATH",
-        help="held-out text: a file, a folder, or a glob in quotes",
-    )
+    text = "held-out text: a file, a folder, or a glob in quotes"
+    group.add_argument("--dev_data_path", required=required, metavar="PATH", help=text)
 
 
 def add_batches(group, batch_size: int) -> None:
@@ -198,9 +190,8 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         about = field.metadata
         options = {name: about[name] for name in ("choices", "metavar", "help") if name in about}
         if field.type is bool:
-            group.add_argument(
-                f"--no_{field.name.removeprefix('use_')}", dest=field.name, action="store_const", const=False, **options
-            )
+            options |= {"dest": field.name, "action": "store_const", "const": False}
+            group.add_argument(f"--no_{field.name.removeprefix('use_')}", **options)
             continue
         if field.name == "filters":
             options["type"] = _filters
@@ -224,18 +215,12 @@ def _model_fields() -> list[dataclasses.Field]:
 def add_optimizer(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("optimizer")
     group.add_argument("--optimizer", choices=("adagrad", "adam"), default="adagrad", help="adam warms up and decays")
+    group.add_argument("--lr", **RATE, help="learning rate (default: 0.2 for adagrad, 0.001 for adam)")
+    group.add_argument("--warmup_steps", **WHOLE, default=1000, help="adam: learning-rate warm-up steps")
+    group.add_argument("--max_grad_norm", **RATE, default=10.0, help="clip gradients to this global norm")
+    group.add_argument("--dropout", **SHARE, default=0.1, help="dropout between the layers")
     group.add_argument(
-        "--lr", type=positive, metavar="X", help="learning rate (default: 0.2 for adagrad, 0.001 for adam)"
-    )
-    group.add_argument(
-        "--warmup_steps", type=whole_number, metavar="N", default=1000, help="adam: steps of rising rate"
-    )
-    group.add_argument(
-        "--max_grad_norm", type=positive, metavar="X", default=10.0, help="gradients are scaled down to this norm"
-    )
-    group.add_argument("--dropout", type=share, metavar="X", default=0.1, help="dropout between the layers")
-    group.add_argument(
-        "--n_negative_samples", type=whole_number, metavar="N", default=8192, help="candidate words; 0: all words"
+        "--n_negative_samples", **WHOLE, default=8192, help="sampled-softmax candidates; 0: full softmax"
     )
 
 

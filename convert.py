@@ -62,15 +62,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     commands.add_parser("list", help="models by name")
     gets = commands.add_parser("get", help="fetch a published model")
     gets.add_argument("name", metavar="NAME", help="as `list` shows it")
-    gets.add_argument(
-        "--from",
-        dest="brought",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="its files, or a folder or an archive with them, that were fetched in another way",
-    )
+    brought = "files downloaded in advance, or a folder or archive with them"
+    gets.add_argument("--from", dest="brought", type=Path, nargs="+", default=[], metavar="FILE", help=brought)
 
     def command(name: str, help: str) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=help)
@@ -79,11 +72,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
     reads = command("import", "bilm-tf's options.json and weights to a checkpoint")
     reads.add_argument("folder", type=Path, nargs="?", metavar="DIR|ZIP", help="with all of these, as NLPL's")
-    reads.add_argument("--options", type=Path, metavar="FILE", help="options.json")
-    reads.add_argument("--weights", type=Path, metavar="FILE", help="weights in HDF5")
-    reads.add_argument(
-        "--softmax", type=Path, metavar="FILE", help="softmax/W and softmax/b, if in a file of their own"
-    )
+    reads.add_argument("--options", **arguments.FILE, help="options.json")
+    reads.add_argument("--weights", **arguments.FILE, help="weights in HDF5")
+    reads.add_argument("--softmax", **arguments.FILE, help="softmax/W and softmax/b, if in their own file")
     reads.add_argument("--vocab", type=Path, metavar="FILE", help="words of the softmax, or of a model of words")
     writes = command("export", "a checkpoint to options.json, weights.hdf5 and vocab.txt")
     writes.add_argument("checkpoint", metavar="CKPT", help="prefix, file, folder (its latest), or a name of `list`")
@@ -91,17 +82,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     fluid.add_argument("folder", type=Path, metavar="FOLDER", help="with embedding_para, fw_layer1_gate_w ...")
     fluid.add_argument("--vocab", type=Path, required=True, metavar="FILE", help="the words of embedding_para")
     many = command("manylangs", "a model of ELMoForManyLangs to a checkpoint")
-    many.add_argument(
-        "folder", type=Path, metavar="DIR|ZIP", help="with config.json, encoder.pkl, token_embedder.pkl ..."
-    )
+    many.add_argument("folder", type=Path, metavar="DIR|ZIP", help="with config.json, encoder.pkl, token_embedder.pkl")
     nlp = command("paddlenlp", "what PaddleNLP's ELMo example has trained to a checkpoint")
     nlp.add_argument("checkpoint", type=Path, metavar="PREFIX", help="of its .pdparams")
     nlp.add_argument("--vocab", type=Path, required=True, metavar="FILE", help="its vocabulary, as vocab-15w.txt")
     halves = command("half", "a checkpoint to one in float16, half the size")
     halves.add_argument("checkpoint", metavar="CKPT", help="prefix, file, folder (its latest), or a name of `list`")
-    halves.add_argument(
-        "--no_head", action="store_true", help="leave the softmax out: vectors, but no perplexity and no substitutes"
-    )
+    halves.add_argument("--no_head", action="store_true", help="omit the softmax: no perplexity, no substitutes")
     args = parser.parse_args(argv)
     if args.command == "import":
         if args.folder and (args.options or args.weights or args.softmax or args.vocab):

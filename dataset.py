@@ -1,10 +1,9 @@
 """From text to the batches of a language model. NumPy only.
 
-A corpus is UTF-8 text, one sentence a line, tokens separated by white space. A language-model batch is B rows of
-T steps. Each row is a stream of its own, sentence after sentence, cut every T steps: the state in which a batch
-leaves a row is the state in which the next batch finds it. A row that has finished a sentence takes the next one
-of the shuffled order. Here are two rows of four steps; the order is "birds sing loudly", "it rains", "no",
-"we know":
+A language-model batch is B rows of T steps. Each row is a stream of its own, sentence after sentence, cut every T steps:
+the state in which a batch leaves a row is the state in which the next batch finds it. A row that has finished a sentence
+takes the next one of the shuffled order. Here are two rows of four steps; the order is "birds sing loudly", "it rains",
+"no", "we know":
 
                             batch 1                       batch 2
     row 0  forward  input   <S>    birds  sing   loudly   <S>   we    know  ..
@@ -23,151 +22,17 @@ input), and is predicted as `<UNK>`.
 Letters in shapes: B rows, T steps.
 """
 
-import hashlib
-import json
-import queue
-import threading
-import time
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass
-from functools import cached_property, partial
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from elmo_core.machine.disk import atomic_write
 from elmo_core.machine.messages import UserError, log
-from elmo_core.text.text_files import blocks, split_lines, text_files
+from elmo_core.text.corpus import Corpus, Counts
+from elmo_core.text.text_files import blocks, split_lines
 from elmo_core.text.tokens import BOS, EOS, Lexicon, LMBatch, Vocabulary, padded
-
-COUNTS_FILE = ".elmo_counts.json"
-COUNTS_KEPT = 8  # vocabularies that the file remembers
-KEEP_COUNTS_SECONDS = 30  # between writings of that file
-LONG_COUNT = 1 << 28  # bytes whose counting takes long enough to be announced
-
-
-@dataclass
-class Counts:
-    """What a corpus holds."""
-
-    sentences: int = 0
-    tokens: int = 0
-    unknown: int = 0  # tokens that the vocabulary lacks
-    blank_lines: int = 0
-    windows_lines: int = 0  # that end with CR LF
-    markers: int = 0  # <S> and </S> in the text, where they do not belong
-
-    @property
-    def predictions(self) -> int:
-        """In each direction: every token, and the end of every sentence."""
-        return self.tokens + self.sentences
-
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(*map(sum, zip(astuple(self), astuple(other), strict=True)))
-
-
-class Corpus:
-    """Text files, one sentence a line: a file, a folder, a glob, or several of these. gzip is unpacked."""
-
-    def __init__(self, source: str | Path | Iterable[str | Path]):
-        sources = [source] if isinstance(source, (str, Path)) else source
-        self.paths: list[Path] = list(chain.from_iterable(map(text_files, sources)))
-        self._reported: set[str] = set()
-        if not self.paths:
-            raise UserError("the corpus has no files: expected a file, a folder or a glob.")
-        for path in self.paths:
-            if not path.stat().st_size:
-                raise UserError(f"{path}: the file is empty. Expected one sentence a line, or no such file.")
-            if Vocabulary.is_one(path):
-                raise UserError(f"{path} is a vocabulary. Expected text, for instance {path.parent / 'train' / '*'}.")
-
-    @cached_property
-    def identity(self) -> str:
-        """Names and sizes of the files, in brief: what a position in them depends on."""
-        sizes = [(path.name, path.stat().st_size) for path in self.paths]
-        digest = hashlib.sha1(json.dumps(sizes).encode()).hexdigest()[:12]
-        return f"{len(sizes)} files of {sum(size for _, size in sizes):,} bytes (SHA-1 {digest})"
-
-    def check(self, where: str | Path, counts: Counts) -> None:
-        """Refuse text without a sentence. Say once what is passed over and what looks wrong."""
-        if not counts.sentences:
-            raise UserError(f"{where}: nothing but {counts.blank_lines:,} blank lines. Expected one sentence a line.")
-        for number, what in (
-            (counts.blank_lines, "blank lines, which are skipped"),
-            (counts.windows_lines, "lines that end with CR LF, as on Windows, which is accepted"),
-            (counts.markers, "times <S> or </S> in the text: remove them, the batches have their own"),
-        ):
-            if number and what not in self._reported:
-                self._reported.add(what)
-                log.warning(f"{where}: {number:,} {what}.")
-
-    def count(self, vocabulary: Vocabulary) -> Counts:
-        """Count all files, or recall the counts of files and vocabulary that have not changed since."""
-        memory = self.paths[0].parent / COUNTS_FILE
-        remembered = _recall(memory)
-        known = remembered[vocabulary.fingerprint] = dict(remembered.pop(vocabulary.fingerprint, {}))
-        stale = [path for path in self.paths if known.get(str(path.absolute()), [])[:2] != _stamp(path)]
-        if sum(path.stat().st_size for path in stale) > LONG_COUNT:
-            log.info(f"Counting the tokens of {len(stale)} files, once for this vocabulary ...")
-        can_be_kept, kept = True, time.monotonic()
-        for path in stale:
-            known[str(path.absolute())] = [*_stamp(path), *astuple(_count(path, vocabulary))]
-            if can_be_kept and (path == stale[-1] or time.monotonic() - kept > KEEP_COUNTS_SECONDS):
-                can_be_kept = _remember(memory, dict(list(remembered.items())[-COUNTS_KEPT:]))
-                kept = time.monotonic()
-        total = Counts()
-        for path in self.paths:
-            counts = Counts(*known[str(path.absolute())][2:])
-            if not counts.sentences:
-                self.check(path, counts)
-            total += counts
-        self.check(self.paths[0] if len(self.paths) == 1 else f"{len(self.paths)} files", total)
-        return total
-
-
-def _count(path: Path, vocabulary: Vocabulary) -> Counts:
-    total = Counts()
-    for text in blocks(path):
-        lines, tokens = split_lines(text), text.split()
-        blank = lines.count("") + sum(map(str.isspace, lines))
-        total += Counts(
-            sentences=len(lines) - blank,
-            tokens=len(tokens),
-            unknown=len(tokens) - sum(map(vocabulary.index.__contains__, tokens)),
-            blank_lines=blank,
-            windows_lines=text.count("\r\n"),
-            markers=sum(tokens.count(marker) for marker in (BOS, EOS) if marker in text),
-        )
-    return total
-
-
-def _stamp(path: Path) -> list[int]:
-    return [path.stat().st_size, path.stat().st_mtime_ns]
-
-
-def _recall(memory: Path) -> dict[str, dict[str, list[int]]]:
-    """What was counted: {vocabulary: {path: [size, time, *counts]}}. An unreadable file is as good as none."""
-    try:
-        remembered = json.loads(memory.read_text(encoding="utf-8"))
-        entries = [entry for known in remembered.values() for entry in known.values()]
-        intact = all(len(entry) == 2 + len(astuple(Counts())) for entry in entries)
-        return remembered if intact else {}
-    except (OSError, ValueError, AttributeError, TypeError):
-        return {}
-
-
-def _remember(memory: Path, counts: dict) -> bool:
-    """Write the counts, if that can be done."""
-    try:
-        with atomic_write(memory, follow_links=False) as file:
-            json.dump(counts, file)
-    except (OSError, UserError) as error:
-        log.info(f"The counts cannot be kept for the next time: {error}")
-        return False
-    return True
 
 
 @dataclass(slots=True, eq=False)
@@ -229,9 +94,7 @@ class _Rows:
         self._lexicon = Lexicon(vocabulary, input)
         self._pieces: list[Piece] = []
 
-    def sentences(
-        self, corpus: Corpus, file: int, order: Callable[[int], np.ndarray] = np.arange
-    ) -> Iterator[_Sentence]:
+    def sentences(self, corpus: Corpus, file: int, order: Callable = np.arange) -> Iterator[_Sentence]:
         """The sentences of a file, in the order that the function makes of their number n: an array of 0 .. n - 1.
 
         When all are given out the file is forgotten: of its text only the sentences under way are kept.
@@ -434,9 +297,7 @@ class TrainStream:
         before[before >= len(rows)] = -1
         mine = np.where(before[:, None] < 0, -1, rows[before])
         surplus = np.concatenate([rows[parts * n_rows :], *waiting])[part::parts]
-        sentences = np.concatenate(
-            [mine, surplus]
-        )  # (n_rows + those that wait, 3) file, number in the file, steps done
+        sentences = np.concatenate([mine, surplus])  # (n_rows + those that wait, 3): file, number in it, steps done
         for file in np.unique(sentences[sentences[:, 0] >= 0, 0]).tolist():
             places = np.flatnonzero(sentences[:, 0] == file)
             _, numbers, done = sentences[places].T
@@ -504,58 +365,3 @@ class TrainStream:
 def _is_begun(epoch: int, history: dict | None) -> bool:
     """Whether an epoch was begun by the ranks of a history."""
     return history is not None and epoch <= max(reached for reached, _, _ in history["ranks"])
-
-
-class Prefetcher:
-    """Runs an iterator in a thread of its own, which prepares up to `depth` items ahead of their use.
-
-    An exception is raised where the iterator raised it, after the items before it. `close()`, or the end of a `with`
-    block, stops the thread and drops what it has prepared.
-    """
-
-    def __init__(self, iterable: Iterable[Any], depth: int = 4):
-        self._items: queue.Queue = queue.Queue(depth)
-        self._stop = threading.Event()
-        work = (iter(iterable), self._items, self._stop)
-        self._thread = threading.Thread(target=_prefetch, args=work, daemon=True)
-        self._thread.start()
-        weakref.finalize(self, self._stop.set)  # the thread also ends when nobody holds the prefetcher any more
-
-    def __iter__(self) -> "Prefetcher":
-        return self
-
-    def __next__(self) -> Any:
-        if self._stop.is_set():
-            raise StopIteration
-        item, end = self._items.get()
-        if end is not None:
-            self._stop.set()
-            raise end
-        return item
-
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def __enter__(self) -> "Prefetcher":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-
-def _prefetch(iterator: Iterator[Any], items: queue.Queue, stop: threading.Event) -> None:
-    """Put (item, None) for every item, then (None, the exception that ends the iterator)."""
-    entry = None
-    while not stop.is_set():
-        try:
-            entry = entry or (next(iterator), None)
-        except BaseException as end:
-            entry = (None, end)
-        try:
-            items.put(entry, timeout=0.05)
-            if entry[1] is not None:
-                return
-            entry = None
-        except queue.Full:
-            pass

@@ -23,10 +23,10 @@ from pathlib import Path
 
 import args as arguments
 import script
-from dataset import Corpus
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.characters import MAX_BYTES
+from elmo_core.text.corpus import Corpus
 from elmo_core.text.tokens import MARKERS, Vocabulary
 from preprocessing import word2vec
 from preprocessing.raw_text import Options, Report, make_corpus
@@ -46,55 +46,43 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def add_text_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "input", nargs="+", metavar="INPUT", help="files, plain or gzip, quoted globs, or folders with all in them"
+        "input", nargs="+", metavar="INPUT", help="files, plain or gzip, quoted globs, or folders (recursive)"
     )
     parser.add_argument("--lang", choices=("en", "zh"), required=True, help="language of the text")
     parser.add_argument(
-        "--output", type=Path, required=True, metavar="DIR", help="folder for the corpus: train/ and perhaps dev/"
+        "--output", **arguments.DIR, required=True, help="folder for the corpus: train/ and perhaps dev/"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace train/ and dev/ of an earlier run")
 
     reading = parser.add_argument_group("reading")
     reading.add_argument("--encoding", metavar="NAME", help="encoding of the files")
-    reading.add_argument(
-        "--undecodable", choices=("error", "drop"), help="what to do with a line that is not in that encoding"
-    )
-    reading.add_argument(
-        "--document",
-        choices=("line", "block", "file"),
-        help="what --dev_fraction keeps together: a line, the lines up to a blank one, or a file",
-    )
+    reading.add_argument("--undecodable", choices=("error", "drop"), help="what to do with lines not in that encoding")
+    kept = "what --dev_fraction keeps together: a line, the lines up to a blank one, or a file"
+    reading.add_argument("--document", choices=("line", "block", "file"), help=kept)
 
     tokens = parser.add_argument_group("sentences and tokens")
     tokens.add_argument("--lower", action="store_true", help="lower case")
     tokens.add_argument("--nfkc", action="store_true", help="NFKC instead of NFC: full-width letters become plain ones")
-    tokens.add_argument(
-        "--negation", choices=("treebank", "lm1b"), help="English: do n't and ca n't, or don 't and can 't"
-    )
+    tokens.add_argument("--negation", choices=("treebank", "lm1b"), help="English: do n't, ca n't; or don 't, can 't")
     tokens.add_argument("--min_tokens", **arguments.COUNT, help="leave out shorter sentences")
     tokens.add_argument("--max_tokens", **arguments.COUNT, help="leave out longer sentences")
 
     parts = parser.add_argument_group("shards and held-out part")
     parts.add_argument("--shards", **arguments.COUNT, help="number of files in train/; one at a time is in memory")
+    parts.add_argument("--dev_fraction", **arguments.SHARE, help="share of the documents that goes to dev/")
     parts.add_argument(
-        "--dev_fraction", type=arguments.share, metavar="X", help="share of the documents that goes to dev/"
-    )
-    parts.add_argument(
-        "--dev_split", choices=("random", "last"), help="which documents go there: random ones, or the last"
+        "--dev_split", choices=("random", "last"), help="documents that go there: random ones, or the last"
     )
     parts.add_argument("--seed", type=arguments.seed, metavar="N", help="decides the order and the random documents")
-    parts.add_argument(
-        "--processes", **arguments.COUNT, default=runtime.n_cores(), help="the result does not depend on their number"
-    )
+    processes = "worker processes; the result does not depend on their number"
+    parts.add_argument("--processes", **arguments.COUNT, default=runtime.n_cores(), help=processes)
     parser.set_defaults(**vars(Options()))
 
 
 def add_vocab_arguments(parser: argparse.ArgumentParser) -> None:
     add_corpus_arguments(parser, "the vocabulary file")
     parser.add_argument("--min_count", **arguments.COUNT, default=1, help="leave out tokens that occur less often")
-    parser.add_argument(
-        "--max_size", **arguments.COUNT, help="most lines of the file, the three special tokens included"
-    )
+    parser.add_argument("--max_size", **arguments.COUNT, help="maximum size, special tokens included")
 
 
 def add_vectors_arguments(parser: argparse.ArgumentParser) -> None:
@@ -105,9 +93,9 @@ def add_vectors_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_corpus_arguments(parser: argparse.ArgumentParser, output: str) -> None:
     parser.add_argument(
-        "input", nargs="+", metavar="INPUT", help="the corpus: files, plain or gzip, quoted globs, or folders"
+        "input", nargs="+", metavar="INPUT", help="the corpus: files, also gzip, quoted globs, or folders"
     )
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help=output)
+    parser.add_argument("--output", **arguments.FILE, required=True, help=output)
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier file")
 
 
@@ -143,8 +131,7 @@ def vocab(args: argparse.Namespace) -> None:
     paths = corpus_files(args)
     counts = count_tokens(paths)
     vocabulary = make_vocabulary(counts, args.min_count, args.max_size)
-    with disk.atomic_write(args.output, "wb") as file:
-        vocabulary.write(file)
+    vocabulary.save(args.output)
     report_vocabulary(args, counts, vocabulary)
 
 

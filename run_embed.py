@@ -36,7 +36,7 @@ from elmo_core.files import checkpoint, token_vectors
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.weights import model_files
-from embedding import corpus, vocabulary
+from embedding import embed_text, embed_vocabulary
 
 if TYPE_CHECKING:  # neither --help nor --merge waits for Paddle
     from elmo import ELMoEmbedder
@@ -49,24 +49,16 @@ FOR_TEXT |= {"batch_size": 128, "shard": None}
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     work = parser.add_mutually_exclusive_group(required=True)
-    work.add_argument("--input", type=Path, metavar="FILE", help="text, one tokenised sentence a line; also .gz")
-    work.add_argument("--vocab", type=Path, metavar="FILE", help="words, one a line: their vectors without a context")
-    work.add_argument("--merge", type=Path, nargs="+", metavar="FOLDER", help="what --shard has written")
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="FILE", help="HDF5 file to write; with --shard a folder"
-    )
+    work.add_argument("--input", **arguments.FILE, help="text, one tokenised sentence per line; also .gz")
+    work.add_argument("--vocab", **arguments.FILE, help="words, one per line: write their context-free vectors")
+    work.add_argument("--merge", type=Path, nargs="+", metavar="FOLDER", help="folders written with --shard")
+    parser.add_argument("--output", **arguments.FILE, required=True, help="HDF5 file to write; with --shard a folder")
     arguments.add_checkpoint(parser)
     stored = parser.add_argument_group("what is stored")
     choice = stored.add_mutually_exclusive_group()
-    choice.add_argument(
-        "--layers", metavar="L", help="all, top, average, a number, or several as in 0,1 (default: all)"
-    )
-    choice.add_argument(
-        "--mix",
-        type=_numbers,
-        metavar="S,...,GAMMA",
-        help="a mix as a ScalarMix has learnt it, gamma * sum_j softmax(s)_j h_j: --mix=-0.3,1.2,0.4,1.7",
-    )
+    choice.add_argument("--layers", metavar="L", help="all, top, average, a number, or several: 0,1 (default: all)")
+    mix = "gamma * sum_j softmax(s)_j h_j as a ScalarMix has learnt it: --mix=-0.3,1.2,0.4,1.7"
+    choice.add_argument("--mix", type=_numbers, metavar="S,...,GAMMA", help=mix)
     stored.add_argument("--dtype", choices=("float32", "float16"), help="of the numbers (default: float32)")
     stored.add_argument("--pool", choices=("mean",), help="one vector a sentence: the mean over its tokens")
     stored.add_argument("--forget_sentences", action="store_true", default=None, help="leave sentence_to_index out")
@@ -104,12 +96,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not args.shard:
         disk.check_output("--output", args.output, args.input, args.vocab)
     if args.merge:
-        corpus.merge(args.merge, args.output)
+        embed_text.merge(args.merge, args.output)
     elif args.vocab:
         if args.output.exists():
             raise UserError(f"--output {args.output} exists. Choose another, or delete it.")
         words = token_vectors.read_words(args.vocab)
-        vocabulary.embed(load(args), words, args.output)
+        embed_vocabulary.embed(load(args), words, args.output)
     else:
         disk.check_input(args.input, "a text, one sentence a line", "--input")
         rank, size = int(os.environ.get("PADDLE_TRAINER_ID", "0")), int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
@@ -117,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise UserError("--shard and paddle.distributed.launch both divide the text. Use one of them.")
         folder, output = (args.output, None) if args.shard else (Path(f"{args.output}.parts"), args.output)
         share = args.shard or (rank, size)
-        corpus.embed(load(args), args.input, folder, output, share, args.forget_sentences)
+        embed_text.embed(load(args), args.input, folder, output, share, args.forget_sentences)
 
 
 def load(args: argparse.Namespace) -> "ELMoEmbedder":
@@ -133,9 +125,7 @@ def mix_weights(numbers: Sequence[float], params: str) -> list[float]:
     n_layers = ELMoConfig.from_dict(values.get("model")).n_layers + 1
     *scalars, gamma = numbers
     if len(scalars) != n_layers:
-        raise UserError(
-            f"--mix has {len(numbers)} numbers, expected {n_layers + 1}: one for each of {n_layers} layers, and gamma."
-        )
+        raise UserError(f"--mix has {len(numbers)} numbers, expected {n_layers + 1}: one per layer, and gamma.")
     weights = np.exp(np.array(scalars) - max(scalars))
     return (gamma * weights / weights.sum()).tolist()
 

@@ -23,6 +23,7 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import disk, messages, runtime
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.ranks import Ranks
+from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import LMBatch, Vocabulary
 from elmo_core.weights import model_files
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     ranks = Ranks()
     if args.per_sentence and ranks.size > 1:
         raise UserError(f"--per_sentence writes its file in one process: {ranks.size} have been started.")
-    corpus = dataset.Corpus(args.dev_data_path)
+    corpus = Corpus(args.dev_data_path)
     if args.per_sentence:
         model = checkpoint.files(model_files.resolve(args.init_from_ckpt))
         disk.check_output("--per_sentence", args.per_sentence, *corpus.paths, *model)
@@ -67,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if ranks.first:
         print(
             f"text                           {counts.tokens:,} tokens in {counts.sentences:,} sentences; "
-            f"{counts.unknown / max(1, counts.tokens):.2%} of them outside the vocabulary of {len(vocabulary):,} words"
+            f"{counts.unknown_share:.2%} of them outside the vocabulary of {len(vocabulary):,} words"
         )
     began = time.perf_counter()
     with tqdm(
@@ -102,7 +103,7 @@ def watched(batches: Iterable[LMBatch], bar: tqdm) -> Iterator[LMBatch]:
 
 
 def write_scores(
-    path: Path, bilm: elmo.BiLM, corpus: dataset.Corpus, vocabulary: Vocabulary, batch_size: int, bar: tqdm
+    path: Path, bilm: elmo.BiLM, corpus: Corpus, vocabulary: Vocabulary, batch_size: int, bar: tqdm
 ) -> Score:
     """Write the scores of the corpus's lines. Returns their sum, to which blank lines do not count."""
     lines = itertools.chain.from_iterable(map(read_sentences, corpus.paths))

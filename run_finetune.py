@@ -28,10 +28,10 @@ from elmo_core.text.text_files import stdin_lines
 from elmo_core.weights import model_files
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.encoders import BiLMEncoder, Encoder, FineTuning, WordTable
-from elmo_tasks.pretrained import randomise
 from elmo_tasks.classification.protocol import Experiment, ProtocolSettings
 from elmo_tasks.classification.scores import macro_f1, per_class, tables
 from elmo_tasks.classification.texts import read_lines
+from elmo_tasks.pretrained import randomise
 
 OF_ELMO = {"elmo_lr": [0.0005], "lstm_dropout": 0.2}
 

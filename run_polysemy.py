@@ -22,12 +22,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import args as arguments
-import dataset
 import elmo
 import script
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, log
+from elmo_core.text.corpus import Corpus
 from senses.nearest import NEAREST_WORDS, embed, examples, is_known, nearest_words
 from senses.occurrences import Occurrence, Word, find_words, read_senses
 from senses.page import write_page
@@ -39,15 +39,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     arguments.add_checkpoint(parser, required=True)
     parser.add_argument("--corpus", required=True, metavar="PATH", help="text: a file, a folder, or a glob in quotes")
-    parser.add_argument(
-        "--word", type=_text, action="append", metavar="WORD[,...]", help="word to look at; may be given several times"
-    )
-    parser.add_argument(
-        "--senses", type=Path, metavar="FILE", help="true senses; alone: only the table of all its words"
-    )
-    parser.add_argument(
-        "--max_occurrences", **arguments.COUNT, default=1000, help="of a word; of more a random sample is taken"
-    )
+    several = {"type": _text, "action": "append"}  # these flags may be given several times
+    parser.add_argument("--word", **several, metavar="WORD[,...]", help="word to look at")
+    parser.add_argument("--senses", **arguments.FILE, help="true senses; alone: only the table of all its words")
+    parser.add_argument("--max_occurrences", **arguments.COUNT, default=1000, help="per word; if more, a random sample")
     arguments.add_seed(parser)
     parser.add_argument("--batch_size", **arguments.COUNT, default=128, help="sentences embedded at once")
     arguments.add_device(parser)
@@ -56,30 +51,17 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     shown.add_argument("--examples", **arguments.COUNT, default=3, help="occurrences of a word that are shown")
     shown.add_argument("--neighbours", **arguments.COUNT, default=3, help="nearest others of each, in each layer")
     shown.add_argument(
-        "--sentence",
-        type=_text,
-        action="append",
-        metavar="TEXT",
-        help="sentence of your own, tokens separated by spaces, shown in place of the corpus's; may be given several times",
+        "--sentence", **several, metavar="TEXT", help="sentence of your own, shown instead of the corpus's"
     )
     shown.add_argument("--layers", type=_layers, metavar="N[,...]", help="layers to show (default: all but 0)")
-    shown.add_argument(
-        "--word2vec",
-        type=Path,
-        metavar="FILE",
-        help="static vectors of the same text to compare with, word2vec's format",
-    )
+    shown.add_argument("--word2vec", **arguments.FILE, help="static vectors of the same text to compare with")
 
     picture = parser.add_argument_group("picture")
     picture.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the occurrences in two dimensions")
-    picture.add_argument(
-        "--page",
-        type=Path,
-        metavar="FILE.html",
-        help="write a page for any browser, in one file: the picture with all sentences and their nearest others",
-    )
+    page = "write a page for any browser: the picture with all sentences and their nearest others"
+    picture.add_argument("--page", type=Path, metavar="FILE.html", help=page)
     picture.add_argument("--projection", choices=("pca", "tsne"), default="pca", help="how to get to two dimensions")
-    picture.add_argument("--font", type=Path, metavar="FILE", help="of the picture (default: one of the machine's)")
+    picture.add_argument("--font", **arguments.FILE, help="font of the picture (default: an installed one)")
     return parser.parse_args(argv)
 
 
@@ -105,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         check_plot(args)
     if args.page:
         check_page(args.page)
-    corpus = dataset.Corpus(args.corpus)
+    corpus = Corpus(args.corpus)
     static = load_word_vectors(args.word2vec) if args.word2vec else None
     embedder = elmo.ELMoEmbedder(args.init_from_ckpt, args.batch_size, args.device, progress=sys.stderr.isatty())
     layers = args.layers or range(1, embedder.config.n_layers + 1)
@@ -189,7 +171,7 @@ def check_model(
         raise UserError("--max_occurrences: expected 2 or more, because there would be nothing to compare with.")
     if not 1 <= min(layers) <= max(layers) <= embedder.config.n_layers:
         raise UserError(
-            f"--layers: expected layers from 1 to {embedder.config.n_layers}. (Layer 0 is the same for all occurrences.)"
+            f"--layers: expected 1 to {embedder.config.n_layers}. (Layer 0 is the same for all occurrences.)"
         )
     for word in asked:
         if not is_known(word, embedder):
@@ -198,9 +180,7 @@ def check_model(
                 "is <UNK>. Choose a word of its vocab.txt, or a model that reads characters."
             )
         if static is not None and word not in static:
-            raise UserError(
-                f"--word2vec {args.word2vec}: it has no vector of {word!r}. Was it trained on the same text?"
-            )
+            raise UserError(f"--word2vec {args.word2vec}: it has no {word!r}. Was it trained on the same text?")
 
 
 def can_be_counted(word: Word, embedder: elmo.ELMoEmbedder) -> bool:
@@ -208,9 +188,7 @@ def can_be_counted(word: Word, embedder: elmo.ELMoEmbedder) -> bool:
     if not is_known(word.text, embedder):
         log.warning(f"{word.text!r} is left out of the table: the model's vocabulary lacks it.")
     elif not word.comparable:
-        log.warning(
-            f"{word.text!r} is left out of the table: its sense is given in fewer than two different sentences."
-        )
+        log.warning(f"{word.text!r} is left out of the table: its sense is given in fewer than two sentences.")
     else:
         return True
     return False

@@ -45,9 +45,11 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.network import fused, lstmp, softmax
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.network.token_tables import token_table
+from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import EOS, MARKERS, LMBatch, Vocabulary
 from pretraining.optimizer import make_optimizer
+from pretraining.prefetch import Prefetcher
 
 SHARED = PROJECT.parent / "shared" / "data"
 SAMPLE = PROJECT / "data" / "train"
@@ -106,7 +108,7 @@ def train(args: argparse.Namespace) -> dict:
     corpus, vocabulary = training_text(args.vocab_size)
     config = elmo.ELMoConfig.preset(args.model_size, vocab_size=len(vocabulary))
     training, random = Training(config, args.batch_size), np.random.default_rng(0)
-    batches = dataset.Prefetcher(dataset.TrainStream(corpus, vocabulary, args.batch_size, STEPS))
+    batches = Prefetcher(dataset.TrainStream(corpus, vocabulary, args.batch_size, STEPS))
 
     def step(clock: "Clock") -> None:
         with clock.part("data"):
@@ -351,7 +353,7 @@ def training_text(vocab_size: int) -> tuple[dataset.Corpus, Vocabulary]:
     n_words = vocab_size - len(MARKERS)
     if n_words < 1:
         raise messages.UserError(f"--vocab_size {vocab_size}: expected {len(MARKERS) + 1} or more, markers included.")
-    corpus = dataset.Corpus(first_there(NEWS))
+    corpus = Corpus(first_there(NEWS))
     counts = Counter(token for path in corpus.paths for sentence in read_sentences(path) for token in sentence)
     words = sorted(counts, key=lambda word: (-counts[word], word))[:n_words]
     filler = [f"word-{k}" for k in range(n_words - len(words))]

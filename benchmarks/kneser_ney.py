@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 import args as arguments
 import script
-from dataset import Corpus
+from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import BOS, EOS, Vocabulary
 

@@ -30,24 +30,21 @@ PRESETS = {
     "medium": {"cell_dim": 2048, "projection_dim": 256, "n_highway": 1},
     "original": {"cell_dim": 4096, "projection_dim": 512, "n_highway": 2},
 }
-LATER = (
-    "word_dim",
-    "n_characters",
-    "alphabet",
-    "max_characters",
-)  # fields that are written only where they differ from the default
 LARGEST = 1e30  # what a float32 still holds
 
 
 def _number(default: int | float, help: str, letter: str, least: float = 0, most: float | None = None, flags=()):
     """A field whose command-line flag args.py derives from it; `flags` are its further names."""
     most = most or (2**31 - 1 if isinstance(default, int) else LARGEST)
-    described = {"help": help, "metavar": letter, "least": least, "most": most, "flags": flags}
-    return dataclasses.field(default=default, metadata=described)
+    return _described(default, help=help, metavar=letter, least=least, most=most, flags=flags)
 
 
 def _choice(default: str, help: str, choices: Iterable[str]):
-    return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)})
+    return _described(default, help=help, choices=tuple(choices))
+
+
+def _described(default, **metadata):
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -57,18 +54,15 @@ class ELMoConfig:
     input: str = _choice("char", "what the model reads of a token: its characters, a table of words, or both", INPUTS)
     vocab_size: int = 0  # words that the language model predicts and the word table holds; 0: no head
     character_dim: int = _number(16, "size of a character's vector", "N", least=1, flags=("--char_embed_dim",))
-    filters: tuple[tuple[int, int], ...] = dataclasses.field(
-        default=FILTERS,
-        metadata={"help": "of the character CNN, width:number, as in 1:32,2:64", "metavar": "W:N,..."},
+    filters: tuple[tuple[int, int], ...] = _described(
+        FILTERS, help="character CNN filters as width:number, e.g. 1:32,2:64", metavar="W:N,..."
     )
     activation: str = _choice("relu", "of the character CNN", ("relu", "tanh"))
     n_highway: int = _number(2, "highway layers of the character CNN", "N", most=100, flags=("--num_highways",))
     projection_dim: int = _number(512, "vectors have 2P dimensions", "P", least=1)
     cell_dim: int = _number(4096, "size of an LSTM's cell", "H", least=1)
     n_layers: int = _number(2, "LSTM layers", "L", least=1, most=100, flags=("--num_layers",))
-    use_skip_connections: bool = dataclasses.field(
-        default=True, metadata={"help": "do not add a layer's input to its output"}
-    )
+    use_skip_connections: bool = _described(True, help="do not add each layer's input to its output")
     cell_clip: float = _number(3.0, "bound of an LSTM's cell; 0: none", "X")
     proj_clip: float = _number(3.0, "bound of an LSTM's output; 0: none", "X")
     forget_bias: float = _number(1.0, "added to an LSTM's forget gate", "X", least=-LARGEST)
@@ -92,18 +86,12 @@ class ELMoConfig:
         if not isinstance(values, dict):
             raise UserError(f"model configuration: found {values!r:.60}, expected a JSON object.")
         known = {field.name for field in dataclasses.fields(cls)}
-        unknown, missing = sorted(set(values) - known), sorted(known - set(values) - set(LATER))
-        if unknown:
+        if unknown := sorted(set(values) - known):
             raise UserError(f"model configuration: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}.")
-        if missing:
-            raise UserError(f"model configuration: the field {missing[0]!r} is missing.")
         return cls(**values)
 
     def to_dict(self) -> dict:
-        values = dataclasses.asdict(self)
-        return {
-            name: value for name, value in values.items() if name not in LATER or value != getattr(type(self), name)
-        }
+        return dataclasses.asdict(self)
 
     def reads(self, field: str) -> bool:
         """Whether the model depends on a field."""
@@ -142,11 +130,8 @@ class ELMoConfig:
         need("n_characters", type(self.n_characters) is int and 0 < self.n_characters < 2**31, "a whole number above 0")
         need("alphabet", self.alphabet in ("bytes", "code points"), "'bytes' or 'code points'")
         longest = self.max_characters
-        need(
-            "max_characters",
-            type(longest) is int and 3 <= longest <= MOST_CHARS,
-            f"a whole number from 3 to {MOST_CHARS}",
-        )
+        fits = type(longest) is int and 3 <= longest <= MOST_CHARS
+        need("max_characters", fits, f"a whole number from 3 to {MOST_CHARS}")
         need("use_skip_connections", isinstance(self.use_skip_connections, bool), "true or false")
         pairs = self.filters if isinstance(self.filters, list | tuple) and len(self.filters) <= 100 else [None]
         whole = all(

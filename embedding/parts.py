@@ -54,10 +54,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 def check_same(folder: Path, saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     if changes := differences(saved, wanted):
-        raise UserError(
-            f"{folder} holds parts with other settings: {'; '.join(changes.values())}. Give the same settings, or delete "
-            "the folder to start over."
-        )
+        changed = "; ".join(changes.values())
+        raise UserError(f"{folder} holds parts with other settings: {changed}. Use the same, or delete the folder.")
 
 
 @contextmanager

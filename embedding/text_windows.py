@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import read_sentences
-from elmo_core.text.tokens import WINDOW, windows
+from elmo_core.text.tokens import WINDOW, sentence_windows
 
 
 class Span(NamedTuple):
@@ -32,7 +32,7 @@ class Text:
         self.spans: list[Span] = []
         self.lines = self.blank = 0
         with progress("counting", " lines") as bar:
-            for sentences in windows(read_sentences(path), self._size):
+            for sentences in sentence_windows(read_sentences(path), self._size):
                 tokens, entries = sum(map(len, sentences)), index_entries(self.lines, sentences)
                 self.spans.append(Span(len(sentences), tokens, len(entries), _checksum(sentences)))
                 self.lines += len(sentences)
@@ -49,7 +49,7 @@ class Text:
 
     def windows(self, wanted: Collection[int]) -> Iterator[tuple[int, int, list[list[str]]]]:
         """The wanted windows: number, number of the first line, sentences."""
-        found, line = windows(read_sentences(self.path), self._size), 0
+        found, line = sentence_windows(read_sentences(self.path), self._size), 0
         for number, span in enumerate(self.spans[: max(wanted) + 1]):
             sentences = next(found, [])
             if _checksum(sentences) != span.checksum:

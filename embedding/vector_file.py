@@ -79,8 +79,7 @@ def check_room(path: Path, needed: int, advice: str = "") -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise UserError(
-            f"{path}: {size(needed)} are needed, {size(free)} are free in {folder}. {advice}make room, or choose "
-            "another disk."
+            f"{path}: {size(needed)} are needed, {size(free)} are free. {advice}make room, or use another disk."
         )
 
 

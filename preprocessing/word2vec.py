@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-import dataset
 from elmo_core.machine import messages, runtime
 from elmo_core.machine.messages import UserError, log
+from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 
 SKIP_GRAM = {"sg": 1, "window": 5, "min_count": 3, "epochs": 5}
@@ -16,7 +16,7 @@ DIMENSIONS = 300
 MOST = 10_000  # tokens: gensim passes over what is behind them
 
 
-class Sentences(dataset.Corpus):
+class Sentences(Corpus):
     """A corpus that can be read several times, in pieces of at most MOST tokens of a sentence."""
 
     def __iter__(self) -> Iterator[list[str]]:

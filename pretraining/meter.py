@@ -14,10 +14,7 @@ from elmo_core.machine.messages import UserError
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 
-ADVICE = (
-    "It is not saved. Go on from an earlier checkpoint with --init_from_ckpt, --allow_changes and a lower --lr or "
-    "--max_grad_norm."
-)
+ADVICE = "It is not saved. Resume earlier with --init_from_ckpt, --allow_changes and a lower --lr or --max_grad_norm."
 
 
 class Meter:

@@ -6,7 +6,7 @@ Both directions predict n + 1 tokens of a sentence of n words: the words and the
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import dataset
 from elmo import BiLM
@@ -27,11 +27,7 @@ class Score:
     predictions: int = 0  # in each direction
 
     def __add__(self, other: "Score") -> "Score":
-        return Score(
-            self.forward_sum + other.forward_sum,
-            self.backward_sum + other.backward_sum,
-            self.predictions + other.predictions,
-        )
+        return Score(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def forward(self) -> float:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from elmo_core.config import differences
 from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
+from elmo_core.text.corpus import Counts
 
 
 @dataclass
@@ -20,7 +21,7 @@ class Progress:
     """How far a run has come. What is random in a step follows from the seed, the step and the rank."""
 
     tokens_per_step: int  # of all ranks
-    tokens_per_epoch: int
+    counts: Counts  # of the text
     position: dict  # of this rank in the text: `TrainStream.position`
     states: list[BiLMState]  # in which the last batches of this rank, made in one step, have left the LSTMs
     warmup: int  # tokens over which Adam's rate rises
@@ -35,7 +36,7 @@ class Progress:
     @property
     def epoch(self) -> float:
         """Epochs read so far."""
-        return self.tokens / self.tokens_per_epoch
+        return self.tokens / self.counts.predictions
 
     @property
     def schedule(self) -> tuple[float, float, float]:
@@ -45,7 +46,7 @@ class Progress:
 
     def set_end(self, max_steps: int | None, epochs: int) -> None:
         """After so many steps, or else after so many epochs of text."""
-        left = max(0, epochs * self.tokens_per_epoch - self.tokens)
+        left = max(0, epochs * self.counts.predictions - self.tokens)
         self.total = max_steps or self.step - (-left // self.tokens_per_step)
 
     def evaluation_is_due(self, eval_freq: int | None) -> bool:
@@ -78,6 +79,7 @@ class Progress:
             "evaluated": self.evaluated,
             "best": self.best,
             "without_gain": self.without_gain,
+            "counts": asdict(self.counts),
             "settings": settings,
             "ranks": ranks.gather({"position": self.position, "state": state, "losses": self.losses}),
         }
@@ -89,8 +91,7 @@ def changed_settings(source: Path, saved: Mapping, settings: Mapping, allow_chan
     listed = "; ".join(changes.values())
     if changes and not allow_changes:
         raise UserError(
-            f"{source} was made with other settings: {listed}. Give the same, or --allow_changes to go on with what is "
-            "well defined."
+            f"{source} has other settings: {listed}. Use the same, or --allow_changes to resume as far as possible."
         )
     if changes:
         log.warning(f"Resuming with changes: {listed}.")
@@ -114,7 +115,7 @@ def resume(progress: Progress, saved: Mapping, changes: set[str], stream: TrainS
     rows = stream.seek(*(one["position"] for one in saved["ranks"]), strict=False)
     progress.position = stream.position
     if {"corpus", "seed", "shuffle"} & changes:
-        progress.tokens = progress.position["epoch"] * progress.tokens_per_epoch
+        progress.tokens = progress.position["epoch"] * progress.counts.predictions
     saved_states = [one["state"] for one in saved["ranks"]]
     state = _joined(saved_states[ranks.rank : ranks.rank + 1] if same_ranks else saved_states)
     progress.states = [_rows_of(state, part) for part in np.split(rows, len(progress.states))]

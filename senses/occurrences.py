@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-import dataset
 from elmo_core.machine.disk import check_input
 from elmo_core.machine.messages import UserError, listed, log
+from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.text_files import blocks, read_sentences, split_lines
 from elmo_core.text.tokens import MARKERS
 
@@ -111,7 +111,7 @@ def read_senses(path: Path) -> Senses:
 
 
 def find_words(
-    corpus: dataset.Corpus, asked: Sequence[str], senses: Senses | None, max_occurrences: int, seed: int
+    corpus: Corpus, asked: Sequence[str], senses: Senses | None, max_occurrences: int, seed: int
 ) -> tuple[dict[str, Word], list[list[str]]]:
     """The words in `asked` or with senses, by their texts; and a sample of the corpus's sentences.
 
@@ -124,7 +124,7 @@ def find_words(
     labels = dict(senses.labels) if senses else {}  # those not found yet
     texts = dict.fromkeys([*asked, *(senses.words if senses else ())])
     samples = {text: Sample(max_occurrences, f"{seed} {text}") for text in texts}
-    background, counts, n_words = Sample(BACKGROUND, seed), dataset.Counts(), Counter()
+    background, counts, n_words = Sample(BACKGROUND, seed), Counts(), Counter()
     for path, line, tokens in tqdm(_sentences(corpus), unit=" sentences", unit_scale=True, disable=None, leave=False):
         counts.sentences += bool(tokens)
         counts.blank_lines += not tokens
@@ -161,13 +161,13 @@ def find_words(
     return words, background.items()
 
 
-def _sentences(corpus: dataset.Corpus) -> Iterator[tuple[Path, int, list[str]]]:
+def _sentences(corpus: Corpus) -> Iterator[tuple[Path, int, list[str]]]:
     for path in corpus.paths:
         for line, tokens in enumerate(read_sentences(path)):
             yield path, line, tokens
 
 
-def _check_not_found(corpus: dataset.Corpus, senses: Senses, missing: dict[Place, tuple[str, int]]) -> None:
+def _check_not_found(corpus: Corpus, senses: Senses, missing: dict[Place, tuple[str, int]]) -> None:
     """Refuse senses at places that the corpus does not have, or of another corpus; warn of files that it lacks."""
     names = [path.name for path in corpus.paths]
     for (name, line, position, word), (_, row) in missing.items():
@@ -178,16 +178,14 @@ def _check_not_found(corpus: dataset.Corpus, senses: Senses, missing: dict[Place
             )
     if len(missing) == len(senses.labels):
         files = sorted({name for name, *_ in missing})
-        raise UserError(
-            f"{senses.path} is about the files {listed(files, 5)}. The corpus has {listed(names, 5)} instead."
-        )
+        raise UserError(f"{senses.path} is about {listed(files, 5)}. The corpus has {listed(names, 5)} instead.")
     log.warning(
-        f"{senses.path}: {len(missing):,} of its {len(senses.labels):,} occurrences are left out: they are in files that "
-        "the corpus lacks."
+        f"{senses.path}: {len(missing):,} of its {len(senses.labels):,} occurrences are left out: their files are not in the "
+        "corpus."
     )
 
 
-def _similar_tokens(corpus: dataset.Corpus, word: str) -> str:
+def _similar_tokens(corpus: Corpus, word: str) -> str:
     """Tokens of the corpus that contain the word, whatever their case and width, for a message."""
     counts = Counter(token for _, _, tokens in _sentences(corpus) for token in tokens)
     wanted = _folded(word)

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.machine import disk
-from senses.columns import printable
 from senses.nearest import nearest_others, same_sense_shares
 from senses.occurrences import Word
 from senses.picture import COLOURS, key_words, project
+from senses.terminal import printable
 
 TEMPLATE = Path(__file__).with_name("page.html")
 NEIGHBOURS = 8  # of an occurrence, in each layer

@@ -13,8 +13,8 @@ import numpy as np
 
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, log
-from senses.columns import cut, printable
 from senses.occurrences import Word, is_word
+from senses.terminal import printable, truncate
 
 LABELS = 60  # in a panel of the picture
 LABEL_WIDTH = 24  # columns
@@ -171,5 +171,5 @@ def key_words(word: Word, background: Sequence[Sequence[str]]) -> list[str]:
     for occurrence in word.occurrences:
         others = [token for token in dict.fromkeys(occurrence.tokens) if token != word.text and is_word(token)]
         best = sorted(others, key=distinctiveness)[-2:]
-        texts.append(cut(printable(" ".join(token for token in others if token in best)), LABEL_WIDTH))
+        texts.append(truncate(printable(" ".join(token for token in others if token in best)), LABEL_WIDTH))
     return texts

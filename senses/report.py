@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from senses.columns import columns, cut, padded, printable
 from senses.nearest import neighbours, same_sense_shares
 from senses.occurrences import Occurrence, Word
+from senses.terminal import display_width, pad, printable, truncate
 
 HEAD = 18  # columns before the sense and the sentence
 CORNER = "nearest has the same sense"
@@ -24,9 +24,7 @@ def summary(word: Word, nearest: dict[str, Sequence[tuple[str, float]]]) -> list
     lines = [f"{printable(word.text)}: {'; '.join(parts)}"]
     for name, words in nearest.items():
         listed = ", ".join(f"{printable(text)} {cosine:.2f}" for text, cosine in words)
-        lines.append(
-            f"  {name}, one vector for all of them, is nearest to {listed or 'nothing: there is no other word'}"
-        )
+        lines.append(f"  {name}, one vector for all of them, is nearest to {listed or 'nothing, for want of words'}")
     return lines
 
 
@@ -40,16 +38,16 @@ def concordance(
         for layer in layers:
             for rank, (other, cosine) in enumerate(neighbours(occurrence, vectors, word, layer, n)):
                 rows.append((f"    {'' if rank else f'layer {layer}':<8}{cosine:.2f}", other))
-    senses = max(columns(sense) for sense in word.senses.tolist())
+    senses = max(display_width(sense) for sense in word.senses.tolist())
     senses += 2 * (senses > 0)
-    room = max(30, width - HEAD - senses - columns(word.text) - 4)
-    left = min(room // 2, max(columns(_before(occurrence)) for _, occurrence in rows))
+    room = max(30, width - HEAD - senses - display_width(word.text) - 4)
+    left = min(room // 2, max(display_width(_before(occurrence)) for _, occurrence in rows))
     lines = []
     for head, occurrence in rows:
-        start = cut(_before(occurrence)[::-1], left)[::-1]
-        end = cut(printable(" ".join(occurrence.tokens[occurrence.position + 1 :])), room - left)
-        sentence = f"{' ' * (left - columns(start))}{start} [{printable(occurrence.word)}] {end}"
-        lines.append((padded(head, HEAD) + padded(printable(occurrence.sense), senses) + sentence).rstrip())
+        start = truncate(_before(occurrence)[::-1], left)[::-1]
+        end = truncate(printable(" ".join(occurrence.tokens[occurrence.position + 1 :])), room - left)
+        sentence = f"{' ' * (left - display_width(start))}{start} [{printable(occurrence.word)}] {end}"
+        lines.append((pad(head, HEAD) + pad(printable(occurrence.sense), senses) + sentence).rstrip())
     return lines
 
 
@@ -60,14 +58,14 @@ def _before(occurrence: Occurrence) -> str:
 def sense_table(shown: Sequence[Word], words: Sequence[Word], name: str) -> list[str]:
     """How often the nearest neighbour has the same sense, by chance and by layer: of each word shown, and of all words."""
     rows = [(printable(word.text), [word]) for word in shown] + [(f"words of {name}: {len(words)}", words)]
-    width = max(columns(text) for text in (CORNER, *(title for title, _ in rows))) + 2
+    width = max(display_width(text) for text in (CORNER, *(title for title, _ in rows))) + 2
     heads = ["occurrences", "senses", "chance", *(f"layer {layer}" for layer in range(len(words[0].vectors)))]
-    lines = [padded(CORNER, width) + "  ".join(heads)]
+    lines = [pad(CORNER, width) + "  ".join(heads)]
     scores = {word.text: same_sense_shares(word) for word in words}  # each (1 + layers, n)
     for title, chosen in rows:
         shares = np.concatenate([scores[word.text] for word in chosen], axis=1).mean(axis=1)
         n, n_senses = sum(len(word.senses) for word in chosen), sum(len(set(word.senses.tolist())) for word in chosen)
         cells = [f"{n:,}", f"{n_senses}", *(f"{share:.1%}" for share in shares)]
         row = "  ".join(f"{cell:>{len(head)}}" for cell, head in zip(cells, heads, strict=True))
-        lines.append(padded(title, width) + row)
+        lines.append(pad(title, width) + row)
     return lines

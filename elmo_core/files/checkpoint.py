@@ -18,8 +18,7 @@ three files of a save carry its id. Where a prefix is overwritten, the rename of
 checkpoint by the new one: a `.pdopt` or `.pdstate` whose rename a kill prevented is found by its id under its temporary
 name, and the next save in the folder renames it.
 
-Safety. A pickle is a program, and `paddle.load` runs it. Here it is read by an unpickler that knows arrays and plain
-containers only and refuses everything else by name.
+A pickle is a program, and `paddle.load` runs it. Here it is data or an error: see pickles.py.
 """
 
 import hashlib
@@ -39,7 +38,7 @@ import numpy as np
 from elmo_core.machine import disk
 from elmo_core.machine.disk import atomic_write, read_json
 from elmo_core.machine.messages import UserError, listed, log
-from elmo_core.machine.pickles import ChecksumFile, Pickler, Unpickler
+from elmo_core.machine.pickles import ChecksumFile, Pickler, Unpickler, scan
 from elmo_core.text.characters import CodePoints
 
 FORMAT_VERSION = 1
@@ -185,8 +184,7 @@ def save_model(folder: Path, config, params: Mapping[str, Any], vocabulary) -> N
 
 def save_vocabulary(folder: str | Path, vocabulary) -> None:
     """Write the vocabulary's file beside the checkpoints."""
-    with atomic_write(Path(folder, VOCABULARY), "wb") as file:
-        vocabulary.write(file)
+    vocabulary.save(Path(folder, VOCABULARY))
     if isinstance(vocabulary.alphabet, CodePoints):
         with atomic_write(Path(folder, CHARACTERS)) as file:
             json.dump(vocabulary.alphabet.ids, file, ensure_ascii=False)
@@ -282,23 +280,19 @@ def _part(prefix: Path, suffix: str) -> Path:
             if parts["name"] == path.name and parts["id"] == wanted.hex():
                 return temporary
     if not path.exists():
-        raise UserError(
-            f"There is no {path}: this checkpoint is weights only. run_pretrain.py starts from them with --finetune_from."
-        )
+        raise UserError(f"There is no {path}: this checkpoint is weights only. Start from them with --finetune_from.")
     if wanted and found and wanted != found:
         raise UserError(f"{path} cannot be read: it was not saved together with {prefix.name}{PARAMS}.")
     return path
 
 
 def _tidy(folder: Path) -> None:
-    """Finish the renames of a killed save, and remove other temporary files of killed processes."""
+    """Finish the renames of a killed save, and remove what other killed saves left. Nobody else saves here: see `locked`."""
     for temporary, parts in disk.temporaries(folder):
         path = folder / parts["name"]
-        if disk.may_be_in_use(temporary, parts["host"], int(parts["pid"])):
-            continue
         if path.suffix in (OPTIMIZER, PROGRESS) and _save_id(path.with_suffix(PARAMS)).hex() == parts["id"]:
             disk.rename(temporary, path)
-        else:
+        elif path.suffix in SUFFIXES:
             temporary.unlink(missing_ok=True)
 
 
@@ -315,12 +309,12 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             trailer = _find_trailer(file)
-            counted = ChecksumFile(file, os.fstat(file.fileno()).st_size - len(trailer))
-            content = Unpickler(counted).load()
-        if counted.left:
-            raise pickle.UnpicklingError(f"{counted.left} bytes follow its end")
-        if trailer and trailer != _trailer(counted, TRAILER.unpack(trailer)[2]):
-            raise pickle.UnpicklingError("its checksum is wrong")
+            scanned = scan(file, os.fstat(file.fileno()).st_size - len(trailer))
+            if scanned.left:
+                raise pickle.UnpicklingError(f"{scanned.left} bytes follow its end")
+            if trailer and trailer != _trailer(scanned, TRAILER.unpack(trailer)[2]):
+                raise pickle.UnpicklingError("its checksum is wrong")
+            content = Unpickler(file, scanned.length).load()
         if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
             raise pickle.UnpicklingError("it is not a dictionary whose keys are names")
     except (OSError, MemoryError):

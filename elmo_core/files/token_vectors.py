@@ -31,7 +31,7 @@ def read_words(path: str | Path) -> list[str]:
         words += tokens
     if missing := sorted({BOS, EOS} - set(words)):
         raise UserError(
-            f"{path}: there is no {' and no '.join(missing)}. Sentences begin with {BOS} and end with {EOS}: add the lines."
+            f"{path}: there is no {' and no '.join(missing)}, which sentences begin or end with: add the lines."
         )
     return words
 

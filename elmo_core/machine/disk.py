@@ -5,10 +5,7 @@ import json
 import os
 import re
 import shutil
-import socket
 import tempfile
-import time
-import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,10 +13,7 @@ from typing import IO
 
 from elmo_core.machine.messages import UserError, log
 
-TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<id>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>\d{1,9})\.tmp")
-HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"  # the machine whose process numbers stand in such names
-ABANDONED = 24 * 3600  # seconds after which a temporary file is considered abandoned
-_own_temporaries: set[Path] = set()  # files that this process is writing
+TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<id>[0-9a-f]{16})\.tmp")
 
 
 def check_input(path: Path, expected: str, flag: str = "") -> None:
@@ -110,7 +104,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def temporary_name(path: Path, save_id: bytes) -> Path:
-    return path.with_name(f".{path.name}.{save_id.hex()}.{HOST}.{os.getpid()}.tmp")
+    return path.with_name(f".{path.name}.{save_id.hex()}.tmp")
 
 
 def temporaries(folder: Path) -> list[tuple[Path, re.Match]]:
@@ -150,7 +144,6 @@ def removed_on_failure(
 
     size: computes how many bytes are to be written.
     """
-    _own_temporaries.update(temporaries)
     try:
         yield
     except BaseException as error:
@@ -164,24 +157,6 @@ def removed_on_failure(
             f"{path} could not be written, the disk is full: {needed}{free} in {path.parent}. "
             "What was there before is intact. Make room or choose another folder."
         ) from error
-    finally:
-        _own_temporaries.difference_update(temporaries)
-
-
-def may_be_in_use(temporary: Path, host: str, pid: int) -> bool:
-    """Whether a process may still be writing the file. On another machine or in another container its age decides."""
-    if temporary in _own_temporaries:
-        return True
-    try:
-        recent = time.time() - temporary.stat().st_mtime < ABANDONED  # if not, the number has been reused
-        if host != HOST:
-            return recent
-        os.kill(pid, 0)
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    except PermissionError:
-        pass
-    return recent and pid != os.getpid()
 
 
 class Busy(UserError):

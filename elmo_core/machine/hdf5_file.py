@@ -11,7 +11,6 @@ import numpy as np
 from elmo_core.machine.disk import check_input
 from elmo_core.machine.messages import UserError, listed
 
-OBJECTS = 10_000  # a file of weights has fewer
 RATIO = 1100  # more than HDF5's own filters compress
 
 
@@ -47,8 +46,6 @@ class HDF5File:
             name = name.decode("utf-8", "backslashreplace")
         if isinstance(found, h5py.Dataset):
             self.datasets[name] = found
-        if len(self.datasets) > OBJECTS:
-            raise UserError(f"{self.path} has more than {OBJECTS:,} datasets: this is not a file of weights.")
 
     @contextmanager
     def errors_named(self, name: str = "") -> Iterator[None]:

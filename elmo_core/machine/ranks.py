@@ -7,7 +7,6 @@ of Python, when another rank has died.
 """
 
 import os
-import re
 import socket
 import struct
 import threading
@@ -38,12 +37,11 @@ class Ranks:
         self.advice = advice
         self.size = int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
         self.rank = int(os.environ.get("PADDLE_TRAINER_ID", "0"))
-        endpoints = os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")
-        self.hosts = [endpoint.rpartition(":")[0] for endpoint in endpoints]  # of each rank
         if self.size > 1:
             if paddle.get_device() == "cpu":  # where there are GPUs, Paddle would take them
                 os.environ["PADDLE_DISTRI_BACKEND"] = "gloo"
-            choose_network(self.hosts, os.environ.get("PADDLE_CURRENT_ENDPOINT", "").rpartition(":")[0])
+            hosts = [name.rpartition(":")[0] for name in os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")]
+            choose_network(hosts, os.environ.get("PADDLE_CURRENT_ENDPOINT", "").rpartition(":")[0])
             paddle.distributed.init_parallel_env()
 
     @property
@@ -161,23 +159,13 @@ class Ranks:
             yield
         except COLLECTIVE_ERRORS as error:
             raise LostRank(
-                f"rank {self.rank}: another rank was lost{self._lost_machine(error)}. Its log tells why (log/workerlog.N, "
-                f"or in the --log_dir of paddle.distributed.launch). {self.advice}".rstrip()
+                f"rank {self.rank}: another rank was lost. See its log (log/workerlog.N, or in the --log_dir of "
+                f"paddle.distributed.launch). {self.advice}".rstrip()
             ) from error
 
-    def _lost_machine(self, error: BaseException) -> str:
-        """The other machine that does not answer, where the error lets one tell."""
-        others = sorted(set(self.hosts) - {self.hosts[self.rank]})
-        named = re.findall(r"\[([\d.]+)\]:\d+", str(error))[:1]  # as gloo writes the address of a closed connection
-        named = named or (others if len(others) == 1 and "TIMEOUT" in str(error) else [])
-        if named and named[0] in others:
-            there = [str(rank) for rank, host in enumerate(self.hosts) if host == named[0]]
-            return f": no connection to {named[0]} (rank {', '.join(there)}) any more"
-        return ""
 
-
-def choose_network(hosts: Sequence[str], here: str) -> None:
-    """Let gloo use the network that the machines announce themselves in: `here` is this one's address.
+def choose_network(hosts: Sequence[str], own_host: str) -> None:
+    """Let gloo use the network that the machines announce themselves in.
 
     Left to itself gloo takes the address that the machine's name stands for, which on Debian is 127.0.1.1.
     """
@@ -186,15 +174,15 @@ def choose_network(hosts: Sequence[str], here: str) -> None:
     for host in hosts:
         if host.startswith("127.") or host == "localhost":
             raise UserError(
-                f"a machine announces itself as {host}, where no other machine can reach it. Give "
-                "paddle.distributed.launch --host=ADDRESS on every machine, with its own address (docs/cluster.md)."
+                f"a machine uses address {host}, which other machines cannot reach. Give paddle.distributed.launch "
+                "--host=ADDRESS on every machine, with its own address (docs/cluster.md)."
             )
-    if card := network_card(here):
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", card)
+    if interface := network_interface(own_host):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
 
 
-def network_card(address: str) -> str | None:
-    """The name of the network card that has this IPv4 address; None where that cannot be told."""
+def network_interface(address: str) -> str | None:
+    """The name of the network interface that has this IPv4 address; None if it cannot be found."""
     try:
         import fcntl  # which Windows lacks
     except ImportError:

@@ -27,6 +27,7 @@ from elmo_core.machine.messages import UserError, log
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds in so many
 OLD_CPU_QUOTA = [Path(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us") for name in ("quota", "period")]  # with cgroups v1
+PROCESSOR_LINES = ("vendor_id", "model name", "flags", "Features")  # of /proc/cpuinfo
 CHATTER = ("OMP_NUM_THREADS set to", "PLEASE USE OMP_NUM_THREADS WISELY")
 
 
@@ -48,9 +49,7 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return f"{platform.processor()} {platform.machine()}"
-    return "\n".join(
-        sorted({line for line in lines if line.startswith(("vendor_id", "model name", "flags", "Features"))})
-    )
+    return "\n".join(sorted({line for line in lines if line.startswith(PROCESSOR_LINES)}))
 
 
 def n_threads() -> int:
@@ -173,7 +172,7 @@ def device_name(name: str = "auto") -> str:
         )
     if kind == "gpu" and not gpus:
         raise UserError(
-            f"device {name}: Paddle sees no GPU. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or give cpu as the device."
+            f"device {name}: Paddle sees no GPU. Check nvidia-smi, CUDA_VISIBLE_DEVICES; or cpu as the device."
         )
     if number and int(number) >= gpus:
         raise UserError(f"device {name}: this machine has {gpus} GPUs, gpu:0 to gpu:{gpus - 1}.")

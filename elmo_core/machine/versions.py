@@ -54,13 +54,7 @@ def adam_update(paddle, rows, gradient, lr, moments: Sequence, powers: Sequence,
     """One step of Adam, in place. powers: of beta 1 and 2; numbers: beta 1, beta 2, epsilon."""
     amsgrad = "amsgrad" in inspect.signature(paddle.optimizer.Adam).parameters  # since Paddle 3: a third moment
     unused = [None] if amsgrad else []
-    flags = (
-        False,
-        1000,
-        False,
-        False,
-        *([False] if amsgrad else []),
-    )  # lazy, rows per thread, precision, powers, amsgrad
+    flags = (False, 1000, False, False, *([False] * amsgrad))  # lazy, rows per thread, precision, powers, amsgrad
     paddle._C_ops.adam_(rows, gradient, lr, *moments, *unused, *powers, None, None, *numbers, *flags)
 
 

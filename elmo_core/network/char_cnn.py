@@ -118,12 +118,8 @@ class _Features(paddle.autograd.PyLayer):
         cnn = fused.kernel().cnn(tokens.characters, tokens.lengths, table, widths, numbers)
         is_tanh = config.activation == "tanh"
         parts = _shares(tokens.lengths)
-        in_parallel(
-            [
-                lambda a=a, b=b: fused.kernel().cnn_forward(cnn, a, b, weights, biases, is_tanh, features, places)
-                for a, b in parts
-            ]
-        )
+        given = weights, biases, is_tanh, features, places
+        in_parallel([lambda a=a, b=b: fused.kernel().cnn_forward(cnn, a, b, *given) for a, b in parts])
         ctx.saved = cnn, parts, table, weights, biases, is_tanh, features.detach(), places
         return features
 
@@ -162,12 +158,8 @@ class _Highway(paddle.autograd.PyLayer):
         x, r, g, shares, (transform, transform_bias, carry, carry_bias) = ctx.saved
         d_x, d_y = paddle.empty_like(x), d_y.contiguous()
         biases = [paddle.zeros([2, x.shape[1]], x.dtype) for _ in shares]
-        in_parallel(
-            [
-                lambda a=a, b=b, sums=sums: fused.kernel().gate_backward(a, b, x, d_y, r, g, d_x, sums[0], sums[1])
-                for (a, b), sums in zip(shares, biases, strict=True)
-            ]
-        )
+        jobs = [(a, b, x, d_y, r, g, d_x, sums[0], sums[1]) for (a, b), sums in zip(shares, biases, strict=True)]
+        in_parallel([lambda job=job: fused.kernel().gate_backward(*job) for job in jobs])
         d_t_bias, d_c_bias = sum(biases[1:], biases[0])
         gradients = [d_x if ctx.leads_on else None]
         for weight, bias, d, d_bias in ((transform, transform_bias, r, d_t_bias), (carry, carry_bias, g, d_c_bias)):

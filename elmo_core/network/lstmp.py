@@ -248,17 +248,12 @@ class _Direction:
             if d_x is None:  # the gradients of places that read the same input are summed first
                 zeros = paddle.zeros([len(x), gates.shape[1]], gates.dtype)
                 d_gates = zeros.index_add_(self.index, 0, gates)
-                d_x, d_input_weight = (
-                    product(d_gates, input_weight, transpose_y=True),
-                    product(x, d_gates, transpose_x=True),
-                )
-                d_recurrent_weight = d_weight
+                d_x = product(d_gates, input_weight, transpose_y=True)
+                d_input_weight, d_recurrent_weight = product(x, d_gates, transpose_x=True), d_weight
             else:
                 d_input_weight, d_recurrent_weight = d_weight.split(2)
-            d_projection_weight = product(m, d_projected, transpose_x=True)
-            return _wanted(
-                (d_x, d_h, d_c, d_input_weight, d_recurrent_weight, d_bias, d_projection_weight), self.wanted
-            )
+            d_weights = d_input_weight, d_recurrent_weight, d_bias, product(m, d_projected, transpose_x=True)
+            return _wanted((d_x, d_h, d_c, *d_weights), self.wanted)
 
 
 def _wanted(gradients: Sequence[paddle.Tensor], wanted: Sequence[bool]) -> tuple[paddle.Tensor | None, ...]:
@@ -266,17 +261,12 @@ def _wanted(gradients: Sequence[paddle.Tensor], wanted: Sequence[bool]) -> tuple
 
 
 class _Stacked:
-    """All directions of one layer over one batch in Paddle's operators, side by side on an axis D of their own.
+    """All directions of a layer over one batch in Paddle operators, stacked on an axis D.
 
-    On a GPU each operator is a launch, which a small model waits for. So the loops over the steps hold as few as can be:
-    both directions and the four gates share each of them, and what does not depend on the step before is made of all
-    steps at once. The gates stand on the first axis, so that those of one activation are one piece of memory. Splits,
-    slices and reshapes of what is contiguous are views: what is written into them is written into the whole.
-
-    What it would take to capture a training step as a CUDA graph: in a block of steps all shapes are fixed, and nothing
-    here waits for the device or depends on a number there. But distinct tokens, candidates and accidental hits are as
-    many as the batch has: they would have to be padded to a fixed number and copied into tensors that stay. Dropout would
-    have to draw from a state on the device, and the learning rate to be a tensor.
+    On a GPU every operator is a kernel launch, and small models are bound by launches. So the loop over steps has as few
+    operators as possible: both directions and all four gates share each one, and whatever does not depend on the previous
+    step is computed for all steps at once. Gates are the leading axis, so gates with the same activation are contiguous.
+    `unbind`, slices and reshapes of contiguous tensors are views: writing into them writes into the whole. `split` copies.
     """
 
     def __init__(self, cell: Cell, sizes: Sequence[int], directions: Sequence[Sequence[paddle.Tensor]]):
@@ -292,9 +282,9 @@ class _Stacked:
             return tuple(part for x, h, c, *_ in self.directions for part in (x[:0] * 0, h.clone(), c.clone()))
         with paddle.no_grad():
             h, c, input_weight, recurrent_weight, bias, projection_weight = map(paddle.stack, stacks)
-            input_weight, recurrent_weight = (
+            input_weight, recurrent_weight = (  # (4, D, P, H)
                 operand(_gates_first(weight, "jifo")) for weight in (input_weight, recurrent_weight)
-            )  # (4, D, P, H)
+            )
             bias = _gates_first(bias.unsqueeze(1), "jifo")  # (4, D, 1, H)
             bias[2] += self.cell.forget_bias
             projection_weight = operand(projection_weight)

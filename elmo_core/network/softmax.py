@@ -144,10 +144,8 @@ class _SampledLoss(paddle.autograd.PyLayer):
 
     @staticmethod
     def backward(ctx, *upstream):
-        scaled = [
-            [gradient * scale for gradient in gradients]
-            for scale, gradients in zip(upstream, ctx.gradients, strict=True)
-        ]
+        pairs = zip(upstream, ctx.gradients, strict=True)
+        scaled = [[gradient * scale for gradient in gradients] for scale, gradients in pairs]
         d_h, d_true_rows, d_true, d_table, d_bias = zip(*scaled, strict=True)
 
         def over_rows(of_candidates, of_targets):

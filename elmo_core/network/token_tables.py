@@ -20,8 +20,8 @@ CACHE_BYTES = 256 * 2**20  # of computed token vectors that are kept
 def token_table(encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None) -> "TokenTable":
     """The table of a model's own vectors."""
     if config.reads_characters:
-        return ComputedVectors(encoder, config, vocabulary)
-    return WordVectors(encoder.embedding.weight, vocabulary)
+        return CachedVectors(encoder, config, vocabulary)
+    return VocabularyTable(encoder.embedding.weight, vocabulary)
 
 
 class Unread:
@@ -82,7 +82,7 @@ class TokenTable:
         """Drop what was computed with weights that may have changed."""
 
 
-class WordVectors(TokenTable):
+class VocabularyTable(TokenTable):
     """The vocabulary's words."""
 
     def __init__(self, table: paddle.Tensor, vocabulary: Vocabulary):
@@ -115,7 +115,7 @@ class FixedVectors(TokenTable):
         return np.fromiter(map(self.places.__getitem__, tokens), np.int64, len(tokens))
 
 
-class ComputedVectors(TokenTable):
+class CachedVectors(TokenTable):
     """Any tokens, from their characters. They are kept, because a frozen model sees the same words again and again."""
 
     def __init__(self, token_encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None):

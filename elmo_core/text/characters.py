@@ -42,11 +42,6 @@ class CharTable:
         return IDS.take(self._windows[self._starts[which]] | self._behind[self.lengths[which]])
 
 
-def char_ids(tokens: Sequence[str]) -> np.ndarray:
-    """(n, C) int32: bilm-tf's character ids plus one. "<S>" and "</S>" become the marker characters."""
-    return CharTable(tokens).rows(np.arange(len(tokens)))
-
-
 def count_cut(tokens: Iterable[str], alphabet: "Alphabet | None" = None) -> int:
     """How many of the tokens are longer than what is read of them."""
     return sum(map((alphabet or BYTES).is_cut, tokens))

@@ -45,8 +45,7 @@ def text_files(source: str | Path, recursive: bool = False) -> list[Path]:
         log.warning(f"{path} has folders in it, which are skipped: {listed(folders, 3)}.")
     if not files:
         raise UserError(
-            f"no file matches {pattern!r}, looked for from {Path.cwd()}. Check the path; a glob must be quoted in the "
-            "shell, for instance 'corpus/*'."
+            f"no file matches {pattern!r}, seen from {Path.cwd()}. Check the path; quote a glob: 'corpus/*'."
         )
     return files
 
@@ -107,9 +106,7 @@ def _advice(data: bytes, likely: str | None) -> str:
         return "The file looks like UTF-16. Convert it with iconv -f utf-16 -t utf-8."
     looks = f"It looks like {likely}. " if likely else ""
     name = likely or "NAME"
-    return (
-        f"{looks}Convert it with iconv -f {name} -t utf-8; raw text is read by `preprocess.py text --encoding {name}`."
-    )
+    return f"{looks}Convert it with iconv -f {name} -t utf-8, or read it by `preprocess.py text --encoding {name}`."
 
 
 def _opened(path: Path) -> IO[bytes]:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, repeat
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from elmo_core.config import INPUTS
-from elmo_core.machine.disk import check_input
+from elmo_core.machine.disk import atomic_write, check_input
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.characters import BOS, BYTES, EOS, Alphabet
 from elmo_core.text.text_files import blocks
@@ -71,12 +71,8 @@ class Vocabulary:
 
     def save(self, path: str | Path) -> None:
         """Write the file that `from_file` reads."""
-        with Path(path).open("wb") as file:
-            self.write(file)
-
-    def write(self, file: IO[bytes]) -> None:
-        """The same into an open file."""
-        file.write(("\n".join(self.tokens) + "\n").encode("utf-8"))
+        with atomic_write(path, "wb") as file:
+            file.write(("\n".join(self.tokens) + "\n").encode("utf-8"))
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -274,7 +270,7 @@ WINDOW = 16  # batches that are made of one window of sentences
 TOKENS_PER_SENTENCE = 32  # on average; where there are more, a window has fewer sentences
 
 
-def windows(sentences: Iterable[Sequence[str]], size: float) -> Iterator[list[Sequence[str]]]:
+def sentence_windows(sentences: Iterable[Sequence[str]], size: float) -> Iterator[list[Sequence[str]]]:
     """The sentences, up to `size` at a time; math.inf: all at once."""
     window, tokens = [], 0
     for sentence in sentences:
@@ -300,7 +296,7 @@ def sentence_batches(
     if min(batch_size, max_tokens, window) < 1:
         raise ValueError("sentence_batches: expected batch_size, max_tokens and window to be 1 or more")
     begin = 0
-    for group in windows(sentences, window):
+    for group in sentence_windows(sentences, window):
         order = np.argsort([-len(sentence) for sentence in group], kind="stable")
         while len(order):
             rows = max(1, min(batch_size, max_tokens // (len(group[order[0]]) + 2)))

@@ -184,13 +184,11 @@ def _has_head(softmax: HDF5File, vocabulary: Vocabulary | None, must: bool) -> b
 def _vocab_size(kind: str, vocabulary: Vocabulary | None, head: bool, weights_path: Path, options_path: Path) -> int:
     if kind == "word" and vocabulary is None:
         raise UserError(
-            f"{options_path} has no char_cnn: this model takes words from a table. Give the words of its rows by --vocab."
+            f"{options_path} has no char_cnn: this is a model of words. Give those of its table with --vocab."
         )
     if vocabulary is None or kind == "word" or head:
         return len(vocabulary or ())
-    log.warning(
-        f"--vocab is left out: {weights_path} has no softmax, and without one a character model needs no words."
-    )
+    log.warning(f"--vocab is not read: {weights_path} has no softmax, and a character model needs no other words.")
     return 0
 
 
@@ -217,13 +215,9 @@ def _check_the_rest(weights: HDF5File, known: set[str], config: ELMoConfig, opti
         _check_neutral(weights, config.projection_dim)
         left -= set(PROJECTION)
     if parts := [name for name in sorted(left) if NETWORK.match(name)]:
-        raise UserError(
-            f"{weights.path} holds {quoted(parts)}, which {options_path} does not mention: the two do not belong together."
-        )
+        raise UserError(f"{weights.path} holds {quoted(parts)}, which {options_path} does not mention.")
     if left:
-        log.warning(
-            f"{weights.path}: {len(left)} datasets are no part of the model and left out: {quoted(sorted(left))}."
-        )
+        log.warning(f"{weights.path}: {len(left)} datasets are not part of the model: {quoted(sorted(left))}.")
 
 
 def _check_neutral(weights: HDF5File, size: int) -> None:
@@ -266,9 +260,7 @@ def _without_spare_row(file: HDF5File, item: Item, array: np.ndarray) -> np.ndar
         log.warning(f"{where}. The first, all zero, is the mask's and left out.")
         return array[1:]
     if item.name == "char_embed":
-        log.warning(
-            f"{where}: it was trained with n_characters {len(array)}. The last, which nothing reads, is left out."
-        )
+        log.warning(f"{where}: it was trained with n_characters {len(array)}. The last is never read, and left out.")
         return array[:-1]
     raise UserError(f"{where} as the vocabulary has, and the first is not the mask's.")
 

@@ -158,9 +158,7 @@ def _mark(headers) -> str:
 def _check_begin(path: Path, kind: str, begin: bytes) -> None:
     expected = BEGINNINGS.get(path.suffix, b"")
     if not begin.lstrip().startswith(expected) or (kind == "text/html" and not expected):
-        raise Refused(
-            f"this is no {path.suffix} file, it is {kind} and begins with {begin[:30]!r}: a page, or a login?"
-        )
+        raise Refused(f"it is not a {path.suffix} file but {kind}, beginning with {begin[:30]!r}: a page, or a login?")
 
 
 def _check_room(part: Path, missing: int) -> None:

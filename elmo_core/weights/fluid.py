@@ -37,7 +37,7 @@ NETWORK = re.compile(r"(fw|bw)_layer\d+_gate_w|lstmp_\d+\.[bw]_\d+")
 
 
 @dataclass(frozen=True)
-class Item:
+class Parameter:
     """A variable, and which of our weights it is."""
 
     name: str
@@ -47,20 +47,20 @@ class Item:
     gates: bool = False  # its columns are gates, in Fluid's order
 
 
-def layout(config: ELMoConfig, head: bool) -> Iterator[Item]:
+def layout(config: ELMoConfig, head: bool) -> Iterator[Parameter]:
     words, size, cell, n_layers = config.vocab_size, config.projection_dim, config.cell_dim, config.n_layers
     matrix, bias = (size, 4 * cell), (4 * cell,)
-    yield Item("embedding_para", (words, size), "token_encoder.embedding.weight", (words, size))
+    yield Parameter("embedding_para", (words, size), "token_encoder.embedding.weight", (words, size))
     for d, (direction, short) in enumerate((("forward_lstm", "fw"), ("backward_lstm", "bw"))):
         for k in range(n_layers):
             ours, theirs = f"{direction}.{k}", f"lstmp_{d * n_layers + k}"
-            yield Item(f"{short}_layer{k + 1}_gate_w", matrix, f"{ours}.input_weight", matrix, gates=True)
-            yield Item(f"{theirs}.w_0", matrix, f"{ours}.recurrent_weight", matrix, gates=True)
-            yield Item(f"{theirs}.b_0", (1, *bias), f"{ours}.bias", bias, gates=True)
-            yield Item(f"{theirs}.w_1", (cell, size), f"{ours}.projection_weight", (cell, size))
+            yield Parameter(f"{short}_layer{k + 1}_gate_w", matrix, f"{ours}.input_weight", matrix, gates=True)
+            yield Parameter(f"{theirs}.w_0", matrix, f"{ours}.recurrent_weight", matrix, gates=True)
+            yield Parameter(f"{theirs}.b_0", (1, *bias), f"{ours}.bias", bias, gates=True)
+            yield Parameter(f"{theirs}.w_1", (cell, size), f"{ours}.projection_weight", (cell, size))
     if head:
-        yield Item("softmax_weight", (words, size), "softmax.weight", (words, size))
-        yield Item("softmax_bias", (words,), "softmax.bias", (words, 1))
+        yield Parameter("softmax_weight", (words, size), "softmax.weight", (words, size))
+        yield Parameter("softmax_bias", (words,), "softmax.bias", (words, 1))
 
 
 def read(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np.ndarray]]:
@@ -103,7 +103,7 @@ def _need(folder: Path, there: set[str], name: str) -> Path:
     return folder / name
 
 
-def _ours(item: Item, variable: "Variable") -> np.ndarray:
+def _ours(item: Parameter, variable: "Variable") -> np.ndarray:
     array = variable.read()
     if item.gates:
         candidate, *others = np.split(array, 4, axis=-1)
@@ -123,7 +123,7 @@ class Variable:
         version, levels, tensor_version, length = HEADER.unpack_from(begin)
         if version or tensor_version or levels:
             raise self._fault(
-                f"its header has the versions {version} and {tensor_version} and {levels} levels of detail, not 0"
+                f"its header has versions {version}, {tensor_version} and {levels} levels of detail, not 0"
             )
         self.offset = HEADER.size + length
         if not 0 < length <= DESCRIPTION or len(begin) < self.offset:

@@ -42,9 +42,7 @@ def _folder_of(places: Sequence[Path], name: str) -> Path:
         folders = direct
     if len(folders) != 1:
         there = ", ".join(path.name for path in files[:10]) or "no files"
-        raise UserError(
-            f"{' '.join(map(str, places))}: found {len(folders)} files {name}, expected one. There are {there}."
-        )
+        raise UserError(f"{' '.join(map(str, places))}: {len(folders)} files {name}, expected one. There are {there}.")
     return folders.pop()
 
 

@@ -24,9 +24,8 @@ from elmo_core.text.tokens import MARKERS, Vocabulary
 from elmo_core.weights import torch_files
 from elmo_core.weights.arrays import gates, take
 
-SHIPPED = re.compile(
-    r"cnn_(\d+)_(\d+)_(\d+)_(\d+)_sample\.json"
-)  # char_dim, word_dim, P, H: published without the file
+# a configuration that is published without the file: char_dim, word_dim, P, H
+SHIPPED = re.compile(r"cnn_(\d+)_(\d+)_(\d+)_(\d+)_sample\.json")
 SPECIAL = ("<bos>", "<eos>", "<oov>")  # become MARKERS
 PAD = "<pad>"
 

@@ -21,7 +21,7 @@ def resolve(params: str | Path) -> Path:
     """
     if not isinstance(params, str | Path):
         raise TypeError(
-            f"found {type(params).__name__} {params!r:.60}, expected a checkpoint's path or a published model's name."
+            f"found {type(params).__name__} {params!r:.60}, expected a checkpoint's path or a model's name."
         )
     name = str(params)
     if name in published.table() and not (Path(name).exists() or checkpoint.exists(Path(name))):
@@ -50,9 +50,7 @@ def read_model(
     except UserError as error:
         raise UserError(f"{prefix.parent / 'config.json'}: {error}") from error
     weights = checkpoint.load_params(prefix)
-    weights = {
-        name: array.astype(np.float32) if array.dtype == np.float16 else array for name, array in weights.items()
-    }
+    weights |= {name: array.astype(np.float32) for name, array in weights.items() if array.dtype == np.float16}
     if head and not any(name.startswith("softmax.") for name in weights):
         raise UserError(
             f"{prefix}: this model has no language-model head. It can only compute vectors, or get a "
@@ -76,9 +74,7 @@ def _code_points(path: Path, config: ELMoConfig) -> CodePoints:
         if config.reads_characters and (missing := sorted(set(CodePoints.NAMES) - set(ids))):
             raise ValueError(f"there is no {missing[0]}")
     except (OSError, ValueError, AttributeError, RecursionError) as error:
-        raise UserError(
-            f"{path}: not the table of this model's characters ({error}). Copy the original back."
-        ) from error
+        raise UserError(f"{path}: not this model's table of characters ({error}). Copy the original back.") from error
     return CodePoints(ids)
 
 

@@ -95,10 +95,8 @@ def get(name: str, brought: Sequence[Path] = ()) -> Path:
     brought: its files, or a folder or an archive with them, in place of those that would be fetched.
     """
     if name not in table():
-        raise UserError(
-            f"{name}: no published model is known by this name. "
-            f"{'Did you mean ' + ' or '.join(similar(name)) if similar(name) else 'convert.py list shows all'}."
-        )
+        hint = f"Did you mean {' or '.join(names)}?" if (names := similar(name)) else "convert.py list shows all."
+        raise UserError(f"{name}: no published model is known by this name. {hint}")
     model = table()[name]
     if model.is_here:
         if brought:

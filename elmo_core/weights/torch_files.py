@@ -15,13 +15,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from elmo_core.machine.disk import check_input
 from elmo_core.machine.messages import UserError
-from elmo_core.machine.pickles import ChecksumFile, Opcodes, Unpickler
+from elmo_core.machine.pickles import MAX_AXES, OPCODES, Unchangeable, Unpickler, scan
 
 MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001  # of the old format
 TYPES = {
@@ -35,7 +35,7 @@ TYPES = {
 
 
 @dataclass(frozen=True)
-class Storage:
+class Storage(Unchangeable):
     """Where a tensor's numbers are."""
 
     key: str
@@ -44,7 +44,7 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class Tensor(Unchangeable):
     """A view of a storage."""
 
     storage: Storage
@@ -66,57 +66,53 @@ class Tensor:
 class TorchUnpickler(Unpickler):
     """Knows tensors of known types and ordered dictionaries, and nothing else."""
 
-    dispatch = Opcodes(Unpickler.dispatch)
+    def __init__(self, file: IO[bytes], size: int):
+        super().__init__(file, size)
+        self.known = {
+            ("collections", "OrderedDict"): lambda: OrderedDict(),
+            ("torch._utils", "_rebuild_tensor"): _tensor,
+            ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+            ("torch._utils", "_rebuild_parameter"): _parameter,
+        }
 
     def find_class(self, module: str, name: str) -> Any:
         if module in ("torch", "torch.cuda") and name in TYPES:
             return name
-        if module == "torch._utils" and name in ("_rebuild_tensor", "_rebuild_tensor_v2"):
-            return _tensor
-        if (module, name) == ("torch._utils", "_rebuild_parameter"):
-            return lambda data, *_: data
-        if (module, name) == ("collections", "OrderedDict"):
-            return lambda: OrderedDict()
-        raise pickle.UnpicklingError(f"it asks for {f'{module}.{name}'!r:.120}")
+        return super().find_class(module, name)
 
-    def load_binpersid(self) -> None:
+    def persistent_load(self, identity: tuple) -> Storage:
         """('storage', type, key, place, elements, and in the old format a view, which is none)"""
-        kind, name, key, _, elements, *view = self.stack.pop()
-        if (
-            kind != "storage"
-            or name not in TYPES
-            or type(elements) is not int
-            or elements < 0
-            or view not in ([], [None])
-        ):
+        kind, name, key, _, elements, *view = identity
+        valid = kind == "storage" and name in TYPES and isinstance(key, str) and view in ([], [None])
+        if not valid or type(elements) is not int or elements < 0:
             raise pickle.UnpicklingError("it has a storage of an unknown kind")
-        self.append(Storage(str(key), np.dtype(TYPES[name]).newbyteorder("<"), elements))
-
-    def load_build(self) -> None:
-        """The `_metadata` of a state dictionary, which says nothing about its weights."""
-        self.stack.pop()
-        if type(self.stack[-1]) is not OrderedDict:
-            raise pickle.UnpicklingError(f"it sets the state of a {type(self.stack[-1]).__name__}")
-
-    dispatch |= {pickle.BINPERSID[0]: load_binpersid, pickle.BUILD[0]: load_build}
+        return Storage(key, np.dtype(TYPES[name]).newbyteorder("<"), elements)
 
 
 def _tensor(storage: Storage, offset: int, shape: tuple, strides: tuple, *_: Any) -> Tensor:
     numbers = (offset, *shape, *strides)
-    whole = isinstance(storage, Storage) and all(type(n) is int and 0 <= n < 2**48 for n in numbers)
-    if not whole or len(shape) != len(strides) or len(shape) > 32:
+    valid = isinstance(storage, Storage) and all(type(n) is int and 0 <= n < 2**48 for n in numbers)
+    if not valid or len(shape) != len(strides) or len(shape) > MAX_AXES:
         raise pickle.UnpicklingError("it has a tensor of an unknown kind")
     return Tensor(storage, offset, tuple(shape), tuple(strides))
+
+
+def _parameter(data: Tensor, *_: Any) -> Tensor:
+    if not isinstance(data, Tensor):
+        raise pickle.UnpicklingError("it has a parameter that is not a tensor")
+    return data
+
+
+def _unpickle(file: IO[bytes], size: int) -> Any:
+    """The object in the pickle at the file's position, of at most `size` bytes. Leaves the file at its end."""
+    return TorchUnpickler(file, scan(file, size, OPCODES | {"BINPERSID"}).length).load()
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
     """The weights in a file that `torch.save(module.state_dict(), path)` has written."""
     check_input(path, "a file of PyTorch's weights")
     try:
-        if zipfile.is_zipfile(path):
-            content, numbers_of = _open_new(path)
-        else:
-            content, numbers_of = _open_old(path)
+        content, numbers_of = (_open_new if zipfile.is_zipfile(path) else _open_old)(path)
         if not isinstance(content, dict) or not all(
             isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items()
         ):
@@ -149,7 +145,7 @@ def _open_new(path: Path) -> tuple[Any, Callable[[Storage], np.ndarray]]:
     if f"{folder}byteorder" in archive.namelist() and member("byteorder") != b"little":
         raise pickle.UnpicklingError("it was written on a big-endian machine")
     data = member("data.pkl")
-    content = TorchUnpickler(ChecksumFile(io.BytesIO(data), len(data))).load()
+    content = _unpickle(io.BytesIO(data), len(data))
 
     def numbers_of(storage: Storage) -> np.ndarray:
         numbers = np.frombuffer(member(f"data/{storage.key}"), storage.dtype)
@@ -164,16 +160,11 @@ def _open_old(path: Path) -> tuple[Any, Callable[[Storage], np.ndarray]]:
     storages: dict[str, np.ndarray] = {}
     with path.open("rb") as file:
         size = path.stat().st_size
-
-        def load(kind: type[Unpickler] = TorchUnpickler) -> Any:
-            return kind(ChecksumFile(file, size - file.tell())).load()
-
-        if load() != MAGIC or load() != VERSION:
+        magic, version, machine, content, keys = (_unpickle(file, size - file.tell()) for _ in range(5))
+        if (magic, version) != (MAGIC, VERSION):
             raise pickle.UnpicklingError("it does not begin as PyTorch's files do")
-        machine = load()
         if not machine.get("little_endian"):
             raise pickle.UnpicklingError("it was written on a big-endian machine")
-        content, keys = load(), load()
         tensors = content.values() if isinstance(content, dict) else []
         known = {tensor.storage.key: tensor.storage for tensor in tensors if isinstance(tensor, Tensor)}
         for key in map(str, keys):

@@ -10,6 +10,7 @@ import pytest
 import runs
 
 import dataset
+from elmo_core.text.corpus import Corpus
 
 sys.path.insert(0, str(runs.PROJECT / "benchmarks"))
 
@@ -101,7 +102,7 @@ def test_scores_the_predictions_of_run_eval(tmp_path):
     corpus = runs.write_corpus(tmp_path)
     with (corpus / "dev.txt").open("a", encoding="utf-8") as file:
         file.write("\nunknown to the vocabulary\n")
-    vocabulary, dev = Vocabulary.from_file(corpus / "vocab.txt"), dataset.Corpus(corpus / "dev.txt")
+    vocabulary, dev = Vocabulary.from_file(corpus / "vocab.txt"), Corpus(corpus / "dev.txt")
     rows = kneser_ney.read(dev, vocabulary)
     targets = {"forward": Counter(), "backward": Counter()}
     for batch in dataset.EvalStream(dev, vocabulary, 3, 7):

@@ -1,9 +1,7 @@
 """Vocabulary, character ids, streams and sentence batches, held against naive versions written here."""
 
 import gzip
-import json
 import math
-import os
 import pickle
 import random
 import threading
@@ -13,13 +11,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
-import dataset
-from dataset import Corpus, EvalStream, Prefetcher, TrainStream, lm_batch
+from dataset import EvalStream, TrainStream, lm_batch
 from elmo_core.machine.messages import UserError
 from elmo_core.text import text_files
-from elmo_core.text.characters import CodePoints, char_ids, count_cut
+from elmo_core.text.characters import CodePoints, count_cut
+from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import Vocabulary, in_order, sentence_batches, shuffled_batches, token_batch
+from models import char_ids
+from pretraining.prefetch import Prefetcher
 
 MARKERS = ["<S>", "</S>", "<UNK>"]
 # Of ten sentences with seed 7: the same on every platform and with every version of NumPy.
@@ -331,42 +331,15 @@ def test_counts_are_exact_and_irregular_lines_logged_once(tmp_path, vocabulary, 
     assert [record.message.split(": ")[1][:7] for record in caplog.records] == ["3 blank", "1 lines", "1 times"]
 
 
-def test_counts_are_kept_beside_the_corpus(tmp_path, vocabulary, monkeypatch):
-    corpus, sentences = write_shards(tmp_path / "corpus", 5, 7)
-    counts = corpus.count(vocabulary)
-    assert counts.sentences == 12 and counts.tokens == sum(map(len, sentences))
-    assert counts.unknown == count_unknown(sentences, vocabulary) > 12
-    counted = []
-    count = dataset._count
-    monkeypatch.setattr(dataset, "_count", lambda path, *rest: counted.append(path.name) or count(path, *rest))
-    assert Corpus(tmp_path / "corpus").count(vocabulary) == counts and not counted
-    other = Vocabulary([*MARKERS, "未0-0"])
-    assert corpus.count(other).unknown == counts.tokens - 1 and len(counted) == 2
-    with (tmp_path / "corpus" / "shard-1.txt").open("a", encoding="utf-8") as file:
-        file.write("birds sing\n")
-    counted.clear()
-    assert corpus.count(vocabulary).tokens == counts.tokens + 2 and counted == ["shard-1.txt"]
-    os.utime(corpus.paths[0], (1, 1))
-    assert corpus.count(vocabulary).tokens == counts.tokens + 2 and counted == ["shard-1.txt", "shard-0.txt"]
-    for i in range(20):
-        corpus.count(Vocabulary([*MARKERS, f"word{i}"]))
-    assert len(json.loads((tmp_path / "corpus" / ".elmo_counts.json").read_text())) == dataset.COUNTS_KEPT
-
-
-@pytest.mark.parametrize(
-    "damage", ['{"truncated', "[1, 2]", '{"FINGERPRINT": {"PATH": [1]}}', '{"FINGERPRINT": 3}', None]
-)
-def test_damaged_counts_are_counted_again(tmp_path, vocabulary, damage):
-    corpus, _ = write_shards(tmp_path / "corpus", 5)
-    memory = tmp_path / "corpus" / ".elmo_counts.json"
-    if damage is None:
-        memory.mkdir()
-    else:
-        damage = damage.replace("FINGERPRINT", vocabulary.fingerprint)
-        memory.write_text(damage.replace("PATH", str(corpus.paths[0])), encoding="utf-8")
-    assert corpus.count(vocabulary).sentences == 5
-    assert corpus.count(vocabulary).sentences == 5
-    assert {path.name for path in memory.parent.iterdir()} == {"shard-0.txt", ".elmo_counts.json"}
+def test_a_sample_of_the_words_is_looked_up_and_everything_counted(tmp_path, vocabulary, monkeypatch):
+    corpus, sentences = write_shards(tmp_path / "corpus", 50, 70)
+    exact = corpus.count(vocabulary)
+    assert exact.sentences == 120 and exact.tokens == exact.looked_up == sum(map(len, sentences))
+    assert exact.unknown == count_unknown(sentences, vocabulary) > 120
+    monkeypatch.setattr(text_files, "BLOCK", 100)
+    sample = corpus.count(vocabulary, sample=True)
+    assert (sample.sentences, sample.tokens) == (exact.sentences, exact.tokens)
+    assert 0 < sample.looked_up < exact.tokens / 5 and 0.5 < sample.unknown_share / exact.unknown_share < 2
 
 
 @pytest.mark.parametrize("input", ["char", "word"])

@@ -27,7 +27,6 @@ from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.char_cnn import CharCNN
-from elmo_core.text.characters import char_ids
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import Tokens
 from embedding import parts
@@ -469,7 +468,7 @@ def test_vectors_of_a_vocabulary_are_layer_0(model, words):
     assert found.keys() == {"embedding"} and found["embedding"].dtype == np.float32
     array = ELMoEmbedder(model, layers=0, device="cpu").encode([tokens])[0]
     np.testing.assert_allclose(found["embedding"], array[:, : DIM // 2], atol=1e-5)
-    marker = tiny.random_bilm().token_encoder(Tokens(char_ids(["<S>"]), np.array([3]))).numpy()
+    marker = tiny.random_bilm().token_encoder(Tokens(tiny.char_ids(["<S>"]), np.array([3]))).numpy()
     np.testing.assert_allclose(found["embedding"][0], marker[0], atol=1e-5)  # the marker, not the letters < S >
 
 

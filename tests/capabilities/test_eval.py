@@ -14,6 +14,7 @@ import tiny
 import dataset
 import run_eval
 from elmo import load_bilm
+from elmo_core.text.corpus import Corpus
 from elmo_core.text.tokens import BOS, EOS, UNK_ID
 from pretraining import perplexity
 from pretraining.perplexity import Score
@@ -134,7 +135,7 @@ def test_ranks_find_the_figures_of_one_process(model, text, tmp_path, capsys):
 
 def test_shares_of_the_rows_have_the_score_of_all(model, text):
     bilm, vocabulary = load_bilm(model, head=True)
-    stream = dataset.EvalStream(dataset.Corpus(text[0]), vocabulary, 5, 7, bilm.config.input)
+    stream = dataset.EvalStream(Corpus(text[0]), vocabulary, 5, 7, bilm.config.input)
     whole = perplexity.evaluate(bilm, stream)
     for n in (2, 3, 8):
         shares = [perplexity.evaluate(bilm, (b.take(slice(k, None, n)) for b in stream)) for k in range(n)]

@@ -24,9 +24,9 @@ from elmo import ELMoEmbedder
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import MARKERS, Vocabulary
 from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.pretrained import Pretrained
 from elmo_tasks.tagging.columns import Token
 from elmo_tasks.tagging.data import Labels
-from elmo_tasks.pretrained import Pretrained
 from elmo_tasks.tagging.network import Settings
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.word_vectors import WordVectors

@@ -10,7 +10,7 @@ import runs
 import run_polysemy
 from elmo import ELMoEmbedder
 from elmo_core.machine.messages import UserError
-from senses import columns, nearest, occurrences, picture, report
+from senses import nearest, occurrences, picture, report, terminal
 
 DATA = runs.PROJECT / "data"
 SENSES = ["file", "line", "token", "word", "sense"]
@@ -180,15 +180,15 @@ def test_words_are_aligned_in_one_column(model, printed, tmp_path):
         "苹果 ！",
     ]
     lines = printed(model, write(tmp_path / "text.txt", lines), "--word=苹果", "--examples=4")
-    places = {columns.columns(line.partition("[")[0]) for line in lines[2:]}
+    places = {terminal.display_width(line.partition("[")[0]) for line in lines[2:]}
     assert len(lines) == 2 + 4 * (1 + 2 * 3) and len(places) == 1
-    assert max(map(columns.columns, lines[2:])) <= 110
+    assert max(map(terminal.display_width, lines[2:])) <= 110
 
 
 def test_columns_of_wide_and_combined_characters():
-    assert [columns.columns(text) for text in ("bank", "苹果", "，", "e\u0301", "")] == [4, 4, 2, 1, 0]
-    assert columns.cut("苹果很甜", 7) == "苹果很…" and columns.cut("苹果很甜", 8) == "苹果很甜"
-    assert columns.cut("苹果很甜", 6) == "苹果…"
+    assert [terminal.display_width(text) for text in ("bank", "苹果", "，", "e\u0301", "")] == [4, 4, 2, 1, 0]
+    assert terminal.truncate("苹果很甜", 7) == "苹果很…" and terminal.truncate("苹果很甜", 8) == "苹果很甜"
+    assert terminal.truncate("苹果很甜", 6) == "苹果…"
 
 
 def test_control_characters_are_not_printed(model, printed, tmp_path):

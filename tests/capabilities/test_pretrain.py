@@ -22,7 +22,7 @@ from elmo_core.machine.messages import UserError
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import MARKERS, Vocabulary, token_batch
-from pretraining import fit, folder
+from pretraining import fit, run, run_folder
 from pretraining.meter import Meter
 from pretraining.perplexity import Score
 
@@ -169,14 +169,14 @@ def test_a_best_model_from_steps_that_were_lost_is_no_obstacle(corpus, finished,
 
 
 def test_a_log_that_cannot_be_written_does_not_end_the_run(corpus, finished, tmp_path, monkeypatch, messages):
-    append = folder.append_log
+    append = run_folder.append_log
 
     def append_to_nothing(there, *line):
         (there / "log.jsonl").unlink(missing_ok=True)
         (there / "log.jsonl").symlink_to(there)
         append(there, *line)
 
-    monkeypatch.setattr(folder, "append_log", append_to_nothing)
+    monkeypatch.setattr(run_folder, "append_log", append_to_nothing)
     runs.pretrain(runs.flags(corpus, tmp_path))
     runs.assert_same(tmp_path / "final", finished / "final")
     assert "log.jsonl could not be written" in messages()
@@ -253,7 +253,7 @@ def test_a_second_ctrl_c_stops_at_once(corpus, tmp_path, monkeypatch):
 
 
 def test_an_evaluation_that_fails_costs_no_steps(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(run_pretrain, "evaluate", mock.Mock(side_effect=FileNotFoundError("dev.txt")))
+    monkeypatch.setattr(run, "evaluate", mock.Mock(side_effect=FileNotFoundError("dev.txt")))
     with pytest.raises(FileNotFoundError):
         run_pretrain.main(runs.flags(corpus, tmp_path, max_steps=30))
     assert saved(tmp_path) == ["12"]
@@ -280,7 +280,7 @@ def test_an_evaluation_does_not_delay_a_stop_and_is_made_up_for(corpus, tmp_path
     monkeypatch.setattr(
         signal, "getsignal", lambda number: signal.SIG_DFL
     )  # nohup ignores SIGHUP, and so would the run
-    evaluate, whole = run_pretrain.evaluate, tmp_path / "whole"
+    evaluate, whole = run.evaluate, tmp_path / "whole"
     runs.pretrain(runs.flags(corpus, whole, max_steps=max_steps))
 
     def interrupted(bilm, batches):
@@ -289,11 +289,11 @@ def test_an_evaluation_does_not_delay_a_stop_and_is_made_up_for(corpus, tmp_path
         return Score()
 
     argv = runs.flags(corpus, tmp_path / "run", max_steps=max_steps)
-    monkeypatch.setattr(run_pretrain, "evaluate", interrupted)
+    monkeypatch.setattr(run, "evaluate", interrupted)
     with pytest.raises(SystemExit):
         run_pretrain.main(argv)
     assert saved(tmp_path / "run") == ["12"] and not runs.log_lines(tmp_path / "run", "evaluation")
-    monkeypatch.setattr(run_pretrain, "evaluate", evaluate)
+    monkeypatch.setattr(run, "evaluate", evaluate)
     runs.pretrain([*argv, f"--init_from_ckpt={tmp_path / 'run'}"])
     assert runs.log_lines(tmp_path / "run", "evaluation") == runs.log_lines(whole, "evaluation")
 
@@ -445,7 +445,7 @@ def test_word_vectors_that_do_not_fit_the_model(corpus, tmp_path, words, dimensi
 def scores(monkeypatch, perplexities) -> None:
     """Evaluations find these perplexities."""
     losses = iter(np.log(perplexities))
-    monkeypatch.setattr(run_pretrain, "evaluate", lambda *_: Score(-(loss := float(next(losses))), -loss, 1))
+    monkeypatch.setattr(run, "evaluate", lambda *_: Score(-(loss := float(next(losses))), -loss, 1))
 
 
 def test_patience_ends_a_run_whose_best_is_kept(corpus, tmp_path, monkeypatch, messages):
@@ -453,7 +453,7 @@ def test_patience_ends_a_run_whose_best_is_kept(corpus, tmp_path, monkeypatch, m
     argv = runs.flags(corpus, tmp_path, eval_freq=2, patience=3)
     runs.pretrain(argv, stop_at=7)  # the stop is no evaluation
     runs.pretrain([*argv, f"--init_from_ckpt={tmp_path}"])
-    assert "3 evaluations without gain" in messages()
+    assert "3 evaluations without improvement" in messages()
     assert checkpoint.load_progress(tmp_path / "best") == {"step": 4, "best": pytest.approx(20.0)}
     assert step(tmp_path) == 10
 

@@ -23,7 +23,7 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.network import token_tables
 from elmo_core.network.lstmp import run_layer
 from elmo_core.network.softmax import draw_candidates
-from elmo_core.text.characters import CharTable, char_ids
+from elmo_core.text.characters import CharTable
 from elmo_core.text.tokens import LMBatch, Tokens, Vocabulary, token_batch
 from pretraining.meter import memory_in_use
 
@@ -216,7 +216,7 @@ def test_token_vectors_do_not_depend_on_the_batch():
     order = np.argsort(table.lengths, kind="stable")
     crowd = encoder(Tokens(table.rows(order), table.lengths[order].astype(np.int32))).numpy()
     for place, number in enumerate(order):
-        ids = char_ids([tokens[number]])
+        ids = tiny.char_ids([tokens[number]])
         every_column = encoder(Tokens(ids, np.array([50]))).numpy()[0]
         np.testing.assert_allclose(crowd[place], every_column, atol=1e-5)
 
@@ -466,16 +466,13 @@ def test_dropout_of_the_language_model_is_for_training_only():
     assert loss(0.5) == pytest.approx(exact, abs=1e-5)
 
 
-@pytest.mark.parametrize(("change", "field"), [({"cell_clip": None}, "cell_clip"), ({"colour": 1}, "colour")])
-def test_a_configuration_that_was_changed_names_its_file(model, tmp_path, change, field):
+def test_an_unknown_field_of_a_configuration_names_its_file(model, tmp_path):
     shutil.copytree(Path(model).parent, tmp_path / "copy")
     path = tmp_path / "copy" / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
-    for name, value in change.items():
-        config["model"].pop(name, None)
-        config["model"].update({name: value} if value else {})
+    config["model"]["colour"] = 1
     path.write_text(json.dumps(config), encoding="utf-8")
-    with pytest.raises(UserError, match=rf"config\.json.*{field}"):
+    with pytest.raises(UserError, match=r"config\.json.*colour"):
         elmo.load_bilm(tmp_path / "copy")
 
 

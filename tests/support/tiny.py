@@ -6,6 +6,7 @@ import reference
 from elmo import BiLM, ELMoConfig
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.row_gradients import row_gradient
+from elmo_core.text.characters import CharTable
 from elmo_core.text.tokens import Vocabulary
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "bank", "of", "river", "苹果", "很", "a", "longerword", "q"]
@@ -26,6 +27,11 @@ SENTENCES = [
     ["a"],
     ["x" * 60, "q", "longerword", "the", "q"],
 ]
+
+
+def char_ids(tokens: list[str]) -> np.ndarray:
+    """(n, C) int32 character ids of tokens."""
+    return CharTable(tokens).rows(np.arange(len(tokens)))
 
 
 def random_bilm(dtype: str = "float32", seed: int = 1, scale: float = 2.0, **changes) -> BiLM:

@@ -20,12 +20,12 @@ from elmo_core.machine import runtime
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
+from elmo_tasks import pretrained
 from elmo_tasks.classification import encoders, polarity, protocol, scores
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.encoders import BiLMEncoder, FineTuning, WordTable
 from elmo_tasks.classification.network import ClassifierModel, StandardisedMix
 from elmo_tasks.classification.training import Fold, Trainer
-from elmo_tasks import pretrained
 from preprocessing import word2vec
 
 SAMPLE = runs.PROJECT / "data" / "polarity"

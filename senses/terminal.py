@@ -4,20 +4,19 @@ import itertools
 import unicodedata
 
 
-def columns(text: str) -> int:
+def display_width(text: str) -> int:
     """The width of a text: two for a wide character, none for a combining accent."""
-    return sum(
-        0 if unicodedata.category(c) in ("Mn", "Me") else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text
-    )
+    bases = (c for c in text if unicodedata.category(c) not in ("Mn", "Me"))
+    return sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in bases)
 
 
-def padded(text: str, width: int) -> str:
-    return text + " " * (width - columns(text))
+def pad(text: str, width: int) -> str:
+    return text + " " * (width - display_width(text))
 
 
-def cut(text: str, room: int) -> str:
+def truncate(text: str, room: int) -> str:
     """The text, cut to `room` columns."""
-    ends = list(itertools.takewhile(room.__ge__, itertools.accumulate(map(columns, text))))
+    ends = list(itertools.takewhile(room.__ge__, itertools.accumulate(map(display_width, text))))
     return text if len(ends) == len(text) else text[: sum(end < room for end in ends)] + "…"
 
 

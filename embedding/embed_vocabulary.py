@@ -27,9 +27,7 @@ def embed(embedder: "ELMoEmbedder", words: Sequence[str], output: Path) -> None:
     log.info(f"vectors       ({len(words):,}, {width}) float32, {vector_file.size(4 * len(words) * width)}")
     unread.count(words)
     if unread.oov_share:
-        log.warning(
-            f"{unread.oov_share:.1%} of the words are not in the model's vocabulary and have the vector of {UNK}."
-        )
+        log.warning(f"{unread.oov_share:.1%} of the words are not in the model's vocabulary and have {UNK}'s vector.")
     vector_file.check_room(output, 4 * len(words) * width)
     token_vectors.write(output, words, width, _vectors(embedder, words))
     log.info(f"wrote         {output}")

@@ -115,10 +115,7 @@ def _write_parts(embedder: "ELMoEmbedder", text: Text, missing: Sequence[int], p
     seconds = time.perf_counter() - began
     log.info(f"embedded      {total:,} tokens in {messages.duration(seconds)}, {total / seconds:,.0f} tokens/s")
     if embedder.oov_share:
-        log.warning(
-            f"{text.path}: {embedder.oov_share:.1%} of the tokens are not in the model's vocabulary and have the vectors of "
-            f"{UNK}."
-        )
+        log.warning(f"{text.path}: {embedder.oov_share:.1%} of the tokens are not in the vocabulary and read as {UNK}.")
 
 
 def _checked(path: Path, lines: Sequence[tuple[int, int]], arrays: Iterator[np.ndarray], bar) -> Iterator[np.ndarray]:
@@ -136,9 +133,7 @@ def _finish(paths: Sequence[Path], settings: Mapping[str, Any], folder: Path, ou
     """Put the parts together, in the one process that finds all of them, and remove them."""
     try:
         if not all(map(parts.is_done, paths)):
-            log.info(
-                "The process that finishes last puts the parts together. If one has failed, run the same command again."
-            )
+            log.info("The last process to finish puts the parts together. If one failed, run the same command again.")
             return
         with parts.locked(folder / ".all.lock"):
             if not output.exists():

@@ -1,0 +1,107 @@
+"""A corpus: UTF-8 text, one sentence per line, tokens separated by white space. gzip is unpacked."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+
+from elmo_core.machine.messages import UserError, log
+from elmo_core.text.text_files import blocks, split_lines, text_files
+from elmo_core.text.tokens import BOS, EOS, Vocabulary
+
+ANNOUNCE_BYTES = 1 << 28  # counting this much takes long enough to be announced
+
+
+@dataclass
+class Counts:
+    """What a corpus holds."""
+
+    sentences: int = 0
+    tokens: int = 0
+    looked_up: int = 0  # tokens that were looked up in the vocabulary
+    unknown: int = 0  # of these, not in it
+    blank_lines: int = 0
+    windows_lines: int = 0  # that end with CR LF
+    markers: int = 0  # <S> and </S> in the text, where they do not belong
+
+    @property
+    def predictions(self) -> int:
+        """In each direction: every token, and the end of every sentence."""
+        return self.tokens + self.sentences
+
+    @property
+    def unknown_share(self) -> float:
+        return self.unknown / max(1, self.looked_up)
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+
+
+class Corpus:
+    """Text files, one sentence a line: a file, a folder, a glob, or several of these."""
+
+    def __init__(self, source: str | Path | Iterable[str | Path]):
+        sources = [source] if isinstance(source, (str, Path)) else source
+        self.paths: list[Path] = list(chain.from_iterable(map(text_files, sources)))
+        self._reported: set[str] = set()
+        if not self.paths:
+            raise UserError("the corpus has no files: expected a file, a folder or a glob.")
+        for path in self.paths:
+            if not path.stat().st_size:
+                raise UserError(f"{path}: the file is empty. Expected one sentence a line, or no such file.")
+            if Vocabulary.is_one(path):
+                raise UserError(f"{path} is a vocabulary. Expected text, for instance {path.parent / 'train' / '*'}.")
+
+    @cached_property
+    def identity(self) -> str:
+        """Names and sizes of the files, in brief: what a position in them depends on."""
+        sizes = [(path.name, path.stat().st_size) for path in self.paths]
+        digest = hashlib.sha1(json.dumps(sizes).encode()).hexdigest()[:12]
+        return f"{len(sizes)} files of {sum(size for _, size in sizes):,} bytes (SHA-1 {digest})"
+
+    def check(self, where: str | Path, counts: Counts) -> None:
+        """Refuse text without a sentence. Say once what is passed over and what looks wrong."""
+        if not counts.sentences:
+            raise UserError(f"{where}: nothing but {counts.blank_lines:,} blank lines. Expected one sentence a line.")
+        for number, what in (
+            (counts.blank_lines, "blank lines, which are skipped"),
+            (counts.windows_lines, "lines that end with CR LF, as on Windows, which is accepted"),
+            (counts.markers, "times <S> or </S> in the text: remove them, the batches have their own"),
+        ):
+            if number and what not in self._reported:
+                self._reported.add(what)
+                log.warning(f"{where}: {number:,} {what}.")
+
+    def count(self, vocabulary: Vocabulary, sample: bool = False) -> Counts:
+        """Count all files. sample: look up only the first few megabytes of each in the vocabulary."""
+        if sum(path.stat().st_size for path in self.paths) > ANNOUNCE_BYTES:
+            log.info(f"Counting the tokens of {len(self.paths)} files ...")
+        total = Counts()
+        for path in self.paths:
+            counts = Counts()
+            for k, text in enumerate(blocks(path)):
+                counts += _count(text, None if sample and k else vocabulary)
+            if not counts.sentences:
+                self.check(path, counts)
+            total += counts
+        self.check(self.paths[0] if len(self.paths) == 1 else f"{len(self.paths)} files", total)
+        return total
+
+
+def _count(text: str, vocabulary: Vocabulary | None) -> Counts:
+    lines, tokens = split_lines(text), text.split()
+    blank = lines.count("") + sum(map(str.isspace, lines))
+    counts = Counts(
+        sentences=len(lines) - blank,
+        tokens=len(tokens),
+        blank_lines=blank,
+        windows_lines=text.count("\r\n"),
+        markers=sum(tokens.count(marker) for marker in (BOS, EOS) if marker in text),
+    )
+    if vocabulary:
+        counts.looked_up = len(tokens)
+        counts.unknown = len(tokens) - sum(map(vocabulary.index.__contains__, tokens))
+    return counts

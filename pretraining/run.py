@@ -1,0 +1,191 @@
+"""A pretraining run: its loop, and what it saves and logs on the way."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+
+import numpy as np
+
+from dataset import EvalStream, TrainStream
+from elmo import BiLM
+from elmo_core.machine import messages
+from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.ranks import LostRank, Ranks
+from elmo_core.machine.runtime import paddle
+from elmo_core.network.softmax import Candidates, draw_candidates, is_sampled
+from elmo_core.text.tokens import LMBatch
+from pretraining import run_folder
+from pretraining.interruption import Interruption
+from pretraining.meter import ADVICE, Meter, memory_in_use
+from pretraining.optimizer import learning_rate, optimizer_state
+from pretraining.perplexity import Score, evaluate, perplexity
+from pretraining.prefetch import Prefetcher
+from pretraining.resume import Progress
+
+
+@dataclass
+class RunSettings:
+    """How a run trains, by the names of run_pretrain.py's flags."""
+
+    save_dir: Path
+    batch_size: int
+    unroll_steps: int
+    accumulate: int
+    optimizer: str
+    lr: float
+    dropout: float
+    n_negative_samples: int
+    seed: int
+    log_freq: int
+    eval_freq: int | None  # None: no evaluations
+    save_freq: int
+    patience: int | None
+    keep: int
+
+
+class Trainer:
+    """Trains a biLM from its progress on. identity: what must be the same for a resumed run to be the same run."""
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        ranks: Ranks,
+        bilm: BiLM,
+        optimizer,
+        stream: TrainStream,
+        held_out: EvalStream | None,
+        progress: Progress,
+        identity: Mapping,
+    ):
+        self.settings, self.ranks, self.bilm, self.optimizer = settings, ranks, bilm, optimizer
+        self.stream, self.held_out, self.progress, self.identity = stream, held_out, progress, identity
+        self.weights, self.interruption = bilm.parameters(), Interruption()
+
+    def train(self) -> bool:
+        """Train until the last step, an interruption, or the end of patience; then save.
+
+        Returns whether the run is finished, not interrupted.
+        """
+        settings, progress, self.meter = self.settings, self.progress, Meter(self.progress.losses)
+        with self.interruption, Prefetcher(self._batches()) as batches:
+            self._evaluate_if_due()  # an evaluation that was interrupted
+            stopping = self.ranks.any(self.interruption.is_wanted())
+            while not progress.is_over(settings.patience) and not stopping:
+                stopping = self._step(*next(batches))
+                if progress.step % settings.log_freq == 0 or progress.step == progress.total:
+                    self._log_training()
+                self._evaluate_if_due()
+                stopping |= progress.evaluation_is_due(settings.eval_freq)  # it was interrupted
+                if progress.step % settings.save_freq == 0 and not progress.is_over(settings.patience):
+                    self._save(str(progress.step))
+            finished = progress.is_finished(settings.patience, settings.eval_freq)
+            self._save("final" if finished else str(progress.step))
+            return finished
+
+    def _batches(self) -> Iterator[tuple[list[LMBatch], Candidates]]:
+        """The batches of each step and the candidate words of its softmax, which are the same on all ranks."""
+        rows = self.settings.batch_size
+        for step, batch in enumerate(self.stream, self.progress.step + 1):
+            random = np.random.default_rng([self.settings.seed, step, 0])
+            starts = range(0, len(batch.lengths), rows)
+            parts = [batch.take(slice(start, start + rows)) for start in starts] if len(starts) > 1 else [batch]
+            yield parts, draw_candidates(self.bilm.config.vocab_size, self.settings.n_negative_samples, random)
+
+    def _step(self, parts: list[LMBatch], candidates: Candidates) -> bool:
+        """Make one update from the gradients of all parts. Returns whether any rank asks to stop after it."""
+        settings, progress, losses = self.settings, self.progress, []
+        progress.step, progress.tokens = progress.step + 1, progress.tokens + progress.tokens_per_step
+        paddle.seed(dropout_seed(settings.seed, progress.step, self.ranks.rank))
+        for k, batch in enumerate(parts):
+            both, progress.states[k] = self.bilm(batch, progress.states[k], candidates, settings.dropout)
+            (sum(both) / 2 * settings.unroll_steps / len(parts)).backward()
+            losses.append([loss.detach() / len(parts) for loss in both])
+        self.meter.add(progress.step, [sum(of_parts) for of_parts in zip(*losses, strict=True)], batch.position)
+        stopping = self.ranks.average_gradients(self.weights, self.interruption.is_wanted())
+        self.optimizer.set_lr(learning_rate(settings.optimizer, settings.lr, *progress.schedule))
+        self.optimizer.step()
+        self.optimizer.clear_grad()
+        progress.position = batch.position
+        return stopping
+
+    def _save(self, name: str) -> None:
+        with self.meter.paused():
+            state = self.progress.to_dict(self.identity, self.ranks)
+            self._write(name, optimizer_state(self.optimizer, self.bilm), state)
+
+    def _write(self, name: str, optimizer: Mapping | None, progress: Mapping) -> None:
+        prefix, keep = self.settings.save_dir / name, self.settings.keep
+        self.ranks.on_first(lambda: run_folder.save(prefix, self.bilm, optimizer, progress, keep))
+
+    def _evaluate_if_due(self) -> None:
+        if self.progress.evaluation_is_due(self.settings.eval_freq):
+            with self.meter.paused():
+                self._evaluate()
+
+    def _evaluate(self) -> None:
+        """Compute the held-out text's exact perplexity, each rank a share of the rows; keep the best model so far as `best`.
+
+        An interruption cuts it short. It is then still due.
+        """
+        progress = self.progress
+        own_batches = (batch.take(slice(self.ranks.rank, None, self.ranks.size)) for batch in self.held_out)
+
+        def score_unless_interrupted() -> Score | None:
+            score = evaluate(self.bilm, takewhile(lambda _: not self.interruption.is_wanted(), own_batches))
+            return None if self.interruption.is_wanted() else score
+
+        try:
+            scores = self.ranks.on_each(score_unless_interrupted)
+        except LostRank:
+            raise
+        except Exception:  # the held-out text has gone, for instance: the steps are not lost
+            self._save(str(progress.step))
+            raise
+        if None in scores:
+            return
+        score = sum(scores, Score())
+        if not math.isfinite(score.mean):
+            raise UserError(f"step {progress.step:,}: the held-out perplexity is not finite. {ADVICE}")
+        is_best = progress.add_evaluation(score.mean)
+        best = "" if is_best else f" (the best is {progress.best:.2f})"
+        text = f"forward {score.forward:.2f}, backward {score.backward:.2f}, mean {score.mean:.2f}{best}"
+        values = {"forward_perplexity": score.forward, "backward_perplexity": score.backward, "perplexity": score.mean}
+        self.log("evaluation", f"step {progress.step:,}: held-out perplexity {text}", values)
+        if is_best:
+            self._write("best", None, {"step": progress.step, "best": progress.best})
+
+    def _log_training(self) -> None:
+        """Log the steps since the last time."""
+        progress, rate = self.progress, self.optimizer.get_lr()
+        forward, backward, seconds = self.meter.take(self.ranks)
+        sampled = "sampled_" * is_sampled(self.bilm.config.vocab_size, self.settings.n_negative_samples)
+        values = {
+            "total": progress.total,
+            "epoch": progress.epoch,
+            "loss": (forward + backward) / 2,
+            f"forward_{sampled}perplexity": perplexity(forward),
+            f"backward_{sampled}perplexity": perplexity(backward),
+            "learning_rate": rate,
+            "tokens_per_second": progress.tokens_per_step / seconds,
+            "seconds_left": (progress.total - progress.step) * seconds,
+            "memory_mb": memory_in_use() / 2**20,
+        }
+        text = (
+            f"step {progress.step:,}/{progress.total:,}  epoch {progress.epoch:.2f}  loss {values['loss']:.4f}  "
+            f"{sampled.replace('_', ' ')}perplexity forward {perplexity(forward):.1f} backward {perplexity(backward):.1f}  "
+            f"lr {rate:.4g}  {values['tokens_per_second']:,.0f} tokens/s  "
+            f"{messages.duration(values['seconds_left'])} left  {values['memory_mb']:,.0f} MB"
+        )
+        self.log("training", text, values)
+
+    def log(self, event: str, text: str, values: Mapping) -> None:
+        """Tell the user and log.jsonl."""
+        log.info(text)
+        if self.ranks.first:
+            run_folder.append_log(self.settings.save_dir, event, self.progress.step, values)
+
+
+def dropout_seed(*numbers: int) -> int:
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
