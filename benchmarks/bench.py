@@ -348,7 +348,7 @@ def polarity_sentences() -> list[list[str]]:
     return [lines[k] for k in np.random.RandomState(0).permutation(len(lines))]
 
 
-def training_text(vocab_size: int) -> tuple[dataset.Corpus, Vocabulary]:
+def training_text(vocab_size: int) -> tuple[Corpus, Vocabulary]:
     """The 1 Billion Word sample, or ours, and a vocabulary of its words, filled up to the wished size."""
     n_words = vocab_size - len(MARKERS)
     if n_words < 1:

@@ -201,7 +201,7 @@ class Experiment:
         if settings.results:
             disk.check_output("--results", settings.results)
         if settings.save_dir:
-            check_model_folder("--save_dir", settings.save_dir, "classifier", settings.overwrite)
+            check_model_folder(settings.save_dir, "classifier", settings.overwrite)
         tokens = settings.lang, settings.max_seq_len
         if settings.train_file:
             files = settings.train_file, settings.dev_file, settings.test_file

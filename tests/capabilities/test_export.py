@@ -169,16 +169,16 @@ def random_tagger(folder: Path, **settings) -> Tagger:
     """A tagger of random weights, so that every part of it counts."""
     words = Vocabulary([*MARKERS, "the", "river", "bank", "很"])
     labels = Labels(["B-x", "I-x", "E-x", "S-x", "O"], scheme="bioes")
-    settings = {"grnn_hidden_dim": 5, "word_emb_dim": 4, "bigru_num": 2, **settings}
+    settings = {"hidden_dim": 5, "word_dim": 4, "n_layers": 2, "layers": "mix", **settings}
     pretrained, vectors, features = None, None, settings.pop("features", ())
-    if settings.setdefault("use_elmo", True):
+    if settings.pop("elmo", True):
         prefix = tiny.save(tiny.random_bilm(**settings.pop("bilm", {})), folder / "elmo")
         pretrained = Pretrained.of(prefix)
     if settings.pop("vectors", False):
         (folder / "vectors.txt").write_text("3 2\nthe 1 2\nbank 3 -1\nBank -2 2\n", encoding="utf-8")
         vectors = WordVectors(folder / "vectors.txt")
     tagger = Tagger(Settings(**settings), words, labels, pretrained, vectors=vectors, features=features)
-    random_weights(tagger.network, "encoder.elmo.bilm")
+    random_weights(tagger.network, "elmo.bilm")
     tagger.network.emission.weight.set_value(4 * tagger.network.emission.weight)  # so that the labels vary
     tagger.segmentation = "feature" if settings.get("place_dim") else "none"
     tagger.save(folder / "tagger")
@@ -198,8 +198,8 @@ def random_weights(layer, but: str = "nothing") -> None:
     "settings",
     [
         {},
-        {"use_elmo": False, "vectors": True, "word_vectors_trainable": True, "bigru_num": 1},
-        {"cell": "lstm", "char_cnn": True, "elmo_at": "input,output", "layers": "0,2"},
+        {"elmo": False, "vectors": True, "word_vectors_trainable": True, "n_layers": 1},
+        {"cell": "lstm", "char_cnn": True, "elmo_at": "input,output", "layers": "mix:0,2"},
         {"elmo_at": "input,output", "layers": "concat"},
         {"bilm": {"input": "word"}, "elmo_at": "output", "layers": "top", "vectors": True, "char_cnn": True},
         {"elmo_trainable": True, "bilm": {"max_characters": 20}, "char_cnn": True},
@@ -221,7 +221,7 @@ def test_a_tagger_gives_the_same_labels(export, tmp_path, runtime, settings):
 
 def test_labels_are_right_with_onednn_for_batches_of_any_shape(export, tmp_path):
     """In Paddle 3.3 oneDNN gives wrong numbers for sums in which both parts are repeated."""
-    tagger = random_tagger(tmp_path, use_elmo=False)
+    tagger = random_tagger(tmp_path, elmo=False)
     exported = export(tmp_path / "tagger", "run_paddle")
     config = exported.example.inference.Config
     with pytest.MonkeyPatch.context() as patch:
@@ -253,7 +253,7 @@ def test_the_examples_run_without_this_project(tmp_path, runtime):
 
 
 def test_characters_with_places_and_features(export, tmp_path):
-    tagger = random_tagger(tmp_path, use_elmo=False, place_dim=3, features=["N", "V x"])
+    tagger = random_tagger(tmp_path, elmo=False, place_dim=3, features=["N", "V x"])
     tokens = [Token("很"), Token("x"), Token("the"), Token("river"), Token("很")]
     features = ["V x", "N", "?", "N", ""]
     for token, feature, place in zip(tokens, features, [0, 1, 0, 7, 0], strict=True):
@@ -307,7 +307,7 @@ def test_a_classifier_gives_the_same_probabilities(export, heads, runtime, name)
 
 
 def test_flags_of_elmo_are_not_a_taggers(tmp_path):
-    random_tagger(tmp_path, use_elmo=False)
+    random_tagger(tmp_path, elmo=False)
     with pytest.raises(UserError, match="--pool"):
         export_model.main([str(tmp_path / "tagger"), f"--output={tmp_path / 'exported'}", "--pool=mean"])
 
