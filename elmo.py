@@ -352,7 +352,9 @@ class ELMo(nn.Layer):
     def layers(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """The chosen layers, each (B, T, 2P) or, pooled, (B, 2P), and the mask (B, T). `keep` saves computing them."""
         if self._kept and not isinstance(sentences, TokenBatch) and all(tuple(s) in self._kept for s in sentences):
-            return self.padded(self.arrays(sentences))
+            layers, mask = self.padded(self.arrays(sentences))
+            counts = mask.sum(axis=1, keepdim=True).clip(1)
+            return [layer.sum(axis=1) / counts for layer in layers] if self.pool else layers, mask
         batch = sentences if isinstance(sentences, TokenBatch) else self.token_batch(sentences)
         lengths = batch.lengths - 2
         rows, steps = len(lengths), int(lengths.max(initial=0))
@@ -401,6 +403,8 @@ class ELMo(nn.Layer):
         At most so many gigabytes are kept in memory, in float32 or else in float16. What needs more is kept in float16 in
         a file without a name in the folder; without a folder it is computed in every epoch.
         """
+        if self.trainable:
+            raise UserError("ELMo.keep: the layers of a trainable biLM change in every step. Expected trainable=False.")
         distinct = list(dict.fromkeys(map(tuple, sentences)))
         n_tokens, n_layers = sum(map(len, distinct)), self.choice.n_layers
         size = 4 * n_tokens * n_layers * self.layer_dim

@@ -112,7 +112,7 @@ class TrainedModel:
         settings = checked_settings(cls.settings_type, values[cls.kind], cls.kind, file)
         pretrained, vectors = _sources(values, file, init_from_ckpt, word_vectors)
         model = cls.from_folder(folder, settings, values, pretrained, vectors)
-        expected = values.get("dictionaries", {})
+        expected = values["dictionaries"] if isinstance(values.get("dictionaries"), dict) else {}
         for name, dictionary in model.dictionaries().items():
             if (dictionary and dictionary.fingerprint) != expected.get(name):
                 raise UserError(

@@ -17,8 +17,10 @@ from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import Vocabulary, in_order, sentence_batches
 from elmo_tasks.pretrained import Pretrained
 from elmo_tasks.saved import TrainedModel
+from elmo_tasks.tagging.columns import SEGMENTATION
 from elmo_tasks.tagging.data import Labels, Sentence, batch_of
 from elmo_tasks.tagging.network import CHOICES, BiGRUCRF, Settings
+from elmo_tasks.tagging.scheme import SCHEMES
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.word_vectors import WordVectors
 
@@ -98,12 +100,17 @@ class Tagger(TrainedModel):
         pretrained: Pretrained | None,
         vectors: WordVectors | None,
     ) -> "Tagger":
-        for name, choices in CHOICES.items():
-            if (value := getattr(settings, name)) not in choices:
-                raise UserError(f"{folder}: tagger.{name} is {value!r:.80}, expected one of {choices}.")
+        file, features = folder / "config.json", values.get("features")
+        if not isinstance(features, dict) or features.keys() != {"column", "values"}:
+            raise UserError(f"{file}: features is {features!r:.80}, expected the values of a column.")
+        choices = {f"tagger.{name}": (getattr(settings, name), choices) for name, choices in CHOICES.items()}
+        choices |= {name: (values.get(name), of) for name, of in (("scheme", SCHEMES), ("segmentation", SEGMENTATION))}
+        for name, (value, expected) in choices.items():
+            if value not in expected:
+                raise UserError(f"{file}: {name} is {value!r:.80}, expected one of {expected}.")
         words = Vocabulary.from_file(folder / checkpoint.VOCABULARY)
         labels = Labels.from_file(folder / "labels.txt", values["scheme"])
         pieces = folder / "pieces.txt"
         pieces = Vocabulary.from_file(pieces) if pieces.is_file() else None
-        features = values["features"]["values"], values["features"]["column"]
+        features = features["values"], features["column"]
         return cls(settings, words, labels, pretrained, pieces, vectors, *features, values["segmentation"])

@@ -282,6 +282,11 @@ def test_layers_and_pooling(model):
         assert_close(found, [np.tensordot(np.array(weights), array, 1) for array in everything], 1e-5)
     found = ELMoEmbedder(model, layers="0,1").encode(SENTENCES)
     assert_close(found, [array[:2] for array in everything])
+    for choice, chosen in (("concat", [0, 1, 2]), ("concat:2,0", [2, 0])):
+        embedder = ELMoEmbedder(model, layers=choice)
+        found = embedder.encode(SENTENCES)
+        assert found[0].shape == embedder.shape(3) == (3, len(chosen) * 14)
+        assert_close(found, [np.concatenate(array[chosen], axis=-1) for array in everything])
     for pool in ("mean", "max"):
         found = ELMoEmbedder(model, pool=pool).encode([s for s in SENTENCES if s])
         assert_close(found, [getattr(array, pool)(axis=1) for array in everything if array.shape[1]], 1e-5)
@@ -388,7 +393,10 @@ def test_a_word_model_reports_its_unknown_words(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "name", "values"),
     [
-        (ELMoEmbedder, "layers", [3, "last", [1, 2], [0, 1, 2], ["a", 1.0, 2]]),
+        (ELMoEmbedder, "layers", [3, "last", "mix", "concat:3", [1, 2], [0, 1, 2], ["a", 1.0, 2]]),
+        (ELMo, "layers", [3, -1, True, "all", "0,1", "mix:", "mix:0,3", "top:1", "average:0,1", [0.5, 0.5]]),
+        (ELMo, "pool", ["max"]),
+        (ELMo, "word_dropout", [-0.1]),
         (ELMoEmbedder, "pool", ["sum"]),
         (ELMoEmbedder, "dtype", ["int8"]),
         (ELMoEmbedder, "batch_size", [0]),
@@ -519,6 +527,71 @@ def test_elmo_layer_equals_the_embedder(model):
         wanted = reference.scalar_mix(expected, scalars, gamma)
         assert_close([row[: len(s)] for row, s in zip(mixed.numpy(), SENTENCES, strict=True)], wanted)
         assert not (mixed.numpy() * (1 - mask.numpy()[:, :, None])).any()
+
+
+OF_LAYERS = {  # what an untrained ELMo makes of all layers (3, n, 2P)
+    "mix": lambda layers: layers.mean(axis=0),
+    "mix:0,2": lambda layers: layers[[0, 2]].mean(axis=0),
+    "concat": lambda layers: np.concatenate(layers, axis=-1),
+    "concat:1,0": lambda layers: np.concatenate(layers[[1, 0]], axis=-1),
+    "average": lambda layers: layers.mean(axis=0),
+    "top": lambda layers: layers[2],
+    1: lambda layers: layers[1],
+}
+
+
+@pytest.mark.parametrize("layers", OF_LAYERS)
+@pytest.mark.parametrize("pool", [None, "mean"])
+@pytest.mark.parametrize(
+    ("share", "where"), [(None, ""), (1.1, "float32 in memory"), (0.6, "float16 in memory"), (0, "float16 in /")]
+)
+def test_chosen_layers_are_the_same_computed_and_kept(
+    model, tmp_path, monkeypatch, messages, layers, pool, share, where
+):
+    """share: of the memory that they take in float32."""
+    expected = [OF_LAYERS[layers](array) for array in ELMoEmbedder(model).encode(SENTENCES)]
+    layer = ELMo(model, n_mixes=2, dropout=0.0, layers=layers, pool=pool)
+    if where:
+        n_bytes = 4 * sum(map(len, SENTENCES)) * layer.choice.n_layers * layer.layer_dim
+        layer.keep([*SENTENCES, SENTENCES[0]], share * n_bytes / 1e9, tmp_path)
+        assert f"kept in {where}" in messages() and not list(tmp_path.iterdir())  # the file has no name
+        monkeypatch.setattr(layer.bilm, "encode", None)  # nothing is computed again
+    close = {"atol": 1e-3, "rtol": 1e-3} if "16" in where else {"atol": 1e-5}
+    for sentences, wanted in ((SENTENCES, expected), (SENTENCES[2:3], expected[2:3])):
+        (_, output), mask = layer(sentences)
+        assert mask.numpy().sum(axis=1).tolist() == [len(s) for s in sentences]
+        for found, array in zip(output.numpy(), wanted, strict=True):
+            if pool:
+                np.testing.assert_allclose(found, array.mean(axis=0) if len(array) else 0 * found, **close)
+            else:
+                np.testing.assert_allclose(found[: len(array)], array, **close)
+                assert not found[len(array) :].any()
+
+
+def test_arrays_are_kept_or_computed_now(model):
+    layer = ELMo(model, layers="mix:0,2")
+    layer.keep(SENTENCES[:3], 1)
+    expected = [array[[0, 2]] for array in ELMoEmbedder(model).encode(SENTENCES)]
+    assert_close(layer.arrays(SENTENCES), expected)
+    layers, _ = layer.layers(SENTENCES)  # of which not all are kept
+    for row, array in enumerate(expected):
+        assert_close([one.numpy()[row, : array.shape[1]] for one in layers], array)
+
+
+def test_too_little_room_is_a_warning_and_everything_is_computed(model, tmp_path, monkeypatch, caplog):
+    """In the memory and, with a folder, on its disk, of which a gigabyte is left to others."""
+    layer, disk = ELMo(model, dropout=0.0), shutil.disk_usage(tmp_path)
+    expected = layer(SENTENCES[:3])[0][0].numpy()
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: disk._replace(free=10**9))
+    for folder in (None, tmp_path):
+        layer.keep(SENTENCES[:3], 1e-9, folder)
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+    assert_close([layer(SENTENCES[:3])[0][0].numpy()], [expected])
+
+
+def test_layers_of_a_trainable_bilm_are_not_kept(model):
+    with pytest.raises(UserError, match="trainable"):
+        ELMo(model, trainable=True).keep(SENTENCES, 1)
 
 
 def test_layer_norm_equals_the_reference(model):

@@ -1,118 +1,133 @@
-"""The sequence tagger: labels and scores, the CRF, ELMo as its input, training, and its folder."""
+"""The tagger: schemes and scores, files of labelled sentences, pieces of words, the CRF, the network, training."""
 
-import errno
 import itertools
-import json
 import random
-from pathlib import Path
+import sys
+import unicodedata
 
 import numpy as np
 import pytest
 import tiny
-from elmo_tasks.elmo_input import LayerCache, Pretrained, elmo_encoder, init_pretraining_params
 
-import elmo
-from elmo_core.files import checkpoint
+from elmo import ELMoEmbedder
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import MARKERS, UNK_ID, Vocabulary
-from elmo_tasks.tagging import training
+from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_tasks.pretrained import Pretrained
+from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.crf import LinearChainCRF
-from elmo_tasks.tagging.data import BadLines, Labels, Sentence, batch_of, read_tsv
+from elmo_tasks.tagging.data import Labels, Sentence, batch_of, training_words
 from elmo_tasks.tagging.network import Settings
-from elmo_tasks.tagging.scheme import spans, split_label
+from elmo_tasks.tagging.pieces import Pieces, joined_words, read_tagged
+from elmo_tasks.tagging.scheme import detect, impossible, spans, split_label
 from elmo_tasks.tagging.score import Counts, Score
 from elmo_tasks.tagging.tagger import Tagger
-from elmo_tasks.tagging.training import Schedule
+from elmo_tasks.tagging.training import train
+from elmo_tasks.training import Schedule
+from elmo_tasks.word_vectors import WordVectors
 
-LABELS = Labels(["c", "n", "n-B", "n-I", "nr", "nr-B", "nr-I", "v", "v-B", "v-I", "w"])
-TINY = Settings(False, word_emb_dim=5, grnn_hidden_dim=7, dropout=0.0, elmo_dropout=0.0)
+LABELS = Labels(["c", "n", "n-B", "n-I", "v", "v-B", "v-I", "w"])
+TINY = {"word_dim": 5, "hidden_dim": 7, "n_layers": 1, "dropout": 0.0, "elmo_dropout": 0.0}
 SENTENCES = [["苹果", "很", "好"], ["q"], ["the", "bank", "of", "苹果", "x", "a", "river"]]
 
 
-@pytest.fixture(scope="module")
-def checkpoints(small_weights, tmp_path_factory):
-    """Checkpoints of random biLMs: by characters, by words, and one by characters that has no vocabulary."""
-    folder = tmp_path_factory.mktemp("imported")
-    imported = tiny.save(tiny.random_bilm(vocab_size=0, n_highway=1, activation="tanh"), folder)
-    (folder / "vocab.txt").unlink()
-    return small_weights | {"imported": imported}
-
-
-def encoder_of(path: str, **changes) -> elmo_encoder:
-    encoder = elmo_encoder(**changes)
-    init_pretraining_params(encoder, path)
-    return encoder
-
-
-def tiny_tagger(pretrained: str | None = None, **changes) -> Tagger:
+def tagger_of(vocabulary: Vocabulary, pretrained: str | None = None, **changes) -> Tagger:
     paddle.seed(1)
-    settings = Settings(**{**vars(TINY), "use_elmo": pretrained is not None, **changes})
-    words = Vocabulary([*MARKERS, "苹果", "很", "好", "the", "of"])
-    return Tagger(settings, words, LABELS, pretrained and Pretrained.of(pretrained))
+    return Tagger(Settings(**{**TINY, **changes}), vocabulary, LABELS, pretrained and Pretrained.of(pretrained))
 
 
-# Labels and sentences
-
-
-@pytest.mark.parametrize(
-    ("text", "where"), [("n\nn-B\nn\n", ":3:"), ("n v\n", ":1:"), ("n\n\n", ":2:"), ("", "no label")]
-)
-def test_a_faulty_tag_dic_is_an_error(tmp_path, text, where):
-    path = tmp_path / "tag.dic"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(UserError, match=f"tag.dic.*{where}"):
-        Labels.from_file(path)
-
-
-def test_labels_may_be_numbered(tmp_path):
-    path = tmp_path / "tag.dic"
-    path.write_text("0\tn-B\r\n1\tn-I\r\n2\tO\r\n", encoding="utf-8")
-    assert Labels.from_file(path).names == ["n-B", "n-I", "O"]
-
-
-def test_impossible_transitions_of_labels():
-    labels = Labels(["n", "n-B", "n-I", "v-B", "v-I"])
-    possible = {(a, b) for a in range(6) for b in range(5) if not labels.impossible()[0][a, b]}
-    inside = {(1, 2), (2, 2), (3, 4), (4, 4)}
-    assert possible == inside | {(a, b) for a in range(6) for b in (0, 1, 3)}
+# Schemes and scores
 
 
 @pytest.mark.parametrize(
-    "bad", ["苹果 好\tn v-B v-I", "苹果 好\tn zz", "苹果 n", "\tn", "\udcff苹果\tn"]
-)  # the last is no UTF-8
-def test_a_bad_line_is_an_error_or_skipped(tmp_path, caplog, bad):
-    path = tmp_path / "data"
-    path.write_bytes(f"苹果\tn\n\n{bad}\n苹果\tn\n".encode("utf-8", "surrogateescape"))
-    with pytest.raises(UserError, match="data:3:"):
-        read_tsv(path, LABELS, BadLines())
-    bad_lines = BadLines(skip=True)
-    assert read_tsv(path, LABELS, bad_lines) == [Sentence(["苹果"], ["n"])] * 2
-    bad_lines.report()
-    assert "1 bad lines" in caplog.text and "data:3:" in caplog.text
-
-
-# Scores
-
-
-@pytest.mark.parametrize(
-    ("labels", "found"),
+    ("scheme", "labels", "found"),
     [
-        ("n v", [(0, 1, "n"), (1, 2, "v")]),
-        ("n n", [(0, 1, "n"), (1, 2, "n")]),
-        ("n-B n-I n-I n-B", [(0, 3, "n"), (3, 4, "n")]),
-        ("n n-I n-I", [(0, 1, "n"), (1, 3, "n")]),
-        ("n-I v-I", [(0, 1, "n"), (1, 2, "v")]),
-        ("n-B v-I v-I", [(0, 1, "n"), (1, 3, "v")]),
-        ("n-B O n-I O", [(0, 1, "n"), (2, 3, "n")]),
+        ("bio", "B-x I-x B-x O I-y", [(0, 2, "x"), (2, 3, "x"), (4, 5, "y")]),
+        ("bio", "B-x I-y I-y", [(0, 1, "x"), (1, 3, "y")]),
+        ("bio", "I-x I-x O", [(0, 2, "x")]),
+        ("iob1", "I-x I-x B-x I-x I-y", [(0, 2, "x"), (2, 4, "x"), (4, 5, "y")]),
+        ("bioes", "B-x I-x E-x S-x S-x", [(0, 3, "x"), (3, 4, "x"), (4, 5, "x")]),
+        ("bioes", "E-x I-x E-x O I-x", [(0, 1, "x"), (1, 3, "x"), (4, 5, "x")]),
+        ("bioes", "B-x S-x I-x E-y", [(0, 1, "x"), (1, 2, "x"), (2, 3, "x"), (3, 4, "y")]),
+        ("bioes", "B-x L-x U-y", [(0, 2, "x"), (2, 3, "y")]),
+        ("bioes", "B M E S", [(0, 3, ""), (3, 4, "")]),
+        ("plain", "DT O", [(0, 1, "DT"), (1, 2, "O")]),
+        ("lac", "n n v", [(0, 1, "n"), (1, 2, "n"), (2, 3, "v")]),
+        ("lac", "n-B n-I n-I n-B", [(0, 3, "n"), (3, 4, "n")]),
+        ("lac", "n n-I n-I", [(0, 1, "n"), (1, 3, "n")]),
+        ("lac", "n-B v-I v-I", [(0, 1, "n"), (1, 3, "v")]),
+        ("lac", "n-B O n-I O", [(0, 1, "n"), (2, 3, "n")]),
     ],
 )
-def test_spans(labels, found):
-    assert spans(labels.split()) == found
+def test_spans_are_conllevals_chunks(scheme, labels, found):
+    assert spans(labels.split(), scheme) == found
+
+
+@pytest.mark.parametrize(
+    ("scheme", "labels"),
+    [
+        ("bio", ["O B-x I-x", "B-y"]),
+        ("bio", ["O I-x B-y"]),  # broken, but no IOB1: its B would need a span of y before it
+        ("iob1", ["O I-x I-x B-x", "I-y"]),
+        ("bioes", ["B-x E-x O", "S-y"]),
+        ("bioes", ["B M E S"]),
+        ("plain", ["DT NN", "O"]),
+        ("plain", ["B-x NN"]),
+        ("plain", ["O O"]),
+    ],
+)
+def test_labels_tell_their_scheme(scheme, labels):
+    assert detect([text.split() for text in labels]) == scheme
+
+
+@pytest.mark.parametrize(
+    ("scheme", "names", "good", "bad"),
+    [
+        ("bio", "O B-x I-x I-y", ["O B-x I-x I-x", "B-x B-x"], ["I-x", "O I-x", "B-x I-y"]),
+        ("iob1", "O B-x I-x I-y", ["I-x B-x I-x I-y"], ["B-x", "O B-x", "I-y B-x"]),
+        ("bioes", "O B-x I-x E-x S-x", ["B-x I-x E-x S-x O"], ["B-x", "B-x I-x", "B-x O", "E-x", "S-x I-x", "B-x S-x"]),
+        ("plain", "DT B-x I-x", ["I-x DT", "DT I-x"], []),
+        ("lac", "n n-B n-I v-B v-I", ["n-B n-I n-I n", "n v-B", "v-B n-B n-I"], ["n-I", "n n-I", "n-B v-I", "v-I n-I"]),
+    ],
+)
+def test_what_a_scheme_forbids(scheme, names, good, bad):
+    names = names.split()
+    table, last = impossible(names, scheme)
+
+    def forbidden(text: str) -> bool:
+        k = [-1, *map(names.index, text.split())]
+        return any(table[a, b] for a, b in itertools.pairwise(k)) or bool(last[k[-1]])
+
+    assert not any(map(forbidden, good)) and all(map(forbidden, bad))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "expected", "predicted", "tags", "accuracy"),
+    [
+        # correct, predicted, expected of each tag, worked out by hand
+        ("bio", "B-x I-x O B-y", "B-x I-x O B-x", {"x": (1, 2, 1), "y": (0, 0, 1)}, 3 / 4),
+        ("bio", "B-x I-x I-x", "B-x I-x B-x", {"x": (0, 2, 1)}, 2 / 3),
+        ("bio", "B-x I-x O", "I-x I-x O", {"x": (1, 1, 1)}, 2 / 3),  # broken, but the same span
+        ("iob1", "I-x I-x B-x O", "I-x I-x I-x O", {"x": (0, 1, 2)}, 3 / 4),
+        ("iob1", "I-x O I-x", "B-x O I-x", {"x": (2, 2, 2)}, 2 / 3),
+        ("bioes", "S-x B-x E-x O", "S-x B-x I-x O", {"x": (2, 2, 2)}, 3 / 4),
+        ("bioes", "B-x I-x E-x", "B-x E-x E-x", {"x": (0, 2, 1)}, 2 / 3),
+        ("plain", "DT NN NN", "DT VB NN", {"DT": (1, 1, 1), "NN": (1, 1, 2), "VB": (0, 1, 0)}, 2 / 3),
+        ("lac", "n-B n-I v n", "n-B n-I n n", {"n": (2, 3, 2), "v": (0, 0, 1)}, 3 / 4),
+    ],
+)
+def test_scores_are_those_worked_out_by_hand(scheme, expected, predicted, tags, accuracy):
+    score, expected = Score(scheme=scheme), expected.split()
+    score.add(["w"] * len(expected), expected, predicted.split())
+    assert score.tags == {tag: Counts(*counts) for tag, counts in tags.items()}
+    assert score.accuracy == accuracy
+    correct, n_predicted, n_expected = map(sum, zip(*tags.values(), strict=True))
+    found = score.total.precision, score.total.recall, score.total.f1
+    assert found == (correct / n_predicted, correct / n_expected, 2 * correct / (n_predicted + n_expected))
 
 
 def test_counts_equal_paddles_chunk_eval():
-    """In its scheme IOBES a word of one token has a part of its own, S, like our bare tag."""
+    """Its scheme IOBES has a part S for a word of one token, where ours has the bare tag."""
     if not hasattr(paddle._C_ops, "chunk_eval"):
         pytest.skip(f"paddle {paddle.__version__} has no chunk_eval outside of static programs")
     generator = random.Random(2)
@@ -130,29 +145,128 @@ def test_counts_equal_paddles_chunk_eval():
         score.add(["x"] * n, expected, predicted)
         inputs = [paddle.to_tensor([list(map(number, names))]) for names in (predicted, expected)]
         outputs = paddle._C_ops.chunk_eval(*inputs, paddle.to_tensor([n]), len(tags), "IOBES", [])
-        *figures, n_predicted, n_expected, n_correct = [output.item() for output in outputs]
+        n_predicted, n_expected, n_correct = (output.item() for output in outputs[3:])
         assert score.total == Counts(n_correct, n_predicted, n_expected)
-        found = score.total.precision, score.total.recall, score.total.f1
-        np.testing.assert_allclose(found, figures, rtol=1e-6)
 
 
-def test_scores_by_tag_and_of_unknown_words():
-    score = Score()
-    score.add(["北", "京", "爱", "山"], ["n-B", "n-I", "v", "n"], ["n-B", "n-I", "n", "n"], known={"山"})
-    assert score.tags == {"n": Counts(2, 3, 2), "v": Counts(0, 0, 1)}
-    assert score.unknown == Counts(1, 2, 2)
-    assert (score.total.precision, score.total.recall) == (2 / 3, 2 / 3)
-    assert "unknown words" in score.table()
-    score = Score()
-    score.add(["北", "京"], ["n-B", "n-I"], ["n-B", "n-I"], known=None)
-    assert "unknown words" not in score.table()
+@pytest.mark.parametrize(
+    ("scheme", "tokens", "expected", "predicted", "known", "counts"),
+    [
+        ("bio", "New York Paris", "B-x I-x B-x", "B-x I-x O", {"New", "Paris"}, (1, 1, 1)),  # as one of its tokens is
+        ("lac", "北 京 爱 山", "n-B n-I v n", "n-B n-I n n", {"山"}, (1, 2, 2)),  # as the whole word is
+        ("lac", "北 京", "n-B n-I", "n-B n-I", None, (0, 0, 0)),
+    ],
+)
+def test_unknown_words_have_scores_of_their_own(scheme, tokens, expected, predicted, known, counts):
+    score = Score(scheme=scheme)
+    score.add(tokens.split(), expected.split(), predicted.split(), known)
+    assert score.unknown == Counts(*counts) and ("unknown words" in score.table()) == any(counts)
+
+
+def test_tags_with_a_kind_are_added_up_by_it():
+    score = Score(scheme="bio")
+    score.add("abcd", ["B-PER.NAM", "B-LOC.NAM", "B-PER.NOM", "O"], ["B-PER.NAM", "O", "B-PER.NOM", "B-LOC.NOM"])
+    assert score.kinds == {"NAM": Counts(1, 1, 2), "NOM": Counts(1, 2, 1)} and "all .NAM" in score.table()
+    assert score.figures()["kinds"]["NAM"]["f1"] == pytest.approx(2 / 3)
+    score.add("a", ["B-x"], ["O"])
+    assert score.kinds == {} and "kinds" not in score.figures()
+
+
+# Labelled sentences
+
+
+def test_columns_are_read_as_they_are(tmp_path):
+    path = tmp_path / "columns"
+    text = "-DOCSTART- -X- O\n\nNew NNP B-x\nYork  NNP I-x\r\n\n\na b\tDT\tO\n\u3000\tSYM\tO"
+    path.write_bytes(text.encode())
+    found = read_columns(path)
+    assert found == [Sentence(["New", "York"], ["B-x", "I-x"]), Sentence(["a_b", "_"], ["O", "O"])]
+    assert read_columns(path, token=2, label=1)[0] == Sentence(["B-x", "I-x"], ["NNP", "NNP"])
+    path.write_text(
+        "# newpar\n# sent_id = 1\n1\ta\tDT\n\n# global.Entity = b c\n# text =\n1\t#\tSYM\n", encoding="utf-8"
+    )
+    assert [one.tokens for one in read_columns(path, token=1)] == [["a"], ["#"]]
+
+
+def test_characters_with_their_places(tmp_path):
+    path = tmp_path / "columns"
+    path.write_text("科0\tO\n技1\tO\n110\tO\n��0\tO\n", encoding="utf-8")
+    tokens = ["科", "技", "1", "��"]
+    assert read_columns(path, segmentation="strip")[0].tokens == tokens
+    feature = read_columns(path, segmentation="feature")[0].tokens
+    assert feature == tokens and batch_of([feature], Vocabulary(MARKERS)).places.tolist() == [[1, 2, 11, 1]]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_tagged_words_are_cut_into_pieces_and_joined_again(tmp_path, whole):
+    path, vocabulary = tmp_path / "tagged", Vocabulary([*MARKERS, "苹果", "北京", "大学", "，"])
+    path.write_text("小明/nr 爱/v 苹果/O 1/2/n //w 去/O 上海/O\n \n北京大学/n ，Ａ/w\n", encoding="utf-8")
+    found = read_tagged(path, Pieces(vocabulary, whole))
+    if whole:
+        assert found[0] == Sentence(
+            ["小明", "爱", "苹果", "1/2", "/", "去", "上海"], ["nr", "v", "O", "n", "w", "O", "O"]
+        )
+    else:
+        labels = ["nr-B", "nr-I", "v", "O", "n-B", "n-I", "n-I", "w", "O", "O", "O"]
+        assert found[0] == Sentence(["小", "明", "爱", "苹果", "1", "/", "2", "/", "去", "上", "海"], labels)
+        assert found[1] == Sentence(["北京", "大学", "，", "A"], ["n-B", "n-I", "w-B", "w-I"])
+    words = [*zip(["小明", "爱", "苹果", "1/2", "/"], ["nr", "v", "O", "n", "w"], strict=True), ("去", "O")]
+    joined = joined_words(found[0].tokens, found[0].labels)
+    assert joined == [*words, *([("上海", "O")] if whole else [("上", "O"), ("海", "O")])]
+    assert joined_words(found[1].tokens, found[1].labels) == [("北京大学", "n"), ("，A", "w")]
+
+
+def test_words_are_cut_into_the_longest_pieces_and_full_width_forms_are_narrowed():
+    known = Vocabulary([*MARKERS, "北京", "北京大", "大学", "学生", "A1", "，"])
+    pieces = Pieces(known)
+    assert pieces.split("北京大学生") == ["北京大", "学生"]
+    assert pieces.split("南京大学") == ["南", "京", "大学"]
+    assert pieces.split("Ａ１") == ["A1"] and pieces.split("：") == [":"]
+    assert pieces.split("，") == ["，"]  # which the vocabulary has as it is
+    assert Pieces(known, whole=True).split("北京Ａ") == ["北京A"]
+    for character in map(chr, range(sys.maxunicode + 1)):
+        kind, _, narrow = unicodedata.decomposition(character).partition(" ")
+        if kind == "<wide>":
+            wide = character in "，\u3000"  # a blank would end the word
+            assert pieces.normalised(character) == (character if wide else chr(int(narrow, 16)))
+
+
+COLUMNS, TAGGED = read_columns, lambda path: read_tagged(path, Pieces(None))
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "where"),
+    [
+        (COLUMNS, "a O\nb\n", ":2:"),
+        (COLUMNS, "a\tO\nb\t\n", ":2:"),
+        (COLUMNS, "a O\n\xff\n", ":2:"),
+        (COLUMNS, "\n\n", "no sentence"),
+        (lambda path: read_columns(path, label=2), "a O\n\nb O\n", ":1:"),
+        (lambda path: read_columns(path, label=0), "a O\n", ":1: column 0 "),
+        (lambda path: read_columns(path, segmentation="strip"), "a0\tO\nb\tO\n", ":2:"),
+        (TAGGED, "a/n\n\na/n b\n", ":3: 'b'"),
+        (TAGGED, "/n\n", ":1:"),
+        (TAGGED, "a/n b/\n", ":1:"),
+        (TAGGED, "a/n\n\xff/n\n", ":2:"),
+        (TAGGED, "a/n-B\n", ":1:.*'n-B'"),
+        (TAGGED, " \n", "no sentence"),
+        (lambda path: Labels.from_file(path, "lac"), "n\nn-B\nn\n", ":3:"),
+        (lambda path: Labels.from_file(path, "lac"), "n v\n", ":1:"),
+        (lambda path: Labels.from_file(path, "lac"), "n\n\nv\n", ":2:"),
+        (lambda path: Labels.from_file(path, "lac"), "", "no label"),
+    ],
+)
+def test_a_faulty_file_is_an_error_with_the_line(tmp_path, read, text, where):
+    (tmp_path / "file").write_bytes(text.encode("latin-1"))
+    with pytest.raises(UserError, match=f"file.*{where}"):
+        read(tmp_path / "file")
 
 
 # The CRF
 
 
-def random_crf(n_labels: int, spread: float, impossible=None) -> LinearChainCRF:
-    crf = LinearChainCRF(n_labels, impossible)
+def random_crf(n_labels: int, spread: float, *impossible) -> LinearChainCRF:
+    crf = LinearChainCRF(n_labels, *impossible)
     generator = np.random.default_rng(n_labels)
     for weight in crf.parameters():
         weight.set_value(generator.normal(size=weight.shape, scale=spread).astype(np.float32))
@@ -165,7 +279,7 @@ def path_score(crf: LinearChainCRF, emissions: np.ndarray, path) -> float:
     return start[path[0]] + stop[path[-1]] + steps + sum(transitions[a, b] for a, b in itertools.pairwise(path))
 
 
-def all_paths(n_labels: int, length: int):
+def all_paths(n_labels: int, length: int) -> list[tuple[int, ...]]:
     return list(itertools.product(range(n_labels), repeat=length))
 
 
@@ -209,90 +323,39 @@ def test_gradients_equal_finite_differences(spread):
 
 
 @pytest.mark.parametrize("lengths", [[1], [2, 2, 4, 3]])
-def test_decoding_finds_the_best_labels(lengths):
-    labels = Labels(["n-B", "n-I", "n", "v"])
-    impossible, _ = labels.impossible()
+@pytest.mark.parametrize(
+    ("scheme", "names"), [("lac", "n-B n-I n v"), ("bioes", "O B-x I-x E-x S-x"), ("iob1", "O B-x I-x")]
+)
+def test_decoding_finds_the_best_labels_that_the_scheme_allows(lengths, scheme, names):
+    labels = Labels(names.split(), scheme=scheme)
+    table, last = labels.impossible()
     generator = np.random.default_rng(len(lengths))
     for _ in range(20):
-        crf = random_crf(len(labels), generator.uniform(0.1, 3), impossible)
+        crf = random_crf(len(labels), generator.uniform(0.1, 3), table, last)
         emissions = generator.normal(size=(len(lengths), max(lengths), len(labels))).astype(np.float32)
         found = crf.decode(paddle.to_tensor(emissions), np.array(lengths))
         for row, length in enumerate(lengths):
             possible = [
                 path
                 for path in all_paths(len(labels), length)
-                if not any(impossible[a, b] for a, b in itertools.pairwise((-1, *path)))
+                if not any(table[a, b] for a, b in itertools.pairwise((-1, *path))) and not last[path[-1]]
             ]
             assert tuple(found[row]) == max(possible, key=lambda path: path_score(crf, emissions[row], path))
 
 
-# ELMo as a layer
+# The network
 
 
-@pytest.mark.parametrize("kind", ["char", "word", "imported"])
-def test_the_encoder_gives_the_mix_of_elmos_layers(checkpoints, kind):
-    encoder = encoder_of(checkpoints[kind])
-    encoder.eval()
-    encoder.elmo.mixes[0].scalars.set_value(np.log([0.2, 0.3, 0.5]).astype(np.float32))
-    encoder.elmo.mixes[0].gamma.set_value(np.array([2.0], np.float32))
-    found = encoder(SENTENCES).numpy()
-    assert found.shape == (3, 7, encoder.dim)
-    expected = elmo.ELMoEmbedder(checkpoints[kind], layers=[0.4, 0.6, 1.0]).encode(SENTENCES)
-    for row, array in enumerate(expected):
-        np.testing.assert_allclose(found[row, : len(array)], array, rtol=1e-4, atol=1e-5)
-        assert not found[row, len(array) :].any()
-    np.testing.assert_array_equal(encoder(encoder.map_words(SENTENCES)).numpy(), found)
-
-
-@pytest.mark.parametrize("kind", ["char", "word"])
-def test_the_encoder_takes_word_ids(checkpoints, kind):
-    encoder = encoder_of(checkpoints[kind])
-    encoder.eval()
-    known = [["苹果", "很"], ["river", "of", "bank"]]
-    ids = encoder.word_ids(known)
-    np.testing.assert_array_equal(ids, [[7, 8, 0], [6, 5, 4]])
-    np.testing.assert_array_equal(encoder(ids).numpy(), encoder(known).numpy())
-    np.testing.assert_array_equal(encoder(paddle.to_tensor(ids)).numpy(), encoder(known).numpy())
-
-
-def test_only_a_word_model_has_ids_of_unknown_words(checkpoints):
-    assert encoder_of(checkpoints["word"]).word_ids([["nowhere"]]).tolist() == [[UNK_ID]]
-    for kind in ("char", "imported"):
-        with pytest.raises(UserError, match="characters"):
-            encoder_of(checkpoints[kind]).word_ids([["nowhere"]])
-
-
-@pytest.mark.parametrize("ids", [[[7, 0, 8]], [[99]], [[-1]], [7], [[7.0]], [[True]], [["苹果"]]])
-def test_impossible_word_ids_are_an_error(checkpoints, ids):
-    with pytest.raises(UserError, match="word ids"):
-        encoder_of(checkpoints["word"])(np.array(ids))
-
-
-@pytest.mark.parametrize(("gigabytes", "dtype", "tolerance"), [(1, "float32", 1e-5), (1e-6, "float16", 5e-3)])
-def test_cached_layers_are_the_layers(checkpoints, gigabytes, dtype, tolerance):
-    encoder = encoder_of(checkpoints["char"])
-    encoder.eval()
-    expected = encoder(SENTENCES).numpy()
-    encoder.cache = LayerCache(encoder, [*SENTENCES, SENTENCES[0]], gigabytes)  # 11 words x 3 layers x 14: 1,848 bytes
-    assert {str(array.dtype) for array in encoder.cache.layers.values()} == {dtype}
-    encoder.elmo.layers = None  # must not be called
-    np.testing.assert_allclose(encoder(encoder.map_words(SENTENCES)).numpy(), expected, atol=tolerance)
-    np.testing.assert_allclose(encoder(encoder.map_words(SENTENCES[1:2])).numpy(), expected[1:2, :1], atol=tolerance)
-
-
-def test_dropout_and_penalty(checkpoints):
-    encoder = encoder_of(checkpoints["char"], elmo_l2_coef=0.5, dropout=0.5)
-    assert 0.3 < (encoder(SENTENCES).numpy()[2] == 0).mean() < 0.7
-    encoder.elmo.mixes[0].scalars.set_value(np.array([1, 2, 0], np.float32))
-    assert encoder.l2_loss().item() == pytest.approx(0.5 * 5)
-
-
-# The tagger at work and in training
-
-
-@pytest.mark.parametrize("kind", [None, "char", "word"])
-def test_a_sentences_tags_do_not_depend_on_its_batch(checkpoints, kind):
-    tagger = tiny_tagger(checkpoints.get(kind))
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        (None, {}),
+        ("char", {"elmo_at": "input,output", "layers": "mix"}),
+        ("word", {"layers": "top", "cell": "lstm", "n_layers": 2, "char_cnn": True, "place_dim": 3}),
+    ],
+)
+def test_a_sentences_tags_do_not_depend_on_its_batch(checkpoints, kind, changes):
+    tagger = tagger_of(Vocabulary([*MARKERS, "苹果", "the", "of"]), checkpoints.get(kind), **changes)
     tagger.network.eval()
     together = tagger.network(batch_of(SENTENCES, tagger.words)).numpy()
     for row, sentence in enumerate(SENTENCES):
@@ -304,175 +367,75 @@ def test_a_sentences_tags_do_not_depend_on_its_batch(checkpoints, kind):
     assert tags[5] == tagger.tag([SENTENCES[0] * 50])[0]
 
 
+def test_characters_get_the_vectors_of_the_words_that_jieba_finds(small_weights, tmp_path):
+    tokens, words = [*"北京大学的学生", "iPhone", *"手机。"], ["北京大学", "的", "学生", "iPhone", "手机", "。"]
+    vectors = ELMoEmbedder(small_weights["char"], layers="top").encode([words])[0]
+    expected, batch = np.repeat(vectors, [4, 1, 2, 1, 2, 1], axis=0), [tokens, tokens[:2]]
+    tagger, seen = (
+        tagger_of(Vocabulary(MARKERS), small_weights["char"], words="jieba", layers="top", elmo_at="output"),
+        [],
+    )
+    tagger.network.eval()
+    tagger.network.emission.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].numpy()))
+    for keep in (False, True):
+        if keep:
+            tagger.network.elmo.keep([words, words[:1]], gigabytes=1)
+        tagger.network(batch_of(batch, tagger.words))
+        of_elmo = seen[-1][..., -vectors.shape[1] :]
+        np.testing.assert_allclose(of_elmo[0], expected, atol=1e-5)
+        assert not of_elmo[1, 2:].any()
+    (tmp_path / "v.txt").write_text("2 3\n北京大学 1 2 3\n学生 4 5 6\n", encoding="utf-8")
+    of_words = WordVectors(tmp_path / "v.txt").batch([tokens], "jieba")
+    assert of_words[0, :, 0].tolist() == [1, 1, 1, 1, 0, 4, 4, 0, 0, 0, 0]
+
+
+# Training
+
+
+def sentences_to_learn() -> list[Sentence]:
+    """`bank` is a verb after `the`; otherwise it forms a word with the token that follows."""
+    generator, found = random.Random(4), []
+    for _ in range(30):
+        verbs = [generator.random() < 0.5 for _ in range(generator.randint(1, 5))]
+        tokens = [token for verb in verbs for token in (["the", "bank"] if verb else ["bank", "q"])]
+        found.append(Sentence(tokens, [label for verb in verbs for label in (["c", "v"] if verb else ["n-B", "n-I"])]))
+    return found
+
+
+@pytest.mark.parametrize("kind", [None, "char"])
+def test_a_tagger_learns(small_weights, kind):
+    sentences = sentences_to_learn()
+    tagger = tagger_of(training_words(sentences), small_weights.get(kind))
+    best = train(tagger, sentences, sentences[:9], Schedule(epochs=60, batch_size=8, lr=0.02, patience=3))
+    assert best.score.total.f1 > 0.98
+    assert tagger.score(sentences[:9], set()).total == best.score.total
+
+
 def test_parts_learn_at_their_own_rates(checkpoints):
     """Adam's first step has the length of the rate."""
-    tagger = tiny_tagger(checkpoints["word"], emb_learning_rate=5.0, crf_learning_rate=0.2, elmo_trainable=True)
+    factors = {"emb_lr_factor": 5.0, "crf_lr_factor": 0.2}
+    words = Vocabulary([*MARKERS, *tiny.WORDS[3:]])
+    tagger = tagger_of(words, checkpoints["word"], elmo_trainable=True, layers="mix", **factors)
     before = {name: weight.numpy().copy() for name, weight in tagger.network.state_dict().items()}
-    optimizer = paddle.optimizer.Adam(0.01, parameters=tagger.network.parameters())
-    tagger.network.loss(batch_of([["苹果", "好"]], tagger.words, [[1, 7]])).backward()
-    optimizer.step()
+    sentence = Sentence(["苹果", "很"], ["n", "v"])
+    train(tagger, [sentence], [sentence], Schedule(epochs=1, lr=0.01, elmo_lr=0.001))
     for name, rate in {
         "word_embedding.weight": 0.05,
         "emission.weight": 0.01,
         "crf.transitions": 0.002,
-        "encoder.elmo.bilm.token_encoder.embedding.weight": 0.001,
-        "encoder.elmo.mixes.0.gamma": 0.01,
+        "elmo.bilm.token_encoder.embedding.weight": 0.001,
+        "elmo.mixes.0.gamma": 0.01,
     }.items():
         change = np.abs(tagger.network.state_dict()[name].numpy() - before[name]).max()
         assert change == pytest.approx(rate, rel=1e-2), name
 
 
-def sentences_to_learn() -> list[Sentence]:
-    """`bank` is a verb after `the`; otherwise it forms a word with the token that follows."""
-    generator = random.Random(4)
-    found = []
-    for _ in range(30):
-        tokens, labels = [], []
-        for _ in range(generator.randint(1, 5)):
-            verb = generator.random() < 0.5
-            tokens += ["the", "bank"] if verb else ["bank", "q"]
-            labels += ["c", "v"] if verb else ["n-B", "n-I"]
-        found.append(Sentence(tokens, labels))
-    return found
-
-
-@pytest.mark.parametrize("kind", [None, "char"])
-def test_the_tagger_learns_and_keeps_its_best_epoch(checkpoints, kind, monkeypatch):
-    sentences = sentences_to_learn()
-    paddle.seed(1)
-    words = training.training_words(sentences)
-    pretrained = Pretrained.of(checkpoints[kind]) if kind else None
-    tagger = Tagger(Settings(**{**vars(TINY), "use_elmo": bool(kind)}), words, LABELS, pretrained)
-    scores, score_of = [], Tagger.score
-
-    def score(tagger, *rest):
-        scores.append(score_of(tagger, *rest))
-        return scores[-1]
-
-    monkeypatch.setattr(Tagger, "score", score)
-    schedule = Schedule(epochs=60, batch_size=8, base_learning_rate=0.02, patience=3)
-    best = training.train(tagger, sentences, sentences[:9], schedule)
-    epochs = [found.total.f1 for found in scores]
-    assert best.score.total.f1 == max(epochs) == epochs[best.epoch - 1] > 0.98
-    assert len(epochs) in (60, best.epoch + 3)
-    assert score_of(tagger, sentences[:9], set()).total == best.score.total
-
-
-def test_a_full_disk_leaves_the_best_tagger_so_far(tmp_path, monkeypatch):
-    save, calls = checkpoint.save, []
-
-    def full(*given):
-        calls.append(given)
-        if len(calls) == 2:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        save(*given)
-
-    monkeypatch.setattr(checkpoint, "save", full)
-    sentences = sentences_to_learn()
-    tagger = Tagger(Settings(**{**vars(TINY), "use_elmo": False}), training.training_words(sentences), LABELS)
-    with pytest.raises(OSError, match="No space"):
-        training.train(tagger, sentences, sentences[:9], Schedule(epochs=60, base_learning_rate=0.02), tmp_path)
-    Tagger.load(tmp_path)
-
-
 def test_rare_words_become_unknown_in_training(monkeypatch):
     sentences = [Sentence(["苹果"], ["n"])] * 50 + [Sentence(["好"], ["v"])]
-    words = training.training_words(sentences)
-    tagger, seen = Tagger(TINY, words, LABELS), []
+    words = training_words(sentences)
+    tagger, seen = tagger_of(words), []
     loss = tagger.network.loss
     monkeypatch.setattr(tagger.network, "loss", lambda batch: seen.extend(batch.ids.ravel().tolist()) or loss(batch))
-    training.train(tagger, sentences, sentences[:1], Schedule(epochs=40))
+    train(tagger, sentences, sentences[:1], Schedule(epochs=40, patience=0))
     assert 8 <= seen.count(words.id("好")) <= 32  # of 40 times, expected 20
     assert 1900 < seen.count(words.id("苹果")) < 2000  # of 2,000, expected 1,961
-
-
-def test_a_learning_rate_that_is_too_high_is_an_error():
-    sentences = sentences_to_learn()
-    tagger = Tagger(TINY, training.training_words(sentences), LABELS)
-    with pytest.raises(UserError, match="--base_learning_rate"):
-        training.train(tagger, sentences, sentences, Schedule(epochs=20, base_learning_rate=1e30))
-
-
-# The tagger's folder
-
-
-@pytest.mark.parametrize("kind", ["frozen", "tuned", "baseline"])
-def test_a_tagger_round_trips(checkpoints, tmp_path, kind):
-    pretrained = None if kind == "baseline" else checkpoints["word"]
-    tagger = tiny_tagger(pretrained, elmo_trainable=kind == "tuned")
-    if kind == "tuned":
-        bias = tagger.network.encoder.elmo.bilm.forward_lstm[0].bias
-        bias.set_value(bias + 0.5)
-    tagger.save(tmp_path)
-    assert any(key.startswith("encoder.elmo.bilm") for key in tagger.weights()) == (kind == "tuned")
-    loaded = Tagger.load(tmp_path)
-    batch = batch_of(SENTENCES, tagger.words)
-    tagger.network.eval(), loaded.network.eval()
-    np.testing.assert_array_equal(loaded.network(batch).numpy(), tagger.network(batch).numpy())
-    assert loaded.tag(SENTENCES) == tagger.tag(SENTENCES)
-
-
-def test_the_form_of_the_folder(checkpoints, tmp_path):
-    """Taggers that users have saved must be read by every later version."""
-    tagger = tiny_tagger(str(Path(checkpoints["word"]).parent))  # its latest; another may be the latest later
-    tagger.pieces = tagger.words
-    tagger.save(tmp_path)
-    names = ["best.pdparams", "config.json", "pieces.txt", "tag.dic", "words.txt"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == names
-    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
-    assert config["tagger"] == tagger.settings.to_dict() and "cell" not in config["tagger"]
-    assert set(config["elmo"]) == {"checkpoint", "fingerprint"} and config["elmo"]["checkpoint"] == checkpoints["word"]
-    assert set(config["dictionaries"]) == {"words.txt", "tag.dic", "pieces.txt"}
-    assert {key for key in tagger.weights() if not key.startswith("gru.")} == {
-        *("word_embedding.weight", "encoder.elmo.mixes.0.scalars", "encoder.elmo.mixes.0.gamma"),
-        *("emission.weight", "emission.bias", "crf.transitions", "crf.start", "crf.stop"),
-    }
-
-
-def edit_config(folder: Path, change) -> None:
-    path = folder / "config.json"
-    values = json.loads(path.read_text(encoding="utf-8"))
-    change(values)
-    path.write_text(json.dumps(values), encoding="utf-8")
-
-
-@pytest.mark.parametrize(("field", "value"), [("word_emb_dim", -1), ("bigru_num", 2.0), ("use_elmo", 1), ("x", 3)])
-def test_damaged_settings_are_an_error_with_file_and_field(tmp_path, field, value):
-    tiny_tagger().save(tmp_path)
-    edit_config(tmp_path, lambda values: values["tagger"].update({field: value}))
-    with pytest.raises(UserError, match=rf"config\.json: tagger\.{field}"):
-        Tagger.load(tmp_path)
-
-
-def test_another_elmo_is_refused(checkpoints, tmp_path):
-    tiny_tagger(checkpoints["word"]).save(tmp_path)
-    with pytest.raises(UserError, match="not the ELMo"):
-        Tagger.load(tmp_path, checkpoints["char"])
-    with pytest.raises(UserError, match="tagger"):
-        Tagger.load(Path(checkpoints["char"]).parent)
-    edit_config(tmp_path, lambda values: values["elmo"].update(checkpoint="/moved/away"))
-    with pytest.raises(UserError, match=r"/moved/away.*--pretrain_elmo_model_path"):
-        Tagger.load(tmp_path)
-    assert Tagger.load(tmp_path, checkpoints["word"]).pretrained == Pretrained.of(checkpoints["word"])
-    edit_config(tmp_path, lambda values: values.pop("elmo"))
-    with pytest.raises(UserError, match=r"config\.json: elmo"):
-        Tagger.load(tmp_path)
-
-
-def test_changed_dictionaries_are_refused(tmp_path):
-    tagger = tiny_tagger()
-    tagger.pieces = tagger.words
-    tagger.save(tmp_path)
-    for name in ("words.txt", "tag.dic", "pieces.txt"):
-        path = tmp_path / name
-        before = path.read_text(encoding="utf-8")
-        *lines, one, other = before.splitlines()
-        path.write_text("\n".join([*lines, other, one, ""]), encoding="utf-8")
-        with pytest.raises(UserError, match=name):
-            Tagger.load(tmp_path)
-        path.write_text(before, encoding="utf-8")
-    path.unlink()
-    with pytest.raises(UserError, match=name):
-        Tagger.load(tmp_path)
-    edit_config(tmp_path, lambda values: values.pop("dictionaries"))
-    assert Tagger.load(tmp_path).pieces is None  # saved before fingerprints were kept

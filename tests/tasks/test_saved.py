@@ -1,0 +1,234 @@
+"""Trained models as folders: what comes back, what is refused, and what a full disk or a kill leaves."""
+
+import errno
+import json
+import os
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_tasks.pretrained import Pretrained, randomise
+from elmo_tasks.reading import network as reading
+from elmo_tasks.reading.data import Passage, Question
+from elmo_tasks.reading.reader import Reader, TokenisedPassage, Windowing
+from elmo_tasks.saved import TrainedModel
+from elmo_tasks.tagging import network as tagging
+from elmo_tasks.tagging.data import Labels, batch_of
+from elmo_tasks.tagging.tagger import Tagger
+from elmo_tasks.word_vectors import WordVectors
+
+SENTENCES = [["The", "bank"], ["q"], ["the", "苹果", "很", "好", "zzz"]]
+SMALL = {"word_dim": 5, "hidden_dim": 3}
+WORDS = Vocabulary([*MARKERS, "the", "bank", "苹果", "很"])
+PASSAGE = TokenisedPassage(
+    Passage("老师住在北京。他在银行工作。", [Question("a", "谁住在北京？", ["老师"], [0])]), "zh"
+)
+KINDS = {
+    "frozen tagger": {"elmo_at": "input,output", "layers": "mix:0,2"},
+    "tuned tagger": {"elmo_trainable": True, "layers": "concat"},
+    "random tagger": {"random_weights": "lstm", "words": "jieba"},
+    "tagger of all": {"cell": "lstm", "char_cnn": True, "place_dim": 3, "word_vectors_trainable": True, "n_layers": 2},
+    "frozen reader": {"layers": "mix"},
+    "reader": {},
+}
+
+
+@pytest.fixture
+def build(checkpoints, tmp_path):
+    """A function that builds a model of KINDS with random weights."""
+    path = tmp_path / "v.txt"
+    path.write_text("bank 1 2 3\nthe 3 2 1\n苹果 0 1 0\n老师 1 1 0\n", encoding="utf-8")
+
+    def build(kind: str, seed: int = 1) -> TrainedModel:
+        paddle.seed(seed)
+        pretrained = Pretrained.of(checkpoints["word"]) if " " in kind and kind != "tagger of all" else None
+        vectors = None if pretrained else WordVectors(path, limit=3)
+        if "reader" in kind:
+            settings, windowing = reading.Settings(**SMALL, **KINDS[kind]), Windowing("zh", 9, 4, 3)
+            return Reader(settings, windowing, WORDS, pretrained, vectors)
+        settings, labels = (
+            tagging.Settings(**{**SMALL, "n_layers": 1, **KINDS[kind]}),
+            Labels(["O", "B-x"], scheme="bio"),
+        )
+        features = () if pretrained else ("NN", "VB")
+        tagger = Tagger(settings, WORDS, labels, pretrained, WORDS, vectors, features, 1, "strip")
+        if settings.random_weights:
+            randomise(tagger.network.elmo.bilm, settings.random_weights, seed)
+        return tagger
+
+    return build
+
+
+def answers(model: TrainedModel) -> object:
+    """The same for models with the same weights and settings."""
+    if isinstance(model, Reader):
+        return vars(model.answers([PASSAGE])["a"])
+    model.network.eval()
+    return model.network(batch_of(SENTENCES, model.words)).numpy().tolist(), model.tag([[], *SENTENCES])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_comes_back_as_it_was(build, tmp_path, kind):
+    model = build(kind)
+    if model.settings.elmo_trainable:
+        bias = model.network.elmo.bilm.forward_lstm[0].bias
+        bias.set_value(bias + 0.5)
+    model.save(tmp_path / "model")
+    loaded = type(model).load(tmp_path / "model")
+    assert answers(loaded) == answers(model)
+    assert (loaded.settings, loaded.config()) == (model.settings, model.config())
+    owns_bilm = kind in ("tuned tagger", "random tagger")
+    assert any(name.startswith("elmo.bilm.") for name in model.weights()) == owns_bilm
+
+
+def test_the_form_of_the_folder(build, checkpoints, tmp_path):
+    """To change a name is to break everybody's models."""
+    crf = {"emission.weight", "emission.bias", "crf.transitions", "crf.start", "crf.stop"}
+    attention = {"similarity.0.weight", "similarity.1.weight", "similarity.1.bias", "similarity_product"}
+    attention |= {f"{part}.{weight}" for part in ("projection", "merge", "ends") for weight in ("weight", "bias")}
+    dictionaries = ["labels.txt", "pieces.txt", "vocab.txt"]
+    for kind, files, names in (("tagger", dictionaries, crf), ("reader", ["vocab.txt"], attention)):
+        model, folder = build(f"frozen {kind}"), tmp_path / kind
+        model.save(folder)
+        assert sorted(path.name for path in folder.iterdir()) == sorted(["best.pdparams", "config.json", *files])
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        assert config[kind] == asdict(model.settings) and sorted(config["dictionaries"]) == files
+        assert config["elmo"]["checkpoint"] == checkpoints["word"]
+        mixes = {f"elmo.mixes.{k}.{weight}" for k in (0, 1) for weight in ("scalars", "gamma")}
+        recurrent = ("gru.", "context.", "model.")
+        found = {name for name in model.weights() if not name.startswith(recurrent)}
+        assert found == {"word_embedding.weight", *mixes, *names}
+
+
+def edit(folder: Path, change) -> None:
+    path = folder / "config.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    change(values)
+    path.write_text(json.dumps(values), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "field", "value"),
+    [
+        ("tagger of all", "tagger", "word_dim", -1),
+        ("tagger of all", "tagger", "n_layers", 2.0),
+        ("tagger of all", "tagger", "char_cnn", 1),
+        ("tagger of all", "tagger", "dropout", 1.0),
+        ("tagger of all", "tagger", "cell", "rnn"),
+        ("tagger of all", "tagger", "colour", "red"),
+        ("tagger of all", "tagger", "hidden_dim", None),
+        ("reader", "reader", "hidden_dim", "3"),
+        ("reader", "windowing", "lang", "xx"),
+        ("reader", "windowing", "doc_stride", 0),
+    ],
+)
+def test_damaged_settings_are_an_error_with_file_and_field(build, tmp_path, kind, part, field, value):
+    model = build(kind)
+    model.save(tmp_path / "model")
+
+    def change(values: dict) -> None:
+        values[part][field] = value
+        if value is None:
+            del values[part][field]
+
+    edit(tmp_path / "model", change)
+    with pytest.raises(UserError, match=rf"model.*{part}\.{field}"):
+        type(model).load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", ["scheme", "segmentation", "features", "tagger", "dictionaries"])
+@pytest.mark.parametrize("value", [None, "x", 3])
+def test_a_config_that_lacks_a_part_names_it(build, tmp_path, name, value):
+    build("tagger of all").save(tmp_path / "model")
+    edit(tmp_path / "model", lambda values: values.pop(name) if value is None else values.update({name: value}))
+    with pytest.raises(UserError, match=f"{name}|vocab.txt"):
+        Tagger.load(tmp_path / "model")
+
+
+def test_another_or_a_moved_elmo(build, checkpoints, tmp_path):
+    build("frozen tagger").save(tmp_path)
+    with pytest.raises(UserError, match="not the ELMo"):
+        Tagger.load(tmp_path, checkpoints["char"])
+    with pytest.raises(UserError, match="no field 'tagger'"):
+        Tagger.load(Path(checkpoints["char"]).parent)
+    with pytest.raises(UserError, match="no field 'reader'"):
+        Reader.load(tmp_path)
+    edit(tmp_path, lambda values: values["elmo"].update(checkpoint="/moved/away"))
+    with pytest.raises(UserError, match=r"/moved/away.*--init_from_ckpt"):
+        Tagger.load(tmp_path)
+    moved = shutil.copytree(Path(checkpoints["word"]).parent, tmp_path / "moved")
+    assert answers(Tagger.load(tmp_path, moved)) == answers(build("frozen tagger"))
+    with pytest.raises(UserError, match=r"--word_vectors.*without it"):
+        Tagger.load(tmp_path, moved, tmp_path / "v.txt")
+
+
+def test_other_or_moved_word_vectors(build, tmp_path):
+    build("reader").save(tmp_path / "model")
+    path = (tmp_path / "v.txt").rename(tmp_path / "moved.txt")
+    with pytest.raises(UserError, match=r"v\.txt.*--word_vectors"):
+        Reader.load(tmp_path / "model")
+    assert Reader.load(tmp_path / "model", word_vectors=path).vectors.limit == 3
+    path.write_text("bank 1 2 3\nthe 3 2 7\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"moved\.txt"):
+        Reader.load(tmp_path / "model", word_vectors=path)
+    with pytest.raises(UserError, match=r"--init_from_ckpt.*without it"):
+        Reader.load(tmp_path / "model", "checkpoints")
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "labels.txt", "pieces.txt"])
+def test_changed_dictionaries_are_refused(build, tmp_path, name):
+    build("tagger of all").save(tmp_path / "model")
+    path = tmp_path / "model" / name
+    *lines, one, other = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([*lines, other, one, ""]), encoding="utf-8")
+    with pytest.raises(UserError, match=name):
+        Tagger.load(tmp_path / "model")
+    path.unlink()
+    with pytest.raises(UserError, match=name):
+        Tagger.load(tmp_path / "model")
+
+
+@pytest.mark.usefixtures("no_fsync")
+def test_a_kill_while_saving_leaves_no_mixture(build, tmp_path, monkeypatch):
+    """At each of the renames by which files appear: the model is the new one, or none."""
+    old, new, replace, left = build("frozen tagger"), build("frozen tagger", seed=2), Path.replace, 0
+
+    def dying(*paths):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KeyboardInterrupt
+        return replace(*paths)
+
+    for n in range(6):
+        folder = tmp_path / str(n)
+        old.save(folder)
+        with monkeypatch.context() as patched:
+            left = n
+            patched.setattr(Path, "replace", dying)
+            try:
+                new.save(folder)
+            except KeyboardInterrupt:
+                with pytest.raises(UserError, match="best"):
+                    Tagger.load(folder)
+                continue
+        assert n == 5 and answers(Tagger.load(folder)) == answers(new)
+
+
+def test_a_full_disk_leaves_the_best_model_so_far(build, tmp_path, monkeypatch):
+    model = build("frozen tagger")
+    model.save(tmp_path)
+    before = answers(model)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match="disk is full"):
+        model.save_weights(tmp_path)
+    assert answers(Tagger.load(tmp_path)) == before

@@ -1,0 +1,97 @@
+"""The training loop of the tasks: the best epoch, patience, the mean of the weights, and where it is saved."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
+from elmo_tasks.pretrained import ELMoSettings
+from elmo_tasks.saved import TrainedModel
+from elmo_tasks.training import MeanWeights, Schedule, fit, hold_out
+
+
+@dataclass
+class Score:
+    value: float
+    brief: str = ""
+
+
+class Line(TrainedModel):
+    """y = w x, which learns y = 3 x, and counts how often it is saved."""
+
+    settings = ELMoSettings()
+
+    def __init__(self):
+        self.network = paddle.nn.Linear(1, 1, bias_attr=False)
+        self.network.weight.set_value(np.array([[1.0]], np.float32))
+        self.saved = []
+
+    @property
+    def w(self) -> float:
+        return self.network.weight.item()
+
+    def loss(self, x: float) -> paddle.Tensor:
+        return (self.network(paddle.to_tensor([[x]])) - 3 * x).square().mean()
+
+    def save(self, folder) -> None:
+        self.saved.append(("all", self.w))
+
+    def save_weights(self, folder) -> None:
+        self.saved.append(("weights", self.w))
+
+
+def fitted(scores: list[float], folder=None, **schedule) -> tuple[Line, list[float], object]:
+    """The model, its weight whenever it was scored, and the best epoch. scores: of the epochs, one after another."""
+    model, seen, scores = Line(), [], iter(scores)
+
+    def score() -> Score:
+        seen.append(model.w)
+        return Score(next(scores))
+
+    best = fit(model, lambda: [1.0, 2.0], model.loss, score, Schedule(lr=0.1, **schedule), folder)
+    return model, seen, best
+
+
+def test_the_best_epoch_is_kept_and_training_ends_without_a_better_one(tmp_path):
+    model, seen, best = fitted([1, 3, 2, 3, 1], tmp_path, epochs=9, patience=3)
+    assert len(seen) == 5 and len(set(seen)) == 5  # the second 3 is no better
+    assert (best.epoch, best.score.value, model.w) == (2, 3, seen[1])
+    assert model.saved == [("all", seen[0]), ("weights", seen[1])]
+    assert len(fitted([1] * 9, epochs=9, patience=0)[1]) == 9
+
+
+def test_the_mean_of_the_weights_is_what_is_scored_and_kept():
+    plain, mean = fitted([1], epochs=1)[0], fitted([1], epochs=1, ema=0.5)
+    steps = [1.0 + 0.1, plain.w]  # of which Adam's first has the length of the rate
+    expected = 1.0
+    for decay, weight in zip((0.1, 2 / 11), steps, strict=True):  # (1 + t) / (10 + t) is less than 0.5 yet
+        expected = decay * expected + (1 - decay) * weight
+    assert mean[0].w == mean[1][0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_mean_of_the_weights_takes_their_place_and_gives_it_back():
+    weight = paddle.to_tensor([0.0])
+    means = MeanWeights([weight], 0.15)
+    for value in (1.0, 2.0):
+        weight.set_value(paddle.to_tensor([value]))
+        means.update()  # with decay 0.1 and 0.15
+    with means.in_place():
+        assert weight.item() == pytest.approx(0.15 * 0.9 + 0.85 * 2.0)
+    assert weight.item() == 2.0
+
+
+def test_a_learning_rate_that_is_too_high_is_an_error():
+    model = Line()
+    with pytest.raises(UserError, match="--lr"):
+        fit(model, lambda: [1e30], model.loss, lambda: Score(1), Schedule(lr=1e30))
+
+
+def test_a_tenth_is_held_out():
+    train, dev = hold_out(range(50), seed=1)
+    assert len(dev) == 5 and sorted([*train, *dev]) == list(range(50))
+    assert hold_out(range(50), seed=1) == (train, dev) and hold_out(range(50), seed=2)[1] != dev
+    assert len(hold_out("ab", 1)[1]) == 1
+    with pytest.raises(UserError, match="--dev_file"):
+        hold_out("a", 1)
