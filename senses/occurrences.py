@@ -180,8 +180,8 @@ def _check_not_found(corpus: Corpus, senses: Senses, missing: dict[Place, tuple[
         files = sorted({name for name, *_ in missing})
         raise UserError(f"{senses.path} is about {listed(files, 5)}. The corpus has {listed(names, 5)} instead.")
     log.warning(
-        f"{senses.path}: {len(missing):,} of its {len(senses.labels):,} occurrences are left out: their files are not in the "
-        "corpus."
+        f"{senses.path}: {len(missing):,} of its {len(senses.labels):,} occurrences are left out: their files are not in "
+        "the corpus."
     )
 
 
