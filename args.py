@@ -225,9 +225,12 @@ def add_optimizer(parser: argparse.ArgumentParser) -> None:
 
 
 def from_flags(kind: type, args: argparse.Namespace, **changes):
-    """A dataclass of settings whose fields are those flags that have their names."""
-    given = {field.name: getattr(args, field.name, None) for field in dataclasses.fields(kind)}
-    return kind(**{**{name: value for name, value in given.items() if value is not None}, **changes})
+    """A dataclass of settings whose fields are those flags that have their names. None is the field's default."""
+    fields = {field.name: field for field in dataclasses.fields(kind) if hasattr(args, field.name)}
+    given = {name: getattr(args, name) for name in fields}
+    has_default = {name for name, field in fields.items() if field.default is not dataclasses.MISSING}
+    given = {name: value for name, value in given.items() if value is not None or name not in has_default}
+    return kind(**{**given, **changes})
 
 
 def fill_defaults(

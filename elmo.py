@@ -418,7 +418,7 @@ class ELMo(nn.Layer):
         log.info(
             f"ELMo's layers are computed once: {what}, kept in {dtype} {f'in {folder}' if on_disk else 'in memory'}."
         )
-        embedder = self._embedder(dtype)
+        embedder = self.embedder(dtype=dtype)
         arrays = embedder.iter_encode(distinct)
         if on_disk:
             arrays = _on_disk(arrays, folder, n_tokens * n_layers * self.layer_dim)
@@ -427,9 +427,9 @@ class ELMo(nn.Layer):
             log.info(f"{embedder.oov_share:.2%} of the tokens are not in ELMo's vocabulary and are read as <UNK>.")
 
     def arrays(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """The chosen layers of each sentence (layers, n, 2P), kept or computed now, without gradients; pooled, n is 1."""
+        """The chosen layers of each sentence (layers, n, 2P), kept or computed now, without gradients."""
         missing = [tokens for tokens in dict.fromkeys(map(tuple, sentences)) if tokens not in self._kept]
-        new = map(self._of_layers, self._embedder().encode(missing)) if missing else ()
+        new = map(self._of_layers, self.embedder().encode(missing)) if missing else ()
         found = {**self._kept, **dict(zip(missing, new, strict=True))} if missing else self._kept
         return [found[tuple(tokens)] for tokens in sentences]
 
@@ -467,10 +467,11 @@ class ELMo(nn.Layer):
         """The penalty on how far the mixes' scalars are from an even mix."""
         return self.l2_coef * sum(((mix.scalars**2).sum() for mix in self.mixes), paddle.zeros([]))
 
-    def _embedder(self, dtype: str = "float32") -> "ELMoEmbedder":
+    def embedder(self, pool: str | None = None, dtype: str = "float32") -> "ELMoEmbedder":
+        """An embedder of the chosen layers, each by itself."""
         layers = self.choice.weights if self.choice.how == "sum" else ",".join(map(str, self.choice.numbers))
         model = self.bilm, self.vocabulary
-        return ELMoEmbedder(model, device=paddle.get_device(), layers=layers, pool=self.pool, dtype=dtype)
+        return ELMoEmbedder(model, device=paddle.get_device(), layers=layers, pool=pool, dtype=dtype)
 
     def _of_layers(self, array: np.ndarray) -> np.ndarray:
         return array.reshape(self.choice.n_layers, -1, self.layer_dim)

@@ -32,7 +32,7 @@ class Dictionary(Protocol):
 
     fingerprint: str
 
-    def write(self, file: Any) -> None: ...
+    def save(self, path: Path) -> None: ...
 
 
 class TrainedModel:
@@ -92,8 +92,7 @@ class TrainedModel:
             if dictionary is None:
                 (folder / name).unlink(missing_ok=True)
                 continue
-            with disk.atomic_write(folder / name, "wb") as file:
-                dictionary.write(file)
+            dictionary.save(folder / name)
         self.save_weights(folder)
 
     def save_weights(self, folder: Path) -> None:

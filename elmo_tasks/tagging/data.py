@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
@@ -44,8 +43,9 @@ class Labels:
         disk.check_input(path, "labels, one a line")
         return cls(read_lines(path), path, scheme)
 
-    def write(self, file: IO[bytes]) -> None:
-        file.write(("\n".join(self.names) + "\n").encode("utf-8"))
+    def save(self, path: Path) -> None:
+        with disk.atomic_write(path) as file:
+            file.write("\n".join(self.names) + "\n")
 
     @cached_property
     def fingerprint(self) -> str:

@@ -401,7 +401,7 @@ def test_a_word_model_reports_its_unknown_words(tmp_path):
         (ELMoEmbedder, "dtype", ["int8"]),
         (ELMoEmbedder, "batch_size", [0]),
         (ELMo, "dropout", [2.0]),
-        (ELMo, "n_mixes", [0, "2"]),
+        (ELMo, "n_mixes", [-1, "2"]),
         (ELMo, "l2_coef", [-1]),
     ],
 )

@@ -233,7 +233,7 @@ def test_layers_are_those_of_the_embedder(checkpoints):
     layers = np.array(elmo.ELMoEmbedder((bilm, vocabulary), device="cpu", pool="mean").encode(tiny.SENTENCES))
     means = BiLMEncoder(bilm, vocabulary, "concat:2,0").means(tiny.SENTENCES)
     np.testing.assert_allclose(means[:, 0], np.concatenate([layers[:, 2], layers[:, 0]], axis=1), atol=1e-6)
-    with pytest.raises(UserError, match="--layers mix:0,3"):
+    with pytest.raises(UserError, match="mix:0,3"):
         BiLMEncoder(bilm, vocabulary, "mix:0,3")
 
 
@@ -309,7 +309,7 @@ def test_fine_tuning_changes_trainable_weights_and_restarts_each_fold(checkpoint
     trainer._fine_tune(fold, 1, best)
     after = {name: weight.numpy() for name, weight in model.state_dict().items()}
     changed = {name for name in before if not np.array_equal(before[name], after[name])}
-    words = "encoders.0.bilm.token_encoder.embedding.weight"
+    words = "encoders.0.elmo.bilm.token_encoder.embedding.weight"
     assert {words, "encoders.1.table", *(name for name in before if "_lstm." in name)} <= changed
     assert "encoders.2.table" not in changed
     assert set(best.settings) == {"lr", "weight_decay", "dropout", "elmo_lr", "word_vectors_lr", "tune_epoch"}
