@@ -232,7 +232,7 @@ def test_layers_are_those_of_the_embedder(checkpoints):
     layers = np.array(elmo.ELMoEmbedder((bilm, vocabulary), device="cpu", pool="mean").encode(models.SENTENCES))
     means = BiLMEncoder(bilm, vocabulary, "concat:2,0").means(models.SENTENCES)
     np.testing.assert_allclose(means[:, 0], np.concatenate([layers[:, 2], layers[:, 0]], axis=1), atol=1e-6)
-    with pytest.raises(UserError, match="--layers mix:0,3"):
+    with pytest.raises(UserError, match="mix:0,3"):
         BiLMEncoder(bilm, vocabulary, "mix:0,3")
 
 
