@@ -130,10 +130,12 @@ def _filters(text: str) -> tuple[tuple[int, int], ...]:
 
 
 COUNT = {"type": positive_int, "metavar": "N"}
+WHOLE = {"type": whole_number, "metavar": "N"}
 SHARE = {"type": share, "metavar": "X"}
 RATE = {"type": positive, "metavar": "X"}
 TRUTH = {"type": truth, "metavar": "true|false"}
 FILE = {"type": Path, "metavar": "FILE"}
+FOLDER = {"type": Path, "metavar": "DIR"}
 
 
 def add_device(group) -> None:
