@@ -135,7 +135,7 @@ SHARE = {"type": share, "metavar": "X"}
 RATE = {"type": positive, "metavar": "X"}
 TRUTH = {"type": truth, "metavar": "true|false"}
 FILE = {"type": Path, "metavar": "FILE"}
-FOLDER = {"type": Path, "metavar": "DIR"}
+DIR = {"type": Path, "metavar": "DIR"}
 
 
 def add_device(group) -> None:

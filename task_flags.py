@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from args import COUNT, FILE, FOLDER, RATE, SHARE, WHOLE, add_device, add_seed, fill_defaults, zero_or_more
+from args import COUNT, FILE, DIR, RATE, SHARE, WHOLE, add_device, add_seed, fill_defaults, zero_or_more
 
 LANGUAGES = ("en", "zh", "none")
 NUMBERS = {
@@ -76,13 +76,13 @@ def add_language(group, choices: Sequence[str] = LANGUAGES, default: str = "en",
 
 def add_save(group, kind: str, required: bool = True) -> None:
     """kind: what is trained, as `tagger`."""
-    group.add_argument("--save_dir", **FOLDER, required=required, help=f"folder for the {kind}")
+    group.add_argument("--save_dir", **DIR, required=required, help=f"folder for the {kind}")
     group.add_argument("--overwrite", action="store_true", help=f"replace the {kind} in --save_dir")
 
 
 def add_saved_model(parser: argparse.ArgumentParser, kind: str) -> None:
     """A trained model, and where its pretrained ones are, if they have moved."""
-    parser.add_argument("--model_dir", **FOLDER, required=True, help=f"a trained {kind}: its folder")
+    parser.add_argument("--model_dir", type=Path, required=True, metavar="DIR", help=f"a trained {kind}: its folder")
     parser.add_argument("--init_from_ckpt", metavar="CKPT", help="its ELMo, if it has moved since training")
     parser.add_argument("--word_vectors", **FILE, help="its word vectors, if they have moved since training")
     add_device(parser)
@@ -213,7 +213,7 @@ def add_tables(group) -> None:
 def add_classifier(parser: argparse.ArgumentParser) -> None:
     """Data, protocol, training and output. The parser has the flags of the encoders already."""
     data = add_data(parser, EXAMPLES, required=False)
-    data.add_argument("--data_dir", **FOLDER, help=f"polarity dataset, without --train_file (default: {POLARITY})")
+    data.add_argument("--data_dir", **DIR, help=f"polarity dataset, without --train_file (default: {POLARITY})")
     add_columns(data)
     add_language(data)
     data.add_argument("--max_seq_len", **COUNT, default=256, help="truncate texts to N tokens")
