@@ -130,10 +130,10 @@ def _filters(text: str) -> tuple[tuple[int, int], ...]:
 
 
 COUNT = {"type": positive_int, "metavar": "N"}
-WHOLE = {"type": whole_number, "metavar": "N"}
 SHARE = {"type": share, "metavar": "X"}
 RATE = {"type": positive, "metavar": "X"}
 TRUTH = {"type": truth, "metavar": "true|false"}
+WHOLE = {"type": whole_number, "metavar": "N"}
 FILE = {"type": Path, "metavar": "FILE"}
 DIR = {"type": Path, "metavar": "DIR"}
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from args import COUNT, FILE, DIR, RATE, SHARE, WHOLE, add_device, add_seed, fill_defaults, zero_or_more
+from args import COUNT, DIR, FILE, RATE, SHARE, WHOLE, add_device, add_seed, fill_defaults, zero_or_more
 
 LANGUAGES = ("en", "zh", "none")
 NUMBERS = {
