@@ -47,7 +47,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     task_flags.add_classifier(train)
     evaluate = commands.add_parser("evaluate", help="score a trained classifier on labelled texts")
     task_flags.add_saved_model(evaluate, "classifier")
-    task_flags.add_test(evaluate, "TSV or JSON lines: text, label and, for pairs, a second text")
+    task_flags.add_test(evaluate, task_flags.EXAMPLES)
     task_flags.add_columns(evaluate)
     task_flags.add_json(evaluate)
     task_flags.add_tables(evaluate)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from args import COUNT, FILE, RATE, SHARE, add_device, add_seed, fill_defaults, whole_number, zero_or_more
+from args import COUNT, DIR, FILE, RATE, SHARE, WHOLE, add_device, add_seed, fill_defaults, zero_or_more
 
 LANGUAGES = ("en", "zh", "none")
 NUMBERS = {
@@ -32,10 +32,7 @@ NUMBERS = {
     "weight_decay": ({"type": zero_or_more, "metavar": "X"}, "weight decay"),
     "dropout": (SHARE, "dropout of the network"),
     "epochs": (COUNT, "maximum epochs"),
-    "patience": (
-        {"type": whole_number, "metavar": "N"},
-        "stop after N epochs without improvement on the dev set; 0: never",
-    ),
+    "patience": (WHOLE, "stop after N epochs without improvement on the dev set; 0: never"),
     "batch_size": (COUNT, "examples per step"),
     "max_grad_norm": (RATE, "clip the gradient norm to this"),
     "tune_epochs": (COUNT, "epochs of fine-tuning"),
@@ -79,7 +76,7 @@ def add_language(group, choices: Sequence[str] = LANGUAGES, default: str = "en",
 
 def add_save(group, kind: str, required: bool = True) -> None:
     """kind: what is trained, as `tagger`."""
-    group.add_argument("--save_dir", type=Path, required=required, metavar="DIR", help=f"folder for the {kind}")
+    group.add_argument("--save_dir", **DIR, required=required, help=f"folder for the {kind}")
     group.add_argument("--overwrite", action="store_true", help=f"replace the {kind} in --save_dir")
 
 
@@ -126,26 +123,12 @@ def layers(text: str) -> str:
 def add_elmo(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
     """The group of ELMo's flags. defaults: of those flags among NUMBERS that the script has. See `check_elmo`."""
     group = parser.add_argument_group("ELMo")
-    group.add_argument(
-        "--init_from_ckpt",
-        required=True,
-        metavar="CKPT",
-        help="checkpoint prefix, file or folder (newest checkpoint), or a model's name; none: no ELMo",
-    )
-    group.add_argument(
-        "--layers",
-        type=layers,
-        metavar="L",
-        help="concat: all, concatenated (default); mix: their weighted sum; average; top; a layer's number; or some, "
-        "concat:0,1 or mix:0,1",
-    )
-    group.add_argument(
-        "--random_weights",
-        nargs="?",
-        const="all",
-        choices=("all", "lstm"),
-        help="replace the pretrained weights with random ones, to measure what pretraining adds: all, or the LSTMs'",
-    )
+    help = "checkpoint prefix, file or folder (newest checkpoint), or a model's name; none: no ELMo"
+    group.add_argument("--init_from_ckpt", required=True, metavar="CKPT", help=help)
+    help = "concat (default) or mix, of all or of some as in concat:0,1; average; top; or a number"
+    group.add_argument("--layers", type=layers, metavar="L", help=help)
+    help = "replace the pretrained weights with random ones, to measure what pretraining adds: all, or the LSTMs'"
+    group.add_argument("--random_weights", nargs="?", const="all", choices=("all", "lstm"), help=help)
     if "elmo_lr" in defaults:
         group.add_argument("--elmo_trainable", action="store_true", help="fine-tune the biLM")
     add_numbers(group, defaults, conditional=True)
@@ -205,15 +188,10 @@ def add_training(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
 
 # The classifier, for run_finetune.py and word2vec_base.py
 
-OF_CLASSIFIER = {
-    "lr": [0.001, 0.003],
-    "weight_decay": [0.1, 1.0],
-    "dropout": [0.5],
-    "epochs": 15,
-    "batch_size": 64,
-}
+OF_CLASSIFIER = {"lr": [0.001, 0.003], "weight_decay": [0.1, 1.0], "dropout": [0.5], "epochs": 15, "batch_size": 64}
 OF_VECTORS = {"word_vectors_lr": [0.0003, 0.001]}
 OF_FINE_TUNING = {"tune_epochs": 5, "word_dropout": 0.1}
+EXAMPLES = "TSV or JSON lines: text, label and, for pairs, a second text"
 POLARITY = Path("sentence-polarity-dataset-v1")
 
 
@@ -225,54 +203,32 @@ def columns(text: str) -> list[str]:
 
 
 def add_columns(group) -> None:
-    group.add_argument(
-        "--columns",
-        type=columns,
-        metavar="TEXT,LABEL[,TEXT2]",
-        help="JSON keys, names in a header, or numbers from 0 (default: text,label,text2, other usual names, or 0,1,2)",
-    )
+    help = "JSON keys, names in a header, or numbers from 0 (default: text,label,text2, other usual names, or 0,1,2)"
+    group.add_argument("--columns", type=columns, metavar="TEXT,LABEL[,TEXT2]", help=help)
 
 
 def add_tables(group) -> None:
     group.add_argument("--confusion", action="store_true", help="print the confusion matrix")
-    group.add_argument(
-        "--mistakes", type=whole_number, metavar="N", default=0, help="print the N errors that were rated least likely"
-    )
+    group.add_argument("--mistakes", **WHOLE, default=0, help="print the N errors that were rated least likely")
 
 
 def add_classifier(parser: argparse.ArgumentParser) -> None:
     """Data, protocol, training and output. The parser has the flags of the encoders already."""
-    data = add_data(parser, "TSV or JSON lines: text, label and, for pairs, a second text", required=False)
-    data.add_argument(
-        "--data_dir", type=Path, metavar="DIR", help=f"polarity dataset, in place of --train_file (default: {POLARITY})"
-    )
+    data = add_data(parser, EXAMPLES, required=False)
+    data.add_argument("--data_dir", **DIR, help=f"polarity dataset, without --train_file (default: {POLARITY})")
     add_columns(data)
     add_language(data)
     data.add_argument("--max_seq_len", **COUNT, default=256, help="truncate texts to N tokens")
-    data.add_argument(
-        "--protocol",
-        choices=("cv", "split"),
-        default="cv",
-        help="without --test_file: cross-validation, or the published single split",
-    )
+    help = "without --test_file: cross-validation, or the published single split"
+    data.add_argument("--protocol", choices=("cv", "split"), default="cv", help=help)
     data.add_argument("--folds", **COUNT, default=10, help="of the cross-validation")
     add_save(data, "classifier", required=False)
     training = add_training(parser, OF_CLASSIFIER)
     training.description = "the dev part of each fold selects among several values"
-    training.add_argument(
-        "--hidden_dim",
-        "--sent_embedding_dim",
-        type=whole_number,
-        metavar="N",
-        default=64,
-        help="size of the hidden layer; 0: none",
-    )
-    training.add_argument(
-        "--class_weights",
-        nargs="+",
-        metavar="CLASS=X",
-        help="weights of classes in the loss, 1 if not given; or `balanced`: equal total weight of all classes",
-    )
+    help = "size of the hidden layer; 0: none"
+    training.add_argument("--hidden_dim", "--sent_embedding_dim", **WHOLE, default=64, help=help)
+    help = "weights of classes in the loss, 1 if not given; or `balanced`: equal total weight of all classes"
+    training.add_argument("--class_weights", nargs="+", metavar="CLASS=X", help=help)
     add_numbers(training, OF_FINE_TUNING, conditional=True)
     training.add_argument("--logging_step", **COUNT, help="steps between log lines (default: one line for each fold)")
     out = parser.add_argument_group("scores")

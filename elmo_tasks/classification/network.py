@@ -96,11 +96,7 @@ class ClassifierModel(nn.Layer):
         super().__init__()
         self.encoders, self.hidden, self.n_classes, self.pairs = nn.LayerList(encoders), hidden, n_classes, pairs
         self.trainable = [encoder for encoder in encoders if encoder.tuning]
-        self.head = self._new_head()
         self.fine_tuning = False
-
-    def _new_head(self) -> Head:
-        return Head([encoder.shape for encoder in self.encoders], self.hidden, self.n_classes, self.pairs)
 
     def encode(self, sentences: Sequence[Sequence[str]], ranks: Ranks) -> None:
         """Encode all texts, referred to by index from here on. Each rank computes a share."""
@@ -137,7 +133,8 @@ class ClassifierModel(nn.Layer):
     def reset(self, train: np.ndarray, seed: int) -> None:
         """Start a new head on the first means, standardised on the training part."""
         paddle.seed(seed)
-        self.head, self.fine_tuning = self._new_head(), False
+        shapes = [encoder.shape for encoder in self.encoders]
+        self.head, self.fine_tuning = Head(shapes, self.hidden, self.n_classes, self.pairs), False
         for part, means in zip(self.head.inputs, self.means, strict=True):
             part.fit(means[self.row_numbers(train)])
 

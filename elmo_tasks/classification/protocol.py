@@ -138,28 +138,23 @@ class FoldCache:
     def __init__(self, results: Path | None):
         self.folder = Path(f"{results}.parts") if results else None
 
-    def check(self, identity: dict[str, str]) -> None:
-        """Refuse folds of a run with other settings or other weights. Called before the first fold is saved."""
-        if not self.folder:
-            return
-        path = self.folder / "settings.json"
-        if not any(self.folder.glob("[0-9]*.json")):
-            with disk.atomic_write(path) as file:
-                file.write(json.dumps(identity))
-        elif changes := differences(self._read(path), identity):
+    def open(self, identity: dict[str, str]) -> dict[int, FoldResult]:
+        """The finished folds by number. Those of a run with other settings or other weights are an error."""
+        files = sorted(self.folder.glob("[0-9]*.json")) if self.folder else []
+        if files and (changes := differences(self._read(self.folder / "settings.json"), identity)):
             raise UserError(
                 f"{self.folder} holds folds of an interrupted run with other settings: "
                 f"{'; '.join(changes.values())}. Use the same to resume, or delete the folder."
             )
+        if self.folder and not files:
+            with disk.atomic_write(self.folder / "settings.json") as file:
+                file.write(json.dumps(identity))
+        return {int(path.stem): self._load(path) for path in files}
 
     def _read(self, path: Path) -> dict:
         return disk.read_json(path, "what an interrupted run has written; delete the folder to start over")
 
-    def has(self, number: int) -> bool:
-        return bool(self.folder) and (self.folder / f"{number}.json").exists()
-
-    def load(self, number: int) -> FoldResult:
-        path = self.folder / f"{number}.json"
+    def _load(self, path: Path) -> FoldResult:
         values = self._read(path)
         try:
             arrays = {"test": np.array(values["test"]), "probabilities": np.array(values["probabilities"], np.float32)}
@@ -231,16 +226,16 @@ class Experiment:
         weights = {name: weight.numpy() for name, weight in model.encoders.state_dict().items()}
         identity = {name: value for name, value in self.flags.items() if name not in OUTPUT}
         identity |= {"data": data.identity, "weights": fingerprint(weights)[:12]}
-        ranks.on_first(lambda: self.cache.check(identity))
+        done = ranks.on_first(lambda: self.cache.open(identity))
         shapes = " and ".join(f"{encoder.name} {' x '.join(map(str, encoder.shape))}" for encoder in encoders)
         taken = messages.duration(time.perf_counter() - began)
         log.info(f"{data.unit:13} {data.identity}, means of layers x dimensions: {shapes}; in {taken}")
         if ranks.size > len(self.folds):
             log.info(f"processes     {len(self.folds)} of {ranks.size} have work: each takes whole folds")
         mine = range(ranks.rank, len(self.folds), ranks.size)
-        n_left = sum(not self.cache.has(k + 1) for k in mine)
+        n_left = sum(k + 1 not in done for k in mine)
         trainer = Trainer(model, data.labels, settings, n_left, self.class_weights)
-        shares = ranks.on_each(lambda: [self._fold_result(trainer, k) for k in mine])
+        shares = ranks.on_each(lambda: [done.get(k + 1) or self._fold_result(trainer, k) for k in mine])
         found = [shares[k % ranks.size][k // ranks.size] for k in range(len(self.folds))]
         if ranks.first:
             yield self._report(found, time.perf_counter() - began)
@@ -250,8 +245,6 @@ class Experiment:
             self.cache.close()
 
     def _fold_result(self, trainer: Trainer, k: int) -> FoldResult:
-        if self.cache.has(k + 1):
-            return self.cache.load(k + 1)
         result = trainer.train(self.folds[k], k + 1)
         self.cache.save(k + 1, result)
         return result

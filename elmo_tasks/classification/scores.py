@@ -132,6 +132,6 @@ def tables(results: Results, texts: Sequence[str], classes: bool, confusion: boo
     found = [per_class_table(results)] if classes else []
     if confusion:
         found.append(confusion_table(results))
-    if mistakes:
+    if mistakes and not results.is_correct.all():
         found.append(worst_mistakes(results, texts, mistakes))
     return found

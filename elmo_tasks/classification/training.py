@@ -71,11 +71,6 @@ class FoldResult:
     mixes: list[list[float]]
     seconds: float
 
-    def __str__(self) -> str:
-        scored = f"accuracy {self.accuracy:.2%}  " if len(self.test) else ""
-        taken = messages.duration(self.seconds)
-        return f"{self.part}  {scored}(dev {self.dev_accuracy:.2%})  {format_settings(self.settings)}  {taken}"
-
 
 class Trainer:
     """Trains a model on folds of the labelled texts. A fold's result depends only on it, its number and the seed.
@@ -116,8 +111,11 @@ class Trainer:
             mixes=self.model.head.mixes(),
             seconds=time.perf_counter() - began,
         )
-        left = f"  {messages.duration(self._seconds_left(0))} left" if self.done < self.n_folds else ""
-        log.info(f"{result}{left}")
+        scored = f"accuracy {result.accuracy:.2%}  " if len(fold.test) else ""
+        times = messages.duration(result.seconds)
+        if self.done < self.n_folds:
+            times += f"  {messages.duration(self._seconds_left(0))} left"
+        log.info(f"{fold.name}  {scored}(dev {best.accuracy:.2%})  {format_settings(best.settings)}  {times}")
         return result
 
     def _train_head(self, fold: Fold, seed: int) -> BestEpoch:

@@ -309,7 +309,7 @@ def test_fine_tuning_changes_trainable_weights_and_restarts_each_fold(checkpoint
     trainer._fine_tune(fold, 1, best)
     after = {name: weight.numpy() for name, weight in model.state_dict().items()}
     changed = {name for name in before if not np.array_equal(before[name], after[name])}
-    words = "encoders.0.elmo.bilm.token_encoder.embedding.weight"
+    words = next(name for name in before if name.endswith("token_encoder.embedding.weight"))
     assert {words, "encoders.1.table", *(name for name in before if "_lstm." in name)} <= changed
     assert "encoders.2.table" not in changed
     assert set(best.settings) == {"lr", "weight_decay", "dropout", "elmo_lr", "word_vectors_lr", "tune_epoch"}
@@ -444,6 +444,13 @@ def test_a_killed_run_resumes_at_the_next_fold(folder, vectors, tmp_path, monkey
     (cache / "1.json").write_bytes(fold)
     (cache / "mine.txt").write_text("x", encoding="utf-8")
     trained.clear()
+    kept = vectors.read_bytes()
+    changed = load_word_vectors(vectors)
+    changed.vectors[:] *= 2
+    changed.save_word2vec_format(str(vectors), binary=True)
+    with pytest.raises(UserError, match="weights was"):
+        run_baseline(folder, vectors, results)
+    vectors.write_bytes(kept)
     run_baseline(folder, vectors, results, "--confusion")
     assert trained == [3] and read(tmp_path / "whole.json")["reviews"] == read(tmp_path / "r.json")["reviews"]
     assert [path.name for path in cache.iterdir()] == ["mine.txt"]
@@ -458,20 +465,6 @@ def test_folds_are_kept_until_the_classifier_is_saved(folder, vectors, tmp_path,
     run_baseline(folder, vectors, *flags)
     assert messages().count("was done before") == 3 and (tmp_path / "model" / "head.pdparams").exists()
     assert not (tmp_path / "r.json.parts").exists()
-
-
-def test_a_resumed_run_keeps_its_vectors(folder, vectors, tmp_path, monkeypatch):
-    mine, results = shutil.copy(vectors, tmp_path / "mine.bin"), f"--results={tmp_path / 'file.json'}"
-    for folds in (0, 1):  # a run that has no fold yet is begun anew, with any settings
-        with monkeypatch.context() as patch:
-            interrupted_after(folds, patch)
-            with pytest.raises(KeyboardInterrupt):
-                run_baseline(folder, mine, results, f"--seed={folds}")
-    changed = load_word_vectors(mine)
-    changed.vectors[:] *= 2
-    changed.save_word2vec_format(str(mine), binary=True)
-    with pytest.raises(UserError, match="weights was"):
-        run_baseline(folder, mine, results, "--seed=1")
 
 
 # Saved classifiers
