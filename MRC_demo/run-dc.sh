@@ -1,0 +1,28 @@
+#!/bin/sh
+# Trains the reader on the bundled sample, without ELMo and with the one that `bash run.sh` in the root has made.
+# Usage: bash run.sh [flags of run_read.py train, which go to both trainings]
+set -eu
+CDPATH= cd "$(dirname "$0")/.."
+elmo=checkpoints/sample/final
+if [ ! -f "$elmo.pdparams" ]; then
+    echo "error: there is no $elmo.pdparams. Run \`bash run.sh\` in the repository's root first." >&2
+    exit 2
+fi
+python=.venv/bin/python
+models=checkpoints/mrc
+
+for name in none "$elmo"; do
+    reader=$models/$([ "$name" = none ] && echo baseline || echo elmo)
+    echo "== ELMo: $name"
+    $python run_read.py train --train_file=data/reading/train.json --dev_file=data/reading/dev.json --lang=zh \
+        --init_from_ckpt="$name" $([ "$name" = none ] || echo --layers=mix) --seed=1 --save_dir="$reader" --overwrite "$@"
+    $python run_read.py predict --model_dir="$reader" --input=data/reading/dev.json --output="$reader.json"
+done
+
+echo "== a question"
+echo 王芳最喜欢吃饺子。李雷去年去法国旅行了。他在银行工作。 >"$models/passage.txt"
+echo 李雷在哪里工作？ | $python run_read.py predict --model_dir="$models/elmo" --passage="$models/passage.txt"
+
+echo "== with ELMo and without it on data/reading/dev.json"
+$python run_read.py evaluate --test_file=data/reading/dev.json --lang=zh --predictions="$models/elmo.json" \
+    --compare_with="$models/baseline.json"
