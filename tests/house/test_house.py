@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from project import PROJECT, parser_of
+from project import PROJECT, parser_of, parsers
 from runs import fresh_python
 
 PACKAGES = sorted(path.parent.name for path in PROJECT.glob("*/__init__.py"))
@@ -81,12 +81,6 @@ def test_nobody_imports_the_demos():
     assert not demos & TOP
     for path in MODULES.values():
         assert not imports(path) & demos
-
-
-def parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    """A parser and those of its commands."""
-    commands = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return [parser, *(part for action in commands for part in action.choices.values())]
 
 
 @pytest.mark.parametrize("name", [*SCRIPTS, *DEMO_SCRIPTS])

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import runs
 import tiny
-from project import PROJECT, commands, parser_of
+from project import PROJECT, commands, parser_of, parsers
 
 import convert
 import run_embed
@@ -27,6 +27,7 @@ import run_eval
 from elmo_core.machine.runtime import paddle
 
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name)]
+READMES = ["LAC_demo/README.md", "MRC_demo/README.md", "data/README.md"]
 PADDLENLP = """
 python -m paddle.distributed.launch --gpus '0,1' run_pretrain.py --train_data_path='./1-billion-word/training-tokenized-shuffled/*' --vocab_file='./1-billion-word/vocab-15w.txt' --save_dir='./checkpoints' --device='gpu'
 python run_eval.py --dev_data_path='./1-billion-word/heldout-tokenized-shuffled/*' --vocab_file='./1-billion-word/vocab-15w.txt' --init_from_ckpt='./checkpoints/10000' --device='gpu'
@@ -63,7 +64,7 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(other), target
 
 
-@pytest.mark.parametrize("readme", [*PAGES, "LAC_demo/README.md", "MRC_demo/README.md", "data/README.md"])
+@pytest.mark.parametrize("readme", [*PAGES, *READMES])
 def test_the_commands_of_the_pages_parse(readme, monkeypatch, capsys):
     """The shell understands them, and every call of a script has flags that the script takes."""
     subprocess.run(["bash", "-n"], input="\n".join(commands(readme)), text=True, check=True)
@@ -78,6 +79,27 @@ def test_the_commands_of_the_pages_parse(readme, monkeypatch, capsys):
                     parser_of(path, monkeypatch).parse_args(shlex.split(rest.partition("|")[0]))
                 except SystemExit:
                     pytest.fail(f"{line}: {capsys.readouterr().err}")
+
+
+@pytest.fixture(scope="module")
+def flags() -> set[str]:
+    """The flags of all scripts, of the shell scripts, and of the programs that the pages run."""
+    found = {"--host", "--master", "--gpus", "--nproc_per_node", "--backend", "--signal", "--help"}
+    for path in PROJECT.glob("*.sh"):
+        found.update(re.findall(r"--[a-z]+", path.read_text(encoding="utf-8")))
+    with pytest.MonkeyPatch.context() as patch:
+        for path in (*PROJECT.glob("*.py"), *PROJECT.glob("*_demo/*.py"), *PROJECT.glob("benchmarks/*.py")):
+            if "parser(" in (text := path.read_text(encoding="utf-8")) and "__main__" in text:
+                for parser in parsers(parser_of(path, patch)):
+                    found.update(flag for action in parser._actions for flag in action.option_strings)
+    return found
+
+
+@pytest.mark.parametrize("name", [*PAGES, *(page.replace(".md", "_zh.md") for page in PAGES), *READMES])
+def test_the_flags_that_a_text_names_are_those_of_scripts(name, flags):
+    text = re.sub(r"^ *```.*?^ *```", "", (PROJECT / name).read_text(encoding="utf-8"), flags=re.S | re.M)
+    named = {flag for code in re.findall(r"`([^`\n]+)`", text) for flag in re.findall(r"--[a-z][a-z_0-9]+", code)}
+    assert named <= flags
 
 
 def test_run_eval_prints_what_the_readme_shows(model, tmp_path, capsys):
