@@ -164,15 +164,18 @@ def test_paddlenlps_commands(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def commands_folder(tmp_path, monkeypatch):
-    """What the reader of the commands has by then: a checkpoint, files of bilm-tf's form, some text."""
+def folder(tmp_path, monkeypatch) -> Path:
+    """What a reader has by then: checkpoints, files of bilm-tf's form, some text, two published models that were fetched."""
     monkeypatch.chdir(tmp_path)
-    prefix = tiny.save(tiny.random_bilm(), Path("checkpoints"), "10000")
-    convert.main(["export", str(prefix), "--output=published"])
+    monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
+    for name in ("home/models/allennlp-small/final", "home/models/manylangs-zhs/final", "checkpoints/10000"):
+        prefix = tiny.save(tiny.random_bilm(), Path(name).parent, Path(name).name)
+    convert.main(["export", prefix, "--output=published"])
     for name in ("options.json", "weights.hdf5"):
         shutil.copy(Path("published") / name, name)
     Path("sentences.txt").write_text("The first sentence .\n" * 9, encoding="utf-8")
-    Path("vocab.txt").write_text("<S>\n</S>\nThe\nfirst\nsentence\n", encoding="utf-8")
+    words = ["<S>", "</S>", "The", "first", "sentence", ".", "Second", "one"]
+    Path("vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     Path("raw").mkdir()
     for k in range(2):
         text = "".join(f"{n}只猫坐在河边。{n}只狗也来了,它们一起看河。\n" for n in range(500 * k, 500 * k + 500))
@@ -182,13 +185,13 @@ def commands_folder(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/files.md"])
-def test_the_readmes_commands(page, commands_folder):
+def test_the_readmes_commands(page, folder):
     lines = [line for line in commands(page) if line and not line.startswith(OTHERS_TEST)]
     assert len(lines) > 5 and all(re.match(r"python .*\.py ", line) for line in lines), lines
     for line in lines:
         if "--output=vectors.hdf5" in line:  # one file, made in several ways
             Path("vectors.hdf5").unlink(missing_ok=True)
-        run(line, commands_folder)
+        run(line, folder)
 
 
 def blocks(language: str = "") -> list[str]:
@@ -198,32 +201,11 @@ def blocks(language: str = "") -> list[str]:
     return [re.sub(r" *#.*", "", block) for block in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)]
 
 
-@pytest.fixture
-def python_folder(tmp_path, monkeypatch):
-    """What the commands of README.md have made by then: two checkpoints, vectors of a text and of a vocabulary.
-
-    Two published models are here already, so that nothing is fetched.
-    """
-    monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
-    for name in ("allennlp-small", "manylangs-zhs"):
-        tiny.save(tiny.random_bilm(), tmp_path / "home" / "models" / name, "final")
-    for name in ("10000", "sample/final"):
-        path = tmp_path / "checkpoints" / name
-        tiny.save(tiny.random_bilm(), path.parent, path.name)
-    (tmp_path / "sentences.txt").write_text("The first sentence .\n" * 9, encoding="utf-8")
-    words = ["<S>", "</S>", "The", "first", "sentence", ".", "Second", "one"]
-    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
+def test_the_python_of_the_readme_does_what_it_says(folder, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(PROJECT / "LAC_demo"))
-    for flags in (
-        ["--input=sentences.txt", "--output=vectors.hdf5"],
-        ["--vocab=vocab.txt", "--output=vocab_vectors.hdf5"],
-    ):
-        run_embed.main(["--init_from_ckpt=checkpoints", "--device=cpu", *flags])
-    return tmp_path
-
-
-def test_the_python_of_the_readme_does_what_it_says(python_folder, capsys):
+    tiny.save(tiny.random_bilm(), folder / "checkpoints" / "sample", "final")
+    for flags in ("--input=sentences.txt --output=vectors.hdf5", "--vocab=vocab.txt --output=vocab_vectors.hdf5"):
+        run_embed.main(["--init_from_ckpt=checkpoints", "--device=cpu", *flags.split()])
     from bilm import elmo_encoder, init_pretraining_params
 
     encoding, predicting, network, published, reading, fixed, tagger = blocks()
