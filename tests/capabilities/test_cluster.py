@@ -119,6 +119,20 @@ def test_a_run_survives_the_loss_of_a_machine(machines, tmp_path):
     assert wanted <= epochs()[-1] < wanted + 0.1
 
 
+@pytest.mark.slow
+def test_a_network_that_breaks_ends_the_run(machines, tmp_path):
+    """Unlike the death of a process, a cable that is pulled closes no connection: what is missing is an answer."""
+    corpus, output = runs.write_corpus(tmp_path / "corpus"), tmp_path / "log0" / "workerlog.0"
+    argv = runs.flags(corpus, tmp_path / "run", dev_data_path=None, max_steps=1_000_000, log_freq=1)
+    started = [machine.launch(tmp_path / f"log{k}", argv) for k, machine in enumerate(machines)]
+    wait_for_file(output, started[0])
+    runs.wait_for_step(3, started[0], output)
+    ip("-n", machines[1].name, "link", "set", machines[1].card, "down")
+    assert started[0].wait(timeout=120) == 2
+    text = output.read_text(encoding="utf-8")
+    assert re.search(r"^error: .* rank was lost", text, re.M) and "Traceback" not in text
+
+
 def test_an_address_that_other_machines_cannot_reach_is_an_error():
     with pytest.raises(UserError, match="--host"):
         ranks.choose_network(["10.0.0.1", "127.0.1.1"], "127.0.1.1")

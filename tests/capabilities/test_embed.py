@@ -49,6 +49,11 @@ def text(tmp_path_factory):
     return text_of(tmp_path_factory.mktemp("text"))
 
 
+@pytest.fixture
+def output(tmp_path) -> Path:
+    return tmp_path / "v.hdf5"
+
+
 def embed(model: str, text: Path, output: Path, *more: str, batch_size: int = 2) -> Path:
     """Run on windows of 32 lines."""
     run_embed.main([*flags(model, text, output, batch_size), *more])
@@ -98,8 +103,8 @@ def assert_close(path: Path, expected: dict[str, np.ndarray]) -> None:
         (["--pool=mean", "--layers=1", "--dtype=float16"], {"pool": "mean", "layers": 1, "dtype": "float16"}),
     ],
 )
-def test_the_vectors_are_those_of_the_embedder(model, text, tmp_path, given, options):
-    found = contents(embed(model, text, tmp_path / "v.hdf5", *given))
+def test_the_vectors_are_those_of_the_embedder(model, text, output, given, options):
+    found = contents(embed(model, text, output, *given))
     expected = ELMoEmbedder(model, device="cpu", **options).encode(sentences_of(text))
     assert len(found) == len(expected) + 1
     for line, array in enumerate(expected):
@@ -108,8 +113,8 @@ def test_the_vectors_are_those_of_the_embedder(model, text, tmp_path, given, opt
         np.testing.assert_allclose(found[str(line)], array, rtol=tolerance, atol=tolerance)
 
 
-def test_a_mix_is_what_a_scalar_mix_makes(model, text, tmp_path):
-    found = contents(embed(model, text, tmp_path / "v.hdf5", "--mix=-0.3,1.2,0.4,1.7"))
+def test_a_mix_is_what_a_scalar_mix_makes(model, text, output):
+    found = contents(embed(model, text, output, "--mix=-0.3,1.2,0.4,1.7"))
     mix = ScalarMix(3)
     mix.scalars.set_value(np.array([-0.3, 1.2, 0.4], np.float32))
     mix.gamma.set_value(np.array([1.7], np.float32))
@@ -118,10 +123,10 @@ def test_a_mix_is_what_a_scalar_mix_makes(model, text, tmp_path):
         np.testing.assert_allclose(found[str(line)], expected, atol=1e-5)
 
 
-def test_the_file_has_allennlps_layout(model, text, tmp_path):
+def test_the_file_has_allennlps_layout(model, text, output):
     """As contexteval and others do: sentences by their text, and every other key a number."""
     lines = [" ".join(tokens) for tokens in sentences_of(text)]
-    with h5py.File(embed(model, text, tmp_path / "v.hdf5")) as file:
+    with h5py.File(embed(model, text, output)) as file:
         assert file["sentence_to_index"].shape == (1,)
         index = json.loads(file["sentence_to_index"][0])
         numbers = {int(key) for key in file if key != "sentence_to_index"}
@@ -133,10 +138,10 @@ def test_the_file_has_allennlps_layout(model, text, tmp_path):
     assert index == {line: str(number) for number, line in enumerate(lines) if line}  # the last of equals
 
 
-def test_blank_lines_keep_their_place(model, tmp_path, messages):
+def test_blank_lines_keep_their_place(model, tmp_path, output, messages):
     path = tmp_path / "text.txt"
     path.write_text("the bank\n\n  \t\na river\n\n", encoding="utf-8")
-    found = contents(embed(model, path, tmp_path / "v.hdf5"))
+    found = contents(embed(model, path, output))
     assert [found[str(k)].shape for k in range(5)] == [(3, n, DIM) for n in (2, 0, 0, 2, 0)] and len(found) == 6
     assert f"{path}: 3 blank" in messages()
     found = contents(embed(model, path, tmp_path / "pooled.hdf5", "--pool=mean", "--layers=top"))
@@ -152,10 +157,10 @@ def test_long_and_unknown_tokens_are_counted(model, word_model, tmp_path, messag
     assert "80.0%" in messages() and "<UNK>" in messages()
 
 
-def test_sentences_can_be_left_out_and_texts_compressed(model, text, whole, tmp_path):
+def test_sentences_can_be_left_out_and_texts_compressed(model, text, whole, tmp_path, output):
     path = tmp_path / "text.txt.gz"
     path.write_bytes(gzip.compress(text.read_bytes()))
-    found = contents(embed(model, path, tmp_path / "v.hdf5", "--forget_sentences"))
+    found = contents(embed(model, path, output, "--forget_sentences"))
     assert found.keys() == whole.keys() - {"sentence_to_index"}
     np.testing.assert_array_equal(found["7"], whole["7"])
 
@@ -221,8 +226,7 @@ def embed_some(model: str, text: Path, output: Path, n: int, error: type = Stop,
         embed(model, text, output, *more)
 
 
-def test_finished_windows_are_not_computed_again(model, text, whole, tmp_path, messages):
-    output = tmp_path / "v.hdf5"
+def test_finished_windows_are_not_computed_again(model, text, whole, output, messages):
     embed_some(model, text, output, 5, KeyboardInterrupt)
     assert "5 of 10 windows are written" in messages()
     embed_some(model, text, output, 2)
@@ -233,8 +237,7 @@ def test_finished_windows_are_not_computed_again(model, text, whole, tmp_path, m
 
 
 @pytest.mark.parametrize("interrupted", ["h5py.h5d.create", "os.fsync", "shutil.rmtree"])
-def test_an_interruption_while_the_parts_are_put_together(model, text, whole, tmp_path, interrupted):
-    output = tmp_path / "v.hdf5"
+def test_an_interruption_while_the_parts_are_put_together(model, text, whole, output, interrupted):
     embed_some(model, text, output, 9)
     with mock.patch(interrupted, side_effect=Stop), pytest.raises(Stop):
         embed(model, text, output)
@@ -272,10 +275,10 @@ def test_other_settings_are_refused(model, text, tmp_path, more, changed, finish
         embed(model, text, output, *(flag.replace("OTHER", str(other)) for flag in more))
 
 
-def test_a_model_and_text_that_have_moved_are_the_same(model, text, whole, tmp_path):
-    embed_some(model, text, tmp_path / "v.hdf5", 3)
+def test_a_model_and_text_that_have_moved_are_the_same(model, text, whole, tmp_path, output):
+    embed_some(model, text, output, 3)
     moved = Path(shutil.copytree(Path(model).parent, tmp_path / "moved"), "1")
-    assert_close(embed(str(moved), Path(shutil.copy(text, tmp_path / "copy.txt")), tmp_path / "v.hdf5"), whole)
+    assert_close(embed(str(moved), Path(shutil.copy(text, tmp_path / "copy.txt")), output), whole)
 
 
 def test_a_finished_file_is_left_alone(model, text, tmp_path):
@@ -285,8 +288,7 @@ def test_a_finished_file_is_left_alone(model, text, tmp_path):
     assert (output.stat().st_ino, output.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-def test_a_second_process_of_the_same_share_is_refused(model, text, whole, tmp_path):
-    output = tmp_path / "v.hdf5"
+def test_a_second_process_of_the_same_share_is_refused(model, text, whole, tmp_path, output):
     embed_some(model, text, output, 3)
     with parts.locked(tmp_path / "v.hdf5.parts" / ".0of1.lock"), pytest.raises(disk.Busy, match=r"v\.hdf5\.parts"):
         embed(model, text, output)
@@ -295,7 +297,7 @@ def test_a_second_process_of_the_same_share_is_refused(model, text, whole, tmp_p
 
 
 @pytest.mark.parametrize("edit", [lambda text: text.replace("u7", "u8", 1), lambda text: text[:2000], lambda text: ""])
-def test_a_text_that_changes_while_it_is_read_is_noticed(model, tmp_path, edit):
+def test_a_text_that_changes_while_it_is_read_is_noticed(model, tmp_path, output, edit):
     path = text_of(tmp_path)
     prepare = parts.prepare
 
@@ -304,8 +306,8 @@ def test_a_text_that_changes_while_it_is_read_is_noticed(model, tmp_path, edit):
         prepare(*arguments)
 
     with mock.patch.object(parts, "prepare", change), pytest.raises(UserError, match=r"text\.txt has changed"):
-        embed(model, path, tmp_path / "v.hdf5")
-    assert not (tmp_path / "v.hdf5").exists()
+        embed(model, path, output)
+    assert not output.exists()
 
 
 # Several processes
@@ -317,13 +319,13 @@ def merge(output: Path, *folders: Path) -> Path:
 
 
 @pytest.mark.parametrize("n", [2, 12])
-def test_merged_shares_equal_one_process(model, text, whole, tmp_path, n):
+def test_merged_shares_equal_one_process(model, text, whole, tmp_path, output, n):
     """More shares than windows, too; interrupted, finished and moved."""
     embed_some(model, text, tmp_path / "0", 1 if n == 2 else 0, more=(f"--shard=0/{n}",))
     for k in range(n):
         embed(model, text, tmp_path / str(k), f"--shard={k}/{n}")
         (tmp_path / str(k)).rename(tmp_path / f"part{k}.hdf5")
-    assert_close(merge(tmp_path / "v.hdf5", *reversed([tmp_path / f"part{k}.hdf5" for k in range(n)])), whole)
+    assert_close(merge(output, *reversed([tmp_path / f"part{k}.hdf5" for k in range(n)])), whole)
 
 
 def test_incomplete_shares_are_refused(model, text, tmp_path):
@@ -346,16 +348,15 @@ def test_incomplete_shares_are_refused(model, text, tmp_path):
 
 
 @pytest.mark.ranks
-def test_two_ranks_make_one_file(model, text, whole, tmp_path):
-    processes = runs.start_ranks("run_embed.py", flags(model, text, tmp_path / "v.hdf5"), tmp_path)
+def test_two_ranks_make_one_file(model, text, whole, tmp_path, output):
+    processes = runs.start_ranks("run_embed.py", flags(model, text, output), tmp_path)
     ended = [process.wait(timeout=120) for process in processes]
     assert ended == [0, 0], [(tmp_path / f"rank{k}").read_text(encoding="utf-8") for k in range(2)]
-    assert_close(tmp_path / "v.hdf5", whole)
+    assert_close(output, whole)
 
 
-def test_a_dead_process_does_not_block_the_others(model, text, whole, tmp_path, monkeypatch):
+def test_a_dead_process_does_not_block_the_others(model, text, whole, output, monkeypatch):
     """Rank 0 of 2 dies, rank 1 does its share. A run with another number of processes finishes the work."""
-    output = tmp_path / "v.hdf5"
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
     embed_some(model, text, output, 2)
     monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
@@ -375,13 +376,13 @@ def test_a_dead_process_does_not_block_the_others(model, text, whole, tmp_path, 
 Usage = namedtuple("Usage", "total used free")
 
 
-def test_a_disk_without_room_is_refused_before_anything_is_written(model, text, tmp_path):
+def test_a_disk_without_room_is_refused_before_anything_is_written(model, text, tmp_path, output):
     shares = [embed(model, text, tmp_path / f"part{k}", f"--shard={k}/2") for k in range(2)]
     with mock.patch("shutil.disk_usage", return_value=Usage(10**6, 0, 12345)):
         for call in (
-            lambda: embed(model, text, tmp_path / "v.hdf5"),
-            lambda: merge(tmp_path / "v.hdf5", *shares),
-            lambda: embed_words(model, vocabulary(tmp_path, 2000), tmp_path / "v.hdf5"),
+            lambda: embed(model, text, output),
+            lambda: merge(output, *shares),
+            lambda: embed_words(model, vocabulary(tmp_path, 2000), output),
         ):
             with pytest.raises(UserError, match=r"v\.hdf5: 0\.\d\d MB are needed, 0\.01 MB are free"):
                 call()
@@ -545,6 +546,6 @@ def test_vectors_of_other_words_are_an_error(model, words, tmp_path, edit, place
         ELMoEmbedder(model, token_vectors=output, vocabulary=other)
 
 
-def test_numbers_too_large_for_float16_are_an_error(model, text, tmp_path):
+def test_numbers_too_large_for_float16_are_an_error(model, text, output):
     with np.errstate(over="ignore"), pytest.raises(UserError, match=r"text.txt:\d+: .*float16"):
-        embed(model, text, tmp_path / "v.hdf5", "--mix=0,0,0,1e7", "--dtype=float16")
+        embed(model, text, output, "--mix=0,0,0,1e7", "--dtype=float16")

@@ -6,15 +6,19 @@ import re
 from pathlib import Path
 
 import pytest
-from project import PROJECT, parser_of
+from project import PROJECT, parser_of, parsers
 from runs import fresh_python
 
 PACKAGES = sorted(path.parent.name for path in PROJECT.glob("*/__init__.py"))
-SCRIPTS = sorted(path.stem for path in PROJECT.glob("*.py") if "__main__" in path.read_text(encoding="utf-8"))
-DEMO_SCRIPTS = [
-    *(f"LAC_demo/{name}" for name in ("train", "predict", "prepare", "experiment")),
-    *(f"MRC_demo/{name}" for name in ("train", "predict", "evaluate", "prepare", "experiment")),
-]
+
+
+def scripts(pattern: str) -> list[str]:
+    """The names of the scripts in a folder, from the project's, without the suffix."""
+    paths = [path for path in PROJECT.glob(pattern) if "__main__" in path.read_text(encoding="utf-8")]
+    return sorted(str(path.relative_to(PROJECT).with_suffix("")) for path in paths)
+
+
+SCRIPTS = scripts("*.py")
 LIBRARY = {"elmo", "elmo_core"}
 ORDER = ["machine", "config", "text", "files", "weights", "network"]  # of elmo_core, from below
 SIDE_BY_SIDE = {"weights", "network"}
@@ -83,13 +87,7 @@ def test_nobody_imports_the_demos():
         assert not imports(path) & demos
 
 
-def parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    """A parser and those of its commands."""
-    commands = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return [parser, *(part for action in commands for part in action.choices.values())]
-
-
-@pytest.mark.parametrize("name", [*SCRIPTS, *DEMO_SCRIPTS])
+@pytest.mark.parametrize("name", [*SCRIPTS, *scripts("*_demo/*.py")])
 def test_help_shows_an_example_and_every_default(name, monkeypatch):
     parser = parser_of(PROJECT / f"{name}.py", monkeypatch)
     assert re.search(rf"^    .*python {Path(name).name}\.py ", parser.format_help(), re.M)

@@ -36,8 +36,8 @@ BALLAST = b"".join(hashlib.md5(str(i).encode()).digest() for i in range(6000))
 LM1B_ARCHIVE = archive({"1-billion-word/vocab-15w.txt": b"<S>\n", "1-billion-word/training/part": BALLAST})
 
 
-def run(server, tmp_path, *names, tool=None, path=None, shell="sh", code=0, **environment):
-    """Run the script into tmp_path/data, with the checksums of what the server holds; it must end with this code."""
+def run(server, tmp_path, *names, tool=None, path=None, shell="sh", **environment) -> subprocess.CompletedProcess:
+    """Runs the script into tmp_path/data, expecting the checksums of what the server holds."""
     variables = {
         "ELMO_DATA_URL": f"{server.address}/",
         "RETRY_SECONDS": "0",
@@ -50,9 +50,7 @@ def run(server, tmp_path, *names, tool=None, path=None, shell="sh", code=0, **en
             variables.setdefault(variable, hashlib.md5(server.files[name]).hexdigest())
     command = [shell, str(SCRIPT), "--dir", str(tmp_path / "data"), *names]
     inherited = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-    result = subprocess.run(command, env=inherited | variables, capture_output=True, text=True, timeout=60)
-    assert result.returncode == code, result.stderr
-    return result
+    return subprocess.run(command, env=inherited | variables, capture_output=True, text=True, timeout=60)
 
 
 def path_with_only(tmp_path: Path, *tools: str) -> str:
@@ -73,7 +71,8 @@ def left_over(tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize("tool", TOOLS)
 def test_fetches_verifies_and_unpacks(server, tmp_path, tool, shell):
     server.files[LM1B] = LM1B_ARCHIVE
-    run(server, tmp_path, "lm1b", tool=tool, shell=shutil.which(shell))
+    result = run(server, tmp_path, "lm1b", tool=tool, shell=shutil.which(shell))
+    assert result.returncode == 0, result.stderr
     assert (tmp_path / "data/1-billion-word/training/part").read_bytes() == BALLAST
     assert left_over(tmp_path) == ["1-billion-word"]
 
@@ -82,7 +81,8 @@ def test_fetches_verifies_and_unpacks(server, tmp_path, tool, shell):
 def test_resumes_where_the_connection_broke(server, tmp_path, tool):
     server.files[LM1B] = LM1B_ARCHIVE
     server.break_after = [30000, 20000]
-    run(server, tmp_path, "lm1b", tool=tool)
+    result = run(server, tmp_path, "lm1b", tool=tool)
+    assert result.returncode == 0, result.stderr
     assert [wanted for _, wanted in server.gets] == [None, "bytes=30000-", "bytes=50000-"]
     assert (tmp_path / "data/1-billion-word/training/part").read_bytes() == BALLAST
 
@@ -92,14 +92,16 @@ def test_an_earlier_runs_part_is_resumed_or_complete(server, tmp_path, size, req
     server.files[LM1B] = LM1B_ARCHIVE
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / f"{LM1B}.part").write_bytes(LM1B_ARCHIVE[:size])
-    run(server, tmp_path, "lm1b")
+    result = run(server, tmp_path, "lm1b")
+    assert result.returncode == 0, result.stderr
     assert server.gets == requests
 
 
 def test_gives_up_after_some_tries_and_keeps_the_part(server, tmp_path):
     server.files[LM1B] = LM1B_ARCHIVE
     server.break_after = [1000] * 9
-    run(server, tmp_path, "lm1b", code=1)
+    result = run(server, tmp_path, "lm1b")
+    assert result.returncode == 1
     assert left_over(tmp_path) == [f"{LM1B}.part"]
     assert (tmp_path / "data" / f"{LM1B}.part").read_bytes() == LM1B_ARCHIVE[:5000]
 
@@ -109,30 +111,33 @@ def test_starts_again_where_the_server_cannot_resume(server, tmp_path):
     server.files[LM1B] = LM1B_ARCHIVE
     server.ranges = False
     server.break_after = [30000]
-    run(server, tmp_path, "lm1b", tool="curl")
+    result = run(server, tmp_path, "lm1b", tool="curl")
+    assert result.returncode == 0, result.stderr
     assert (tmp_path / "data/1-billion-word/training/part").read_bytes() == BALLAST
 
 
 def test_wrong_checksum_removes_the_download(server, tmp_path):
     server.files[LM1B] = LM1B_ARCHIVE
-    result = run(server, tmp_path, "lm1b", MD5_LM1B="0" * 32, code=1)
+    result = run(server, tmp_path, "lm1b", MD5_LM1B="0" * 32)
+    assert result.returncode == 1
     assert "MD5" in result.stderr
     assert left_over(tmp_path) == []
     own = tmp_path / "data/1-billion-word.tar.gz"
     own.write_bytes(b"brought by hand")
-    run(server, tmp_path, "lm1b", MD5_LM1B="0" * 32, code=1)
-    assert own.exists()
+    assert run(server, tmp_path, "lm1b", MD5_LM1B="0" * 32).returncode == 1 and own.exists()
 
 
 def test_existing_data_is_skipped_without_a_request(server, tmp_path):
     (tmp_path / "data/1-billion-word").mkdir(parents=True)
-    run(server, tmp_path, "lm1b")
+    result = run(server, tmp_path, "lm1b")
+    assert result.returncode == 0
     assert server.requests == []
 
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_not_found(server, tmp_path, tool):
-    result = run(server, tmp_path, "lm1b", tool=tool, code=1)
+    result = run(server, tmp_path, "lm1b", tool=tool)
+    assert result.returncode == 1
     assert LM1B in result.stderr
     assert "ELMO_DATA_URL" in result.stderr
     assert len(server.gets) == 1
@@ -143,11 +148,13 @@ def test_not_found(server, tmp_path, tool):
 def test_a_server_error_is_tried_again(server, tmp_path):
     server.files[LM1B] = LM1B_ARCHIVE
     server.status = [503, 500]
-    run(server, tmp_path, "lm1b", tool="curl")
+    result = run(server, tmp_path, "lm1b", tool="curl")
+    assert result.returncode == 0, result.stderr
 
 
 def test_an_unreachable_server(server, tmp_path):
-    result = run(server, tmp_path, "lm1b", ELMO_DATA_URL="http://127.0.0.1:9", code=1)
+    result = run(server, tmp_path, "lm1b", ELMO_DATA_URL="http://127.0.0.1:9")
+    assert result.returncode == 1
     assert "127.0.0.1:9" in result.stderr
 
 
@@ -158,21 +165,24 @@ def test_too_little_space_is_an_error_before_fetching(server, tmp_path):
     df = folder / "df"
     df.write_text("#!/bin/sh\necho header\necho /dev/x 100 90 10 90% /\n", encoding="utf-8")
     df.chmod(0o755)
-    result = run(server, tmp_path, "lm1b", path=f"{folder}:{os.environ['PATH']}", code=1)
+    result = run(server, tmp_path, "lm1b", path=f"{folder}:{os.environ['PATH']}")
+    assert result.returncode == 1
     assert "free" in result.stderr
     assert server.gets == []
 
 
 def test_a_damaged_archive_leaves_no_folder(server, tmp_path):
     server.files[LM1B] = LM1B_ARCHIVE[:-5000]
-    run(server, tmp_path, "lm1b", code=1)
+    result = run(server, tmp_path, "lm1b")
+    assert result.returncode == 1
     assert left_over(tmp_path) == [LM1B]
 
 
 def test_vectors_are_unzipped_and_a_flat_archive_gets_its_folder(server, tmp_path):
     vectors = gzip.compress(b"3 2\nbank 1 2\n")
     server.files[POLARITY] = archive({"rt-polarity.pos": b"good .\n", "GoogleNews-vectors-negative300.bin.gz": vectors})
-    run(server, tmp_path, "polarity")
+    result = run(server, tmp_path, "polarity")
+    assert result.returncode == 0, result.stderr
     folder = tmp_path / "data/sentence-polarity-dataset-v1"
     assert (folder / "GoogleNews-vectors-negative300.bin").read_bytes() == b"3 2\nbank 1 2\n"
     assert (folder / "rt-polarity.pos").read_bytes() == b"good .\n"
@@ -181,7 +191,8 @@ def test_vectors_are_unzipped_and_a_flat_archive_gets_its_folder(server, tmp_pat
 def test_unrated_reviews_become_lines_in_order(server, tmp_path):
     reviews = {f"aclImdb/train/unsup/{n}_0.txt": f"Film {n}: caf\u00e9.<br />".encode() for n in range(12)}
     server.files[IMDB] = archive({**reviews, "aclImdb/train/pos/0_9.txt": b"Good."})
-    run(server, tmp_path, "imdb")
+    result = run(server, tmp_path, "imdb")
+    assert result.returncode == 0, result.stderr
     lines = (tmp_path / "data/aclImdb/unsup.txt").read_text(encoding="utf-8").splitlines()
     assert lines == [f"Film {n}: caf\u00e9.<br />" for n in range(12)]
     assert left_over(tmp_path) == ["aclImdb"]
@@ -189,7 +200,8 @@ def test_unrated_reviews_become_lines_in_order(server, tmp_path):
 
 def test_several_sets_one_of_which_fails(server, tmp_path):
     server.files[BAIKE] = archive({"baike_elmo_checkpoint/README": b"x"})
-    run(server, tmp_path, "lm1b", "baike", "--keep", code=1)
+    result = run(server, tmp_path, "lm1b", "baike", "--keep")
+    assert result.returncode == 1
     assert (tmp_path / "data/baike_elmo_checkpoint/README").exists()
     assert (tmp_path / "data" / BAIKE).exists()
 
@@ -201,14 +213,16 @@ def test_macos_checksum_tool(server, tmp_path):
     md5 = Path(folder) / "md5"
     md5.write_text(f'#!/bin/sh\n[ "$1" = -q ] && {shutil.which("md5sum")} "$2" | cut -d " " -f 1\n', encoding="utf-8")
     md5.chmod(0o755)
-    run(server, tmp_path, "lm1b", path=folder)
-    run(server, tmp_path / "other", "lm1b", path=folder, MD5_LM1B="1" * 32, code=1)
+    result = run(server, tmp_path, "lm1b", path=folder)
+    assert result.returncode == 0, result.stderr
+    assert run(server, tmp_path / "other", "lm1b", path=folder, MD5_LM1B="1" * 32).returncode == 1
 
 
 def test_without_a_name_all_sets_are_listed(server, tmp_path):
     server.files[LM1B] = LM1B_ARCHIVE
     (tmp_path / "data/sentence-polarity-dataset-v1").mkdir(parents=True)
     result = run(server, tmp_path)
+    assert result.returncode == 0
     assert re.search(r"lm1b: not here; http\S+, 9\d\.\d KB", result.stdout)
     assert re.search(r"polarity: here already", result.stdout)
     assert re.search(r"baike: not here; http\S+, size unknown", result.stdout)

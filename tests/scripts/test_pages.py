@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import runs
 import tiny
-from project import PROJECT, commands, parser_of
+from project import PROJECT, commands, parser_of, parsers
 
 import convert
 import run_embed
@@ -27,6 +27,7 @@ import run_eval
 from elmo_core.machine.runtime import paddle
 
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name)]
+READMES = ["LAC_demo/README.md", "MRC_demo/README.md", "data/README.md"]
 PADDLENLP = """
 python -m paddle.distributed.launch --gpus '0,1' run_pretrain.py --train_data_path='./1-billion-word/training-tokenized-shuffled/*' --vocab_file='./1-billion-word/vocab-15w.txt' --save_dir='./checkpoints' --device='gpu'
 python run_eval.py --dev_data_path='./1-billion-word/heldout-tokenized-shuffled/*' --vocab_file='./1-billion-word/vocab-15w.txt' --init_from_ckpt='./checkpoints/10000' --device='gpu'
@@ -63,7 +64,7 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(other), target
 
 
-@pytest.mark.parametrize("readme", [*PAGES, "LAC_demo/README.md", "MRC_demo/README.md", "data/README.md"])
+@pytest.mark.parametrize("readme", [*PAGES, *READMES])
 def test_the_commands_of_the_pages_parse(readme, monkeypatch, capsys):
     """The shell understands them, and every call of a script has flags that the script takes."""
     subprocess.run(["bash", "-n"], input="\n".join(commands(readme)), text=True, check=True)
@@ -78,6 +79,27 @@ def test_the_commands_of_the_pages_parse(readme, monkeypatch, capsys):
                     parser_of(path, monkeypatch).parse_args(shlex.split(rest.partition("|")[0]))
                 except SystemExit:
                     pytest.fail(f"{line}: {capsys.readouterr().err}")
+
+
+@pytest.fixture(scope="module")
+def flags() -> set[str]:
+    """The flags of all scripts, of the shell scripts, and of the programs that the pages run."""
+    found = {"--host", "--master", "--gpus", "--nproc_per_node", "--backend", "--signal", "--help"}
+    for path in PROJECT.glob("*.sh"):
+        found.update(re.findall(r"--[a-z]+", path.read_text(encoding="utf-8")))
+    with pytest.MonkeyPatch.context() as patch:
+        for path in (*PROJECT.glob("*.py"), *PROJECT.glob("*_demo/*.py"), *PROJECT.glob("benchmarks/*.py")):
+            if "parser(" in (text := path.read_text(encoding="utf-8")) and "__main__" in text:
+                for parser in parsers(parser_of(path, patch)):
+                    found.update(flag for action in parser._actions for flag in action.option_strings)
+    return found
+
+
+@pytest.mark.parametrize("name", [*PAGES, *(page.replace(".md", "_zh.md") for page in PAGES), *READMES])
+def test_the_flags_that_a_text_names_are_those_of_scripts(name, flags):
+    text = re.sub(r"^ *```.*?^ *```", "", (PROJECT / name).read_text(encoding="utf-8"), flags=re.S | re.M)
+    named = {flag for code in re.findall(r"`([^`\n]+)`", text) for flag in re.findall(r"--[a-z][a-z_0-9]+", code)}
+    assert named <= flags
 
 
 def test_run_eval_prints_what_the_readme_shows(model, tmp_path, capsys):
@@ -142,15 +164,18 @@ def test_paddlenlps_commands(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def commands_folder(tmp_path, monkeypatch):
-    """What the reader of the commands has by then: a checkpoint, files of bilm-tf's form, some text."""
+def folder(tmp_path, monkeypatch) -> Path:
+    """What a reader has by then: checkpoints, files of bilm-tf's form, some text, two published models that were fetched."""
     monkeypatch.chdir(tmp_path)
-    prefix = tiny.save(tiny.random_bilm(), Path("checkpoints"), "10000")
-    convert.main(["export", str(prefix), "--output=published"])
+    monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
+    for name in ("home/models/allennlp-small/final", "home/models/manylangs-zhs/final", "checkpoints/10000"):
+        prefix = tiny.save(tiny.random_bilm(), Path(name).parent, Path(name).name)
+    convert.main(["export", prefix, "--output=published"])
     for name in ("options.json", "weights.hdf5"):
         shutil.copy(Path("published") / name, name)
     Path("sentences.txt").write_text("The first sentence .\n" * 9, encoding="utf-8")
-    Path("vocab.txt").write_text("<S>\n</S>\nThe\nfirst\nsentence\n", encoding="utf-8")
+    words = ["<S>", "</S>", "The", "first", "sentence", ".", "Second", "one"]
+    Path("vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     Path("raw").mkdir()
     for k in range(2):
         text = "".join(f"{n}只猫坐在河边。{n}只狗也来了,它们一起看河。\n" for n in range(500 * k, 500 * k + 500))
@@ -160,13 +185,13 @@ def commands_folder(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/files.md"])
-def test_the_readmes_commands(page, commands_folder):
+def test_the_readmes_commands(page, folder):
     lines = [line for line in commands(page) if line and not line.startswith(OTHERS_TEST)]
     assert len(lines) > 5 and all(re.match(r"python .*\.py ", line) for line in lines), lines
     for line in lines:
         if "--output=vectors.hdf5" in line:  # one file, made in several ways
             Path("vectors.hdf5").unlink(missing_ok=True)
-        run(line, commands_folder)
+        run(line, folder)
 
 
 def blocks(language: str = "") -> list[str]:
@@ -176,32 +201,11 @@ def blocks(language: str = "") -> list[str]:
     return [re.sub(r" *#.*", "", block) for block in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)]
 
 
-@pytest.fixture
-def python_folder(tmp_path, monkeypatch):
-    """What the commands of README.md have made by then: two checkpoints, vectors of a text and of a vocabulary.
-
-    Two published models are here already, so that nothing is fetched.
-    """
-    monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
-    for name in ("allennlp-small", "manylangs-zhs"):
-        tiny.save(tiny.random_bilm(), tmp_path / "home" / "models" / name, "final")
-    for name in ("10000", "sample/final"):
-        path = tmp_path / "checkpoints" / name
-        tiny.save(tiny.random_bilm(), path.parent, path.name)
-    (tmp_path / "sentences.txt").write_text("The first sentence .\n" * 9, encoding="utf-8")
-    words = ["<S>", "</S>", "The", "first", "sentence", ".", "Second", "one"]
-    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
+def test_the_python_of_the_readme_does_what_it_says(folder, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(PROJECT / "LAC_demo"))
-    for flags in (
-        ["--input=sentences.txt", "--output=vectors.hdf5"],
-        ["--vocab=vocab.txt", "--output=vocab_vectors.hdf5"],
-    ):
-        run_embed.main(["--init_from_ckpt=checkpoints", "--device=cpu", *flags])
-    return tmp_path
-
-
-def test_the_python_of_the_readme_does_what_it_says(python_folder, capsys):
+    tiny.save(tiny.random_bilm(), folder / "checkpoints" / "sample", "final")
+    for flags in ("--input=sentences.txt --output=vectors.hdf5", "--vocab=vocab.txt --output=vocab_vectors.hdf5"):
+        run_embed.main(["--init_from_ckpt=checkpoints", "--device=cpu", *flags.split()])
     from bilm import elmo_encoder, init_pretraining_params
 
     encoding, predicting, network, published, reading, fixed, tagger = blocks()

@@ -182,14 +182,6 @@ def test_the_readme_tells_these_figures(figures):
         assert figure in readme
 
 
-def test_vocabulary_is_that_of_the_training_text():
-    counts = Counter(token for line in lines("train/*") for token in line.split())
-    tokens = lines("vocabulary.txt")
-    assert tokens[:3] == ["<S>", "</S>", "<UNK>"]
-    assert tokens[3:] == sorted(counts, key=lambda token: (-counts[token], token))
-    assert {token for line in lines("dev/*") for token in line.split()} <= set(tokens)
-
-
 def test_senses_of_the_dev_set():
     sentences = {path.name: path.read_text(encoding="utf-8").splitlines() for path in (DATA / "dev").glob("dev-*")}
     counts: dict[str, Counter] = defaultdict(Counter)

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import reference
 import torch_writer
-from reference import relu, sigmoid
 
 WORDS = ["<oov>", "<bos>", "<eos>", "<pad>", "the", "bank", "中国", "x" * 48, "好"]
 CHARACTERS = ["<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>", *"thebankx中国很好", "\u3000"]
@@ -71,23 +70,21 @@ def token_vector(tokens: dict, token: str) -> np.ndarray:
     tokens = {name: array.astype(np.float64) for name, array in tokens.items()}
     parts = []
     if "word_emb_layer.embedding.weight" in tokens:
-        row = WORDS.index(token) if token in WORDS else WORDS.index("<oov>")
-        parts.append(tokens["word_emb_layer.embedding.weight"][row])
+        parts.append(tokens["word_emb_layer.embedding.weight"][WORDS.index(token if token in WORDS else "<oov>")])
     if "char_emb_layer.embedding.weight" in tokens:
         inner = [token] if token in ("<bos>", "<eos>") else list(token)
         names = ["<eow>", *inner, "<bow>"] + ["<pad>"] * (48 - len(inner))
+        cnn = [
+            (width, tokens[f"convolutions.{k}.weight"].T, tokens[f"convolutions.{k}.bias"])
+            for k, (width, _) in enumerate(NETWORK["token_embedder"]["filters"])
+        ]
+        parameters = reference.Parameters({}, char_embed=tokens["char_emb_layer.embedding.weight"], cnn=cnn)
         ids = [CHARACTERS.index(name if name in CHARACTERS else "<oov>") for name in names]
-        x = tokens["char_emb_layer.embedding.weight"][ids]  # (50, D)
-        features = []
-        for k, (width, _) in enumerate(NETWORK["token_embedder"]["filters"]):
-            kernel = tokens[f"convolutions.{k}.weight"]
-            sums = [np.einsum("ndw,wd->n", kernel, x[s : s + width]) for s in range(50 - width + 1)]
-            features.append(relu(np.max(sums, axis=0) + tokens[f"convolutions.{k}.bias"]))
-        x = np.concatenate(features)
+        x = reference.char_cnn(parameters, ids)
         for k in range(2):
             both = tokens[f"highways._layers.{k}.weight"] @ x + tokens[f"highways._layers.{k}.bias"]
-            new, gate = relu(both[: len(x)]), sigmoid(both[len(x) :])
-            x = gate * x + (1 - gate) * new
+            new, gate = reference.relu(both[: len(x)]), reference.sigmoid(both[len(x) :])
+            x = gate * x + (1 - gate) * new  # the gate lets the input through
         parts.append(x)
     return tokens["projection.weight"] @ np.concatenate(parts) + tokens["projection.bias"]
 

@@ -35,6 +35,12 @@ def parser_of(script: Path, monkeypatch) -> argparse.ArgumentParser:
     return parsed.value.args[0]
 
 
+def parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """A parser and those of its commands."""
+    commands = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return [parser, *(part for action in commands for part in action.choices.values())]
+
+
 def commands(name: str) -> list[str]:
     """The commands of a page, without comments."""
     blocks = re.findall(r"^ *```(?:ba)?sh\n(.*?)^ *```", (PROJECT / name).read_text(encoding="utf-8"), re.M | re.S)

@@ -1,9 +1,11 @@
 """Tiny random models whose dimensions are all different and coprime, and the same weights for the reference."""
 
+from pathlib import Path
+
 import numpy as np
 import reference
 
-from elmo import BiLM, ELMoConfig
+from elmo import BiLM, ELMoConfig, ELMoEmbedder
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.row_gradients import row_gradient
 from elmo_core.text.characters import CharTable
@@ -83,6 +85,18 @@ def reference_of(bilm: BiLM) -> reference.Parameters:
     if "token_encoder.projection.weight" in weights:
         parameters.proj = tuple(weights[f"token_encoder.projection.{name}"] for name in ("weight", "bias"))
     return parameters
+
+
+def assert_vectors(params: str | Path, parameters: reference.Parameters) -> None:
+    """A checkpoint's vectors are those of the reference, from the zero state and with the state carried."""
+    embedder = ELMoEmbedder(params, device="cpu")
+    reference.assert_close(embedder.encode(SENTENCES), reference.embed(parameters, SENTENCES)[0])
+    expected, state, order = [], None, [0, 2, 4, 1, 3]
+    for batch in (order[:2], order[2:4], order[4:]):
+        arrays, state = reference.embed(parameters, [SENTENCES[k] for k in batch], state)
+        expected += arrays
+    embedder = ELMoEmbedder(params, batch_size=2, carry_state=True, device="cpu")
+    reference.assert_close(embedder.encode([SENTENCES[k] for k in order]), expected)
 
 
 def dense_gradient(weight: paddle.Tensor) -> np.ndarray:

@@ -37,12 +37,10 @@ from reference import assert_close
 
 import convert
 import run_eval
-from elmo import ELMoEmbedder, load_bilm
+from elmo import load_bilm
 from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import Vocabulary
-
-ROUNDS = ([0, 2], [4, 1], [3])  # sentences in batches of two
 
 
 def import_flags(folder: Path, output: Path, vocab: bool = False) -> list[str]:
@@ -52,18 +50,6 @@ def import_flags(folder: Path, output: Path, vocab: bool = False) -> list[str]:
 
 def config_of(folder: Path, without: set[str] = frozenset()) -> dict:
     return {name: value for name, value in checkpoint.load_config(folder)["model"].items() if name not in without}
-
-
-def assert_vectors(folder: Path, parameters: reference.Parameters) -> None:
-    """A checkpoint's vectors are those of the reference, from the zero state and with the state carried."""
-    sentences = tiny.SENTENCES
-    assert_close(ELMoEmbedder(folder, device="cpu").encode(sentences), reference.embed(parameters, sentences)[0])
-    expected, state = [], None
-    for batch in ROUNDS:
-        arrays, state = reference.embed(parameters, [sentences[k] for k in batch], state)
-        expected += arrays
-    embedder = ELMoEmbedder(folder, batch_size=2, carry_state=True, device="cpu")
-    assert_close(embedder.encode([sentences[k] for batch in ROUNDS for k in batch]), expected)
 
 
 # Import
@@ -91,7 +77,7 @@ def test_an_imported_model_computes_what_its_files_say(variant, tmp_path):
     given = {**options, "lstm": {"use_skip_connections": False, **options["lstm"]}}
     (tmp_path / "options.json").write_text(json.dumps(given), encoding="utf-8")
     paths = tmp_path / "options.json", tmp_path / "weights.hdf5"
-    assert_vectors(tmp_path / "out", reference.read_bilm_hdf5(*paths, vocabulary=WORDS))
+    tiny.assert_vectors(tmp_path / "out", reference.read_bilm_hdf5(*paths, vocabulary=WORDS))
     names = {"config.json", "final.pdparams"} | ({"vocab.txt"} if "char_cnn" not in options else set())
     assert {path.name for path in (tmp_path / "out").iterdir()} == names
 
@@ -156,7 +142,9 @@ def test_lstms_without_projections(tmp_path):
     write_bilm(tmp_path, options, **dict.fromkeys(cells))
     convert.main(import_flags(tmp_path, tmp_path / "out"))
     write_bilm(tmp_path, options_of({"dim": P, "proj_clip": None}, {}), **dict.fromkeys(cells, np.eye(P)))
-    assert_vectors(tmp_path / "out", reference.read_bilm_hdf5(tmp_path / "options.json", tmp_path / "weights.hdf5"))
+    tiny.assert_vectors(
+        tmp_path / "out", reference.read_bilm_hdf5(tmp_path / "options.json", tmp_path / "weights.hdf5")
+    )
 
 
 def test_unusual_options_are_logged(tmp_path, messages):
@@ -280,7 +268,7 @@ def test_another_forget_bias_is_exported_as_the_same_model(tmp_path):
     prefix = tiny.save(tiny.random_bilm(forget_bias=0.0), tmp_path / "ours")
     convert.main(["export", prefix, f"--output={tmp_path / 'theirs'}"])
     paths = tmp_path / "theirs" / "options.json", tmp_path / "theirs" / "weights.hdf5"
-    assert_vectors(tmp_path / "ours", reference.read_bilm_hdf5(*paths))
+    tiny.assert_vectors(tmp_path / "ours", reference.read_bilm_hdf5(*paths))
 
 
 # Paddle Fluid
@@ -301,7 +289,7 @@ def test_fluids_variables_compute_what_fluid_did(n_layers, tmp_path):
         embeddings, state = reference.embed(parameters, tiny.SENTENCES)
         assert max(np.abs(c).max() for layers in state.values() for _, c in layers) == 3
         assert max(np.abs(embedding[1]).max(initial=0) for embedding in embeddings) == 3
-    assert_vectors(tmp_path / "out", parameters)
+    tiny.assert_vectors(tmp_path / "out", parameters)
     assert Vocabulary.from_file(tmp_path / "out" / "vocab.txt").tokens == WORDS
 
 

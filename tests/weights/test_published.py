@@ -107,23 +107,11 @@ def leftovers(home: Path) -> set[str]:
     return {path.name for path in (home / "models").iterdir()} - {f".{SMALL}.lock"}
 
 
-def rows() -> list[str]:
-    """The models that are fetched."""
-    lines = Path(PROJECT / "elmo_core" / "weights" / "published.tsv").read_text(encoding="utf-8").splitlines()
-    fields = [line.split("\t") for line in lines if not line.startswith("#")][1:]
-    return [name for name, format, *_ in fields if format != published.SHIPPED]
+FETCHED = [model for model in published.table().values() if model.format != published.SHIPPED]
+KINDS = {(model.format, bool(model.files)): model.name for model in FETCHED}
 
 
-def kinds() -> list[str]:
-    """A model of each format, with files that are fetched and without."""
-    return list(
-        {
-            (model.format, bool(model.files)): name for name, model in published.table().items() if name in rows()
-        }.values()
-    )
-
-
-@pytest.mark.parametrize("name", kinds())
+@pytest.mark.parametrize("name", KINDS.values())
 def test_a_model_of_each_kind_is_fetched_and_read(name, server, fakes, tmp_path, no_fsync, monkeypatch):
     model = published.table()[name]
     if model.format == "manylangs":
@@ -151,7 +139,7 @@ def test_the_table_itself(monkeypatch):
     """What it expects are fields of a configuration, its addresses are whole, and a mirror takes their place."""
     from elmo_core.config import ELMoConfig
 
-    for model in map(published.table().get, rows()):
+    for model in FETCHED:
         assert all(hasattr(ELMoConfig(), pair.split("=")[0]) for pair in model.expect.split()), model.name
         assert model.format in ("bilm-tf", "nlpl-zip", "manylangs", "fluid") and (model.files or model.note)
         assert all(re.match(r"https?://[^/ ]+/.*\w$", one) for addresses in model.addresses for one in addresses)
