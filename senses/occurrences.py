@@ -179,9 +179,8 @@ def _check_not_found(corpus: Corpus, senses: Senses, missing: dict[Place, tuple[
     if len(missing) == len(senses.labels):
         files = sorted({name for name, *_ in missing})
         raise UserError(f"{senses.path} is about {listed(files, 5)}. The corpus has {listed(names, 5)} instead.")
-    log.warning(
-        f"{senses.path}: {len(missing):,} of its {len(senses.labels):,} occurrences are left out: their files are not in the corpus."
-    )
+    share = f"{len(missing):,} of its {len(senses.labels):,} occurrences"
+    log.warning(f"{senses.path}: {share} are left out, because their files are not in the corpus.")
 
 
 def _similar_tokens(corpus: Corpus, word: str) -> str:
