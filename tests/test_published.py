@@ -429,8 +429,10 @@ def test_an_archive_cannot_do_harm(content, word, tmp_path):
 def test_a_damaged_archive_is_an_error_or_nothing(kind, fakes, tmp_path):
     """Whatever is changed, nothing but a UserError comes out, or a whole model."""
     whole, generator = fakes["manylangs"][kind], random.Random(5)
-    for _ in range(120):
-        (tmp_path / "archive").write_bytes(damaged(whole, generator))
+    accepted = 0
+    for content in [whole] + [damaged(whole, generator) for _ in range(120)]:
+        (tmp_path / "archive").write_bytes(content)
         with suppress(UserError):
             formats.read("manylangs", [tmp_path / "archive"], tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"archive"}
+            accepted += 1
+    assert accepted > 0 and {path.name for path in tmp_path.iterdir()} == {"archive"}
