@@ -27,21 +27,23 @@ def fresh_python(program: str, **environment: str) -> subprocess.CompletedProces
     )
 
 
-@pytest.mark.parametrize(("quota", "cores"), [("max 100000", 8), ("250000 100000", 2), ("20000 100000", 1), ("", 8)])
-def test_a_containers_share_of_the_processor_counts(tmp_path, monkeypatch, quota, cores):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
-    monkeypatch.setattr(runtime, "CPU_QUOTA", tmp_path / "cpu.max")
-    (tmp_path / "cpu.max").write_text(quota, encoding="ascii")
-    assert runtime.n_cores() == cores
-
-
-@pytest.mark.parametrize(("quota", "cores"), [("-1", 8), ("250000", 2)])
-def test_so_does_that_of_an_older_kernels_container(tmp_path, monkeypatch, quota, cores):
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "max 100000"}, 8),
+        ({"cpu.max": "250000 100000"}, 2),
+        ({"cpu.max": "20000 100000"}, 1),
+        ({"cpu.max": ""}, 8),
+        ({"quota": "-1\n", "period": "100000\n"}, 8),  # of an older kernel
+        ({"quota": "250000\n", "period": "100000\n"}, 2),
+    ],
+)
+def test_a_containers_share_of_the_processor_counts(tmp_path, monkeypatch, files, cores):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
     monkeypatch.setattr(runtime, "CPU_QUOTA", tmp_path / "cpu.max")
     monkeypatch.setattr(runtime, "OLD_CPU_QUOTA", [tmp_path / "quota", tmp_path / "period"])
-    (tmp_path / "quota").write_text(f"{quota}\n", encoding="ascii")
-    (tmp_path / "period").write_text("100000\n", encoding="ascii")
+    for name, content in files.items():
+        (tmp_path / name).write_text(content, encoding="ascii")
     assert runtime.n_cores() == cores
 
 
@@ -155,23 +157,16 @@ def test_gradients_are_on_after_parallel_work_without_them():
     [
         ("raise messages.UserError('what to do')", 2, "error: what to do"),
         ("open('/no/such/file')", 2, "error: [Errno 2] No such file or directory: '/no/such/file'"),
+        ("raise MemoryError('(300 GB)')", 2, "error: out of memory. Where there is a --batch_size"),
+        ("import numpy; numpy.ones(10**16)", 2, "error: out of memory. Where there is a --batch_size"),
         ("raise KeyboardInterrupt", 130, "interrupted"),
         ("messages.log.info('hello')", 0, "hello"),
     ],
 )
 def test_a_users_mistake_is_one_line(statement, code, message):
-    done = fresh_python(
-        f"import script\nfrom elmo_core.machine import messages\ndef main(): {statement}\nscript.run(main)"
-    )
-    assert (done.returncode, done.stderr.strip()) == (code, message)
-
-
-@pytest.mark.parametrize("statement", ["raise MemoryError('(300 GB)')", "import numpy; numpy.ones(10**16)"])
-def test_out_of_memory_is_explained(statement):
-    done = fresh_python(
-        f"import script\nfrom elmo_core.machine import messages\ndef main(): {statement}\nscript.run(main)"
-    )
-    assert done.returncode == 2 and done.stderr.startswith("error: out of memory. Where there is a --batch_size")
+    program = f"import script\nfrom elmo_core.machine import messages\ndef main(): {statement}\nscript.run(main)"
+    done = fresh_python(program)
+    assert done.returncode == code and done.stderr.startswith(message) and done.stderr.count("\n") == 1
 
 
 PRINTS = f"""
