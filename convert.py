@@ -102,17 +102,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     if "output" in args:
         disk.check_output_folder("--output", args.output)
-    commands = {
-        "list": show_published,
-        "get": get_published,
-        "import": import_bilm,
-        "export": export_bilm,
-        "fluid": import_fluid,
-        "manylangs": import_manylangs,
-        "paddlenlp": import_paddlenlp,
-        "half": write_half,
-    }
-    commands[args.command](args)
+    commands = {"list": show_published, "get": get_published, "export": export_bilm, "half": write_half}
+    commands.get(args.command, import_model)(args)
 
 
 def show_published(args: argparse.Namespace) -> None:
@@ -130,39 +121,23 @@ def get_published(args: argparse.Namespace) -> None:
     print(f"{prefix}{checkpoint.PARAMS}")
 
 
-def import_bilm(args: argparse.Namespace) -> None:
-    if args.folder:
-        return import_published(args, "bilm-tf")
-    vocabulary = Vocabulary.from_file(args.vocab) if args.vocab else None
-    config, params = bilm_tf.read(args.options, args.weights, vocabulary, args.softmax)
-    log.info(f"read          {args.options}, {args.weights}")
-    return write_checkpoint(args.output, config, params, vocabulary if config.vocab_size else None)
-
-
-def import_published(args: argparse.Namespace, format: str) -> None:
-    """A folder or an archive, which is unpacked on the disk that the output will be on."""
-    disk_of_output = next(folder for folder in args.output.absolute().parents if folder.exists())
-    config, params, vocabulary = formats.read(format, [args.folder], disk_of_output)
-    log.info(f"read          {args.folder}")
-    write_checkpoint(args.output, config, params, vocabulary)
-
-
-def import_fluid(args: argparse.Namespace) -> None:
-    vocabulary = Vocabulary.from_file(args.vocab)
-    config, params = fluid.read(args.folder, vocabulary)
-    log.info(f"read          {args.folder}")
-    log.info(f"assumed       both clips {fluid.CLIP:g}, as published; the folder does not say. See config.json")
-    write_checkpoint(args.output, config, params, vocabulary)
-
-
-def import_manylangs(args: argparse.Namespace) -> None:
-    import_published(args, "manylangs")
-
-
-def import_paddlenlp(args: argparse.Namespace) -> None:
-    vocabulary = Vocabulary.from_file(args.vocab)
-    config, params = paddlenlp.read(args.checkpoint, vocabulary)
-    log.info(f"read          {args.checkpoint}")
+def import_model(args: argparse.Namespace) -> None:
+    """Read another program's model, and write it as a checkpoint."""
+    vocabulary = Vocabulary.from_file(args.vocab) if getattr(args, "vocab", None) else None
+    source = args.checkpoint if args.command == "paddlenlp" else args.folder or f"{args.options}, {args.weights}"
+    if args.command == "fluid":
+        config, params = fluid.read(args.folder, vocabulary)
+        log.info(f"assumed       both clips {fluid.CLIP:g}, as published; the folder does not say. See config.json")
+    elif args.command == "paddlenlp":
+        config, params = paddlenlp.read(args.checkpoint, vocabulary)
+    elif args.folder:  # an archive is unpacked on the disk that the output will be on
+        beside = next(folder for folder in args.output.absolute().parents if folder.exists())
+        format = "manylangs" if args.command == "manylangs" else "bilm-tf"
+        config, params, vocabulary = formats.read(format, [args.folder], beside)
+    else:
+        config, params = bilm_tf.read(args.options, args.weights, vocabulary, args.softmax)
+        vocabulary = vocabulary if config.vocab_size else None
+    log.info(f"read          {source}")
     write_checkpoint(args.output, config, params, vocabulary)
 
 

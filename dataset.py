@@ -158,17 +158,17 @@ class EvalStream:
             yield batch
 
 
-Share = tuple[list | None, int, int]  # of a file's sentences: see `_chosen`
+Share = tuple[list | None, int, int]  # of a file's sentences: see `_sentences_of_share`
 WHOLE: Share = (None, 0, 1)
 
 
-def _chosen(order: np.ndarray, base: list | None, offset: int, stride: int) -> np.ndarray:
-    """The sentences of a share, in their order: of a file's, given in their shuffled order, those whose number is `offset`
-    modulo `stride`; or each `stride`-th from `offset` on of what is left of other shares, as (share, sentences read).
+def _sentences_of_share(order: np.ndarray, base: list | None, offset: int, stride: int) -> np.ndarray:
+    """The sentences of a share, in the file's shuffled order. base None: sentences k with k % stride == offset; else every
+    stride-th, from offset on, of what older shares left unread: [(share, sentences read)].
     """
     if base is None:
         return order[order % stride == offset]
-    return np.concatenate([_chosen(order, *share)[read:] for share, read in base])[offset::stride]
+    return np.concatenate([_sentences_of_share(order, *share)[read:] for share, read in base])[offset::stride]
 
 
 class TrainStream:
@@ -343,7 +343,7 @@ class TrainStream:
 
     def _share(self, n: int, file: int, share: Share) -> np.ndarray:
         """Which sentences of the n in a file this rank has still to read in this epoch, in their order."""
-        return _chosen(self._order(n, 1 + file, self._epoch), *share)[self._sentence :]
+        return _sentences_of_share(self._order(n, 1 + file, self._epoch), *share)[self._sentence :]
 
     def _sentences(self) -> Iterator[_Sentence]:
         """The sentences of this rank from where the stream stands, without end."""

@@ -71,13 +71,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"{counts.unknown_share:.2%} of them outside the vocabulary of {len(vocabulary):,} words"
         )
     began = time.perf_counter()
-    with tqdm(
-        total=-(-counts.predictions // ranks.size),
-        unit=" predictions",
-        unit_scale=True,
-        disable=None if ranks.first else True,
-        leave=False,
-    ) as bar:
+    total, hidden = -(-counts.predictions // ranks.size), None if ranks.first else True
+    with tqdm(total=total, unit=" predictions", unit_scale=True, disable=hidden, leave=False) as bar:
         if args.per_sentence:
             score = write_scores(args.per_sentence, bilm, corpus, vocabulary, args.batch_size, bar)
         else:

@@ -248,18 +248,9 @@ def log_summary(args: argparse.Namespace, trainer: Trainer, device: str, n_files
         f"{progress.tokens_per_step:,} tokens each",
         f"softmax       {candidates if is_sampled(words, args.n_negative_samples) else f'over all {words:,} words'}",
     )
-    values = {
-        "device": device,
-        "processes": processes,
-        "parameters": parts,
-        "tokens": counts.tokens,
-        "sentences": counts.sentences,
-        "unknown_share": counts.unknown_share,
-        "vocabulary": words,
-        "steps_per_epoch": steps_per_epoch,
-        "tokens_per_step": progress.tokens_per_step,
-        "total": progress.total,
-    }
+    values = {"device": device, "processes": processes, "parameters": parts, "vocabulary": words}
+    values |= {"tokens": counts.tokens, "sentences": counts.sentences, "unknown_share": counts.unknown_share}
+    values |= {"steps_per_epoch": steps_per_epoch, "tokens_per_step": progress.tokens_per_step, "total": progress.total}
     trainer.log("start", "\n".join(lines), values)
 
 

@@ -15,7 +15,7 @@ from elmo_core.machine import disk, messages
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.tokens import UNK
 from embedding import parts, vector_file
-from embedding.text_windows import Span, Text, index_entries, progress
+from embedding.text_windows import CountedText, Span, index_entries, progress
 from embedding.vector_file import size
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def embed(
     share: (i, n) for every n-th window from number i on, if n processes share the work.
     output: the file that the parts become once all are there; without it they stay as they are, for `merge`.
     """
-    text = Text(path, embedder.batch_size)
+    text = CountedText(path, embedder.batch_size)
     settings = _settings(embedder, text, forget_sentences)
     if output and vector_file.is_finished(output, settings):
         shutil.rmtree(folder, ignore_errors=True)  # left where a run was killed at its very end
@@ -59,7 +59,7 @@ def embed(
         _finish(every, settings, folder, output)
 
 
-def _settings(embedder: "ELMoEmbedder", text: Text, forget_sentences: bool) -> dict[str, Any]:
+def _settings(embedder: "ELMoEmbedder", text: CountedText, forget_sentences: bool) -> dict[str, Any]:
     """The settings that must agree to resume, and to merge parts."""
     weights = {name: weight.numpy() for name, weight in embedder.bilm.state_dict().items()}
     words = f", {embedder.vocabulary.identity}" if embedder.vocabulary else ""
@@ -96,7 +96,7 @@ def _check_room(
         raise UserError(f"{vector_file.INDEX} would be too long for HDF5. Leave it out with --forget_sentences.")
 
 
-def _write_parts(embedder: "ELMoEmbedder", text: Text, missing: Sequence[int], paths: Sequence[Path]) -> None:
+def _write_parts(embedder: "ELMoEmbedder", text: CountedText, missing: Sequence[int], paths: Sequence[Path]) -> None:
     total = sum(text.spans[number].tokens for number in missing)
     began, written = time.perf_counter(), 0
     try:

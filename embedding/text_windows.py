@@ -24,7 +24,7 @@ class Span(NamedTuple):
     checksum: int  # of its sentences
 
 
-class Text:
+class CountedText:
     """A text whose windows a first pass has counted. Later passes must find the same."""
 
     def __init__(self, path: Path, batch_size: int):

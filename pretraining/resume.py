@@ -70,7 +70,8 @@ class Progress:
 
     def to_dict(self, settings: Mapping, ranks: Ranks) -> dict:
         """What a checkpoint's .pdstate holds, on every rank."""
-        state = _joined([_as_arrays(state) for state in self.states])
+        states = [[[tuple(x.numpy() for x in side) for side in layer] for layer in state] for state in self.states]
+        state = _joined(states)
         return {
             "step": self.step,
             "tokens": self.tokens,
@@ -119,10 +120,6 @@ def resume(progress: Progress, saved: Mapping, changes: set[str], stream: TrainS
     saved_states = [one["state"] for one in saved["ranks"]]
     state = _joined(saved_states[ranks.rank : ranks.rank + 1] if same_ranks else saved_states)
     progress.states = [_rows_of(state, part) for part in np.split(rows, len(progress.states))]
-
-
-def _as_arrays(state: BiLMState) -> list:
-    return [[tuple(part.numpy() for part in direction) for direction in layer] for layer in state]
 
 
 def _joined(states: Sequence) -> list:

@@ -43,7 +43,8 @@ class Clip(paddle.nn.ClipGradByGlobalNorm):
     """Scales all gradients down to a norm of at most `clip_norm`."""
 
     def _dygraph_clip(self, params_grads):
-        squares = [paddle._C_ops.squared_l2_norm(_values(gradient)).reshape([1]) for _, gradient in params_grads]
+        values = [x.values if isinstance(x, RowGradient) else x for _, x in params_grads]
+        squares = [paddle._C_ops.squared_l2_norm(x).reshape([1]) for x in values]
         norm = paddle.concat(squares).sum().sqrt()
         return self._scaled(params_grads, self.clip_norm / norm.clip(min=self.clip_norm))
 
@@ -55,7 +56,3 @@ def scaled(gradient, factor):
     if isinstance(gradient, RowGradient):
         return gradient.over(gradient.own, gradient.values * factor)
     return gradient * factor
-
-
-def _values(gradient):
-    return gradient.values if isinstance(gradient, RowGradient) else gradient

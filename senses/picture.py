@@ -79,11 +79,8 @@ def draw(
             texts = key_words(word, background)
             for layer, axes in zip(layers, row, strict=True):
                 points, measure = project(word.vectors[layer], projection, seed)
-                how = (
-                    f"PCA, {measure:.0%} of the variance"
-                    if projection == "pca"
-                    else f"t-SNE of perplexity {measure:.2g}"
-                )
+                pca, tsne = f"PCA, {measure:.0%} of the variance", f"t-SNE of perplexity {measure:.2g}"
+                how = pca if projection == "pca" else tsne
                 n = _draw_panel(axes, points, word.senses.tolist(), texts, seed)
                 title = f"{printable(word.text)}, layer {layer}   ({how}; {n} of {len(points)} points have a label)"
                 axes.set_title(title, fontsize=11)

@@ -74,7 +74,7 @@ def save(
     contents = {_file(prefix, part): dict(content) for part, content in parts.items() if content is not None}
     save_id = os.urandom(8)
     temporaries = {path: disk.temporary_name(path, save_id) for path in contents}
-    with disk.removed_on_failure(prefix, temporaries.values(), lambda: sum(map(_write, contents.values()))):
+    with disk.removed_on_failure(prefix, temporaries.values()):
         for path, content in contents.items():
             with disk.create(temporaries[path], "wb") as file:
                 _write(content, save_id, file)
@@ -287,7 +287,7 @@ def _part(prefix: Path, suffix: str) -> Path:
 
 
 def _tidy(folder: Path) -> None:
-    """Finish the renames of a killed save, and remove what other killed saves left. Nobody else saves here: see `locked`."""
+    """Finish the renames of a killed save, and remove what other killed saves left. One process saves at a time."""
     for temporary, parts in disk.temporaries(folder):
         path = folder / parts["name"]
         if path.suffix in (OPTIMIZER, PROGRESS) and _save_id(path.with_suffix(PARAMS)).hex() == parts["id"]:
@@ -296,12 +296,11 @@ def _tidy(folder: Path) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _write(content: dict, save_id: bytes = b"", file: IO[bytes] | None = None) -> int:
-    """Write a dictionary and its trailer. Without a file: only count their bytes."""
+def _write(content: dict, save_id: bytes, file: IO[bytes]) -> None:
+    """Write a dictionary and its trailer."""
     counted = ChecksumFile(file)
     Pickler(counted).dump(content)
-    counted.write(_trailer(counted, save_id))
-    return counted.length
+    file.write(_trailer(counted, save_id))
 
 
 def _read(path: Path) -> dict[str, Any]:

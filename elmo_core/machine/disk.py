@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -137,13 +137,8 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def removed_on_failure(
-    path: Path, temporaries: Collection[Path], size: Callable[[], int] | None = None
-) -> Iterator[None]:
-    """Remove the temporary files if the block fails. If the disk is full, the error says how much is needed and free.
-
-    size: computes how many bytes are to be written.
-    """
+def removed_on_failure(path: Path, temporaries: Collection[Path]) -> Iterator[None]:
+    """Remove the temporary files if the block fails. If the disk is full, the error says how much is free."""
     try:
         yield
     except BaseException as error:
@@ -151,11 +146,10 @@ def removed_on_failure(
             temporary.unlink(missing_ok=True)
         if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        needed = f"{size() / 1e6:,.1f} MB are needed, " if size else ""
-        free = f"{shutil.disk_usage(path.parent).free / 1e6:,.1f} MB free"
+        free = f"{shutil.disk_usage(path.parent).free / 1e6:,.1f} MB are free in {path.parent}"
         raise UserError(
-            f"{path} could not be written, the disk is full: {needed}{free} in {path.parent}. "
-            "What was there before is intact. Make room or choose another folder."
+            f"{path} could not be written, the disk is full: {free}. What was there before is intact. Make room or choose "
+            "another folder."
         ) from error
 
 

@@ -40,13 +40,11 @@ class ChecksumFile:
     At most `left` bytes can be read. Asking for more is an error and costs no memory, whatever length a pickle claims.
     """
 
-    def __init__(self, file: IO[bytes] | None, left: int = 0):
+    def __init__(self, file: IO[bytes], left: int = 0):
         self.file, self.left, self.length, self.crc = file, left, 0, 0
 
     def write(self, data: bytes) -> None:
-        self._count(data)
-        if self.file:
-            self.file.write(data)
+        self.file.write(self._count(data))
 
     def read(self, n: int) -> bytes:
         data = self.file.read(n) if n <= self.left else b""

@@ -23,15 +23,7 @@ from elmo_core.machine import messages, products, runtime
 from elmo_core.machine.runtime import paddle
 
 SOURCE = Path(__file__).with_name("fused.c")
-FLAGS = (
-    "-O3",
-    "-march=native",
-    "-mprefer-vector-width=512",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-shared",
-    "-fPIC",
-)
+FLAGS = "-O3 -march=native -mprefer-vector-width=512 -fno-math-errno -fno-trapping-math -shared -fPIC"
 BUILD_SECONDS = 60
 ROW_MAJOR, AS_IS, TRANSPOSED, PACKED, RIGHT_SIDE = 101, 111, 112, 151, 162  # as in fused.c
 MAX_COLUMNS = 127  # of character ids: fused.c has room for so many windows of a token
@@ -211,7 +203,7 @@ def kernel() -> Kernel | None:
 
 def _library() -> ctypes.CDLL:
     """The library for this source and processor (a home folder may be shared): from the user's cache, or built."""
-    key = hashlib.sha256(b"\0".join([SOURCE.read_bytes(), " ".join(FLAGS).encode(), runtime.processor().encode()]))
+    key = hashlib.sha256(b"\0".join([SOURCE.read_bytes(), FLAGS.encode(), runtime.processor().encode()]))
     name = f"fused-{key.hexdigest()[:16]}.so"
     cache = _cache()
     if cache and _is_safe(cache / name):
@@ -221,7 +213,7 @@ def _library() -> ctypes.CDLL:
     with tempfile.TemporaryDirectory(dir=cache if keep else None) as folder:
         built = Path(folder, name)
         compiler = shlex.split(os.environ.get("CC") or "cc")
-        command = [*compiler, *FLAGS, str(SOURCE), "-o", str(built), "-lm"]
+        command = [*compiler, *FLAGS.split(), str(SOURCE), "-o", str(built), "-lm"]
         subprocess.run(command, check=True, capture_output=True, timeout=BUILD_SECONDS)
         library = ctypes.CDLL(str(built))
         if keep:

@@ -1,6 +1,6 @@
 """How tokens become vectors: the encoders that a model can have, by the name of its `input`.
 
-A new one is a class here, a line in ENCODERS and one in INPUTS of config.py, which says what it reads.
+A new one is a class here, a line in TOKEN_ENCODERS and one in INPUTS of config.py, which says what it reads.
 """
 
 import numpy as np
@@ -55,9 +55,9 @@ def _vectors(table: nn.Embedding, words: np.ndarray, sparse: bool) -> paddle.Ten
     return look_up(table.weight, words) if sparse else table(to_tensor(words))
 
 
-ENCODERS = {"char": lambda config, sparse: CharCNN(config), "word": WordTable, "char+word": CharWord}
+TOKEN_ENCODERS = {"char": lambda config, sparse: CharCNN(config), "word": WordTable, "char+word": CharWord}
 
 
 def token_encoder(config: ELMoConfig, sparse: bool) -> nn.Layer:
     """The encoder of a model. sparse: whether the gradients of its tables of words are `row_gradient`s."""
-    return ENCODERS[config.input](config, sparse)
+    return TOKEN_ENCODERS[config.input](config, sparse)

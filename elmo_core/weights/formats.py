@@ -50,10 +50,6 @@ def _read_bilm_tf(places: Sequence[Path]) -> Model:
     return bilm_tf.read_files(_files(places))
 
 
-def _read_manylangs(places: Sequence[Path]) -> Model:
-    return manylangs.read(_folder_of(places, "encoder.pkl"))
-
-
 def _read_fluid(places: Sequence[Path]) -> Model:
     vocabulary = Vocabulary.from_file(next(filter(is_vocabulary, places)))
     return *fluid.read(_folder_of(places, "embedding_para"), vocabulary), vocabulary
@@ -62,6 +58,6 @@ def _read_fluid(places: Sequence[Path]) -> Model:
 READERS: dict[str, Callable[[Sequence[Path]], Model]] = {
     "bilm-tf": _read_bilm_tf,
     "nlpl-zip": _read_bilm_tf,
-    "manylangs": _read_manylangs,
+    "manylangs": lambda places: manylangs.read(_folder_of(places, "encoder.pkl")),
     "fluid": _read_fluid,
 }

@@ -79,11 +79,8 @@ def _part(found: dict[str, np.ndarray], layer: str, name: str) -> str:
 
 
 def _token_weights(found: dict[str, np.ndarray], config: ELMoConfig, path: Path) -> dict[str, np.ndarray]:
-    name, dim, n_filters = (
-        f"{TOKENS}._char_embedding_layer.weight",
-        config.character_dim,
-        sum(n for _, n in config.filters),
-    )
+    name, dim = f"{TOKENS}._char_embedding_layer.weight", config.character_dim
+    n_filters = sum(number for _, number in config.filters)
     weights = {"embedding.weight": take(found, name, (config.n_characters, dim), path)}
     for k, (width, number) in enumerate(config.filters):
         kernel = take(found, f"{TOKENS}.cnn_layer_{k}.weight", (number, dim, 1, width), path)

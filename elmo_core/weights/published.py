@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from elmo_core.config import ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, log
@@ -137,8 +136,6 @@ def _locked(path: Path, name: str) -> Iterator[None]:
 def _make(model: Published, brought: list[Path]) -> None:
     """Fetch and convert a model."""
     is_fetched = all(map(formats.is_vocabulary, brought))
-    if is_fetched and not model.files:
-        raise UserError(f"{model.name} cannot be fetched: {model.note}. {_by_hand(model)}")
     if model.format == "fluid" and not any(map(formats.is_vocabulary, brought)):
         raise UserError(f"{model.name} {model.note}. Bring it, alone or with the rest, by --from FILE.")
     for killed in home().glob(f".{model.name}.*.tmp"):
@@ -149,7 +146,9 @@ def _make(model: Published, brought: list[Path]) -> None:
     try:
         digests = _digests(model, files)
         config, weights, vocabulary = formats.read(model.format, files, fetched)
-        _check_expected(model, config)
+        for name, value in (pair.split("=") for pair in model.expect.split()):
+            if str(getattr(config, name)) != value:
+                raise UserError(f"this is another model: its {name} is {getattr(config, name)}, expected {value}.")
     except UserError as error:
         if is_fetched and (not brought or isinstance(error, archives.Damaged)):
             shutil.rmtree(fetched)  # fetching it again may help; otherwise what was brought may be wrong
@@ -180,15 +179,10 @@ def _fetch_one(model: Published, addresses: list[str], path: Path) -> None:
             return download.fetch(address, path)
         except download.Refused as error:
             reasons.append(f"\n  {address}: {error}")
-    raise UserError(f"{model.name} could not be fetched.{''.join(reasons)}\n{_by_hand(model)}")
-
-
-def _by_hand(model: Published) -> str:
-    lines = [f"\n  {' or '.join(addresses)}" for addresses in model.addresses]
-    fetch = f"Fetch its files in another way{':' * bool(lines)}{''.join(lines)}\n"
-    return (
-        f"{fetch}and bring them: python convert.py get {model.name} --from FILE ... "
-        "(ELMO_MIRROR names a mirror, see convert.py --help.)"
+    files = "".join(f"\n  {' or '.join(mirrors)}" for mirrors in model.addresses)
+    raise UserError(
+        f"{model.name} could not be fetched.{''.join(reasons)}\nDownload its files in another way:{files}\nThen: "
+        f"python convert.py get {model.name} --from FILE ... (ELMO_MIRROR names a mirror, see convert.py --help.)"
     )
 
 
@@ -217,9 +211,3 @@ def _digests(model: Published, files: Sequence[Path]) -> dict[str, str]:
             f"{before[changed[0]]}). If it may have changed, remove {known} and try again."
         )
     return {**before, **digests}
-
-
-def _check_expected(model: Published, config: ELMoConfig) -> None:
-    for name, value in (pair.split("=") for pair in model.expect.split()):
-        if str(getattr(config, name)) != value:
-            raise UserError(f"this is another model: its {name} is {getattr(config, name)}, expected {value}.")

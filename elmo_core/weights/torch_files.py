@@ -24,14 +24,8 @@ from elmo_core.machine.messages import UserError
 from elmo_core.machine.pickles import MAX_AXES, OPCODES, Unchangeable, Unpickler, scan
 
 MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001  # of the old format
-TYPES = {
-    "FloatStorage": "f4",
-    "DoubleStorage": "f8",
-    "HalfStorage": "f2",
-    "LongStorage": "i8",
-    "IntStorage": "i4",
-    "ByteStorage": "u1",
-}
+TYPES = {"FloatStorage": "f4", "DoubleStorage": "f8", "HalfStorage": "f2"}
+TYPES |= {"LongStorage": "i8", "IntStorage": "i4", "ByteStorage": "u1"}
 
 
 @dataclass(frozen=True)

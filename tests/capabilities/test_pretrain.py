@@ -21,6 +21,7 @@ from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
+from elmo_core.text.corpus import Corpus
 from elmo_core.text.tokens import MARKERS, Vocabulary, token_batch
 from pretraining import fit, run, run_folder
 from pretraining.meter import Meter
@@ -611,12 +612,19 @@ def test_another_batch_size_goes_on_with_the_text(corpus, tmp_path, optimizer, c
 def test_a_checkpoint_without_the_number_of_tokens_goes_on(corpus, finished, tmp_path):
     shutil.copytree(finished, tmp_path / "old")
     progress = checkpoint.load_progress(finished / "20")
-    for name in ("tokens", "warmup"):
+    for name in ("tokens", "warmup", "counts"):
         del progress[name]
     old = checkpoint.load_params(finished / "20"), checkpoint.load_optimizer(finished / "20")
     checkpoint.save(tmp_path / "old" / "20", *old, progress)
     runs.pretrain(runs.flags(corpus, tmp_path / "run", init_from_ckpt=tmp_path / "old" / "20"))
     runs.assert_same(tmp_path / "run" / "final", finished / "final")
+
+
+def test_a_resumed_run_does_not_count_its_text_again(corpus, finished, tmp_path, monkeypatch):
+    count = Corpus.count
+    monkeypatch.setattr(Corpus, "count", lambda text, *rest: None if len(text.paths) > 1 else count(text, *rest))
+    runs.pretrain(runs.flags(corpus, tmp_path, init_from_ckpt=finished / "20"))
+    runs.assert_same(tmp_path / "final", finished / "final")
 
 
 @pytest.mark.parametrize("input", ["char", "word"])

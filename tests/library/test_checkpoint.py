@@ -174,8 +174,9 @@ class Training:
 
 @pytest.mark.filterwarnings("ignore:There are some unused values in state_dict")
 @pytest.mark.parametrize("make_optimizer", [adagrad, adam])
-@pytest.mark.parametrize("reader", ["ours", "paddle"])
-@pytest.mark.parametrize("writer", ["ours", "paddle 2", "paddle 4"])
+@pytest.mark.parametrize(
+    ("writer", "reader"), [("ours", "ours"), ("ours", "paddle"), ("paddle 2", "ours"), ("paddle 4", "ours")]
+)
 def test_training_resumes_exactly_from_our_files_and_from_paddles(tmp_path, paddle, make_optimizer, reader, writer):
     training = Training(paddle, make_optimizer)
     training.run(2)
@@ -391,7 +392,7 @@ BOMBS = {
     "nested tuples for a key": (b"}", doubled(b")", b"x\x86"), b"K\1s"),
     "nested tuples in a set": (b"\x8f(", doubled(b")", b"x\x86"), b"\x90"),
     "a tuple that is repeated under another number": (b"}", doubled(b")", b"x\x86Nb"), b"K\1s"),
-    "empty sets": (b"\x8f" * 1_100_000,),
+    "empty sets": (b"\x8f" * 3_000_000,),
     "a place far away in the memo": (b"Nr" + struct.pack("<I", 2**27),),
 }  # fmt: skip
 
@@ -436,11 +437,14 @@ def test_damage_to_a_file_of_paddle_is_an_error(tmp_path, protocol):
     path, generator = tmp_path / "paddle.pdparams", random.Random(0)
     arrays = weights(1) | {"name": np.array(["a"]), checkpoint.NAME_TABLE: {"softmax.bias": "linear_0.b_0"}}
     content = pickle.dumps(arrays, protocol)
-    for changed in [damaged(content, generator) for _ in range(200)]:
+    accepted = 0
+    for changed in [content] + [damaged(content, generator) for _ in range(200)]:
         path.write_bytes(changed)
         with suppress(UserError):
             checkpoint.load_params(path)
             assert len(changed) == len(content)
+            accepted += 1
+    assert 1 < accepted < 201  # damage to numbers cannot be noticed
 
 
 def in_python(call: str, *arguments, **options) -> subprocess.Popen:

@@ -117,12 +117,6 @@ def test_a_model_of_each_kind_is_fetched_and_read(name, server, fakes, tmp_path,
     if model.format == "manylangs":
         expect(monkeypatch, f"projection_dim={manylangs_model.P} cell_dim={manylangs_model.H} n_layers=2")
     brought = []
-    if not model.files:
-        with pytest.raises(UserError, match="public"):
-            published.get(name)
-        for file in ("options.json", "weights.hdf5"):
-            brought.append(tmp_path / file)
-            brought[-1].write_bytes(fakes["bilm-tf"][file if file == "options.json" else ".hdf5"])
     serve(server, fakes, name)
     if model.format == "fluid":
         with pytest.raises(UserError, match="vocabulary_min5k"):
@@ -141,7 +135,7 @@ def test_the_table_itself(monkeypatch):
 
     for model in FETCHED:
         assert all(hasattr(ELMoConfig(), pair.split("=")[0]) for pair in model.expect.split()), model.name
-        assert model.format in ("bilm-tf", "nlpl-zip", "manylangs", "fluid") and (model.files or model.note)
+        assert model.format in ("bilm-tf", "nlpl-zip", "manylangs", "fluid") and model.files
         assert all(re.match(r"https?://[^/ ]+/.*\w$", one) for addresses in model.addresses for one in addresses)
     monkeypatch.setenv("ELMO_MIRROR", "https://mirror.example/elmo/")
     assert published.mirrored("http://host/a/b.zip") == "https://mirror.example/elmo/host/a/b.zip"
