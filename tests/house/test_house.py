@@ -16,10 +16,6 @@ import args
 PACKAGES = sorted(path.parent.name for path in PROJECT.glob("*/__init__.py"))
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name)]
 SCRIPTS = sorted(path.stem for path in PROJECT.glob("*.py") if "__main__" in path.read_text(encoding="utf-8"))
-DEMO_SCRIPTS = [
-    *(f"LAC_demo/{name}" for name in ("train", "predict", "prepare", "experiment")),
-    *(f"MRC_demo/{name}" for name in ("train", "predict", "evaluate", "prepare", "experiment")),
-]
 LIBRARY = {"elmo", "elmo_core"}
 ORDER = ["machine", "config", "text", "files", "weights", "network"]  # of elmo_core, from below
 SIDE_BY_SIDE = {"weights", "network"}
@@ -94,7 +90,7 @@ def parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     return [parser, *(part for action in commands for part in action.choices.values())]
 
 
-@pytest.mark.parametrize("name", [*SCRIPTS, *DEMO_SCRIPTS])
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_help_shows_an_example_and_every_default(name, monkeypatch):
     parser = parser_of(PROJECT / f"{name}.py", monkeypatch)
     assert re.search(rf"^    .*python {Path(name).name}\.py ", parser.format_help(), re.M)

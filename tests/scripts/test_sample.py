@@ -150,7 +150,7 @@ def test_the_same_seed_writes_the_same_bytes(tmp_path):
     command = [sys.executable, str(DATA / "make_sample.py"), "--output", str(tmp_path)]
     subprocess.run(command, env=environment, check=True, timeout=120)
     written = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
-    assert len(written) == 16
+    assert len(written) == 15
     for path in written:
         assert (tmp_path / path).read_bytes() == (DATA / path).read_bytes(), path
     for folder in ("train", "dev", "polarity", "lac", "reading"):
@@ -214,19 +214,16 @@ def test_polarity_sample():
 
 
 def test_lac_sample():
-    labels, vocabulary = set(lines("lac/tag.dic")), set(lines("vocabulary.txt"))
-    known, seen = set(lines("train/*")), defaultdict(set)
+    vocabulary, known, seen = set(lines("vocabulary.txt")), set(lines("train/*")), defaultdict(set)
     for name, size in (("train", make_sample.LAC_TRAIN_SENTENCES), ("dev", make_sample.LAC_DEV_SENTENCES)):
-        sentences = [line.split("\t") for line in lines(f"lac/{name}.tsv")]
+        sentences = [text.splitlines() for text in "\n".join(lines(f"lac/{name}.txt")).split("\n\n")]
         assert len(sentences) == size
-        assert not {text for text, _ in sentences} & known
-        words = [word for text, _ in sentences for word in text.split()]
-        unknown = mean(word not in vocabulary for word in words)
+        pairs = [[tuple(line.split("\t")) for line in sentence] for sentence in sentences]
+        assert not {" ".join(word for word, _ in sentence) for sentence in pairs} & known
+        unknown = mean(word not in vocabulary for sentence in pairs for word, _ in sentence)
         assert unknown == 0 if name == "train" else 0.02 < unknown < 0.1
-        for text, tags in sentences:
-            assert len(text.split()) == len(tags.split())
-            assert set(tags.split()) <= labels
-            for word, before, tag in zip(text.split(), ["", *tags.split()], tags.split(), strict=False):
+        for sentence in pairs:
+            for (word, tag), (_, before) in zip(sentence, [("", ""), *sentence], strict=False):
                 seen[word].add(tag)
                 assert not tag.endswith("-I") or before in (tag, tag[:-1] + "B")
     assert seen["花"] == {"n", "v"}
