@@ -140,6 +140,9 @@ def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> No
     task_flags.check_word_vectors(parser, args)
     if args.words != Settings.words and not (args.init_from_ckpt or args.word_vectors):
         parser.error("--words has no effect without ELMo or --word_vectors")
+    for name, default in (("feature_column", None), ("segmentation", "none")):
+        if args.data_format == "tagged" and getattr(args, name) != default:
+            parser.error(f"--{name} has no effect with --data_format=tagged")
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -73,6 +73,13 @@ def test_packages_of_the_library_import_those_below(name):
     assert used <= below
 
 
+@pytest.mark.parametrize("name", [name for name in MODULES if name.startswith("elmo_tasks.")])
+def test_tasks_do_not_import_each_other(name):
+    tasks = {path.parent.name for path in PROJECT.glob("elmo_tasks/*/__init__.py")}
+    used = {found.split(".")[1] for found in imports(MODULES[name]) if found.startswith("elmo_tasks.")}
+    assert used & tasks <= {name.split(".")[1]}
+
+
 def test_imports_are_no_circle():
     graph = {name: imports(path) & set(MODULES) - {name} for name, path in MODULES.items()}
     while leaves := {name for name, needed in graph.items() if not needed}:

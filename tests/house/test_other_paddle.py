@@ -16,13 +16,14 @@ import runs
 
 import export_model
 import run_finetune
+import run_read
 import run_tag
 from elmo import ELMoEmbedder
 from elmo_core.files import checkpoint
 from elmo_core.machine.runtime import paddle
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.reading.data import Passage, Question
-from elmo_tasks.reading.reader import Prepared, Reader
+from elmo_tasks.reading.reader import Reader, TokenisedPassage
 from elmo_tasks.tagging.tagger import Tagger
 
 OTHER = os.environ.get("ELMO_OTHER_PYTHON", sys.executable)
@@ -40,7 +41,7 @@ def write(folder: Path) -> None:
     runs.pretrain(runs.flags(corpus, folder / "words", input="word", optimizer="adam"))
     lines = [f"the O\n{name} B-x\n{name} I-x\n\n" for name in ("bank", "river") * 9]
     (folder / "train.txt").write_text("".join(lines), encoding="utf-8")
-    data, ckpt = f"--train={folder / 'train.txt'}", f"--init_from_ckpt={folder / 'whole'}"
+    data, ckpt = f"--train_file={folder / 'train.txt'}", f"--init_from_ckpt={folder / 'whole'}"
     run_tag.main(["train", data, ckpt, "--epochs=1", "--hidden_dim=7", f"--save_dir={folder / 'tagger'}"])
     lines = [f"{text}\t{label}\n" for text, label in zip(TEXTS * 40, ["sport", "art"] * 40, strict=True)]
     (folder / "texts.tsv").write_text("".join(lines), encoding="utf-8")
@@ -50,9 +51,9 @@ def write(folder: Path) -> None:
     questions = [{"id": letter, **answer} for letter in "abcd"]
     squad = {"data": [{"title": "", "paragraphs": [{"context": PASSAGE, "qas": questions}]}]}
     (folder / "squad.json").write_text(json.dumps(squad), encoding="utf-8")
-    command = [sys.executable, str(runs.PROJECT / "MRC_demo" / "train.py"), "--use_elmo=false", "--epochs=1"]
-    command += [f"--{name}_data={folder / 'squad.json'}" for name in ("train", "dev")] + ["--min_count=1"]
-    subprocess.run([*command, f"--model_save_dir={folder / 'reader'}", "--hidden_dim=3", "--device=cpu"], check=True)
+    data = [f"--{name}_file={folder / 'squad.json'}" for name in ("train", "dev")]
+    flags = ["--lang=zh", "--epochs=1", "--min_count=1", "--hidden_dim=3", "--device=cpu"]
+    run_read.main(["train", *data, ckpt, *flags, f"--save_dir={folder / 'reader'}"])
     export_model.main([str(folder / "whole"), f"--output={folder / 'exported'}", "--layers=top"])
     np.savez(folder / "answers.npz", **answers(folder))
 
@@ -69,7 +70,7 @@ def answers(folder: Path) -> dict[str, np.ndarray]:
     found["classifier"] = classifier.probabilities([text.split() for text in TEXTS])
     reader = Reader.load(folder / "reader")
     passage = Passage(PASSAGE, [Question("a", QUESTION, [], [])])
-    found["reader"] = np.array([reader.answers([Prepared(passage, "zh")])["a"].text])
+    found["reader"] = np.array([reader.answers([TokenisedPassage(passage, "zh")])["a"].text])
     return found
 
 

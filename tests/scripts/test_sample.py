@@ -150,7 +150,7 @@ def test_the_same_seed_writes_the_same_bytes(tmp_path):
     command = [sys.executable, str(DATA / "make_sample.py"), "--output", str(tmp_path)]
     subprocess.run(command, env=environment, check=True, timeout=120)
     written = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
-    assert len(written) == 16
+    assert len(written) == 15
     for path in written:
         assert (tmp_path / path).read_bytes() == (DATA / path).read_bytes(), path
     for folder in ("train", "dev", "polarity", "lac", "reading"):

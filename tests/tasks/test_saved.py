@@ -105,6 +105,14 @@ def test_the_form_of_the_folder(build, checkpoints, tmp_path):
         assert found == {"word_embedding.weight", *mixes, *names}
 
 
+def test_a_tagger_replaces_another_with_all_its_files(build, tmp_path):
+    build("tagger of all").save(tmp_path)
+    tagger = build("frozen tagger")
+    tagger.pieces = None
+    tagger.save(tmp_path)
+    assert Tagger.load(tmp_path).pieces is None
+
+
 def edit(folder: Path, change) -> None:
     path = folder / "config.json"
     values = json.loads(path.read_text(encoding="utf-8"))

@@ -365,6 +365,9 @@ def test_a_sentences_tags_do_not_depend_on_its_batch(checkpoints, kind, changes)
     assert tags[0] == tags[4] == []
     assert tags[1:4] == [tagger.tag([sentence])[0] for sentence in SENTENCES]
     assert tags[5] == tagger.tag([SENTENCES[0] * 50])[0]
+    table, _ = LABELS.impossible()
+    places = [-1, *(LABELS.index[label] for label in tags[5])]
+    assert not any(table[a, b] for a, b in itertools.pairwise(places))
 
 
 def test_characters_get_the_vectors_of_the_words_that_jieba_finds(small_weights, tmp_path):

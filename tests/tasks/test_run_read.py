@@ -1,0 +1,165 @@
+"""run_read.py on small files: training, answers, scores, data sets, and mistakes on its command line."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import run_read
+from elmo_core.machine.messages import UserError
+from elmo_tasks.reading.data import read_dataset
+from elmo_tasks.reading.text import Text
+
+TEXT = "老师住在北京。他在银行工作。医生住在上海。"
+QUICK = ["--device=cpu", "--epochs=2", "--word_dim=5", "--hidden_dim=3", "--min_count=1"]
+TRAIN = "train --train_file=data.json --dev_file=data.json --lang=zh"
+
+
+def squad(name: str, text: str, answers: dict[str, str]) -> dict:
+    qas = [
+        {"id": f"{name}-{k}", "question": question, "answers": [{"text": answer, "answer_start": text.find(answer)}]}
+        for k, (question, answer) in enumerate(answers.items())
+    ]
+    return {"title": "", "paragraphs": [{"context": text, "qas": qas}]}
+
+
+@pytest.fixture(scope="module")
+def folder(checkpoints, tmp_path_factory) -> Path:
+    """Data sets, predictions, word vectors, a model and a reader without ELMo."""
+    folder = tmp_path_factory.mktemp("reading")
+    one = squad("a", TEXT, {"老师住在哪里": "北京", "谁住在上海": "医生"})
+    other = squad("b", "医生在学校工作。", {"谁在学校工作": "医生", "医生在哪里工作": "学校工"})
+    english = 'Anna lives in "Paris". She works at the bank.'
+    english = squad("a", english, {"Where does Anna live?": "Paris", "Where does she work?": "the bank"})
+    for name, values in {
+        "data": {"data": [one, other]},
+        "one": {"data": [{"paragraphs": one["paragraphs"]}]},
+        "english": {"data": [english]},
+        "mine": {"a-0": "北京。", "a-1": "北京", "b-0": "医生", "b-1": "学校"},
+        "other": {"a-1": "北京"},
+        "paris": {"a-0": '"Paris".', "a-1": "bank"},
+        "number": {"a-0": 3},
+    }.items():
+        (folder / f"{name}.json").write_text(json.dumps(values), encoding="utf-8")
+    (folder / "passage.txt").write_text(TEXT, encoding="utf-8")
+    (folder / "empty.txt").write_text("\n", encoding="utf-8")
+    (folder / "v.txt").write_text("2 3\n老师 1 0 0\n医生 0 1 0\n", encoding="utf-8")
+    (folder / "model").symlink_to(Path(checkpoints["char"]).parent)
+    data = [f"--{name}_file={folder / 'data.json'}" for name in ("train", "dev")]
+    save = ["--lang=zh", "--init_from_ckpt=none", f"--save_dir={folder / 'reader'}"]
+    run_read.main(["train", *data, *save, *QUICK])
+    return folder
+
+
+@pytest.fixture
+def run(folder, capsys, monkeypatch, no_fsync):
+    """A function that runs run_read.py in the folder and returns what it prints."""
+    monkeypatch.chdir(folder)
+
+    def run(command: str, *flags: str, text: str = "") -> str:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        capsys.readouterr()
+        run_read.main([*command.split(), *flags])
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.mark.parametrize("kind", ["vectors", "char", "word"])
+def test_train_evaluate_and_predict(run, checkpoints, tmp_path, kind):
+    flags = ["--init_from_ckpt=none", "--word_vectors=v.txt"]
+    if kind in checkpoints:
+        flags = [f"--init_from_ckpt={checkpoints[kind]}", "--layers=mix", "--cache_gb=1e-9"]
+    reader, files = f"--model_dir={tmp_path / 'reader'}", [f"--json={tmp_path / 'r.json'}", "--test_file=data.json"]
+    trained = run(TRAIN, *flags, f"--save_dir={tmp_path / 'reader'}", *files, *QUICK)
+    assert trained.count("ELMo's layers") == (2 if kind in checkpoints else 0)
+    (test,) = re.findall("^test  (.*)", trained, re.M)
+    assert run("evaluate --test_file=data.json --device=cpu", reader).strip() == test
+    run("predict --input=data.json --device=cpu", reader, f"--output={tmp_path / 'p.json'}")
+    found = json.loads((tmp_path / "p.json").read_text(encoding="utf-8"))
+    passages = read_dataset(Path("data.json")).passages
+    assert dict.fromkeys(found, True) == {q.id: found[q.id] in p.text for p in passages for q in p.questions}
+    assert run("evaluate --test_file=data.json --lang=zh", f"--predictions={tmp_path / 'p.json'}").strip() == test
+    results = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
+    assert results["test"]["questions"] == 4 and ("mix_at_output" in results) == (kind in checkpoints)
+
+
+def test_english_has_its_own_words_and_scores(run, tmp_path):
+    """A tenth of the passages is held out, of which there must be two."""
+    values = json.loads(Path("english.json").read_text(encoding="utf-8"))["data"][0]["paragraphs"][0]
+    text, again = values["context"], json.loads(json.dumps(values).replace('"a-', '"b-'))
+    (tmp_path / "two.json").write_text(json.dumps({"data": [{"paragraphs": [values, again]}]}), encoding="utf-8")
+    flags = [f"--train_file={tmp_path / 'two.json'}", f"--save_dir={tmp_path / 'reader'}", "--init_from_ckpt=none"]
+    run("train", *flags, *QUICK)
+    printed = run("predict --input=english.json --device=cpu", f"--model_dir={tmp_path / 'reader'}")
+    assert all(answer in text for answer in json.loads(printed).values())
+    assert run("evaluate --test_file=english.json --predictions=paris.json --lang=en").startswith("EM 100.00%")
+
+
+def test_questions_of_standard_input_are_answered_in_their_order(run):
+    printed = run(
+        "predict --model_dir=reader --passage=passage.txt --device=cpu", text="谁住在上海？\n\n老师住在哪里？\n"
+    )
+    answers = printed.splitlines()
+    assert len(answers) == 3 and all(answer and answer in TEXT for answer in answers)
+
+
+def test_evaluate_scores_and_compares(run, tmp_path):
+    files = "--test_file=data.json --predictions=mine.json --compare_with=other.json --lang=zh"
+    printed = run(f"evaluate {files} --json={tmp_path / 'scores.json'}")
+    found = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
+    assert found["exact"] == 0.5 and found["f1"] == pytest.approx((1 + 0 + 1 + 0.8) / 4)
+    assert found["other"]["unanswered"] == 3 and found["difference"]["mean"] == pytest.approx(0.7)
+    assert "3 of them without a prediction" in printed and "p = " in printed
+
+
+def test_prepare_counts_and_writes(run, tmp_path):
+    printed = run(f"prepare data.json --lang=zh --text={tmp_path / 'text'}")
+    assert "2 passages, 4 questions" in printed and "1 answers begin or end within a word" in printed
+    assert "EM 75.00%" in printed
+    lines = (tmp_path / "text").read_text(encoding="utf-8").splitlines()
+    assert lines[:3] == [" ".join(sentence) for sentence in Text.of(TEXT, "zh").sentences] and len(lines) == 4
+
+
+BASELINE = f"{TRAIN} --init_from_ckpt=none --save_dir=new --device=cpu"
+EVALUATE = "evaluate --test_file=data.json --device=cpu"
+PREDICT = "predict --model_dir=reader --device=cpu"
+MISTAKES = [  # flags, a pattern that the message has
+    (f"{TRAIN} --save_dir=new", "--init_from_ckpt"),
+    (f"{TRAIN} --save_dir=new --init_from_ckpt=missing", "missing"),
+    (f"{TRAIN} --save_dir=new --init_from_ckpt=model --layers=all", "'all'.*mix"),
+    (f"{TRAIN} --save_dir=new --init_from_ckpt=model --elmo_l2_coef=1", "--layers=mix"),
+    (f"{BASELINE} --layers=mix", "--layers"),
+    (f"{BASELINE} --max_seq_len=8 --doc_stride=9", "--doc_stride"),
+    (f"{BASELINE} --word_vectors_limit=3", "--word_vectors_limit"),
+    (f"{BASELINE} --ema=1", "--ema"),
+    (f"{BASELINE} --train_file=mine.json", "mine.json.*'data'"),
+    (f"{BASELINE} --save_dir=reader", "--overwrite"),
+    (f"{BASELINE} --save_dir=model --overwrite", "--save_dir"),
+    (f"{BASELINE} --json=data.json", "--json"),
+    ("train --train_file=one.json --init_from_ckpt=none --save_dir=new --device=cpu", "--dev_file"),
+    (EVALUATE, "--predictions"),
+    (f"{EVALUATE} --predictions=mine.json --model_dir=reader", "--predictions"),
+    (f"{EVALUATE} --model_dir=reader --lang=zh", "--lang"),
+    (f"{EVALUATE} --predictions=mine.json --word_vectors=v.txt", "--word_vectors"),
+    (f"{EVALUATE} --predictions=number.json", "number.json.*'a-0'"),
+    (f"{EVALUATE} --model_dir=model", "reader"),
+    (PREDICT, "--input"),
+    (f"{PREDICT} --input=missing.json", "missing.json"),
+    (f"{PREDICT} --input=data.json --output=data.json", "--output"),
+    (f"{PREDICT} --passage=empty.txt", "--passage"),
+    (f"{PREDICT} --passage=passage.txt", "standard input"),
+    ("prepare data.json --text=data.json", "--text"),
+]
+
+
+@pytest.mark.parametrize(("flags", "pattern"), MISTAKES)
+def test_a_mistake_is_named_and_changes_nothing(flags, pattern, folder, run, capsys):
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises((UserError, SystemExit)) as raised:
+        run(flags)
+    message = capsys.readouterr().err.splitlines()[-1] if raised.type is SystemExit else str(raised.value)
+    assert re.search(pattern, message)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
