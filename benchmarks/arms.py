@@ -137,12 +137,12 @@ def flags_of(task: str, arm: str) -> list[str]:
 def run(args: argparse.Namespace, arms: Sequence[str], more: Sequence[str]) -> None:
     """Train the arms with each seed, and keep what they predict for the test part."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    args.output.mkdir(parents=True, exist_ok=True)
-    if args.task in TAGGED:
-        write_columns(args)
+    tagged_lines = [args.data / name for name in ("train.txt", "dev.txt")] if args.task in TAGGED else []
+    data = steps.digest(*(tagged_lines or files(args).values()), *([args.pieces] if args.pieces else []))
     models = {name: getattr(args, name) and steps.digest(model_file(getattr(args, name))) for name in MODELS}
-    data = steps.digest(*files(args).values())
     steps.check_settings(args.output, {"task": args.task, "flags": " ".join(more), "data": data, **models})
+    if tagged_lines:
+        write_columns(args)
     steps.run([step_of(args, seed, arm, more) for seed, arm in itertools.product(args.seeds, arms)], args.jobs)
 
 
