@@ -1,30 +1,29 @@
 """What ELMo adds to a task, and where the gain comes from: the same training without it and with parts of it.
 
     python benchmarks/arms.py --task=weibo-ner --data=DIR --elmo=zh-news --vectors=news/word2vec.bin --output=runs/weibo
-    python benchmarks/arms.py ... --table                              (prints what is there)
+    python benchmarks/arms.py ... --table                              (print the results so far)
 
-nothing     vectors of words that are learnt with the task
+nothing     word embeddings that are trained with the task
 word2vec    --vectors beside them, which should be trained on the ELMo's own text
-layer0      layer 0 of ELMo: words without context
-random      ELMo with random weights in its LSTMs
-mix         ELMo, its layers mixed with one learnt weight each
-elmo        ELMo, its layers side by side
+layer0      layer 0 of ELMo: token vectors without context
+random      ELMo, its LSTMs with random weights
+mix         ELMo, its layers mixed with one trained weight each
+elmo        ELMo, its layers concatenated
 both        ELMo beside word2vec
+word        --word_elmo, mixed: another ELMo, as the one with word input in docs/tagger.md
 
-Each run is a command of run_tag.py or run_finetune.py. Runs whose results are there are skipped, so the same command goes
-on after an interruption. The interval and p-value of a difference are about other seeds and other sentences of the same
-kind, with this one ELMo and this one word2vec: see significance.py. The F1 of an arm is taken apart into the sentences'
-shares in it, to first order.
+Each run is one training with run_tag.py, run_read.py or run_finetune.py; flags that are not listed here go to it. Runs that
+are there are skipped. In cmrc2018 all arms but `nothing` read --vectors. The interval and p-value of a difference are about
+other seeds and other texts of the same kind, with these pretrained models (elmo_tasks/significance.py); in cmrc2018, about
+other passages. The F1 of spans is decomposed into the sentences' shares in it, to first order.
 """
 
 import argparse
 import itertools
-import json
 import os
-import shutil
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -32,162 +31,243 @@ import numpy as np
 PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
+import steps
+
+import args as arguments
 import script
 from elmo_core.machine import disk
-from elmo_tasks.significance import crossed
+from elmo_core.text.text_files import read_lines
+from elmo_core.text.tokens import Vocabulary
+from elmo_core.weights import model_files
+from elmo_tasks.reading.data import read_dataset
+from elmo_tasks.reading.score import score
+from elmo_tasks.significance import Difference, clustered, crossed, spread
 from elmo_tasks.tagging.columns import read_columns
+from elmo_tasks.tagging.pieces import Pieces
 from elmo_tasks.tagging.scheme import detect, spans
+from elmo_tasks.tagging.training import known_words
+from elmo_tasks.training import hold_out
 
-ARMS = {  # flags of run_tag.py
+ARMS = {
     "nothing": ["--init_from_ckpt=none"],
     "word2vec": ["--init_from_ckpt=none", "--word_vectors={vectors}"],
     "layer0": ["--init_from_ckpt={elmo}", "--layers=0"],
     "random": ["--init_from_ckpt={elmo}", "--random_weights=lstm"],
-    "mix": ["--init_from_ckpt={elmo}", "--layers={mix}"],
+    "mix": ["--init_from_ckpt={elmo}", "--layers=mix"],
     "elmo": ["--init_from_ckpt={elmo}"],
     "both": ["--init_from_ckpt={elmo}", "--word_vectors={vectors}"],
+    "word": ["--init_from_ckpt={word_elmo}", "--layers=mix"],
 }
-STATIC = ("nothing", "word2vec", "layer0")
-TAGGING = {  # tasks of run_tag.py and their flags
-    "conll2000": ["--char_cnn"],
-    "weibo-ner": ["--segmentation=strip", "--words=jieba"],
-    "duie-lac": ["--scheme=plain"],
+WITHOUT_CONTEXT = ("nothing", "word2vec", "layer0")
+MODELS = ("elmo", "vectors", "word_elmo")  # flags that an arm may need
+
+
+@dataclass(frozen=True)
+class Task:
+    """How to train for a task.
+
+    files: to train, select the epoch and score on. pretrained: flags of the arms that read anything pretrained.
+    nothing: flags of the arm that does not.
+    """
+
+    script: str
+    flags: Sequence[str] = ()
+    files: tuple[str, str, str] = ("train.txt", "dev.txt", "test.txt")
+    scheme: str = ""
+    pretrained: Sequence[str] = ()
+    nothing: Sequence[str] = ()
+
+
+TASKS = {
+    "conll2000": Task("run_tag.py", ["--char_cnn"]),
+    "weibo-ner": Task("run_tag.py", ["--segmentation=strip"], pretrained=["--words=jieba"]),
+    "duie-lac": Task("run_tag.py", scheme="plain"),
+    "lac": Task("run_tag.py", ["--epochs=15", "--patience=0"], ("train.txt", "", "test.txt"), "lac"),
+    "chnsenticorp": Task(  # whose test.tsv has no labels
+        "run_finetune.py",
+        ["--lang=zh"],
+        ("train.tsv", "", "dev.tsv"),
+        nothing=["--word_vectors_trainable", "--word_vectors_lr", "0.001", "0.003"],
+    ),
+    "cmrc2018": Task(
+        "run_read.py", ["--lang=zh"], ("train.json", "trial.json", "dev.json"), pretrained=["--word_vectors={vectors}"]
+    ),
 }
-CLASSIFYING = "chnsenticorp"
+TAGGED = ("duie-lac", "lac")  # lines of word/TAG in train.txt and dev.txt, which become columns
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", choices=(*TAGGING, CLASSIFYING), required=True)
+    parser = arguments.parser(__doc__)
+    parser.add_argument("--task", choices=TASKS, required=True)
     parser.add_argument("--data", type=Path, required=True, help="folder with the task's files")
-    parser.add_argument("--elmo", help="a checkpoint or a name")
-    parser.add_argument("--vectors", help="a file in word2vec's format")
-    parser.add_argument("--output", type=Path, required=True, help="folder of everything that is made")
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--elmo", help="a checkpoint or a model's name")
+    parser.add_argument("--word_elmo", help="another, for the arm `word`")
+    parser.add_argument("--vectors", help="word vectors in word2vec's or GloVe's format")
+    parser.add_argument("--pieces", type=Path, help="of the task lac: vocabulary whose pieces words are cut into")
+    parser.add_argument("--output", type=Path, required=True, help="folder for the results")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, help="default: all whose models are given")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time, of one thread each")
+    parser.add_argument("--against", choices=ARMS, help="compare with this arm (default: the best without context)")
     parser.add_argument("--table", action="store_true", help="print the table of what is there, and run nothing")
-    args, more = parser.parse_known_args()  # what is not known here are flags of the script that trains
-    args.output.mkdir(parents=True, exist_ok=True)
+    args, more = parser.parse_known_args()
     if not args.table:
-        runs = [(seed, arm) for seed, arm in itertools.product(args.seeds, args.arms)]
-        with ThreadPoolExecutor(args.jobs) as pool:
-            for _ in pool.map(lambda one: run(args, *one, more), runs):
-                pass
-    print("\n".join(table(args.task, args.data, args.output)))
+        if args.task == "lac" and not args.pieces:
+            parser.error("--task=lac needs --pieces")
+        lacking = {arm: [one for one in needs(args.task, arm) if not getattr(args, one)] for arm in ARMS}
+        if missing := next((lacking[arm] for arm in args.arms or () if lacking[arm]), None):
+            parser.error(f"--arms needs --{missing[0]}")
+        arms = args.arms or [arm for arm in ARMS if not lacking[arm]]
+        run(args, arms, more)
+    print("\n".join(table(args)))
 
 
-def run(args: argparse.Namespace, seed: int, arm: str, more: list[str]) -> None:
-    """Train an arm and write what it predicts for the test part."""
-    result = args.output / f"{arm}-{seed}{suffix(args.task)}"
-    if result.exists():
-        return
-    mix = "mix" if args.task == CLASSIFYING else "all"
-    flags = [flag.format(elmo=args.elmo, vectors=args.vectors, mix=mix) for flag in ARMS[arm]]
-    if args.task == CLASSIFYING:
-        flags += ["--word_vectors_trainable", "--word_vectors_lr", "0.001", "0.003"] * (arm == "nothing")
-        data = [f"--train_file={args.data}/train.tsv", f"--test_file={args.data}/dev.tsv"]  # its test.tsv has no labels
-        execute("run_finetune.py", *data, "--lang=zh", *flags, f"--seed={seed}", f"--results={result}", *more)
-        return
-    folder = args.output / f"{arm}-{seed}"
-    files = {part: path_of(args, part) for part in ("train", "dev", "test")}
-    data = [f"--{part}={path}" for part, path in files.items()]
-    own = [flag for flag in TAGGING[args.task] if not (arm == "nothing" and flag.startswith("--words"))]
-    flags += [*own, f"--seed={seed}", f"--save_dir={folder}", "--overwrite", *more]
-    execute("run_tag.py", "train", *data, *flags)
-    execute("run_tag.py", "predict", f"--model_dir={folder}", f"--input={files['test']}", "--input_format=columns",
-            f"--output={result}")  # fmt: skip
-    shutil.rmtree(folder)
+def needs(task: str, arm: str) -> list[str]:
+    flags = " ".join(flags_of(task, arm))
+    return [name for name in MODELS if f"{{{name}}}" in flags]
+
+
+def flags_of(task: str, arm: str) -> list[str]:
+    own = TASKS[task]
+    scheme = [f"--scheme={own.scheme}"] if own.scheme else []
+    more = own.nothing if arm == "nothing" else own.pretrained
+    return list(dict.fromkeys([*ARMS[arm], *own.flags, *scheme, *more]))
+
+
+def run(args: argparse.Namespace, arms: Sequence[str], more: Sequence[str]) -> None:
+    """Train the arms with each seed, and keep what they predict for the test part."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    tagged_lines = [args.data / name for name in ("train.txt", "dev.txt")] if args.task in TAGGED else []
+    data = steps.digest(*(tagged_lines or files(args).values()), *([args.pieces] if args.pieces else []))
+    models = {name: getattr(args, name) and steps.digest(model_file(getattr(args, name))) for name in MODELS}
+    steps.check_settings(args.output, {"task": args.task, "flags": " ".join(more), "data": data, **models})
+    if tagged_lines:
+        write_columns(args)
+    steps.run([step_of(args, seed, arm, more) for seed, arm in itertools.product(args.seeds, arms)], args.jobs)
+
+
+def model_file(name: str) -> Path:
+    return Path(name) if Path(name).is_file() else Path(f"{model_files.resolve(name)}.pdparams")
+
+
+def step_of(args: argparse.Namespace, seed: int, arm: str, more: Sequence[str]) -> steps.Step:
+    task, found = TASKS[args.task], files(args)
+    result, folder = args.output / f"{arm}-{seed}{suffix(args.task)}", args.output / f"{arm}-{seed}"
+    models = {name: getattr(args, name) for name in MODELS}
+    flags = [f"--{part}_file={path}" for part, path in found.items()]
+    flags += [*(flag.format(**models) for flag in flags_of(args.task, arm)), f"--seed={seed}"]
+    if task.script == "run_finetune.py":
+        return steps.Step(result, [[task.script, "train", *flags, f"--results={result}", *more]])
+    train = [task.script, "train", *flags, f"--save_dir={folder}", "--overwrite", *more]
+    predict = [task.script, "predict", f"--model_dir={folder}", f"--input={found['test']}", f"--output={result}"]
+    predict += ["--input_format=columns"] * (task.script == "run_tag.py")
+    return steps.Step(result, [train, predict], scratch=folder)
 
 
 def suffix(task: str) -> str:
     """Of a run's result."""
-    return ".json" if task == CLASSIFYING else ".txt"
+    return ".txt" if TASKS[task].script == "run_tag.py" else ".json"
 
 
-def execute(script: str, *flags: str) -> None:
-    print("$ python", script, *flags, flush=True)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, str(PROJECT / script), *flags], env=environment, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise SystemExit(f"python {script} {' '.join(flags)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+def files(args: argparse.Namespace) -> dict[str, Path]:
+    """The task's files by part. Without dev, a script holds out a tenth of train, drawn by its seed."""
+    folder = args.output if args.task in TAGGED else args.data
+    return {
+        part: folder / name for part, name in zip(("train", "dev", "test"), TASKS[args.task].files, strict=True) if name
+    }
 
 
-def path_of(args: argparse.Namespace, part: str) -> Path:
-    """A part's file. DuIE's lines of word/TAG are written as columns. Its dev part is the test here, and the last tenth of
-    the training sentences is the dev part.
+def write_columns(args: argparse.Namespace) -> None:
+    """Write lines of word/TAG as columns: whole words or, for lac, pieces. dev.txt is the test part; the last tenth of
+    train.txt is the dev part, where there is one.
     """
-    if args.task != "duie-lac":
-        return args.data / f"{part}.txt"
-    path = args.output / f"{part}.txt"
-    if not path.exists():
-        lines = (args.data / f"{'dev' if part == 'test' else 'train'}.txt").read_text(encoding="utf-8").splitlines()
-        if part != "test":
-            cut = len(lines) * 9 // 10
-            lines = lines[:cut] if part == "train" else lines[cut:]
-        words = [[word.rpartition("/") for word in line.split()] for line in lines]
+    train, test = (
+        [[word.rpartition("/")[::2] for word in line.split()] for line in read_lines(args.data / name) if line.strip()]
+        for name in ("train.txt", "dev.txt")
+    )
+    pieces = Pieces(Vocabulary.from_file(args.pieces)) if args.task == "lac" else None
+    cut = len(train) if pieces else len(train) * 9 // 10
+    for part, path in files(args).items():
         with disk.atomic_write(path) as file:
-            file.write("\n".join("".join(f"{w}\t{tag}\n" for w, _, tag in one) for one in words))
-    return path
+            for words in {"train": train[:cut], "dev": train[cut:], "test": test}[part]:
+                if pieces:
+                    sentence = pieces.sentence(words)
+                    words = zip(sentence.tokens, sentence.labels, strict=True)
+                file.write("".join(f"{token}\t{label}\n" for token, label in words) + "\n")
 
 
-def table(task: str, data: Path, output: Path) -> list[str]:
-    """Mean and deviation of every arm over the seeds, and its difference from the best static arm."""
-    scores = {arm: by_seed(task, data, output, arm) for arm in ARMS}
+def table(args: argparse.Namespace) -> list[str]:
+    """Mean and deviation of each arm over the seeds, and its difference from the arm that all are compared with."""
+    scores = {arm: by_seed(args, arm) for arm in ARMS}
     scores = {arm: found for arm, found in scores.items() if found}
     lines = []
     for measure in next(iter(next(iter(scores.values())).values()), {}) if scores else []:
-        means = {arm: np.array([100 * one[measure].mean() for one in found.values()]) for arm, found in scores.items()}
-        static = [arm for arm in STATIC if arm in means]
-        best = max(static, key=lambda arm: means[arm].mean()) if static else None
+        means = {arm: [float(one[measure].mean()) for one in found.values()] for arm, found in scores.items()}
+        static = [arm for arm in WITHOUT_CONTEXT if arm in means]
+        best = args.against or max(static, key=lambda arm: np.mean(means[arm]), default=None)
         lines.append(f"{measure:16} seeds {'mean':>16}  {f'against {best}' if best else ''}")
         for arm, found in scores.items():
-            spread = f" ± {means[arm].std(ddof=1):.2f}" if len(found) > 1 else ""
-            line = f"{arm:16} {len(found):5} {f'{means[arm].mean():.2f}{spread}':>16}"
-            both = [seed for seed in found if best and seed in scores[best]]
+            line = f"{arm:16} {len(found):5} {spread(means[arm]):>16}"
+            both = [seed for seed in found if seed in scores.get(best, ())]
             if arm != best and both:
-                differences = np.array([found[seed][measure] - scores[best][seed][measure] for seed in both])
-                line += f"  {crossed(differences, 'seeds', 'texts')}"
+                line += f"  {difference(args, np.array([found[k][measure] - scores[best][k][measure] for k in both]))}"
             lines.append(line)
     return lines
 
 
-def by_seed(task: str, data: Path, output: Path, arm: str) -> dict[int, dict[str, np.ndarray]]:
-    """Of every run of an arm, by measure, a value of each test sentence, whose mean is the score."""
-    found = {}
-    for path in sorted(output.glob(f"{arm}-*{suffix(task)}")):
-        seed = int(path.stem.rpartition("-")[2])
-        if task == CLASSIFYING:
-            texts = json.loads(path.read_text(encoding="utf-8"))["reviews"]
-            found[seed] = {"accuracy": np.equal(texts["label"], texts["prediction"]).astype(float)}
-            continue
-        gold, predicted = ([one.labels for one in read_columns(path, label=column)] for column in (-2, -1))
-        if task == "duie-lac":
-            right = np.array([np.equal(a, b).sum() for a, b in zip(gold, predicted, strict=True)])
-            lengths = np.array(list(map(len, gold)))
-            found[seed] = {"F1": f1_shares(right, lengths, lengths)}
-            continue
-        scheme = detect(gold)
-        pairs = [(set(spans(a, scheme)), set(spans(b, scheme))) for a, b in zip(gold, predicted, strict=True)]
-        found[seed] = {"F1": f1_of(pairs)}
-        if task == "weibo-ner":
-            named = [tuple({span for span in one if span[2].endswith(".NAM")} for one in pair) for pair in pairs]
-            found[seed]["F1, named only"] = f1_of(named)
+def difference(args: argparse.Namespace, differences: np.ndarray) -> Difference:
+    """differences: (n_seeds, n_texts)."""
+    if args.task != "cmrc2018":
+        return crossed(differences, "seeds", "texts")
+    passages = read_dataset(files(args)["test"]).passages  # whose questions depend on each other
+    group = np.repeat(np.arange(len(passages)), [len(one.questions) for one in passages])
+    return clustered(differences.mean(axis=0), np.zeros(len(group)), group, groups="passages")
+
+
+def by_seed(args: argparse.Namespace, arm: str) -> dict[int, dict[str, np.ndarray]]:
+    """For each run of an arm, by measure, a value for each test text, whose mean is the score."""
+    scores = {"run_tag.py": tagged, "run_read.py": read, "run_finetune.py": classified}[TASKS[args.task].script]
+    paths = {int(path.stem.rpartition("-")[2]): path for path in args.output.glob(f"{arm}-[0-9]*{suffix(args.task)}")}
+    return {seed: scores(args, path, seed) for seed, path in sorted(paths.items())}
+
+
+def classified(args: argparse.Namespace, result: Path, seed: int) -> dict[str, np.ndarray]:
+    texts = disk.read_json(result, "results of run_finetune.py")["reviews"]
+    return {"accuracy": np.equal(texts["label"], texts["prediction"]).astype(float)}
+
+
+def read(args: argparse.Namespace, result: Path, seed: int) -> dict[str, np.ndarray]:
+    scores = score(read_dataset(files(args)["test"]).passages, disk.read_json(result, "predictions"), "zh")
+    return {"EM": scores.exact, "F1": scores.f1, "Rouge-L": scores.rouge}
+
+
+def tagged(args: argparse.Namespace, result: Path, seed: int) -> dict[str, np.ndarray]:
+    gold, predicted = (read_columns(result, label=column) for column in (-2, -1))
+    scheme = TASKS[args.task].scheme or detect(one.labels for one in gold)
+    pairs = [tuple(set(spans(one.labels, scheme)) for one in pair) for pair in zip(gold, predicted, strict=True)]
+    found = {"F1": f1_of(pairs)}
+    if args.task == "weibo-ner":
+        named = [tuple({span for span in one if span[2].endswith(".NAM")} for one in pair) for pair in pairs]
+        found["F1, named only"] = f1_of(named)
+    if args.task == "lac":
+        train, _ = hold_out(read_columns(files(args)["train"]), seed)
+        known = known_words(train, scheme)
+        unknown = [
+            tuple({(i, j, tag) for i, j, tag in one if "".join(sentence.tokens[i:j]) not in known} for one in pair)
+            for sentence, pair in zip(gold, pairs, strict=True)
+        ]
+        found["F1, unknown"] = f1_of(unknown)
     return found
 
 
 def f1_of(pairs: list[tuple[set, set]]) -> np.ndarray:
-    counts = np.array([(len(gold & guess), len(gold), len(guess)) for gold, guess in pairs])
-    return f1_shares(*counts.T)
+    """A value for each sentence, whose mean is the F1 of all and whose spread is that of the F1, to first order.
 
-
-def f1_shares(correct: np.ndarray, expected: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """A value of each sentence, whose mean is the F1 of all and whose spread is that of the F1, to first order."""
-    both = expected + predicted
+    pairs: the expected and the predicted spans.
+    """
+    correct, both = np.array([(len(gold & guess), len(gold) + len(guess)) for gold, guess in pairs]).T
     f1 = 2 * correct.sum() / both.sum()
-    return f1 + 2 * len(correct) * (correct - f1 / 2 * both) / both.sum()
+    return f1 + 2 * len(pairs) * (correct - f1 / 2 * both) / both.sum()
 
 
 if __name__ == "__main__":

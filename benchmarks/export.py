@@ -29,7 +29,7 @@ from bench import embedder_of, seconds_of
 import args as arguments
 from elmo_core.config import PRESETS
 from elmo_core.machine import runtime
-from elmo_core.machine.checks import layer_choice
+from elmo import layer_choice
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import sentence_batches
 from export import folder

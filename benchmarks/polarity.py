@@ -11,12 +11,8 @@ changes is the seed of word2vec and of the pretraining (weights, order of the te
 """
 
 import argparse
-import json
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +20,12 @@ import numpy as np
 PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
+import steps
+
 import args as arguments
 import script
-from elmo_tasks.significance import crossed
+from elmo_core.machine import disk
+from elmo_tasks.significance import crossed, spread
 
 PRETRAINING = ["--batch_size=64", "--n_negative_samples=2048", "--optimizer=adam", "--epochs=1"]
 SHAPE = ["--model_size=small", "--projection_dim=300", "--cell_dim=512", "--pretrained_word_embeddings={vectors}"]
@@ -50,15 +49,6 @@ ROWS = {  # name: the model, the flags of its frozen row, whether it has a fine-
 }
 
 
-@dataclass
-class Step:
-    """A command and the file that is there once it has been run."""
-
-    makes: Path
-    command: list[str]
-    checkpoints: Path | None = None  # of a pretraining, which is resumed
-
-
 def main() -> None:
     parser = arguments.parser(__doc__)
     parser.add_argument("--text", type=Path, help="raw reviews, one a line")
@@ -72,28 +62,29 @@ def main() -> None:
     if not args.table:
         if not args.text:
             parser.error("--text is missing; --table prints what is there without it")
-        for step in steps(args):
-            run(step)
+        reviews = steps.digest(*sorted(args.data_dir.rglob("rt-polarity.*")))
+        steps.check_settings(args.output, {"text": steps.digest(args.text), "data": reviews})
+        steps.run(steps_of(args))
     print("\n".join(table(args.output)))
 
 
-def steps(args: argparse.Namespace) -> Iterator[Step]:
+def steps_of(args: argparse.Namespace) -> Iterator[steps.Step]:
     """Everything for a seed before the next seed."""
     out = args.output
     text, vocabulary = f"{out}/corpus/train/*", out / "corpus/vocab.txt"
     prepare = ["preprocess.py", "text", str(args.text), "--lang=en", "--lower", "--dev_fraction=0.01"]
-    yield Step(out / "corpus/train", [*prepare, f"--output={out}/corpus"])
-    yield Step(vocabulary, ["preprocess.py", "vocab", text, "--min_count=3", f"--output={vocabulary}"])
+    yield steps.Step(out / "corpus/train", [[*prepare, f"--output={out}/corpus"]])
+    yield steps.Step(vocabulary, [["preprocess.py", "vocab", text, "--min_count=3", f"--output={vocabulary}"]])
     models = [model for model in MODELS if {model, f"{model}2"}.intersection(args.models)]
     for seed in args.seeds:
         vectors = out / f"word2vec-{seed}.bin"
         values = {"seed": seed, "vectors": vectors, **{model: out / f"{model}-{seed}/final" for model in "ab"}}
-        yield Step(vectors, ["preprocess.py", "vectors", text, f"--output={vectors}", f"--seed={seed}"])
+        yield steps.Step(vectors, [["preprocess.py", "vectors", text, f"--output={vectors}", f"--seed={seed}"]])
         for model in models:
             folder = out / f"{model}-{seed}"
             command = ["run_pretrain.py", f"--train_data_path={text}", f"--vocab_file={vocabulary}", *PRETRAINING]
             command += [*(flag.format(**values) for flag in MODELS[model]), f"--save_dir={folder}"]
-            yield Step(folder / "final.pdparams", command, folder)
+            yield steps.Step(folder / "final.pdparams", [command], checkpoints=folder)
         for name, (model, flags, tuned) in ROWS.items():
             if model not in args.models:
                 continue
@@ -103,33 +94,12 @@ def steps(args: argparse.Namespace) -> Iterator[Step]:
             command += [f"--data_dir={args.data_dir}", *(flag.format(**values) for flag in flags)]
             learns = "--word_vectors_trainable" if model == "word2vec" else "--elmo_trainable"
             frozen = out / "results" / f"{name}-{seed}.json"
-            yield Step(frozen, [*command, f"--results={frozen}"])
+            yield steps.Step(frozen, [[*command, f"--results={frozen}"]])
             if tuned:
                 path = out / "results" / f"{name}-tuned-{seed}.json"
                 launch = ["-m", "paddle.distributed.launch", f"--nproc_per_node={args.processes}", "--backend=gloo"]
                 launch += [f"--log_dir={out}/launch/{path.stem}"]
-                yield Step(path, [*launch, *command, "--device=cpu", learns, f"--results={path}"])
-
-
-def run(step: Step) -> None:
-    if step.makes.exists():
-        return
-    command = step.command
-    if step.checkpoints and any(step.checkpoints.glob("*.pdparams")):
-        command = [part for part in command if not part.startswith("--finetune_from=")]
-        command.append(f"--init_from_ckpt={step.checkpoints}")
-    command = [sys.executable, *(str(PROJECT / part) if part.endswith(".py") else part for part in command)]
-    print("$", " ".join(command), flush=True)
-    # Ctrl-C reaches the step too, which saves first and is waited for. SIGTERM becomes a Ctrl-C for the step, because on
-    # SIGTERM Paddle's launcher would leave its processes behind.
-    answers = {signal.SIGINT: lambda *_: None, signal.SIGTERM: lambda *_: process.send_signal(signal.SIGINT)}
-    before = {number: signal.signal(number, answer) for number, answer in answers.items()}
-    process = subprocess.Popen(command)
-    if code := process.wait():
-        print("Not finished. What is done is kept: run this again to go on.", file=sys.stderr)
-        sys.exit(code if code > 0 else 128 - code)
-    for number, handler in before.items():
-        signal.signal(number, handler)
+                yield steps.Step(path, [[*launch, *command, "--device=cpu", learns, f"--results={path}"]])
 
 
 def table(output: Path) -> list[str]:
@@ -141,10 +111,9 @@ def table(output: Path) -> list[str]:
             found = results(output, name, treatment)
             if not found:
                 continue
-            means = 100 * np.array([np.mean(folds) for _, folds in found.values()])
+            accuracy = spread([np.mean(folds) for _, folds in found.values()])
             within = 100 * np.mean([np.std(folds, ddof=1) for _, folds in found.values()])
-            spread = f" ± {means.std(ddof=1):.2f}" if len(means) > 1 else ""
-            line = f"{name + treatment:20} {len(found):12} {f'{means.mean():.2f}{spread}':>18} {within:12.2f}"
+            line = f"{name + treatment:20} {len(found):12} {accuracy:>18} {within:12.2f}"
             both = [seed for seed in found if seed in baseline]
             if name != "word2vec" and both:
                 right = np.array([found[seed][0] - baseline[seed][0] for seed in both])
@@ -157,7 +126,7 @@ def results(output: Path, name: str, treatment: str) -> dict[int, tuple[np.ndarr
     """By seed: whether each review was classified rightly, as 0 or 1, and the accuracies of the folds."""
     found = {}
     for path in sorted((output / "results").glob(f"{name}{treatment}-[0-9]*.json")):
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = disk.read_json(path, "results of run_finetune.py")
         reviews = values["reviews"]
         right = np.equal(reviews["label"], reviews["prediction"]).astype(float)
         found[int(path.stem.rpartition("-")[2])] = right, np.array([part["accuracy"] for part in values["parts"]])
