@@ -30,10 +30,11 @@ from elmo_tasks.pretrained import Pretrained, randomise
 from elmo_tasks.reading.data import Passage, Question, read_dataset
 from elmo_tasks.reading.network import Settings
 from elmo_tasks.reading.reader import Reader, TokenisedPassage, Windowing
-from elmo_tasks.reading.score import difference, score
+from elmo_tasks.reading.score import score
 from elmo_tasks.reading.text import LANGUAGES
 from elmo_tasks.reading.training import train, training_words
 from elmo_tasks.saved import check_model_folder
+from elmo_tasks.significance import clustered
 from elmo_tasks.training import Schedule, hold_out
 from elmo_tasks.word_vectors import WordVectors
 
@@ -183,9 +184,9 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.compare_with:
         other = score(passages, read_predictions(args.compare_with), language)
         print(f"{other}  {args.compare_with}")
-        found = difference(mine.f1, other.f1, mine.passage)
-        print(found)
-        values |= {"other": other.figures(), "difference": vars(found)}
+        difference = clustered(mine.f1, other.f1, mine.passage, groups="passages")
+        print(f"F1 {difference}")
+        values |= {"other": other.figures(), "difference": vars(difference)}
     script.write_json(args.json, values)
 
 

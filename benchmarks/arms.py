@@ -12,8 +12,8 @@ elmo        ELMo, its layers concatenated
 both        ELMo beside word2vec
 word        --word_elmo, mixed: another ELMo, as the one with word input in docs/tagger.md
 
-Each run is one training with run_tag.py, run_read.py or run_finetune.py; flags that are not listed here go to it. Runs that
-are there are skipped. In cmrc2018 all arms but `nothing` read --vectors. The interval and p-value of a difference are about
+Each run is one training with run_tag.py, run_read.py or run_finetune.py; flags after `--` go to it. Runs that are there are
+skipped. In cmrc2018 all arms but `nothing` read --vectors. The interval and p-value of a difference are about
 other seeds and other texts of the same kind, with these pretrained models (elmo_tasks/significance.py); in cmrc2018, about
 other passages. The F1 of spans is decomposed into the sentences' shares in it, to first order.
 """
@@ -110,7 +110,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time, of one thread each")
     parser.add_argument("--against", choices=ARMS, help="compare with this arm (default: the best without context)")
     parser.add_argument("--table", action="store_true", help="print the table of what is there, and run nothing")
-    args, more = parser.parse_known_args()
+    parser.add_argument("flags", nargs="*", metavar="FLAG", help="after --: further flags of the task's script")
+    args = parser.parse_args()
     if not args.table:
         if args.task == "lac" and not args.pieces:
             parser.error("--task=lac needs --pieces")
@@ -118,7 +119,7 @@ def main() -> None:
         if missing := next((lacking[arm] for arm in args.arms or () if lacking[arm]), None):
             parser.error(f"--arms needs --{missing[0]}")
         arms = args.arms or [arm for arm in ARMS if not lacking[arm]]
-        run(args, arms, more)
+        run(args, arms, args.flags)
     print("\n".join(table(args)))
 
 

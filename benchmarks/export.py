@@ -27,9 +27,9 @@ import numpy as np
 from bench import embedder_of, seconds_of
 
 import args as arguments
+from elmo import layer_choice
 from elmo_core.config import PRESETS
 from elmo_core.machine import runtime
-from elmo import layer_choice
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import sentence_batches
 from export import folder
@@ -58,7 +58,9 @@ def main() -> None:
     runners = {"ELMoEmbedder": embedder.encode, "without its cache": encode_anew}
     with tempfile.TemporaryDirectory() as place:
         output = Path(place) / "exported"
-        folder.write(Embedder(embedder.bilm, None, layer_choice("all", 3)), output, args.model_size, onnx=HAS_ONNX)
+        folder.write(
+            Embedder(embedder.bilm, None, layer_choice("all", 3, ("each",))), output, args.model_size, onnx=HAS_ONNX
+        )
         sys.path.insert(0, str(output))
         examples = {"Paddle Inference": "run_paddle", **({"ONNX Runtime": "run_onnx"} if HAS_ONNX else {})}
         for name, example in examples.items():

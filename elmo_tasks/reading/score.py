@@ -1,5 +1,5 @@
 """How good answers are: exact match and F1 as the evaluators of SQuAD 1.1 and CMRC 2018 define them, Rouge-L as DuReader
-does; and whether two readers differ by more than chance.
+does.
 """
 
 import re
@@ -12,7 +12,6 @@ import numpy as np
 
 from elmo_tasks.reading.data import Passage
 
-RESAMPLES = 10_000  # of the bootstrap
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 CMRC_MARKS = re.compile(r"[-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』]")  # which the evaluator leaves out
 CMRC_PART = re.compile(r"[\u4e00-\u9fa5]|\d+(?:[.,]\d+)*|(?:(?![\u4e00-\u9fa5])\w)+|[^\w\s]")
@@ -128,34 +127,3 @@ def score(passages: Sequence[Passage], predictions: Mapping[str, str], language:
             rows.append((exact, max(f1(answer, given) for answer in answers), rouge, number))
     exact, f1, rouge, passage = map(np.array, zip(*rows, strict=True))
     return Scores(exact.astype(float), f1, rouge, passage, unanswered)
-
-
-@dataclass
-class Difference:
-    """How much better one reader is than another, 95 % of what the bootstrap finds, and its two-sided p-value."""
-
-    mean: float
-    low: float
-    high: float
-    p: float
-
-    def __str__(self) -> str:
-        return (
-            f"{100 * self.mean:+.2f} points of F1, 95 % of the differences within {100 * self.low:+.2f} and "
-            f"{100 * self.high:+.2f}, p = {self.p:.2g}"
-        )
-
-
-def difference(mine: np.ndarray, other: np.ndarray, passage: np.ndarray, seed: int = 1) -> Difference:
-    """Of two readers' scores of the same questions (n,), by a bootstrap over the passages, because questions of one
-    passage are not independent of each other. passage: (n,) number of each question's.
-    """
-    _, passage = np.unique(passage, return_inverse=True)
-    gains, questions = np.bincount(passage, mine - other), np.bincount(passage)
-    n = len(questions)
-    drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), RESAMPLES)
-    found = (drawn @ gains) / (drawn @ questions)
-    low, high = np.percentile(found, [2.5, 97.5])
-    against = min((found <= 0).sum(), (found >= 0).sum())
-    p = min(1.0, 2 * (against + 1) / (RESAMPLES + 1))
-    return Difference(float((mine - other).mean()), float(low), float(high), float(p))

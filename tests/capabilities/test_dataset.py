@@ -10,6 +10,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from tiny import char_ids
 
 from dataset import EvalStream, TrainStream, lm_batch
 from elmo_core.machine.messages import UserError
@@ -18,7 +19,6 @@ from elmo_core.text.characters import CodePoints, count_cut
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import Vocabulary, in_order, sentence_batches, shuffled_batches, token_batch
-from models import char_ids
 from pretraining.prefetch import Prefetcher
 
 MARKERS = ["<S>", "</S>", "<UNK>"]

@@ -17,9 +17,10 @@ from elmo_tasks.reading.data import Passage, Question, read_dataset
 from elmo_tasks.reading.layers import window_layers
 from elmo_tasks.reading.network import NEVER, BiDAF, Settings
 from elmo_tasks.reading.reader import Reader, TokenisedPassage, Windowing, best_spans
-from elmo_tasks.reading.score import cmrc_f1, difference, rouge_l, score, squad_f1
+from elmo_tasks.reading.score import cmrc_f1, rouge_l, score, squad_f1
 from elmo_tasks.reading.text import Text, Window, windows
 from elmo_tasks.reading.training import train, training_groups, training_words
+from elmo_tasks.significance import clustered
 from elmo_tasks.training import Schedule
 
 TEXT = "老师住在北京。他在银行工作。医生住在上海。"
@@ -195,10 +196,10 @@ def test_the_bootstrap_resamples_passages():
     """100 questions of one of eleven passages are better: with (10/11)^11 no resample has that passage."""
     passage = np.repeat(np.arange(11), [100, *[10] * 10])
     mine, other = (passage == 0).astype(float), np.zeros(len(passage))
-    found = difference(mine, other, passage)
+    found = clustered(mine, other, passage)
     assert found.mean == 0.5 and found.low == 0 and found.p == pytest.approx(2 * (10 / 11) ** 11, abs=0.03)
-    assert difference(other + 0.1, other, passage).p == pytest.approx(2 / 10_001)
-    assert difference(other, other, passage).p == 1
+    assert clustered(other + 0.1, other, passage).p == pytest.approx(2 / 10_001)
+    assert clustered(other, other, passage).p == 1
 
 
 # The network
