@@ -14,6 +14,8 @@ from project import PROJECT
 
 PROGRAM = """
 import sys
+import elmo_tasks.reading.reader
+import elmo_tasks.tagging.tagger
 from elmo import ELMo, ELMoEmbedder, UserError
 
 sentences = [["The", "first", "sentence", "."], ["Second", "one", "."]]
@@ -33,7 +35,8 @@ def wheel(tmp_path_factory) -> Path:
     source, output = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in ("elmo.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(PROJECT / name, source)
-    shutil.copytree(PROJECT / "elmo_core", source / "elmo_core", ignore=shutil.ignore_patterns("__pycache__", ".cache"))
+    for name in ("elmo_core", "elmo_tasks"):
+        shutil.copytree(PROJECT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", ".cache"))
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--wheel-dir", output, source], check=True)
     (path,) = output.glob("*.whl")
@@ -42,7 +45,12 @@ def wheel(tmp_path_factory) -> Path:
 
 def test_the_wheel_holds_the_library_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"elmo.py", "elmo_core", "elmo_paddle"}
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {
+        "elmo.py",
+        "elmo_core",
+        "elmo_tasks",
+        "elmo_paddle",
+    }
     assert "elmo_core/network/fused.c" in names and wheel.stat().st_size < 2**20
 
 
@@ -67,6 +75,6 @@ def test_it_works_beside_files_with_the_names_of_ours(wheel, tmp_path):
 
 def test_its_dependencies_are_those_of_the_requirements():
     text = (PROJECT / "pyproject.toml").read_text(encoding="utf-8")
-    needed = re.findall(r'"(.+?)"', re.search(r"^dependencies = \[(.*?)^\]", text, re.M | re.S)[1])
+    needed = re.findall(r'"(.+?)"', "".join(re.findall(r"^(?:dependencies|train) = \[(.*?)^\]", text, re.M | re.S)))
     lines = (PROJECT / "requirements.txt").read_text(encoding="utf-8").splitlines()
     assert needed and set(needed) <= {line.partition("#")[0].strip() for line in lines}
