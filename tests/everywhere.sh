@@ -12,6 +12,7 @@ trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
 python=.venv/bin/python
 numerics='elmo lstmp softmax char_cnn fused'
+tasks='tagging reading polarity finetune saved training run_tag run_read'
 
 # find_python VERSION...: the first of these, on the path or of pyenv; nothing where there is none
 find_python() {
@@ -78,9 +79,9 @@ done
 for version in 2.6.2 3.0.0; do
     if with_paddle $version; then
         other=.venv-paddle-$version/bin/python
-        leg "Paddle $version" "$numerics adagrad checkpoint pretrain ranks eval embed tagging reading polarity export models" $other
-        leg "written by 3.3, read" other_paddle env ELMO_OTHER_PYTHON=$python $other
-        leg "written by $version, read by 3.3" other_paddle env ELMO_OTHER_PYTHON=$other $python
+        leg "Paddle $version" "$numerics adagrad checkpoint pretrain ranks eval embed export models $tasks" $other
+        leg "files of 3.3 in $version" other_paddle env ELMO_OTHER_PYTHON=$python $other
+        leg "files of $version in 3.3" other_paddle env ELMO_OTHER_PYTHON=$other $python
     else
         skip "Paddle $version" "there is no Python 3.10 to 3.12"
     fi
