@@ -209,7 +209,7 @@ def model_changes(args: argparse.Namespace) -> dict:
 
 
 def _model_fields() -> list[dataclasses.Field]:
-    return [field for field in dataclasses.fields(ELMoConfig) if field.metadata]
+    return [field for field in dataclasses.fields(ELMoConfig) if "help" in field.metadata]
 
 
 def add_optimizer(parser: argparse.ArgumentParser) -> None:

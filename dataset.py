@@ -29,6 +29,7 @@ from itertools import chain
 
 import numpy as np
 
+from elmo_core.config import differences
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.text_files import blocks, split_lines
@@ -85,9 +86,6 @@ class _Rows:
     """B rows of running sentences, from which batches are cut."""
 
     def __init__(self, batch_size: int, unroll_steps: int, vocabulary: Vocabulary, input: str):
-        for name, value in (("batch_size", batch_size), ("unroll_steps", unroll_steps)):
-            if value < 1:
-                raise UserError(f"{name} is {value}: expected 1 or more.")
         self.under_way = [_Sentence(np.zeros(1, np.int32)) for _ in range(batch_size)]
         self.waiting: dict[int, _Sentence] = {}  # begun in rows that are no more; the one of the lowest key is next
         self._steps = unroll_steps
@@ -180,9 +178,9 @@ class TrainStream:
     the end of an epoch the rows go on with the next: every batch is full, nothing is dropped. One file is in memory
     at a time.
 
-    `position`, also that of each batch, is made of plain containers and arrays. A stream that is given it (here,
-    or by `seek`) goes on with the very batches that would have followed. Given the positions of all ranks of a run,
-    another number of ranks goes on with what these have left of the epoch: it is dealt anew in the same way.
+    `position`, also that of each batch, is made of plain containers and arrays. A stream that is given it by `seek`
+    goes on with the very batches that would have followed. Given the positions of all ranks of a run, another number
+    of ranks goes on with what these have left of the epoch: it is dealt anew in the same way.
     """
 
     def __init__(
@@ -196,10 +194,7 @@ class TrainStream:
         rank: int = 0,
         world_size: int = 1,
         shuffle: bool = True,
-        position: dict | None = None,
     ):
-        if seed < 0 or not 0 <= rank < world_size:
-            raise UserError(f"seed {seed}, rank {rank} of {world_size}: expected seed and rank from 0, rank below.")
         self._corpus = corpus
         self._seed, self._rank, self._world_size, self._shuffle = seed, rank, world_size, shuffle
         self.tokens_per_step = batch_size * unroll_steps * world_size  # of all ranks
@@ -216,8 +211,6 @@ class TrainStream:
             "shuffle": shuffle,
         }
         self._go_to(0, 0, 0)
-        if position is not None:
-            self.seek(position)
 
     def __iter__(self) -> "TrainStream":
         return self
@@ -245,37 +238,34 @@ class TrainStream:
             "identity": self._identity,
         }
 
-    def seek(self, *positions: dict, strict: bool = True) -> np.ndarray:
-        """Go on from the position of this rank, or from those of all ranks of a run. A position of another stream (another
-        seed, corpus ...) is an error that names what differs.
+    def seek(self, *positions: dict) -> np.ndarray:
+        """Go on from the position of this rank, or from those of all ranks of a run.
 
-        With strict=False that is a warning, and the stream goes on with what is well defined: if sentences come in
-        another order, from the beginning of the epoch; otherwise with all that the run has not read.
+        From a position of another stream (another seed, corpus ...) it goes on, with a warning, with what is well defined:
+        if sentences come in another order, from the beginning of the epoch; otherwise with all that the run has not read.
 
         Returns for each row the row that had its sentence, -1 if none: of all ranks' rows if their number has changed.
         """
         mine = positions[self._rank if len(positions) == self._world_size else 0]
         saved, epoch = mine["identity"], min(position["epoch"] for position in positions)
-        differences = [name for name, value in self._identity.items() if saved.get(name) != value]
-        reordered = {"corpus", "seed", "rank", "world_size", "shuffle"}.intersection(differences)
+        changes = differences(saved, self._identity)
+        reordered = {"corpus", "seed", "rank", "world_size", "shuffle"}.intersection(changes)
         if len(positions) == saved["world_size"] != self._world_size:  # all of the run's ranks are there
-            differences = [name for name in differences if name != "rank"]
+            changes.pop("rank", None)
             reordered -= {"rank", "world_size"}
-        listed = "; ".join(f"{name} was {saved.get(name)}, is {self._identity[name]}" for name in differences)
-        if differences and strict:
-            raise UserError(f"the position in the data was saved by another run: {listed}. Use what it was saved with.")
+        listed = "; ".join(changes.values())
         n_rows = len(self._rows.under_way)
         if reordered:
             log.warning(f"The data is read from the beginning of epoch {epoch}: {listed}.")
             self._go_to(epoch, 0, 0)
             return np.full(n_rows, -1)
-        if differences:
+        if changes:
             log.warning(f"The data is read from where it was left, although {listed}.")
         if saved["world_size"] == self._world_size:
-            self._go_to(mine["epoch"], mine["shard"], mine["sentence"], mine.get("history"))
+            self._go_to(mine["epoch"], mine["shard"], mine["sentence"], mine["history"])
             return self._take_up([mine], 0, 1)
         reached = [[position[name] for name in ("epoch", "shard", "sentence")] for position in positions]
-        self._go_to(epoch, 0, 0, {"ranks": reached, "before": mine.get("history")})
+        self._go_to(epoch, 0, 0, {"ranks": reached, "before": mine["history"]})
         return self._take_up(positions, self._rank, self._world_size)
 
     def _go_to(self, epoch: int, shard: int, sentence: int, history: dict | None = None) -> None:

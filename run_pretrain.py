@@ -191,11 +191,12 @@ def count(corpus: Corpus, dev: Corpus | None, vocabulary: Vocabulary, resumed: P
     """Count the corpus, unless the checkpoint knows, and check the held-out text."""
     if dev:
         dev.count(vocabulary)
-    saved = checkpoint.load_progress(resumed) if resumed else {}
-    known = (corpus.identity, vocabulary.identity) == tuple(
-        map(saved.get("settings", {}).get, ("corpus", "vocabulary"))
-    )
-    return Counts(**saved["counts"]) if known and "counts" in saved else corpus.count(vocabulary, sample=True)
+    if resumed:
+        saved = checkpoint.load_progress(resumed)
+        settings = saved["settings"]
+        if (settings["corpus"], settings["vocabulary"]) == (corpus.identity, vocabulary.identity):
+            return Counts(**saved["counts"])
+    return corpus.count(vocabulary, sample=True)
 
 
 def check_ranks(ranks: Ranks, settings: dict) -> None:

@@ -152,7 +152,7 @@ def data(args: argparse.Namespace) -> dict:
         for _ in range(args.runs):
             tokens, began = 0, time.perf_counter()
             while (seconds := time.perf_counter() - began) < 3:
-                tokens += int((next(stream).forward_target != vocabulary.id(EOS)).sum())
+                tokens += int((next(stream).forward_target != vocabulary.index[EOS]).sum())
             rates.append(tokens / seconds)
         result[f"{kind} input, tokens/s"] = statistics.median(rates)
     return {**result, "peak memory, MB": peak_memory() / 2**20}

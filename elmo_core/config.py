@@ -52,7 +52,7 @@ class ELMoConfig:
     """Everything needed to rebuild a model. `config.json` in a checkpoint's folder is its JSON form."""
 
     input: str = _choice("char", "what the model reads of a token: its characters, a table of words, or both", INPUTS)
-    vocab_size: int = 0  # words that the language model predicts and the word table holds; 0: no head
+    vocab_size: int = _described(0, least=0, most=2**31 - 1)  # words that are predicted and in the table; 0: no head
     character_dim: int = _number(16, "size of a character's vector", "N", least=1, flags=("--char_embed_dim",))
     filters: tuple[tuple[int, int], ...] = _described(
         FILTERS, help="character CNN filters as width:number, e.g. 1:32,2:64", metavar="W:N,..."
@@ -67,9 +67,9 @@ class ELMoConfig:
     proj_clip: float = _number(3.0, "bound of an LSTM's output; 0: none", "X")
     forget_bias: float = _number(1.0, "added to an LSTM's forget gate", "X", least=-LARGEST)
     word_dim: int = _number(100, "size of a word's vector, with --input=char+word", "N", least=1)
-    n_characters: int = 262  # rows of the table of characters
-    alphabet: str = "bytes"  # bytes, or "code points" by a table of their own, which only imported models have
-    max_characters: int = MAX_CHARS  # of a token; other numbers only imported models have
+    n_characters: int = _described(262, least=1, most=2**31 - 1)  # rows of the table of characters
+    alphabet: str = _described("bytes", choices=("bytes", "code points"))  # by a table of their own, in imported models
+    max_characters: int = _described(MAX_CHARS, least=3, most=MOST_CHARS)  # of a token; others in imported models
 
     def __post_init__(self):
         self._validate()
@@ -125,23 +125,17 @@ class ELMoConfig:
                 kinds, kind = ((int,), "whole ") if isinstance(field.default, int) else ((int, float), "")
                 fits = type(value) in kinds and limits["least"] <= value <= limits["most"]
                 need(field.name, fits, f"a {kind}number from {limits['least']} to {limits['most']:,}")
-        need("vocab_size", type(self.vocab_size) is int and 0 <= self.vocab_size < 2**31, "a whole number, 0 or more")
         need("vocab_size", not self.reads_words or self.vocab_size > 0, "the number of words (of a word table)")
-        need("n_characters", type(self.n_characters) is int and 0 < self.n_characters < 2**31, "a whole number above 0")
-        need("alphabet", self.alphabet in ("bytes", "code points"), "'bytes' or 'code points'")
-        longest = self.max_characters
-        fits = type(longest) is int and 3 <= longest <= MOST_CHARS
-        need("max_characters", fits, f"a whole number from 3 to {MOST_CHARS}")
         need("use_skip_connections", isinstance(self.use_skip_connections, bool), "true or false")
         pairs = self.filters if isinstance(self.filters, list | tuple) and len(self.filters) <= 100 else [None]
         whole = all(
             isinstance(pair, list | tuple)
             and len(pair) == 2
             and all(type(number) is int and 0 < number < 2**31 for number in pair)
-            and pair[0] <= longest
+            and pair[0] <= self.max_characters
             for pair in pairs
         )
-        need("filters", whole, f"up to 100 pairs [width, number] of whole numbers, widths up to {longest}")
+        need("filters", whole, f"up to 100 pairs [width, number] of whole numbers, widths up to {self.max_characters}")
         need("filters", not self.reads_characters or bool(self.filters), "at least one pair [width, number]")
 
 

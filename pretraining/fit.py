@@ -23,7 +23,9 @@ def fit_characters(encoder: paddle.nn.Layer, vocabulary: Vocabulary, words: np.n
     for step in range(1, STEPS + 1):
         chosen = draw.choice(len(words), min(WORDS, len(words)), replace=False, p=often)
         wanted = paddle.to_tensor(vectors[chosen])
-        loss = (_vectors(encoder, lexicon, words[chosen]) - wanted).square().sum(axis=1).mean()
+        tokens, places = lexicon.distinct(words[chosen])
+        found = paddle.gather(encoder(tokens), paddle.to_tensor(places))
+        loss = (found - wanted).square().sum(axis=1).mean()
         optimizer.set_lr(learning_rate("adam", RATE, step, STEPS, WARMUP))
         loss.backward()
         optimizer.step()
@@ -31,8 +33,3 @@ def fit_characters(encoder: paddle.nn.Layer, vocabulary: Vocabulary, words: np.n
         if step % (STEPS // 4) == 0:
             left = float(loss) / float(wanted.square().sum(axis=1).mean())
             log.info(f"              step {step:,}: {1 - left:.0%} of the vectors' squares explained")
-
-
-def _vectors(encoder: paddle.nn.Layer, lexicon: Lexicon, words: np.ndarray) -> paddle.Tensor:
-    tokens, places = lexicon.distinct(words)
-    return paddle.gather(encoder(tokens), paddle.to_tensor(places))

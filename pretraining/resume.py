@@ -101,19 +101,16 @@ def changed_settings(source: Path, saved: Mapping, settings: Mapping, allow_chan
 
 def resume(progress: Progress, saved: Mapping, changes: set[str], stream: TrainStream, ranks: Ranks) -> None:
     """Set the progress and the stream to where the checkpoint left them, as far as the changed settings let them be."""
-    before = saved["settings"]
-    tokens_per_step = before["batch_size"] * before["unroll_steps"] * before["world_size"]
-    progress.step = saved["step"]
-    progress.tokens = saved.get("tokens", saved["step"] * tokens_per_step)
+    progress.step, progress.tokens = saved["step"], saved["tokens"]
     if "warmup_steps" not in changes:
-        progress.warmup = saved.get("warmup", before["warmup_steps"] * tokens_per_step)
+        progress.warmup = saved["warmup"]
     if "dev_data" not in changes:
         progress.evaluated, progress.best = saved["evaluated"], saved["best"]
         progress.without_gain = saved["without_gain"]
     same_ranks = "world_size" not in changes
     if same_ranks:
         progress.losses[:] = saved["ranks"][ranks.rank]["losses"]
-    rows = stream.seek(*(one["position"] for one in saved["ranks"]), strict=False)
+    rows = stream.seek(*(one["position"] for one in saved["ranks"]))
     progress.position = stream.position
     if {"corpus", "seed", "shuffle"} & changes:
         progress.tokens = progress.position["epoch"] * progress.counts.predictions

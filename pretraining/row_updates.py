@@ -1,11 +1,15 @@
 """What Adagrad and Adam share: updates of the rows of a table that a step has read, the bound on the gradients' norm."""
 
 from elmo_core.machine.runtime import paddle, to_tensor
-from elmo_core.network.row_gradients import RowGradient, clear_row_gradient, row_gradient
+from elmo_core.network.row_gradients import RowGradient, row_gradient
 
 
 class RowUpdates:
-    """Mixed into an optimizer of Paddle's: it updates dense weights as always, and of tables the rows that were read."""
+    """Mixed into an optimizer of Paddle's: it updates dense weights as always, and of tables the rows that were read.
+
+    The optimizer adds `_moments(weight)`, its accumulators of the weight's shape, and `_update(weight, gradient, rows,
+    *moments)`, which changes rows of a weight and of its moments in place.
+    """
 
     def _apply_optimize(self, loss, startup_program, params_grads, param_group_idx=0):
         tables = [(weight, row_gradient(weight)) for weight in self._parameter_list]
@@ -28,15 +32,7 @@ class RowUpdates:
     def clear_grad(self, set_to_zero: bool = True) -> None:
         super().clear_grad(set_to_zero)
         for weight in self._parameter_list:
-            clear_row_gradient(weight)
-
-    def _moments(self, weight) -> list:
-        """The accumulators that have the weight's shape."""
-        raise NotImplementedError
-
-    def _update(self, weight, gradient, rows, *moments) -> None:
-        """Change rows of a weight and of its moments, in place."""
-        raise NotImplementedError
+            weight.row_gradient = None
 
 
 class Clip(paddle.nn.ClipGradByGlobalNorm):

@@ -97,7 +97,8 @@ class Trainer:
         """Make one update from the gradients of all parts. Returns whether any rank asks to stop after it."""
         settings, progress, losses = self.settings, self.progress, []
         progress.step, progress.tokens = progress.step + 1, progress.tokens + progress.tokens_per_step
-        paddle.seed(dropout_seed(settings.seed, progress.step, self.ranks.rank))
+        seeds = np.random.SeedSequence([settings.seed, progress.step, self.ranks.rank])
+        paddle.seed(int(seeds.generate_state(1)[0]))  # of dropout
         for k, batch in enumerate(parts):
             both, progress.states[k] = self.bilm(batch, progress.states[k], candidates, settings.dropout)
             (sum(both) / 2 * settings.unroll_steps / len(parts)).backward()
@@ -185,7 +186,3 @@ class Trainer:
         log.info(text)
         if self.ranks.first:
             run_folder.append_log(self.settings.save_dir, event, self.progress.step, values)
-
-
-def dropout_seed(*numbers: int) -> int:
-    return int(np.random.SeedSequence(numbers).generate_state(1)[0])

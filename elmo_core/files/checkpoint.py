@@ -63,9 +63,6 @@ def save(
     the "step" of progress. Arrays are NumPy's, or what NumPy converts, such as Paddle's tensors. In a
     distributed job only rank 0 calls this.
     """
-    for name, value in params.items():
-        if not isinstance(name, str) or not hasattr(value, "__array__"):
-            raise TypeError(f"params: expected names with arrays, found {name!r} with {type(value).__name__}.")
     prefix = Path(prefix)
     prefix.parent.mkdir(parents=True, exist_ok=True)
     _tidy(prefix.parent)
@@ -88,8 +85,6 @@ def save(
 
 def prune(folder: str | Path, keep: int) -> None:
     """Delete all numbered checkpoints but the `keep` with the highest numbers; never `final` or `best`."""
-    if keep < 1:
-        raise UserError(f"{keep} checkpoints to keep: expected 1 or more.")
     found = {path.stem for path in Path(folder).iterdir() if path.suffix in SUFFIXES and _is_number(path.stem)}
     kept = [name for name in _names(Path(folder)) if _is_number(name)][-keep:]
     for name in found.difference(kept):

@@ -51,13 +51,4 @@ def load_word_vectors(path: Path, limit: int | None = None):
 def _has_header(path: Path) -> bool:
     """Whether the first line is the number of words and of dimensions, not already a word."""
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-        first = file.readline(1 << 20).split()
-    return len(first) <= 2 or not all(map(_is_number, first[1:]))
-
-
-def _is_number(text: bytes) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+        return len(file.readline(1 << 20).split()) <= 2

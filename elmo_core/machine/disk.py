@@ -71,14 +71,14 @@ def _kind(path: Path) -> str:
 
 
 @contextmanager
-def atomic_write(path: str | Path, mode: str = "w", follow_links: bool = True, durable: bool = True) -> Iterator[IO]:
+def atomic_write(path: str | Path, mode: str = "w", durable: bool = True) -> Iterator[IO]:
     """Open `path` to write ("w": UTF-8 text, "wb": bytes). The file appears once the block has ended without error.
 
-    follow_links: a link stays, and the file that it leads to is written; otherwise it is replaced.
+    A link stays, and the file that it leads to is written.
     durable: wait until it is on the disk; otherwise a power failure may damage it.
     """
     path = Path(path)
-    if path.is_symlink() and follow_links:
+    if path.is_symlink():
         path = path.resolve()
     _check_is_file(path, str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,13 +123,10 @@ def create(temporary: Path, mode: str, durable: bool = True) -> Iterator[IO]:
 
 
 def rename(temporary: Path, path: Path) -> None:
+    """Give a file or folder its name, for good: its folder is on the disk, too."""
     temporary.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
     with suppress(OSError):  # some network file systems refuse
-        number = os.open(folder, os.O_RDONLY)
+        number = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(number)
         finally:
@@ -157,12 +154,15 @@ class Busy(UserError):
     """Another process writes there."""
 
 
-def lock(handle: int, path: Path) -> None:
-    """Refuse an open file or folder that another process has locked. The lock ends with the process, however it ends."""
+def lock(handle: int, path: Path, wait: bool = False) -> None:
+    """Refuse, or wait for, an open file or folder that another process has locked.
+
+    The lock ends with the process, however it ends.
+    """
     try:
         import fcntl  # which Windows lacks
 
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError as error:
         raise Busy(f"{path} is being written by another process. Wait until it has ended, or end it.") from error
     except (OSError, ImportError) as error:  # some network file systems have no locks

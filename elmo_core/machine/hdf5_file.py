@@ -27,12 +27,7 @@ class HDF5File:
             raise UserError(f"{path} is not an HDF5 file, it begins with {begin!r}. Expected {what}.")
         with self.errors_named():
             self.file = h5py.File(path, "r")
-        try:
-            with self.errors_named():
-                self.file.visititems(self._note)
-        except UserError:
-            self.__exit__()
-            raise
+            self.file.visititems(self._note)
 
     def __enter__(self) -> "HDF5File":
         return self

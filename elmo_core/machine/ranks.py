@@ -183,10 +183,8 @@ def choose_network(hosts: Sequence[str], own_host: str) -> None:
 
 def network_interface(address: str) -> str | None:
     """The name of the network interface that has this IPv4 address; None if it cannot be found."""
-    try:
-        import fcntl  # which Windows lacks
-    except ImportError:
-        return None
+    import fcntl  # which Windows lacks
+
     get_address = 0x8915  # SIOCGIFADDR of Linux
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for _, name in socket.if_nameindex():

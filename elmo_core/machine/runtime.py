@@ -157,12 +157,10 @@ def set_device(name: str = "auto") -> str:
 def device_name(name: str = "auto") -> str:
     """Paddle's name for auto, cpu, gpu or gpu:N, if there is such a device."""
     paddle = import_paddle()
-    if not isinstance(name, str):
-        raise UserError(f"device {name!r}: expected 'auto', 'cpu', 'gpu' or 'gpu:N'.")
     gpus = paddle.device.cuda.device_count() if paddle.is_compiled_with_cuda() else 0
     if name == "auto":
         name = "gpu" if gpus else "cpu"
-    kind, _, number = name.partition(":")
+    kind, _, number = str(name).partition(":")
     if name != "cpu" and not (kind == "gpu" and (number.isdigit() or name == "gpu")):
         raise UserError(f"device {name}: expected auto, cpu, gpu or gpu:N (for instance gpu:0).")
     if kind == "gpu" and not paddle.is_compiled_with_cuda():
@@ -170,12 +168,10 @@ def device_name(name: str = "auto") -> str:
             f"device {name}: this build of Paddle is for CPU only. Install paddlepaddle-gpu as the "
             "README says, or give cpu as the device."
         )
-    if kind == "gpu" and not gpus:
+    if kind == "gpu" and int(number or 0) >= gpus:
         raise UserError(
-            f"device {name}: Paddle sees no GPU. Check nvidia-smi, CUDA_VISIBLE_DEVICES; or cpu as the device."
+            f"device {name}: Paddle sees {gpus} GPUs. Check nvidia-smi, CUDA_VISIBLE_DEVICES; or cpu as the device."
         )
-    if number and int(number) >= gpus:
-        raise UserError(f"device {name}: this machine has {gpus} GPUs, gpu:0 to gpu:{gpus - 1}.")
     with on_device(name):
         return paddle.get_device()
 

@@ -125,50 +125,26 @@ def run_layer(
     """Run the directions of one layer side by side.
 
     inputs: for each direction packed (M, P), or (N, P) where `rows` gives the (M,) row numbers into it.
-    states: for each direction h (B, P) and c (B, H), rows in the packed order.
+    states: for each direction h (B, P) and c (B, H), rows in the packed order. There is at least one step.
     Returns for each direction the outputs, packed (M, P), and the state each row ends with.
     """
     rows = rows or [None] * len(directions)
     tensors = [[x, *state, *lstmp.weights()] for lstmp, x, state in zip(directions, inputs, states, strict=True)]
-    cell = directions[0].cell
-    if fused.suits(inputs[0]):
-        jobs = [_Direction(cell, sizes, index, one) for index, one in zip(rows, tensors, strict=True)]
-    else:
+    cell, is_fused = directions[0].cell, fused.suits(inputs[0])
+    training = paddle.is_grad_enabled() and not all(tensor.stop_gradient for one in tensors for tensor in one)
+    fits = len(inputs[0]) * 4 * states[0][1].shape[1] <= INPUT_GATES_AT_ONCE
+    if not (is_fused and (fits or training)):
         for one, index in zip(tensors, rows, strict=True):
             one[0] = one[0] if index is None else paddle.gather(one[0], index)
+        rows = [None] * len(directions)
+    if is_fused:
+        jobs = [_Direction(cell, sizes, index, one) for index, one in zip(rows, tensors, strict=True)]
+    else:
         jobs = [_Stacked(cell, sizes, tensors)]
     tensors = [tensor for job in jobs for tensor in job.tensors]
-    if paddle.is_grad_enabled() and not all(tensor.stop_gradient for tensor in tensors):
-        results = _LayerFunction.apply(jobs, *tensors)
-    elif len(slices := _slices(sizes, 4 * states[0][1].shape[1])) > 1:
-        return _run_in_slices(directions, inputs, states, sizes, rows, slices)
-    else:
-        results = _run_forward(jobs, training=False)
+    results = _LayerFunction.apply(jobs, *tensors) if training else _run_forward(jobs, training=False)
     outputs = [results[k] for k in range(0, len(results), 3)]
     return outputs, [(results[k + 1], results[k + 2]) for k in range(0, len(results), 3)]
-
-
-def _run_in_slices(directions, inputs, states, sizes, rows, slices):
-    """The same, some steps after others, so that very long rows need no more memory than others."""
-    inputs = [x if index is None else paddle.gather(x, index) for x, index in zip(inputs, rows, strict=True)]
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    parts = []
-    for first, last in slices:
-        here = [x[offsets[first] : offsets[last]] for x in inputs]
-        outputs, states = run_layer(directions, here, states, sizes[first:last])
-        parts.append(outputs)
-    return [paddle.concat(one) for one in zip(*parts, strict=True)], states
-
-
-def _slices(sizes: Sequence[int], width: int) -> list[tuple[int, int]]:
-    """Cut the steps where the input gates, so wide, would take more than INPUT_GATES_AT_ONCE; a step is never cut."""
-    cuts, held = [0], 0
-    for t, n in enumerate(sizes):
-        if held and (held + n) * width > INPUT_GATES_AT_ONCE:
-            cuts.append(t)
-            held = 0
-        held += n
-    return list(itertools.pairwise([*cuts, len(sizes)]))
 
 
 class _LayerFunction(paddle.autograd.PyLayer):
@@ -204,8 +180,6 @@ class _Direction:
     def forward(self, training: bool) -> tuple[paddle.Tensor, ...]:
         """Outputs (M, P), last h (B, P), last c (B, H)."""
         x, h, c, input_weight, recurrent_weight, bias, projection_weight = self.tensors
-        if not self.sizes:
-            return paddle.zeros_like(x[:0]), h.clone(), c.clone()
         with paddle.no_grad():
             cell_dim = c.shape[1]
             forget = paddle.zeros_like(bias)
@@ -231,8 +205,6 @@ class _Direction:
     def backward(self, d_outputs, d_last_h, d_last_c) -> tuple[paddle.Tensor | None, ...]:
         """Gradients of x, h, c, W_x, W_h, b, W_p; None for those not wanted."""
         x, _, first_c, input_weight, _, bias, projection_weight = self.tensors
-        if not self.sizes:
-            return _wanted((x * 0, d_last_h, d_last_c, *(weight * 0 for weight in self.tensors[3:])), self.wanted)
         with paddle.no_grad():
             weight, read, gates, m, cells, outputs = self.saved
             d_h, d_c = d_last_h.clone(), d_last_c.clone()
@@ -278,8 +250,6 @@ class _Stacked:
     def forward(self, training: bool) -> tuple[paddle.Tensor, ...]:
         """Of each direction: outputs (M, P), last h (B, P), last c (B, H)."""
         inputs, *stacks = zip(*self.directions, strict=True)
-        if not self.blocks:
-            return tuple(part for x, h, c, *_ in self.directions for part in (x[:0] * 0, h.clone(), c.clone()))
         with paddle.no_grad():
             h, c, input_weight, recurrent_weight, bias, projection_weight = map(paddle.stack, stacks)
             input_weight, recurrent_weight = (  # (4, D, P, H)
@@ -325,10 +295,6 @@ class _Stacked:
     def backward(self, *gradients) -> tuple[paddle.Tensor | None, ...]:
         """Gradients of each direction's x, h, c, W_x, W_h, b, W_p; None for those not wanted."""
         d_outputs, *d_last = (gradients[k::3] for k in range(3))
-        if not self.blocks:
-            made = [(x * 0, d_h, d_c, *(w * 0 for w in rest)) for (x, _, _, *rest), d_h, d_c in
-                    zip(self.directions, *d_last, strict=True)]  # fmt: skip
-            return _wanted([gradient for group in made for gradient in group], self.wanted)
         with paddle.no_grad():
             inputs, _, _, *weights = zip(*self.directions, strict=True)
             x, input_weight, recurrent_weight, _, projection_weight = map(paddle.stack, (inputs, *weights))
@@ -339,7 +305,8 @@ class _Stacked:
             collected = []
             for (first, steps, n), saved in zip(reversed(self.blocks), reversed(self.saved), strict=True):
                 d_h, d_c = _with_ended(d_h, d_last_h, n), _with_ended(d_c, d_last_c, n)
-                d_projected = _of_steps(d_outputs, first, steps, n)
+                places = [x[first : first + steps * n].reshape([steps, n, -1]) for x in d_outputs]
+                d_projected = paddle.stack(places, axis=1)  # (t, D, n, P)
                 made = self._block_backward(d_projected, d_h, d_c, saved, by_gate, projection_weight)
                 d_h, d_c, *rows = made
                 collected.append(rows)
@@ -432,11 +399,6 @@ def _of_gates(x, weights):
     x is repeated first: a product that repeats it by itself has a GPU wait for a list of addresses.
     """
     return product(x.expand([4, *x.shape]), weights)
-
-
-def _of_steps(packed: Sequence[paddle.Tensor], first: int, steps: int, n: int):
-    """A block's places of every direction's packed (M, W): (t, D, n, W)."""
-    return paddle.stack([x[first : first + steps * n].reshape([steps, n, -1]) for x in packed], axis=1)
 
 
 def _in_rows(x):

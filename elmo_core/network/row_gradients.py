@@ -61,12 +61,8 @@ def look_up(table: paddle.Tensor, ids: np.ndarray) -> paddle.Tensor:
 
 
 def row_gradient(table: paddle.Tensor) -> RowGradient | None:
-    """The gradient of all reads since the last `clear_row_gradient`."""
+    """The gradient of all reads since the optimizer's last `clear_grad`."""
     return getattr(table, "row_gradient", None)
-
-
-def clear_row_gradient(table: paddle.Tensor) -> None:
-    table.row_gradient = None
 
 
 def _add(table: paddle.Tensor, new: RowGradient) -> None:

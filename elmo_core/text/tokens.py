@@ -83,10 +83,6 @@ class Vocabulary:
     def __getitem__(self, i: int) -> str:
         return self.tokens[i]
 
-    def id(self, token: str) -> int:
-        """The token's id, or `<UNK>`'s."""
-        return int(self.ids([token])[0])
-
     def ids(self, tokens: Sequence[str]) -> np.ndarray:
         """(n,) int64 ids, `<UNK>`'s for unknown tokens."""
         tokens = self.alphabet.shortened(tokens)
@@ -117,10 +113,8 @@ def _first_fault(tokens: list[str], before: int) -> str:
                 f"found {token!r}, expected {MARKERS[line - 1]}. The first three lines must be {', '.join(MARKERS)}, "
                 "as `preprocess.py vocab` writes them."
             )
-        elif not token:
-            fault = "an empty line. Expected one token a line: remove it."
         elif token.split() != [token]:
-            fault = f"{token!r} holds white space, which separates tokens. Expected one token a line."
+            fault = f"found {token!r}, expected one token a line, without white space."
         elif first.setdefault(token, line) != line:
             fault = f"{token!r} is in line {first[token] + before} already. Remove one of the two."
         else:
@@ -293,8 +287,6 @@ def sentence_batches(
     sentence has more.
     """
     window = WINDOW * batch_size if window is None else window
-    if min(batch_size, max_tokens, window) < 1:
-        raise ValueError("sentence_batches: expected batch_size, max_tokens and window to be 1 or more")
     begin = 0
     for group in sentence_windows(sentences, window):
         order = np.argsort([-len(sentence) for sentence in group], kind="stable")

@@ -23,14 +23,10 @@ class Damaged(UserError):
     """Fetching it again may help."""
 
 
-def is_archive(path: Path) -> bool:
-    return path.is_file() and (zipfile.is_zipfile(path) or tarfile.is_tarfile(path))
-
-
 @contextmanager
 def unpacked(path: Path, beside: Path) -> Iterator[Path]:
     """Yield a temporary folder in `beside` with an archive's files; a path that is no archive as it is."""
-    if not is_archive(path):
+    if not path.is_file() or not (zipfile.is_zipfile(path) or tarfile.is_tarfile(path)):
         yield path
         return
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=".tmp", dir=beside) as folder:

@@ -272,8 +272,6 @@ def read_options(path: Path) -> dict[str, Any]:
     """The numbers of an options.json as ELMoConfig takes and checks them, all but the vocabulary's size."""
     options = read_json(path, "bilm-tf's options")
     lstm = _section(path, options, "lstm", LSTM_OPTIONS)
-    if options.get("bidirectional", True) is not True:
-        raise UserError(f"{path}: bidirectional is not true, but ELMo is a language model of both directions.")
     if "use_skip_connections" not in lstm:
         log.warning(f"{path}: lstm has no use_skip_connections, false is assumed as in bilm-tf's training.")
     numbers = {
@@ -287,7 +285,11 @@ def read_options(path: Path) -> dict[str, Any]:
     if "char_cnn" not in options:
         return {"input": "word", **numbers}
     cnn = _section(path, options, "char_cnn", CNN_OPTIONS)
-    _check_characters(path, cnn.get("n_characters", CHARACTERS))
+    if (found := cnn.get("n_characters", CHARACTERS)) not in (CHARACTERS, CHARACTERS + 1):
+        raise UserError(
+            f"{path}: n_characters is {found!r:.60}, expected {CHARACTERS}, as in bilm-tf's training: 256 bytes and 5 "
+            f"marks; or {CHARACTERS + 1}, as in its inference, which counts the mask's row 0 that is not in the file."
+        )
     return {
         "input": "char",
         **numbers,
@@ -306,19 +308,6 @@ def _section(path: Path, values: dict[str, Any], name: str, known: Collection[st
     if unknown := [option for option in section if option not in known]:
         log.warning(f"{path}, {name}: {quoted(unknown)} not known, without effect.")
     return section
-
-
-def _check_characters(path: Path, n_characters: Any) -> None:
-    if n_characters not in (CHARACTERS, CHARACTERS + 1):
-        raise UserError(
-            f"{path}: n_characters is {n_characters!r:.60}, expected {CHARACTERS}, as in bilm-tf's training: 256 bytes and "
-            f"5 marks; or {CHARACTERS + 1}, as in its inference, which counts the mask's row 0 that is not in the file."
-        )
-    if n_characters == CHARACTERS:
-        log.info(
-            f"{path}: n_characters {CHARACTERS} is what bilm-tf trains with. To run the model it needs "
-            f"{CHARACTERS + 1} there, with the mask's row; the weights are the same."
-        )
 
 
 # Writing

@@ -11,7 +11,6 @@ import shutil
 import time
 import urllib.error
 import urllib.request
-from contextlib import nullcontext
 from pathlib import Path
 
 from tqdm import tqdm
@@ -23,7 +22,6 @@ TIMEOUT = 30.0  # seconds without a byte
 ATTEMPTS = 3  # without a byte of progress
 MOST_ATTEMPTS = 50
 PAUSE = 1.0  # seconds between them
-LARGEST = 16 * 2**30  # bytes of a file whose size the server does not tell
 BLOCK = 1 << 20
 SPARE = 2  # times the file: it is converted beside what was fetched
 BEGINNINGS = {".hdf5": b"\x89HDF", ".zip": b"PK", ".gz": b"\x1f\x8b", ".bz2": b"BZh", ".json": b"{"}
@@ -68,8 +66,6 @@ def _attempt(address: str, path: Path, part: Path) -> None:
     if received:
         headers |= {"Range": f"bytes={received}-", "If-Range": mark}
     with _open(urllib.request.Request(address, headers=headers), part, received) as response:
-        if response is None:  # all has come before
-            return _finish(part, source, path)
         received, total = _place(response, received)
         _check_room(part, total - received)
         source.write_text(f"{address}\n{_mark(response.headers)}", encoding="utf-8")
@@ -87,14 +83,8 @@ def _attempt(address: str, path: Path, part: Path) -> None:
                 received += len(begin)
                 bar.update(len(begin))
                 begin = b""
-                if received > LARGEST:
-                    raise Refused(f"it sends more than {LARGEST:,} bytes, which no such file has")
     if received < total or not received:
         raise Broken(f"the connection ended after {received:,} of {total:,} bytes")
-    return _finish(part, source, path)
-
-
-def _finish(part: Path, source: Path, path: Path) -> None:
     disk.rename(part, path)
     source.unlink(missing_ok=True)
 
@@ -109,10 +99,8 @@ def _open(request: urllib.request.Request, part: Path, received: int):
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == 416 and received:
-            if (error.headers.get("Content-Range") or "").rpartition("/")[2] == str(received):
-                return nullcontext()
             part.unlink()
-            raise Refused("the server's file is shorter than what has come of it: it has changed. Try again") from error
+            raise Refused("the server's file is not longer than what has come: it has changed. Try again") from error
         if error.code < 500 and error.code not in (408, 429):
             raise Refused(f"the server answers {error.code} {error.reason}") from error
         raise Broken(f"the server answers {error.code} {error.reason}") from error

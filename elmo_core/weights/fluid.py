@@ -65,10 +65,8 @@ def layout(config: ELMoConfig, head: bool) -> Iterator[Parameter]:
 
 def read(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np.ndarray]]:
     """The model in a folder of Fluid's variables, under our names. It has a head where the folder has a softmax."""
-    if folder.is_file():
-        raise UserError(f"{folder} is a file, expected a folder. Unpack an archive first: tar xf {folder}")
     if not folder.is_dir():
-        raise UserError(f"{folder}: there is no such folder, expected that of Paddle Fluid's ELMo.")
+        raise UserError(f"{folder}: expected the folder of Paddle Fluid's ELMo. Unpack an archive first, by tar xf.")
     there = {path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")}
     table, projection = (Variable(_need(folder, there, name)) for name in ("embedding_para", "lstmp_0.w_1"))
     for variable in (table, projection):
@@ -97,9 +95,8 @@ def read(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np
 
 def _need(folder: Path, there: set[str], name: str) -> Path:
     if name not in there:
-        inner = sorted(str(path.parent) for path in folder.glob("*/embedding_para"))
-        hint = f"Did you mean {inner[0]}?" if inner else f"It has {quoted(sorted(there))}." if there else "It is empty."
-        raise UserError(f"{folder}: there is no {name}, which Paddle Fluid's ELMo has. {hint}")
+        found = f"It has {quoted(sorted(there))}." if there else "It is empty."
+        raise UserError(f"{folder}: there is no {name}, which Paddle Fluid's ELMo has. {found}")
     return folder / name
 
 
@@ -157,8 +154,6 @@ class Variable:
         if self.shape == shape:
             return
         reason = f"{config.vocab_size:,} words in the vocabulary, P {config.projection_dim}, H {config.cell_dim}"
-        if len(shape) == 2 and self.shape == (1, shape[1] * 7 // 4) and shape[0] == 1:
-            reason += "; it seems to have peepholes, which this network does not have"
         raise UserError(f"{self.path}: {self.path.name} is {self.shape}, expected {shape} ({reason}).")
 
     def read(self) -> np.ndarray:

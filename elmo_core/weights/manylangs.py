@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from elmo_core.config import FILTERS, MAX_CHARS, ELMoConfig
-from elmo_core.machine.disk import read_json
+from elmo_core.machine.disk import check_input, read_json
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.tokens import MARKERS, Vocabulary
@@ -32,8 +32,6 @@ PAD = "<pad>"
 
 def read(folder: Path) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary]:
     """The model in a folder, under our names, and its words and characters."""
-    if not folder.is_dir():
-        raise UserError(f"{folder}: there is no such folder, expected that of an ELMoForManyLangs model.")
     network = _network(folder)
     encoder, tokens = network["encoder"], network["token_embedder"]
     word_ids = _dictionary(folder / "word.dic") if tokens["word_dim"] else None
@@ -90,26 +88,23 @@ def _network(folder: Path) -> dict[str, Any]:
             }
         else:
             raise UserError(f"{path}: config_path is {name!r}, a file that is not beside it. Copy it there.")
-    encoder = {"name": "elmo", "n_layers": 2, "cell_clip": 3, "proj_clip": 3}
-    tokens = {"name": "cnn", "activation": "relu", "filters": FILTERS, "n_highway": 2, "max_characters_per_token": 50}
+    encoder = {"n_layers": 2, "cell_clip": 3, "proj_clip": 3}
+    tokens = {"activation": "relu", "filters": FILTERS, "n_highway": 2, "max_characters_per_token": MAX_CHARS}
     try:
         encoder |= values["encoder"]
         tokens |= values["token_embedder"]
-        fits = (encoder["name"].lower(), tokens["name"].lower()) == ("elmo", "cnn")
-        fits = fits and (not tokens["char_dim"] or tokens["max_characters_per_token"] == MAX_CHARS)
-        for name in ("word_dim", "char_dim"):
-            fits = fits and type(tokens[name]) is int and tokens[name] >= 0
-        if not (fits and (tokens["char_dim"] or tokens["word_dim"]) and {"projection_dim", "dim"} <= set(encoder)):
-            raise ValueError(f"expected encoder elmo, token_embedder cnn, and {MAX_CHARS} characters of a token")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if not {"projection_dim", "dim"} <= set(encoder) or not (tokens["char_dim"] or tokens["word_dim"]):
+            raise ValueError("expected its numbers")
+        if tokens["char_dim"] and tokens["max_characters_per_token"] != MAX_CHARS:
+            raise ValueError(f"expected {MAX_CHARS} characters of a token")
+    except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: not the configuration of an ELMo of ELMoForManyLangs ({error}).") from error
     return {"encoder": encoder, "token_embedder": tokens}
 
 
 def _dictionary(path: Path) -> dict[str, int]:
     """item<TAB>id, one a line. Where white space was the item, which is U+3000, a single field is left."""
-    if not path.is_file():
-        raise UserError(f"{path}: there is no such file, which this model's configuration needs.")
+    check_input(path, "the dictionary that this model's configuration needs")
     ids: dict[str, int] = {}
     try:
         text = path.read_text(encoding="utf-8")

@@ -13,7 +13,6 @@ import difflib
 import hashlib
 import os
 import shutil
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ from elmo_core.weights import archives, download, formats
 TABLE = Path(__file__).with_name("published.tsv")
 SHIPPED = "shipped"  # the format of models that come with the repository
 REPOSITORY = Path(__file__).resolve().parents[2] / "models"
-WAIT = 0.5  # seconds between looks at a model that another process is fetching
 
 
 @dataclass(frozen=True)
@@ -106,9 +104,6 @@ def get(name: str, brought: Sequence[Path] = ()) -> Path:
             f"{name} is not here. It comes with those versions of the repository that have a folder models/{name}; `pip "
             f"install` leaves it out. Copy this folder to {model.folder}, or give its path."
         )
-    for path in brought:
-        if not path.exists():
-            raise UserError(f"--from {path}: there is no such file.")
     home().parent.mkdir(mode=0o755, parents=True, exist_ok=True)  # where others can write, no compiled code is kept
     home().mkdir(exist_ok=True)
     with _locked(home() / f".{name}.lock", name):
@@ -120,16 +115,11 @@ def get(name: str, brought: Sequence[Path] = ()) -> Path:
 @contextmanager
 def _locked(path: Path, name: str) -> Iterator[None]:
     with path.open("w") as file:
-        waits = False
-        while True:
-            try:
-                disk.lock(file.fileno(), path)
-                break
-            except disk.Busy:
-                if not waits:
-                    log.warning(f"{name} is being fetched by another process: waiting for it.")
-                waits = True
-                time.sleep(WAIT)
+        try:
+            disk.lock(file.fileno(), path)
+        except disk.Busy:
+            log.warning(f"{name} is being fetched by another process: waiting for it.")
+            disk.lock(file.fileno(), path, wait=True)
         yield
 
 

@@ -66,7 +66,6 @@ class TorchUnpickler(Unpickler):
             ("collections", "OrderedDict"): lambda: OrderedDict(),
             ("torch._utils", "_rebuild_tensor"): _tensor,
             ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-            ("torch._utils", "_rebuild_parameter"): _parameter,
         }
 
     def find_class(self, module: str, name: str) -> Any:
@@ -89,12 +88,6 @@ def _tensor(storage: Storage, offset: int, shape: tuple, strides: tuple, *_: Any
     if not valid or len(shape) != len(strides) or len(shape) > MAX_AXES:
         raise pickle.UnpicklingError("it has a tensor of an unknown kind")
     return Tensor(storage, offset, tuple(shape), tuple(strides))
-
-
-def _parameter(data: Tensor, *_: Any) -> Tensor:
-    if not isinstance(data, Tensor):
-        raise pickle.UnpicklingError("it has a parameter that is not a tensor")
-    return data
 
 
 def _unpickle(file: IO[bytes], size: int) -> Any:
@@ -136,29 +129,18 @@ def _open_new(path: Path) -> tuple[Any, Callable[[Storage], np.ndarray]]:
             raise pickle.UnpicklingError(f"its {name} is compressed, which PyTorch's files never are")
         return archive.read(info)
 
-    if f"{folder}byteorder" in archive.namelist() and member("byteorder") != b"little":
-        raise pickle.UnpicklingError("it was written on a big-endian machine")
     data = member("data.pkl")
     content = _unpickle(io.BytesIO(data), len(data))
-
-    def numbers_of(storage: Storage) -> np.ndarray:
-        numbers = np.frombuffer(member(f"data/{storage.key}"), storage.dtype)
-        if len(numbers) != storage.elements:
-            raise pickle.UnpicklingError(f"storage {storage.key} has {len(numbers)} of {storage.elements} elements")
-        return numbers
-
-    return content, numbers_of
+    return content, lambda storage: np.frombuffer(member(f"data/{storage.key}"), storage.dtype)
 
 
 def _open_old(path: Path) -> tuple[Any, Callable[[Storage], np.ndarray]]:
     storages: dict[str, np.ndarray] = {}
     with path.open("rb") as file:
         size = path.stat().st_size
-        magic, version, machine, content, keys = (_unpickle(file, size - file.tell()) for _ in range(5))
+        magic, version, _, content, keys = (_unpickle(file, size - file.tell()) for _ in range(5))
         if (magic, version) != (MAGIC, VERSION):
             raise pickle.UnpicklingError("it does not begin as PyTorch's files do")
-        if not machine.get("little_endian"):
-            raise pickle.UnpicklingError("it was written on a big-endian machine")
         tensors = content.values() if isinstance(content, dict) else []
         known = {tensor.storage.key: tensor.storage for tensor in tensors if isinstance(tensor, Tensor)}
         for key in map(str, keys):

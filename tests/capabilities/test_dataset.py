@@ -188,7 +188,7 @@ def test_vocabulary_round_trip(tmp_path, vocabulary):
     vocabulary.save(tmp_path / "vocab.txt")
     again = Vocabulary.from_file(tmp_path / "vocab.txt")
     assert again.tokens == vocabulary.tokens and len(again) == 12 and again[3] == "birds" and "苹果" in again
-    assert again.id("birds") == 3 and again.id("nowhere") == 2 and again.id("<S>") == 0
+    assert again.index["birds"] == 3 and again.index["<S>"] == 0
     ids = again.ids(["很", "nowhere", "</S>"])
     assert ids.dtype == np.int64 and ids.tolist() == [8, 2, 1]
     assert again.fingerprint == vocabulary.fingerprint != Vocabulary([*MARKERS, *WORDS[::-1]]).fingerprint
@@ -456,8 +456,8 @@ def test_rank_without_a_sentence(tmp_path, vocabulary):
 def test_a_stream_resumes_exactly_anywhere(tmp_path, vocabulary, sizes, batch_size, steps, options):
     write_shards(tmp_path / "c", *sizes)
 
-    def make(**more):
-        return TrainStream(Corpus(tmp_path / "c"), vocabulary, batch_size, steps, **options, **more)
+    def make():
+        return TrainStream(Corpus(tmp_path / "c"), vocabulary, batch_size, steps, **options)
 
     stream = make()
     start = stream.position
@@ -465,8 +465,8 @@ def test_a_stream_resumes_exactly_anywhere(tmp_path, vocabulary, sizes, batch_si
     visited = {(batch.position["epoch"], batch.position["shard"]) for batch in batches}
     assert len(visited) > 3 and max(visited)[0] >= 1, "borders of shards and of epochs should be among the positions"
     for i, position in enumerate([start, *(batch.position for batch in batches[:-3])]):
-        position = pickle.loads(pickle.dumps(position))
-        taken_up = make(position=position)
+        taken_up = make()
+        taken_up.seek(pickle.loads(pickle.dumps(position)))
         for batch in batches[i : i + 3]:
             assert_same_batch(next(taken_up), batch)
     again = make()
@@ -498,10 +498,10 @@ def test_another_number_of_ranks_or_rows_goes_on_with_what_is_left(tmp_path, voc
     for number, (size, rows) in enumerate(layouts, 1):
         streams = [TrainStream(corpus, vocabulary, rows, 3, rank=rank, world_size=size) for rank in range(size)]
         if positions and size != len(positions):
-            before = np.concatenate([stream.seek(*positions, strict=False) for stream in streams])
+            before = np.concatenate([stream.seek(*positions) for stream in streams])
             assert sorted(before[before >= 0]) == list(range(min(n_rows, size * rows)))
         elif positions:
-            assert [stream.seek(*positions, strict=False).tolist() for stream in streams] == [list(range(rows))]
+            assert [stream.seek(*positions).tolist() for stream in streams] == [list(range(rows))]
         for stream in streams:
             watched(stream, read)
         n_batches = steps
@@ -523,28 +523,13 @@ def test_another_layout_too_is_taken_up_exactly(tmp_path, vocabulary):
     first = [TrainStream(corpus, vocabulary, 5, 2, rank=rank, world_size=3) for rank in range(3)]
     positions = [[next(stream) for _ in range(6)][-1].position for stream in first]
     stream = TrainStream(corpus, vocabulary, 4, 2)
-    stream.seek(*positions, strict=False)
+    stream.seek(*positions)
     batches = [next(stream) for _ in range(100)]
     assert len(batches[0].position["rows"]) > 4 and batches[-1].position["epoch"] > 0
     for i, batch in enumerate(batches[:-1]):
-        again = TrainStream(corpus, vocabulary, 4, 2, position=pickle.loads(pickle.dumps(batch.position)))
+        again = TrainStream(corpus, vocabulary, 4, 2)
+        again.seek(pickle.loads(pickle.dumps(batch.position)))
         assert_same_batch(next(again), batches[i + 1])
-
-
-def test_seek_names_what_differs(tmp_path, vocabulary):
-    corpus, _ = write_shards(tmp_path / "c", 4, 5)
-    settings = {"batch_size": 2, "unroll_steps": 3, "seed": 1, "rank": 0, "world_size": 2}
-    position = next(TrainStream(corpus, vocabulary, **settings)).position
-    others = {"batch_size": 3, "unroll_steps": 4, "seed": 2, "rank": 1, "world_size": 4}
-    others |= {"shuffle": False, "input": "word"}
-    for name, value in others.items():
-        with pytest.raises(UserError, match=f"{name} was .*, is {value}"):
-            TrainStream(corpus, vocabulary, **{**settings, name: value}, position=position)
-    with pytest.raises(UserError, match=r"vocabulary was 12 tokens \(.*\), is 3 tokens"):
-        TrainStream(corpus, Vocabulary(MARKERS), **settings, position=position)
-    write(tmp_path / "c" / "shard-2.txt", [["birds"]])
-    with pytest.raises(UserError, match=r"corpus was 2 files of .* is 3 files .*; rank was 0, is 1"):
-        TrainStream(Corpus(tmp_path / "c"), vocabulary, **{**settings, "rank": 1}, position=position)
 
 
 def test_seek_with_other_settings(tmp_path, vocabulary, caplog):
@@ -559,20 +544,20 @@ def test_seek_with_other_settings(tmp_path, vocabulary, caplog):
     assert position["epoch"] == 1
 
     longer = make(steps=6)
-    longer.seek(position, strict=False)
+    longer.seek(position)
     first_half = [row[:3] for row in steps_of(next(longer), vocabulary)]
     assert first_half == steps_of(batches[71], vocabulary)
 
     fewer = make(batch_size=1)
-    fewer.seek(position, strict=False)
+    fewer.seek(position)
     assert steps_of(next(fewer), vocabulary)[0] == steps_of(batches[71], vocabulary)[0]
 
     more = make(batch_size=3)
-    more.seek(position, strict=False)
+    more.seek(position)
     assert steps_of(next(more), vocabulary)[0] == steps_of(batches[71], vocabulary)[0]
 
     reseeded = make(seed=5)
-    reseeded.seek(position, strict=False)
+    reseeded.seek(position)
     fresh = make(seed=5)
     fresh._go_to(1, 0, 0)
     assert_same_batch(next(reseeded), next(fresh))
@@ -635,8 +620,6 @@ def test_sentence_batches_read_no_further_than_a_window():
     next(sentence_batches(endless(), 8, 100, window=32))
     assert len(taken) == 32
     assert list(sentence_batches([], 8)) == []
-    with pytest.raises(ValueError, match="1 or more"):
-        next(sentence_batches([["a"]], 0))
 
 
 def test_shuffled_batches_hold_every_sentence_once():
@@ -692,26 +675,19 @@ def test_prefetcher_raises_what_the_iterator_raised():
         yield 2
         raise UserError("bad line")
 
-    prefetcher = Prefetcher(failing())
-    assert [next(prefetcher), next(prefetcher)] == [1, 2]
-    with pytest.raises(UserError, match="bad line"):
-        next(prefetcher)
-    with pytest.raises(StopIteration):
-        next(prefetcher)
-    prefetcher.close()
+    with Prefetcher(failing()) as prefetcher:
+        assert [next(prefetcher), next(prefetcher)] == [1, 2]
+        with pytest.raises(UserError, match="bad line"):
+            next(prefetcher)
+        with pytest.raises(StopIteration):
+            next(prefetcher)
 
 
-@pytest.mark.parametrize("drop", [False, True], ids=["closed", "dropped"])
-def test_prefetcher_ends_its_thread(drop):
+def test_prefetcher_ends_its_thread():
     before = threading.active_count()
-    prefetcher = Prefetcher(iter(int, 1), depth=2)
-    next(prefetcher)
-    if drop:
-        del prefetcher
-    else:
-        prefetcher.close()
-        assert list(prefetcher) == []
-    assert wait_until(lambda: threading.active_count() == before)
+    with Prefetcher(iter(int, 1), depth=2) as prefetcher:
+        next(prefetcher)
+    assert list(prefetcher) == [] and threading.active_count() == before
 
 
 def test_a_prefetched_batch_still_has_its_own_position(tmp_path, vocabulary):
@@ -723,4 +699,6 @@ def test_a_prefetched_batch_still_has_its_own_position(tmp_path, vocabulary):
         for i in range(8):
             batch = next(prefetcher)
             assert_same_batch(batch, expected[i])
-    assert_same_batch(next(TrainStream(corpus, vocabulary, 2, 3, position=batch.position)), expected[8])
+    again = TrainStream(corpus, vocabulary, 2, 3)
+    again.seek(batch.position)
+    assert_same_batch(next(again), expected[8])

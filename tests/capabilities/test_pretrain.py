@@ -365,7 +365,7 @@ def test_finetuning_with_another_vocabulary_keeps_the_rows_of_known_words(corpus
     )
     for name, array in after.items():
         for k, token in enumerate(new.tokens if name in tables else ()):
-            kept = token in known and np.allclose(array[k], before[name][known.id(token)], atol=1e-9)
+            kept = token in known and np.allclose(array[k], before[name][known.index[token]], atol=1e-9)
             assert kept == (token in known), f"{name} of {token}"
         if name not in tables:
             np.testing.assert_allclose(array, before[name], atol=1e-9, err_msg=name)
@@ -405,8 +405,8 @@ def test_word_vectors_fill_the_word_table(corpus, tmp_path, messages, changes):
     name = "embedding.weight" if changes["input"] == "word" else "words.weight"
     table, plain = (checkpoint.load_params(tmp_path / run)[f"token_encoder.{name}"] for run in ("run", "plain"))
     for word, vector in zip(words[:-1], vectors, strict=False):
-        np.testing.assert_allclose(table[vocabulary.id(word)], vector, atol=1e-6)
-    other = vocabulary.id(runs.WORDS[1])
+        np.testing.assert_allclose(table[vocabulary.index[word]], vector, atol=1e-6)
+    other = vocabulary.index[runs.WORDS[1]]
     np.testing.assert_allclose(table[other], plain[other], atol=1e-9)
     resume = [f"--init_from_ckpt={tmp_path / 'run'}", "--pretrained_word_embeddings=nowhere.txt", "--max_steps=2"]
     runs.pretrain([*argv, *resume])
@@ -607,17 +607,6 @@ def test_another_batch_size_goes_on_with_the_text(corpus, tmp_path, optimizer, c
         assert (np.diff(rates[5:]) < 0).all() and rates[-1] < 0.1
         left = (tokens[-1] - np.array(tokens[24:])) / (tokens[-1] - 6 * 35)
         np.testing.assert_allclose(rates[24:], left, atol=0.06)
-
-
-def test_a_checkpoint_without_the_number_of_tokens_goes_on(corpus, finished, tmp_path):
-    shutil.copytree(finished, tmp_path / "old")
-    progress = checkpoint.load_progress(finished / "20")
-    for name in ("tokens", "warmup", "counts"):
-        del progress[name]
-    old = checkpoint.load_params(finished / "20"), checkpoint.load_optimizer(finished / "20")
-    checkpoint.save(tmp_path / "old" / "20", *old, progress)
-    runs.pretrain(runs.flags(corpus, tmp_path / "run", init_from_ckpt=tmp_path / "old" / "20"))
-    runs.assert_same(tmp_path / "run" / "final", finished / "final")
 
 
 def test_a_resumed_run_does_not_count_its_text_again(corpus, finished, tmp_path, monkeypatch):

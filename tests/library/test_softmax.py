@@ -7,7 +7,7 @@ from tiny import dense_gradient
 
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import softmax as module
-from elmo_core.network.row_gradients import clear_row_gradient, row_gradient
+from elmo_core.network.row_gradients import row_gradient
 from elmo_core.network.softmax import Softmax, draw_candidates, is_sampled, log_uniform
 
 V, P = 50, 5
@@ -30,7 +30,7 @@ def random_softmax(vocab_size=V, spread=1.0):
 def dense(weight):
     """Its gradient as a full array, once."""
     gradient = dense_gradient(weight)
-    clear_row_gradient(weight)
+    weight.row_gradient = None
     return gradient
 
 
@@ -132,7 +132,7 @@ def test_the_sampled_gradient_is_unbiased_within_the_error_of_100_draws():
         (loss,) = softmax.losses([h], [targets], draw_candidates(vocab_size, n, random))
         loss.backward()
         for table in softmax.parameters():
-            clear_row_gradient(table)
+            table.row_gradient = None
         return h.grad.numpy()
 
     full, random = gradient(0, generator()), generator(2)

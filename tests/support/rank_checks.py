@@ -8,7 +8,7 @@ from tiny import dense_gradient
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.ranks import HEARTBEAT_SECONDS, Ranks
 from elmo_core.machine.runtime import paddle
-from elmo_core.network.row_gradients import clear_row_gradient, read_rows, row_gradient
+from elmo_core.network.row_gradients import read_rows, row_gradient
 
 ranks = Ranks()
 mine = ranks.rank
@@ -48,5 +48,5 @@ for step in range(2):
     assert row_gradient(weights[-1]).ids.tolist() == [4, 0, 1, 2 + step, 5, 6]  # no others, which Adam would step on
     for weight in weights:
         weight.clear_gradient()
-        clear_row_gradient(weight)
+        weight.row_gradient = None
 print("all checks passed")

@@ -440,5 +440,5 @@ def test_rare_words_become_unknown_in_training(monkeypatch):
     loss = tagger.network.loss
     monkeypatch.setattr(tagger.network, "loss", lambda batch: seen.extend(batch.ids.ravel().tolist()) or loss(batch))
     train(tagger, sentences, sentences[:1], Schedule(epochs=40, patience=0))
-    assert 8 <= seen.count(words.id("好")) <= 32  # of 40 times, expected 20
-    assert 1900 < seen.count(words.id("苹果")) < 2000  # of 2,000, expected 1,961
+    assert 8 <= seen.count(words.index["好"]) <= 32  # of 40 times, expected 20
+    assert 1900 < seen.count(words.index["苹果"]) < 2000  # of 2,000, expected 1,961

@@ -245,7 +245,7 @@ def test_what_a_server_does_wrong_is_named(server, fakes, tmp_path, monkeypatch)
         hasty.setattr(download, "TIMEOUT", 0.2)
         refused("silent for 0.2 s")
     server.lies[weights] = 100
-    refused("shorter")
+    refused("not longer")
     server.lies.clear()
     server.status = [503] * 3
     refused("503")
