@@ -294,5 +294,7 @@ class Experiment:
         elif not trainer.done:  # its result was in the cache
             trainer.n_folds = 1
             trainer.train(self.folds[0], 1)
-        classifier = Classifier(trainer.model.head, encoders, settings.lang, settings.max_seq_len, data.classes)
-        classifier.save(settings.save_dir)
+        classifier = Classifier.of(trainer.model.head, encoders, settings.lang, settings.max_seq_len, data.classes)
+        folder = settings.save_dir
+        classifier.save(folder)
+        log.info(f"saved         {folder}; use it: python run_finetune.py predict --model_dir={folder}")

@@ -26,6 +26,7 @@ from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.encoders import BiLMEncoder, FineTuning, WordTable
 from elmo_tasks.classification.network import ClassifierModel, StandardisedMix
 from elmo_tasks.classification.training import Fold, Trainer
+from elmo_tasks.word_vectors import WordVectors
 from preprocessing import word2vec
 
 SAMPLE = runs.PROJECT / "data" / "polarity"
@@ -244,7 +245,7 @@ def test_the_groups_have_all_weights(checkpoints):
 
 def test_whole_words_are_dropped_in_training_only(vectors, checkpoints):
     tuning = FineTuning([0.1], word_dropout=0.5)
-    encoder = WordTable(vectors, None, 1, tuning)
+    encoder = WordTable(WordVectors(vectors), 1, tuning)
     reviews = encoder.prepare([[word] for word in WORDS.split()])
     paddle.seed(0)
     whole, trained = encoder.means(reviews), encoder(reviews).numpy()
@@ -259,7 +260,7 @@ def test_whole_words_are_dropped_in_training_only(vectors, checkpoints):
 
 def test_random_vectors_of_unknown_words_are_reproducible(vectors):
     known = load_word_vectors(vectors)
-    one, other, seeded = (WordTable(vectors, None, seed) for seed in (1, 1, 2))
+    one, other, seeded = (WordTable(WordVectors(vectors), seed) for seed in (1, 1, 2))
     reviews = one.prepare([["a", "film", "a", "new"], [], ["newer"]])
     other.prepare([["newer"], ["new"]]), seeded.prepare([["new"]])
     new, same, differs = (encoder.table.numpy()[encoder.index["new"]] for encoder in (one, other, seeded))
@@ -296,8 +297,8 @@ def test_fine_tuning_changes_trainable_weights_and_restarts_each_fold(checkpoint
     model = ClassifierModel(
         [
             BiLMEncoder(bilm, vocabulary, "mix", FineTuning([0.001])),
-            WordTable(vectors, None, 1, FineTuning([0.01, 0.1])),
-            WordTable(vectors, None, 2),
+            WordTable(WordVectors(vectors), 1, FineTuning([0.01, 0.1])),
+            WordTable(WordVectors(vectors), 2),
         ],
         hidden=11,
     )
@@ -408,7 +409,7 @@ def test_more_ranks_than_folds(folder, vectors, tmp_path):
     processes = runs.start_ranks("word2vec_base.py", [*argv, f"--save_dir={tmp_path / 'model'}"], tmp_path)
     assert [process.wait(timeout=120) for process in processes] == [0, 0], (tmp_path / "rank0").read_text()
     assert "1 of 2 have work" in (tmp_path / "rank0").read_text(encoding="utf-8")
-    assert (tmp_path / "model" / "head.pdparams").exists()
+    assert (tmp_path / "model" / "best.pdparams").exists()
 
 
 # Interrupted runs
@@ -463,7 +464,7 @@ def test_folds_are_kept_until_the_classifier_is_saved(folder, vectors, tmp_path,
         with pytest.raises(KeyboardInterrupt):
             run_baseline(folder, vectors, *flags)
     run_baseline(folder, vectors, *flags)
-    assert messages().count("was done before") == 3 and (tmp_path / "model" / "head.pdparams").exists()
+    assert messages().count("was done before") == 3 and (tmp_path / "model" / "best.pdparams").exists()
     assert not (tmp_path / "r.json.parts").exists()
 
 
@@ -508,12 +509,12 @@ def test_a_classifier_is_not_loaded_over_other_vectors_or_with_other_settings(fo
     with pytest.raises(UserError, match="--overwrite"):
         run_elmo(folder, checkpoints["word"], "--protocol=split", f"--save_dir={model}")
     other = tiny.save(tiny.random_bilm(input="word", seed=7), tmp_path / "other")
-    with pytest.raises(UserError, match="not the encoders"):
-        Classifier.load(model, pretrained=other)
-    with pytest.raises(UserError, match=r"does not read v\.bin"):
-        Classifier.load(model, vectors="v.bin")
+    with pytest.raises(UserError, match="not the ELMo"):
+        Classifier.load(model, other)
+    with pytest.raises(UserError, match=r"would not read v\.bin"):
+        Classifier.load(model, word_vectors="v.bin")
     config = read(model / "config.json")
-    for change in ({"encoders": None}, {"hidden": "64"}, {"lang": "fr"}, {"max_seq_len": "256"}):
+    for change in ({"layers": None}, {"hidden_dim": "64"}, {"lang": "fr"}, {"max_seq_len": "256"}):
         changed = {**config, "classifier": {**config["classifier"], **change}}
         (model / "config.json").write_text(json.dumps(changed), encoding="utf-8")
         with pytest.raises(UserError, match=r"config\.json"):

@@ -7,9 +7,10 @@ import pytest
 
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import MARKERS
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.saved import TrainedModel
-from elmo_tasks.training import MeanWeights, Schedule, fit, hold_out
+from elmo_tasks.training import MeanWeights, Schedule, fit, hold_out, training_words
 
 
 @dataclass
@@ -86,6 +87,10 @@ def test_a_learning_rate_that_is_too_high_is_an_error():
     model = Line()
     with pytest.raises(UserError, match="--lr"):
         fit(model, lambda: [1e30], model.loss, lambda: Score(1), Schedule(lr=1e30))
+
+
+def test_rare_words_are_unknown():
+    assert training_words("abbccc", 2).tokens == [*MARKERS, "c", "b"]
 
 
 def test_a_tenth_is_held_out():
