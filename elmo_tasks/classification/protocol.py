@@ -156,11 +156,8 @@ class FoldCache:
 
     def _load(self, path: Path) -> FoldResult:
         values = self._read(path)
-        try:
-            arrays = {"test": np.array(values["test"]), "probabilities": np.array(values["probabilities"], np.float32)}
-            result = FoldResult(**{**values, **arrays})
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{path} is damaged ({error}). Delete the folder to start over.") from error
+        arrays = {"test": np.array(values["test"]), "probabilities": np.array(values["probabilities"], np.float32)}
+        result = FoldResult(**{**values, **arrays})
         log.info(f"{result.part}  was done before")
         return result
 

@@ -14,8 +14,7 @@ from elmo_core.text.tokens import MARKERS, Vocabulary
 from elmo_tasks.pretrained import Pretrained
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, batch_of
 from elmo_tasks.reading.data import Passage, Question, read_dataset
-from elmo_tasks.reading.layers import window_layers
-from elmo_tasks.reading.network import NEVER, BiDAF, Settings
+from elmo_tasks.reading.network import NEVER, BiDAF, Settings, window_layers
 from elmo_tasks.reading.reader import Reader, TokenisedPassage, Windowing, best_spans
 from elmo_tasks.reading.score import cmrc_f1, rouge_l, score, squad_f1
 from elmo_tasks.reading.text import Text, Window, windows

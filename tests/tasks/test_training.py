@@ -10,7 +10,7 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import MARKERS
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.saved import TrainedModel
-from elmo_tasks.training import MeanWeights, Schedule, fit, hold_out, training_words
+from elmo_tasks.training import Schedule, fit, hold_out, training_words
 
 
 @dataclass
@@ -70,17 +70,6 @@ def test_the_mean_of_the_weights_is_what_is_scored_and_kept():
     for decay, weight in zip((0.1, 2 / 11), steps, strict=True):  # (1 + t) / (10 + t) is less than 0.5 yet
         expected = decay * expected + (1 - decay) * weight
     assert mean[0].w == mean[1][0] == pytest.approx(expected, abs=1e-5)
-
-
-def test_the_mean_of_the_weights_takes_their_place_and_gives_it_back():
-    weight = paddle.to_tensor([0.0])
-    means = MeanWeights([weight], 0.15)
-    for value in (1.0, 2.0):
-        weight.set_value(paddle.to_tensor([value]))
-        means.update()  # with decay 0.1 and 0.15
-    with means.in_place():
-        assert weight.item() == pytest.approx(0.15 * 0.9 + 0.85 * 2.0)
-    assert weight.item() == 2.0
 
 
 def test_a_learning_rate_that_is_too_high_is_an_error():
