@@ -12,7 +12,6 @@ from elmo_core.config import PRESETS, ELMoConfig
 from elmo_core.machine.messages import UserError
 
 MODEL_SIZE = "original"  # where the user gives none
-SAMPLE_ELMO = Path(__file__).resolve().parent / "checkpoints" / "sample" / "final"  # what `bash run.sh` makes
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -76,23 +75,10 @@ def seed(text: str) -> int:
     return _whole(text, 0, 2**32, "a whole number from 0 to below 2**32")
 
 
-def seeds(text: str) -> list[int]:
-    found = [seed(part) for part in text.split(",")]
-    if len(set(found)) < len(found):
-        raise argparse.ArgumentTypeError(f"{text!r}: a seed occurs twice, and would count as two runs")
-    return found
-
-
 def _whole(text: str, least: int, end: int, expected: str) -> int:
     if not text.isdecimal() or not least <= int(text[:20]) < end:
         raise argparse.ArgumentTypeError(f"{text!r:.60}: expected {expected}")
     return int(text)
-
-
-def truth(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected true or false")
-    return text.lower() == "true"
 
 
 def share(text: str) -> float:
@@ -132,7 +118,6 @@ def _filters(text: str) -> tuple[tuple[int, int], ...]:
 COUNT = {"type": positive_int, "metavar": "N"}
 SHARE = {"type": share, "metavar": "X"}
 RATE = {"type": positive, "metavar": "X"}
-TRUTH = {"type": truth, "metavar": "true|false"}
 WHOLE = {"type": whole_number, "metavar": "N"}
 FILE = {"type": Path, "metavar": "FILE"}
 DIR = {"type": Path, "metavar": "DIR"}
@@ -140,15 +125,6 @@ DIR = {"type": Path, "metavar": "DIR"}
 
 def add_device(group) -> None:
     group.add_argument("--device", default="auto", help="auto, cpu, gpu or gpu:N")
-
-
-def check_sample(flag: str, path: str | Path) -> None:
-    """Say how to make the demos' default ELMo, where that is wanted and missing."""
-    if path == SAMPLE_ELMO and not SAMPLE_ELMO.with_suffix(".pdparams").is_file():
-        raise UserError(
-            f"there is no {SAMPLE_ELMO}.pdparams: run `bash run.sh` in {SAMPLE_ELMO.parents[2]} first, which makes it in a "
-            f"few minutes, or name another checkpoint by {flag}."
-        )
 
 
 def add_checkpoint(group, required: bool = False) -> None:
@@ -172,13 +148,6 @@ def add_dev_data(group, required: bool = False) -> None:
 def add_batches(group, batch_size: int) -> None:
     group.add_argument("--batch_size", **COUNT, default=batch_size, help="rows of text on each process")
     group.add_argument("--unroll_steps", **COUNT, default=20, help="tokens of a row in one step")
-
-
-def layers(text: str) -> str:
-    """Of a tagger or reader: which layers of ELMo it reads."""
-    if text not in ("concat", "all", "top") and not all(part.isdecimal() for part in text.split(",")):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected concat, all, top, a layer's number, or several as in 0,1")
-    return text
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:

@@ -14,9 +14,6 @@ minutes for each fold. word2vec_base.py is the baseline, by the same protocol.
 """
 
 import argparse
-import contextlib
-import json
-import sys
 from collections.abc import Sequence
 
 import args as arguments
@@ -31,7 +28,8 @@ from elmo_tasks.classification.encoders import BiLMEncoder, Encoder, FineTuning,
 from elmo_tasks.classification.protocol import Experiment, ProtocolSettings
 from elmo_tasks.classification.scores import macro_f1, per_class, tables
 from elmo_tasks.classification.texts import read_lines
-from elmo_tasks.pretrained import randomise
+from elmo_tasks.pretrained import Pretrained, randomise
+from elmo_tasks.word_vectors import WordVectors
 
 OF_ELMO = {"elmo_lr": [0.0005], "lstm_dropout": 0.2}
 
@@ -77,7 +75,8 @@ def train(args: argparse.Namespace) -> None:
     encoders: list[Encoder] = [bilm_encoder(args)] if args.init_from_ckpt else []
     if args.word_vectors or not encoders:
         tuning = FineTuning(args.word_vectors_lr, args.word_dropout) if args.word_vectors_trainable else None
-        encoders.append(WordTable(args.word_vectors, args.word_vectors_limit, args.seed, tuning))
+        vectors = WordVectors(args.word_vectors, args.word_vectors_limit) if args.word_vectors else None
+        encoders.append(WordTable(vectors, args.seed, tuning))
     for text in experiment.run(encoders):
         print(text)
 
@@ -87,39 +86,28 @@ def bilm_encoder(args: argparse.Namespace) -> BiLMEncoder:
     if args.random_weights:
         randomise(bilm, args.random_weights, args.seed)
     tuning = FineTuning(args.elmo_lr, args.word_dropout, args.lstm_dropout) if args.elmo_trainable else None
-    return BiLMEncoder(bilm, vocabulary, args.layers, tuning, None if args.random_weights else args.init_from_ckpt)
+    source = None if args.random_weights else Pretrained.of(args.init_from_ckpt)
+    return BiLMEncoder(bilm, vocabulary, args.layers, tuning, source)
 
 
 def evaluate(args: argparse.Namespace) -> None:
     if args.json:
         disk.check_output("--json", args.json, args.test_file)
-    results, data = load(args).evaluate(args.test_file, args.columns)
+    results, data = task_flags.load(Classifier, args).evaluate(args.test_file, args.columns)
     accuracy, f1 = results.is_correct.mean(), macro_f1(results.prediction, results.label)
     print(f"accuracy               {accuracy:.2%}, {len(data):,} {data.unit}")
     print(f"macro F1               {f1:.2%}")
     print("\n".join(tables(results, data.texts, True, args.confusion, args.mistakes)))
-    if args.json:
-        values = {"accuracy": accuracy, "macro_f1": f1, "texts": len(data), "classes": per_class(results)}
-        with disk.atomic_write(args.json) as file:
-            file.write(json.dumps({"test": values}, ensure_ascii=False, indent=1) + "\n")
+    values = {"accuracy": accuracy, "macro_f1": f1, "texts": len(data), "classes": per_class(results)}
+    script.write_json(args.json, {"test": values})
 
 
 def predict(args: argparse.Namespace) -> None:
     lines, source = (read_lines(args.input), args.input) if args.input else (stdin_lines(), "standard input")
-    classifier = load(args)
-    with contextlib.ExitStack() as files:
-        if args.output:
-            disk.check_output("--output", args.output, args.input)
-            target = files.enter_context(disk.atomic_write(args.output))
-        else:
-            target = sys.stdout
-            target.reconfigure(encoding="utf-8", errors="backslashreplace")
+    classifier = task_flags.load(Classifier, args)
+    with script.output(args.output, args.input) as target:
         for line in classifier.predict(lines, source, args.output_format == "json"):
             target.write(line + "\n")
-
-
-def load(args: argparse.Namespace) -> Classifier:
-    return Classifier.load(args.model_dir, args.init_from_ckpt, args.word_vectors)
 
 
 if __name__ == "__main__":

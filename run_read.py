@@ -25,17 +25,16 @@ from args import COUNT, FILE
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.text_files import blocks, decode
-from elmo_core.weights import model_files
 from elmo_tasks.pretrained import Pretrained, randomise
 from elmo_tasks.reading.data import Passage, Question, read_dataset
 from elmo_tasks.reading.network import Settings
 from elmo_tasks.reading.reader import Reader, TokenisedPassage, Windowing
 from elmo_tasks.reading.score import score
 from elmo_tasks.reading.text import LANGUAGES
-from elmo_tasks.reading.training import train, training_words
+from elmo_tasks.reading.training import train
 from elmo_tasks.saved import check_model_folder
 from elmo_tasks.significance import clustered
-from elmo_tasks.training import Schedule, hold_out
+from elmo_tasks.training import Schedule, hold_out, report, training_words
 from elmo_tasks.word_vectors import WordVectors
 
 CONTENT = "passages and questions, in the JSON of SQuAD or CMRC 2018"
@@ -133,12 +132,13 @@ def train_reader(args: argparse.Namespace) -> None:
     passages, dev, test = (file and read(file, args.lang) for file in files)
     if not dev:
         passages, dev = hold_out(passages, args.seed)
-    pretrained = Pretrained.of(model_files.resolve(args.init_from_ckpt)) if args.init_from_ckpt else None
+    pretrained = Pretrained.of(args.init_from_ckpt) if args.init_from_ckpt else None
     vectors = WordVectors(args.word_vectors, args.word_vectors_limit) if args.word_vectors else None
     if vectors:
         vectors.describe([one.text.tokens for one in passages])
     settings, windowing = arguments.from_flags(Settings, args), arguments.from_flags(Windowing, args)
-    reader = Reader(settings, windowing, training_words(passages, args.min_count), pretrained, vectors)
+    tokens = (token for one in passages for text in one.texts() for token in text.tokens)
+    reader = Reader(settings, windowing, training_words(tokens, args.min_count), pretrained, vectors)
     if settings.random_weights:
         randomise(reader.network.elmo.bilm, settings.random_weights, args.seed)
     if pretrained:
@@ -148,16 +148,8 @@ def train_reader(args: argparse.Namespace) -> None:
 
     best = train(reader, passages, dev, arguments.from_flags(Schedule, args), args.save_dir)
 
-    results = {"epoch": best.epoch, "seconds": best.seconds, "seed": args.seed, "dev": best.score.figures()}
-    print(f"dev   {best.score}, epoch {best.epoch}")
-    for where, mix in reader.mixes().items():
-        results[f"mix_at_{where}"] = mix
-        weights = " ".join(f"{weight:.2f}" for weight in mix["layers"])
-        print(f"ELMo's layers at the {where} {weights}, times {mix['gamma']:.2f}")
-    if test:
-        scores = reader.score(test)
-        results["test"] = scores.figures()
-        print(f"test  {scores}")
+    scored = reader.score(test) if test else None
+    results = report(reader, best, scored, args.seed, lambda name, scores: print(f"{name}  {scores}"))
     print(f"saved in {args.save_dir}")
     script.write_json(args.json, results)
 
@@ -173,7 +165,7 @@ def evaluate(args: argparse.Namespace) -> None:
         disk.check_output("--json", args.json, args.test_file, args.predictions, args.compare_with)
     passages = read_dataset(args.test_file).passages
     if args.model_dir:
-        reader = load(args)
+        reader = task_flags.load(Reader, args)
         language = reader.windowing.lang
         answers = predictions_of(reader, passages)
     else:
@@ -198,18 +190,11 @@ def read_predictions(path: Path) -> dict[str, str]:
 
 
 def predict(args: argparse.Namespace) -> None:
-    if args.output:
-        disk.check_output("--output", args.output, args.input, args.passage)
-    passages = read_dataset(args.input, answered=False).passages if args.input else [asked(args.passage)]
-    answers = predictions_of(load(args), passages)
-    lines = (" ".join(answer.split()) for answer in answers.values())
-    text = json.dumps(answers, ensure_ascii=False, indent=1) if args.input else "\n".join(lines)
-    if args.output:
-        with disk.atomic_write(args.output) as file:
-            file.write(text + "\n")
-    else:
-        sys.stdout.reconfigure(encoding="utf-8")
-        print(text)
+    with script.output(args.output, args.input, args.passage) as target:
+        passages = read_dataset(args.input, answered=False).passages if args.input else [asked(args.passage)]
+        answers = predictions_of(task_flags.load(Reader, args), passages)
+        lines = (" ".join(answer.split()) for answer in answers.values())
+        target.write((json.dumps(answers, ensure_ascii=False, indent=1) if args.input else "\n".join(lines)) + "\n")
 
 
 def asked(path: Path) -> Passage:
@@ -228,10 +213,6 @@ def predictions_of(reader: Reader, passages: Sequence[Passage]) -> dict[str, str
     """The text of the answer to each question, by its id."""
     answers = reader.answers([TokenisedPassage(passage, reader.windowing.lang) for passage in passages])
     return {question.id: answers[question.id].text for passage in passages for question in passage.questions}
-
-
-def load(args: argparse.Namespace) -> Reader:
-    return Reader.load(args.model_dir, args.init_from_ckpt, args.word_vectors)
 
 
 def prepare(args: argparse.Namespace) -> None:

@@ -12,9 +12,7 @@ is that of `conlleval`.
 """
 
 import argparse
-import contextlib
 import itertools
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,12 +25,11 @@ from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, listed, log
 from elmo_core.text.text_files import read_lines, stdin_lines
 from elmo_core.text.tokens import Vocabulary
-from elmo_core.weights import model_files
 from elmo_tasks.characters import jieba_words
 from elmo_tasks.pretrained import Pretrained, randomise
 from elmo_tasks.saved import check_model_folder
 from elmo_tasks.tagging.columns import SEGMENTATION, read_columns
-from elmo_tasks.tagging.data import Labels, Sentence, training_words
+from elmo_tasks.tagging.data import Labels, Sentence
 from elmo_tasks.tagging.network import CHOICES, Settings
 from elmo_tasks.tagging.pieces import Pieces, read_tagged
 from elmo_tasks.tagging.prediction import INPUT_FORMATS, tag_columns, tag_text
@@ -40,7 +37,7 @@ from elmo_tasks.tagging.scheme import SCHEMES, detect, split_label
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.training import known_words, train
-from elmo_tasks.training import Schedule, hold_out
+from elmo_tasks.training import Schedule, hold_out, report, training_words
 from elmo_tasks.word_vectors import WordVectors
 
 COLUMN = {"type": int, "metavar": "N"}
@@ -177,16 +174,8 @@ def train_tagger(args: argparse.Namespace) -> None:
 
     best = train(tagger, sentences, dev, arguments.from_flags(Schedule, args), args.save_dir)
 
-    results = {"epoch": best.epoch, "seconds": best.seconds, "seed": args.seed, "dev": best.score.figures()}
-    report(f"dev, epoch {best.epoch}", best.score)
-    for where, mix in tagger.mixes().items():
-        results[f"mix_at_{where}"] = mix
-        weights = " ".join(f"{x:.2f}" for x in mix["layers"])
-        print(f"ELMo's layers at the {where} {weights}, times {mix['gamma']:.2f}")
-    if test:
-        score = tagger.score(test, known_words(sentences, tagger.labels.scheme))
-        results["test"] = score.figures()
-        report("test", score)
+    scored = tagger.score(test, known_words(sentences, tagger.labels.scheme)) if test else None
+    results = report(tagger, best, scored, args.seed, show)
     print(f"saved in {args.save_dir}")
     script.write_json(args.json, results)
 
@@ -196,14 +185,14 @@ def new_tagger(
 ) -> Tagger:
     """A tagger with untrained weights. labelled: the sentences of --train_file; sentences: those to train on."""
     scheme = args.scheme or ("lac" if args.data_format == "tagged" else detect(one.labels for one in labelled))
-    labels = Labels(sorted({label for one in sentences for label in one.labels}), args.train_file, scheme)
+    labels = Labels(sorted({label for one in sentences for label in one.labels}), scheme)
     if len(labels) < 2:
         raise UserError(
             f"--train_file has a single label, {labels.names[0]}: more sentences, or another --label_column?"
         )
     script.seed_everything(args.seed)
-    words = training_words(sentences)
-    pretrained = Pretrained.of(model_files.resolve(args.init_from_ckpt)) if args.init_from_ckpt else None
+    words = training_words(token for sentence in sentences for token in sentence.tokens)
+    pretrained = Pretrained.of(args.init_from_ckpt) if args.init_from_ckpt else None
     if scheme == "lac" and pieces is None and any(split_label(name)[1] for name in labels.names):
         vocabulary = Path(pretrained.prefix).parent / checkpoint.VOCABULARY if pretrained else None
         pieces = Vocabulary.from_file(vocabulary) if vocabulary and vocabulary.is_file() else words
@@ -251,36 +240,28 @@ def warn_of_scheme(labels: Labels, sentences: list[Sentence]) -> None:
 def evaluate(args: argparse.Namespace) -> None:
     if args.json:
         disk.check_output("--json", args.json, args.test_file)
-    tagger = load(args)
+    tagger = task_flags.load(Tagger, args)
     how = args.token_column, args.label_column, tagger.segmentation, tagger.feature_column
     sentences = read(args.test_file, args.data_format, tagger.pieces, how)
     warn_of_labels(tagger.labels, {"test": sentences})
     # in LAC's scheme a word is put together from tokens, and the tagger has the tokens only
     score = tagger.score(sentences, None if tagger.labels.scheme == "lac" else set(tagger.words.tokens))
-    report("test", score)
+    show("test", score)
     script.write_json(args.json, {"test": score.figures()})
 
 
 def predict(args: argparse.Namespace) -> None:
-    tagger = load(args)
+    tagger = task_flags.load(Tagger, args)
     if args.output_format == "tagged" and tagger.labels.scheme != "lac":
         raise UserError(f"--output_format=tagged is for LAC's scheme; this tagger's is {tagger.labels.scheme}.")
-    with contextlib.ExitStack() as files:
-        if args.input:
-            disk.check_input(args.input, "text", "--input")
-            lines, source = read_lines(args.input), args.input
-        else:
-            lines, source = stdin_lines(), "standard input"
-        if args.output:
-            disk.check_output("--output", args.output, args.input)
-            target = files.enter_context(disk.atomic_write(args.output))
-        else:
-            target = sys.stdout
-            target.reconfigure(encoding="utf-8")
-        if args.input_format == "columns":
-            sentences = tag_columns(tagger, lines, source, args.token_column)
-        else:
-            sentences = tag_text(tagger, lines, source, args.input_format)
+    if args.input:
+        disk.check_input(args.input, "text", "--input")
+    lines, source = (read_lines(args.input), args.input) if args.input else (stdin_lines(), "standard input")
+    if args.input_format == "columns":
+        sentences = tag_columns(tagger, lines, source, args.token_column)
+    else:
+        sentences = tag_text(tagger, lines, source, args.input_format)
+    with script.output(args.output, args.input) as target:
         for sentence in sentences:
             if args.output_format == "json":
                 target.write(sentence.as_json(tagger.labels.scheme))
@@ -288,11 +269,7 @@ def predict(args: argparse.Namespace) -> None:
                 target.write(sentence.as_tagged() if args.output_format == "tagged" else sentence.as_columns())
 
 
-def load(args: argparse.Namespace) -> Tagger:
-    return Tagger.load(args.model_dir, args.init_from_ckpt, args.word_vectors)
-
-
-def report(name: str, score: Score) -> None:
+def show(name: str, score: Score) -> None:
     print(f"== {name}: {'' if score.scheme == 'plain' else f'F1 {score.total.f1:.2%}, '}accuracy {score.accuracy:.2%}")
     print(score.table())
 

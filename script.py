@@ -6,9 +6,10 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 from elmo_core.machine import disk, messages, runtime
 from elmo_core.machine.runtime import import_paddle
@@ -92,6 +93,18 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     import_paddle().seed(seed)
+
+
+@contextmanager
+def output(path: Path | None, *inputs: Path | None) -> Iterator[IO]:
+    """Open --output, whose file appears once all is written; without one, standard output, as UTF-8."""
+    if path is None:
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+        yield sys.stdout
+        return
+    disk.check_output("--output", path, *inputs)
+    with disk.atomic_write(path) as file:
+        yield file
 
 
 def write_json(path: Path | None, values: dict) -> None:

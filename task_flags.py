@@ -90,6 +90,11 @@ def add_saved_model(parser: argparse.ArgumentParser, kind: str, required: bool =
     add_device(parser)
 
 
+def load(kind: type, args: argparse.Namespace):
+    """The model that the flags of `add_saved_model` name. kind: its class."""
+    return kind.load(args.model_dir, args.init_from_ckpt, args.word_vectors)
+
+
 def add_input(parser: argparse.ArgumentParser, content: str = "text") -> None:
     parser.add_argument("--input", **FILE, help=f"{content} (default: standard input)")
 

@@ -19,6 +19,7 @@ import task_flags
 from elmo_core.machine import runtime
 from elmo_tasks.classification.encoders import FineTuning, WordTable
 from elmo_tasks.classification.protocol import Experiment, ProtocolSettings
+from elmo_tasks.word_vectors import WordVectors
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -36,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     runtime.set_device(args.device)
     experiment = Experiment(arguments.from_flags(ProtocolSettings, args), vars(args))
     tuning = FineTuning(args.word_vectors_lr, args.word_dropout) if args.word_vectors_trainable else None
-    for text in experiment.run([WordTable(args.word_vectors, args.word_vectors_limit, args.seed, tuning)]):
+    vectors = WordVectors(args.word_vectors, args.word_vectors_limit)
+    for text in experiment.run([WordTable(vectors, args.seed, tuning)]):
         print(text)
 
 

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from elmo_core.weights import model_files
 from elmo_tasks.pretrained import Pretrained
 from elmo_tasks.word_vectors import WordVectors
 
@@ -27,21 +26,13 @@ WEIGHTS = "best"
 Kind = TypeVar("Kind")
 
 
-class Dictionary(Protocol):
-    """A vocabulary or a list of labels. Other lines, or another order of them, would give other answers, and no error."""
-
-    fingerprint: str
-
-    def save(self, path: Path) -> None: ...
-
-
 class TrainedModel:
     """A network and all that it was trained with. What a subclass has:
 
     kind: its key in config.json and its name in messages. settings_type: the dataclass of its network's settings.
-    dictionaries(): its files by name, None for one that it does not have.
+    dictionaries(): its files by name, None for one that it does not have; a change of their lines would change the answers.
     config(): further values of config.json.
-    from_folder(folder, settings, values, pretrained, vectors): the model again, with untrained weights.
+    from_folder(folder, settings, values, pretrained=, vectors=): the model again, with untrained weights.
     """
 
     kind: ClassVar[str]
@@ -110,7 +101,7 @@ class TrainedModel:
             raise UserError(f"{file} has no field {cls.kind!r}: expected a folder with a trained {cls.kind}.")
         settings = checked_settings(cls.settings_type, values[cls.kind], cls.kind, file)
         pretrained, vectors = _sources(values, file, init_from_ckpt, word_vectors)
-        model = cls.from_folder(folder, settings, values, pretrained, vectors)
+        model = cls.from_folder(folder, settings, values, pretrained=pretrained, vectors=vectors)
         expected = values["dictionaries"] if isinstance(values.get("dictionaries"), dict) else {}
         for name, dictionary in model.dictionaries().items():
             if (dictionary and dictionary.fingerprint) != expected.get(name):
@@ -135,9 +126,7 @@ def _sources(
             )
     if "elmo" in values:
         with hint_if_moved("--init_from_ckpt", init_from_ckpt):
-            pretrained = Pretrained.of(
-                model_files.resolve(init_from_ckpt or _field(values, "elmo", "checkpoint", file))
-            )
+            pretrained = Pretrained.of(init_from_ckpt or _field(values, "elmo", "checkpoint", file))
         if pretrained.fingerprint != _field(values, "elmo", "fingerprint", file):
             raise UserError(
                 f"{pretrained.prefix} is not the ELMo that {file.parent} was trained with: its weights differ. Give that "

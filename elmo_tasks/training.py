@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import numpy as np
 
 from elmo_core.machine.messages import UserError, duration, log
 from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import MARKERS, Vocabulary
 from elmo_tasks.saved import TrainedModel
 
 HELD_OUT = 0.1  # of the training data, where there are no dev data
@@ -47,11 +49,20 @@ def hold_out(examples: Sequence[Kind], seed: int) -> tuple[list[Kind], list[Kind
     return [examples[k] for k in order[n:]], [examples[k] for k in order[:n]]
 
 
+def training_words(tokens: Iterable[str], min_count: int = 1) -> Vocabulary:
+    """The tokens that occur so often, by falling frequency. The others are <UNK>, which is learnt from them."""
+    counts = Counter(tokens)
+    frequent = [token for token, n in counts.items() if n >= min_count and token not in MARKERS]
+    return Vocabulary([*MARKERS, *sorted(frequent, key=lambda token: (-counts[token], token))], "training words")
+
+
 class Score(Protocol):
-    """How good a model is on the dev data: `value` chooses the best epoch, `brief` is shown."""
+    """How good a model is: `value` chooses the best epoch, `brief` is shown, `figures` are for JSON."""
 
     value: float
     brief: str
+
+    def figures(self) -> dict: ...
 
 
 @dataclass
@@ -98,6 +109,20 @@ def fit(
     model.set_weights(weights, "the best epoch")
     best.seconds = time.perf_counter() - start
     return best
+
+
+def report(model: TrainedModel, best: Best, test: Score | None, seed: int, show: Callable[[str, Score], None]) -> dict:
+    """Print the scores of a trained model and the weights of its mixed layers. Returns them for JSON."""
+    results = {"epoch": best.epoch, "seconds": best.seconds, "seed": seed, "dev": best.score.figures()}
+    show(f"dev, epoch {best.epoch}", best.score)
+    for where, mix in model.mixes().items():
+        results[f"mix_at_{where}"] = mix
+        weights = " ".join(f"{weight:.2f}" for weight in mix["layers"])
+        print(f"ELMo's layers at the {where} {weights}, times {mix['gamma']:.2f}")
+    if test is not None:
+        results["test"] = test.figures()
+        show("test", test)
+    return results
 
 
 def _adam(network: paddle.nn.Layer, schedule: Schedule) -> paddle.optimizer.Optimizer:

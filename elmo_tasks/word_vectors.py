@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -19,27 +20,30 @@ class WordVectors:
 
     def __init__(self, path: str | Path, limit: int | None = None):
         self.path, self.limit = Path(path).absolute(), limit
-        self._vectors = load_word_vectors(self.path, limit)
-        self.dim = self._vectors.vector_size
-        digest = hashlib.sha1("\n".join(self._vectors.index_to_key).encode("utf-8", "surrogatepass"))
-        digest.update(np.ascontiguousarray(self._vectors.vectors))
-        self.fingerprint = digest.hexdigest()
+        self.vectors = load_word_vectors(self.path, limit)
+        self.dim = self.vectors.vector_size
+
+    @cached_property
+    def fingerprint(self) -> str:
+        digest = hashlib.sha1("\n".join(self.vectors.index_to_key).encode("utf-8", "surrogatepass"))
+        digest.update(np.ascontiguousarray(self.vectors.vectors))
+        return digest.hexdigest()
 
     def _row(self, token: str) -> int:
-        index = self._vectors.key_to_index
+        index = self.vectors.key_to_index
         return index.get(token, index.get(token.lower(), -1))
 
     def table(self) -> tuple[list[str], np.ndarray]:
         """The words and their vectors, preceded by `<UNK>` with zeros."""
         zeros = np.zeros((1, self.dim), np.float32)
-        return ["<UNK>", *self._vectors.index_to_key], np.concatenate([zeros, self._vectors.vectors])
+        return ["<UNK>", *self.vectors.index_to_key], np.concatenate([zeros, self.vectors.vectors])
 
     def batch(self, sentences: Sequence[Sequence[str]], words: str = "tokens") -> np.ndarray:
         """(B, T, D) float32. words: tokens, or jieba: the words that it finds in sentences of characters."""
         vectors = np.zeros((len(sentences), max(map(len, sentences)), self.dim), np.float32)
         for out, rows in zip(vectors, self._rows(sentences, words), strict=True):
             known = np.flatnonzero(rows >= 0)
-            out[known] = self._vectors.vectors[rows[known]]
+            out[known] = self.vectors.vectors[rows[known]]
         return vectors
 
     def _rows(self, sentences: Sequence[Sequence[str]], words: str) -> list[np.ndarray]:
@@ -53,6 +57,6 @@ class WordVectors:
         """Log how many of the tokens have no vector."""
         rows = np.concatenate(self._rows(sentences, words)).tolist()
         log.info(
-            f"word vectors: {len(self._vectors):,} of {self.dim} dimensions; {rows.count(-1) / len(rows):.2%} of the "
+            f"word vectors: {len(self.vectors):,} of {self.dim} dimensions; {rows.count(-1) / len(rows):.2%} of the "
             "tokens have none, and get zeros."
         )

@@ -138,12 +138,12 @@ class ClassifierNetwork(Network):
                 "this classifier reads word vectors, which for unknown words are drawn at random by NumPy. Only classifiers "
                 "of ELMo alone can be exported."
             )
-        (encoder,), self.head = classifier.encoders, classifier.head
+        (encoder,), self.head = classifier.encoders, classifier.network
         self.elmo, self.layers = ELMoPart(encoder.elmo.bilm, encoder.elmo.vocabulary), encoder.elmo.choice
         self.inputs, self.least = self.elmo.inputs, 2 if self.head.pairs else 1
         pairs = "; of pairs first all first texts go in, then all second ones: 2B" if self.head.pairs else ""
-        cut = f", at most {classifier.max_seq_len}" if classifier.max_seq_len else ""
-        tokens = f"tokens as of run_finetune.py --lang={classifier.lang}{cut}{pairs}"
+        cut = f", at most {classifier.settings.max_seq_len}"
+        tokens = f"tokens as of run_finetune.py --lang={classifier.settings.lang}{cut}{pairs}"
         meaning = f"of the classes in labels.txt; {tokens}"
         shape, nothing = ("B", len(classifier.classes)), "those of a text without tokens"
         self.output = Output("probabilities", shape, "float32", meaning, nothing, classifier.classes)

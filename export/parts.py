@@ -32,10 +32,7 @@ def embedding(ops: PaddleGraph, ids: Array, layer: nn.Embedding) -> Array:
 def scalar_mix(layers: Sequence[Array], mix: ScalarMix) -> Array:
     scalars = mix.scalars.numpy()
     powers = np.exp(scalars - scalars.max())
-    return weighted_sum(layers, mix.gamma.numpy() * powers / powers.sum())
-
-
-def weighted_sum(layers: Sequence[Array], weights: Sequence[float]) -> Array:
+    weights = mix.gamma.numpy() * powers / powers.sum()
     return reduce(operator.add, [layer * float(weight) for layer, weight in zip(layers, weights, strict=True)])
 
 

@@ -1,54 +1,79 @@
-"""A trained classifier on disk: head, encoders and tokeniser.
+"""A trained classifier: head, encoders and tokeniser, at work and as a folder.
 
-FOLDER/
-  config.json        {"classifier": ...}: language, classes, hidden size, whether it takes pairs, encoders, a probe
-  head.pdparams      the head's weights
-  words.pdparams     fine-tuned word vectors: "words", UTF-8 with "\\n" between them, and "rows"
-  bilm/              a biLM of its own: fine-tuned, or with random weights
+FOLDER/            as elmo_tasks/saved.py says, with the head's weights, and
+  words.pdparams   fine-tuned word vectors: "words", UTF-8 with "\\n" between them, and "rows"
+  bilm/            a biLM of its own: fine-tuned, or with random weights
 
 For each encoder k, the head takes the mean of each layer over the tokens, m (L, D); zeros for an empty text:
 
     v_k = gamma * sum_l softmax(s)_l (m_l - mean_l) / deviation_l     inputs.k.{mean,deviation}, inputs.k.mix.{scalars,gamma}
     v   = [v_0; v_1; ...]                                             (no mix, and no gamma, where L is 1)
     v   = [a; b; |a - b|; a * b]                                      if "pairs": a of the first text, b of the second
-    v   = tanh(v W + b)                                               hidden.{weight,bias}, unless "hidden" is 0
+    v   = tanh(v W + b)                                               hidden.{weight,bias}, unless hidden_dim is 0
     p   = softmax(v W + b)                                            output.{weight,bias}, in the order of "classes"
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import elmo
-from elmo_core.files import checkpoint
-from elmo_core.machine.messages import UserError, log
-from elmo_tasks.classification.encoders import ENCODERS, Encoder
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
+from elmo_tasks.classification.encoders import BILM, BiLMEncoder, Encoder, WordTable
 from elmo_tasks.classification.network import Head
 from elmo_tasks.classification.scores import Results
-from elmo_tasks.classification.texts import Texts, as_texts, read_known, tokenised
+from elmo_tasks.classification.texts import TOKENISERS, Texts, as_texts, read_known, tokenised
+from elmo_tasks.saved import TrainedModel
 
 LINES_PER_BATCH = 4096  # that are predicted together
-PROBE = "it 's a moving film with a perfect ending , but its plot is silly ."  # its prediction identifies the encoders
-PROBES = {"zh": "这 家 酒店 的 服务 很 好 ， 但是 房间 太 小 ， 早餐 也 一般 。"}  # for other languages
 
 
-@dataclass
-class Classifier:
+@dataclass(frozen=True)
+class Settings:
+    """How texts are cut, the size of the head, and its encoders."""
+
+    lang: str = "en"
+    max_seq_len: int = 256
+    pairs: bool = False
+    hidden_dim: int = 0  # 0: no hidden layer
+    layers: str = ""  # of ELMo; "": the classifier does not read it
+    owns_bilm: bool = False
+    has_words: bool = False  # word vectors, of a file or random
+    owns_words: bool = False
+    seed: int = 0  # of the vectors of unknown words
+
+
+class Classifier(TrainedModel):
     """Predicts the class of any text, or of any pair of texts."""
 
-    head: Head
-    encoders: Sequence[Encoder]
-    lang: str
-    max_seq_len: int
-    classes: Sequence[str]
+    kind = "classifier"
+    settings_type = Settings
+
+    def __init__(
+        self, settings: Settings, classes: Sequence[str], encoders: Sequence[Encoder], head: Head | None = None
+    ):
+        self.settings, self.classes, self.encoders = settings, classes, encoders
+        shapes = [encoder.shape for encoder in encoders]
+        self.network = head or Head(shapes, settings.hidden_dim, len(classes), settings.pairs)
+        sources = {encoder.name: encoder.source for encoder in encoders}
+        self.pretrained, self.vectors = sources.get(BiLMEncoder.name), sources.get(WordTable.name)
+
+    @classmethod
+    def of(cls, head: Head, encoders: Sequence[Encoder], lang: str, max_seq_len: int, classes: Sequence[str]):
+        """The classifier of a trained head."""
+        hidden = head.hidden.weight.shape[1] if head.hidden else 0
+        read = {name: value for encoder in encoders for name, value in encoder.config().items()}
+        return cls(Settings(lang, max_seq_len, head.pairs, hidden, **read), classes, encoders, head)
 
     def probabilities(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
         """(n, classes) of n texts; of pairs first the tokens of all first texts, then those of all second ones."""
-        return self.head.probabilities([encoder.means(encoder.prepare(sentences)) for encoder in self.encoders])
+        return self.network.probabilities([encoder.means(encoder.prepare(sentences)) for encoder in self.encoders])
 
     def predict(self, lines: Iterable[str], source: str | Path, as_json: bool = False) -> Iterator[str]:
         """For every line: its class, the probability of that and the line, separated by tabs; or all of it as a JSON
@@ -56,13 +81,13 @@ class Classifier:
         """
         numbered = enumerate(lines, 1)
         while part := list(islice(numbered, LINES_PER_BATCH)):
-            lines = [line.strip("\r\n" if self.head.pairs else None) for _, line in part]
-            texts = [line.split("\t") if self.head.pairs else [line] for line in lines]
+            lines = [line.strip("\r\n" if self.settings.pairs else None) for _, line in part]
+            texts = [line.split("\t") if self.settings.pairs else [line] for line in lines]
             for (number, _), sides in zip(part, texts, strict=True):
-                if self.head.pairs and len(sides) != 2:
+                if self.settings.pairs and len(sides) != 2:
                     raise UserError(f"{source}:{number}: {len(sides)} columns, expected two texts separated by a tab.")
             sides = chain.from_iterable(zip(*texts, strict=True))
-            found = self.probabilities(tokenised(list(sides), self.lang, self.max_seq_len, source))
+            found = self.probabilities(tokenised(list(sides), self.settings.lang, self.settings.max_seq_len, source))
             for line, text, row in zip(lines, texts, found, strict=True):
                 if as_json:
                     yield self._as_json(text, row)
@@ -76,67 +101,35 @@ class Classifier:
 
     def evaluate(self, path: Path, columns: Sequence[str] | None) -> tuple[Results, Texts]:
         """The predictions for a file of labelled texts."""
-        examples = read_known(path, columns, self.classes, self.head.pairs)
-        data = as_texts(examples, self.classes, self.lang, self.max_seq_len, path)
+        examples = read_known(path, columns, self.classes, self.settings.pairs)
+        data = as_texts(examples, self.classes, self.settings.lang, self.settings.max_seq_len, path)
         probabilities = self.probabilities(data.sentences)
         return Results.of(data.identity, np.arange(len(data)), data.labels, probabilities, self.classes), data
 
-    def _probe(self) -> np.ndarray:
-        """(classes,) probabilities of a text that is always the same."""
-        tokens = PROBES.get(self.lang, PROBE).split()
-        return self.probabilities([tokens, tokens[::2]] if self.head.pairs else [tokens])[0]
+    def own_weights(self) -> dict[str, paddle.Tensor]:
+        return self.network.state_dict()
 
-    def save(self, folder: Path) -> None:
-        """Write all files, the head last, so that a partial save is not taken for a classifier."""
-        (folder / "head.pdparams").unlink(missing_ok=True)
-        settings = {
-            "lang": self.lang,
-            "max_seq_len": self.max_seq_len,
-            "classes": list(self.classes),
-            "pairs": self.head.pairs,
-            "hidden": self.head.hidden.weight.shape[1] if self.head.hidden else 0,
-            "encoders": [encoder.save(folder) for encoder in self.encoders],
-            "probe": self._probe().tolist(),
-        }
-        checkpoint.save_config(folder, {"classifier": settings})
-        checkpoint.save(folder / "head", {name: weight.numpy() for name, weight in self.head.state_dict().items()})
-        log.info(f"saved         {folder}; use it: python run_finetune.py predict --model_dir={folder}")
+    def save_weights(self, folder: Path) -> None:
+        for encoder in self.encoders:
+            encoder.save(folder)
+        super().save_weights(folder)
+
+    def dictionaries(self) -> dict:
+        return {}
+
+    def config(self) -> dict[str, Any]:
+        return {"classes": list(self.classes)}
 
     @classmethod
-    def load(cls, folder: str | Path, pretrained: str | None = None, vectors: Path | None = None) -> "Classifier":
-        """Read what `save` has written. pretrained, vectors: where the biLM's checkpoint and the file of word vectors
-        are, if they have moved.
-        """
-        folder = Path(folder)
-        moved_to, values = {"elmo": pretrained, "word_vectors": vectors}, checkpoint.load_config(folder, "a classifier")
-        if "classifier" not in values:
-            raise UserError(
-                f"{folder / 'config.json'} has no field 'classifier': expected a trained classifier's folder."
-            )
-        saved = values["classifier"]
-        try:
-            read = {one["encoder"] for one in saved["encoders"] if not {**one}.get("own")}
-            if unread := [path for name, path in moved_to.items() if path and name not in read]:
-                raise UserError(f"{folder}: this classifier does not read {unread[0]}. Leave it out.")
-            encoders = [
-                ENCODERS[one["encoder"]].load(one, folder, moved_to[one["encoder"]]) for one in saved["encoders"]
-            ]
-            shapes = [encoder.shape for encoder in encoders]
-            head = Head(shapes, saved["hidden"], len(saved["classes"]), saved["pairs"])
-            elmo.set_weights(head, checkpoint.load_params(folder / "head"), str(folder / "head"))
-            classifier = cls(head, encoders, saved["lang"], saved["max_seq_len"], saved["classes"])
-            probe_matches = np.allclose(classifier._probe(), saved["probe"], atol=1e-3)
-            tokenised([""], classifier.lang, classifier.max_seq_len, folder)  # as `predict` will
-        except UserError:
-            raise
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(
-                f"{folder / 'config.json'} is damaged ({type(error).__name__}: {error}). Copy the folder again as training "
-                "has written it, or train again."
-            ) from error
-        if not probe_matches:
-            raise UserError(
-                f"{folder}: the head's predictions have changed since it was saved, so these are not the encoders it was "
-                f"trained with: {', '.join(map(str, saved['encoders']))}."
-            )
-        return classifier
+    def from_folder(cls, folder: Path, settings: Settings, values: Mapping[str, Any], **sources) -> "Classifier":
+        classes, pretrained, vectors = values.get("classes"), sources["pretrained"], sources["vectors"]
+        if settings.lang not in TOKENISERS or not isinstance(classes, list):
+            raise UserError(f"{folder / 'config.json'}: lang is {settings.lang!r:.80}, classes are {classes!r:.80}.")
+        encoders: list[Encoder] = []
+        if settings.layers:
+            bilm = elmo.load_bilm(folder / BILM if settings.owns_bilm else pretrained.prefix)
+            encoders.append(BiLMEncoder(*bilm, settings.layers, source=pretrained))
+        if settings.has_words:
+            tuned = WordTable.saved(folder) if settings.owns_words else {}
+            encoders.append(WordTable(vectors, settings.seed, **tuned))
+        return cls(settings, classes, encoders)

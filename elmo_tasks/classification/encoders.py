@@ -5,7 +5,7 @@ Letters: n texts, B of a batch, N distinct tokens, L layers, D dimensions, P pro
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -15,16 +15,16 @@ import numpy as np
 
 import elmo
 from elmo_core.files import checkpoint
-from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine.messages import log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import UNK_ID, Tokens, Vocabulary
-from elmo_tasks.saved import hint_if_moved
+from elmo_tasks.pretrained import Pretrained
+from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
 
 RANDOM_DIM, RANDOM_DEVIATION = 300, 0.1  # of word vectors, where no file gives any
-SAVED_BILM = "bilm/final"  # in a saved classifier's folder, the biLM unless it is that of a checkpoint
+WORDS, BILM = "words", "bilm/final"  # in a classifier's folder: its own word vectors, its own biLM
 
 
 @dataclass
@@ -49,8 +49,8 @@ class Encoder(nn.Layer):
     means(texts): (n, L, D), the means over the tokens as an array, zeros for a text without tokens.
     forward(texts): the same (B, L, D) with gradients, and with dropout in training.
     groups(): the weights, from the bottom of the network to its top. Each group's gradient is clipped by itself.
-    save(folder): writes what cannot be loaded from elsewhere. Returns what `load` needs.
-    load(saved, folder, source): the encoder again. source: where its file or checkpoint is, if it has moved.
+    config(): its fields of a classifier's settings.
+    save(folder): writes what a classifier's other files do not have.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Encoder(nn.Layer):
 class WordTable(Encoder):
     """Word vectors from a file, plus a reproducible random vector for each unknown word.
 
-    source: the file; None: all words are unknown. limit: read only the first words of it.
+    source: the file's vectors; None: all words are unknown.
     words, rows (n, D): fine-tuned vectors, which take precedence.
     """
 
@@ -78,8 +78,7 @@ class WordTable(Encoder):
 
     def __init__(
         self,
-        source: Path | None,
-        limit: int | None,
+        source: WordVectors | None,
         seed: int,
         tuning: FineTuning | None = None,
         words: Sequence[str] = (),
@@ -87,14 +86,14 @@ class WordTable(Encoder):
     ):
         super().__init__()
         if source:
-            vectors = load_word_vectors(source, limit)
+            vectors = source.vectors
             square = np.einsum("nd,nd->", vectors.vectors, vectors.vectors, dtype=np.float64) / vectors.vectors.size
             variance = square - vectors.vectors.mean(dtype=np.float64) ** 2  # np.var would copy GoogleNews' 3.6 GB
         else:
             from gensim.models import KeyedVectors
 
             vectors, variance = KeyedVectors(RANDOM_DIM), RANDOM_DEVIATION**2
-        self.source, self.limit, self.vectors, self.seed, self.tuning = source, limit, vectors, seed, tuning
+        self.source, self.vectors, self.seed, self.tuning = source, vectors, seed, tuning
         self.shape = (1, vectors.vector_size)
         self.uniform_bound = math.sqrt(3 * max(0.0, variance))  # of a uniform draw of the same variance
         self.index = {word: k for k, word in enumerate(words)}
@@ -148,21 +147,19 @@ class WordTable(Encoder):
     def groups(self) -> list[list[paddle.Tensor]]:
         return [[self.table]]
 
-    def save(self, folder: Path) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
+        return {"has_words": True, "owns_words": bool(self.tuning), "seed": self.seed}
+
+    def save(self, folder: Path) -> None:
         if self.tuning:
             words = np.frombuffer("\n".join(self.index).encode(), np.uint8)
-            checkpoint.save(folder / "words", {"words": words, "rows": self.table.numpy()})
-        source = {"file": str(self.source.absolute()) if self.source else None, "limit": self.limit}
-        return {"encoder": self.name, **source, "seed": self.seed, "learnt": bool(self.tuning)}
+            checkpoint.save(folder / WORDS, {"words": words, "rows": self.table.numpy()})
 
-    @classmethod
-    def load(cls, saved: Mapping[str, Any], folder: Path, source: Path | None) -> "WordTable":
-        path, tuned = source or saved["file"], {}
-        if saved["learnt"]:
-            tuned = checkpoint.load_params(folder / "words")
-            tuned["words"] = tuned["words"].tobytes().decode().split("\n")
-        with hint_if_moved("--word_vectors", source):
-            return cls(path and Path(path), saved["limit"], saved["seed"], **tuned)
+    @staticmethod
+    def saved(folder: Path) -> dict[str, Any]:
+        """The fine-tuned words and their rows, as `save` has written them."""
+        tuned = checkpoint.load_params(folder / WORDS)
+        return {"words": tuned["words"].tobytes().decode().split("\n"), "rows": tuned["rows"]}
 
 
 class _PooledELMo(elmo.ELMo):
@@ -178,7 +175,7 @@ class _PooledELMo(elmo.ELMo):
 class BiLMEncoder(Encoder):
     """The biLM. Its layers are concatenated here, and mixed by the head.
 
-    layers: see `elmo.ELMo`. source: the checkpoint whose weights these are; None if they are random.
+    layers: see `elmo.ELMo`. source: the checkpoint whose weights these are; None if they are random, or fine-tuned.
     """
 
     name = "elmo"
@@ -189,10 +186,10 @@ class BiLMEncoder(Encoder):
         vocabulary: Vocabulary | None,
         layers: str = "concat",
         tuning: FineTuning | None = None,
-        source: str | None = None,
+        source: Pretrained | None = None,
     ):
         super().__init__()
-        self.layers, self.tuning, self.source = layers, tuning, source
+        self.layers, self.tuning, self.source = layers, tuning, None if tuning else source
         dropout = {"word_dropout": tuning.word_dropout, "layer_dropout": tuning.dropout} if tuning else {}
         self.elmo = _PooledELMo((bilm, vocabulary), 0, bool(tuning), layers=layers, pool="mean", **dropout)
         n, dim = self.elmo.choice.n_layers, self.elmo.layer_dim
@@ -219,21 +216,13 @@ class BiLMEncoder(Encoder):
     def groups(self) -> list[list[paddle.Tensor]]:
         return self.elmo.groups()
 
-    def save(self, folder: Path) -> dict[str, Any]:
-        own = bool(self.tuning) or self.source is None
-        if own:
-            prefix = folder / SAVED_BILM
+    def config(self) -> dict[str, Any]:
+        return {"layers": self.layers, "owns_bilm": self.source is None}
+
+    def save(self, folder: Path) -> None:
+        if self.source is None:
+            prefix = folder / BILM
             checkpoint.save(prefix, {name: weight.numpy() for name, weight in self.elmo.bilm.state_dict().items()})
             checkpoint.save_config(prefix.parent, {"model": self.elmo.config.to_dict()})
             if self.elmo.vocabulary:
                 checkpoint.save_vocabulary(prefix.parent, self.elmo.vocabulary)
-        return {"encoder": self.name, "own": own, "checkpoint": self.source, "layers": self.layers}
-
-    @classmethod
-    def load(cls, saved: Mapping[str, Any], folder: Path, source: Path | None) -> "BiLMEncoder":
-        with hint_if_moved("--init_from_ckpt", saved["own"] or source):
-            model = elmo.load_bilm(folder / SAVED_BILM if saved["own"] else source or saved["checkpoint"])
-        return cls(*model, saved["layers"])
-
-
-ENCODERS = {encoder.name: encoder for encoder in (WordTable, BiLMEncoder)}

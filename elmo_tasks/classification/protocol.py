@@ -156,11 +156,8 @@ class FoldCache:
 
     def _load(self, path: Path) -> FoldResult:
         values = self._read(path)
-        try:
-            arrays = {"test": np.array(values["test"]), "probabilities": np.array(values["probabilities"], np.float32)}
-            result = FoldResult(**{**values, **arrays})
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{path} is damaged ({error}). Delete the folder to start over.") from error
+        arrays = {"test": np.array(values["test"]), "probabilities": np.array(values["probabilities"], np.float32)}
+        result = FoldResult(**{**values, **arrays})
         log.info(f"{result.part}  was done before")
         return result
 
@@ -294,5 +291,7 @@ class Experiment:
         elif not trainer.done:  # its result was in the cache
             trainer.n_folds = 1
             trainer.train(self.folds[0], 1)
-        classifier = Classifier(trainer.model.head, encoders, settings.lang, settings.max_seq_len, data.classes)
-        classifier.save(settings.save_dir)
+        classifier = Classifier.of(trainer.model.head, encoders, settings.lang, settings.max_seq_len, data.classes)
+        folder = settings.save_dir
+        classifier.save(folder)
+        log.info(f"saved         {folder}; use it: python run_finetune.py predict --model_dir={folder}")

@@ -69,11 +69,8 @@ class Results:
         values = disk.read_json(path, "a file of --results")
         try:
             columns = {name: np.array(values["reviews"][name]) for name in COLUMNS}
-            lengths = {len(column) for column in columns.values()}
-            if len(lengths) != 1 or any(column.dtype.kind not in "if" for column in columns.values()):
-                raise ValueError("its columns do not fit")
             return cls(values["data"], **columns)
-        except (ValueError, KeyError, TypeError) as error:
+        except (KeyError, TypeError) as error:
             raise UserError(f"{path}: not a file of --results ({type(error).__name__}: {error}).") from error
 
 

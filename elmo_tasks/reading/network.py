@@ -9,13 +9,16 @@ no more with ELMo than without it.
 Letters: B windows of passages, Q questions, T and J tokens of either, D = 2 * hidden_dim, P projection of the biLM.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from elmo import ELMo
 from elmo_core.machine.runtime import paddle
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.reading.batch import FEATURES, Batch, Side
-from elmo_tasks.reading.layers import window_layers
+from elmo_tasks.reading.text import Window
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
@@ -30,6 +33,14 @@ class Settings(ELMoSettings):
     word_dim: int = 100
     hidden_dim: int = 100
     dropout: float = 0.2
+
+
+def window_layers(elmo: ELMo, windows: Sequence[Window]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+    """The chosen layers of a frozen biLM, each (B, T, 2P), T the longest window, and the mask (B, T)."""
+    parts = [list(window.parts()) for window in windows]
+    sentences = list(dict.fromkeys(sentence for row in parts for sentence, _ in row))
+    of_sentence = dict(zip(sentences, elmo.arrays(sentences), strict=True))
+    return elmo.padded([np.concatenate([of_sentence[s][:, tokens] for s, tokens in row], axis=1) for row in parts])
 
 
 class BiDAF(nn.Layer):

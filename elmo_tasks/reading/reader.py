@@ -127,19 +127,12 @@ class Reader(TrainedModel):
         return {"windowing": dataclasses.asdict(self.windowing)}
 
     @classmethod
-    def from_folder(
-        cls,
-        folder: Path,
-        settings: Settings,
-        values: Mapping[str, Any],
-        pretrained: Pretrained | None,
-        vectors: WordVectors | None,
-    ) -> "Reader":
+    def from_folder(cls, folder: Path, settings: Settings, values: Mapping[str, Any], **sources) -> "Reader":
         file = folder / "config.json"
         windowing = checked_settings(Windowing, values.get("windowing"), "windowing", file)
         if windowing.lang not in LANGUAGES:
             raise UserError(f"{file}: windowing.lang is {windowing.lang!r:.80}, expected one of {list(LANGUAGES)}.")
-        return cls(settings, windowing, Vocabulary.from_file(folder / checkpoint.VOCABULARY), pretrained, vectors)
+        return cls(settings, windowing, Vocabulary.from_file(folder / checkpoint.VOCABULARY), **sources)
 
 
 def best_spans(logits: np.ndarray, longest: int) -> Iterator[tuple[int, int, float]]:

@@ -1,6 +1,5 @@
 """Training one reader on passages with questions."""
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,18 +7,11 @@ import numpy as np
 
 from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import MARKERS, Vocabulary, shuffled_batches
+from elmo_core.text.tokens import shuffled_batches
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, batch_of
 from elmo_tasks.reading.reader import Reader, TokenisedPassage, Windowing
 from elmo_tasks.reading.text import windows
 from elmo_tasks.training import Best, Schedule, fit
-
-
-def training_words(passages: Sequence[TokenisedPassage], min_count: int) -> Vocabulary:
-    """The tokens that occur so often, by falling frequency. The others are <UNK>, which is learnt from them."""
-    counts = Counter(token for one in passages for text in one.texts() for token in text.tokens)
-    frequent = [token for token, n in counts.items() if n >= min_count and token not in MARKERS]
-    return Vocabulary([*MARKERS, *sorted(frequent, key=lambda token: (-counts[token], token))], "training words")
 
 
 def training_groups(passages: Sequence[TokenisedPassage], windowing: Windowing) -> list[QuestionGroup]:

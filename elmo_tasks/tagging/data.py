@@ -1,7 +1,6 @@
 """Labelled sentences, the list of labels, batches."""
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +11,7 @@ import numpy as np
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import read_lines
-from elmo_core.text.tokens import MARKERS, Vocabulary, padded
+from elmo_core.text.tokens import Vocabulary, padded
 from elmo_tasks.tagging.scheme import impossible
 
 
@@ -27,21 +26,17 @@ class Sentence:
 class Labels:
     """The labels that a tagger gives, in the order of their numbers, and their scheme."""
 
-    def __init__(self, names: Iterable[str], source: str | Path = "labels", scheme: str = "lac"):
+    def __init__(self, names: Iterable[str], scheme: str = "lac"):
         self.names, self.scheme = list(names), scheme
-        self.index: dict[str, int] = {}
-        for line, name in enumerate(self.names, 1):
-            if name.split() != [name]:
-                raise UserError(f"{source}:{line}: found {name!r}, expected one label a line, without white space.")
-            if self.index.setdefault(name, line - 1) != line - 1:
-                raise UserError(f"{source}:{line}: the label {name} occurs twice.")
-        if not self.names:
-            raise UserError(f"{source}: no label. Expected one a line: n, n-B, n-I ...")
+        self.index = {name: number for number, name in enumerate(self.names)}
 
     @classmethod
     def from_file(cls, path: Path, scheme: str) -> "Labels":
         disk.check_input(path, "labels, one a line")
-        return cls(read_lines(path), path, scheme)
+        labels = cls(read_lines(path), scheme)
+        if not labels.names:
+            raise UserError(f"{path}: no label. Expected one a line: n, n-B, n-I ...")
+        return labels
 
     def save(self, path: Path) -> None:
         with disk.atomic_write(path) as file:
@@ -59,17 +54,6 @@ class Labels:
         come last. n-I needs n-B or n-I before it.
         """
         return impossible(self.names, self.scheme)
-
-
-def token_counts(sentences: Sequence[Sentence]) -> Counter[str]:
-    return Counter(token for sentence in sentences for token in sentence.tokens)
-
-
-def training_words(sentences: Sequence[Sentence]) -> Vocabulary:
-    """The tokens of the sentences as a vocabulary, by falling frequency."""
-    counts = token_counts(sentences)
-    order = sorted(counts.keys() - set(MARKERS), key=lambda token: (-counts[token], token))
-    return Vocabulary([*MARKERS, *order], "training words")
 
 
 @dataclass

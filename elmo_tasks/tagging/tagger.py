@@ -92,14 +92,7 @@ class Tagger(TrainedModel):
         return {"scheme": self.labels.scheme, "segmentation": self.segmentation, "features": features}
 
     @classmethod
-    def from_folder(
-        cls,
-        folder: Path,
-        settings: Settings,
-        values: Mapping[str, Any],
-        pretrained: Pretrained | None,
-        vectors: WordVectors | None,
-    ) -> "Tagger":
+    def from_folder(cls, folder: Path, settings: Settings, values: Mapping[str, Any], **sources) -> "Tagger":
         file, features = folder / "config.json", values.get("features")
         if not isinstance(features, dict) or features.keys() != {"column", "values"}:
             raise UserError(f"{file}: features is {features!r:.80}, expected the values of a column.")
@@ -112,5 +105,5 @@ class Tagger(TrainedModel):
         labels = Labels.from_file(folder / "labels.txt", values["scheme"])
         pieces = folder / "pieces.txt"
         pieces = Vocabulary.from_file(pieces) if pieces.is_file() else None
-        features = features["values"], features["column"]
-        return cls(settings, words, labels, pretrained, pieces, vectors, *features, values["segmentation"])
+        names = {"features": features["values"], "feature_column": features["column"]}
+        return cls(settings, words, labels, pieces=pieces, segmentation=values["segmentation"], **names, **sources)

@@ -1,12 +1,13 @@
 """Training one tagger on labelled sentences."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from elmo_core.text.tokens import UNK_ID, shuffled_batches
-from elmo_tasks.tagging.data import Batch, Sentence, batch_of, token_counts
+from elmo_tasks.tagging.data import Batch, Sentence, batch_of
 from elmo_tasks.tagging.pieces import joined_words
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.training import Best, Schedule, fit
@@ -44,7 +45,7 @@ def _batches(
     tagger: Tagger, sentences: Sequence[Sentence], batch_size: int, random: np.random.Generator
 ) -> list[Batch]:
     """The batches of an epoch. A word seen n times becomes <UNK> with probability 1 / (n + 1), so that <UNK> is learnt."""
-    counts = token_counts(sentences)
+    counts = Counter(token for sentence in sentences for token in sentence.tokens)
     chance = np.array([1 / (1 + counts[word]) for word in tagger.words.tokens])
     batches = []
     for numbers in shuffled_batches([sentence.tokens for sentence in sentences], batch_size, random):

@@ -118,11 +118,6 @@ def test_files_that_do_not_fit(tmp_path, train, test, word):
         texts.read_texts(tmp_path / "train", None, tmp_path / "test", None, "none", 9)
 
 
-def test_half_an_emoji_in_json_is_read(tmp_path):
-    (tmp_path / "file").write_text('{"text": "good \\ud83d", "label": 1}\n', encoding="utf-8")
-    assert texts.read_file(tmp_path / "file") == [("1", "good \ufffd")]
-
-
 def test_labels_that_are_texts_are_refused(tmp_path):
     (tmp_path / "train").write_text("".join(f"{k % 2}\tfilm {k}\n" for k in range(99)), encoding="utf-8")
     with pytest.raises(UserError, match="--columns=TEXT,LABEL"):

@@ -14,12 +14,11 @@ from elmo_core.text.tokens import MARKERS, Vocabulary
 from elmo_tasks.pretrained import Pretrained
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, batch_of
 from elmo_tasks.reading.data import Passage, Question, read_dataset
-from elmo_tasks.reading.layers import window_layers
-from elmo_tasks.reading.network import NEVER, BiDAF, Settings
+from elmo_tasks.reading.network import NEVER, BiDAF, Settings, window_layers
 from elmo_tasks.reading.reader import Reader, TokenisedPassage, Windowing, best_spans
 from elmo_tasks.reading.score import cmrc_f1, rouge_l, score, squad_f1
 from elmo_tasks.reading.text import Text, Window, windows
-from elmo_tasks.reading.training import train, training_groups, training_words
+from elmo_tasks.reading.training import train, training_groups
 from elmo_tasks.significance import clustered
 from elmo_tasks.training import Schedule
 
@@ -323,11 +322,6 @@ def test_what_cannot_be_learnt_from_is_counted(messages):
         training_groups([], Windowing())
 
 
-def test_rare_words_are_unknown():
-    twice = [TokenisedPassage(passage("老师住在北京。", {}), "zh")] * 2
-    assert training_words(twice, 3).tokens == list(MARKERS) and "北京" in training_words(twice, 2)
-
-
 @pytest.mark.parametrize("kind", [None, "char"])
 def test_a_reader_learns(checkpoints, kind):
     paddle.seed(1)
@@ -336,7 +330,7 @@ def test_a_reader_learns(checkpoints, kind):
     passages = [TokenisedPassage(one, "zh") for one in (passage(), other)]
     settings = Settings(word_dim=8, hidden_dim=8, dropout=0.0, elmo_dropout=0.0, layers="mix")
     pretrained = kind and Pretrained.of(checkpoints[kind])
-    reader = Reader(settings, Windowing("zh"), training_words(passages, 1), pretrained)
+    reader = Reader(settings, Windowing("zh"), WORDS, pretrained)
     schedule = Schedule(epochs=30, patience=0, batch_size=1, lr=0.02, ema=0.5)
     best = train(reader, passages, passages, schedule)
     assert best.score.f1.mean() == 1 and len(reader.mixes()) == (2 if kind else 0)

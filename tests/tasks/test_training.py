@@ -7,9 +7,10 @@ import pytest
 
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import MARKERS
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.saved import TrainedModel
-from elmo_tasks.training import MeanWeights, Schedule, fit, hold_out
+from elmo_tasks.training import Schedule, fit, hold_out, training_words
 
 
 @dataclass
@@ -71,21 +72,14 @@ def test_the_mean_of_the_weights_is_what_is_scored_and_kept():
     assert mean[0].w == mean[1][0] == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_mean_of_the_weights_takes_their_place_and_gives_it_back():
-    weight = paddle.to_tensor([0.0])
-    means = MeanWeights([weight], 0.15)
-    for value in (1.0, 2.0):
-        weight.set_value(paddle.to_tensor([value]))
-        means.update()  # with decay 0.1 and 0.15
-    with means.in_place():
-        assert weight.item() == pytest.approx(0.15 * 0.9 + 0.85 * 2.0)
-    assert weight.item() == 2.0
-
-
 def test_a_learning_rate_that_is_too_high_is_an_error():
     model = Line()
     with pytest.raises(UserError, match="--lr"):
         fit(model, lambda: [1e30], model.loss, lambda: Score(1), Schedule(lr=1e30))
+
+
+def test_rare_words_are_unknown():
+    assert training_words("abbccc", 2).tokens == [*MARKERS, "c", "b"]
 
 
 def test_a_tenth_is_held_out():
