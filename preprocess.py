@@ -30,9 +30,7 @@ from elmo_core.text.corpus import Corpus
 from elmo_core.text.tokens import MARKERS, Vocabulary
 from preprocessing import word2vec
 from preprocessing.raw_text import Options, Report, make_corpus
-from preprocessing.vocabulary import count_tokens, coverage, make_vocabulary
-
-COVERAGE_SIZES = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000)
+from preprocessing.vocabulary import count_tokens, make_vocabulary
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -154,11 +152,9 @@ def report_vocabulary(args: argparse.Namespace, counts: Counter, vocabulary: Voc
         if n := counts.pop(marker, 0):
             log.warning(f"{marker} occurs {n:,} times in the corpus. The vocabulary has it once, as a special token.")
     n_words, total = len(vocabulary) - len(MARKERS), counts.total()
-    covered = coverage(counts, vocabulary, [*COVERAGE_SIZES, n_words])
+    covered = sum(counts[word] for word in vocabulary.tokens[len(MARKERS) :]) / total
     log.info(f"{args.output}: {n_words:,} of {len(counts):,} distinct tokens, and the {len(MARKERS)} special ones.")
-    log.info(f"coverage of the running text ({total:,} tokens): {covered.pop(n_words):.2%}.")
-    if covered:
-        log.info("with fewer words: " + ", ".join(f"{size:,}: {share:.2%}" for size, share in covered.items()) + ".")
+    log.info(f"coverage of the running text ({total:,} tokens): {covered:.2%}.")
     long = [word for word in counts if len(word.encode("utf-8")) > MAX_BYTES]
     share = sum(counts[word] for word in long) / total
     log.info(

@@ -225,12 +225,9 @@ def test_a_vocabulary_with_other_markers_or_none(tmp_path, caplog, content, toke
         (b"<S>\n<UNK>\n</S>\n", "v.txt:2: "),
         (b"<S>\n</S>\n", "v.txt:3: "),
         (b"<S>\n</S>\n<UNK>\na\nb\na\n", "v.txt:6: "),
-        (b"<S>\n</S>\n<UNK>\na\n\nb\n", "v.txt:5: "),
         (b"<S>\n</S>\n<UNK>\nNew York\n", "v.txt:4: "),
-        (b"the\nof\n\nand\n", "v.txt:3: "),
         (b"UNK\n<S>\n</S>\n<PAD>\na\nb\na\n", "v.txt:7: .*line 5"),
         ("<S>\n</S>\n<UNK>\na\n\u3000\n".encode(), "v.txt:5: "),
-        ("<S>\n</S>\n<UNK>\nx\u2028y\n".encode(), "v.txt:4: "),
     ],
 )
 def test_bad_vocabulary_names_file_and_line(tmp_path, content, place):
@@ -547,48 +544,6 @@ def test_seek_names_what_differs(tmp_path, vocabulary):
         TrainStream(Corpus(tmp_path / "c"), vocabulary, **{**settings, "rank": 1}, position=position)
 
 
-def test_seek_with_other_settings(tmp_path, vocabulary, caplog):
-    corpus, _ = write_shards(tmp_path / "c", 40)
-
-    def make(batch_size=2, steps=3, **options):
-        return TrainStream(corpus, vocabulary, batch_size, steps, **options)
-
-    stream = make()
-    batches = [next(stream) for _ in range(80)]
-    position = batches[70].position
-    assert position["epoch"] == 1
-
-    longer = make(steps=6)
-    longer.seek(position, strict=False)
-    first_half = [row[:3] for row in steps_of(next(longer), vocabulary)]
-    assert first_half == steps_of(batches[71], vocabulary)
-
-    fewer = make(batch_size=1)
-    fewer.seek(position, strict=False)
-    assert steps_of(next(fewer), vocabulary)[0] == steps_of(batches[71], vocabulary)[0]
-
-    more = make(batch_size=3)
-    more.seek(position, strict=False)
-    assert steps_of(next(more), vocabulary)[0] == steps_of(batches[71], vocabulary)[0]
-
-    reseeded = make(seed=5)
-    reseeded.seek(position, strict=False)
-    fresh = make(seed=5)
-    fresh._go_to(1, 0, 0)
-    assert_same_batch(next(reseeded), next(fresh))
-    first, *_, last = [record.message for record in caplog.records]
-    assert len(caplog.records) == 4 and "unroll_steps" in first and "epoch 1" in last
-
-
-def test_one_shard_is_in_memory_at_a_time(tmp_path, vocabulary):
-    corpus, _ = write_shards(tmp_path / "c", *[200] * 6)
-    stream = TrainStream(corpus, vocabulary, 4, 5)
-    for _ in range(400):
-        next(stream)
-        texts = {id(s.words.base) for s in stream._rows.under_way if s.words.base is not None}
-        assert len(texts) <= 1
-
-
 @pytest.mark.parametrize("input", ["char", "word"])
 @pytest.mark.parametrize(("batch_size", "steps"), [(1, 1), (1, 100), (2, 4), (3, 7), (7, 3), (50, 5)])
 def test_evaluation_predicts_every_token_once(tmp_path, vocabulary, input, batch_size, steps):
@@ -712,15 +667,3 @@ def test_prefetcher_ends_its_thread(drop):
         prefetcher.close()
         assert list(prefetcher) == []
     assert wait_until(lambda: threading.active_count() == before)
-
-
-def test_a_prefetched_batch_still_has_its_own_position(tmp_path, vocabulary):
-    corpus, _ = write_shards(tmp_path / "c", 9, 10)
-    plain = TrainStream(corpus, vocabulary, 2, 3)
-    expected = [next(plain) for _ in range(12)]
-    stream = TrainStream(corpus, vocabulary, 2, 3)
-    with Prefetcher(stream, depth=5) as prefetcher:
-        for i in range(8):
-            batch = next(prefetcher)
-            assert_same_batch(batch, expected[i])
-    assert_same_batch(next(TrainStream(corpus, vocabulary, 2, 3, position=batch.position)), expected[8])
