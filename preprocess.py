@@ -43,13 +43,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def add_text_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "input", nargs="+", metavar="INPUT", help="files, plain or gzip, quoted globs, or folders (recursive)"
-    )
+    parser.add_argument("input", nargs="+", metavar="INPUT", help="files, also gzip, globs in quotes, or folders")
     parser.add_argument("--lang", choices=("en", "zh"), required=True, help="language of the text")
-    parser.add_argument(
-        "--output", **arguments.DIR, required=True, help="folder for the corpus: train/ and perhaps dev/"
-    )
+    parser.add_argument("--output", **arguments.DIR, required=True, help="folder for train/ and perhaps dev/")
     parser.add_argument("--overwrite", action="store_true", help="replace train/ and dev/ of an earlier run")
 
     reading = parser.add_argument_group("reading")
@@ -68,9 +64,7 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
     parts = parser.add_argument_group("shards and held-out part")
     parts.add_argument("--shards", **arguments.COUNT, help="number of files in train/; one at a time is in memory")
     parts.add_argument("--dev_fraction", **arguments.SHARE, help="share of the documents that goes to dev/")
-    parts.add_argument(
-        "--dev_split", choices=("random", "last"), help="documents that go there: random ones, or the last"
-    )
+    parts.add_argument("--dev_split", choices=("random", "last"), help="documents that go there")
     parts.add_argument("--seed", type=arguments.seed, metavar="N", help="decides the order and the random documents")
     processes = "worker processes; the result does not depend on their number"
     parts.add_argument("--processes", **arguments.COUNT, default=runtime.n_cores(), help=processes)
@@ -90,9 +84,7 @@ def add_vectors_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_corpus_arguments(parser: argparse.ArgumentParser, output: str) -> None:
-    parser.add_argument(
-        "input", nargs="+", metavar="INPUT", help="the corpus: files, also gzip, quoted globs, or folders"
-    )
+    parser.add_argument("input", nargs="+", metavar="INPUT", help="files, also gzip, globs in quotes, or folders")
     parser.add_argument("--output", **arguments.FILE, required=True, help=output)
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier file")
 

@@ -20,7 +20,6 @@ On several machines each writes a share of the parts, counted from 0, into a fol
 """
 
 import argparse
-import math
 import os
 import re
 from collections.abc import Sequence
@@ -77,13 +76,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _numbers(text: str) -> list[float]:
-    try:
-        numbers = [float(number) for number in text.split(",")]
-    except ValueError:
-        numbers = [math.nan]
-    if not all(map(math.isfinite, numbers)):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers, one for each layer and gamma, as in 0,0,0,1")
-    return numbers
+    return [arguments.any_number(number) for number in text.split(",")]
 
 
 def _shard(text: str) -> tuple[int, int]:

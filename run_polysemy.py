@@ -39,9 +39,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     arguments.add_checkpoint(parser, required=True)
     parser.add_argument("--corpus", required=True, metavar="PATH", help="text: a file, a folder, or a glob in quotes")
-    parser.add_argument(
-        "--word", action="append", default=[], metavar="WORD[,...]", help="word to look at; may be repeated"
-    )
+    parser.add_argument("--word", action="append", default=[], metavar="WORD[,...]", help="words to look at")
     parser.add_argument("--senses", **arguments.FILE, help="true senses; alone: only the table of all its words")
     parser.add_argument("--max_occurrences", **arguments.COUNT, default=1000, help="per word; if more, a random sample")
     arguments.add_seed(parser)
@@ -66,10 +64,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _layers(text: str) -> list[int]:
-    numbers = text.split(",")
-    if not all(map(str.isdecimal, numbers)):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers of layers, as in 1,2")
-    return list(dict.fromkeys(map(int, numbers)))
+    return list(dict.fromkeys(map(arguments.whole_number, text.split(","))))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -158,9 +153,7 @@ def check_model(
     if args.max_occurrences < 2:
         raise UserError("--max_occurrences: expected 2 or more, because there would be nothing to compare with.")
     if not 1 <= min(layers) <= max(layers) <= embedder.config.n_layers:
-        raise UserError(
-            f"--layers: expected 1 to {embedder.config.n_layers}. (Layer 0 is the same for all occurrences.)"
-        )
+        raise UserError(f"--layers: expected 1 to {embedder.config.n_layers}. Layer 0 does not know the context.")
     for word in asked:
         if not is_known(word, embedder):
             raise UserError(

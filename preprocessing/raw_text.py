@@ -232,13 +232,34 @@ def _in_parallel(work: Callable[[Batch], Result], source: Iterable[Batch], proce
         waiting = deque()
         try:
             for batch in source:
-                waiting.append(pool.submit(work, batch))
+                with _uninterrupted():  # a process that is half started would never end
+                    waiting.append(pool.submit(work, batch))
                 if len(waiting) > BATCHES_AHEAD * processes:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
         except BrokenProcessPool:
             raise UserError("a process was killed, perhaps for lack of memory: try --processes 1.") from None
+        finally:
+            with _uninterrupted():
+                pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the end of the block. (A signal mask would not do: another thread may get them.)"""
+    received = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in handlers:
+        signal.signal(number, lambda number, _: received.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if received:
+            signal.raise_signal(received[0])
 
 
 def _ignore_interruptions() -> None:
@@ -310,10 +331,11 @@ def _staging(output: Path) -> Iterator[Path]:
     try:
         with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=output) as name:
             yield Path(name)
-            for part in ("train", "dev"):
-                shutil.rmtree(output / part, ignore_errors=True)
-            for path in sorted(Path(name).iterdir()):  # train last: where it is, dev is
-                path.rename(output / path.name)
+            with _uninterrupted():
+                for part in ("train", "dev"):
+                    shutil.rmtree(output / part, ignore_errors=True)
+                for path in sorted(Path(name).iterdir()):  # train last: where it is, dev is
+                    path.rename(output / path.name)
     finally:
         if created and not any(output.iterdir()):
             output.rmdir()

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from elmo_core.machine.disk import check_input
 from elmo_core.machine.messages import UserError, listed, log
-from elmo_core.text.corpus import Corpus, Counts
+from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import blocks, read_sentences, split_lines
 from elmo_core.text.tokens import MARKERS
 
@@ -119,11 +119,9 @@ def find_words(
             raise UserError(f"{senses.path}: {names[name]} files of the corpus are called {name}. Expected one.")
     texts = [*asked, *sorted({word for *_, word in labels})]
     samples = {text: Sample(max_occurrences, f"{seed} {text}") for text in texts}
-    background, counts, n_words = Sample(BACKGROUND, seed), Counts(), Counter()
+    background, n_words = Sample(BACKGROUND, seed), Counter()
     lines = ((path, line, tokens) for path in corpus.paths for line, tokens in enumerate(read_sentences(path)))
     for path, line, tokens in tqdm(lines, unit=" sentences", unit_scale=True, disable=None, leave=False):
-        counts.sentences += bool(tokens)
-        counts.blank_lines += not tokens
         if tokens:
             background.add(tokens)
         if samples.keys().isdisjoint(tokens):
@@ -135,7 +133,6 @@ def find_words(
                 sense, _ = labels.pop((path.name, line, position, token), ("", 0))
                 if sense or not senses:
                     samples[token].add(Occurrence(sentence, position, sense))
-    corpus.check("the corpus", counts)
     if labels:
         _check_not_found(corpus, senses, labels)
     words = {}

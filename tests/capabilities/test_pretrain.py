@@ -235,15 +235,6 @@ def test_ranks_with_other_flags_are_an_error():
         run_pretrain.check_ranks(ranks, {"lr": 0.1, "seed": 1})
 
 
-def test_weights_alone_are_not_offered_to_go_on_from(corpus, finished, tmp_path):
-    for name in ("config.json", "vocab.txt"):
-        shutil.copy(finished / name, tmp_path)
-    shutil.copy(finished / "final.pdparams", tmp_path / "best.pdparams")
-    with pytest.raises(UserError, match="--finetune_from") as found:
-        run_pretrain.main(runs.flags(corpus, tmp_path))
-    assert "--init_from_ckpt" not in str(found.value)
-
-
 # after 12 steps it is the last evaluation
 @pytest.mark.parametrize(("max_steps", "number"), [(30, signal.SIGTERM), (12, signal.SIGHUP)])
 def test_an_evaluation_does_not_delay_a_stop_and_is_made_up_for(corpus, tmp_path, monkeypatch, max_steps, number):
@@ -662,12 +653,6 @@ def test_the_progress_line_its_record_and_the_plot(finished, corpus, tmp_path, m
         assert line["tokens_per_second"] > 0 and line["memory_mb"] > 50
     assert [line["step"] for line in lines if line["event"] == "evaluation"] == [12, 24, 30]
     assert (finished / "loss.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_full_softmax_is_not_called_an_estimate(corpus, tmp_path, messages):
-    runs.pretrain(runs.flags(corpus, tmp_path, n_negative_samples=0, max_steps=5))
-    assert "over all 40 words" in messages() and "sampled" not in messages()
-    assert "forward_perplexity" in runs.log_lines(tmp_path, "training")[0]
 
 
 @pytest.mark.slow
