@@ -30,9 +30,7 @@ from elmo_core.text.corpus import Corpus
 from elmo_core.text.tokens import MARKERS, Vocabulary
 from preprocessing import word2vec
 from preprocessing.raw_text import Options, Report, make_corpus
-from preprocessing.vocabulary import count_tokens, coverage, make_vocabulary
-
-COVERAGE_SIZES = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000)
+from preprocessing.vocabulary import count_tokens, make_vocabulary
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -45,13 +43,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def add_text_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "input", nargs="+", metavar="INPUT", help="files, plain or gzip, quoted globs, or folders (recursive)"
-    )
+    parser.add_argument("input", nargs="+", metavar="INPUT", help="files, also gzip, globs in quotes, or folders")
     parser.add_argument("--lang", choices=("en", "zh"), required=True, help="language of the text")
-    parser.add_argument(
-        "--output", **arguments.DIR, required=True, help="folder for the corpus: train/ and perhaps dev/"
-    )
+    parser.add_argument("--output", **arguments.DIR, required=True, help="folder for train/ and perhaps dev/")
     parser.add_argument("--overwrite", action="store_true", help="replace train/ and dev/ of an earlier run")
 
     reading = parser.add_argument_group("reading")
@@ -70,9 +64,7 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
     parts = parser.add_argument_group("shards and held-out part")
     parts.add_argument("--shards", **arguments.COUNT, help="number of files in train/; one at a time is in memory")
     parts.add_argument("--dev_fraction", **arguments.SHARE, help="share of the documents that goes to dev/")
-    parts.add_argument(
-        "--dev_split", choices=("random", "last"), help="documents that go there: random ones, or the last"
-    )
+    parts.add_argument("--dev_split", choices=("random", "last"), help="documents that go there")
     parts.add_argument("--seed", type=arguments.seed, metavar="N", help="decides the order and the random documents")
     processes = "worker processes; the result does not depend on their number"
     parts.add_argument("--processes", **arguments.COUNT, default=runtime.n_cores(), help=processes)
@@ -92,9 +84,7 @@ def add_vectors_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_corpus_arguments(parser: argparse.ArgumentParser, output: str) -> None:
-    parser.add_argument(
-        "input", nargs="+", metavar="INPUT", help="the corpus: files, also gzip, quoted globs, or folders"
-    )
+    parser.add_argument("input", nargs="+", metavar="INPUT", help="files, also gzip, globs in quotes, or folders")
     parser.add_argument("--output", **arguments.FILE, required=True, help=output)
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier file")
 
@@ -154,11 +144,9 @@ def report_vocabulary(args: argparse.Namespace, counts: Counter, vocabulary: Voc
         if n := counts.pop(marker, 0):
             log.warning(f"{marker} occurs {n:,} times in the corpus. The vocabulary has it once, as a special token.")
     n_words, total = len(vocabulary) - len(MARKERS), counts.total()
-    covered = coverage(counts, vocabulary, [*COVERAGE_SIZES, n_words])
+    covered = sum(counts[word] for word in vocabulary.tokens[len(MARKERS) :]) / total
     log.info(f"{args.output}: {n_words:,} of {len(counts):,} distinct tokens, and the {len(MARKERS)} special ones.")
-    log.info(f"coverage of the running text ({total:,} tokens): {covered.pop(n_words):.2%}.")
-    if covered:
-        log.info("with fewer words: " + ", ".join(f"{size:,}: {share:.2%}" for size, share in covered.items()) + ".")
+    log.info(f"coverage of the running text ({total:,} tokens): {covered:.2%}.")
     long = [word for word in counts if len(word.encode("utf-8")) > MAX_BYTES]
     share = sum(counts[word] for word in long) / total
     log.info(

@@ -20,7 +20,6 @@ On several machines each writes a share of the parts, counted from 0, into a fol
 """
 
 import argparse
-import math
 import os
 import re
 from collections.abc import Sequence
@@ -34,9 +33,10 @@ import script
 from elmo_core.config import ELMoConfig
 from elmo_core.files import checkpoint, token_vectors
 from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.messages import UserError, log
+from elmo_core.text.tokens import UNK
 from elmo_core.weights import model_files
-from embedding import embed_text, embed_vocabulary
+from embedding import embed_text
 
 if TYPE_CHECKING:  # neither --help nor --merge waits for Paddle
     from elmo import ELMoEmbedder
@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # neither --help nor --merge waits for Paddle
 FOR_MODEL = {"init_from_ckpt": None, "device": "auto"}  # defaults of flags for --input and --vocab ...
 FOR_TEXT = {"layers": "all", "mix": None, "dtype": "float32", "pool": None, "forget_sentences": False}  # for --input
 FOR_TEXT |= {"batch_size": 128, "shard": None}
+WORDS_AT_ONCE = 2048  # of --vocab
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -75,13 +76,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _numbers(text: str) -> list[float]:
-    try:
-        numbers = [float(number) for number in text.split(",")]
-    except ValueError:
-        numbers = [math.nan]
-    if not all(map(math.isfinite, numbers)):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers, one for each layer and gamma, as in 0,0,0,1")
-    return numbers
+    return [arguments.any_number(number) for number in text.split(",")]
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -98,10 +93,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.merge:
         embed_text.merge(args.merge, args.output)
     elif args.vocab:
-        if args.output.exists():
-            raise UserError(f"--output {args.output} exists. Choose another, or delete it.")
-        words = token_vectors.read_words(args.vocab)
-        embed_vocabulary.embed(load(args), words, args.output)
+        embed_vocabulary(args)
     else:
         disk.check_input(args.input, "a text, one sentence a line", "--input")
         rank, size = int(os.environ.get("PADDLE_TRAINER_ID", "0")), int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
@@ -110,6 +102,24 @@ def main(argv: Sequence[str] | None = None) -> None:
         folder, output = (args.output, None) if args.shard else (Path(f"{args.output}.parts"), args.output)
         share = args.shard or (rank, size)
         embed_text.embed(load(args), args.input, folder, output, share, args.forget_sentences)
+
+
+def embed_vocabulary(args: argparse.Namespace) -> None:
+    """Write the vectors (V, P) of words without a context."""
+    from elmo_core.network.token_tables import Unread
+
+    if args.output.exists():
+        raise UserError(f"--output {args.output} exists. Choose another, or delete it.")
+    words, embedder = token_vectors.read_words(args.vocab), load(args)
+    width, unread = embedder.config.projection_dim, Unread(embedder.config, embedder.vocabulary)
+    unread.count(words)
+    log.info(f"device        {embedder.device}")
+    log.info(f"vectors       ({len(words):,}, {width}) float32")
+    if unread.oov_share:
+        log.warning(f"{unread.oov_share:.1%} of the words are not in the model's vocabulary and have {UNK}'s vector.")
+    pieces = (words[begin : begin + WORDS_AT_ONCE] for begin in range(0, len(words), WORDS_AT_ONCE))
+    token_vectors.write(args.output, words, width, map(embedder.encode_tokens, pieces))
+    log.info(f"wrote         {args.output}")
 
 
 def load(args: argparse.Namespace) -> "ELMoEmbedder":

@@ -16,7 +16,6 @@ from elmo_core.machine.messages import UserError, log
 from elmo_core.text.tokens import UNK
 from embedding import parts, vector_file
 from embedding.text_windows import CountedText, Span, index_entries, progress
-from embedding.vector_file import size
 
 if TYPE_CHECKING:
     from elmo import ELMoEmbedder
@@ -90,28 +89,28 @@ def _check_room(
     needed += sum(span.index_bytes for span in spans) if settings["index_bytes"] else 0
     log.info(f"size          {size(needed)}{', and the same again for the parts until the end' if output else ''}")
     done = sum(path.stat().st_size for path in parts.paths(folder, settings) if path.exists())
-    advice = "Store less (--layers top, --dtype float16, --pool mean), "
-    vector_file.check_room(output or folder, (2 if output else 1) * needed - done, advice)
+    path = output or folder
+    free = shutil.disk_usage(next(parent for parent in path.absolute().parents if parent.exists())).free
+    if (2 if output else 1) * needed - done > free:
+        raise UserError(
+            f"{path}: {size(free)} are free. Store less (--layers top, --dtype float16, --pool mean), make room, or use "
+            "another disk."
+        )
     if settings["index_bytes"] > vector_file.LONGEST_INDEX:
         raise UserError(f"{vector_file.INDEX} would be too long for HDF5. Leave it out with --forget_sentences.")
 
 
 def _write_parts(embedder: "ELMoEmbedder", text: CountedText, missing: Sequence[int], paths: Sequence[Path]) -> None:
     total = sum(text.spans[number].tokens for number in missing)
-    began, written = time.perf_counter(), 0
-    try:
-        with progress("embedding", " tokens", total) as bar:
-            for number, first_line, sentences in text.windows(set(missing)):
-                numbered = enumerate(sentences, first_line)
-                window = sorted(numbered, key=lambda pair: -len(pair[1]))  # in the order in which they are computed
-                arrays = embedder.iter_encode([sentence for _, sentence in window])
-                lines = [(line, len(sentence)) for line, sentence in window]
-                arrays = _checked(text.path, lines, arrays, bar)
-                parts.write(paths[number], lines, arrays, index_entries(first_line, sentences))
-                written += 1
-    except (KeyboardInterrupt, SystemExit):
-        log.info(f"stopped       {written:,} of {len(missing):,} windows are written: run the same command to continue")
-        raise
+    began = time.perf_counter()
+    with progress("embedding", " tokens", total) as bar:
+        for number, first_line, sentences in text.windows(set(missing)):
+            numbered = enumerate(sentences, first_line)
+            window = sorted(numbered, key=lambda pair: -len(pair[1]))  # in the order in which they are computed
+            arrays = embedder.iter_encode([sentence for _, sentence in window])
+            lines = [(line, len(sentence)) for line, sentence in window]
+            arrays = _checked(text.path, lines, arrays, bar)
+            parts.write(paths[number], lines, arrays, index_entries(first_line, sentences))
     seconds = time.perf_counter() - began
     log.info(f"embedded      {total:,} tokens in {messages.duration(seconds)}, {total / seconds:,.0f} tokens/s")
     if embedder.oov_share:
@@ -144,15 +143,9 @@ def _finish(paths: Sequence[Path], settings: Mapping[str, Any], folder: Path, ou
 
 
 def put_together(paths: Sequence[Path], settings: Mapping[str, Any], output: Path) -> None:
-    with progress("putting together", " windows", len(paths)) as bar:
-
-        def counted() -> Iterator[Path]:
-            for path in paths:
-                yield path
-                bar.update()
-
-        vectors = itertools.chain.from_iterable(parts.read_vectors(path, settings) for path in counted())
-        vector_file.write(output, settings, vectors, map(parts.read_entries, paths))
+    bar = progress("putting together", " windows", iterable=paths)
+    vectors = itertools.chain.from_iterable(parts.read_vectors(path, settings) for path in bar)
+    vector_file.write(output, settings, vectors, map(parts.read_entries, paths))
     log.info(f"wrote         {output}, {size(output.stat().st_size)}")
 
 
@@ -170,5 +163,9 @@ def merge(folders: Sequence[Path], output: Path) -> None:
             f"{missing:,} of {len(found):,} windows of the text are not in {messages.listed(list(map(str, folders)))}. Give "
             "the folders of all shares, and finish those that were interrupted."
         )
-    vector_file.check_room(output, sum(path.stat().st_size for path in found))
     put_together(found, settings, output)
+
+
+def size(n: int) -> str:
+    """A number of bytes for messages."""
+    return f"{n / 1e9:,.2f} GB" if n >= 1e9 else f"{n / 1e6:,.2f} MB"

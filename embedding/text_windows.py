@@ -4,7 +4,7 @@ import itertools
 import json
 import sys
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,8 +69,8 @@ def index_entries(first_line: int, sentences: Sequence[Sequence[str]]) -> bytes:
     return "".join(f',{json.dumps(text, ensure_ascii=False)}:"{line}"' for line, text in numbered if text).encode()
 
 
-def progress(what: str, unit: str, total: int | None = None) -> tqdm:
+def progress(what: str, unit: str, total: int | None = None, iterable: Iterable | None = None) -> tqdm:
     """A bar with the time left, which vanishes at the end. In a log file it appears every half minute."""
     seconds = 0.5 if sys.stderr.isatty() else 30
     often = {"mininterval": seconds, "maxinterval": max(10, seconds), "delay": seconds}
-    return tqdm(total=total, desc=what, unit=unit, unit_scale=True, leave=False, ncols=110, **often)
+    return tqdm(iterable, total=total, desc=what, unit=unit, unit_scale=True, leave=False, ncols=110, **often)

@@ -9,7 +9,6 @@ several times. Reading the dataset gives bytes in either case.
 """
 
 import json
-import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -71,18 +70,3 @@ def is_finished(path: Path, settings: Mapping[str, Any]) -> bool:
         raise UserError(f"{path} exists, with other settings: {changed}. Choose another --output, or delete it.")
     log.info(f"{path} is finished, nothing is left to do.")
     return True
-
-
-def check_room(path: Path, needed: int, advice: str = "") -> None:
-    """Refuse a file that the disk cannot hold."""
-    folder = next(folder for folder in path.absolute().parents if folder.exists())
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise UserError(
-            f"{path}: {size(needed)} are needed, {size(free)} are free. {advice}make room, or use another disk."
-        )
-
-
-def size(n: int) -> str:
-    """A number of bytes for messages."""
-    return f"{n / 1e9:,.2f} GB" if n >= 1e9 else f"{n / 1e6:,.2f} MB"

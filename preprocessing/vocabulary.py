@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from itertools import accumulate
 from pathlib import Path
 
 from tqdm import tqdm
@@ -31,9 +30,3 @@ def make_vocabulary(counts: Counter, min_count: int = 1, max_size: int | None = 
         raise UserError(f"no token occurs {min_count} times. Expected text, its tokens separated by white space.")
     words.sort(key=lambda word: (-counts[word], word))
     return Vocabulary([*MARKERS, *words][:max_size])
-
-
-def coverage(counts: Counter, vocabulary: Vocabulary, sizes: Iterable[int]) -> dict[int, float]:
-    """The share of the running text that the first words of the vocabulary cover, for several sizes."""
-    covered = [0, *accumulate(counts[word] for word in vocabulary.tokens[len(MARKERS) :])]
-    return {size: covered[size] / counts.total() for size in sizes if size < len(covered)}

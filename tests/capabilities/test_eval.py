@@ -145,15 +145,6 @@ def test_shares_of_the_rows_have_the_score_of_all(model, text):
         assert sums == pytest.approx((whole.forward_sum, whole.backward_sum), rel=1e-6)
 
 
-def test_the_four_perplexities_of_a_score():
-    score = Score(-2.0, -6.0, 3) + Score(-1.0, 0.0, 1)
-    assert score == Score(-3.0, -6.0, 4)
-    assert (score.forward, score.backward) == pytest.approx((np.exp(3 / 4), np.exp(6 / 4)))
-    assert score.mean == pytest.approx((np.exp(3 / 4) + np.exp(6 / 4)) / 2)
-    assert score.of_mean_loss == pytest.approx(np.exp(9 / 8)) and score.of_mean_loss < score.mean
-    assert Score(-1e9, -1e9, 1).mean < np.inf, "a number that can be printed"
-
-
 # Sentences by themselves
 
 

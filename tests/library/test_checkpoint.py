@@ -194,15 +194,6 @@ def test_training_resumes_exactly_from_our_files_and_from_paddles(tmp_path, padd
     np.testing.assert_equal(resumed.run(3), training.run(3))
 
 
-def test_nested_tensors_saved_by_paddle(tmp_path, paddle):
-    layer = paddle.nn.Linear(7, 13)
-    paddle.save(layer.state_dict(), f"{tmp_path}/1.pdparams")
-    paddle.save({"master_weights": layer.state_dict(), "scale": 3.0}, f"{tmp_path}/1.pdopt")
-    loaded = checkpoint.load_optimizer(tmp_path / "1")
-    np.testing.assert_array_equal(loaded["master_weights"]["weight"], layer.weight.numpy())
-    assert loaded["scale"] == 3.0
-
-
 @pytest.mark.parametrize("protocol", [2, 3, 4])
 @pytest.mark.parametrize("core", [b"numpy.core", b"numpy._core"])
 def test_pickles_of_either_numpy(tmp_path, protocol, core):

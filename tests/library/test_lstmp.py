@@ -58,18 +58,6 @@ def in_rows(packed: np.ndarray, packing: Packing) -> list[np.ndarray]:
     return [packed[(packing.row == row).nonzero()[0]] for row in range(len(packing.order))]
 
 
-@pytest.mark.parametrize("tolerance", ["Paddle's operators, float64"], indirect=True)
-def test_packing():
-    packing = Packing.of(np.array([2, 0, 3, 2]))
-    assert packing.order.tolist() == [2, 0, 3, 1]
-    assert packing.sizes == [3, 3, 1]
-    assert packing.offsets.tolist() == [0, 3, 6, 7]
-    assert list(zip(packing.row.tolist(), packing.step.tolist(), strict=True)) == [
-        (2, 0), (0, 0), (3, 0), (2, 1), (0, 1), (3, 1), (2, 2)
-    ]  # fmt: skip
-    assert Packing.of(np.array([0, 0])).sizes == []
-
-
 @pytest.mark.parametrize("clips", CLIPS.values(), ids=CLIPS)
 @pytest.mark.parametrize("shared_inputs", [False, True])
 @pytest.mark.parametrize("lengths", [LENGTHS, MANY_LENGTHS], ids=["few rows", "many rows"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from runs import PROJECT, fresh_python
 
-from elmo_core.machine import messages, products, runtime
+from elmo_core.machine import products, runtime
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import in_parallel, paddle
 
@@ -189,10 +189,6 @@ def test_a_signal_in_a_backward_pass_ends_the_script_like_any_other(number, code
     )
     done = fresh_python(program)
     assert (done.returncode, done.stdout, done.stderr.strip()) == (code, "tidied up\n", message)
-
-
-def test_durations_read_well():
-    assert [messages.duration(seconds) for seconds in (3.2, 200, 9000)] == ["3 s", "3 min", "2.5 h"]
 
 
 def test_half_products_are_near_and_off_by_default():

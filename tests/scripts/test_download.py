@@ -144,14 +144,6 @@ def test_not_found(server, tmp_path, tool):
     assert not (tmp_path / "data/1-billion-word").exists()
 
 
-@pytest.mark.skipif("curl" not in TOOLS, reason="wget does not tell a server's faults from the client's")
-def test_a_server_error_is_tried_again(server, tmp_path):
-    server.files[LM1B] = LM1B_ARCHIVE
-    server.status = [503, 500]
-    result = run(server, tmp_path, "lm1b", tool="curl")
-    assert result.returncode == 0, result.stderr
-
-
 def test_an_unreachable_server(server, tmp_path):
     result = run(server, tmp_path, "lm1b", ELMO_DATA_URL="http://127.0.0.1:9")
     assert result.returncode == 1

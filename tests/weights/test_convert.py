@@ -6,7 +6,6 @@ The files are written and read by the tests' own code, in support/foreign.py and
 import json
 import os
 import random
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,7 +62,6 @@ VARIANTS = {
     "filters that add up to P, no skip": ({"use_skip_connections": False}, {"filters": [[2, 3], [5, 4]]}),
     "P above H": ({"dim": 5, "n_layers": NO}, {"activation": "tanh"}),
     "12 characters a token": ({}, {"max_characters_per_token": 12}),
-    "60 characters a token": ({}, {"max_characters_per_token": 60}),
     "words": ({}, WORD),
     "words, one layer, no skip": ({"n_layers": 1, "use_skip_connections": NO, "cell_clip": 0}, WORD),
 }
@@ -193,8 +191,12 @@ TRIPS = {
     "characters": {},
     "words": {"input": "word", "filters": ((1, 1),)},
     "no head": {"vocab_size": 0, "n_highway": 0},
-    "tanh, no skip": {"activation": "tanh", "use_skip_connections": False},
-    "no clips": {"cell_clip": 0.0, "proj_clip": 0.0},
+    "tanh, no skip, no clips": {
+        "activation": "tanh",
+        "use_skip_connections": False,
+        "cell_clip": 0.0,
+        "proj_clip": 0.0,
+    },
     "one layer, filters that add up to P": {"n_layers": 1, "projection_dim": 11, "n_highway": 1},
     "three layers, P above H": {"n_layers": 3, "cell_dim": 5},
 }
@@ -245,23 +247,6 @@ def test_an_imported_model_exports_back(tmp_path):
             np.testing.assert_array_equal(file[name], array, strict=True)
     options = json.loads((tmp_path / "again" / "options.json").read_text(encoding="utf-8"))
     assert options["lstm"] == LSTM and options["char_cnn"] == CNN
-
-
-REMARKS = {
-    "model.hdf5": {},
-    "use_character_inputs=False": {"input": "word"},
-    "without skip connections": {"use_skip_connections": False},
-    "less than 13": {"projection_dim": 13, "cell_dim": 14},
-    "W_P_0": {"cell_dim": 6},
-    "forget bias": {"forget_bias": 0.0},
-}
-
-
-@pytest.mark.parametrize("word", REMARKS)
-def test_limits_of_an_export_are_logged(word, tmp_path, messages):
-    bilm = tiny.random_bilm(**REMARKS[word])
-    convert.main(["export", tiny.save(bilm, tmp_path / "ours"), f"--output={tmp_path / 'theirs'}"])
-    assert re.search(f"^.*note .*{word}", messages(), re.M)
 
 
 def test_another_forget_bias_is_exported_as_the_same_model(tmp_path):
@@ -320,17 +305,11 @@ def refused(argv: list[str], word: str, folder: Path) -> None:
 OPTIONS = [  # the section, its changes, and what the message names
     ("lstm", {"projection_dim": NO}, "projection_dim"),
     ("lstm", {"dim": "11"}, "cell_dim"),
-    ("lstm", {"cell_clip": float("nan")}, "cell_clip"),
-    ("lstm", {"use_skip_connections": 1}, "use_skip_connections"),
     ("lstm", {"dim": 12}, r"W_0 is \(14, 44\)"),
     ("lstm", {"n_layers": 3}, "no RNN_0/RNN/MultiRNNCell/Cell2"),
-    ("lstm", {"n_layers": 1}, "Cell1"),
     ("char_cnn", {"n_characters": 60}, "n_characters"),
-    ("char_cnn", {"max_characters_per_token": 2}, "max_characters"),
     ("char_cnn", {"filters": [[1, 2**31 - 1]]}, "W_cnn_0"),
     ("char_cnn", {"n_highway": 1}, "CNN_high_1"),
-    ("char_cnn", {"embedding": 5}, "embedding"),
-    (None, {"lstm": NO}, "lstm"),
     (None, {"char_cnn": NO}, "no char_cnn"),
 ]
 
@@ -376,7 +355,6 @@ WEIGHTS = {
     "missing": (lambda p: p.unlink(), "no such file"),
     "a pipe": (lambda p: (p.unlink(), os.mkfifo(p)), "pipe"),
     "a row less": (dataset("char_embed", data=np.ones((260, C))), r"char_embed is \(260, 5\)"),
-    "a scalar": (dataset("CNN/b_cnn_1", data=1.0), r"CNN/b_cnn_1 is \(\)"),
     "integers": (dataset("CNN_proj/b_proj", data=np.ones(P, int)), "CNN_proj/b_proj is of type"),
     "overflow": (dataset("CNN_proj/b_proj", data=np.full(P, 1e300)), "CNN_proj/b_proj .* not finite"),
     "nothing written": (dataset("char_embed", shape=(261, C), dtype="f4"), "char_embed .* does not hold"),
@@ -442,9 +420,7 @@ FLUID = [  # a file of the folder, what happens to it, and what the message says
     ("lstmp_0.w_0", shaped(P, 4 * H, value=np.inf), "not finite"),
     ("lstmp_0.w_0", lambda path: cut(path, 1000), "truncated"),
     ("lstmp_0.w_0", lambda path: cut(path, 19), "19 bytes"),
-    ("lstmp_0.w_0", lambda path: cut(path, 22), "description"),
     ("lstmp_0.w_0", put(b"\xff\xff\xff\xff", 16), "description"),
-    ("lstmp_0.w_0", put(b"\xff" * 6, 20), "description"),
     ("lstmp_0.w_0", put(b"\1", 0), "versions 1"),
     ("lstmp_0.w_0", put(b"\1", 4), "1 levels"),
     ("lstmp_0.w_0", put(b"\0", 23), "dimensions"),
@@ -531,15 +507,4 @@ def test_damage_to_weights_without_checksums_never_crashes(tmp_path, no_fsync):
         accepted += 1
         assert len(bad) == len(content), "it was cut"
         assert all(np.isfinite(array).all() for array in checkpoint.load_params(output).values())
-    assert 0 < accepted < 200
-
-
-def test_damage_to_fluids_variables(tmp_path, no_fsync):
-    """Only changes of the numbers themselves, which cannot be noticed, are accepted."""
-    write_fluid(tmp_path / "fluid")
-    paths, output, accepted = sorted((tmp_path / "fluid").iterdir()), tmp_path / "out", 0
-    for content, bad in damage(paths, fluid_flags(tmp_path / "fluid", output), output, within=30):
-        accepted += 1
-        header = 20 + content[16]
-        assert len(bad) == len(content) and bad[:header] == content[:header]
     assert 0 < accepted < 200
