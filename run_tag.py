@@ -61,6 +61,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.command == "train":
         check_train(commands.choices["train"], args)
+    if args.command == "predict" and args.lang and args.input_format != "raw":
+        commands.choices["predict"].error("--lang has no effect without --input_format=raw")
     return args
 
 
@@ -84,6 +86,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
         help="what ELMo and --word_vectors read: the tokens; or, where these are characters, the words that jieba finds in "
         "them, so that each character gets its word's vectors",
     )
+    task_flags.add_language(data, help="language of the text: how `predict` splits raw text; none: at white space")
     task_flags.add_save(data, "tagger")
     task_flags.add_json(data)
     elmo = task_flags.add_elmo(parser, {name: value for name, value in OF_ELMO.items() if name != "elmo_at"})
@@ -125,9 +128,10 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
         "--input_format",
         choices=INPUT_FORMATS,
         default="text",
-        help="text: a sentence a line, its tokens separated by white space; raw: Chinese, which jieba cuts into words; "
-        "characters: each is a token; or columns",
+        help="text: a sentence a line, its tokens separated by white space; raw: text of --lang; characters: each is a "
+        "token; or columns",
     )
+    task_flags.add_language(parser, default=None, help="language of raw text (default: as in training)")
     parser.add_argument("--token_column", **COLUMN, default=0, help="of columns: that of the tokens")
 
 
@@ -202,7 +206,16 @@ def new_tagger(
     features = sorted({t.feature for s in sentences for t in s.tokens}) if args.feature_column is not None else ()
     settings = arguments.from_flags(Settings, args, place_dim=16 if args.segmentation == "feature" else 0)
     tagger = Tagger(
-        settings, words, labels, pretrained, pieces, vectors, features, args.feature_column, args.segmentation
+        settings,
+        words,
+        labels,
+        pretrained,
+        pieces,
+        vectors,
+        features,
+        args.feature_column,
+        args.segmentation,
+        args.lang,
     )
     if settings.random_weights:
         randomise(tagger.network.elmo.bilm, settings.random_weights, args.seed)
@@ -260,7 +273,7 @@ def predict(args: argparse.Namespace) -> None:
     if args.input_format == "columns":
         sentences = tag_columns(tagger, lines, source, args.token_column)
     else:
-        sentences = tag_text(tagger, lines, source, args.input_format)
+        sentences = tag_text(tagger, lines, source, args.input_format, args.lang)
     with script.output(args.output, args.input) as target:
         for sentence in sentences:
             if args.output_format == "json":

@@ -14,7 +14,7 @@ python=.venv/bin/python
 for name in none "$elmo"; do
     save_dir=checkpoints/lac/$([ "$name" = none ] && echo baseline || echo elmo)
     echo "== ELMo: $name"
-    $python run_tag.py train --train_file=data/lac/train.txt --dev_file=data/lac/dev.txt --scheme=lac \
+    $python run_tag.py train --train_file=data/lac/train.txt --dev_file=data/lac/dev.txt --scheme=lac --lang=zh \
         --init_from_ckpt="$name" $([ "$name" = none ] || echo --layers=mix) --epochs=15 --patience=0 --seed=1 \
         --save_dir="$save_dir" --overwrite "$@"
 done

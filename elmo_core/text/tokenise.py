@@ -9,7 +9,9 @@ unless `--negation lm1b` asks for that corpus's own `don 't`; and what the typis
 Chinese words are jieba's; a sentence keeps the quotation marks and brackets that close it.
 """
 
+import functools
 import html
+import itertools
 import logging
 import re
 import unicodedata
@@ -208,3 +210,19 @@ def jieba_cut() -> Callable[[str], list[str]]:
     jieba.setLogLevel(logging.WARNING)
     jieba.initialize()
     return jieba.lcut
+
+
+def _as_corpus(split: Callable, text: str) -> list[str]:
+    """Tokens as `preprocess.py text` makes them of a corpus: in English `it 's`, `do n't`, and no HTML.
+
+    rt-polarity itself does not split clitics (`it's`), and vectors trained on such a corpus do not know these words.
+    """
+    sentences = map(split, paragraphs(text))
+    return list(itertools.chain.from_iterable(itertools.chain.from_iterable(sentences)))
+
+
+TOKENISERS: dict[str, Callable[[str], list[str]]] = {
+    "en": functools.partial(_as_corpus, english),
+    "zh": functools.partial(_as_corpus, chinese),
+    "none": str.split,
+}

@@ -25,10 +25,11 @@ import numpy as np
 import elmo
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.classification.encoders import BILM, BiLMEncoder, Encoder, WordTable
 from elmo_tasks.classification.network import Head
 from elmo_tasks.classification.scores import Results
-from elmo_tasks.classification.texts import TOKENISERS, Texts, as_texts, read_known, tokenised
+from elmo_tasks.classification.texts import Texts, as_texts, read_known, tokenised
 from elmo_tasks.saved import TrainedModel
 
 LINES_PER_BATCH = 4096  # that are predicted together

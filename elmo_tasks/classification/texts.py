@@ -7,9 +7,9 @@ header may name them as one of LAYOUTS; columns without a header are in the orde
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -17,7 +17,8 @@ import numpy as np
 
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, listed, log
-from elmo_core.text import text_files, tokenise
+from elmo_core.text import text_files
+from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.classification.scores import CLASSES
 
 LAYOUTS = (
@@ -205,19 +206,3 @@ def tokenised(texts: Sequence[str], lang: str, max_tokens: int, source: str | Pa
     if long := sum(len(sentence) > max_tokens for sentence in sentences):
         log.warning(f"{source}: {long:,} texts have more than --max_seq_len {max_tokens} tokens and are cut there.")
     return [sentence[:max_tokens] for sentence in sentences]
-
-
-def _as_corpus(split: Callable, text: str) -> list[str]:
-    """Tokens as `preprocess.py text` makes them of a corpus: in English `it 's`, `do n't`, and no HTML.
-
-    rt-polarity itself does not split clitics (`it's`), and vectors trained on such a corpus do not know these words.
-    """
-    sentences = map(split, tokenise.paragraphs(text))
-    return list(chain.from_iterable(chain.from_iterable(sentences)))
-
-
-TOKENISERS: dict[str, Callable[[str], list[str]]] = {
-    "en": partial(_as_corpus, tokenise.english),
-    "zh": partial(_as_corpus, tokenise.chinese),
-    "none": str.split,
-}

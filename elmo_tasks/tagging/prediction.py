@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from elmo_core.machine.messages import UserError
-from elmo_core.text.tokenise import jieba_cut
+from elmo_core.text.tokenise import TOKENISERS, jieba_cut
 from elmo_tasks.tagging.columns import sentence_rows, token_reader, tokens_of
 from elmo_tasks.tagging.pieces import Pieces, joined_words, tagged_line
 from elmo_tasks.tagging.scheme import spans
@@ -46,14 +46,20 @@ class Tagged:
         return tagged_line(joined_words(self.given, self.labels)) + "\n"
 
 
-def tag_text(tagger: Tagger, lines: Iterable[str], source: str | Path, form: str = "text") -> Iterator[Tagged]:
-    """Tag lines. form: text (white space separates the tokens), raw (Chinese, which jieba cuts), or characters."""
+def tag_text(
+    tagger: Tagger, lines: Iterable[str], source: str | Path, form: str = "text", lang: str = ""
+) -> Iterator[Tagged]:
+    """Tag lines. form: text (white space separates the tokens), raw (a tokeniser finds them), or characters.
+
+    lang: of raw text; by default that of the training.
+    """
     if tagger.features:
         raise UserError("This tagger reads a feature of each token from a column: it tags columns, not text.")
     if form == "characters":
         cut = lambda line: [character for character in line if not character.isspace()]  # noqa: E731
     else:
-        cut = jieba_cut() if form == "raw" else str.split
+        lang = (lang or tagger.lang) if form == "raw" else "none"
+        cut = jieba_cut() if lang == "zh" else TOKENISERS[lang]
     if tagger.labels.scheme == "lac" and form != "characters":
         pieces = Pieces(tagger.pieces or tagger.words, whole=tagger.pieces is None)
         return _tagged(tagger, (_cut_into_pieces(cut(line), pieces) for line in lines))

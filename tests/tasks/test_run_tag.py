@@ -150,7 +150,7 @@ def test_words_with_tags_from_training_to_raw_text(run, pieces):
         Path(name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     Vocabulary([*MARKERS, "苹果", "北京", "大学"]).save(Path("vocab.txt"))
     learns = ["--epochs=60", "--lr=0.03", "--batch_size=3", "--dropout=0", "--patience=0"]
-    printed = train(run, NO_ELMO, "--data_format=tagged", *learns, *filter(None, [pieces]))
+    printed = train(run, NO_ELMO, "--data_format=tagged", "--lang=zh", *learns, *filter(None, [pieces]))
     assert "F1 100.00%" in printed
     predict = "predict --model_dir=tagger --device=cpu --output_format=tagged"
     found = run(predict, text="\n  苹果  很 好 。\n\n　\n小明 爱 ＡＢ 。\n").split("\n")
