@@ -39,7 +39,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     arguments.add_checkpoint(parser, required=True)
     parser.add_argument("--corpus", required=True, metavar="PATH", help="text: a file, a folder, or a glob in quotes")
-    parser.add_argument("--word", action="append", default=[], metavar="WORD[,...]", help="words to look at")
+    several = {"type": _text, "action": "append"}  # these flags may be given several times
+    parser.add_argument("--word", **several, metavar="WORD[,...]", help="word to look at")
     parser.add_argument("--senses", **arguments.FILE, help="true senses; alone: only the table of all its words")
     parser.add_argument("--max_occurrences", **arguments.COUNT, default=1000, help="per word; if more, a random sample")
     arguments.add_seed(parser)
@@ -49,8 +50,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     shown = parser.add_argument_group("neighbours")
     shown.add_argument("--examples", **arguments.COUNT, default=3, help="occurrences of a word that are shown")
     shown.add_argument("--neighbours", **arguments.COUNT, default=3, help="nearest others of each, in each layer")
-    sentence = "sentence of your own, shown instead of the corpus's; may be repeated"
-    shown.add_argument("--sentence", action="append", default=[], metavar="TEXT", help=sentence)
+    shown.add_argument(
+        "--sentence", **several, metavar="TEXT", help="sentence of your own, shown instead of the corpus's"
+    )
     shown.add_argument("--layers", type=_layers, metavar="N[,...]", help="layers to show (default: all but 0)")
     shown.add_argument("--word2vec", **arguments.FILE, help="static vectors of the same text to compare with")
 
@@ -63,19 +65,28 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def _text(text: str) -> str:
+    if re.search("[\ud800-\udfff]", text):  # bytes that are not the locale's encoding
+        raise argparse.ArgumentTypeError(f"{text!a:.60} is not UTF-8. Set the terminal's encoding to UTF-8")
+    return text
+
+
 def _layers(text: str) -> list[int]:
-    return list(dict.fromkeys(map(arguments.whole_number, text.split(","))))
+    numbers = text.split(",")
+    if not all(map(str.isdecimal, numbers)):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers of layers, as in 1,2")
+    return list(dict.fromkeys(map(int, numbers)))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     asked = asked_words(args)
-    own = own_sentences(args.sentence, asked)
+    own = own_sentences(args.sentence or [], asked)
     senses = read_senses(args.senses) if args.senses else None
     if args.plot:
         check_plot(args)
     if args.page:
-        disk.check_output("--page", args.page)
+        check_page(args.page)
     corpus = Corpus(args.corpus)
     static = load_word_vectors(args.word2vec) if args.word2vec else None
     embedder = elmo.ELMoEmbedder(args.init_from_ckpt, args.batch_size, args.device, progress=sys.stderr.isatty())
@@ -112,8 +123,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def asked_words(args: argparse.Namespace) -> list[str]:
-    words = [word.strip() for text in args.word for word in re.split("[,，]", text) if word.strip()]
-    words = words or args.word  # a comma itself
+    words = [word.strip() for text in args.word or [] for word in re.split("[,，]", text) if word.strip()]
+    words = words or args.word or []  # a comma itself
     if not words and not args.senses:
         raise UserError("--word is missing: which word? (--senses FILE alone gives the table of all its words.)")
     for word in words:
@@ -146,6 +157,12 @@ def check_plot(args: argparse.Namespace) -> None:
     font_families(args.font)
 
 
+def check_page(path: Path) -> None:
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UserError(f"--page {path}: expected a name that ends in .html.")
+    disk.check_output("--page", path)
+
+
 def check_model(
     args: argparse.Namespace, asked: Sequence[str], layers: Sequence[int], static, embedder: elmo.ELMoEmbedder
 ) -> None:
@@ -153,7 +170,9 @@ def check_model(
     if args.max_occurrences < 2:
         raise UserError("--max_occurrences: expected 2 or more, because there would be nothing to compare with.")
     if not 1 <= min(layers) <= max(layers) <= embedder.config.n_layers:
-        raise UserError(f"--layers: expected 1 to {embedder.config.n_layers}. Layer 0 does not know the context.")
+        raise UserError(
+            f"--layers: expected 1 to {embedder.config.n_layers}. (Layer 0 is the same for all occurrences.)"
+        )
     for word in asked:
         if not is_known(word, embedder):
             raise UserError(

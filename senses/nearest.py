@@ -96,10 +96,19 @@ def nearest_others(word: Word, layer: int, n: int) -> list[list[tuple[int, float
 
 
 def examples(word: Word, n: int, seed: int) -> list[tuple[Occurrence, np.ndarray]]:
-    """n different occurrences with their vectors, at random, in turn from each sense."""
-    senses = word.senses.tolist()
-    order = random.Random(f"{seed} {word.text}").sample(range(len(senses)), len(senses))
-    decks = [[k for k in order if senses[k] == sense] for sense, _ in Counter(senses).most_common()]
+    """n different occurrences with their vectors, drawn in turn from each sense or, without senses, each cluster."""
+    n = min(n, len(word.occurrences))
+    if any(word.senses):
+        groups = word.senses
+    else:
+        from sklearn.cluster import KMeans
+        from threadpoolctl import threadpool_limits
+
+        with threadpool_limits(1):
+            kmeans = KMeans(min(n, len(set(word.sentences))), n_init=4, random_state=seed)
+            groups = kmeans.fit_predict(word.vectors[-1])
+    order = random.Random(f"{seed} {word.text}").sample(range(len(groups)), len(groups))
+    decks = [[k for k in order if groups[k] == group] for group, _ in Counter(groups.tolist()).most_common()]
     turns = (k for turn in itertools.zip_longest(*decks) for k in turn if k is not None)
     return [(word.occurrences[k], word.vectors[:, k]) for k in itertools.islice(turns, n)]
 

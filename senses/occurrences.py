@@ -1,8 +1,9 @@
 """A word's occurrences in a corpus, and their senses where a file gives them."""
 
 import random
+import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tqdm import tqdm
 
 from elmo_core.machine.disk import check_input
 from elmo_core.machine.messages import UserError, listed, log
-from elmo_core.text.corpus import Corpus
+from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.text_files import blocks, read_sentences, split_lines
 from elmo_core.text.tokens import MARKERS
 
@@ -63,6 +64,10 @@ class Senses:
     path: Path
     labels: dict[Place, tuple[str, int]]
 
+    @property
+    def words(self) -> list[str]:
+        return sorted({word for *_, word in self.labels})
+
 
 class Sample:
     """A random sample of at most `size` of the items added, in their order."""
@@ -113,15 +118,16 @@ def find_words(
     max_occurrences: a word that has more is represented by a random sample of this size.
     """
     names = Counter(path.name for path in corpus.paths)
-    labels = dict(senses.labels) if senses else {}  # those not found yet
-    for name, *_ in labels:
+    for name, *_ in senses.labels if senses else ():
         if names[name] > 1:
             raise UserError(f"{senses.path}: {names[name]} files of the corpus are called {name}. Expected one.")
-    texts = [*asked, *sorted({word for *_, word in labels})]
+    labels = dict(senses.labels) if senses else {}  # those not found yet
+    texts = dict.fromkeys([*asked, *(senses.words if senses else ())])
     samples = {text: Sample(max_occurrences, f"{seed} {text}") for text in texts}
-    background, n_words = Sample(BACKGROUND, seed), Counter()
-    lines = ((path, line, tokens) for path in corpus.paths for line, tokens in enumerate(read_sentences(path)))
-    for path, line, tokens in tqdm(lines, unit=" sentences", unit_scale=True, disable=None, leave=False):
+    background, counts, n_words = Sample(BACKGROUND, seed), Counts(), Counter()
+    for path, line, tokens in tqdm(_sentences(corpus), unit=" sentences", unit_scale=True, disable=None, leave=False):
+        counts.sentences += bool(tokens)
+        counts.blank_lines += not tokens
         if tokens:
             background.add(tokens)
         if samples.keys().isdisjoint(tokens):
@@ -133,6 +139,7 @@ def find_words(
                 sense, _ = labels.pop((path.name, line, position, token), ("", 0))
                 if sense or not senses:
                     samples[token].add(Occurrence(sentence, position, sense))
+    corpus.check("the corpus", counts)
     if labels:
         _check_not_found(corpus, senses, labels)
     words = {}
@@ -145,7 +152,7 @@ def find_words(
         words[text] = Word(text, n_words[text], sample.added, list(distinct.values()), n_duplicates)
     for word in map(words.get, asked):
         if not word.count:
-            raise UserError(f"{word.text!r} is not in the corpus. Expected one of its tokens, in the same case.")
+            raise UserError(f"{word.text!r} is not in the corpus. {_similar_tokens(corpus, word.text)}")
         if not word.comparable:
             raise UserError(
                 f"{word.text!r} occurs {word.count:,} times, but not {'with a sense ' if senses else ''}in two different "
@@ -154,8 +161,14 @@ def find_words(
     return words, background.items()
 
 
+def _sentences(corpus: Corpus) -> Iterator[tuple[Path, int, list[str]]]:
+    for path in corpus.paths:
+        for line, tokens in enumerate(read_sentences(path)):
+            yield path, line, tokens
+
+
 def _check_not_found(corpus: Corpus, senses: Senses, missing: dict[Place, tuple[str, int]]) -> None:
-    """Refuse senses at places that the corpus does not have; warn of files that it lacks."""
+    """Refuse senses at places that the corpus does not have, or of another corpus; warn of files that it lacks."""
     names = [path.name for path in corpus.paths]
     for (name, line, position, word), (_, row) in missing.items():
         if name in names:
@@ -163,9 +176,28 @@ def _check_not_found(corpus: Corpus, senses: Senses, missing: dict[Place, tuple[
                 f"{senses.path}:{row}: token {position} of line {line} of {name} is not {word!r}, both counted from 0. Is "
                 "it the file that the senses were made for?"
             )
-    files = listed(sorted({name for name, *_ in missing}), 5)
-    n = len(senses.labels)
-    log.warning(f"{senses.path}: {len(missing):,} of its {n:,} occurrences are left out: the corpus has no {files}.")
+    if len(missing) == len(senses.labels):
+        files = sorted({name for name, *_ in missing})
+        raise UserError(f"{senses.path} is about {listed(files, 5)}. The corpus has {listed(names, 5)} instead.")
+    log.warning(
+        f"{senses.path}: {len(missing):,} of its {len(senses.labels):,} occurrences are left out: their files are not in "
+        "the corpus."
+    )
+
+
+def _similar_tokens(corpus: Corpus, word: str) -> str:
+    """Tokens of the corpus that contain the word, whatever their case and width, for a message."""
+    counts = Counter(token for _, _, tokens in _sentences(corpus) for token in tokens)
+    wanted = _folded(word)
+    similar = [token for token in counts if wanted in _folded(token)]
+    similar.sort(key=lambda token: (_folded(token) != wanted, -counts[token]))
+    if similar:
+        return f"Similar tokens in it: {listed([f'{token} ({counts[token]:,})' for token in similar[:8]])}."
+    return "No token contains it. Is the text tokenised so that the word is one token?"
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
 
 
 def is_word(token: str) -> bool:

@@ -23,7 +23,16 @@ DPI = 110
 GAP, MARGIN = 7, 3  # pixels from a label to its point, and at least to everything else
 SIDES = np.array([(1, 0), (-1, 0), (0, 1), (0, -1)])
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d00", "#56b4e9", "#7a5195", "#444444")
-CHINESE_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "Microsoft YaHei", "PingFang SC")
+CHINESE_FONTS = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "WenQuanYi Zen Hei",
+    "WenQuanYi Micro Hei",
+    "Microsoft YaHei",
+    "SimHei",
+    "PingFang SC",
+    "Heiti TC",
+)
 
 
 def font_families(font: Path | None = None) -> list[str]:

@@ -175,6 +175,14 @@ def test_clicking_shows_the_nearest_by_layer(window, page):
     assert "7 occurrences" in shown(window, "#panel")
 
 
+def test_the_keyboard_stays_where_it_was(window, page):
+    show(window, page)
+    for where in ("#layers", "#words"):
+        button = f"document.querySelector('{where} button:nth-child(2)')"
+        window.run(f"({button}.focus(), {button}.click())")
+        assert window.run(f"document.activeElement === {button}"), where
+
+
 def test_layers_words_and_languages_are_switched(window, page):
     show(window, page)
     before = place(window, 0), place(window, 4)

@@ -234,6 +234,14 @@ def test_words_left_out_are_logged(word_model, corpus, printed, tmp_path, caplog
     assert "'苹果' is left out" in caplog.text and "'town' is left out" in caplog.text and "<UNK>" in caplog.text
 
 
+def test_senses_in_missing_files_are_counted(model, corpus, printed, tmp_path, caplog):
+    senses = write_senses(tmp_path / "senses.tsv", LABELS)
+    with senses.open("a", encoding="utf-8") as file:
+        file.write("elsewhere.txt\t0\t0\tbank\tmoney\n")
+    assert table(printed(model, corpus, f"--senses={senses}"))
+    assert "1 of its 5 occurrences are left out" in caplog.text
+
+
 # The picture
 
 
@@ -309,6 +317,7 @@ def test_key_words_are_rare_in_the_corpus_and_frequent_beside_the_word():
         ([("0", "4", "river", "x")], r"senses\.tsv:2"),
         ([LABELS[0], ("10", "0", "bank", "x")], r"senses\.tsv:3"),
         ([LABELS[0], ("0", "4", "bank", "money")], r"senses\.tsv:3.*'money'.*'river'"),
+        ([("0", "4", "bank")], r"senses\.tsv:2"),
         ([("0", "4.0", "bank", "river")], r"senses\.tsv:2"),
         ([], r"senses\.tsv"),
         ([("1", "4", "town", "x")], r"senses\.tsv"),  # nothing that can be counted
@@ -322,11 +331,10 @@ def test_senses_that_do_not_fit_are_explained(model, corpus, printed, tmp_path, 
         printed(model, corpus, f"--senses={senses}", *asked)
 
 
-def test_senses_of_another_corpus_are_explained(model, corpus, printed, tmp_path, caplog):
+def test_senses_of_another_corpus_are_explained(model, corpus, printed, tmp_path):
     senses = write_senses(tmp_path / "senses.tsv", LABELS, file="other.txt")
-    with pytest.raises(UserError, match=r"senses\.tsv"):
+    with pytest.raises(UserError, match=r"other\.txt.* text\.txt"):
         printed(model, corpus, f"--senses={senses}")
-    assert "4 of its 4 occurrences are left out" in caplog.text and "other.txt" in caplog.text
     for name in "ab":
         (tmp_path / name).mkdir()
         write(tmp_path / name / "other.txt", LINES)

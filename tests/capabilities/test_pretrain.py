@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -118,6 +119,37 @@ def test_another_number_of_processes(two_ranks, corpus, tmp_path, messages):
 
 
 # Kills, signals, faults
+
+
+@pytest.mark.slow
+def test_kills_change_nothing(corpus, tmp_path):
+    """Four at random moments, two inside a save. Every time the run goes on from what is in its folder.
+
+    All processes are started alike: bits are the same for the same number of threads.
+    """
+    changes = {"dev_data_path": None, "max_steps": 70, "save_freq": 3, "log_freq": 1, "keep": 2}
+    parts, output = tmp_path / "parts", tmp_path / "output"
+    whole = runs.flags(corpus, tmp_path / "whole", **changes)
+    assert runs.start("run_pretrain.py", whole, output).wait(timeout=60) == 0
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    generator = random.Random(seed)
+    for kill in range(7):
+        argv = runs.flags(corpus, parts, **changes, init_from_ckpt=parts if saved(parts) else None)
+        if kill in (2, 4):
+            process = runs.start("tests/support/dying_run.py", [str(generator.randrange(1, 10)), *argv], output)
+        else:
+            process = runs.start("run_pretrain.py", argv, output)
+        if kill in (0, 1, 3, 5):
+            runs.wait_for_step(8 * kill + generator.randrange(1, 8), process, output)
+            time.sleep(generator.random() / 50)
+            process.kill()
+        expected = (
+            {0} if kill == 6 else {-signal.SIGKILL} if kill in (2, 4) else {0, -signal.SIGKILL}
+        )  # 0: came too late
+        assert process.wait(timeout=60) in expected, output.read_text(encoding="utf-8")
+    runs.assert_same(tmp_path / "whole" / "final", parts / "final")
+    assert [line["step"] for line in runs.log_lines(parts, "training")] == list(range(1, 71))
 
 
 def test_a_best_model_from_steps_that_were_lost_is_no_obstacle(corpus, finished, tmp_path, monkeypatch):
