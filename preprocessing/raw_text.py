@@ -83,25 +83,18 @@ class Batch:
 
 
 @dataclass
-class Result:
-    """What a batch has become: lines of the corpus for train and dev, and counts."""
-
-    sentences: dict[str, list[str]]
-    tokens: Counter
-    dropped: Counter
-    lines: int
-    size: int
-
-
-@dataclass
 class Report:
-    """Counts of what was written, and of what was left out, by reason."""
+    """Counts of what was read and written, and of what was left out, by reason."""
 
     lines: int = 0
+    size: int = 0  # bytes of a batch on the disk
     sentences: Counter = field(default_factory=Counter)  # of train and dev
     tokens: Counter = field(default_factory=Counter)
     shards: Counter = field(default_factory=Counter)
     dropped: Counter = field(default_factory=Counter)
+
+
+Result = tuple[dict[str, list[str]], Report]
 
 
 def make_corpus(
@@ -129,14 +122,14 @@ def make_corpus(
             work = partial(_process_batch, options, first_dev)
             results = stack.enter_context(closing(_in_parallel(work, batches(paths, options.document), processes)))
             progress = stack.enter_context(_progress(paths, "tokenise"))
-            for result in results:
+            for lines, counts in results:
                 for name, part in parts.items():
-                    part.add(result.sentences[name])
-                    report.sentences[name] += len(result.sentences[name])
-                report.lines += result.lines
-                report.tokens += result.tokens
-                report.dropped += result.dropped
-                progress.update(result.size)
+                    part.add(lines[name])
+                    report.sentences[name] += len(lines[name])
+                report.lines += counts.lines
+                report.tokens += counts.tokens
+                report.dropped += counts.dropped
+                progress.update(counts.size)
         for name, part in parts.items():
             report.shards[name] = len(part.paths)
             _check_part(name, report)
@@ -163,8 +156,8 @@ def batches(paths: Iterable[Path], document: str = "line") -> Iterator[Batch]:
 
 
 def _process_batch(options: Options, first_dev: int | None, batch: Batch) -> Result:
-    """Turn a batch of lines into sentences."""
-    result = Result({"train": [], "dev": []}, Counter(), Counter(), len(batch.lines), batch.size)
+    """A batch as lines of the corpus, for train and dev, and counts."""
+    lines, counts = {"train": [], "dev": []}, Report(len(batch.lines), batch.size)
     cut = chinese if options.lang == "zh" else partial(english, negation=options.negation)
     form = "NFKC" if options.nfkc else "NFC"
     for i, (data, document) in enumerate(zip(batch.lines, batch.documents, strict=True)):
@@ -173,19 +166,19 @@ def _process_batch(options: Options, first_dev: int | None, batch: Batch) -> Res
         except UnicodeDecodeError:
             if options.undecodable == "error":
                 decode(b"\n".join(batch.lines[i:]), batch.path, batch.first + i, options.encoding)
-            result.dropped[f"lines that are not {options.encoding}"] += 1
+            counts.dropped[f"lines that are not {options.encoding}"] += 1
             continue
         part = "dev" if _is_held_out(options, first_dev, document, data) else "train"
         sentences = [tokens for paragraph in paragraphs(line, form) for tokens in cut(paragraph)]
         for tokens in sentences:
             if reason := _reason_to_drop(tokens, options):
-                result.dropped[reason] += 1
+                counts.dropped[reason] += 1
                 continue
             sentence = " ".join(tokens)
-            result.sentences[part].append((sentence.lower() if options.lower else sentence) + "\n")
-            result.tokens[part] += len(tokens)
-        result.dropped["empty lines"] += not sentences
-    return result
+            lines[part].append((sentence.lower() if options.lower else sentence) + "\n")
+            counts.tokens[part] += len(tokens)
+        counts.dropped["empty lines"] += not sentences
+    return lines, counts
 
 
 def _is_held_out(options: Options, first_dev: int | None, document: int, line: bytes) -> bool:

@@ -273,13 +273,6 @@ def test_a_model_and_text_that_have_moved_are_the_same(model, text, whole, tmp_p
     assert_close(embed(str(moved), Path(shutil.copy(text, tmp_path / "copy.txt")), output), whole)
 
 
-def test_a_finished_file_is_left_alone(model, text, tmp_path):
-    output = embed(model, text, tmp_path / "v.hdf5")
-    before = output.stat()
-    embed(model, text, output)
-    assert (output.stat().st_ino, output.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-
-
 def test_a_second_process_of_the_same_share_is_refused(model, text, whole, tmp_path, output):
     embed_some(model, text, output, 3)
     with parts.locked(tmp_path / "v.hdf5.parts" / ".0of1.lock"), pytest.raises(disk.Busy, match=r"v\.hdf5\.parts"):
