@@ -6,9 +6,8 @@ FOLDER/
   vocab.txt ...     the dictionaries of the kind
 """
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -74,9 +73,9 @@ class TrainedModel:
             **self.config(),
         }
         if self.pretrained:
-            values["elmo"] = {"checkpoint": self.pretrained.prefix, "fingerprint": self.pretrained.fingerprint}
+            values["elmo"] = {"path": self.pretrained.prefix, "fingerprint": self.pretrained.fingerprint}
         if self.vectors:
-            file = {"file": str(self.vectors.path), "limit": self.vectors.limit}
+            file = {"path": str(self.vectors.path), "limit": self.vectors.limit}
             values["word_vectors"] = {**file, "fingerprint": self.vectors.fingerprint}
         checkpoint.save_config(folder, values)
         for name, dictionary in dictionaries.items():
@@ -100,7 +99,11 @@ class TrainedModel:
         if cls.kind not in values:
             raise UserError(f"{file} has no field {cls.kind!r}: expected a folder with a trained {cls.kind}.")
         settings = checked_settings(cls.settings_type, values[cls.kind], cls.kind, file)
-        pretrained, vectors = _sources(values, file, init_from_ckpt, word_vectors)
+        pretrained = _source(values, "elmo", folder, "--init_from_ckpt", init_from_ckpt, Pretrained.of)
+        limit = values.get("word_vectors", {}).get("limit")
+        vectors = _source(
+            values, "word_vectors", folder, "--word_vectors", word_vectors, lambda path: WordVectors(path, limit)
+        )
         model = cls.from_folder(folder, settings, values, pretrained=pretrained, vectors=vectors)
         expected = values["dictionaries"] if isinstance(values.get("dictionaries"), dict) else {}
         for name, dictionary in model.dictionaries().items():
@@ -113,50 +116,28 @@ class TrainedModel:
         return model
 
 
-def _sources(
-    values: Mapping, file: Path, init_from_ckpt: str | None, word_vectors: str | Path | None
-) -> tuple[Pretrained | None, WordVectors | None]:
-    """The biLM and the word vectors that config.json names, or those that have moved; they must have the same content."""
-    pretrained = vectors = None
-    for name, moved in (("elmo", init_from_ckpt), ("word_vectors", word_vectors)):
-        if moved and name not in values:
-            flag = "init_from_ckpt" if name == "elmo" else name
-            raise UserError(
-                f"--{flag}: {file.parent} was trained without it, and would not read {moved}. Leave it out."
-            )
-    if "elmo" in values:
-        with hint_if_moved("--init_from_ckpt", init_from_ckpt):
-            pretrained = Pretrained.of(init_from_ckpt or _field(values, "elmo", "checkpoint", file))
-        if pretrained.fingerprint != _field(values, "elmo", "fingerprint", file):
-            raise UserError(
-                f"{pretrained.prefix} is not the ELMo that {file.parent} was trained with: its weights differ. Give that "
-                "one by --init_from_ckpt, or train again."
-            )
-    if "word_vectors" in values:
-        with hint_if_moved("--word_vectors", word_vectors):
-            path = word_vectors or _field(values, "word_vectors", "file", file)
-            vectors = WordVectors(path, values["word_vectors"].get("limit"))
-        if vectors.fingerprint != _field(values, "word_vectors", "fingerprint", file):
-            raise UserError(f"{vectors.path} has other word vectors than those that {file.parent} was trained with.")
-    return pretrained, vectors
-
-
-def _field(values: Mapping, name: str, field: str, file: Path) -> str:
-    value = values[name].get(field) if isinstance(values[name], dict) else None
-    if not isinstance(value, str):
-        raise UserError(f"{file}: {name}.{field} is {value!r:.80}, expected text.")
-    return value
-
-
-@contextlib.contextmanager
-def hint_if_moved(flag: str, moved: object) -> Iterator[None]:
-    """Name the flag for a file that may have moved since training, unless the user has given it."""
+def _source(
+    values: Mapping, name: str, folder: Path, flag: str, moved: str | Path | None, read: Callable[[str | Path], Kind]
+) -> Kind | None:
+    """What config.json names, or has moved, as `read` reads it; it must have the same content. None if it names nothing."""
+    if name not in values:
+        if moved:
+            raise UserError(f"{flag}: {folder} was trained without it, and would not read {moved}. Leave it out.")
+        return None
+    path = moved or values[name]["path"]
     try:
-        yield
+        found = read(path)
     except UserError as error:
         if moved:
             raise
         raise UserError(f"{error} If it has moved, give its new place by {flag}.") from error
+    if found.fingerprint != values[name]["fingerprint"]:
+        what = "ELMo" if name == "elmo" else "file of word vectors"
+        raise UserError(
+            f"{path} is not the {what} that {folder} was trained with: its content differs. Give that one by {flag}, or "
+            "train again."
+        )
+    return found
 
 
 def check_model_folder(folder: Path, kind: str, overwrite: bool) -> None:

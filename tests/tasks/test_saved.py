@@ -98,7 +98,7 @@ def test_the_form_of_the_folder(build, checkpoints, tmp_path):
         assert sorted(path.name for path in folder.iterdir()) == sorted(["best.pdparams", "config.json", *files])
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         assert config[kind] == asdict(model.settings) and sorted(config["dictionaries"]) == files
-        assert config["elmo"]["checkpoint"] == checkpoints["word"]
+        assert config["elmo"]["path"] == checkpoints["word"]
         mixes = {f"elmo.mixes.{k}.{weight}" for k in (0, 1) for weight in ("scalars", "gamma")}
         recurrent = ("gru.", "context.", "model.")
         found = {name for name in model.weights() if not name.startswith(recurrent)}
@@ -166,7 +166,7 @@ def test_another_or_a_moved_elmo(build, checkpoints, tmp_path):
         Tagger.load(Path(checkpoints["char"]).parent)
     with pytest.raises(UserError, match="no field 'reader'"):
         Reader.load(tmp_path)
-    edit(tmp_path, lambda values: values["elmo"].update(checkpoint="/moved/away"))
+    edit(tmp_path, lambda values: values["elmo"].update(path="/moved/away"))
     with pytest.raises(UserError, match=r"/moved/away.*--init_from_ckpt"):
         Tagger.load(tmp_path)
     moved = shutil.copytree(Path(checkpoints["word"]).parent, tmp_path / "moved")
