@@ -59,19 +59,9 @@ def _lm_batch(pieces: list[Piece], lengths: np.ndarray, steps: int, lexicon: Lex
     def cut(shift: int, direction: int) -> np.ndarray:
         return np.concatenate([s.words[::direction][begin + shift : end + shift] for s, begin, end in pieces])
 
-    def rows(values: np.ndarray) -> np.ndarray:
-        return padded(values, lengths, steps)  # (B, T)
-
     tokens, index = lexicon.distinct(np.concatenate([cut(0, 1), cut(0, -1)]))
-    forward, backward = np.split(index, 2)
-    return LMBatch(
-        tokens=tokens,
-        forward_input=rows(forward),
-        backward_input=rows(backward),
-        forward_target=rows(lexicon.targets(cut(1, 1))),
-        backward_target=rows(lexicon.targets(cut(1, -1))),
-        lengths=lengths,
-    )
+    parts = [*np.split(index, 2), lexicon.targets(cut(1, 1)), lexicon.targets(cut(1, -1))]
+    return LMBatch(tokens, *(padded(part, lengths, steps) for part in parts), lengths)
 
 
 def lm_batch(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, input: str = "char") -> LMBatch:

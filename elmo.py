@@ -567,10 +567,7 @@ class ELMoEmbedder:
 
     def encode_tokens(self, tokens: Sequence[str]) -> np.ndarray:
         """Vectors (n, P) of tokens by themselves, without a context: what the LSTMs read, and twice layer 0."""
-        check_sentence(tokens, 0)
-        self.vectors.check(tokens, 0)
-        if self._may_change:
-            self.vectors.forget()
+        list(self._checked([tokens]))
         with self._computing():
             return self.vectors.of(tokens)
 
@@ -580,12 +577,9 @@ class ELMoEmbedder:
         place: counted from 0; the word that stands there is not read. A score is the sum of two log-probabilities: that of
         the forward direction, given the words before the place, and that of the backward one, given those after it.
         """
-        check_sentence(sentence, 0)
-        self.vectors.check(sentence, 0)
+        list(self._checked([sentence]))
         check_number("place", place, 0, len(sentence) - 1, whole=True)
         check_number("k", k, 1, whole=True)
-        if self._may_change:
-            self.vectors.forget()
         softmax, vocabulary = self._language_model()
         with self._computing():
             layers, _, _ = self.bilm.encode(*self.vectors([sentence]))
@@ -624,6 +618,9 @@ class ELMoEmbedder:
             yield
 
     def _checked(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+        """The sentences of a call, one by one."""
+        if self._may_change:
+            self.vectors.forget()
         for number, sentence in enumerate(sentences):
             check_sentence(sentence, number)
             self.vectors.check(sentence, number)
@@ -632,8 +629,6 @@ class ELMoEmbedder:
     def _encode(
         self, sentences: Iterable[Sequence[str]], window: float | None = None, total: int | None = None
     ) -> Iterator[np.ndarray]:
-        if self._may_change:
-            self.vectors.forget()
         with tqdm(total=total, unit=" sentences", disable=not self.progress) as bar:
             for array in in_order(self._batches(sentences, window)):
                 bar.update()
@@ -674,10 +669,8 @@ class ELMoEmbedder:
             for layer, (left, right) in zip(array, layers, strict=True):
                 layer[:, : self.layer_dim // 2] = left[forward[row, :n]]
                 layer[:, self.layer_dim // 2 :] = right[backward[row, :n]]
-            if self.pool and n:
-                array = array.mean(axis=1) if self.pool == "mean" else array.max(axis=1)
-            elif self.pool:
-                array = array.sum(axis=1)  # zeros
+            if self.pool:  # of no tokens: zeros
+                array = (array.mean(axis=1) if self.pool == "mean" else array.max(axis=1)) if n else array.sum(axis=1)
             elif self.layers.how == "concat":
                 array = array.swapaxes(0, 1)
             arrays.append(array.astype(self.dtype, copy=False).reshape(self.shape(n)))

@@ -191,12 +191,10 @@ def count(corpus: Corpus, dev: Corpus | None, vocabulary: Vocabulary, resumed: P
     """Count the corpus, unless the checkpoint knows, and check the held-out text."""
     if dev:
         dev.count(vocabulary)
-    if resumed:
-        saved = checkpoint.load_progress(resumed)
-        settings = saved["settings"]
-        if (settings["corpus"], settings["vocabulary"]) == (corpus.identity, vocabulary.identity):
-            return Counts(**saved["counts"])
-    return corpus.count(vocabulary, sample=True)
+    saved = checkpoint.load_progress(resumed) if resumed else {}
+    settings = saved.get("settings", {})  # `best` has none
+    known = (settings.get("corpus"), settings.get("vocabulary")) == (corpus.identity, vocabulary.identity)
+    return Counts(**saved["counts"]) if known else corpus.count(vocabulary, sample=True)
 
 
 def check_ranks(ranks: Ranks, settings: dict) -> None:

@@ -12,9 +12,7 @@ from pretraining.adam import Adam
 
 def make_optimizer(name: str, lr: float, weights: Sequence, max_grad_norm: float):
     """name: adagrad or adam."""
-    if name == "adagrad":
-        return Adagrad(lr, weights, max_grad_norm)
-    return Adam(lr, weights, max_grad_norm)
+    return {"adagrad": Adagrad, "adam": Adam}[name](lr, weights, max_grad_norm)
 
 
 def learning_rate(name: str, lr: float, step: float, total: float, warmup_steps: float) -> float:

@@ -190,10 +190,10 @@ def load_config(folder: str | Path, of: str = "the checkpoints beside it") -> di
     path = Path(folder, "config.json")
     config = read_json(path, f"the configuration of {of}, with format_version {FORMAT_VERSION}")
     version = config.pop("format_version", None)
-    if type(version) is not int or version < 1:
-        raise UserError(f"{path}: format_version is {version!r:.80}, expected {FORMAT_VERSION}.")
-    if version > FORMAT_VERSION:
-        raise UserError(f"{path} has format_version {version}, this program reads {FORMAT_VERSION}: upgrade it.")
+    if type(version) is not int or version != FORMAT_VERSION:
+        raise UserError(
+            f"{path}: format_version is {version!r:.80}, expected {FORMAT_VERSION}. If it is newer, upgrade."
+        )
     return config
 
 

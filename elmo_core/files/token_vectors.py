@@ -26,8 +26,7 @@ def read_words(path: str | Path) -> list[str]:
     disk.check_input(path, "a vocabulary, one token a line")
     for line, tokens in enumerate(read_sentences(path), 1):
         if len(tokens) != 1:
-            found = f"{' '.join(tokens)!r:.60}" if tokens else "an empty line"
-            raise UserError(f"{path}:{line}: found {found}, expected one token a line.")
+            raise UserError(f"{path}:{line}: found {' '.join(tokens)!r:.60}, expected one token a line.")
         words += tokens
     if missing := sorted({BOS, EOS} - set(words)):
         raise UserError(

@@ -31,8 +31,7 @@ def check_sentence(sentence: Sequence[str], number: int) -> None:
         if not isinstance(token, str):
             raise TypeError(f"sentence {number}, token {place}: found {shown(token)}, expected a string.")
         if token.split() != [token]:
-            spaces = sorted({f"{character!r} (U+{ord(character):04X})" for character in token if character.isspace()})
-            what = f"holds white space, {' and '.join(spaces)}" if token else "is empty"
+            what = "holds white space" if token else "is empty"
             raise UserError(f"sentence {number}, token {place}: {token!r:.60} {what}. Split the sentence into tokens.")
 
 

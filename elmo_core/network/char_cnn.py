@@ -46,23 +46,20 @@ class CharCNN(nn.Layer):
 
     def highway_features(self, tokens: Tokens) -> paddle.Tensor:
         """What the convolutions find, after the highways. (N, F)"""
-        x = self._features(tokens)
-        for highway in self.highways:
-            x = highway(x)
-        return x
-
-    def _features(self, tokens: Tokens) -> paddle.Tensor:
-        """What the convolutions find, after the activation. (N, F)"""
         table = self.embedding.weight
         if fused.suits(table):
             weights = [convolution.weight for convolution in self.convolutions]
             biases = [convolution.bias for convolution in self.convolutions]
-            return _Features.apply(tokens, self.config, paddle.is_grad_enabled(), table, *weights, *biases)
-        weight, bias = self._whole_filters()
-        spans = _spans(tokens.lengths)
-        sums = [self._highest_of(tokens.characters[a:b], int(tokens.lengths[b - 1]), weight) for a, b in spans]
-        features = paddle.concat(sums) + bias
-        return nn.functional.relu(features) if self.config.activation == "relu" else paddle.tanh(features)
+            x = _Features.apply(tokens, self.config, paddle.is_grad_enabled(), table, *weights, *biases)
+        else:
+            weight, bias = self._whole_filters()
+            spans = _spans(tokens.lengths)
+            sums = [self._highest_of(tokens.characters[a:b], int(tokens.lengths[b - 1]), weight) for a, b in spans]
+            x = paddle.concat(sums) + bias
+            x = nn.functional.relu(x) if self.config.activation == "relu" else paddle.tanh(x)
+        for highway in self.highways:
+            x = highway(x)
+        return x
 
     def _whole_filters(self) -> tuple[paddle.Tensor, paddle.Tensor]:
         """All filters as one: weights (W * D, F), W the widest, in which narrower filters end with zeros; biases (F,).

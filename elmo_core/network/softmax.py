@@ -34,7 +34,10 @@ class Candidates:
 
     def log_expected_of(self, words: np.ndarray) -> np.ndarray:
         """Log of the counts with which the words (n,) were to be expected: float64 (n,)."""
-        return log_expected_count(words, self.tries, self.vocab_size) if self.tries else np.zeros(len(words))
+        if not self.tries:
+            return np.zeros(len(words))
+        chances = -np.expm1(self.tries * np.log1p(-log_uniform(words, self.vocab_size)))  # to be among so many draws
+        return np.log(chances)
 
     def places_of(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Which of the words are themselves candidates, and where: the accidental hits."""
@@ -46,11 +49,6 @@ class Candidates:
 def log_uniform(words: np.ndarray, vocab_size: int) -> np.ndarray:
     """Probability of each word: P(k) = log((k + 2) / (k + 1)) / log(V + 1)."""
     return np.log1p(1 / (np.asarray(words, dtype=np.float64) + 1)) / np.log(vocab_size + 1)
-
-
-def log_expected_count(words: np.ndarray, tries: int, vocab_size: int) -> np.ndarray:
-    """Log of the chance that a word is among the distinct ones of so many draws."""
-    return np.log(-np.expm1(tries * np.log1p(-log_uniform(words, vocab_size))))
 
 
 def is_sampled(vocab_size: int, n: int) -> bool:

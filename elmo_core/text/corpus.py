@@ -47,8 +47,6 @@ class Corpus:
         sources = [source] if isinstance(source, (str, Path)) else source
         self.paths: list[Path] = list(chain.from_iterable(map(text_files, sources)))
         self._reported: set[str] = set()
-        if not self.paths:
-            raise UserError("the corpus has no files: expected a file, a folder or a glob.")
         for path in self.paths:
             if not path.stat().st_size:
                 raise UserError(f"{path}: the file is empty. Expected one sentence a line, or no such file.")

@@ -212,23 +212,16 @@ def _check_the_rest(weights: HDF5File, known: set[str], config: ELMoConfig, opti
     """Refuse datasets of a network that the options do not mention; warn of others."""
     left = set(weights.datasets) - known
     if config.input == "char" and left.issuperset(PROJECTION):
-        _check_neutral(weights, config.projection_dim)
+        # where F = P bilm-tf does not read CNN_proj, but AllenNLP does: it is accepted if it changes nothing
+        for name, neutral in _neutral_projection(config.projection_dim).items():
+            weights.check(name, neutral.shape, options_path)
+            if not np.array_equal(weights.array(name), neutral):
+                raise UserError(f"{weights.path}: the filters add up to projection_dim, but {name} is not neutral.")
         left -= set(PROJECTION)
     if parts := [name for name in sorted(left) if NETWORK.match(name)]:
         raise UserError(f"{weights.path} holds {quoted(parts)}, which {options_path} does not mention.")
     if left:
         log.warning(f"{weights.path}: {len(left)} datasets are not part of the model: {quoted(sorted(left))}.")
-
-
-def _check_neutral(weights: HDF5File, size: int) -> None:
-    """Where F = P bilm-tf does not read CNN_proj, but AllenNLP does: it is accepted if it changes nothing."""
-    for name, neutral in _neutral_projection(size).items():
-        weights.check(name, neutral.shape, f"projection_dim {size}")
-        if not np.array_equal(weights.array(name), neutral):
-            raise UserError(
-                f"{weights.path}: the filters add up to projection_dim, {size}, where bilm-tf has no CNN_proj, but "
-                f"{name} is not neutral. It is not clear which model is meant."
-            )
 
 
 def _neutral_projection(size: int) -> Weights:

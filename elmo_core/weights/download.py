@@ -38,8 +38,6 @@ class Broken(Exception):
 
 def fetch(address: str, path: Path) -> None:
     """Fetch the file at an address, going on with what an earlier attempt has left. Raises Refused."""
-    if not address.startswith(("http://", "https://")):
-        raise Refused("expected an address with http:// or https://")
     part, failures = path.with_name(f"{path.name}.part"), 0
     for _ in range(MOST_ATTEMPTS):
         before = _size(part)

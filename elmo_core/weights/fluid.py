@@ -90,7 +90,14 @@ def read(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np
         raise UserError(f"{folder}: beside {config.n_layers} whole layers there are {quoted(parts)}, parts of others.")
     if others := sorted(there.difference(item.name for item in items)):
         log.warning(f"{folder}: {len(others)} files are no part of the model and left out: {quoted(others)}.")
-    return config, {item.weight: _ours(item, variable) for item, variable in zip(items, variables, strict=True)}
+    weights = {}
+    for item, variable in zip(items, variables, strict=True):
+        array = variable.read()
+        if item.gates:
+            candidate, *others = np.split(array, 4, axis=-1)
+            array = np.concatenate([others[0], candidate, *others[1:]], axis=-1)
+        weights[item.weight] = array.reshape(item.ours)
+    return config, weights
 
 
 def _need(folder: Path, there: set[str], name: str) -> Path:
@@ -98,14 +105,6 @@ def _need(folder: Path, there: set[str], name: str) -> Path:
         found = f"It has {quoted(sorted(there))}." if there else "It is empty."
         raise UserError(f"{folder}: there is no {name}, which Paddle Fluid's ELMo has. {found}")
     return folder / name
-
-
-def _ours(item: Parameter, variable: "Variable") -> np.ndarray:
-    array = variable.read()
-    if item.gates:
-        candidate, *others = np.split(array, 4, axis=-1)
-        array = np.concatenate([others[0], candidate, *others[1:]], axis=-1)
-    return array.reshape(item.ours)
 
 
 class Variable:

@@ -46,18 +46,14 @@ def _folder_of(places: Sequence[Path], name: str) -> Path:
     return folders.pop()
 
 
-def _read_bilm_tf(places: Sequence[Path]) -> Model:
-    return bilm_tf.read_files(_files(places))
-
-
 def _read_fluid(places: Sequence[Path]) -> Model:
     vocabulary = Vocabulary.from_file(next(filter(is_vocabulary, places)))
     return *fluid.read(_folder_of(places, "embedding_para"), vocabulary), vocabulary
 
 
 READERS: dict[str, Callable[[Sequence[Path]], Model]] = {
-    "bilm-tf": _read_bilm_tf,
-    "nlpl-zip": _read_bilm_tf,
+    "bilm-tf": lambda places: bilm_tf.read_files(_files(places)),
+    "nlpl-zip": lambda places: bilm_tf.read_files(_files(places)),
     "manylangs": lambda places: manylangs.read(_folder_of(places, "encoder.pkl")),
     "fluid": _read_fluid,
 }

@@ -1,13 +1,12 @@
 """A checkpoint as a model needs it: its configuration, its weights and its vocabulary, checked against each other."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 
 from elmo_core.config import MAX_CHARS, ELMoConfig
 from elmo_core.files import checkpoint
-from elmo_core.machine.disk import check_input
+from elmo_core.machine.disk import check_input, read_json
 from elmo_core.machine.messages import UserError
 from elmo_core.text.characters import BYTES, Bytes, CodePoints
 from elmo_core.text.tokens import MARKERS, Vocabulary
@@ -43,10 +42,8 @@ def read_model(
     """
     prefix = resolve(params)
     values = checkpoint.load_config(prefix.parent)
-    if "model" not in values:
-        raise UserError(f"{prefix.parent / 'config.json'} has no field 'model': it does not describe an ELMo.")
     try:
-        config = ELMoConfig.from_dict(values["model"])
+        config = ELMoConfig.from_dict(values.get("model"))
     except UserError as error:
         raise UserError(f"{prefix.parent / 'config.json'}: {error}") from error
     weights = checkpoint.load_params(prefix)
@@ -67,14 +64,10 @@ def read_model(
 
 def _code_points(path: Path, config: ELMoConfig) -> CodePoints:
     """The table of a model's own characters: a JSON object {character: row}."""
-    try:
-        ids = json.loads(path.read_text(encoding="utf-8"))
-        if not all(type(row) is int and 0 <= row < config.n_characters for row in ids.values()):
-            raise ValueError(f"expected rows from 0 to {config.n_characters - 1}")
-        if config.reads_characters and (missing := sorted(set(CodePoints.NAMES) - set(ids))):
-            raise ValueError(f"there is no {missing[0]}")
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
-        raise UserError(f"{path}: not this model's table of characters ({error}). Copy the original back.") from error
+    ids = read_json(path, "this model's table of characters")
+    known = not config.reads_characters or set(CodePoints.NAMES).issubset(ids)
+    if not known or not all(type(row) is int and 0 <= row < config.n_characters for row in ids.values()):
+        raise UserError(f"{path}: not this model's table of {config.n_characters} characters. Copy the original back.")
     return CodePoints(ids)
 
 
