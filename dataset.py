@@ -252,10 +252,10 @@ class TrainStream:
         if changes:
             log.warning(f"The data is read from where it was left, although {listed}.")
         if saved["world_size"] == self._world_size:
-            self._go_to(mine["epoch"], mine["shard"], mine["sentence"], mine["history"])
+            self._go_to(mine["epoch"], mine["shard"], mine["sentence"], mine.get("history"))
             return self._take_up([mine], 0, 1)
         reached = [[position[name] for name in ("epoch", "shard", "sentence")] for position in positions]
-        self._go_to(epoch, 0, 0, {"ranks": reached, "before": mine["history"]})
+        self._go_to(epoch, 0, 0, {"ranks": reached, "before": mine.get("history")})
         return self._take_up(positions, self._rank, self._world_size)
 
     def _go_to(self, epoch: int, shard: int, sentence: int, history: dict | None = None) -> None:

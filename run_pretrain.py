@@ -194,7 +194,7 @@ def count(corpus: Corpus, dev: Corpus | None, vocabulary: Vocabulary, resumed: P
     saved = checkpoint.load_progress(resumed) if resumed else {}
     settings = saved.get("settings", {})  # `best` has none
     known = (settings.get("corpus"), settings.get("vocabulary")) == (corpus.identity, vocabulary.identity)
-    return Counts(**saved["counts"]) if known else corpus.count(vocabulary, sample=True)
+    return Counts(**saved["counts"]) if known and "counts" in saved else corpus.count(vocabulary, sample=True)
 
 
 def check_ranks(ranks: Ranks, settings: dict) -> None:

@@ -101,9 +101,11 @@ def changed_settings(source: Path, saved: Mapping, settings: Mapping, allow_chan
 
 def resume(progress: Progress, saved: Mapping, changes: set[str], stream: TrainStream, ranks: Ranks) -> None:
     """Set the progress and the stream to where the checkpoint left them, as far as the changed settings let them be."""
-    progress.step, progress.tokens = saved["step"], saved["tokens"]
+    before = saved["settings"]
+    tokens_per_step = before["batch_size"] * before["unroll_steps"] * before["world_size"]
+    progress.step, progress.tokens = saved["step"], saved.get("tokens", saved["step"] * tokens_per_step)
     if "warmup_steps" not in changes:
-        progress.warmup = saved["warmup"]
+        progress.warmup = saved.get("warmup", before["warmup_steps"] * tokens_per_step)
     if "dev_data" not in changes:
         progress.evaluated, progress.best = saved["evaluated"], saved["best"]
         progress.without_gain = saved["without_gain"]
