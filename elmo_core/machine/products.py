@@ -9,11 +9,16 @@ from elmo_core.machine.runtime import import_paddle
 _half_products = False
 
 
+def has_half_products() -> bool:
+    """Whether the device can make products in bfloat16."""
+    paddle = import_paddle()
+    return paddle.get_device() == "cpu" or paddle.device.cuda.get_device_capability() >= (8, 0)
+
+
 def use_half_products(wanted: bool) -> None:
     """Make the large products in bfloat16 from here on; everything else stays in float32."""
     global _half_products
-    paddle = import_paddle()
-    if wanted and paddle.get_device() != "cpu" and paddle.device.cuda.get_device_capability() < (8, 0):
+    if wanted and not has_half_products():
         raise UserError("this GPU cannot make products in bfloat16 (an A100 or later can): leave out --amp.")
     _half_products = wanted
 
