@@ -135,15 +135,15 @@ def train_reader(args: argparse.Namespace) -> None:
     pretrained = Pretrained.of(args.init_from_ckpt) if args.init_from_ckpt else None
     vectors = WordVectors(args.word_vectors, args.word_vectors_limit) if args.word_vectors else None
     if vectors:
-        vectors.describe([one.text.tokens for one in passages])
+        vectors.describe([passage.text.tokens for passage in passages])
     settings, windowing = arguments.from_flags(Settings, args), arguments.from_flags(Windowing, args)
-    tokens = (token for one in passages for text in one.texts() for token in text.tokens)
+    tokens = (token for passage in passages for text in passage.texts() for token in text.tokens)
     reader = Reader(settings, windowing, training_words(tokens, args.min_count), pretrained, vectors)
     if settings.random_weights:
         randomise(reader.network.elmo.bilm, settings.random_weights, args.seed)
     if pretrained:
         args.save_dir.mkdir(parents=True, exist_ok=True)
-        texts = (text for one in [*passages, *dev, *(test or [])] for text in one.texts())
+        texts = (text for passage in [*passages, *dev, *(test or [])] for text in passage.texts())
         reader.network.elmo.keep((s for text in texts for s in text.sentences), args.cache_gb, args.save_dir)
 
     best = train(reader, passages, dev, arguments.from_flags(Schedule, args), args.save_dir)
@@ -221,21 +221,21 @@ def prepare(args: argparse.Namespace) -> None:
         disk.check_output("--text", args.text, args.input)
     data = read_dataset(args.input)
     passages = [TokenisedPassage(passage, args.lang) for passage in data.passages]
-    n_tokens = [len(one.text.tokens) for one in passages]
+    n_tokens = [len(passage.text.tokens) for passage in passages]
     print(f"{args.input}: {data.describe()}")
     print(f"passages have {sum(n_tokens) / len(n_tokens):.0f} tokens on average, {max(n_tokens):,} at most")
     best, cut = {}, 0
-    for one in passages:
-        for id, _, span in one.spans():
+    for passage in passages:
+        for id, _, span in passage.spans():
             if span:
-                begin, end = one.text.extent(span.first, span.last)
-                best[id] = one.text.text[begin:end]
+                begin, end = passage.text.extent(span.first, span.last)
+                best[id] = passage.text.text[begin:end]
                 cut += not span.whole
     print(f"{cut:,} answers begin or end within a word. A reader that always took the first answer's words would have")
     print(score(data.passages, best, args.lang))
     if args.text:
         with disk.atomic_write(args.text) as file:
-            file.writelines(f"{' '.join(sentence)}\n" for one in passages for sentence in one.text.sentences)
+            file.writelines(f"{' '.join(sentence)}\n" for passage in passages for sentence in passage.text.sentences)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ class Difference:
 
 
 def crossed(differences: np.ndarray, runs: str = "runs", items: str = "items") -> Difference:
-    """Of differences (n_runs, n_items) of the scores of two arms, whose training runs are paired."""
+    """The mean of differences (n_runs, n_items) between the scores of two arms, whose training runs are paired."""
     n, m = differences.shape
     mean = float(differences.mean())
     of_runs, of_items = differences.mean(axis=1), differences.mean(axis=0)
@@ -62,7 +62,7 @@ def crossed(differences: np.ndarray, runs: str = "runs", items: str = "items") -
 
 
 def bootstrap(mine: np.ndarray, other: np.ndarray, seed: int, items: str = "items") -> Difference:
-    """Of two models' accuracies on the same items, by resampling these. mine, other: whether each is right (n,)."""
+    """The difference of two models' accuracies on the same items, by resampling them. mine, other: (n,) right or not."""
     n, gained, lost = len(mine), int((mine & ~other).sum()), int((other & ~mine).sum())
     draws = np.random.default_rng(seed).multinomial(n, [gained / n, lost / n, 1 - (gained + lost) / n], RESAMPLES)
     return _resampled((gained - lost) / n, (draws[:, 0] - draws[:, 1]) / n, f"{n:,} {items}")
@@ -71,7 +71,7 @@ def bootstrap(mine: np.ndarray, other: np.ndarray, seed: int, items: str = "item
 def clustered(
     mine: np.ndarray, other: np.ndarray, group: np.ndarray, seed: int = 1, groups: str = "groups"
 ) -> Difference:
-    """Of two models' mean scores on the same items (n,), by resampling groups of items that depend on each other.
+    """The difference of two models' mean scores on the same items (n,), by resampling groups of dependent items.
 
     group: (n,) number of each item's.
     """

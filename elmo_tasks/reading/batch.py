@@ -70,9 +70,9 @@ class Batch:
 
 
 def batch_of(groups: Sequence[QuestionGroup], words: Vocabulary) -> Batch:
-    questions = [one for group in groups for one in group.questions]
+    questions = [question for group in groups for question in group.questions]
     passages = Side.of([group.window for group in groups], words)
-    whole = Side.of([Window.whole(one.question) for one in questions], words)
+    whole = Side.of([Window.whole(question.question) for question in questions], words)
     passage_of = np.repeat(np.arange(len(groups)), [len(group.questions) for group in groups])
     found = np.zeros((len(questions), passages.ids.shape[1], FEATURES), np.float32)
     lower = [[token.lower() for token in tokens] for tokens in passages.tokens]

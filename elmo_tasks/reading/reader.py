@@ -97,7 +97,7 @@ class Reader(TrainedModel):
         """The best answer to each question by its id, over all windows of its passage."""
         self.network.eval()
         best: dict[str, Answer] = {}
-        groups = [group for one in passages for group in self._groups(one)]
+        groups = [group for passage in passages for group in self._groups(passage)]
         for positions, _ in sentence_batches([group.window.tokens for group in groups], BATCH_SIZE, BATCH_TOKENS):
             chosen = [groups[k] for k in positions]
             with paddle.no_grad():
@@ -110,15 +110,15 @@ class Reader(TrainedModel):
                     best[question.id] = Answer(window.text.text[begin:end], begin, end, total)
         return best
 
-    def _groups(self, one: TokenisedPassage) -> Iterator[QuestionGroup]:
-        questions = [WindowQuestion(question.id, text) for question, text in one.questions]
-        for window in windows(one.text, self.windowing.max_seq_len, self.windowing.doc_stride):
+    def _groups(self, passage: TokenisedPassage) -> Iterator[QuestionGroup]:
+        questions = [WindowQuestion(question.id, text) for question, text in passage.questions]
+        for window in windows(passage.text, self.windowing.max_seq_len, self.windowing.doc_stride):
             yield from QuestionGroup(window, questions).split()
 
     def score(self, passages: Sequence[TokenisedPassage]) -> Scores:
         """How good its answers are."""
         predictions = {id: answer.text for id, answer in self.answers(passages).items()}
-        return score([one.passage for one in passages], predictions, self.windowing.lang)
+        return score([passage.passage for passage in passages], predictions, self.windowing.lang)
 
     def dictionaries(self) -> dict[str, Vocabulary]:
         return {checkpoint.VOCABULARY: self.words}
@@ -136,8 +136,8 @@ class Reader(TrainedModel):
 
 
 def best_spans(logits: np.ndarray, longest: int) -> Iterator[tuple[int, int, float]]:
-    """Of every row of logits (Q, 2, T) the first and the last token of the best span of at most `longest` tokens, and the
-    sum of its two logits.
+    """For each row of logits (Q, 2, T): the first and the last token of the best span of at most `longest` tokens, and
+    the sum of its two logits.
     """
     firsts, lasts = logits[:, 0], logits[:, 1]
     longest = min(longest, logits.shape[2])

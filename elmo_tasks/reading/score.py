@@ -25,7 +25,7 @@ def squad_words(text: str) -> list[str]:
 
 
 def squad_f1(answer: str, given: str) -> float:
-    """Of the words that both have, whatever their order."""
+    """F1 of the words that both have, in any order."""
     one, other = squad_words(answer), squad_words(given)
     return _f1(sum((Counter(one) & Counter(other)).values()), len(one), len(other))
 
@@ -36,7 +36,7 @@ def cmrc_characters(text: str) -> str:
 
 
 def cmrc_f1(answer: str, given: str) -> float:
-    """Of the longest run that both have, in Chinese characters, words in other scripts, and marks."""
+    """F1 of the longest run that both have, in Chinese characters, words in other scripts, and marks."""
     one, other = (CMRC_PART.findall(CMRC_MARKS.sub("", text.lower())) for text in (answer, given))
     return _f1(longest_run(one, other), len(one), len(other))
 
@@ -83,7 +83,7 @@ MEASURES: dict[str, tuple[Callable, Callable, Callable]] = {
 
 @dataclass
 class Scores:
-    """Of every question, in order: exact match, F1 and Rouge-L, and the number of its passage."""
+    """For each question, in order: exact match, F1 and Rouge-L, and the number of its passage."""
 
     exact: np.ndarray
     f1: np.ndarray
@@ -93,7 +93,7 @@ class Scores:
 
     @property
     def value(self) -> float:
-        """What the best epoch is chosen by."""
+        """The score that selects the best epoch."""
         return self.f1.mean()
 
     @property

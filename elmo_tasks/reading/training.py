@@ -17,18 +17,18 @@ from elmo_tasks.training import Best, Schedule, fit
 def training_groups(passages: Sequence[TokenisedPassage], windowing: Windowing) -> list[QuestionGroup]:
     """The windows that hold answers, each with the questions that they answer. What cannot be learnt from is counted."""
     groups, cut, absent, too_long = [], 0, 0, 0
-    for one in passages:
-        spans = list(one.spans())
+    for passage in passages:
+        spans = list(passage.spans())
         absent += sum(place is None for *_, place in spans)
         cut += sum(place is not None and not place.whole for *_, place in spans)
         unread = {id for id, _, place in spans if place}
-        for window in windows(one.text, windowing.max_seq_len, windowing.doc_stride):
+        for window in windows(passage.text, windowing.max_seq_len, windowing.doc_stride):
             questions = [
                 WindowQuestion(id, text, (place.first - window.begin, place.last - window.begin))
                 for id, text, place in spans
                 if place and window.begin <= place.first and place.last < window.end
             ]
-            unread -= {one.id for one in questions}
+            unread -= {question.id for question in questions}
             groups += QuestionGroup(window, questions).split()
         too_long += len(unread)
     if not groups:

@@ -87,7 +87,7 @@ def _begins_freely(labels: Sequence[str]) -> bool:
 
 
 def impossible(names: Sequence[str], scheme: str) -> tuple[np.ndarray, np.ndarray]:
-    """What the scheme forbids: (K + 1, K), whether label j cannot follow label i, or, in the last row, come first;
+    """The scheme's rules: (K + 1, K), whether label j cannot follow label i, or, in the last row, come first;
     and (K,), whether it cannot come last.
     """
     n, pairs = len(names), [parts(name, scheme) for name in names]

@@ -85,7 +85,7 @@ class Score:
 
     @property
     def value(self) -> float:
-        """What the best epoch is chosen by."""
+        """The score that selects the best epoch."""
         return self.total.f1
 
     @property
