@@ -1,8 +1,8 @@
 """The pages: their commands and their Python are run, their links lead somewhere, both languages have the same.
 
 The published commands are run as they stand but for the device, on small data of the published form: those of README.md and
-docs/embedding.md, and those of PaddleNLP's README, which our users come from. Flags at their end make the model tiny and the run
-short. Those of the other pages must be known to the scripts.
+docs/embedding.md, and those of PaddleNLP's README, which our users come from. Flags at their end make the model tiny and the
+run short. Those of the other pages must be known to the scripts.
 """
 
 import gzip
