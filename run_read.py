@@ -38,9 +38,9 @@ from elmo_tasks.training import Schedule, hold_out, report, training_words
 from elmo_tasks.word_vectors import WordVectors
 
 CONTENT = "passages and questions, in the JSON of SQuAD or CMRC 2018"
-OF_ELMO = {"elmo_dropout": Settings.elmo_dropout, "elmo_l2_coef": Settings.elmo_l2_coef, "cache_gb": 4.0}
-TRAINING = {"epochs": 20, "patience": 4, "batch_size": 8, "ema": 0.999, "lr": Schedule.lr}
-TRAINING |= {"max_grad_norm": Schedule.max_grad_norm}
+OF_ELMO = task_flags.defaults(Settings, "elmo_dropout", "elmo_l2_coef") | {"cache_gb": 4.0}
+TRAINING = {"epochs": 20, "patience": 4, "batch_size": 8, "ema": 0.999}
+TRAINING |= task_flags.defaults(Schedule, "lr", "max_grad_norm")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -64,7 +64,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     task_flags.add_elmo(parser, OF_ELMO)
     task_flags.add_word_vectors(parser, trainable=False)
     network, default = parser.add_argument_group("network"), Windowing()
-    task_flags.add_numbers(network, {name: getattr(Settings, name) for name in ("word_dim", "hidden_dim", "dropout")})
+    task_flags.add_numbers(network, task_flags.defaults(Settings, "word_dim", "hidden_dim", "dropout"))
     network.add_argument("--min_count", **COUNT, default=2, help="words that occur less often are unknown")
     for name, text in (
         ("max_seq_len", "tokens of a passage that are read at once; longer ones are read in several windows"),
