@@ -568,6 +568,7 @@ class ELMoEmbedder:
     def encode_tokens(self, tokens: Sequence[str]) -> np.ndarray:
         """Vectors (n, P) of tokens by themselves, without a context: what the LSTMs read, and twice layer 0."""
         list(self._checked([tokens]))
+        self._unread.count(tokens)
         with self._computing():
             return self.vectors.of(tokens)
 

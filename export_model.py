@@ -25,7 +25,7 @@ from elmo_tasks.tagging.tagger import Tagger
 from export import folder
 from export.networks import ClassifierNetwork, Embedder, Network, TaggerNetwork
 
-OF_ELMO, OF_TASKS = ("layers", "pool"), ("init_from_ckpt", "word_vectors")  # flags
+TASKS = {"tagger": (TaggerNetwork, Tagger), "classifier": (ClassifierNetwork, Classifier)}
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -49,19 +49,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     disk.check_output_folder("--output", args.output)
     runtime.set_device("cpu")
     values = checkpoint.load_config(args.model) if (Path(args.model) / "config.json").is_file() else {}
-    kind = "a tagger" if "tagger" in values else "a classifier" if "classifier" in values else "ELMo"
-    for name in OF_TASKS if kind == "ELMo" else OF_ELMO:
+    kind = next((task for task in TASKS if task in values), "ELMo")
+    for name in ("layers", "pool") if kind in TASKS else ("init_from_ckpt", "word_vectors"):
         if getattr(args, name) is not None:
-            raise UserError(f"--{name} has no effect: {args.model} is {kind}.")
-    folder.write(network_of(kind, args), args.output, f"{kind.removeprefix('a ')} {args.model}", args.onnx)
+            raise UserError(f"--{name} has no effect: {args.model} holds {'a ' * (kind in TASKS)}{kind}.")
+    folder.write(network_of(kind, args), args.output, f"{kind} {args.model}", args.onnx)
     print(f"exported to {args.output}; its README.md describes the inputs and outputs")
 
 
 def network_of(kind: str, args: argparse.Namespace) -> Network:
-    if kind == "a tagger":
-        return TaggerNetwork(Tagger.load(args.model, args.init_from_ckpt, args.word_vectors))
-    if kind == "a classifier":
-        return ClassifierNetwork(Classifier.load(args.model, args.init_from_ckpt, args.word_vectors))
+    if kind in TASKS:
+        network, model = TASKS[kind]
+        return network(model.load(args.model, args.init_from_ckpt, args.word_vectors))
     bilm, vocabulary = load_bilm(args.model)
     layers = args.layers or "all"
     if "." in layers:

@@ -17,8 +17,6 @@ what an ELMo should be compared with.
 import argparse
 import shlex
 import time
-from collections import Counter
-from dataclasses import fields
 from pathlib import Path
 
 import args as arguments
@@ -27,9 +25,9 @@ from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.characters import MAX_BYTES
 from elmo_core.text.corpus import Corpus
-from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_core.text.tokens import MARKERS
 from preprocessing import word2vec
-from preprocessing.raw_text import Options, Report, make_corpus
+from preprocessing.raw_text import Options, make_corpus
 from preprocessing.vocabulary import count_tokens, make_vocabulary
 
 
@@ -95,51 +93,27 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def text(args: argparse.Namespace) -> None:
-    options = Options(**{field.name: getattr(args, field.name) for field in fields(Options)})
+    """Write a corpus, and log its size, what was left out and why, and the next command."""
     start = time.perf_counter()
-    report = make_corpus(args.input, args.output, options, args.processes, args.overwrite)
-    report_text(args.output, report, time.perf_counter() - start)
-
-
-def report_text(output: Path, report: Report, seconds: float) -> None:
-    """Log what was written, what was left out and why, and the next command."""
-    tokens = report.tokens.total()
+    report = make_corpus(args.input, args.output, arguments.from_flags(Options, args), args.processes, args.overwrite)
+    seconds, tokens = time.perf_counter() - start, report.tokens.total()
     log.info(f"{report.lines:,} lines, {tokens:,} tokens in {seconds:.0f} s, {tokens / seconds:,.0f} a second.")
     dropped = ", ".join(f"{n:,} {why}" for why, n in sorted(report.dropped.items()) if n)
     log.info(f"left out: {dropped or 'nothing'}.")
     for part, n in report.shards.items():
-        log.info(
-            f"{output / part}: {report.sentences[part]:,} sentences, {report.tokens[part]:,} tokens in {n} shards."
-        )
-    train, target = shlex.quote(str(output / "train" / "*")), shlex.quote(str(output / "vocabulary.txt"))
+        size = f"{report.sentences[part]:,} sentences, {report.tokens[part]:,} tokens in {n} shards"
+        log.info(f"{args.output / part}: {size}.")
+    train, target = (shlex.quote(str(args.output / name)) for name in ("train/*", "vocabulary.txt"))
     log.info(f"next: python preprocess.py vocab {train} --output {target}")
 
 
 def vocab(args: argparse.Namespace) -> None:
+    """Write a vocabulary, and log how much of the running text it covers, and what else its user should know."""
     if args.max_size is not None and args.max_size <= len(MARKERS):
         raise UserError(f"--max_size {args.max_size}: expected {len(MARKERS) + 1} or more, special tokens included.")
-    paths = corpus_files(args)
-    counts = count_tokens(paths)
+    counts = count_tokens(corpus_files(args))
     vocabulary = make_vocabulary(counts, args.min_count, args.max_size)
     vocabulary.save(args.output)
-    report_vocabulary(args, counts, vocabulary)
-
-
-def vectors(args: argparse.Namespace) -> None:
-    word2vec.train(corpus_files(args), args.output, args.seed, args.dimensions)
-
-
-def corpus_files(args: argparse.Namespace) -> list[Path]:
-    """The files of the corpus, each once, after a check that --output may be written."""
-    paths = list(dict.fromkeys(Corpus(args.input).paths))
-    disk.check_output("--output", args.output, *paths)
-    if args.output.exists() and not args.overwrite:
-        raise UserError(f"--output {args.output} exists already: choose another name, or give --overwrite.")
-    return paths
-
-
-def report_vocabulary(args: argparse.Namespace, counts: Counter, vocabulary: Vocabulary) -> None:
-    """Log how much of the running text the vocabulary covers, and what else its user should know."""
     for marker in MARKERS:
         if n := counts.pop(marker, 0):
             log.warning(f"{marker} occurs {n:,} times in the corpus. The vocabulary has it once, as a special token.")
@@ -155,6 +129,19 @@ def report_vocabulary(args: argparse.Namespace, counts: Counter, vocabulary: Voc
     train = args.input[0] if len(args.input) == 1 else "CORPUS"
     flags = f"--train_data_path={shlex.quote(train)} --vocab_file={shlex.quote(str(args.output))}"
     log.info(f"next: python run_pretrain.py {flags} --save_dir=checkpoints")
+
+
+def vectors(args: argparse.Namespace) -> None:
+    word2vec.train(corpus_files(args), args.output, args.seed, args.dimensions)
+
+
+def corpus_files(args: argparse.Namespace) -> list[Path]:
+    """The files of the corpus, each once, after a check that --output may be written."""
+    paths = list(dict.fromkeys(Corpus(args.input).paths))
+    disk.check_output("--output", args.output, *paths)
+    if args.output.exists() and not args.overwrite:
+        raise UserError(f"--output {args.output} exists already: choose another name, or give --overwrite.")
+    return paths
 
 
 if __name__ == "__main__":

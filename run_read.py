@@ -38,10 +38,9 @@ from elmo_tasks.training import Schedule, hold_out, report, training_words
 from elmo_tasks.word_vectors import WordVectors
 
 CONTENT = "passages and questions, in the JSON of SQuAD or CMRC 2018"
-OF_ELMO = {name: getattr(ReaderSettings, name) for name in ("elmo_dropout", "elmo_l2_coef")} | {"cache_gb": 4.0}
-NETWORK = {name: getattr(ReaderSettings, name) for name in ("word_dim", "hidden_dim", "dropout")}
-TRAINING = {"epochs": 20, "patience": 4, "batch_size": 8, "ema": 0.999, "lr": Schedule.lr}
-TRAINING |= {"max_grad_norm": Schedule.max_grad_norm}
+OF_ELMO = task_flags.defaults(ReaderSettings, "elmo_dropout", "elmo_l2_coef") | {"cache_gb": 4.0}
+TRAINING = {"epochs": 20, "patience": 4, "batch_size": 8, "ema": 0.999}
+TRAINING |= task_flags.defaults(Schedule, "lr", "max_grad_norm")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -65,7 +64,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     task_flags.add_elmo(parser, OF_ELMO)
     task_flags.add_word_vectors(parser, trainable=False)
     network = parser.add_argument_group("network")
-    task_flags.add_numbers(network, NETWORK)
+    task_flags.add_numbers(network, task_flags.defaults(ReaderSettings, "word_dim", "hidden_dim", "dropout"))
     network.add_argument("--min_count", **COUNT, default=2, help="words that occur less often are unknown")
     for name, text in (
         ("max_seq_len", "tokens per window; longer passages are read in several windows"),

@@ -10,7 +10,7 @@ random      ELMo, its LSTMs with random weights
 mix         ELMo, its layers mixed with one trained weight each
 elmo        ELMo, its layers concatenated
 both        ELMo beside word2vec
-word        --word_elmo, mixed: another ELMo, as the one with word input in docs/tagger.md
+word        --word_elmo, mixed: another ELMo, as the one with word input in docs/chinese-lac.md
 
 Each run is one training with run_tag.py, run_read.py or run_finetune.py; flags after `--` go to it. Runs that are there are
 skipped. In cmrc2018 all arms but `nothing` read --vectors. The interval and p-value of a difference are about

@@ -10,7 +10,7 @@ the LSTMs make of them is computed at export, and is the state that they start f
 
 import numpy as np
 
-from elmo import BiLM
+from elmo import BiLM, LayerChoice
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.lstmp import LSTMP, Packing
 from elmo_core.text.tokens import Vocabulary, token_batch
@@ -20,10 +20,10 @@ from export.parts import char_vectors, embedding, products_of_both, run, with_on
 
 
 class ELMoPart:
-    """inputs: what it reads of tokens; `prefix` begins the names of those that only it reads."""
+    """The chosen layers. inputs: what it reads of tokens; `prefix` begins the names of those that only it reads."""
 
-    def __init__(self, bilm: BiLM, vocabulary: Vocabulary | None, prefix: str = ""):
-        self.bilm, self.config, self.inputs = bilm, bilm.config, {}
+    def __init__(self, bilm: BiLM, vocabulary: Vocabulary | None, choice: LayerChoice, prefix: str = ""):
+        self.bilm, self.config, self.choice, self.inputs = bilm, bilm.config, choice, {}
         if self.config.reads_characters:
             ids = characters_of(self.config, vocabulary, f"{prefix}characters.json")
             self.inputs["characters" if ids == BYTES else f"{prefix}characters"] = ids
@@ -31,13 +31,13 @@ class ELMoPart:
             self.inputs[f"{prefix}words"] = words_of(vocabulary, f"{prefix}words.txt")
         self.starts = _states_after_markers(bilm, vocabulary)
 
-    def layers(self, batch: Sentences, highest: int) -> list[Array]:
-        """Layers 0 .. highest, each (B, T, 2P); not masked."""
+    def layers(self, batch: Sentences) -> list[Array]:
+        """Each (B, T, 2P); not masked."""
         ops, width = batch.ops, self.config.projection_dim
         vectors, kind = self._token_vectors(batch)
         token = ops.lookup(vectors, ops.reshape(kind, [batch.rows, batch.steps]))
         layers, x = [ops.concat([token, token], axis=2)], None
-        for number in range(highest):
+        for number in range(self.choice.highest):
             pair = self.bilm.forward_lstm[number], self.bilm.backward_lstm[number]
             weight, recurrent, projection = _weights(pair, self.config.forget_bias)
             if x is None:  # (N, P): the products are made once for each distinct token
@@ -50,7 +50,7 @@ class ELMoPart:
             y = run(ops, self._step(ops, recurrent, projection), start, products, places)
             x = y + x if x is not None and self.config.use_skip_connections else y
             layers.append(batch.in_order(x, width))
-        return layers
+        return self.choice.of(layers)
 
     def _token_vectors(self, batch: Sentences) -> tuple[Array, Array]:
         """The vectors (N, P) of the distinct tokens, and the number of each token's (B * T,)."""

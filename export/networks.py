@@ -52,7 +52,7 @@ class Embedder(Network):
     """ELMo's vectors, as an `ELMoEmbedder` gives them. pool: the means over the sentences' tokens."""
 
     def __init__(self, bilm: BiLM, vocabulary: Vocabulary | None, layers: LayerChoice, pool: bool = False):
-        self.elmo, self.layers, self.pool = ELMoPart(bilm, vocabulary), layers, pool
+        self.elmo, self.pool = ELMoPart(bilm, vocabulary, layers), pool
         self.inputs = self.elmo.inputs
         several = [layers.n_layers] if layers.how == "each" else []
         shape = (*several, "B", *([] if pool else ["T"]), 2 * bilm.config.projection_dim)
@@ -61,9 +61,8 @@ class Embedder(Network):
         self.output = Output("vectors", shape, "float32", f"{which}: {meaning}", "zeros")
 
     def build(self, batch: Sentences) -> Array:
-        layers = self.layers.of(self.elmo.layers(batch, self.layers.highest))
-        layers = [batch.mean(x) if self.pool else batch.masked(x) for x in layers]
-        return batch.ops.stack(layers, axis=0) if self.layers.how == "each" else layers[0]
+        layers = [batch.mean(x) if self.pool else batch.masked(x) for x in self.elmo.layers(batch)]
+        return batch.ops.stack(layers, axis=0) if self.elmo.choice.how == "each" else layers[0]
 
 
 class TaggerNetwork(Network):
@@ -84,7 +83,7 @@ class TaggerNetwork(Network):
             meaning = ", of the token's feature; 0 if it is not there"
             self.inputs["features"] = lines_of("features.txt", ["<UNK>", *tagger.features], meaning)
             self.tables["features"] = self.network.feature_embedding
-        if settings.place_dim:
+        if settings.segmentation == "feature":
             meaning = f"place of the character in its word, from 1, at most {MAX_PLACE + 1}; 0 if it is not known"
             self.inputs["places"] = Ids(meaning, MAX_PLACE + 2, most=MAX_PLACE + 1)
             self.tables["places"] = self.network.place_embedding
@@ -94,10 +93,10 @@ class TaggerNetwork(Network):
             self.inputs["vectors"] = lines_of("vectors.txt", words, meaning, lower=True)
         if settings.char_cnn:
             self.inputs["characters"] = BYTES
-        self.recurrent, self.mixes = getattr(self.network, settings.cell), {}
+        self.recurrent, self.mixes = self.network.recurrent, {}
         self.vectors_change = settings.word_vectors_trainable
         if elmo := self.network.elmo:
-            self.elmo, self.layers = ELMoPart(elmo.bilm, elmo.vocabulary, "elmo_"), elmo.choice
+            self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice, "elmo_")
             self.inputs |= self.elmo.inputs
             mixes = elmo.mixes or [None] * len(self.network.elmo_at)  # none where the layers are concatenated
             self.mixes = dict(zip(self.network.elmo_at, mixes, strict=True))
@@ -105,9 +104,9 @@ class TaggerNetwork(Network):
     def build(self, batch: Sentences) -> Array:
         ops, elmo = batch.ops, {}
         if self.mixes:
-            chosen = self.layers.of(self.elmo.layers(batch, self.layers.highest))
+            layers = self.elmo.layers(batch)
             for where, mix in self.mixes.items():
-                elmo[where] = parts.scalar_mix(chosen, mix) if mix else ops.concat(chosen, axis=2)
+                elmo[where] = parts.scalar_mix(layers, mix) if mix else ops.concat(layers, axis=2)
         x = [elmo["input"]] if "input" in elmo else []
         x = parts.recurrent(batch, ops.concat([*x, *self._vectors(batch)], axis=2), self.recurrent)
         x = ops.concat([x, elmo["output"]], axis=2) if "output" in elmo else x
@@ -138,8 +137,8 @@ class ClassifierNetwork(Network):
                 "this classifier reads word vectors, which for unknown words are drawn at random by NumPy. Only classifiers "
                 "of ELMo alone can be exported."
             )
-        (encoder,), self.head = classifier.encoders, classifier.network
-        self.elmo, self.layers = ELMoPart(encoder.elmo.bilm, encoder.elmo.vocabulary), encoder.elmo.choice
+        elmo, self.head = classifier.encoders[0].elmo, classifier.network
+        self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice)
         self.inputs, self.least = self.elmo.inputs, 2 if self.head.pairs else 1
         pairs = "; of pairs first all first texts go in, then all second ones: 2B" if self.head.pairs else ""
         cut = f", at most {classifier.settings.max_seq_len}"
@@ -150,9 +149,8 @@ class ClassifierNetwork(Network):
 
     def build(self, batch: Sentences) -> Array:
         ops, head = batch.ops, self.head
-        layers = self.layers.of(self.elmo.layers(batch, self.layers.highest))
-        layers = [batch.mean(x) for x in layers]  # each (B, 2P)
-        if self.layers.how == "concat":
+        layers = [batch.mean(x) for x in self.elmo.layers(batch)]  # each (B, 2P)
+        if self.elmo.choice.how == "concat":
             layers = [ops.concat(layers, axis=1)]
         (part,) = head.inputs
         scales = zip(layers, part.mean.numpy(), part.deviation.numpy(), strict=True)

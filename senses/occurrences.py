@@ -4,7 +4,7 @@ import random
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -44,8 +44,7 @@ class Word:
     eligible: int  # of these, with a sense, if senses are given
     occurrences: list[Occurrence]  # a sample of the eligible ones
     duplicates: int  # left out of it
-    vectors: np.ndarray = field(default_factory=lambda: np.empty(0))  # (layers, n, 2P), of length 1
-    sentences: np.ndarray = field(default_factory=lambda: np.empty(0))  # (n,) a number for each distinct sentence
+    vectors: np.ndarray | None = None  # (layers, n, 2P), of length 1, once `embed` has filled them in
 
     @property
     def senses(self) -> np.ndarray:
@@ -53,8 +52,14 @@ class Word:
         return np.array([occurrence.sense for occurrence in self.occurrences])
 
     @property
+    def sentences(self) -> np.ndarray:
+        """(n,) a number for each distinct sentence."""
+        numbers: dict[tuple[str, ...], int] = {}
+        return np.array([numbers.setdefault(occurrence.tokens, len(numbers)) for occurrence in self.occurrences])
+
+    @property
     def comparable(self) -> bool:
-        return len({occurrence.tokens for occurrence in self.occurrences}) > 1
+        return len(set(self.sentences)) > 1
 
 
 @dataclass
@@ -85,7 +90,7 @@ class Sample:
             self._items[k] = self.added, item
 
     def items(self) -> list:
-        return [item for _, item in sorted(self._items, key=lambda pair: pair[0])]
+        return [item for _, item in sorted(self._items)]  # by their numbers, of which no two are equal
 
 
 def read_senses(path: Path) -> Senses:
@@ -148,8 +153,7 @@ def find_words(
         distinct: dict[tuple, Occurrence] = {}
         for occurrence in found:
             distinct.setdefault((occurrence.tokens, occurrence.position), occurrence)
-        n_duplicates = len(found) - len(distinct)
-        words[text] = Word(text, n_words[text], sample.added, list(distinct.values()), n_duplicates)
+        words[text] = Word(text, n_words[text], sample.added, list(distinct.values()), len(found) - len(distinct))
     for word in map(words.get, asked):
         if not word.count:
             raise UserError(f"{word.text!r} is not in the corpus. {_similar_tokens(corpus, word.text)}")

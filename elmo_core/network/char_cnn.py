@@ -26,7 +26,7 @@ class CharCNN(nn.Layer):
     def __init__(self, config):
         super().__init__()
         self.config = config
-        n_filters = sum(number for _, number in config.filters)
+        n_filters = config.n_filters
         uniform = nn.initializer.Uniform
         self.embedding = nn.Embedding(config.n_characters, config.character_dim, weight_attr=uniform(-1.0, 1.0))
         self.convolutions = nn.LayerList(

@@ -1,8 +1,8 @@
 """The pages: their commands and their Python are run, their links lead somewhere, both languages have the same.
 
 The published commands are run as they stand but for the device, on small data of the published form: those of README.md and
-docs/files.md, and those of PaddleNLP's README, which our users come from. Flags at their end make the model tiny and the run
-short. Those of the other pages must be known to the scripts.
+docs/embedding.md, and those of PaddleNLP's README, which our users come from. Flags at their end make the model tiny and the
+run short. Those of the other pages must be known to the scripts.
 """
 
 import gzip
@@ -26,8 +26,13 @@ import run_embed
 import run_eval
 from elmo_core.machine.runtime import paddle
 
-PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name)]
-READMES = ["LAC_demo/README.md", "MRC_demo/README.md", "data/README.md"]
+PAGES = [
+    "README.md",
+    "LAC_demo/README.md",
+    "MRC_demo/README.md",
+    *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name),
+]
+READMES = ["data/README.md"]
 PADDLENLP = """
 python -m paddle.distributed.launch --gpus '0,1' run_pretrain.py --train_data_path='./1-billion-word/training-tokenized-shuffled/*' --vocab_file='./1-billion-word/vocab-15w.txt' --save_dir='./checkpoints' --device='gpu'
 python run_eval.py --dev_data_path='./1-billion-word/heldout-tokenized-shuffled/*' --vocab_file='./1-billion-word/vocab-15w.txt' --init_from_ckpt='./checkpoints/10000' --device='gpu'
@@ -184,7 +189,7 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/files.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/embedding.md"])
 def test_the_readmes_commands(page, folder):
     lines = [line for line in commands(page) if line and not line.startswith(OTHERS_TEST)]
     assert len(lines) > 5 and all(re.match(r"python .*\.py ", line) for line in lines), lines
@@ -196,7 +201,7 @@ def test_the_readmes_commands(page, folder):
 
 def blocks(language: str = "") -> list[str]:
     """The Python of the pages, without its remarks."""
-    pages = [f"{name}{language}.md" for name in ("README", "docs/files", "docs/tagger")]
+    pages = [f"{name}{language}.md" for name in ("README", "docs/embedding", "LAC_demo/README")]
     text = "".join((PROJECT / page).read_text(encoding="utf-8") for page in pages)
     return [re.sub(r" *#.*", "", block) for block in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)]
 
