@@ -37,13 +37,15 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
         """Refuse empty values, which come from unset variables of the shell. Expand `~` after `=`, as shells do not."""
-        args = [_from_home(arg) for arg in (sys.argv[1:] if args is None else args)]
+        args = list(sys.argv[1:] if args is None else args)
         if self.default_command and (not args or args[0].startswith("-")) and args[:1] not in (["-h"], ["--help"]):
-            args = [self.default_command, *args]
-        for before, arg in zip(["", *args], args, strict=False):
-            flag, is_set, value = arg.partition("=")
-            if not arg or (flag.startswith("--") and is_set and not value):
-                self.error(f"{(flag or before or 'an argument')} is empty")
+            args.insert(0, self.default_command)
+        for k, arg in enumerate(args):
+            flag, is_set, value = arg.partition("=") if arg.startswith("--") else ("", "", arg)
+            if not value and (is_set or not arg):
+                self.error(f"{flag or (args[k - 1] if k else 'an argument')} is empty")
+            if is_set and value.startswith("~/"):
+                args[k] = f"{flag}={Path(value).expanduser()}"
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
@@ -52,60 +54,33 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"error: {message}. ({self.prog} --help lists the flags.)\n")
 
 
-def _from_home(arg: str) -> str:
-    flag, is_set, value = arg.partition("=")
-    there = flag.startswith("--") and is_set and value.startswith("~/")
-    return f"{flag}={Path(value).expanduser()}" if there else arg
-
-
 def parser(description: str) -> argparse.ArgumentParser:
     """A parser whose --help begins with the script's docstring."""
     return _Parser(description=description)
 
 
-def positive_int(text: str) -> int:
-    return _whole(text, 1, 2**31, "a whole number above 0")
+def _number(kind: type, fits: Callable[[float], bool], expected: str) -> Callable[[str], float]:
+    """A type of flags: numbers of a kind that fit."""
+
+    def parse(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not fits(value):
+            raise argparse.ArgumentTypeError(f"{text!r:.60}: expected {expected}")
+        return value
+
+    return parse
 
 
-def whole_number(text: str) -> int:
-    return _whole(text, 0, 2**31, "a whole number, 0 or more")
-
-
-def seed(text: str) -> int:
-    return _whole(text, 0, 2**32, "a whole number from 0 to below 2**32")
-
-
-def _whole(text: str, least: int, end: int, expected: str) -> int:
-    if not text.isdecimal() or not least <= int(text[:20]) < end:
-        raise argparse.ArgumentTypeError(f"{text!r:.60}: expected {expected}")
-    return int(text)
-
-
-def share(text: str) -> float:
-    """A number from 0 to below 1."""
-    return _number(text, lambda value: 0 <= value < 1, "a number from 0 to below 1")
-
-
-def positive(text: str) -> float:
-    return _number(text, lambda value: 0 < value < math.inf, "a number above 0")
-
-
-def zero_or_more(text: str) -> float:
-    return _number(text, lambda value: 0 <= value < math.inf, "a number, 0 or more")
-
-
-def any_number(text: str) -> float:
-    return _number(text, math.isfinite, "a number")
-
-
-def _number(text: str, fits: Callable[[float], bool], expected: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not fits(value):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected {expected}")
-    return value
+positive_int = _number(int, lambda n: 0 < n < 2**31, "a whole number above 0")
+whole_number = _number(int, lambda n: 0 <= n < 2**31, "a whole number, 0 or more")
+seed = _number(int, lambda n: 0 <= n < 2**32, "a whole number from 0 to below 2**32")
+share = _number(float, lambda x: 0 <= x < 1, "a number from 0 to below 1")
+positive = _number(float, lambda x: 0 < x < math.inf, "a number above 0")
+zero_or_more = _number(float, lambda x: 0 <= x < math.inf, "a number, 0 or more")
+any_number = _number(float, math.isfinite, "a number")
 
 
 def _filters(text: str) -> tuple[tuple[int, int], ...]:
@@ -195,11 +170,11 @@ def add_optimizer(parser: argparse.ArgumentParser) -> None:
 
 def from_flags(kind: type, args: argparse.Namespace, **changes):
     """A dataclass of settings whose fields are those flags that have their names. None is the field's default."""
-    fields = {field.name: field for field in dataclasses.fields(kind) if hasattr(args, field.name)}
-    given = {name: getattr(args, name) for name in fields}
-    has_default = {name for name, field in fields.items() if field.default is not dataclasses.MISSING}
-    given = {name: value for name, value in given.items() if value is not None or name not in has_default}
-    return kind(**{**given, **changes})
+    fields = [field for field in dataclasses.fields(kind) if hasattr(args, field.name)]
+    values = {field.name: getattr(args, field.name) for field in fields}
+    no_default = {field.name for field in fields if field.default is dataclasses.MISSING}
+    values = {name: value for name, value in values.items() if value is not None or name in no_default}
+    return kind(**{**values, **changes})
 
 
 def fill_defaults(

@@ -28,12 +28,12 @@ from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.characters import jieba_words
 from elmo_tasks.pretrained import Pretrained, randomise
 from elmo_tasks.saved import check_model_folder
-from elmo_tasks.tagging.columns import SEGMENTATION, read_columns
+from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.data import Labels, Sentence
-from elmo_tasks.tagging.network import CHOICES, Settings
+from elmo_tasks.tagging.network import Settings
 from elmo_tasks.tagging.pieces import Pieces, read_tagged
 from elmo_tasks.tagging.prediction import INPUT_FORMATS, tag_columns, tag_text
-from elmo_tasks.tagging.scheme import SCHEMES, detect, split_label
+from elmo_tasks.tagging.scheme import SCHEMES, detect, impossible, split_label
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.training import known_words, train
@@ -41,15 +41,10 @@ from elmo_tasks.training import Schedule, hold_out, report, training_words
 from elmo_tasks.word_vectors import WordVectors
 
 COLUMN = {"type": int, "metavar": "N"}
-OF_ELMO = {
-    "elmo_at": Settings.elmo_at,
-    "elmo_dropout": Settings.elmo_dropout,
-    "elmo_l2_coef": Settings.elmo_l2_coef,
-    "elmo_lr": Schedule.elmo_lr,
-    "cache_gb": 4.0,
-}
-NETWORK = ("word_dim", "hidden_dim", "n_layers", "dropout")
-TRAINING = ("epochs", "patience", "batch_size", "lr", "max_grad_norm")
+OF_ELMO = task_flags.defaults(Settings, "elmo_dropout", "elmo_l2_coef") | {"elmo_lr": Schedule.elmo_lr, "cache_gb": 4.0}
+NETWORK = task_flags.defaults(Settings, "word_dim", "hidden_dim", "n_layers", "dropout")
+TRAINING = task_flags.defaults(Schedule, "epochs", "patience", "batch_size", "lr", "max_grad_norm")
+TRAINING |= task_flags.defaults(Settings, "emb_lr_factor", "crf_lr_factor")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -74,14 +69,14 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--scheme", choices=SCHEMES, help="what the labels mean (default: the labels themselves tell)")
     data.add_argument(
         "--segmentation",
-        choices=SEGMENTATION,
-        default="none",
+        choices=Settings.choices["segmentation"],
+        default=Settings.segmentation,
         help="for characters that are followed by their place in their word, as 科0 技1: strip the place, or use it as a "
         "feature",
     )
     data.add_argument(
         "--words",
-        choices=CHOICES["words"],
+        choices=Settings.choices["words"],
         default=Settings.words,
         help="what ELMo and --word_vectors read: the tokens; or, where these are characters, the words that jieba finds in "
         "them, so that each character gets its word's vectors",
@@ -89,20 +84,21 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     task_flags.add_language(data, help="language of the text: how `predict` splits raw text; none: at white space")
     task_flags.add_save(data, "tagger")
     task_flags.add_json(data)
-    elmo = task_flags.add_elmo(parser, {name: value for name, value in OF_ELMO.items() if name != "elmo_at"})
+    elmo = task_flags.add_elmo(parser, OF_ELMO)
     elmo.add_argument(
         "--elmo_at",
-        choices=CHOICES["elmo_at"],
+        choices=Settings.choices["elmo_at"],
         metavar="PLACE",
         help="where the network reads ELMo: input (default), output, or input,output",
     )
     task_flags.add_word_vectors(parser)
     network = parser.add_argument_group("network")
     network.add_argument("--char_cnn", action="store_true", help="read words by their characters, too")
-    network.add_argument("--cell", choices=CHOICES["cell"], default=Settings.cell, help="of the recurrent layers")
-    task_flags.add_numbers(network, {name: getattr(Settings, name) for name in NETWORK})
-    factors = {name: getattr(Settings, name) for name in ("emb_lr_factor", "crf_lr_factor")}
-    task_flags.add_training(parser, {**{name: getattr(Schedule, name) for name in TRAINING}, **factors})
+    network.add_argument(
+        "--cell", choices=Settings.choices["cell"], default=Settings.cell, help="of the recurrent layers"
+    )
+    task_flags.add_numbers(network, NETWORK)
+    task_flags.add_training(parser, TRAINING)
 
 
 def add_format(group) -> None:
@@ -137,11 +133,11 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
 
 def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """Refuse flags that would have no effect, and what would only fail when training is done."""
-    task_flags.check_elmo(parser, args, OF_ELMO)
+    task_flags.check_elmo(parser, args, {**OF_ELMO, "elmo_at": Settings.elmo_at})
     task_flags.check_word_vectors(parser, args)
     if args.words != Settings.words and not (args.init_from_ckpt or args.word_vectors):
         parser.error("--words has no effect without ELMo or --word_vectors")
-    for name, default in (("feature_column", None), ("segmentation", "none")):
+    for name, default in (("feature_column", None), ("segmentation", Settings.segmentation)):
         if args.data_format == "tagged" and getattr(args, name) != default:
             parser.error(f"--{name} has no effect with --data_format=tagged")
 
@@ -204,19 +200,8 @@ def new_tagger(
     if vectors:
         vectors.describe([sentence.tokens for sentence in sentences], args.words)
     features = sorted({t.feature for s in sentences for t in s.tokens}) if args.feature_column is not None else ()
-    settings = arguments.from_flags(Settings, args, place_dim=16 if args.segmentation == "feature" else 0)
-    tagger = Tagger(
-        settings,
-        words,
-        labels,
-        pretrained,
-        pieces,
-        vectors,
-        features,
-        args.feature_column,
-        args.segmentation,
-        args.lang,
-    )
+    settings = arguments.from_flags(Settings, args)
+    tagger = Tagger(settings, words, labels, pretrained, pieces, vectors, features, args.feature_column)
     if settings.random_weights:
         randomise(tagger.network.elmo.bilm, settings.random_weights, args.seed)
     return tagger
@@ -240,7 +225,7 @@ def warn_of_labels(labels: Labels, parts: dict[str, list[Sentence]]) -> None:
 
 
 def warn_of_scheme(labels: Labels, sentences: list[Sentence]) -> None:
-    table, last = labels.impossible()
+    table, last = impossible(labels.names, labels.scheme)
     numbers = [[labels.index[label] for label in sentence.labels] for sentence in sentences]
     broken = sum(bool(table[[-1, *row[:-1]], row].any() or last[row[-1]]) for row in numbers)
     if broken:
@@ -254,7 +239,7 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.json:
         disk.check_output("--json", args.json, args.test_file)
     tagger = task_flags.load(Tagger, args)
-    how = args.token_column, args.label_column, tagger.segmentation, tagger.feature_column
+    how = args.token_column, args.label_column, tagger.settings.segmentation, tagger.feature_column
     sentences = read(args.test_file, args.data_format, tagger.pieces, how)
     warn_of_labels(tagger.labels, {"test": sentences})
     # in LAC's scheme a word is put together from tokens, and the tagger has the tokens only

@@ -52,7 +52,7 @@ def cost(config: ELMoConfig, rows: int, candidates: int, distinct: float, ranks:
     """Counted from the operators that char_cnn.py, lstmp.py, softmax.py and the optimizer run without the C loops."""
     p, h, places = config.projection_dim, config.cell_dim, rows * STEPS
     loops = 2 * config.n_layers  # LSTMs: directions and layers
-    filters = sum(number for _, number in config.filters)
+    filters = config.n_filters
     window = max(width for width, _ in config.filters) * config.character_dim
     dense = dense_weights(config)
     read = candidates + counted(OWN, rows)  # rows of the softmax's table
@@ -74,7 +74,7 @@ def cost(config: ELMoConfig, rows: int, candidates: int, distinct: float, ranks:
 
 def dense_weights(config: ELMoConfig) -> int:
     """Numbers of a character model's weights that get a gradient for every row: all but the tables."""
-    p, h, filters = config.projection_dim, config.cell_dim, sum(number for _, number in config.filters)
+    p, h, filters = config.projection_dim, config.cell_dim, config.n_filters
     convolutions = sum((width * config.character_dim + 1) * number for width, number in config.filters)
     highways = config.n_highway * 2 * filters * (filters + 1)
     projection = (filters + 1) * p if filters != p else 0

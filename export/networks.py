@@ -86,13 +86,13 @@ class TaggerNetwork(Network):
             meaning = ", of the token's feature; 0 if it is not there"
             self.inputs["features"] = lines_of("features.txt", ["<UNK>", *tagger.features], meaning)
             self.tables["features"] = self.network.feature_embedding.weight.numpy()
-        if settings.place_dim:
+        if settings.segmentation == "feature":
             meaning = f"place of the character in its word, from 1, at most {MAX_PLACE + 1}; 0 if it is not known"
             self.inputs["places"] = Ids(meaning, MAX_PLACE + 2, most=MAX_PLACE + 1)
             self.tables["places"] = self.network.place_embedding.weight.numpy()
         if settings.char_cnn:
             self.inputs["characters"] = BYTES
-        self.recurrent, self.mixes = getattr(self.network, settings.cell), {}
+        self.recurrent, self.mixes = self.network.recurrent, {}
         if elmo := self.network.elmo:
             self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice, "elmo_")
             self.inputs |= self.elmo.inputs

@@ -36,7 +36,7 @@ class CharWord(CharCNN):
 
     def __init__(self, config: ELMoConfig, sparse: bool):
         super().__init__(config)
-        width = config.word_dim + sum(number for _, number in config.filters)
+        width = config.word_dim + config.n_filters
         self.sparse = sparse
         self.words = _word_table(config.vocab_size, config.word_dim)
         normal = nn.initializer.Normal(std=width**-0.5)

@@ -19,7 +19,7 @@ words they are for, and char_embed our row 0.
 import json
 import re
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +86,7 @@ def layout(config: ELMoConfig, head: bool, projected: bool = True) -> Iterator[I
 
 
 def _convolutions(config: ELMoConfig) -> Iterator[Item]:
-    features, ours = _features(config), "token_encoder"
+    features, ours = config.n_filters, "token_encoder"
     for k, (width, number) in enumerate(config.filters):
         kernel = (1, width, config.character_dim, number)
         weights = (f"{ours}.convolutions.{k}.weight",)
@@ -105,11 +105,6 @@ def _same(name: str, shape: tuple[int, ...], weight: str) -> Item:
     return Item(name, shape, (weight,), shape)
 
 
-def _features(config: ELMoConfig) -> int:
-    """F, what the filters add up to."""
-    return sum(number for _, number in config.filters)
-
-
 # Reading
 
 
@@ -125,7 +120,16 @@ def read(
         weights = files.enter_context(HDF5File(weights_path, "bilm-tf's weights"))
         softmax = files.enter_context(HDF5File(softmax_path, "a softmax")) if softmax_path else weights
         head = _has_head(softmax, vocabulary, must=softmax_path is not None)
-        values["vocab_size"] = _vocab_size(values["input"], vocabulary, head, weights_path, options_path)
+        if values["input"] == "word" and vocabulary is None:
+            raise UserError(
+                f"{options_path} has no char_cnn: this is a model of words. Give those of its table with --vocab."
+            )
+        if values["input"] == "word" or head:
+            values["vocab_size"] = len(vocabulary)
+        elif vocabulary:
+            log.warning(
+                f"--vocab is not read: {weights_path} has no softmax, and a character model needs no other words."
+            )
         _name_single_cells(weights)
         projected = _is_projected(weights, values)
         try:
@@ -148,27 +152,6 @@ def read(
     return config, params
 
 
-def read_files(paths: Sequence[Path]) -> tuple[ELMoConfig, Weights, Vocabulary | None]:
-    """The model in the files of a folder or an archive, whatever their full names are, as NLPL's model.hdf5."""
-    options_path = _one(paths, "options.json", "bilm-tf's options")
-    weights_path = _one(paths, ".hdf5", "bilm-tf's weights")
-    with HDF5File(weights_path, "bilm-tf's weights") as weights:
-        has_words = all(name in weights.datasets for name in SOFTMAX)
-    vocabulary = None
-    if has_words or "char_cnn" not in read_json(options_path, "bilm-tf's options"):
-        found = [path for path in paths if path.name.endswith((".txt", ".txt.gz")) and "vocab" in path.name]
-        vocabulary = Vocabulary.from_file(found[0]) if found else None
-    return *read(options_path, weights_path, vocabulary), vocabulary
-
-
-def _one(paths: Sequence[Path], ending: str, what: str) -> Path:
-    found = [path for path in paths if path.name.endswith(ending)]
-    if len(found) != 1:
-        names = quoted(sorted(path.name for path in paths)) if paths else "no files"
-        raise UserError(f"{len(found)} files end with {ending} ({what}), expected one. There are {names}.")
-    return found[0]
-
-
 def _has_head(softmax: HDF5File, vocabulary: Vocabulary | None, must: bool) -> bool:
     """Whether there is a softmax, and a vocabulary with the words that it predicts."""
     there = all(name in softmax.datasets for name in SOFTMAX)
@@ -179,17 +162,6 @@ def _has_head(softmax: HDF5File, vocabulary: Vocabulary | None, must: bool) -> b
     if there and vocabulary is None:
         log.warning(f"The softmax in {softmax.path} is left out: --vocab is missing, the words that it predicts.")
     return there and vocabulary is not None
-
-
-def _vocab_size(kind: str, vocabulary: Vocabulary | None, head: bool, weights_path: Path, options_path: Path) -> int:
-    if kind == "word" and vocabulary is None:
-        raise UserError(
-            f"{options_path} has no char_cnn: this is a model of words. Give those of its table with --vocab."
-        )
-    if vocabulary is None or kind == "word" or head:
-        return len(vocabulary or ())
-    log.warning(f"--vocab is not read: {weights_path} has no softmax, and a character model needs no other words.")
-    return 0
 
 
 def _name_single_cells(weights: HDF5File) -> None:
@@ -323,7 +295,7 @@ def write(folder: Path, config: ELMoConfig, params: Mapping[str, np.ndarray], vo
             if item.name.endswith("/B"):
                 array[2 * config.cell_dim : 3 * config.cell_dim] += np.float32(config.forget_bias - 1)
             _write_item(file, item, array, vocabulary)
-        if config.input == "char" and _features(config) == config.projection_dim:  # AllenNLP reads it in any case
+        if config.input == "char" and config.n_filters == config.projection_dim:  # AllenNLP reads it in any case
             for name, neutral in _neutral_projection(config.projection_dim).items():
                 file[name] = neutral
 
@@ -371,7 +343,7 @@ def options(config: ELMoConfig) -> dict[str, Any]:
 
 def remarks(config: ELMoConfig) -> list[str]:
     """What a user of the written files must know about the programs that read them."""
-    features, size, cell = _features(config), config.projection_dim, config.cell_dim
+    features, size, cell = config.n_filters, config.projection_dim, config.cell_dim
     word = config.input == "word"
     known = (
         (

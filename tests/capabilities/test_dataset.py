@@ -480,7 +480,7 @@ def watched(stream, read):
 
     def noting():
         for sentence in source:
-            read.append((stream._epoch, f"未{sentence.file}-{sentence.number}"))
+            read.append((stream._epoch, f"未{sentence.file}-{sentence.index}"))
             yield sentence
 
     stream._source = noting()
@@ -558,7 +558,7 @@ def test_seek_with_other_settings(tmp_path, vocabulary, caplog):
     reseeded = make(seed=5)
     reseeded.seek(position)
     fresh = make(seed=5)
-    fresh._go_to(1, 0, 0)
+    fresh._reset(1)
     assert_same_batch(next(reseeded), next(fresh))
     first, *_, last = [record.message for record in caplog.records]
     assert len(caplog.records) == 4 and "unroll_steps" in first and "epoch 1" in last
@@ -569,7 +569,7 @@ def test_one_shard_is_in_memory_at_a_time(tmp_path, vocabulary):
     stream = TrainStream(corpus, vocabulary, 4, 5)
     for _ in range(400):
         next(stream)
-        texts = {id(s.words.base) for s in stream._rows.under_way if s.words.base is not None}
+        texts = {id(s.ids.base) for s in stream._rows.current if s.ids.base is not None}
         assert len(texts) <= 1
 
 

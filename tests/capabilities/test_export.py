@@ -173,7 +173,6 @@ def random_tagger(folder: Path, **settings) -> Tagger:
     tagger = Tagger(Settings(**settings), words, labels, pretrained, vectors=vectors, features=features)
     random_weights(tagger.network, "elmo.bilm")
     tagger.network.emission.weight.set_value(4 * tagger.network.emission.weight)  # so that the labels vary
-    tagger.segmentation = "feature" if settings.get("place_dim") else "none"
     tagger.save(folder / "tagger")
     return tagger
 
@@ -246,7 +245,7 @@ def test_the_examples_run_without_this_project(tmp_path, runtime):
 
 
 def test_characters_with_places_and_features(export, tmp_path):
-    tagger = random_tagger(tmp_path, elmo=False, place_dim=3, features=["N", "V x"])
+    tagger = random_tagger(tmp_path, elmo=False, segmentation="feature", features=["N", "V x"])
     tokens = [Token("很"), Token("x"), Token("the"), Token("river"), Token("很")]
     features = ["V x", "N", "?", "N", ""]
     for token, feature, place in zip(tokens, features, [0, 1, 0, 7, 0], strict=True):

@@ -114,7 +114,6 @@ def test_characters_with_places_from_training_to_prediction(run, segmentation, t
     printed = run("predict --model_dir=tagger --device=cpu", *flags, text=f"{text}\n")
     tagged = [line.split("\t")[0] for line in printed.splitlines()]
     assert tagged == [*(text.split() if segmentation == "feature" else text), ""]
-    assert (Tagger.load("tagger").settings.place_dim > 0) == (segmentation == "feature")
 
 
 def test_a_column_as_a_feature(run):
@@ -137,7 +136,7 @@ def test_word_vectors_are_fine_tuned(run):
     changes = tagger.weights()["vector_change.weight"]
     assert np.abs(changes[tagger.words.ids(["a", "of"])]).max() > 0.01
     known, new = (batch_of([[word]], tagger.words) for word in ("river", "unheard-of"))
-    before = [tagger.network.inputs(batch).numpy()[0, 0, -3:] for batch in (known, new)]
+    before = [tagger.network.token_features(batch).numpy()[0, 0, -3:] for batch in (known, new)]
     np.testing.assert_allclose(before[0], changes[tagger.words.ids(["river"])[0]] + [0, 1, 0], atol=1e-6)
     np.testing.assert_allclose(before[1], changes[UNK_ID], atol=1e-6)
 

@@ -13,9 +13,9 @@ from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import MARKERS, Vocabulary
 from elmo_tasks.pretrained import Pretrained, randomise
-from elmo_tasks.reading import network as reading
 from elmo_tasks.reading.data import Passage, Question
-from elmo_tasks.reading.reader import Reader, TokenisedPassage, Windowing
+from elmo_tasks.reading.network import ReaderSettings
+from elmo_tasks.reading.reader import Reader, TokenisedPassage
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.tagging import network as tagging
 from elmo_tasks.tagging.data import Labels, batch_of
@@ -31,8 +31,14 @@ PASSAGE = TokenisedPassage(
 KINDS = {
     "frozen tagger": {"elmo_at": "input,output", "layers": "mix:0,2"},
     "tuned tagger": {"elmo_trainable": True, "layers": "concat"},
-    "random tagger": {"random_weights": "lstm", "words": "jieba"},
-    "tagger of all": {"cell": "lstm", "char_cnn": True, "place_dim": 3, "word_vectors_trainable": True, "n_layers": 2},
+    "random tagger": {"random_weights": "lstm", "words": "jieba", "segmentation": "strip", "lang": "zh"},
+    "tagger of all": {
+        "cell": "lstm",
+        "char_cnn": True,
+        "segmentation": "feature",
+        "word_vectors_trainable": True,
+        "n_layers": 2,
+    },
     "frozen reader": {"layers": "mix"},
     "reader": {},
 }
@@ -49,14 +55,14 @@ def build(checkpoints, tmp_path):
         pretrained = Pretrained.of(checkpoints["word"]) if " " in kind and kind != "tagger of all" else None
         vectors = None if pretrained else WordVectors(path, limit=3)
         if "reader" in kind:
-            settings, windowing = reading.Settings(**SMALL, **KINDS[kind]), Windowing("zh", 9, 4, 3)
-            return Reader(settings, windowing, WORDS, pretrained, vectors)
+            windows = {"lang": "zh", "max_seq_len": 9, "doc_stride": 4, "max_answer_length": 3}
+            return Reader(ReaderSettings(**SMALL, **KINDS[kind], **windows), WORDS, pretrained, vectors)
         settings, labels = (
             tagging.Settings(**{**SMALL, "n_layers": 1, **KINDS[kind]}),
             Labels(["O", "B-x"], scheme="bio"),
         )
         features = () if pretrained else ("NN", "VB")
-        tagger = Tagger(settings, WORDS, labels, pretrained, WORDS, vectors, features, 1, "strip")
+        tagger = Tagger(settings, WORDS, labels, pretrained, WORDS, vectors, features, 1)
         if settings.random_weights:
             randomise(tagger.network.elmo.bilm, settings.random_weights, seed)
         return tagger
@@ -128,11 +134,12 @@ def edit(folder: Path, change) -> None:
         ("tagger of all", "tagger", "char_cnn", 1),
         ("tagger of all", "tagger", "dropout", 1.0),
         ("tagger of all", "tagger", "cell", "rnn"),
+        ("tagger of all", "tagger", "segmentation", "x"),
         ("tagger of all", "tagger", "colour", "red"),
         ("tagger of all", "tagger", "hidden_dim", None),
         ("reader", "reader", "hidden_dim", "3"),
-        ("reader", "windowing", "lang", "xx"),
-        ("reader", "windowing", "doc_stride", 0),
+        ("reader", "reader", "lang", "xx"),
+        ("reader", "reader", "doc_stride", 0),
     ],
 )
 def test_damaged_settings_are_an_error_with_file_and_field(build, tmp_path, kind, part, field, value):
@@ -149,7 +156,7 @@ def test_damaged_settings_are_an_error_with_file_and_field(build, tmp_path, kind
         type(model).load(tmp_path / "model")
 
 
-@pytest.mark.parametrize("name", ["scheme", "segmentation", "features", "tagger", "dictionaries"])
+@pytest.mark.parametrize("name", ["scheme", "features", "tagger", "dictionaries"])
 @pytest.mark.parametrize("value", [None, "x", 3])
 def test_a_config_that_lacks_a_part_names_it(build, tmp_path, name, value):
     build("tagger of all").save(tmp_path / "model")
@@ -160,7 +167,7 @@ def test_a_config_that_lacks_a_part_names_it(build, tmp_path, name, value):
 
 def test_another_or_a_moved_elmo(build, checkpoints, tmp_path):
     build("frozen tagger").save(tmp_path)
-    with pytest.raises(UserError, match="not the ELMo"):
+    with pytest.raises(UserError, match="--init_from_ckpt"):
         Tagger.load(tmp_path, checkpoints["char"])
     with pytest.raises(UserError, match="no field 'tagger'"):
         Tagger.load(Path(checkpoints["char"]).parent)
