@@ -11,9 +11,9 @@ from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import MARKERS, Vocabulary
 from elmo_tasks.pretrained import Pretrained, randomise
-from elmo_tasks.reading import network as reading
 from elmo_tasks.reading.data import Passage, Question
-from elmo_tasks.reading.reader import Reader, TokenisedPassage, Windowing
+from elmo_tasks.reading.network import ReaderSettings
+from elmo_tasks.reading.reader import Reader, TokenisedPassage
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.tagging import network as tagging
 from elmo_tasks.tagging.data import Labels, batch_of
@@ -53,8 +53,8 @@ def build(checkpoints, tmp_path):
         pretrained = Pretrained.of(checkpoints["word"]) if " " in kind and kind != "tagger of all" else None
         vectors = None if pretrained else WordVectors(path, limit=3)
         if "reader" in kind:
-            settings, windowing = reading.Settings(**SMALL, **KINDS[kind]), Windowing("zh", 9, 4, 3)
-            return Reader(settings, windowing, WORDS, pretrained, vectors)
+            windows = {"lang": "zh", "max_seq_len": 9, "doc_stride": 4, "max_answer_length": 3}
+            return Reader(ReaderSettings(**SMALL, **KINDS[kind], **windows), WORDS, pretrained, vectors)
         settings, labels = (
             tagging.Settings(**{**SMALL, "n_layers": 1, **KINDS[kind]}),
             Labels(["O", "B-x"], scheme="bio"),
@@ -140,8 +140,8 @@ def edit(folder: Path, change) -> None:
         ("tagger of all", "features", None),
         ("tagger of all", "dictionaries", None),
         ("reader", "reader.hidden_dim", "3"),
-        ("reader", "windowing.lang", "xx"),
-        ("reader", "windowing.doc_stride", 0),
+        ("reader", "reader.lang", "xx"),
+        ("reader", "reader.doc_stride", 0),
     ],
 )
 def test_a_damaged_config_is_an_error_with_file_and_field(build, tmp_path, kind, field, value):
