@@ -81,7 +81,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             score = sum(ranks.on_each(lambda: evaluate(bilm, watched(mine, bar))), Score())
     if not ranks.first:
         return
-    print(f"predictions in each direction  {score.predictions:,} in {messages.duration(time.perf_counter() - began)}")
+    print(
+        f"predictions in each direction  {score.predictions:,} in {messages.format_duration(time.perf_counter() - began)}"
+    )
     print(f"perplexity, forward            {score.forward:.3f}")
     print(f"perplexity, backward           {score.backward:.3f}")
     print(f"perplexity, mean of the two    {score.mean:.3f}")

@@ -127,7 +127,7 @@ def parse_class_weights(given: Sequence[str] | None, data: Texts) -> np.ndarray 
         if not 0 < weight < np.inf:
             raise UserError(
                 f"--class_weights {pair}: expected `balanced`, or CLASS=WEIGHT with a weight above 0 and one of the classes "
-                f"{messages.listed(data.classes)}."
+                f"{messages.join_names(data.classes)}."
             )
     return weights
 
@@ -225,7 +225,7 @@ class Experiment:
         identity |= {"data": data.identity, "weights": fingerprint(weights)[:12]}
         done = ranks.on_first(lambda: self.cache.open(identity))
         shapes = " and ".join(f"{encoder.name} {' x '.join(map(str, encoder.shape))}" for encoder in encoders)
-        taken = messages.duration(time.perf_counter() - began)
+        taken = messages.format_duration(time.perf_counter() - began)
         log.info(f"{data.unit:13} {data.identity}, means of layers x dimensions: {shapes}; in {taken}")
         if ranks.size > len(self.folds):
             log.info(f"processes     {len(self.folds)} of {ranks.size} have work: each takes whole folds")
@@ -270,7 +270,7 @@ class Experiment:
             lines.append("accuracy of each fold  " + " ".join(f"{score:.2%}" for score in scores))
         if (scores != first).any():
             lines.append(f"before fine-tuning     {spread(first, '%')}")
-        taken = messages.duration(seconds)
+        taken = messages.format_duration(seconds)
         lines.append(f"accuracy               {spread(scores, '%')}, {len(number):,} {data.unit}, in {taken}")
         if settings.train_file:
             lines.append(f"macro F1               {spread(f1, '%')}")
