@@ -541,13 +541,10 @@ def test_seek_with_other_settings(tmp_path, vocabulary, caplog):
     first_half = [row[:3] for row in steps_of(next(longer), vocabulary)]
     assert first_half == steps_of(batches[71], vocabulary)
 
-    fewer = make(batch_size=1)
-    fewer.seek(position)
-    assert steps_of(next(fewer), vocabulary)[0] == steps_of(batches[71], vocabulary)[0]
-
-    more = make(batch_size=3)
-    more.seek(position)
-    assert steps_of(next(more), vocabulary)[0] == steps_of(batches[71], vocabulary)[0]
+    for batch_size in (1, 3):
+        other = make(batch_size=batch_size)
+        other.seek(position)
+        assert steps_of(next(other), vocabulary)[0] == steps_of(batches[71], vocabulary)[0]
 
     reseeded = make(seed=5)
     reseeded.seek(position)
