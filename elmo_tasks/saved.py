@@ -47,12 +47,6 @@ class TrainedModel:
         weights = self.network.state_dict().items()
         return {name: weight for name, weight in weights if owns_bilm or not name.startswith(BILM)}
 
-    def mixes(self) -> dict[str, dict]:
-        """The weights of ELMo's layers at each place where the network mixes them."""
-        elmo = self.network.elmo
-        places = self.network.elmo_at[: len(elmo.mixes)] if elmo else []
-        return {where: elmo.mix_weights(number) for number, where in enumerate(places)}
-
     def weights(self) -> dict[str, np.ndarray]:
         return {name: weight.numpy() for name, weight in self.own_weights().items()}
 
@@ -99,11 +93,8 @@ class TrainedModel:
         if cls.kind not in values:
             raise UserError(f"{file} has no field {cls.kind!r}: expected a folder with a trained {cls.kind}.")
         settings = checked_settings(cls.settings_type, values[cls.kind], cls.kind, file)
-        pretrained = _source(values, "elmo", folder, "--init_from_ckpt", init_from_ckpt, Pretrained.of)
-        limit = values.get("word_vectors", {}).get("limit")
-        vectors = _source(
-            values, "word_vectors", folder, "--word_vectors", word_vectors, lambda path: WordVectors(path, limit)
-        )
+        pretrained = _source(values.get("elmo"), folder, "--init_from_ckpt", init_from_ckpt, Pretrained.of)
+        vectors = _source(values.get("word_vectors"), folder, "--word_vectors", word_vectors, WordVectors)
         model = cls.from_folder(folder, settings, values, pretrained=pretrained, vectors=vectors)
         expected = values["dictionaries"] if isinstance(values.get("dictionaries"), dict) else {}
         for name, dictionary in model.dictionaries().items():
@@ -116,28 +107,24 @@ class TrainedModel:
         return model
 
 
-def _source(
-    values: Mapping, name: str, folder: Path, flag: str, moved: str | Path | None, read: Callable[[str | Path], Kind]
-) -> Kind | None:
-    """What config.json names, or has moved, as `read` reads it; it must have the same content. None if it names nothing."""
-    if name not in values:
+def _source(entry: Mapping | None, folder: Path, flag: str, moved: str | Path | None, load: Callable[..., Kind]):
+    """What an entry of config.json names, loaded; `moved`: from there. It must have the same content. None without one."""
+    if entry is None:
         if moved:
             raise UserError(f"{flag}: {folder} was trained without it, and would not read {moved}. Leave it out.")
         return None
-    path = moved or values[name]["path"]
+    path, fingerprint, options = moved or entry["path"], entry["fingerprint"], set(entry) - {"path", "fingerprint"}
     try:
-        found = read(path)
+        source = load(path, **{name: entry[name] for name in options})
     except UserError as error:
         if moved:
             raise
         raise UserError(f"{error} If it has moved, give its new place by {flag}.") from error
-    if found.fingerprint != values[name]["fingerprint"]:
-        what = "ELMo" if name == "elmo" else "file of word vectors"
+    if source.fingerprint != fingerprint:
         raise UserError(
-            f"{path} is not the {what} that {folder} was trained with: its content differs. Give that one by {flag}, or "
-            "train again."
+            f"{path} is not what {folder} was trained with: its content differs. Give that by {flag}, or train again."
         )
-    return found
+    return source
 
 
 def check_model_folder(folder: Path, kind: str, overwrite: bool) -> None:
@@ -152,7 +139,10 @@ def check_model_folder(folder: Path, kind: str, overwrite: bool) -> None:
 
 
 def checked_settings(kind: type[Kind], values: Any, name: str, source: Path) -> Kind:
-    """A dataclass of numbers, texts and switches from the field `name` of config.json. source: that file, for messages."""
+    """A dataclass of numbers, texts and switches from the field `name` of config.json. source: that file, for messages.
+
+    Its `choices`, if it has them, are the allowed values by field.
+    """
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
     values = values if isinstance(values, dict) else {}
     if wrong := sorted(defaults.keys() ^ values.keys()):
@@ -163,4 +153,7 @@ def checked_settings(kind: type[Kind], values: Any, name: str, source: Path) -> 
         right_type = type(value) in ((int, float) if type(default) is float else (type(default),))
         if not right_type or (number and not least <= value < limit):
             raise UserError(f"{source}: {name}.{field} is {value!r:.80}, expected something like {default!r}.")
+    for field, allowed in getattr(kind, "choices", {}).items():
+        if values[field] not in allowed:
+            raise UserError(f"{source}: {name}.{field} is {values[field]!r:.80}, expected one of {allowed}.")
     return kind(**values)

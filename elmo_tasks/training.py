@@ -115,7 +115,9 @@ def report(model: TrainedModel, best: Best, test: Score | None, seed: int, show:
     """Print the scores of a trained model and the weights of its mixed layers. Returns them for JSON."""
     results = {"epoch": best.epoch, "seconds": best.seconds, "seed": seed, "dev": best.score.figures()}
     show(f"dev, epoch {best.epoch}", best.score)
-    for where, mix in model.mixes().items():
+    elmo = model.network.elmo
+    mixes = [elmo.mix_weights(number) for number in range(len(elmo.mixes))] if elmo else []
+    for where, mix in zip(model.network.elmo_at, mixes, strict=False):  # concatenated layers have none
         results[f"mix_at_{where}"] = mix
         weights = " ".join(f"{weight:.2f}" for weight in mix["layers"])
         print(f"ELMo's layers at the {where} {weights}, times {mix['gamma']:.2f}")

@@ -40,9 +40,9 @@ def embed(
         shutil.rmtree(folder, ignore_errors=True)  # left where a run was killed at its very end
         return
     first, step = share
-    every = parts.paths(folder, settings)
-    mine = range(first, len(every), step)
-    missing = [number for number in mine if not parts.is_done(every[number])]
+    paths = parts.paths(folder, settings)
+    mine = range(first, len(paths), step)
+    missing = [number for number in mine if not parts.is_done(paths[number])]
     log.info(f"device        {embedder.device}")
     log.info(f"text          {path}: {text}")
     if text.blank:
@@ -53,9 +53,9 @@ def embed(
     log.info(f"parts         {folder}, {len(mine) - len(missing):,} of {len(mine):,} windows are done")
     with parts.locked(folder / f".{first}of{step}.lock"):
         if missing:
-            _write_parts(embedder, text, missing, every)
+            _write_parts(embedder, text, missing, paths)
     if output:
-        _finish(every, settings, folder, output)
+        _finish(paths, settings, folder, output)
 
 
 def _settings(embedder: "ELMoEmbedder", text: CountedText, forget_sentences: bool) -> dict[str, Any]:
@@ -107,8 +107,8 @@ def _write_parts(embedder: "ELMoEmbedder", text: CountedText, missing: Sequence[
         for number, first_line, sentences in text.windows(set(missing)):
             numbered = enumerate(sentences, first_line)
             window = sorted(numbered, key=lambda pair: -len(pair[1]))  # in the order in which they are computed
-            arrays = embedder.iter_encode([sentence for _, sentence in window])
             lines = [(line, len(sentence)) for line, sentence in window]
+            arrays = embedder.iter_encode([sentence for _, sentence in window])
             arrays = _checked(text.path, lines, arrays, bar)
             parts.write(paths[number], lines, arrays, index_entries(first_line, sentences))
     seconds = time.perf_counter() - began

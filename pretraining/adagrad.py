@@ -29,11 +29,12 @@ class Adagrad(RowUpdates, paddle.optimizer.Adagrad):
         rows = gradient.ids if isinstance(gradient, RowGradient) else None
         values = gradient if rows is None else gradient.values
         numbers = self._grad_clip.scale, self.get_lr(), self._epsilon
-        given = values.contiguous(), rows, *numbers, weight, *self._moments(weight)
+        width = 1 if rows is None else weight.shape[1]
+        arguments = rows, width, values.contiguous(), *numbers, weight, *self._moments(weight)
         n = values.size if rows is None else len(rows)
         parts = n_threads() if values.size > WORTH_THREADS else 1
         ends = [n * k // parts for k in range(parts + 1)]
-        in_parallel([lambda a=a, b=b: fused.kernel().adagrad(a, b, *given) for a, b in itertools.pairwise(ends)])
+        in_parallel([lambda a=a, b=b: fused.kernel().adagrad(a, b, *arguments) for a, b in itertools.pairwise(ends)])
 
     def _moments(self, weight) -> list:
         return [self._get_accumulator_master(self._moment_acc_str, weight)]

@@ -87,6 +87,11 @@ static inline void add_to(float *restrict sum, const float *restrict x, int64_t 
     for (int64_t k = 0; k < n; k++) sum[k] += x[k];
 }
 
+/* c (m, n) += a (m, k) times the transpose of b (n, k) */
+void add_product(const blas_t *blas, int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c) {
+    blas->product(ROW_MAJOR, AS_IS, TRANSPOSED, m, n, k, 1.0f, a, k, b, k, 1.0f, c, n);
+}
+
 /* The projected LSTM's loop over the steps of one direction. Rows are packed as in lstmp.py: step t has sizes[t] rows, the
    longest first. Letters: P projection, H cell, B rows, M places. */
 
@@ -254,27 +259,29 @@ static int64_t largest(const int64_t *values, int64_t n) {
 }
 
 /* Of tokens begin .. end: features (N, F), and places (N, F), which window each is from. Returns whether there was memory. */
-int cnn_forward(const cnn_t *cnn, int64_t begin, int64_t end, const float *const *weights, const float *const *biases,
+int cnn_forward(const blas_t *blas, int64_t columns, int64_t dim, const int32_t *ids, const int32_t *lengths, const float *table, int64_t n_filters,
+                const int64_t *widths, const int64_t *numbers, int64_t begin, int64_t end, const float *const *weights, const float *const *biases,
                 int is_tanh, float *features, uint8_t *places) {
-    int64_t width = largest(cnn->widths, cnn->n_filters), number = largest(cnn->numbers, cnn->n_filters), F = 0, F0 = 0;
-    for (int64_t k = 0; k < cnn->n_filters; k++) F += cnn->numbers[k];
-    float *windows = room(ROWS * width * cnn->dim), *sums = room(ROWS * number);
+    const cnn_t cnn = {blas, columns, dim, ids, lengths, table, n_filters, widths, numbers};
+    int64_t width = largest(cnn.widths, cnn.n_filters), number = largest(cnn.numbers, cnn.n_filters), F = 0, F0 = 0;
+    for (int64_t k = 0; k < cnn.n_filters; k++) F += cnn.numbers[k];
+    float *windows = room(ROWS * width * cnn.dim), *sums = room(ROWS * number);
     int32_t *place = malloc(number * sizeof(int32_t));
     int whole = windows && sums && place;
     for (int64_t a = begin, b; whole && a < end; a = b) {
-        b = block_end(cnn, a, end);
+        b = block_end(&cnn, a, end);
         F0 = 0;
-        for (int64_t k = 0; k < cnn->n_filters; F0 += cnn->numbers[k++]) {
-            int64_t K = cnn->widths[k] * cnn->dim, n = cnn->numbers[k];
-            int64_t rows = fill_windows(cnn, a, b, cnn->widths[k], windows);
-            cnn->blas->product(ROW_MAJOR, AS_IS, AS_IS, rows, n, K, 1.0f, windows, K, weights[k], n, 0.0f, sums, n);
+        for (int64_t k = 0; k < cnn.n_filters; F0 += cnn.numbers[k++]) {
+            int64_t K = cnn.widths[k] * cnn.dim, n = cnn.numbers[k];
+            int64_t rows = fill_windows(&cnn, a, b, cnn.widths[k], windows);
+            cnn.blas->product(ROW_MAJOR, AS_IS, AS_IS, rows, n, K, 1.0f, windows, K, weights[k], n, 0.0f, sums, n);
             const float *row = sums, *bias = biases[k];
             for (int64_t token = a; token < b; token++) {
                 float *restrict best = features + token * F + F0;
                 memcpy(best, row, n * sizeof(float));
                 memset(place, 0, n * sizeof(int32_t));
                 row += n;
-                for (int32_t s = 1, last = n_windows(cnn, token, cnn->widths[k]); s < last; s++, row += n)
+                for (int32_t s = 1, last = n_windows(&cnn, token, cnn.widths[k]); s < last; s++, row += n)
                     for (int64_t f = 0; f < n; f++) {
                         place[f] = row[f] > best[f] ? s : place[f];
                         best[f] = row[f] > best[f] ? row[f] : best[f];
@@ -311,24 +318,26 @@ static void couple(int64_t K, float d, const float *restrict window, const float
 
 /* Adds the gradients of tokens begin .. end to d_table (characters, D), d_weights and d_biases. d_features: (N, F). Of all windows
    of a token a feature comes from one: a product over all of them would be of zeros mostly. Returns whether there was memory. */
-int cnn_backward(const cnn_t *cnn, int64_t begin, int64_t end, const float *const *weights, int is_tanh, const float *features,
+int cnn_backward(const blas_t *blas, int64_t columns, int64_t dim, const int32_t *ids, const int32_t *lengths, const float *table, int64_t n_filters,
+                const int64_t *widths, const int64_t *numbers, int64_t begin, int64_t end, const float *const *weights, int is_tanh, const float *features,
                  const uint8_t *places, const float *d_features, float *d_table, float *const *d_weights,
                  float *const *d_biases) {
-    int64_t width = largest(cnn->widths, cnn->n_filters), number = largest(cnn->numbers, cnn->n_filters), D = cnn->dim, F = 0;
-    for (int64_t k = 0; k < cnn->n_filters; k++) F += cnn->numbers[k];
+    const cnn_t cnn = {blas, columns, dim, ids, lengths, table, n_filters, widths, numbers};
+    int64_t width = largest(cnn.widths, cnn.n_filters), number = largest(cnn.numbers, cnn.n_filters), D = cnn.dim, F = 0;
+    for (int64_t k = 0; k < cnn.n_filters; k++) F += cnn.numbers[k];
     enum { SOME = 16 };
     float *windows = room(ROWS * width * D), *d_windows = room(ROWS * width * D);
     float *filters = room(number * width * D), *d_filters = room(number * width * D);
     int whole = windows && d_windows && filters && d_filters;
-    for (int64_t k = 0, F0 = 0; whole && k < cnn->n_filters; F0 += cnn->numbers[k++]) {
-        int64_t K = cnn->widths[k] * D, n = cnn->numbers[k], first[ROWS];
+    for (int64_t k = 0, F0 = 0; whole && k < cnn.n_filters; F0 += cnn.numbers[k++]) {
+        int64_t K = cnn.widths[k] * D, n = cnn.numbers[k], first[ROWS];
         for (int64_t f = 0; f < n; f++) /* one filter after another, as the windows are */
             for (int64_t j = 0; j < K; j++) filters[f * K + j] = weights[k][j * n + f];
         memset(d_filters, 0, n * K * sizeof(float));
         for (int64_t a = begin, b; a < end; a = b) {
-            b = block_end(cnn, a, end);
-            int64_t rows = fill_windows(cnn, a, b, cnn->widths[k], windows);
-            for (int64_t token = a, row = 0; token < b; row += n_windows(cnn, token++, cnn->widths[k])) first[token - a] = row;
+            b = block_end(&cnn, a, end);
+            int64_t rows = fill_windows(&cnn, a, b, cnn.widths[k], windows);
+            for (int64_t token = a, row = 0; token < b; row += n_windows(&cnn, token++, cnn.widths[k])) first[token - a] = row;
             memset(d_windows, 0, rows * K * sizeof(float));
             for (int64_t f0 = 0; f0 < n; f0 += SOME)
                 for (int64_t token = a; token < b; token++)
@@ -342,9 +351,9 @@ int cnn_backward(const cnn_t *cnn, int64_t begin, int64_t end, const float *cons
                     }
             const float *d_window = d_windows;
             for (int64_t token = a; token < b; token++) {
-                const int32_t *ids = cnn->ids + token * cnn->columns;
-                for (int64_t s = 0, last = n_windows(cnn, token, cnn->widths[k]); s < last; s++)
-                    for (int64_t w = 0; w < cnn->widths[k]; w++, d_window += D) add_to(d_table + ids[s + w] * D, d_window, D);
+                const int32_t *ids = cnn.ids + token * cnn.columns;
+                for (int64_t s = 0, last = n_windows(&cnn, token, cnn.widths[k]); s < last; s++)
+                    for (int64_t w = 0; w < cnn.widths[k]; w++, d_window += D) add_to(d_table + ids[s + w] * D, d_window, D);
             }
         }
         for (int64_t f = 0; f < n; f++)
@@ -462,19 +471,20 @@ int softmax_loss(const blas_t *blas, int64_t M, int64_t S, int64_t P, const floa
     return 1;
 }
 
-/* Adagrad over the elements begin .. end of a weight, whose gradient g counts by `scale` (the clip of its norm). */
-void adagrad(int64_t begin, int64_t end, const float *restrict g, float scale, float rate, float epsilon, float *restrict weight,
-             float *restrict moment) {
-    for (int64_t k = begin; k < end; k++) {
+static void adagrad_elements(int64_t n, const float *restrict g, float scale, float rate, float epsilon, float *restrict weight,
+                             float *restrict moment) {
+    for (int64_t k = 0; k < n; k++) {
         float d = scale * g[k];
         moment[k] += d * d;
         weight[k] -= rate * d / (sqrtf(moment[k]) + epsilon);
     }
 }
 
-/* Of a matrix of `width` columns the rows[begin] .. rows[end], each of which stands there once; g holds their gradients. */
-void adagrad_rows(int64_t begin, int64_t end, const int64_t *rows, int64_t width, const float *g, float scale, float rate, float epsilon,
-                  float *weight, float *moment) {
-    for (int64_t k = begin; k < end; k++)
-        adagrad(0, width, g + k * width, scale, rate, epsilon, weight + rows[k] * width, moment + rows[k] * width);
+/* Adagrad over the elements begin .. end of a weight, whose gradient g counts by `scale` (the clip of its norm). With rows:
+   over the rows[begin] .. rows[end] of a matrix of `width` columns, each of which stands there once; g holds their gradients. */
+void adagrad(int64_t begin, int64_t end, const int64_t *rows, int64_t width, const float *g, float scale, float rate,
+             float epsilon, float *weight, float *moment) {
+    if (!rows) adagrad_elements(end - begin, g + begin, scale, rate, epsilon, weight + begin, moment + begin);
+    for (int64_t k = begin; rows && k < end; k++)
+        adagrad_elements(width, g + k * width, scale, rate, epsilon, weight + rows[k] * width, moment + rows[k] * width);
 }

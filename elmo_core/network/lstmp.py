@@ -21,6 +21,7 @@ PyLayer of Paddle 3, it cannot be differentiated twice (Paddle crashes on a seco
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -179,7 +180,7 @@ class _Direction:
 
     def forward(self, training: bool) -> tuple[paddle.Tensor, ...]:
         """Outputs (M, P), last h (B, P), last c (B, H)."""
-        x, h, c, input_weight, recurrent_weight, bias, projection_weight = self.tensors
+        x, h, c, input_weight, recurrent_weight, bias, _ = self.tensors
         with paddle.no_grad():
             cell_dim = c.shape[1]
             forget = paddle.zeros_like(bias)
@@ -195,16 +196,16 @@ class _Direction:
             outputs, read = empty([n_places, h.shape[1]]), empty([room, len(weight)])
             sums, m = empty([self.sizes[0], 4 * cell_dim]), empty([room, cell_dim])
             gates, cells = (empty([n_places, width]) if training else None for width in (4 * cell_dim, cell_dim))
-            given = (inputs, self.index, x, weight, projection_weight, self.cell.cell_clip, self.cell.proj_clip)
-            made = (h, c, outputs, sums, read, m, gates, cells)
-            fused.kernel().lstmp_forward(self.sizes, projection_weight.shape, *given, *made)
+            buffers = {"outputs": outputs, "sums": sums, "read": read, "m": m, "gates": gates, "cells": cells}
+            given = {"inputs": inputs, "rows": self.index, "x": x, "h": h, "c": c}
+            fused.kernel().lstmp_forward(**self._arguments(weight), **given, **buffers)
             if training:  # the tensor of the outputs itself would close a circle that is never freed
                 self.saved = weight, read, gates, m, cells, outputs.detach()
             return outputs, h, c
 
     def backward(self, d_outputs, d_last_h, d_last_c) -> tuple[paddle.Tensor | None, ...]:
         """Gradients of x, h, c, W_x, W_h, b, W_p; None for those not wanted."""
-        x, _, first_c, input_weight, _, bias, projection_weight = self.tensors
+        x, _, first_c, input_weight, _, bias, _ = self.tensors
         with paddle.no_grad():
             weight, read, gates, m, cells, outputs = self.saved
             d_h, d_c = d_last_h.clone(), d_last_c.clone()
@@ -212,10 +213,10 @@ class _Direction:
             d_x = paddle.empty_like(x) if self.index is None else None
             d_m = paddle.empty([self.sizes[0], cells.shape[1]], dtype=cells.dtype)
             d_read = paddle.empty([self.sizes[0], len(weight)], dtype=cells.dtype)
-            given = (weight, projection_weight, self.cell.cell_clip, self.cell.proj_clip)
-            given += (first_c.contiguous(), outputs, d_outputs.contiguous(), cells)
-            made = (gates, d_h, d_c, d_projected, d_x, d_bias, d_m, d_read)  # the gates' gradients replace the gates
-            fused.kernel().lstmp_backward(self.sizes, projection_weight.shape, *given, *made)
+            given = {"first_c": first_c.contiguous(), "outputs": outputs, "d_outputs": d_outputs.contiguous()}
+            made = {"gates": gates, "d_h": d_h, "d_c": d_c, "d_projected": d_projected, "d_x": d_x, "d_bias": d_bias}
+            room = {"cells": cells, "d_m": d_m, "d_read": d_read}
+            fused.kernel().lstmp_backward(**self._arguments(weight), **given, **made, **room)
             d_weight = product(read, gates, transpose_x=True)
             if d_x is None:  # the gradients of places that read the same input are summed first
                 zeros = paddle.zeros([len(x), gates.shape[1]], gates.dtype)
@@ -226,6 +227,21 @@ class _Direction:
                 d_input_weight, d_recurrent_weight = d_weight.split(2)
             d_weights = d_input_weight, d_recurrent_weight, d_bias, product(m, d_projected, transpose_x=True)
             return _wanted((d_x, d_h, d_c, *d_weights), self.wanted)
+
+    def _arguments(self, weight: paddle.Tensor) -> dict:
+        """Those of both loops."""
+        projection = self.tensors[-1]
+        (H, P), steps = projection.shape, len(self.sizes)
+        clips = {"cell_clip": self.cell.cell_clip or math.inf, "proj_clip": self.cell.proj_clip or math.inf}
+        return {
+            "steps": steps,
+            "sizes": self.sizes,
+            "P": P,
+            "H": H,
+            "weight": weight,
+            "projection": projection,
+            **clips,
+        }
 
 
 def _wanted(gradients: Sequence[paddle.Tensor], wanted: Sequence[bool]) -> tuple[paddle.Tensor | None, ...]:

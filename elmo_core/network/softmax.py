@@ -203,8 +203,8 @@ def _fused_loss(h, true, table, bias, hit: np.ndarray, place: np.ndarray):
     """`_sliced_loss` by the compiled loop."""
     made = [paddle.empty_like(x) for x in (h, true, table, bias)]
     loss, (d_h, d_true, d_table, d_bias) = paddle.empty([], h.dtype), made
-    given = h.contiguous(), table, bias, true, hit, place
-    fused.kernel().softmax_loss(*given, loss, d_h, d_table, d_bias, d_true)
+    given = h.contiguous(), table, bias, true, len(hit), hit, place
+    fused.kernel().softmax_loss(len(h), *table.shape, *given, loss, d_h, d_table, d_bias, d_true)
     return loss, d_h, d_true, d_table, d_bias
 
 
@@ -219,5 +219,5 @@ def _exponentials(logits, highest):
         sums = logits.subtract_(highest).exp_().sum(axis=1, keepdim=True, dtype=precise)
         return highest, sums.astype(logits.dtype)
     highest, sums = highest.clone(), paddle.empty_like(highest)
-    fused.kernel().exponentials(logits, highest, sums)
+    fused.kernel().exponentials(*logits.shape, logits, highest, sums)
     return highest, sums

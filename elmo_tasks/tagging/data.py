@@ -12,7 +12,6 @@ from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokens import Vocabulary, padded
-from elmo_tasks.tagging.scheme import impossible
 
 
 @dataclass
@@ -48,12 +47,6 @@ class Labels:
 
     def __len__(self) -> int:
         return len(self.names)
-
-    def impossible(self) -> tuple[np.ndarray, np.ndarray]:
-        """(K + 1, K), whether label j cannot follow label i, or, in the last row, come first; (K,), whether it cannot
-        come last. n-I needs n-B or n-I before it.
-        """
-        return impossible(self.names, self.scheme)
 
 
 @dataclass
