@@ -83,16 +83,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     products.use_half_products(args.amp)
     products.use_tf32(args.tf32)
     ranks = Ranks(advice="Resume with --init_from_ckpt.")
-    if not ranks.first:
+    if not ranks.is_main:
         log.setLevel("WARNING")
     corpus, dev, source = open_inputs(args)
     resumed = source if args.init_from_ckpt else None
     step = checkpoint.step_of(resumed) if resumed else 0
-    ranks.on_first(lambda: run_folder.check_folder(args.save_dir, resumed, step, args.overwrite))
+    ranks.run_on_main(lambda: run_folder.check_folder(args.save_dir, resumed, step, args.overwrite))
 
     script.seed_everything(args.seed)
     bilm, vocabulary = initial_model(args, ranks, source, step)
-    counts = ranks.on_first(lambda: count(corpus, dev, vocabulary, resumed))
+    counts = ranks.run_on_main(lambda: count(corpus, dev, vocabulary, resumed))
     trainer = Trainer(args, ranks, bilm, vocabulary, corpus, dev, counts)
     check_ranks(ranks, {**trainer.settings, **{name: getattr(args, name) for name in SAME_ON_ALL_RANKS}})
     trainer.restore(resumed)
@@ -103,10 +103,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         log.info("To train on, raise --epochs or --max_steps (or --patience).")
         return
     with ExitStack() as stack:
-        ranks.on_first(lambda: stack.enter_context(run_folder.locked(args.save_dir)))
+        ranks.run_on_main(lambda: stack.enter_context(run_folder.locked(args.save_dir)))
         config = {"model": bilm.config.to_dict(), "training": trainer.settings}
         opened = (args.save_dir, resumed, progress.step, config, vocabulary)
-        if not ranks.on_first(lambda: run_folder.open_folder(*opened)):
+        if not ranks.run_on_main(lambda: run_folder.open_folder(*opened)):
             progress.best, progress.without_gain = math.inf, 0
         log_summary(args, trainer, device, len(corpus.paths))
         log_end(args, trainer, is_finished=trainer.train())
@@ -126,13 +126,13 @@ def open_inputs(args: argparse.Namespace) -> tuple[Corpus, Corpus | None, Path |
 
 def initial_model(args: argparse.Namespace, ranks: Ranks, source: Path | None, step: int) -> tuple[BiLM, Vocabulary]:
     """Build the model, from checkpoint source if given, with the same weights on all ranks."""
-    if not ranks.first:
+    if not ranks.is_main:
         args.pretrained_word_embeddings = None  # rank 0 gives its weights to all
-    models = []  # not the result of on_each, which could not be sent between ranks
-    ranks.on_each(lambda: models.append(build_model(args, source)))  # fitting to word vectors takes minutes
+    models = []  # not the result of run_on_all, which could not be sent between ranks
+    ranks.run_on_all(lambda: models.append(build_model(args, source)))  # fitting to word vectors takes minutes
     bilm, vocabulary = models[0]
     check_ranks(ranks, {**bilm.config.to_dict(), "vocabulary": vocabulary.identity, "step": step})
-    ranks.share_weights(bilm.parameters())
+    ranks.broadcast_weights(bilm.parameters())
     return bilm, vocabulary
 
 
@@ -219,7 +219,7 @@ def log_end(args: argparse.Namespace, trainer: Trainer, is_finished: bool) -> No
         evaluations = f"{progress.without_gain} evaluations without improvement"
         log.info(f"step {progress.step:,}: {evaluations}; best perplexity {progress.best:.2f}")
     log.info(f"saved         {args.save_dir / 'final'}.pdparams")
-    if args.plot and trainer.ranks.first:
+    if args.plot and trainer.ranks.is_main:
         log.info(f"drew          {run_folder.plot(args.save_dir)}")
 
 

@@ -126,7 +126,7 @@ class Trainer:
 
     def _write(self, name: str, optimizer: Mapping | None, progress: Mapping) -> None:
         prefix, keep = self.args.save_dir / name, self.args.keep
-        self.ranks.on_first(lambda: run_folder.save(prefix, self.bilm, optimizer, progress, keep))
+        self.ranks.run_on_main(lambda: run_folder.save(prefix, self.bilm, optimizer, progress, keep))
 
     def _evaluate_if_due(self) -> None:
         if self.progress.evaluation_is_due(self.args.eval_freq):
@@ -146,7 +146,7 @@ class Trainer:
             return None if self.interruption.is_wanted() else score
 
         try:
-            scores = self.ranks.on_each(score_unless_interrupted)
+            scores = self.ranks.run_on_all(score_unless_interrupted)
         except LostRank:
             raise
         except Exception:  # the held-out text has gone, for instance: the steps are not lost
@@ -192,5 +192,5 @@ class Trainer:
     def log(self, event: str, text: str, values: Mapping) -> None:
         """Tell the user and log.jsonl."""
         log.info(text)
-        if self.ranks.first:
+        if self.ranks.is_main:
             run_folder.append_log(self.args.save_dir, event, self.progress.step, values)

@@ -45,7 +45,7 @@ class Ranks:
             paddle.distributed.init_parallel_env()
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this rank is the one that writes."""
         return self.rank == 0
 
@@ -68,11 +68,11 @@ class Ranks:
             paddle.distributed.all_gather_object(values, value)
         return values
 
-    def on_first(self, work: Callable[[], Any]) -> Any:
+    def run_on_main(self, work: Callable[[], Any]) -> Any:
         """The result, on every rank, of long work that the first does while the others wait. Its error is raised on all."""
-        return self.on_each(work if self.first else lambda: None)[0]
+        return self.run_on_all(work if self.is_main else lambda: None)[0]
 
-    def on_each(self, work: Callable[[], Any]) -> list[Any]:
+    def run_on_all(self, work: Callable[[], Any]) -> list[Any]:
         """The results, on every rank, of long work that each rank does. An error of one is raised on all.
 
         The work is done in a thread, so that the ranks can exchange messages meanwhile.
@@ -99,7 +99,7 @@ class Ranks:
                 raise error or UserError(f"rank {rank} stopped ({reason}).")
         return [result for result, _ in found]
 
-    def share_weights(self, weights: Sequence) -> None:
+    def broadcast_weights(self, weights: Sequence) -> None:
         """Give every rank the first one's weights."""
         if self.size > 1:
             with self._collective():
