@@ -28,7 +28,7 @@ from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import model_files
 from pretraining import run_folder
 from pretraining.model import check_vocabulary, load_model, new_model
-from pretraining.run import Trainer
+from pretraining.run import RunSettings, Trainer
 
 # beside the settings of a run
 SAME_ON_ALL_RANKS = ("accumulate", "max_steps", "epochs", "patience", "eval_freq", "save_freq", "log_freq")
@@ -93,8 +93,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     script.seed_everything(args.seed)
     bilm, vocabulary = initial_model(args, ranks, source, step)
     counts = ranks.run_on_main(lambda: count(corpus, dev, vocabulary, resumed))
-    trainer = Trainer(args, ranks, bilm, vocabulary, corpus, dev, counts)
-    check_ranks(ranks, {**trainer.settings, **{name: getattr(args, name) for name in SAME_ON_ALL_RANKS}})
+    settings = arguments.from_flags(RunSettings, args)
+    trainer = Trainer(settings, ranks, bilm, vocabulary, corpus, dev, counts)
+    check_ranks(ranks, {**trainer.fixed_settings, **{name: getattr(args, name) for name in SAME_ON_ALL_RANKS}})
     trainer.restore(resumed)
     progress = trainer.progress
     finished = resumed and resumed.name == "final" and progress.is_finished(args.patience, args.eval_freq)
@@ -104,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     with ExitStack() as stack:
         ranks.run_on_main(lambda: stack.enter_context(run_folder.locked(args.save_dir)))
-        config = {"model": bilm.config.to_dict(), "training": trainer.settings}
+        config = {"model": bilm.config.to_dict(), "training": trainer.fixed_settings}
         opened = (args.save_dir, resumed, progress.step, config, vocabulary)
         if not ranks.run_on_main(lambda: run_folder.open_folder(*opened)):
             progress.best, progress.without_gain = math.inf, 0

@@ -1,8 +1,8 @@
 """A pretraining run: its loop, and what it saves and logs on the way."""
 
-import argparse
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
@@ -26,16 +26,42 @@ from pretraining.perplexity import Score, evaluate, perplexity
 from pretraining.prefetch import Prefetcher
 from pretraining.resume import Progress, changed_settings, resume
 
-# flags that a resumed run must not change, beside the data stream's settings
-SETTINGS = ("optimizer", "lr", "warmup_steps", "max_grad_norm", "dropout", "n_negative_samples", "amp")
+# what a resumed run must not change, beside the data stream's settings
+FIXED_SETTINGS = ("optimizer", "lr", "warmup_steps", "max_grad_norm", "dropout", "n_negative_samples", "amp")
+
+
+@dataclass
+class RunSettings:
+    """How a run trains, by the names of run_pretrain.py's flags."""
+
+    save_dir: Path
+    batch_size: int
+    unroll_steps: int
+    accumulate: int
+    optimizer: str
+    lr: float
+    warmup_steps: int
+    max_grad_norm: float
+    dropout: float
+    n_negative_samples: int
+    amp: bool
+    seed: int
+    epochs: int
+    max_steps: int | None
+    log_freq: int
+    eval_freq: int | None  # None: no evaluations
+    save_freq: int
+    patience: int | None
+    keep: int
+    allow_changes: bool
 
 
 class Trainer:
-    """Trains a biLM from its progress on. args: run_pretrain.py's flags; dev: the held-out text, if any."""
+    """Trains a biLM from its progress on. dev: the held-out text, if any."""
 
     def __init__(
         self,
-        args: argparse.Namespace,
+        settings: RunSettings,
         ranks: Ranks,
         bilm: BiLM,
         vocabulary: Vocabulary,
@@ -43,32 +69,32 @@ class Trainer:
         dev: Corpus | None,
         counts: Counts,
     ):
-        self.args, self.ranks, self.bilm, self.weights = args, ranks, bilm, bilm.parameters()
-        self.optimizer = make_optimizer(args.optimizer, args.lr, self.weights, args.max_grad_norm)
-        rows, shape = args.batch_size * args.accumulate, (args.unroll_steps, bilm.config.input)
-        self.stream = TrainStream(corpus, vocabulary, rows, *shape, args.seed, ranks.rank, ranks.size)
-        self.held_out = EvalStream(dev, vocabulary, args.batch_size, *shape) if dev else None
+        self.settings, self.ranks, self.bilm, self.weights = settings, ranks, bilm, bilm.parameters()
+        self.optimizer = make_optimizer(settings.optimizer, settings.lr, self.weights, settings.max_grad_norm)
+        rows, shape = settings.batch_size * settings.accumulate, (settings.unroll_steps, bilm.config.input)
+        self.stream = TrainStream(corpus, vocabulary, rows, *shape, settings.seed, ranks.rank, ranks.size)
+        self.held_out = EvalStream(dev, vocabulary, settings.batch_size, *shape) if dev else None
         position, tokens_per_step = self.stream.position, self.stream.tokens_per_step
-        states = [bilm.zero_state(args.batch_size) for _ in range(args.accumulate)]
-        self.progress = Progress(tokens_per_step, counts, position, states, args.warmup_steps * tokens_per_step)
+        states = [bilm.zero_state(settings.batch_size) for _ in range(settings.accumulate)]
+        self.progress = Progress(tokens_per_step, counts, position, states, settings.warmup_steps * tokens_per_step)
         data = {name: value for name, value in position["identity"].items() if name != "rank"}
-        self.settings = {**data, "dev_data": dev.identity if dev else None}
-        self.settings |= {name: getattr(args, name) for name in SETTINGS}
+        self.fixed_settings = {**data, "dev_data": dev.identity if dev else None}
+        self.fixed_settings |= {name: getattr(settings, name) for name in FIXED_SETTINGS}
         self.interruption = Interruption()
 
     def restore(self, source: Path | None) -> None:
         """Continue from a checkpoint, if there is one, as far as the changed settings allow."""
-        args, progress = self.args, self.progress
+        settings, progress = self.settings, self.progress
         if not source:
-            progress.set_end(args.max_steps, args.epochs)
+            progress.set_end(settings.max_steps, settings.epochs)
             return
         moments, saved = checkpoint.load_optimizer(source), checkpoint.load_progress(source)
-        changes = changed_settings(source, saved["settings"], self.settings, args.allow_changes)
+        changes = changed_settings(source, saved["settings"], self.fixed_settings, settings.allow_changes)
         resume(progress, saved, changes, self.stream, self.ranks)
         if "optimizer" not in changes:
             set_optimizer_state(self.optimizer, self.bilm, moments)
-        progress.set_end(args.max_steps, args.epochs)
-        if args.optimizer == "adam" and saved["total"] != progress.total:
+        progress.set_end(settings.max_steps, settings.epochs)
+        if settings.optimizer == "adam" and saved["total"] != progress.total:
             log.warning(f"The learning rate reaches 0 at step {progress.total:,} instead of {saved['total']:,}.")
 
     def train(self) -> bool:
@@ -76,44 +102,44 @@ class Trainer:
 
         Returns whether the run is finished, not interrupted.
         """
-        args, progress, self.meter = self.args, self.progress, Meter(self.progress.losses)
+        settings, progress, self.meter = self.settings, self.progress, Meter(self.progress.losses)
         with self.interruption, Prefetcher(self._batches()) as batches:
             self._evaluate_if_due()  # an evaluation that was interrupted
             stopping = self.ranks.any(self.interruption.is_wanted())
-            while not progress.is_over(args.patience) and not stopping:
+            while not progress.is_over(settings.patience) and not stopping:
                 stopping = self._step(*next(batches))
-                if progress.step % args.log_freq == 0 or progress.step == progress.total:
+                if progress.step % settings.log_freq == 0 or progress.step == progress.total:
                     self._log_training()
                 self._evaluate_if_due()
-                stopping |= progress.evaluation_is_due(args.eval_freq)  # it was interrupted
-                if progress.step % args.save_freq == 0 and not progress.is_over(args.patience):
+                stopping |= progress.evaluation_is_due(settings.eval_freq)  # it was interrupted
+                if progress.step % settings.save_freq == 0 and not progress.is_over(settings.patience):
                     self._save(str(progress.step))
-            finished = progress.is_finished(args.patience, args.eval_freq)
+            finished = progress.is_finished(settings.patience, settings.eval_freq)
             self._save("final" if finished else str(progress.step))
             return finished
 
     def _batches(self) -> Iterator[tuple[list[LMBatch], Candidates]]:
         """The batches of each step and the candidate words of its softmax, which are the same on all ranks."""
-        rows = self.args.batch_size
+        rows = self.settings.batch_size
         for step, batch in enumerate(self.stream, self.progress.step + 1):
-            random = np.random.default_rng([self.args.seed, step, 0])
+            random = np.random.default_rng([self.settings.seed, step, 0])
             starts = range(0, len(batch.lengths), rows)
             parts = [batch.take(slice(start, start + rows)) for start in starts] if len(starts) > 1 else [batch]
-            yield parts, draw_candidates(self.bilm.config.vocab_size, self.args.n_negative_samples, random)
+            yield parts, draw_candidates(self.bilm.config.vocab_size, self.settings.n_negative_samples, random)
 
     def _step(self, parts: list[LMBatch], candidates: Candidates) -> bool:
         """Make one update from the gradients of all parts. Returns whether any rank asks to stop after it."""
-        args, progress, losses = self.args, self.progress, []
+        settings, progress, losses = self.settings, self.progress, []
         progress.step, progress.tokens = progress.step + 1, progress.tokens + progress.tokens_per_step
-        seeds = np.random.SeedSequence([args.seed, progress.step, self.ranks.rank])
+        seeds = np.random.SeedSequence([settings.seed, progress.step, self.ranks.rank])
         paddle.seed(int(seeds.generate_state(1)[0]))  # of dropout
         for k, batch in enumerate(parts):
-            both, progress.states[k] = self.bilm(batch, progress.states[k], candidates, args.dropout)
-            (sum(both) / 2 * args.unroll_steps / len(parts)).backward()
+            both, progress.states[k] = self.bilm(batch, progress.states[k], candidates, settings.dropout)
+            (sum(both) / 2 * settings.unroll_steps / len(parts)).backward()
             losses.append([loss.detach() / len(parts) for loss in both])
         self.meter.add(progress.step, [sum(of_parts) for of_parts in zip(*losses, strict=True)], batch.position)
         stopping = self.ranks.average_gradients(self.weights, self.interruption.is_wanted())
-        self.optimizer.set_lr(learning_rate(args.optimizer, args.lr, *progress.schedule))
+        self.optimizer.set_lr(learning_rate(settings.optimizer, settings.lr, *progress.schedule))
         self.optimizer.step()
         self.optimizer.clear_grad()
         progress.position = batch.position
@@ -121,15 +147,15 @@ class Trainer:
 
     def _save(self, name: str) -> None:
         with self.meter.paused():
-            state = self.progress.to_dict(self.settings, self.ranks)
+            state = self.progress.to_dict(self.fixed_settings, self.ranks)
             self._write(name, optimizer_state(self.optimizer, self.bilm), state)
 
     def _write(self, name: str, optimizer: Mapping | None, progress: Mapping) -> None:
-        prefix, keep = self.args.save_dir / name, self.args.keep
+        prefix, keep = self.settings.save_dir / name, self.settings.keep
         self.ranks.run_on_main(lambda: run_folder.save(prefix, self.bilm, optimizer, progress, keep))
 
     def _evaluate_if_due(self) -> None:
-        if self.progress.evaluation_is_due(self.args.eval_freq):
+        if self.progress.evaluation_is_due(self.settings.eval_freq):
             with self.meter.paused():
                 self._evaluate()
 
@@ -169,7 +195,7 @@ class Trainer:
         """Log the steps since the last time."""
         progress, rate = self.progress, self.optimizer.get_lr()
         forward, backward, seconds = self.meter.take(self.ranks)
-        sampled = "sampled_" * is_sampled(self.bilm.config.vocab_size, self.args.n_negative_samples)
+        sampled = "sampled_" * is_sampled(self.bilm.config.vocab_size, self.settings.n_negative_samples)
         values = {
             "total": progress.total,
             "epoch": progress.epoch,
@@ -193,4 +219,4 @@ class Trainer:
         """Tell the user and log.jsonl."""
         log.info(text)
         if self.ranks.is_main:
-            run_folder.append_log(self.args.save_dir, event, self.progress.step, values)
+            run_folder.append_log(self.settings.save_dir, event, self.progress.step, values)
