@@ -160,7 +160,7 @@ def counted(known: dict[int, int], rows: int) -> float:
 def measure(args: argparse.Namespace, ranks: Ranks) -> None:
     device, on_gpu = paddle.get_device(), paddle.get_device().startswith("gpu")
     name = paddle.device.cuda.get_device_name() if on_gpu else "CPU"
-    if ranks.first:
+    if ranks.is_main:
         print(f"{device} ({name}), {ranks.size} processes, Paddle {paddle.__version__}")
     show(["the machine", "measured"], machine(args, ranks, on_gpu), ranks)
     parts = ["forward", "backward", "exchange", "update"]
@@ -287,7 +287,7 @@ def span(values: Iterable[float]) -> str:
 def show(header: Sequence[str], table: Iterable[Sequence], ranks: Ranks | None = None) -> None:
     """Print a table in Markdown, on the first rank, each line as soon as it is there."""
     for line in itertools.chain([header, ["---"] * len(header)], table, [None]):
-        if ranks is None or ranks.first:
+        if ranks is None or ranks.is_main:
             print(f"| {' | '.join(map(str, line))} |" if line else "", flush=True)
 
 

@@ -52,11 +52,11 @@ class _Clip(Clip):
     scale = 1.0
 
     def _scaled(self, params_grads, factor):
-        suits = [_suits(gradient) for _, gradient in params_grads]
-        if any(suits):
+        if any(_suits(gradient) for _, gradient in params_grads):
             self.scale = float(factor)
-        pairs = zip(params_grads, suits, strict=True)
-        return [(weight, gradient if left else scaled(gradient, factor)) for (weight, gradient), left in pairs]
+        return [
+            (weight, gradient if _suits(gradient) else scaled(gradient, factor)) for weight, gradient in params_grads
+        ]
 
 
 def _suits(gradient) -> bool:
