@@ -228,13 +228,12 @@ def difference(args: argparse.Namespace, differences: np.ndarray) -> Difference:
 def by_seed(args: argparse.Namespace, arm: str) -> dict[int, dict[str, np.ndarray]]:
     """For each run of an arm, by measure, a value for each test text, whose mean is the score."""
     scores = {"run_tag.py": tagged, "run_read.py": read, "run_finetune.py": classified}[TASKS[args.task].script]
-    paths = {int(path.stem.rpartition("-")[2]): path for path in args.output.glob(f"{arm}-[0-9]*{suffix(args.task)}")}
-    return {seed: scores(args, path, seed) for seed, path in sorted(paths.items())}
+    paths = steps.results(args.output, arm, suffix(args.task))
+    return {seed: scores(args, path, seed) for seed, path in paths.items()}
 
 
 def classified(args: argparse.Namespace, result: Path, seed: int) -> dict[str, np.ndarray]:
-    texts = disk.read_json(result, "results of run_finetune.py")["reviews"]
-    return {"accuracy": np.equal(texts["label"], texts["prediction"]).astype(float)}
+    return {"accuracy": steps.right(result)}
 
 
 def read(args: argparse.Namespace, result: Path, seed: int) -> dict[str, np.ndarray]:

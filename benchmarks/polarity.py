@@ -125,11 +125,9 @@ def table(output: Path) -> list[str]:
 def results(output: Path, name: str, treatment: str) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """By seed: whether each review was classified rightly, as 0 or 1, and the accuracies of the folds."""
     found = {}
-    for path in sorted((output / "results").glob(f"{name}{treatment}-[0-9]*.json")):
-        values = disk.read_json(path, "results of run_finetune.py")
-        reviews = values["reviews"]
-        right = np.equal(reviews["label"], reviews["prediction"]).astype(float)
-        found[int(path.stem.rpartition("-")[2])] = right, np.array([part["accuracy"] for part in values["parts"]])
+    for seed, path in steps.results(output / "results", f"{name}{treatment}").items():
+        folds = disk.read_json(path, "results of run_finetune.py")["parts"]
+        found[seed] = steps.right(path), np.array([fold["accuracy"] for fold in folds])
     return found
 
 

@@ -74,17 +74,16 @@ def characters_of(config: ELMoConfig, vocabulary: Vocabulary | None, table: str)
 
 
 class Sentences:
-    """Sentences in a graph, made safe: an empty batch gets a sentence and a token of padding, which `trimmed` takes away; a
-    sentence with a number that is outside its table has no tokens, and a length is at most T.
+    """Sentences in a graph, made safe: an empty batch gets a pair of sentences and a token of padding, which `trimmed` takes
+    away; a sentence with a number that is outside its table has no tokens, and a length is at most T.
     """
 
-    def __init__(self, ops: PaddleGraph, inputs: Mapping[str, Ids], least: int = 1):
-        """least: sentences that an empty batch gets."""
+    def __init__(self, ops: PaddleGraph, inputs: Mapping[str, Ids]):
         self.ops, self.inputs = ops, inputs
         given = {name: ops.input(name, ids.shape, "int64") for name, ids in inputs.items()}
         first = next(iter(given.values()))
         self.given = {"B": ops.size(first, 0), "T": ops.size(first, 1)}
-        given = {name: self._not_empty(x, inputs[name].columns, least) for name, x in given.items()}
+        given = {name: self._not_empty(x, inputs[name].columns) for name, x in given.items()}
         first = next(iter(given.values()))
         self.rows, self.steps = (ops.size(first, axis) for axis in (0, 1))
         self.tokens = self.rows * self.steps
@@ -110,12 +109,11 @@ class Sentences:
         returned = ops.transpose(order, [2, 1, 0]) * self.rows + ops.reshape(row, [-1, 1, 1])
         self.returned = returned + direction * self.tokens  # (B, T, D) its place among the outputs (D * T * B)
 
-    def _not_empty(self, x: Array, columns: int, least: int) -> Array:
-        """x with at least so many rows and a step, which are zeros."""
+    def _not_empty(self, x: Array, columns: int) -> Array:
+        """x; or, where it has no rows or no steps, two rows and a step of zeros."""
         ops, last = self.ops, [columns] if columns else []
-        sizes = ops.size(x, 0), ops.size(x, 1)
-        rows, steps = ((n - size) * ops.cast(size < n, "int64") for n, size in zip((least, 1), sizes, strict=True))
-        x = ops.concat([x, ops.zeros([rows, ops.size(x, 1), *last], "int64")], axis=0)
+        rows, steps = (ops.cast(ops.size(x, axis) < 1, "int64") for axis in (0, 1))
+        x = ops.concat([x, ops.zeros([rows * 2, ops.size(x, 1), *last], "int64")], axis=0)
         return ops.concat([x, ops.zeros([ops.size(x, 0), steps, *last], "int64")], axis=1)
 
     def _present(self, lengths: Array) -> Array:

@@ -32,18 +32,17 @@ class Output:
 
 
 class Network:
-    """inputs: by name, without the lengths. least: sentences that an empty batch gets."""
+    """inputs: by name, without the lengths."""
 
     inputs: Mapping[str, Ids]
     output: Output
-    least = 1
 
     def build(self, batch: Sentences) -> Array:
         """The output, which may be larger than the batch that went in."""
         raise NotImplementedError
 
     def add_to(self, ops: PaddleGraph) -> None:
-        batch = Sentences(ops, self.inputs, self.least)
+        batch = Sentences(ops, self.inputs)
         x = batch.trimmed(self.build(batch), self.output.shape)
         ops.output(self.output.name, x, self.output.shape)
 
@@ -78,23 +77,22 @@ class TaggerNetwork(Network):
         meaning = "lines in labels.txt, from 0; -1 beyond a sentence's end"
         self.output = Output("labels", ("B", "T"), "int64", meaning, "-1", tagger.labels.names)
         self.inputs = {"words": words_of(tagger.words, "words.txt")}
-        self.tables = {}  # of the inputs whose vectors are looked up as they are
+        self.tables = {"words": self.network.word_embedding.weight.numpy()}
+        if tagger.vectors:
+            words, self.tables["vectors"] = tagger.vectors.table()
+            meaning = "; of a word that is not there, of its lower case; else 0"
+            self.inputs["vectors"] = lines_of("vectors.txt", words, meaning, lower=True)
         if tagger.features:
             meaning = ", of the token's feature; 0 if it is not there"
             self.inputs["features"] = lines_of("features.txt", ["<UNK>", *tagger.features], meaning)
-            self.tables["features"] = self.network.feature_embedding
+            self.tables["features"] = self.network.feature_embedding.weight.numpy()
         if settings.segmentation == "feature":
             meaning = f"place of the character in its word, from 1, at most {MAX_PLACE + 1}; 0 if it is not known"
             self.inputs["places"] = Ids(meaning, MAX_PLACE + 2, most=MAX_PLACE + 1)
-            self.tables["places"] = self.network.place_embedding
-        if tagger.vectors:
-            words, self.vectors = tagger.vectors.table()
-            meaning = "; of a word that is not there, of its lower case; else 0"
-            self.inputs["vectors"] = lines_of("vectors.txt", words, meaning, lower=True)
+            self.tables["places"] = self.network.place_embedding.weight.numpy()
         if settings.char_cnn:
             self.inputs["characters"] = BYTES
         self.recurrent, self.mixes = self.network.recurrent, {}
-        self.vectors_change = settings.word_vectors_trainable
         if elmo := self.network.elmo:
             self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice, "elmo_")
             self.inputs |= self.elmo.inputs
@@ -116,16 +114,14 @@ class TaggerNetwork(Network):
     def _vectors(self, batch: Sentences) -> list[Array]:
         """All that the recurrent layers read but ELMo, each (B, T, .)."""
         ops, network = batch.ops, self.network
-        found = [parts.embedding(ops, batch.ids["words"], network.word_embedding)]
-        if "vectors" in self.inputs:
-            found.append(ops.lookup(ops.weight(self.vectors), batch.ids["vectors"]))
-            if self.vectors_change:
-                found[-1] = found[-1] + parts.embedding(ops, batch.ids["words"], network.vector_change)
+        found = {name: ops.lookup(ops.weight(table), batch.ids[name]) for name, table in self.tables.items()}
+        if hasattr(network, "vector_change"):
+            found["vectors"] = found["vectors"] + parts.embedding(ops, batch.ids["words"], network.vector_change)
         if hasattr(network, "char_cnn"):
             (characters,), kind = batch.distinct("characters")
             vectors = parts.char_vectors(ops, characters, network.char_cnn, BYTES.padding)
-            found.append(ops.lookup(vectors, ops.reshape(kind, [batch.rows, batch.steps])))
-        return found + [parts.embedding(ops, batch.ids[name], table) for name, table in self.tables.items()]
+            found["characters"] = ops.lookup(vectors, ops.reshape(kind, [batch.rows, batch.steps]))
+        return [found[name] for name in ("words", "vectors", "characters", "features", "places") if name in found]
 
 
 class ClassifierNetwork(Network):
@@ -139,7 +135,7 @@ class ClassifierNetwork(Network):
             )
         elmo, self.head = classifier.encoders[0].elmo, classifier.network
         self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice)
-        self.inputs, self.least = self.elmo.inputs, 2 if self.head.pairs else 1
+        self.inputs = self.elmo.inputs
         pairs = "; of pairs first all first texts go in, then all second ones: 2B" if self.head.pairs else ""
         cut = f", at most {classifier.settings.max_seq_len}"
         tokens = f"tokens as of run_finetune.py --lang={classifier.settings.lang}{cut}{pairs}"

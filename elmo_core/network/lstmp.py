@@ -30,8 +30,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from elmo_core.machine.products import operand, product
-from elmo_core.machine.runtime import in_parallel, paddle, to_tensor
+from elmo_core.machine.products import amp_matmul, amp_operand
+from elmo_core.machine.runtime import paddle, run_in_parallel, to_tensor
 from elmo_core.network import fused
 
 MAX_GATE_ELEMENTS = 2**26  # 256 MB of float32: bounds the gate inputs held in memory at once
@@ -183,7 +183,7 @@ class _LayerFunction(paddle.autograd.PyLayer):
     def backward(ctx, *gradients):
         outputs = iter(_regroup(LayerOutput, gradients))
         tasks = [partial(run.backward, list(itertools.islice(outputs, len(run.directions)))) for run in ctx.runs]
-        gradients = [gradient for inputs in in_parallel(tasks) for gradient in _flatten(inputs)]
+        gradients = [gradient for inputs in run_in_parallel(tasks) for gradient in _flatten(inputs)]
         return tuple(d if needed else None for d, needed in zip(gradients, ctx.needs_grad, strict=True))
 
 
@@ -197,7 +197,7 @@ def _regroup(kind: type, tensors: Sequence[paddle.Tensor]) -> list:
 
 
 def _run_forward(runs, training: bool) -> list[LayerOutput]:
-    return list(itertools.chain(*in_parallel([partial(run.forward, training) for run in runs])))
+    return list(itertools.chain(*run_in_parallel([partial(run.forward, training) for run in runs])))
 
 
 class _FusedDirection:
@@ -218,7 +218,7 @@ class _FusedDirection:
                 inputs = {"x": tensors.x, "gate_inputs": bias, "indices": None}
             else:
                 weight = tensors.recurrent_weight
-                products = product(tensors.x, tensors.input_weight).add_(bias)
+                products = amp_matmul(tensors.x, tensors.input_weight).add_(bias)
                 inputs = {"x": None, "gate_inputs": products, "indices": self.index}
             m, n = sum(self.batch_sizes), self.batch_sizes[0]
             kept, empty = m if training else n, partial(paddle.empty, dtype=bias.dtype)
@@ -259,15 +259,15 @@ class _FusedDirection:
                 d_cell_output=paddle.empty([self.batch_sizes[0], cells.shape[1]], dtype=cells.dtype),
                 d_gemm_input=paddle.empty([self.batch_sizes[0], len(weight)], dtype=cells.dtype),
             )
-            d_weight = product(saved["gemm_input"], gates, transpose_x=True)
+            d_weight = amp_matmul(saved["gemm_input"], gates, transpose_x=True)
             if self.index is None:
                 d_input_weight, d_recurrent_weight = d_weight.split(2)
             else:  # sum the gate gradients of all entries that read the same vector
                 zeros = paddle.zeros([len(tensors.x), gates.shape[1]], gates.dtype)
                 d_gates = zeros.index_add_(self.index, 0, gates)
-                d_x = product(d_gates, tensors.input_weight, transpose_y=True)
-                d_input_weight, d_recurrent_weight = product(tensors.x, d_gates, transpose_x=True), d_weight
-            d_projection_weight = product(saved["cell_output"], d_projected, transpose_x=True)
+                d_x = amp_matmul(d_gates, tensors.input_weight, transpose_y=True)
+                d_input_weight, d_recurrent_weight = amp_matmul(tensors.x, d_gates, transpose_x=True), d_weight
+            d_projection_weight = amp_matmul(saved["cell_output"], d_projected, transpose_x=True)
             return [LayerInput(d_x, d_h, d_c, d_input_weight, d_recurrent_weight, d_bias, d_projection_weight)]
 
     def _shared_arguments(self, weight: paddle.Tensor) -> dict:
@@ -309,11 +309,11 @@ class _StackedDirections:
         with paddle.no_grad():
             h, c, input_weight, recurrent_weight, bias, projection_weight = map(paddle.stack, stacks)
             input_weight, recurrent_weight = (  # (4, D, P, H)
-                operand(_gates_first(weight, "jifo")) for weight in (input_weight, recurrent_weight)
+                amp_operand(_gates_first(weight, "jifo")) for weight in (input_weight, recurrent_weight)
             )
             bias = _gates_first(bias.unsqueeze(1), "jifo")  # (4, D, 1, H)
             bias[2] += self.cell.forget_bias
-            projection_weight = operand(projection_weight)
+            projection_weight = amp_operand(projection_weight)
             self.saved, outputs, ended = [], [], []
             for first, steps, n in self.blocks:
                 if n < h.shape[1]:
@@ -335,7 +335,7 @@ class _StackedDirections:
                     c = (f * c).add_(i * j)
                     if self.cell.cell_clip:
                         c = c.clip_(-self.cell.cell_clip, self.cell.cell_clip)
-                    h = product(o * c.tanh(), projection_weight)
+                    h = amp_matmul(o * c.tanh(), projection_weight)
                     if self.cell.proj_clip:
                         h = h.clip_(-self.cell.proj_clip, self.cell.proj_clip)
                     cells.append(c)
@@ -353,8 +353,8 @@ class _StackedDirections:
         with paddle.no_grad():
             inputs, _, _, *weights = zip(*self.directions, strict=True)
             x, input_weight, recurrent_weight, _, projection_weight = map(paddle.stack, (inputs, *weights))
-            recurrent_weight = operand(_gates_first(recurrent_weight, "ijfo"))  # (4, D, P, H)
-            projection_weight = operand(projection_weight)
+            recurrent_weight = amp_operand(_gates_first(recurrent_weight, "ijfo"))  # (4, D, P, H)
+            projection_weight = amp_operand(projection_weight)
             d_final_h, d_final_c = map(paddle.stack, d_final)
             d_h, d_c = (d_state[:, : self.blocks[-1][2]] for d_state in (d_final_h, d_final_c))
             results = []
@@ -372,13 +372,13 @@ class _StackedDirections:
             )  # (D, M, .)
             ones = paddle.ones([1, d_gates.shape[1]], d_gates.dtype)
             d_stacked = LayerInput(
-                x=product(d_gates, input_weight, transpose_y=True),
+                x=amp_matmul(d_gates, input_weight, transpose_y=True),
                 h=d_h,
                 c=d_c,
-                input_weight=product(x, d_gates, transpose_x=True),
-                recurrent_weight=product(previous_h, d_gates, transpose_x=True),
+                input_weight=amp_matmul(x, d_gates, transpose_x=True),
+                recurrent_weight=amp_matmul(previous_h, d_gates, transpose_x=True),
                 bias=paddle.matmul(ones, d_gates).squeeze(1),  # faster than a sum
-                projection_weight=product(cell_output, d_projected, transpose_x=True),
+                projection_weight=amp_matmul(cell_output, d_projected, transpose_x=True),
             )
             return list(map(LayerInput, *d_stacked))
 
@@ -400,11 +400,11 @@ class _StackedDirections:
             d_h = d_steps[k].add_(d_h)
             if proj_masks:
                 d_h = d_h.multiply_(proj_masks[k])
-            d_m = product(d_h, projection_weight, transpose_y=True).reshape([-1])  # d_m = d_h W_p^T
+            d_m = amp_matmul(d_h, projection_weight, transpose_y=True).reshape([-1])  # d_m = d_h W_p^T
             times_d_m[k].multiply_(d_m)  # d_o, and the part of d_c that comes through m
             times_d_c[k].multiply_(d_c_from_m[k].add_(d_c))  # d_c of the previous step, d_i, d_j, d_f
             d_c = d_previous_c[k]
-            d_h = product(d_gates[k], recurrent_weight, transpose_y=True).sum(0)  # of the previous step
+            d_h = amp_matmul(d_gates[k], recurrent_weight, transpose_y=True).sum(0)  # of the previous step
         previous_h = paddle.concat([initial_h.unsqueeze(0), outputs[:-1]])
         d_gates = paddle.concat(factors.split(6, axis=1)[1:5], axis=4).squeeze(1)  # (t, D, n, 4H)
         rows = map(_steps_to_rows, (d_gates, d_projected, cell_output, previous_h))
@@ -456,7 +456,7 @@ def _gate_products(x, weights):
 
     x is expanded explicitly: a broadcasting product makes the GPU wait for a list of addresses.
     """
-    return product(x.expand([4, *x.shape]), weights)
+    return amp_matmul(x.expand([4, *x.shape]), weights)
 
 
 def _steps_to_rows(x):

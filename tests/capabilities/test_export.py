@@ -95,21 +95,6 @@ def test_vectors_are_the_embedders_whatever_the_batch(export, tmp_path, runtime,
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_vectors_are_the_references(export, tmp_path, runtime):
-    """Both the vectors and the numbers of the characters, by the independent network in NumPy."""
-    bilm = tiny.random_bilm()
-    exported = export(tiny.save(bilm, tmp_path / "model"), runtime)
-    ids = np.full((len(SENTENCES), 9, 50), 261)
-    for row, sentence in zip(ids, SENTENCES, strict=True):
-        for place, token in enumerate(sentence):
-            row[place] = reference.char_ids(token)
-    arrays = exported.arrays(SENTENCES)
-    np.testing.assert_array_equal(arrays["characters"], ids[:, :7])
-    found = exported.of_arrays({"characters": ids, "lengths": arrays["lengths"]})
-    check(found, SENTENCES, reference.embed(tiny.reference_of(bilm), SENTENCES)[0])
-
-
-@pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize(("word_dim", "char_dim"), [(7, 5), (7, 0)])
 def test_code_points_and_their_words(export, tmp_path, runtime, word_dim, char_dim):
     tokens, encoder = manylangs_model.write_model(tmp_path / "zhs", word_dim, char_dim)
@@ -160,6 +145,14 @@ def test_bad_input_is_zeros_or_an_error(export, model, runtime):
     for wrong in ({"characters": ids[..., :49]}, {"lengths": lengths[:2]}, {"characters": ids.astype(np.float32)}):
         with pytest.raises(Exception, match=r"\d"):
             exported.of_arrays({**arrays, **wrong})
+
+
+def test_the_numbers_of_characters_are_the_references(export, model):
+    arrays = export(model, "run_paddle").arrays(SENTENCES)
+    for row, sentence in zip(arrays["characters"], SENTENCES, strict=True):
+        ids = [reference.char_ids(token) for token in sentence]
+        np.testing.assert_array_equal(row[: len(sentence)], np.reshape(ids, [-1, 50]))
+        assert (row[len(sentence) :] == 261).all()
 
 
 # Taggers
