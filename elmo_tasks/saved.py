@@ -47,12 +47,6 @@ class TrainedModel:
         weights = self.network.state_dict().items()
         return {name: weight for name, weight in weights if owns_bilm or not name.startswith(BILM)}
 
-    def mixes(self) -> dict[str, dict]:
-        """The weights of ELMo's layers at each place where the network mixes them."""
-        elmo = self.network.elmo
-        places = self.network.elmo_at[: len(elmo.mixes)] if elmo else []
-        return {where: elmo.mix_weights(number) for number, where in enumerate(places)}
-
     def weights(self) -> dict[str, np.ndarray]:
         return {name: weight.numpy() for name, weight in self.own_weights().items()}
 

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from elmo_core.machine.messages import UserError, duration, log
+from elmo_core.machine.messages import UserError, format_duration, log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import MARKERS, Vocabulary
 from elmo_tasks.saved import TrainedModel
@@ -98,7 +98,7 @@ def fit(
             better = best is None or current.value > best.score.value
             log.info(
                 f"epoch {epoch:>2}/{schedule.epochs}  loss {mean_loss:7.3f}  dev {current.brief}{' *' if better else '  '}  "
-                f"{duration(seconds)}, at most {duration(seconds / epoch * (schedule.epochs - epoch))} left"
+                f"{format_duration(seconds)}, at most {format_duration(seconds / epoch * (schedule.epochs - epoch))} left"
             )
             if better:
                 if folder:
@@ -115,7 +115,9 @@ def report(model: TrainedModel, best: Best, test: Score | None, seed: int, show:
     """Print the scores of a trained model and the weights of its mixed layers. Returns them for JSON."""
     results = {"epoch": best.epoch, "seconds": best.seconds, "seed": seed, "dev": best.score.figures()}
     show(f"dev, epoch {best.epoch}", best.score)
-    for where, mix in model.mixes().items():
+    elmo = model.network.elmo
+    mixes = [elmo.mix_weights(number) for number in range(len(elmo.mixes))] if elmo else []
+    for where, mix in zip(model.network.elmo_at, mixes, strict=False):  # concatenated layers have none
         results[f"mix_at_{where}"] = mix
         weights = " ".join(f"{weight:.2f}" for weight in mix["layers"])
         print(f"ELMo's layers at the {where} {weights}, times {mix['gamma']:.2f}")
@@ -141,7 +143,7 @@ def _run_epoch(network, optimizer, batches: Sequence, loss_of: Callable, epoch: 
     for step, batch in enumerate(batches):
         now = time.perf_counter()
         if now - shown > PROGRESS_SECONDS:
-            left = duration((now - start) / step * (len(batches) - step))
+            left = format_duration((now - start) / step * (len(batches) - step))
             log.info(f"epoch {epoch:>2}  step {step:,}/{len(batches):,}  {left} left in this epoch")
             shown = now
         loss = loss_of(batch)

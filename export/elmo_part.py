@@ -95,5 +95,5 @@ def _initial_states(bilm: BiLM, vocabulary: Vocabulary | None) -> list[list[np.n
     batch = token_batch([[]], bilm.config.input, vocabulary)
     with paddle.no_grad():
         vectors = bilm.token_encoder(batch.tokens)
-        _, states = bilm.run(vectors, (batch.index[0, :1], batch.index[0, 1:]), Packing.of(np.array([1])))
+        _, states = bilm.run(vectors, (batch.index[0, :1], batch.index[0, 1:]), Packing.from_lengths(np.array([1])))
     return [[np.concatenate([x.numpy() for x in both]) for both in zip(*pair, strict=True)] for pair in states]

@@ -94,8 +94,3 @@ def read_tagged(path: Path, pieces: Pieces) -> list[Sentence]:
     if not sentences:
         raise UserError(f"{path}: no sentence. Expected lines of word/TAG.")
     return sentences
-
-
-def tagged_line(words: Words) -> str:
-    """`word/TAG word/TAG ...`"""
-    return " ".join(f"{word}/{tag}" for word, tag in words)
