@@ -27,7 +27,7 @@ from tqdm import tqdm
 from elmo_core.config import LARGEST, ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import products, runtime, versions
-from elmo_core.machine.checks import check_number, check_option, check_sentence, check_sentences, shown
+from elmo_core.machine.checks import check_number, check_option, check_sentence, check_sentences, describe
 from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.lstmp import LSTMP, Cell, Packing, State, run_layer
@@ -144,14 +144,14 @@ class BiLM(nn.Layer):
         self, batch: LMBatch, state: BiLMState | None = None
     ) -> tuple[np.ndarray, np.ndarray, BiLMState]:
         """Exact log-probability of every target, forward and backward, (B, T) with 0 beyond a row's length."""
-        with paddle.no_grad(), products.exact_products():
+        with paddle.no_grad(), products.full_precision():
             top, targets, packing, state = self._top(batch, state, 0.0)
             tasks = [
                 lambda h=h, words=words: self.softmax.log_probabilities(h, words)
                 for h, words in zip(top, targets, strict=True)
             ]
             scores = []
-            for values in runtime.in_parallel(tasks):
+            for values in runtime.run_in_parallel(tasks):
                 scores.append(np.zeros(batch.forward_target.shape))
                 scores[-1][packing.row, packing.step] = values
             return scores[0], scores[1], state
@@ -321,7 +321,7 @@ class ELMo(nn.Layer):
         layer_dropout: float = 0.0,
     ):
         super().__init__()
-        check_number("n_mixes", n_mixes, 0, whole=True)
+        check_number("n_mixes", n_mixes, 0, integer=True)
         check_number("l2_coef", l2_coef, 0, LARGEST)
         for name, share in (("dropout", dropout), ("word_dropout", word_dropout), ("layer_dropout", layer_dropout)):
             check_number(name, share, 0, 1)
@@ -529,7 +529,7 @@ class ELMoEmbedder:
         token_vectors: str | Path | None = None,
         vocabulary: str | Path | None = None,
     ):
-        check_number("batch_size", batch_size, 1, whole=True)
+        check_number("batch_size", batch_size, 1, integer=True)
         check_option("pool", pool, (None, "mean", "max"))
         check_option("dtype", dtype, ("float32", "float16"))
         if (token_vectors is None) != (vocabulary is None):
@@ -579,8 +579,8 @@ class ELMoEmbedder:
         the forward direction, given the words before the place, and that of the backward one, given those after it.
         """
         list(self._checked([sentence]))
-        check_number("place", place, 0, len(sentence) - 1, whole=True)
-        check_number("k", k, 1, whole=True)
+        check_number("place", place, 0, len(sentence) - 1, integer=True)
+        check_number("k", k, 1, integer=True)
         softmax, vocabulary = self._language_model()
         with self._computing():
             layers, _, _ = self.bilm.encode(*self.vectors([sentence]))
@@ -615,7 +615,7 @@ class ELMoEmbedder:
     @contextlib.contextmanager
     def _computing(self) -> Iterator[None]:
         """On its device, in full float32, without gradients; what the user's program does is not affected."""
-        with _IN_TURN, runtime.on_device(self.device), products.exact_products(), paddle.no_grad():
+        with _IN_TURN, runtime.on_device(self.device), products.full_precision(), paddle.no_grad():
             yield
 
     def _checked(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
@@ -685,5 +685,5 @@ def _given(model: tuple) -> tuple[BiLM, Vocabulary | None]:
         isinstance(vocabulary, Vocabulary) or (vocabulary is None and not bilm.config.needs_vocabulary)
     )
     if not fits:
-        raise TypeError(f"params: found {shown(model)}, expected a path, or (BiLM, Vocabulary) as of `load_bilm`.")
+        raise TypeError(f"params: found {describe(model)}, expected a path, or (BiLM, Vocabulary) as of `load_bilm`.")
     return bilm, vocabulary

@@ -22,7 +22,7 @@ import task_flags
 from args import FILE
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, runtime
-from elmo_core.machine.messages import UserError, listed, log
+from elmo_core.machine.messages import UserError, join_names, log
 from elmo_core.text.text_files import read_lines, stdin_lines
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.characters import jieba_words
@@ -217,7 +217,7 @@ def warn_of_labels(labels: Labels, sentences: Sequence[Sentence], others: Mappin
         if unknown := {label for sentence in scored for label in sentence.labels} - labels.index.keys():
             log.warning(
                 f"the {name} sentences have labels that the training sentences lack, and that cannot be predicted: "
-                f"{listed(sorted(unknown))}."
+                f"{join_names(sorted(unknown))}."
             )
     table, last = forbidden_transitions(labels.names, labels.scheme)
     numbers = [[labels.index[label] for label in sentence.labels] for sentence in sentences]

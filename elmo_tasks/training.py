@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from elmo_core.machine.messages import UserError, duration, log
+from elmo_core.machine.messages import UserError, format_duration, log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import MARKERS, Vocabulary
 from elmo_tasks.saved import TrainedModel
@@ -98,7 +98,7 @@ def fit(
             better = best is None or current.value > best.score.value
             log.info(
                 f"epoch {epoch:>2}/{schedule.epochs}  loss {mean_loss:7.3f}  dev {current.brief}{' *' if better else '  '}  "
-                f"{duration(seconds)}, at most {duration(seconds / epoch * (schedule.epochs - epoch))} left"
+                f"{format_duration(seconds)}, at most {format_duration(seconds / epoch * (schedule.epochs - epoch))} left"
             )
             if better:
                 if folder:
@@ -145,7 +145,7 @@ def _run_epoch(network, optimizer, batches: Sequence, loss_of: Callable, epoch: 
     for step, batch in enumerate(batches):
         now = time.perf_counter()
         if now - shown > PROGRESS_SECONDS:
-            left = duration((now - start) / step * (len(batches) - step))
+            left = format_duration((now - start) / step * (len(batches) - step))
             log.info(f"epoch {epoch:>2}  step {step:,}/{len(batches):,}  {left} left in this epoch")
             shown = now
         loss = loss_of(batch)

@@ -28,8 +28,8 @@ from functools import partial
 
 import numpy as np
 
-from elmo_core.machine.products import operand, product
-from elmo_core.machine.runtime import in_parallel, paddle, to_tensor
+from elmo_core.machine.products import amp_matmul, amp_operand
+from elmo_core.machine.runtime import paddle, run_in_parallel, to_tensor
 from elmo_core.network import fused
 
 INPUT_GATES_AT_ONCE = 2**26  # elements, 256 MB of float32: what inference holds of one direction's input products
@@ -163,11 +163,11 @@ class _LayerFunction(paddle.autograd.PyLayer):
         share = len(gradients) // len(ctx.jobs)
         groups = [gradients[k : k + share] for k in range(0, len(gradients), share)]
         tasks = [lambda j=job, g=g: j.backward(*g) for job, g in zip(ctx.jobs, groups, strict=True)]
-        return tuple(gradient for group in in_parallel(tasks) for gradient in group)
+        return tuple(gradient for group in run_in_parallel(tasks) for gradient in group)
 
 
 def _run_forward(jobs, training: bool) -> list[paddle.Tensor]:
-    groups = in_parallel([lambda j=job: j.forward(training) for job in jobs])
+    groups = run_in_parallel([lambda j=job: j.forward(training) for job in jobs])
     return [tensor for group in groups for tensor in group]
 
 
@@ -189,7 +189,7 @@ class _Direction:
             if self.index is None:  # x is multiplied together with h
                 inputs, weight = bias, paddle.concat([input_weight, recurrent_weight])
             else:
-                inputs, weight, x = product(x, input_weight).add_(bias), recurrent_weight, None
+                inputs, weight, x = amp_matmul(x, input_weight).add_(bias), recurrent_weight, None
             h, c = h.clone(), c.clone()
             n_places, empty = sum(self.sizes), partial(paddle.empty, dtype=h.dtype)
             room = n_places if training else self.sizes[0]
@@ -217,15 +217,15 @@ class _Direction:
             made = {"gates": gates, "d_h": d_h, "d_c": d_c, "d_projected": d_projected, "d_x": d_x, "d_bias": d_bias}
             room = {"cells": cells, "d_m": d_m, "d_read": d_read}
             fused.kernel().lstmp_backward(**self._arguments(weight), **given, **made, **room)
-            d_weight = product(read, gates, transpose_x=True)
+            d_weight = amp_matmul(read, gates, transpose_x=True)
             if d_x is None:  # the gradients of places that read the same input are summed first
                 zeros = paddle.zeros([len(x), gates.shape[1]], gates.dtype)
                 d_gates = zeros.index_add_(self.index, 0, gates)
-                d_x = product(d_gates, input_weight, transpose_y=True)
-                d_input_weight, d_recurrent_weight = product(x, d_gates, transpose_x=True), d_weight
+                d_x = amp_matmul(d_gates, input_weight, transpose_y=True)
+                d_input_weight, d_recurrent_weight = amp_matmul(x, d_gates, transpose_x=True), d_weight
             else:
                 d_input_weight, d_recurrent_weight = d_weight.split(2)
-            d_weights = d_input_weight, d_recurrent_weight, d_bias, product(m, d_projected, transpose_x=True)
+            d_weights = d_input_weight, d_recurrent_weight, d_bias, amp_matmul(m, d_projected, transpose_x=True)
             return _wanted((d_x, d_h, d_c, *d_weights), self.wanted)
 
     def _arguments(self, weight: paddle.Tensor) -> dict:
@@ -269,11 +269,11 @@ class _Stacked:
         with paddle.no_grad():
             h, c, input_weight, recurrent_weight, bias, projection_weight = map(paddle.stack, stacks)
             input_weight, recurrent_weight = (  # (4, D, P, H)
-                operand(_gates_first(weight, "jifo")) for weight in (input_weight, recurrent_weight)
+                amp_operand(_gates_first(weight, "jifo")) for weight in (input_weight, recurrent_weight)
             )
             bias = _gates_first(bias.unsqueeze(1), "jifo")  # (4, D, 1, H)
             bias[2] += self.cell.forget_bias
-            projection_weight = operand(projection_weight)
+            projection_weight = amp_operand(projection_weight)
             self.saved, outputs, ended = [], [], []
             for first, steps, n in self.blocks:
                 if n < h.shape[1]:
@@ -294,7 +294,7 @@ class _Stacked:
                     c = (f * c).add_(i * j)
                     if self.cell.cell_clip:
                         c = c.clip_(-self.cell.cell_clip, self.cell.cell_clip)
-                    h = product(o * c.tanh(), projection_weight)
+                    h = amp_matmul(o * c.tanh(), projection_weight)
                     if self.cell.proj_clip:
                         h = h.clip_(-self.cell.proj_clip, self.cell.proj_clip)
                     cells.append(c)
@@ -314,8 +314,8 @@ class _Stacked:
         with paddle.no_grad():
             inputs, _, _, *weights = zip(*self.directions, strict=True)
             x, input_weight, recurrent_weight, _, projection_weight = map(paddle.stack, (inputs, *weights))
-            by_gate = operand(_gates_first(recurrent_weight, "ijfo"))  # (4, D, P, H)
-            projection_weight = operand(projection_weight)
+            by_gate = amp_operand(_gates_first(recurrent_weight, "ijfo"))  # (4, D, P, H)
+            projection_weight = amp_operand(projection_weight)
             d_last_h, d_last_c = (paddle.stack(parts) for parts in d_last)
             d_h, d_c = (part[:, : self.blocks[-1][2]] for part in (d_last_h, d_last_c))
             collected = []
@@ -330,13 +330,13 @@ class _Stacked:
             parts = zip(*reversed(collected), strict=True)
             d_gates, d_projected, m, previous_h = (_joined(part, axis=1) for part in parts)  # (D, M, .)
             made = (
-                product(d_gates, input_weight, transpose_y=True),
+                amp_matmul(d_gates, input_weight, transpose_y=True),
                 d_h,
                 d_c,
-                product(x, d_gates, transpose_x=True),
-                product(previous_h, d_gates, transpose_x=True),
+                amp_matmul(x, d_gates, transpose_x=True),
+                amp_matmul(previous_h, d_gates, transpose_x=True),
                 paddle.matmul(paddle.ones([1, d_gates.shape[1]], d_gates.dtype), d_gates).squeeze(1),  # a sum is slow
-                product(m, d_projected, transpose_x=True),
+                amp_matmul(m, d_projected, transpose_x=True),
             )
             return _wanted([gradient for group in zip(*made, strict=True) for gradient in group], self.wanted)
 
@@ -361,10 +361,10 @@ class _Stacked:
             d_h = d_steps[k].add_(d_h)
             if inside:
                 d_h = d_h.multiply_(inside[k])
-            through_m[k].multiply_(product(d_h, projection_weight, transpose_y=True).reshape([-1]))
+            through_m[k].multiply_(amp_matmul(d_h, projection_weight, transpose_y=True).reshape([-1]))
             through_c[k].multiply_(to_c[k].add_(d_c))
             d_c = to_previous[k]
-            d_h = product(d_gates[k], recurrent_weight, transpose_y=True).sum(0)
+            d_h = amp_matmul(d_gates[k], recurrent_weight, transpose_y=True).sum(0)
         previous_h = paddle.concat([first_h.unsqueeze(0), outputs[:-1]])
         d_gates = paddle.concat(slots.split(6, axis=1)[1:5], axis=4).squeeze(1)  # (t, D, n, 4H)
         return d_h, d_c.reshape(shape), *map(_in_rows, (d_gates, d_projected, m, previous_h))
@@ -414,7 +414,7 @@ def _of_gates(x, weights):
 
     x is repeated first: a product that repeats it by itself has a GPU wait for a list of addresses.
     """
-    return product(x.expand([4, *x.shape]), weights)
+    return amp_matmul(x.expand([4, *x.shape]), weights)
 
 
 def _in_rows(x):

@@ -103,7 +103,7 @@ class ClassifierModel(nn.Layer):
         self.texts = [encoder.prepare(sentences) for encoder in self.encoders]
         mine = range(ranks.rank, len(sentences), ranks.size)
         pairs = list(zip(self.encoders, self.texts, strict=True))
-        shares = ranks.on_each(lambda: [encoder.means([texts[k] for k in mine]) for encoder, texts in pairs])
+        shares = ranks.run_on_all(lambda: [encoder.means([texts[k] for k in mine]) for encoder, texts in pairs])
         self.means = [np.empty((len(sentences), *encoder.shape), np.float32) for encoder in self.encoders]
         for rank, share in enumerate(shares):
             for means, part in zip(self.means, share, strict=True):

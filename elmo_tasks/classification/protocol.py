@@ -127,7 +127,7 @@ def parse_class_weights(given: Sequence[str] | None, data: Texts) -> np.ndarray 
         if not 0 < weight < np.inf:
             raise UserError(
                 f"--class_weights {pair}: expected `balanced`, or CLASS=WEIGHT with a weight above 0 and one of the classes "
-                f"{messages.listed(data.classes)}."
+                f"{messages.join_names(data.classes)}."
             )
     return weights
 
@@ -188,7 +188,7 @@ class Experiment:
         self.settings = settings
         self.flags = {name: str(value) for name, value in flags.items()}
         self.ranks = Ranks(advice="With --results, run the same command again: finished folds are kept.")
-        if not self.ranks.first:
+        if not self.ranks.is_main:
             log.setLevel("WARNING")
         if settings.results:
             disk.check_output("--results", settings.results)
@@ -223,22 +223,22 @@ class Experiment:
         weights = {name: weight.numpy() for name, weight in model.encoders.state_dict().items()}
         identity = {name: value for name, value in self.flags.items() if name not in OUTPUT}
         identity |= {"data": data.identity, "weights": fingerprint(weights)[:12]}
-        done = ranks.on_first(lambda: self.cache.open(identity))
+        done = ranks.run_on_main(lambda: self.cache.open(identity))
         shapes = " and ".join(f"{encoder.name} {' x '.join(map(str, encoder.shape))}" for encoder in encoders)
-        taken = messages.duration(time.perf_counter() - began)
+        taken = messages.format_duration(time.perf_counter() - began)
         log.info(f"{data.unit:13} {data.identity}, means of layers x dimensions: {shapes}; in {taken}")
         if ranks.size > len(self.folds):
             log.info(f"processes     {len(self.folds)} of {ranks.size} have work: each takes whole folds")
         mine = range(ranks.rank, len(self.folds), ranks.size)
         n_left = sum(k + 1 not in done for k in mine)
         trainer = Trainer(model, data.labels, settings, n_left, self.class_weights)
-        shares = ranks.on_each(lambda: [done.get(k + 1) or self._fold_result(trainer, k) for k in mine])
+        shares = ranks.run_on_all(lambda: [done.get(k + 1) or self._fold_result(trainer, k) for k in mine])
         found = [shares[k % ranks.size][k // ranks.size] for k in range(len(self.folds))]
-        if ranks.first:
+        if ranks.is_main:
             yield self._report(found, time.perf_counter() - began)
         if settings.save_dir:
-            ranks.on_first(lambda: self._save(trainer, encoders))
-        if ranks.first:
+            ranks.run_on_main(lambda: self._save(trainer, encoders))
+        if ranks.is_main:
             self.cache.close()
 
     def _fold_result(self, trainer: Trainer, k: int) -> FoldResult:
@@ -270,7 +270,7 @@ class Experiment:
             lines.append("accuracy of each fold  " + " ".join(f"{score:.2%}" for score in scores))
         if (scores != first).any():
             lines.append(f"before fine-tuning     {mean_and_std(first, '%')}")
-        taken = messages.duration(seconds)
+        taken = messages.format_duration(seconds)
         lines.append(f"accuracy               {mean_and_std(scores, '%')}, {len(number):,} {data.unit}, in {taken}")
         if settings.train_file:
             lines.append(f"macro F1               {mean_and_std(f1, '%')}")

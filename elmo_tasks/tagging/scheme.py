@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from elmo_core.machine.messages import listed, log
+from elmo_core.machine.messages import join_names, log
 
 OUTSIDE = "O"
 SCHEMES = ("bio", "iob1", "bioes", "plain", "lac")
@@ -69,7 +69,7 @@ def detect_scheme(sentences: Iterable[Sequence[str]]) -> str:
         others = sorted(label for label in labels if not CHUNK_LABEL.fullmatch(label))
         if any(match and match["tag"] for match in matches):
             log.warning(
-                f"Some labels look like those of spans, others do not ({listed(others, 3)}): each label is taken by "
+                f"Some labels look like those of spans, others do not ({join_names(others, 3)}): each label is taken by "
                 "itself. If that is a mistake, correct the files or give --scheme."
             )
         return "plain"

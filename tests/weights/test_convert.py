@@ -94,10 +94,6 @@ def neutral_projection(_: dict) -> dict:
     return {"CNN_proj/W_proj": np.eye(P, dtype=np.float32), "CNN_proj/b_proj": np.zeros(P, np.float32)}
 
 
-def of_type(dtype: str):
-    return lambda arrays: {name: array.astype(dtype) for name, array in arrays.items()}
-
-
 SQUARE = {"filters": [[1, P]]}  # filters that add up to P
 SOFTMAX = {"softmax/W": np.ones((9, P)), "softmax/b": np.ones(9)}
 SAME = {  # other files that mean the same model, and a word of the remark about them
@@ -105,8 +101,7 @@ SAME = {  # other files that mean the same model, and a word of the remark about
     "the mask's row": ({}, {}, mask_first("char_embed"), "char_embed has 262 rows"),
     "a character more": ({}, {}, one_more_character, "n_characters 262"),
     "the mask's row of words": ({}, WORD, mask_first("embedding"), "embedding has 13 rows"),
-    "float64": ({}, {}, of_type("<f8"), ""),
-    "big-endian": ({}, {}, of_type(">f4"), ""),
+    "float64, big-endian": ({}, {}, lambda arrays: {name: array.astype(">f8") for name, array in arrays.items()}, ""),
     "AllenNLP's projection": ({}, SQUARE, neutral_projection, ""),
     "compressed": ({}, {}, lambda _: {"packed": True}, ""),
     "more": ({}, {}, lambda _: {"beta1_power": np.ones(1)}, "beta1_power"),

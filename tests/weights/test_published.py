@@ -318,11 +318,12 @@ def test_the_next_address_is_tried(server, fakes, tmp_path, monkeypatch):
 def test_two_processes_fetch_once(server, fakes):
     serve(server, fakes)
     server.stalls = [1.0]
-    program = "import sys; from elmo_core.weights import published as p; m = p.table(); "
-    program += (
-        "import dataclasses; one = m['allennlp-small']; m['allennlp-small'] = dataclasses.replace(one, expect=''); "
+    program = (
+        "import dataclasses; from elmo_core.weights import published\n"
+        "table = published.table()\n"
+        f"table[{SMALL!r}] = dataclasses.replace(table[{SMALL!r}], expect='')\n"
+        f"print(published.get({SMALL!r}))"
     )
-    program += "print(p.get('allennlp-small'))"
     running = [
         subprocess.Popen([sys.executable, "-c", program], cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(2)
