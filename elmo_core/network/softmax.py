@@ -162,7 +162,7 @@ def _direction_loss(h, true_weight, true_bias, table, bias, words: np.ndarray, c
     with paddle.no_grad():
         log_expected = to_tensor(candidates.log_expected_of(words)).astype(h.dtype).unsqueeze(1)
         true = (h * true_weight).sum(axis=1, keepdim=True) + true_bias - log_expected  # (M, 1)
-        over_candidates = _fused_loss if fused.suits(h) else _sliced_loss
+        over_candidates = _fused_loss if fused.is_supported(h) else _sliced_loss
         loss, d_h, d_true, d_table, d_bias = over_candidates(h, true, table, bias, *candidates.places_of(words))
         return loss, d_h + true_weight * d_true, h * d_true, d_true, d_table, d_bias
 
@@ -213,11 +213,11 @@ def _exponentials(logits, highest):
 
     Returns that highest (m, 1) and the sum of each row (m, 1).
     """
-    if not fused.suits(logits):
+    if not fused.is_supported(logits):
         highest = paddle.maximum(logits.max(axis=1, keepdim=True), highest)
         precise = "float64" if logits.place.is_cpu_place() else None  # of many small ones, which a CPU adds one by one
         sums = logits.subtract_(highest).exp_().sum(axis=1, keepdim=True, dtype=precise)
         return highest, sums.astype(logits.dtype)
     highest, sums = highest.clone(), paddle.empty_like(highest)
-    fused.kernel().exponentials(*logits.shape, logits, highest, sums)
+    fused.kernel().exp_minus_max(*logits.shape, logits, highest, sums)
     return highest, sums
