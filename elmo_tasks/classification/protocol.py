@@ -36,7 +36,7 @@ from elmo_tasks.classification.scores import Results, comparison, macro_f1, tabl
 from elmo_tasks.classification.texts import Texts, read_texts
 from elmo_tasks.classification.training import Fold, FoldResult, Trainer, TrainingSettings
 from elmo_tasks.saved import check_model_folder
-from elmo_tasks.significance import spread
+from elmo_tasks.significance import mean_and_std
 
 HELD_OUT = 0.1  # share of the single split's test part, and of a training part's dev part
 
@@ -269,11 +269,11 @@ class Experiment:
         if len(found) > 1:
             lines.append("accuracy of each fold  " + " ".join(f"{score:.2%}" for score in scores))
         if (scores != first).any():
-            lines.append(f"before fine-tuning     {spread(first, '%')}")
+            lines.append(f"before fine-tuning     {mean_and_std(first, '%')}")
         taken = messages.format_duration(seconds)
-        lines.append(f"accuracy               {spread(scores, '%')}, {len(number):,} {data.unit}, in {taken}")
+        lines.append(f"accuracy               {mean_and_std(scores, '%')}, {len(number):,} {data.unit}, in {taken}")
         if settings.train_file:
-            lines.append(f"macro F1               {spread(f1, '%')}")
+            lines.append(f"macro F1               {mean_and_std(f1, '%')}")
         for mix in np.mean([one.mixes for one in found], axis=0):
             lines.append(f"layers                 s {' '.join(f'{s:.3f}' for s in mix[:-1])}  gamma {mix[-1]:.3f}")
         lines += tables(results, data.texts, bool(settings.train_file), settings.confusion, settings.mistakes)
