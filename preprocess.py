@@ -34,14 +34,25 @@ from preprocessing.vocabulary import count_tokens, make_vocabulary
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    add_text_arguments(commands.add_parser("text", help="raw text to a corpus of tokenised sentences"))
-    add_vocab_arguments(commands.add_parser("vocab", help="a corpus to a vocabulary"))
-    add_vectors_arguments(commands.add_parser("vectors", help="a corpus to word2vec vectors"))
+    files = {"nargs": "+", "metavar": "INPUT", "help": "files, also gzip, globs in quotes, or folders"}
+    add_text_arguments(commands.add_parser("text", help="raw text to a corpus of tokenised sentences"), files)
+
+    vocab = commands.add_parser("vocab", help="a corpus to a vocabulary")
+    vectors = commands.add_parser("vectors", help="a corpus to word2vec vectors")
+    written = {vocab: "the vocabulary file", vectors: "the vectors, binary if the name ends in .bin, else text"}
+    for command, output in written.items():
+        command.add_argument("input", **files)
+        command.add_argument("--output", **arguments.FILE, required=True, help=output)
+        command.add_argument("--overwrite", action="store_true", help="replace an earlier file")
+    vocab.add_argument("--min_count", **arguments.COUNT, default=1, help="leave out tokens that occur less often")
+    vocab.add_argument("--max_size", **arguments.COUNT, help="maximum size, special tokens included")
+    vectors.add_argument("--dimensions", **arguments.COUNT, default=word2vec.DIMENSIONS, help="of a vector")
+    arguments.add_seed(vectors)
     return parser.parse_args(argv)
 
 
-def add_text_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("input", nargs="+", metavar="INPUT", help="files, also gzip, globs in quotes, or folders")
+def add_text_arguments(parser: argparse.ArgumentParser, files: dict) -> None:
+    parser.add_argument("input", **files)
     parser.add_argument("--lang", choices=("en", "zh"), required=True, help="language of the text")
     parser.add_argument("--output", **arguments.DIR, required=True, help="folder for train/ and perhaps dev/")
     parser.add_argument("--overwrite", action="store_true", help="replace train/ and dev/ of an earlier run")
@@ -67,24 +78,6 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
     processes = "worker processes; the result does not depend on their number"
     parts.add_argument("--processes", **arguments.COUNT, default=runtime.n_cores(), help=processes)
     parser.set_defaults(**vars(Options()))
-
-
-def add_vocab_arguments(parser: argparse.ArgumentParser) -> None:
-    add_corpus_arguments(parser, "the vocabulary file")
-    parser.add_argument("--min_count", **arguments.COUNT, default=1, help="leave out tokens that occur less often")
-    parser.add_argument("--max_size", **arguments.COUNT, help="maximum size, special tokens included")
-
-
-def add_vectors_arguments(parser: argparse.ArgumentParser) -> None:
-    add_corpus_arguments(parser, "the vectors, binary if the name ends in .bin, else text")
-    parser.add_argument("--dimensions", **arguments.COUNT, default=word2vec.DIMENSIONS, help="of a vector")
-    arguments.add_seed(parser)
-
-
-def add_corpus_arguments(parser: argparse.ArgumentParser, output: str) -> None:
-    parser.add_argument("input", nargs="+", metavar="INPUT", help="files, also gzip, globs in quotes, or folders")
-    parser.add_argument("--output", **arguments.FILE, required=True, help=output)
-    parser.add_argument("--overwrite", action="store_true", help="replace an earlier file")
 
 
 def main(argv: list[str] | None = None) -> None:

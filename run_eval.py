@@ -64,24 +64,26 @@ def main(argv: Sequence[str] | None = None) -> None:
     bilm, vocabulary = elmo.load_bilm(args.init_from_ckpt, head=True)
     if args.vocab_file:
         check_vocabulary(args.vocab_file, Vocabulary.from_file(args.vocab_file), args.init_from_ckpt, vocabulary)
-    counts = ranks.on_first(lambda: corpus.count(vocabulary))
-    if ranks.first:
+    counts = ranks.run_on_main(lambda: corpus.count(vocabulary))
+    if ranks.is_main:
         print(
             f"text                           {counts.tokens:,} tokens in {counts.sentences:,} sentences; "
             f"{counts.unknown_share:.2%} of them outside the vocabulary of {len(vocabulary):,} words"
         )
     began = time.perf_counter()
-    total, hidden = -(-counts.predictions // ranks.size), None if ranks.first else True
+    total, hidden = -(-counts.predictions // ranks.size), None if ranks.is_main else True
     with tqdm(total=total, unit=" predictions", unit_scale=True, disable=hidden, leave=False) as bar:
         if args.per_sentence:
             score = write_scores(args.per_sentence, bilm, corpus, vocabulary, args.batch_size, bar)
         else:
             stream = dataset.EvalStream(corpus, vocabulary, args.batch_size, args.unroll_steps, bilm.config.input)
             mine = (batch.take(slice(ranks.rank, None, ranks.size)) for batch in stream)
-            score = sum(ranks.on_each(lambda: evaluate(bilm, watched(mine, bar))), Score())
-    if not ranks.first:
+            score = sum(ranks.run_on_all(lambda: evaluate(bilm, watched(mine, bar))), Score())
+    if not ranks.is_main:
         return
-    print(f"predictions in each direction  {score.predictions:,} in {messages.duration(time.perf_counter() - began)}")
+    print(
+        f"predictions in each direction  {score.predictions:,} in {messages.format_duration(time.perf_counter() - began)}"
+    )
     print(f"perplexity, forward            {score.forward:.3f}")
     print(f"perplexity, backward           {score.backward:.3f}")
     print(f"perplexity, mean of the two    {score.mean:.3f}")

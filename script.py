@@ -19,7 +19,7 @@ OUT_OF_MEMORY = "Where there is a --batch_size, halve it; docs/memory.md has mor
 
 def run(main: Callable[[], None]) -> None:
     """Run a script's main(): the user's mistakes become one message and exit code 2, not a traceback."""
-    runtime.owns_process = True
+    runtime.is_script = True
     runtime.keep_freed_memory()
     if "paddle" in sys.modules:  # whose handlers would print a C++ trace when the script is told to end
         sys.modules["paddle"].disable_signal_handler()

@@ -45,7 +45,7 @@ class Ranks:
             paddle.distributed.init_parallel_env()
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this rank is the one that writes."""
         return self.rank == 0
 
@@ -53,7 +53,7 @@ class Ranks:
         """The sums over all ranks."""
         if self.size == 1:
             return list(values)
-        return self._reduced(np.array(values, np.float64), paddle.distributed.ReduceOp.SUM).tolist()
+        return self._all_reduce(np.array(values, np.float64), paddle.distributed.ReduceOp.SUM).tolist()
 
     def any(self, flag: bool) -> bool:
         """Whether the flag is true on any rank."""
@@ -64,15 +64,15 @@ class Ranks:
         if self.size == 1:
             return [value]
         values: list[Any] = []
-        with self._explained():
+        with self._collective():
             paddle.distributed.all_gather_object(values, value)
         return values
 
-    def on_first(self, work: Callable[[], Any]) -> Any:
+    def run_on_main(self, work: Callable[[], Any]) -> Any:
         """The result, on every rank, of long work that the first does while the others wait. Its error is raised on all."""
-        return self.on_each(work if self.first else lambda: None)[0]
+        return self.run_on_all(work if self.is_main else lambda: None)[0]
 
-    def on_each(self, work: Callable[[], Any]) -> list[Any]:
+    def run_on_all(self, work: Callable[[], Any]) -> list[Any]:
         """The results, on every rank, of long work that each rank does. An error of one is raised on all.
 
         The work is done in a thread, so that the ranks can exchange messages meanwhile.
@@ -99,15 +99,15 @@ class Ranks:
                 raise error or UserError(f"rank {rank} stopped ({reason}).")
         return [result for result, _ in found]
 
-    def share_weights(self, weights: Sequence) -> None:
+    def broadcast_weights(self, weights: Sequence) -> None:
         """Give every rank the first one's weights."""
         if self.size > 1:
-            with self._explained():
+            with self._collective():
                 for weight in weights:
                     paddle.distributed.broadcast(weight, src=0)
 
     def average_gradients(self, weights: Sequence, flag: bool = False) -> bool:
-        """Replace every weight's gradient by the mean over the ranks; a table's has the rows that any of them has read.
+        """Replace every weight's gradient by the mean over the ranks; a table's has the rows that any rank has read.
 
         Returns whether the flag is true on any rank.
         """
@@ -115,45 +115,48 @@ class Ranks:
             return flag
         dense = [weight for weight in weights if weight.grad is not None]
         tables = [weight for weight in weights if getattr(weight, "row_gradient", None) is not None]
-        gradients = [table.row_gradient for table in tables]
-        # several tables may be read at the same rows
-        reads = {id(g.ids): (g.own, len(table)) for g, table in zip(gradients, tables, strict=True)}
-        rows, flag = self._read_by_any(list(reads.values()), flag)
-        union = dict(zip(reads, rows, strict=True))
-        parts = [weight.grad for weight in dense]
-        parts += [gradient.spread(union[id(gradient.ids)]) for gradient in gradients]
-        sums = paddle.concat([part.reshape([-1]) for part in parts])
-        with self._explained():
-            paddle.distributed.all_reduce(sums)
-        means = paddle.split(sums.scale_(1 / self.size), [part.size for part in parts])
-        means = [mean.reshape(part.shape) for mean, part in zip(means, parts, strict=True)]
+        rows, flag = self._union_of_rows(tables, flag)
+        spread = [table.row_gradient.spread(ids) for table, ids in zip(tables, rows, strict=True)]
+        means = self._means([*(weight.grad for weight in dense), *spread])
         for weight, mean in zip(dense, means, strict=False):
             weight.grad = mean
-        for table, gradient, mean in zip(tables, gradients, means[len(dense) :], strict=True):
-            table.row_gradient = gradient.over(union[id(gradient.ids)], mean)
+        for table, ids, mean in zip(tables, rows, means[len(dense) :], strict=True):
+            table.row_gradient = table.row_gradient.over(ids, mean)
         return flag
 
-    def _read_by_any(self, reads: Sequence[tuple[np.ndarray, int]], flag: bool) -> tuple[list[np.ndarray], bool]:
-        """The rows of tables that any rank has read, rising, and whether the flag is true on any.
+    def _union_of_rows(self, tables: Sequence, flag: bool) -> tuple[list[np.ndarray], bool]:
+        """Per table, the unshared rows that any rank has read, in rising order; and whether the flag is true on any rank.
 
-        reads: for each table the rows that this rank has read, and how many rows the table has.
+        The flag shares the message, which saves an all-reduce.
         """
-        marks = [np.zeros(n, np.uint8) for _, n in reads]
-        for mark, (rows, _) in zip(marks, reads, strict=True):
-            mark[rows] = 1
-        marks.append(np.array([flag], np.uint8))
-        found = self._reduced(np.concatenate(marks), paddle.distributed.ReduceOp.MAX)
-        *found, flags = np.split(found, np.cumsum([n for _, n in reads]))
-        return [np.flatnonzero(mark) for mark in found], bool(flags[0])
+        distinct = {
+            id(table.row_gradient.ids): table for table in tables
+        }  # several tables may be read at the same rows
+        offsets = np.cumsum([0, *map(len, distinct.values())])
+        marks = np.zeros(offsets[-1] + 1, np.uint8)
+        for table, offset in zip(distinct.values(), offsets, strict=False):
+            marks[offset + table.row_gradient.own] = 1
+        marks[-1] = flag
+        *parts, flags = np.split(self._all_reduce(marks, paddle.distributed.ReduceOp.MAX), offsets[1:])
+        rows = dict(zip(distinct, map(np.flatnonzero, parts), strict=True))
+        return [rows[id(table.row_gradient.ids)] for table in tables], bool(flags[0])
 
-    def _reduced(self, array: np.ndarray, how: int) -> np.ndarray:
-        with self._explained():
+    def _means(self, tensors: Sequence) -> list:
+        """The means over the ranks of all tensors, in one message."""
+        sums = paddle.concat([tensor.reshape([-1]) for tensor in tensors])
+        with self._collective():
+            paddle.distributed.all_reduce(sums)
+        means = paddle.split(sums.scale_(1 / self.size), [tensor.size for tensor in tensors])
+        return [mean.reshape(tensor.shape) for mean, tensor in zip(means, tensors, strict=True)]
+
+    def _all_reduce(self, array: np.ndarray, op: int) -> np.ndarray:
+        with self._collective():
             tensor = paddle.to_tensor(array)
-            paddle.distributed.all_reduce(tensor, how)
+            paddle.distributed.all_reduce(tensor, op)
             return tensor.numpy()  # where NCCL's errors appear
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _collective(self) -> Iterator[None]:
         """Collective calls, which fail where another rank has ended."""
         try:
             yield

@@ -42,8 +42,15 @@ SOFTMAX = ("softmax/W", "softmax/b")
 PROJECTION = ("CNN_proj/W_proj", "CNN_proj/b_proj")
 CHECKSUM, WORDS, MASK_ROW = "crc32", "vocabulary", "mask_row"  # attributes
 NETWORK = re.compile(r"char_embed|CNN|RNN_")  # how the names of a network's datasets begin
-LSTM_OPTIONS = ("projection_dim", "dim", "n_layers", "cell_clip", "proj_clip", "use_skip_connections")
-CNN_OPTIONS = ("embedding", "filters", "activation", "n_highway", "n_characters", "max_characters_per_token")
+LSTM_OPTIONS = {"dim": "cell_dim"} | {
+    name: name for name in ("projection_dim", "n_layers", "cell_clip", "proj_clip", "use_skip_connections")
+}  # and their names in ELMoConfig
+CNN_OPTIONS = {
+    "filters": "filters",
+    "activation": "activation",
+    "n_highway": "n_highway",
+    "max_characters_per_token": "max_characters",
+}
 SINGLE_CELL = re.compile(r"(RNN_[01]/RNN/)(LSTMCell/.*)")
 Weights = dict[str, np.ndarray]
 
@@ -239,31 +246,20 @@ def read_options(path: Path) -> dict[str, Any]:
     lstm = _section(path, options, "lstm", LSTM_OPTIONS)
     if "use_skip_connections" not in lstm:
         log.warning(f"{path}: lstm has no use_skip_connections, false is assumed as in bilm-tf's training.")
-    numbers = {
-        "projection_dim": lstm.get("projection_dim"),
-        "cell_dim": lstm.get("dim"),
-        "n_layers": lstm.get("n_layers", 1),
-        "cell_clip": lstm.get("cell_clip") or 0.0,
-        "proj_clip": lstm.get("proj_clip") or 0.0,
-        "use_skip_connections": lstm.get("use_skip_connections", False),
-    }
+    lstm = {"n_layers": 1, "use_skip_connections": False, **lstm}
+    values = {ours: lstm.get(theirs) for theirs, ours in LSTM_OPTIONS.items()}
+    values |= {clip: values[clip] or 0.0 for clip in ("cell_clip", "proj_clip")}
     if "char_cnn" not in options:
-        return {"input": "word", **numbers}
-    cnn = _section(path, options, "char_cnn", CNN_OPTIONS)
+        return {"input": "word", **values}
+    cnn = _section(path, options, "char_cnn", (*CNN_OPTIONS, "embedding", "n_characters"))
     if (found := cnn.get("n_characters", CHARACTERS)) not in (CHARACTERS, CHARACTERS + 1):
         raise UserError(
             f"{path}: n_characters is {found!r:.60}, expected {CHARACTERS}, as in bilm-tf's training: 256 bytes and 5 "
             f"marks; or {CHARACTERS + 1}, as in its inference, which counts the mask's row 0 that is not in the file."
         )
-    return {
-        "input": "char",
-        **numbers,
-        "character_dim": _section(path, cnn, "embedding", ("dim",)).get("dim"),
-        "filters": cnn.get("filters"),
-        "activation": cnn.get("activation"),
-        "n_highway": cnn.get("n_highway") or 0,
-        "max_characters": cnn.get("max_characters_per_token"),
-    }
+    values |= {ours: cnn.get(theirs) for theirs, ours in CNN_OPTIONS.items()}
+    embedding = _section(path, cnn, "embedding", ("dim",))
+    return {"input": "char", **values, "n_highway": cnn.get("n_highway") or 0, "character_dim": embedding.get("dim")}
 
 
 def _section(path: Path, values: dict[str, Any], name: str, known: Collection[str]) -> dict[str, Any]:
@@ -318,26 +314,14 @@ def _checksum(name: str, array: np.ndarray) -> int:
 
 def options(config: ELMoConfig) -> dict[str, Any]:
     """A model's options.json, for inference."""
-    lstm = {
-        "use_skip_connections": config.use_skip_connections,
-        "projection_dim": config.projection_dim,
-        "cell_clip": config.cell_clip or None,
-        "proj_clip": config.proj_clip or None,
-        "dim": config.cell_dim,
-        "n_layers": config.n_layers,
-    }
+    lstm = {theirs: getattr(config, ours) for theirs, ours in LSTM_OPTIONS.items()}
+    lstm |= {clip: lstm[clip] or None for clip in ("cell_clip", "proj_clip")}
     values: dict[str, Any] = {"bidirectional": True, "lstm": lstm}
     if config.vocab_size:
         values["n_tokens_vocab"] = config.vocab_size
     if config.input == "char":
-        values["char_cnn"] = {
-            "activation": config.activation,
-            "filters": [list(pair) for pair in config.filters],
-            "n_highway": config.n_highway,
-            "embedding": {"dim": config.character_dim},
-            "n_characters": CHARACTERS + 1,
-            "max_characters_per_token": config.max_characters,
-        }
+        cnn = {theirs: getattr(config, ours) for theirs, ours in CNN_OPTIONS.items()}
+        values["char_cnn"] = {**cnn, "embedding": {"dim": config.character_dim}, "n_characters": CHARACTERS + 1}
     return values
 
 

@@ -76,17 +76,15 @@ def _network(folder: Path) -> dict[str, Any]:
     values = read_json(path, "the configuration of an ELMoForManyLangs model")
     name = str(values.get("config_path", "")).replace("\\", "/").rpartition("/")[2]
     if "encoder" not in values:
-        if name and (folder / name).is_file():
-            path = folder / name
-            values = read_json(path, "the configuration of an ELMoForManyLangs model")
-        elif shipped := SHIPPED.fullmatch(name):
+        if (shipped := SHIPPED.fullmatch(name)) and not (folder / name).exists():
             char_dim, word_dim, projection_dim, dim = map(int, shipped.groups())
             values = {
                 "encoder": {"projection_dim": projection_dim, "dim": dim},
                 "token_embedder": {"char_dim": char_dim, "word_dim": word_dim},
             }
         else:
-            raise UserError(f"{path}: config_path is {name!r}, a file that is not beside it. Copy it there.")
+            path = folder / name
+            values = read_json(path, "the file that config.json names as its config_path: copy it there")
     encoder = {"n_layers": 2, "cell_clip": 3, "proj_clip": 3}
     tokens = {"activation": "relu", "filters": FILTERS, "n_highway": 2, "max_characters_per_token": MAX_CHARS}
     try:

@@ -117,7 +117,7 @@ class Classifier(TrainedModel):
         probabilities, indices = self.probabilities(data.sentences), np.arange(len(data))
         return Results.from_probabilities(data.identity, indices, data.labels, probabilities, self.classes), data
 
-    def own_weights(self) -> dict[str, paddle.Tensor]:
+    def saved_parameters(self) -> dict[str, paddle.Tensor]:
         return self.network.state_dict()
 
     def save_weights(self, folder: Path) -> None:

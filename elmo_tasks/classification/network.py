@@ -108,7 +108,7 @@ class ClassifierModel(nn.Layer):
         self.fine_tuning = False
         self.texts = [encoder.prepare(sentences) for encoder in encoders]
         inputs, indices = list(zip(encoders, self.texts, strict=True)), range(ranks.rank, len(sentences), ranks.size)
-        shares = ranks.on_each(lambda: [encoder.means([texts[k] for k in indices]) for encoder, texts in inputs])
+        shares = ranks.run_on_all(lambda: [encoder.means([texts[k] for k in indices]) for encoder, texts in inputs])
         self.means = [np.empty((len(sentences), *encoder.shape), np.float32) for encoder in encoders]
         for rank, share in enumerate(shares):
             for means, rank_means in zip(self.means, share, strict=True):

@@ -34,14 +34,14 @@ from elmo_tasks.classification.network import ClassifierModel
 from elmo_tasks.classification.polarity import read_reviews
 from elmo_tasks.classification.scores import Results, comparison, macro_f1, tables
 from elmo_tasks.classification.texts import Texts, read_texts
-from elmo_tasks.classification.training import Fold, FoldResult, Trainer, TrainingSettings
+from elmo_tasks.classification.training import Fold, FoldResult, SearchSettings, Trainer
 from elmo_tasks.saved import check_model_folder
-from elmo_tasks.significance import spread
+from elmo_tasks.significance import mean_and_std
 from elmo_tasks.training import HELD_OUT
 
 
 @dataclass
-class ProtocolSettings(TrainingSettings):
+class ProtocolSettings(SearchSettings):
     """Settings of a run. Its results depend on all but OUTPUT_FIELDS.
 
     data_dir: folder of the polarity dataset, used without a train_file.
@@ -127,7 +127,7 @@ def parse_class_weights(values: Sequence[str] | None, data: Texts) -> np.ndarray
         if not 0 < weight < np.inf:
             raise UserError(
                 f"--class_weights {pair}: expected `balanced`, or CLASS=WEIGHT with a weight above 0 and one of the classes "
-                f"{messages.listed(data.classes)}."
+                f"{messages.join_names(data.classes)}."
             )
     return weights
 
@@ -195,7 +195,7 @@ class Experiment:
         self.settings = settings
         self.flags = {name: str(value) for name, value in flags.items()}
         self.ranks = Ranks(advice="With --results, rerun the same command: finished folds are kept.")
-        if not self.ranks.first:
+        if not self.ranks.is_main:
             log.setLevel("WARNING")
         if settings.results:
             disk.check_output("--results", settings.results)
@@ -219,7 +219,7 @@ class Experiment:
         """Train and score each fold, print and write the scores, then save the classifier if requested."""
         began, settings = time.perf_counter(), self.settings
         trainer, folds = self._train_folds(encoders)
-        if self.ranks.first:
+        if self.ranks.is_main:
             seconds = time.perf_counter() - began
             results = self._test_results(folds)
             macro_f1s = [macro_f1(fold.probabilities.argmax(axis=1), self.data.labels[fold.test]) for fold in folds]
@@ -227,8 +227,8 @@ class Experiment:
                 self._write_results(results, folds, macro_f1s, seconds)
             print(self._report(results, folds, macro_f1s, seconds), flush=True)
         if settings.save_dir:
-            self.ranks.on_first(lambda: self._save_classifier(trainer, encoders))
-        if self.ranks.first:
+            self.ranks.run_on_main(lambda: self._save_classifier(trainer, encoders))
+        if self.ranks.is_main:
             self.cache.close()
 
     def _train_folds(self, encoders: Sequence[Encoder]) -> tuple[Trainer, list[FoldResult]]:
@@ -241,16 +241,18 @@ class Experiment:
         weights = {name: weight.numpy() for name, weight in model.encoders.state_dict().items()}
         identity = {name: value for name, value in self.flags.items() if name not in OUTPUT_FIELDS}
         identity |= {"data": data.identity, "weights": fingerprint(weights)[:12]}
-        done = ranks.on_first(lambda: self.cache.open(identity))
+        done = ranks.run_on_main(lambda: self.cache.open(identity))
         shapes = " and ".join(f"{encoder.name} {' x '.join(map(str, encoder.shape))}" for encoder in encoders)
-        seconds = messages.duration(time.perf_counter() - began)
+        seconds = messages.format_duration(time.perf_counter() - began)
         log.info(f"{data.unit:13} {data.identity}, means of layers x dimensions: {shapes}; in {seconds}")
         if ranks.size > len(self.folds):
             log.info(f"processes     {len(self.folds)} of {ranks.size} have work: each takes whole folds")
         numbers = range(ranks.rank + 1, len(self.folds) + 1, ranks.size)
         n_left = sum(number not in done for number in numbers)
         trainer = Trainer(model, data.labels, self.settings, n_left, self.class_weights)
-        shares = ranks.on_each(lambda: [done.get(number) or self._fold_result(trainer, number) for number in numbers])
+        shares = ranks.run_on_all(
+            lambda: [done.get(number) or self._fold_result(trainer, number) for number in numbers]
+        )
         return trainer, [shares[k % ranks.size][k // ranks.size] for k in range(len(self.folds))]
 
     def _fold_result(self, trainer: Trainer, number: int) -> FoldResult:
@@ -284,11 +286,13 @@ class Experiment:
         if len(folds) > 1:
             lines.append("accuracy of each fold  " + " ".join(f"{score:.2%}" for score in scores))
         if scores != first:
-            lines.append(f"before fine-tuning     {spread(first, '%')}")
+            lines.append(f"before fine-tuning     {mean_and_std(first, '%')}")
         n_texts = f"{len(results.number):,} {unit}"
-        lines.append(f"accuracy               {spread(scores, '%')}, {n_texts}, in {messages.duration(seconds)}")
+        lines.append(
+            f"accuracy               {mean_and_std(scores, '%')}, {n_texts}, in {messages.format_duration(seconds)}"
+        )
         if settings.train_file:
-            lines.append(f"macro F1               {spread(macro_f1s, '%')}")
+            lines.append(f"macro F1               {mean_and_std(macro_f1s, '%')}")
         for mix in np.mean([fold.mixes for fold in folds], axis=0):
             lines.append(f"layers                 s {' '.join(f'{s:.3f}' for s in mix[:-1])}  gamma {mix[-1]:.3f}")
         lines += tables(results, self.data.texts, bool(settings.train_file), settings.confusion, settings.mistakes)

@@ -25,7 +25,7 @@ MAX_GRAD_NORM = 1.0  # per parameter group of a fine-tuned encoder
 
 
 @dataclass
-class TrainingSettings:
+class SearchSettings:
     """If a field has several values, the dev part selects one."""
 
     lr: Sequence[float] = (0.001, 0.003)
@@ -85,7 +85,7 @@ class Trainer:
         self,
         model: ClassifierModel,
         labels: np.ndarray,
-        settings: TrainingSettings,
+        settings: SearchSettings,
         n_folds: int,
         class_weights: np.ndarray | None = None,
     ):
@@ -105,9 +105,9 @@ class Trainer:
         self.done += 1
         scores = accuracy(probabilities, labels), accuracy(first, labels)
         test = f"accuracy {scores[0]:.2%}  " if len(labels) else ""
-        times = messages.duration(time.perf_counter() - began)
+        times = messages.format_duration(time.perf_counter() - began)
         if self.done < self.n_folds:
-            times += f"  {messages.duration(self._seconds_left(0))} left"
+            times += f"  {messages.format_duration(self._seconds_left(0))} left"
         log.info(f"{fold.name}  {test}(dev {best.accuracy:.2%})  {format_settings(best.settings)}  {times}")
         return FoldResult(fold.name, fold.test, probabilities, *scores, best.settings, self.model.head.mixes())
 
@@ -136,7 +136,7 @@ class Trainer:
                 left = self._seconds_left((k + epoch / epochs) / len(grid))
                 log.info(
                     f"{fold.name}  fine-tuning {k + 1}/{len(grid)}, epoch {epoch}/{epochs}  dev AUC {candidate.auc:.4f} "
-                    f"accuracy {candidate.accuracy:.2%}  {messages.duration(left)} left"
+                    f"accuracy {candidate.accuracy:.2%}  {messages.format_duration(left)} left"
                 )
         model.load_weights({**model.initial_weights, **best.weights})
         return best

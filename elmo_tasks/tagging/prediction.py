@@ -9,7 +9,7 @@ from pathlib import Path
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokenise import TOKENISERS, jieba_cut
 from elmo_tasks.tagging.columns import parse_token, sentence_rows
-from elmo_tasks.tagging.pieces import Pieces, joined_words, tagged_line
+from elmo_tasks.tagging.pieces import PieceSplitter, joined_words
 from elmo_tasks.tagging.scheme import spans
 from elmo_tasks.tagging.tagger import Tagger
 
@@ -24,14 +24,16 @@ class Tagged:
     tokens: list[str]
     labels: list[str]
 
-    def as_columns(self) -> str:
-        """A line for each token, and a blank one."""
-        separator = " " if self.given and " " in self.given[0] and "\t" not in self.given[0] else "\t"
-        lines = [f"{text}{separator}{label}\n" for text, label in zip(self.given, self.labels, strict=True)]
-        return "".join(lines) + "\n"
-
-    def as_json(self, scheme: str) -> str:
-        """A line: the tokens, their labels and, unless they are plain, the spans."""
+    def formatted(self, form: str, scheme: str) -> str:
+        """As `columns`: a line for each token, and a blank one; as `tagged`: a line of `word/TAG`, in LAC's scheme; as
+        `json`: a line with the tokens, their labels and, unless they are plain, the spans.
+        """
+        if form == "tagged":
+            return " ".join(f"{word}/{tag}" for word, tag in joined_words(self.given, self.labels)) + "\n"
+        if form == "columns":
+            separator = " " if self.given and " " in self.given[0] and "\t" not in self.given[0] else "\t"
+            lines = [f"{text}{separator}{label}\n" for text, label in zip(self.given, self.labels, strict=True)]
+            return "".join(lines) + "\n"
         values: dict = {"tokens": self.tokens, "labels": self.labels}
         if scheme != "plain":
             values["spans"] = [
@@ -39,10 +41,6 @@ class Tagged:
                 for begin, end, tag in spans(self.labels, scheme)
             ]
         return json.dumps(values, ensure_ascii=False) + "\n"
-
-    def as_tagged(self) -> str:
-        """A line of `word/TAG`, in LAC's scheme."""
-        return tagged_line(joined_words(self.given, self.labels)) + "\n"
 
 
 def tag_text(
@@ -60,7 +58,7 @@ def tag_text(
         lang = (lang or tagger.settings.lang) if form == "raw" else "none"
         cut = jieba_cut() if lang == "zh" else TOKENISERS[lang]
     if tagger.labels.scheme == "lac" and form != "characters":
-        pieces = Pieces(tagger.pieces or tagger.words, whole=tagger.pieces is None)
+        pieces = PieceSplitter(tagger.pieces or tagger.words, whole=tagger.pieces is None)
         return _tagged(tagger, (_cut_into_pieces(cut(line), pieces) for line in lines))
     # characters have no places that could be stripped
     segmentation = (
@@ -75,7 +73,7 @@ def tag_text(
     return _tagged(tagger, texts())
 
 
-def _cut_into_pieces(words: Sequence[str], pieces: Pieces) -> tuple[list[str], list[str]]:
+def _cut_into_pieces(words: Sequence[str], pieces: PieceSplitter) -> tuple[list[str], list[str]]:
     """The pieces of words in the words' own characters, and as the tagger knows them."""
     words = [word for word in words if not word.isspace()]
     tokens = [piece for word in words for piece in pieces.split(word)]
