@@ -28,7 +28,7 @@ from elmo_tasks.classification.encoders import BiLMEncoder, Encoder, FineTuning,
 from elmo_tasks.classification.protocol import Experiment, ProtocolSettings
 from elmo_tasks.classification.scores import macro_f1, per_class, tables
 from elmo_tasks.classification.texts import read_lines
-from elmo_tasks.pretrained import Pretrained, randomise
+from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.word_vectors import WordVectors
 
 OF_ELMO = {"elmo_lr": [0.0005], "lstm_dropout": 0.2}
@@ -86,7 +86,7 @@ def bilm_encoder(args: argparse.Namespace) -> BiLMEncoder:
     if args.random_weights:
         randomise(bilm, args.random_weights, args.seed)
     tuning = FineTuning(args.elmo_lr, args.word_dropout, args.lstm_dropout) if args.elmo_trainable else None
-    source = None if args.random_weights else Pretrained.of(args.init_from_ckpt)
+    source = None if args.random_weights else PretrainedBiLM.from_path(args.init_from_ckpt)
     return BiLMEncoder(bilm, vocabulary, args.layers, tuning, source)
 
 

@@ -80,7 +80,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     device = runtime.set_device(args.device)
-    products.use_half_products(args.amp)
+    products.use_bfloat16(args.amp)
     products.use_tf32(args.tf32)
     ranks = Ranks(advice="Resume with --init_from_ckpt.")
     if not ranks.is_main:

@@ -112,7 +112,7 @@ def _write_parts(embedder: "ELMoEmbedder", text: CountedText, missing: Sequence[
             arrays = _checked(text.path, lines, arrays, bar)
             parts.write(paths[number], lines, arrays, index_entries(first_line, sentences))
     seconds = time.perf_counter() - began
-    log.info(f"embedded      {total:,} tokens in {messages.duration(seconds)}, {total / seconds:,.0f} tokens/s")
+    log.info(f"embedded      {total:,} tokens in {messages.format_duration(seconds)}, {total / seconds:,.0f} tokens/s")
     if embedder.oov_share:
         log.warning(f"{text.path}: {embedder.oov_share:.1%} of the tokens are not in the vocabulary and read as {UNK}.")
 
@@ -138,7 +138,7 @@ def _finish(paths: Sequence[Path], settings: Mapping[str, Any], folder: Path, ou
             if not output.exists():
                 put_together(paths, settings, output)
                 shutil.rmtree(folder)
-    except (disk.Busy, FileNotFoundError):
+    except (disk.FileLocked, FileNotFoundError):
         log.info("Another process puts the parts together.")
 
 
@@ -160,8 +160,8 @@ def merge(folders: Sequence[Path], output: Path) -> None:
     found = [next(filter(parts.is_done, choice), None) for choice in choices]
     if missing := found.count(None):
         raise UserError(
-            f"{missing:,} of {len(found):,} windows of the text are not in {messages.listed(list(map(str, folders)))}. Give "
-            "the folders of all shares, and finish those that were interrupted."
+            f"{missing:,} of {len(found):,} windows of the text are not in {messages.join_names(list(map(str, folders)))}. "
+            "Give the folders of all shares, and finish those that were interrupted."
         )
     put_together(found, settings, output)
 

@@ -33,10 +33,10 @@ def train(paths: Sequence[Path], output: Path, seed: int, dimensions: int) -> No
     try:
         vectors = Word2Vec(corpus, **SKIP_GRAM, vector_size=dimensions, seed=seed, workers=runtime.n_cores()).wv
     except RuntimeError as error:  # gensim's, without a vocabulary
-        files = messages.listed(list(map(str, corpus.paths)))
+        files = messages.join_names(list(map(str, corpus.paths)))
         raise UserError(f"{files}: no word occurs {SKIP_GRAM['min_count']} times. Expected a corpus.") from error
     save(vectors, output)
-    taken = messages.duration(time.perf_counter() - began)
+    taken = messages.format_duration(time.perf_counter() - began)
     log.info(f"word2vec      {len(vectors):,} words of {dimensions} dimensions in {taken}, {output}")
 
 

@@ -7,7 +7,7 @@ Everything else (GPUs, no compiler) is Paddle's.
 
 import itertools
 
-from elmo_core.machine.runtime import in_parallel, n_threads, paddle
+from elmo_core.machine.runtime import n_threads, paddle, run_in_parallel
 from elmo_core.network import fused
 from elmo_core.network.row_gradients import RowGradient
 from pretraining.row_updates import Clip, RowUpdates, scaled
@@ -34,7 +34,9 @@ class Adagrad(RowUpdates, paddle.optimizer.Adagrad):
         n = values.size if rows is None else len(rows)
         parts = n_threads() if values.size > WORTH_THREADS else 1
         ends = [n * k // parts for k in range(parts + 1)]
-        in_parallel([lambda a=a, b=b: fused.kernel().adagrad(a, b, *arguments) for a, b in itertools.pairwise(ends)])
+        run_in_parallel(
+            [lambda a=a, b=b: fused.kernel().adagrad(a, b, *arguments) for a, b in itertools.pairwise(ends)]
+        )
 
     def _moments(self, weight) -> list:
         return [self._get_accumulator_master(self._moment_acc_str, weight)]
@@ -59,4 +61,4 @@ class _Clip(Clip):
 
 def _suits(gradient) -> bool:
     """Whether a gradient's weight is updated here."""
-    return fused.suits(gradient.values if isinstance(gradient, RowGradient) else gradient)
+    return fused.is_supported(gradient.values if isinstance(gradient, RowGradient) else gradient)

@@ -211,7 +211,7 @@ class Trainer:
             f"step {progress.step:,}/{progress.total:,}  epoch {progress.epoch:.2f}  loss {values['loss']:.4f}  "
             f"{sampled.replace('_', ' ')}perplexity forward {perplexity(forward):.1f} backward {perplexity(backward):.1f}  "
             f"lr {rate:.4g}  {values['tokens_per_second']:,.0f} tokens/s  "
-            f"{messages.duration(values['seconds_left'])} left  {values['memory_mb']:,.0f} MB"
+            f"{messages.format_duration(values['seconds_left'])} left  {values['memory_mb']:,.0f} MB"
         )
         self.log("training", text, values)
 

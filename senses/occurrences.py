@@ -11,7 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from elmo_core.machine.disk import check_input
-from elmo_core.machine.messages import UserError, listed, log
+from elmo_core.machine.messages import UserError, join_names, log
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.text_files import blocks, read_sentences, split_lines
 from elmo_core.text.tokens import MARKERS
@@ -182,7 +182,9 @@ def _check_not_found(corpus: Corpus, senses: Senses, missing: dict[Place, tuple[
             )
     if len(missing) == len(senses.labels):
         files = sorted({name for name, *_ in missing})
-        raise UserError(f"{senses.path} is about {listed(files, 5)}. The corpus has {listed(names, 5)} instead.")
+        raise UserError(
+            f"{senses.path} is about {join_names(files, 5)}. The corpus has {join_names(names, 5)} instead."
+        )
     log.warning(
         f"{senses.path}: {len(missing):,} of its {len(senses.labels):,} occurrences are left out: their files are not in "
         "the corpus."
@@ -196,7 +198,7 @@ def _similar_tokens(corpus: Corpus, word: str) -> str:
     similar = [token for token in counts if wanted in _folded(token)]
     similar.sort(key=lambda token: (_folded(token) != wanted, -counts[token]))
     if similar:
-        return f"Similar tokens in it: {listed([f'{token} ({counts[token]:,})' for token in similar[:8]])}."
+        return f"Similar tokens in it: {join_names([f'{token} ({counts[token]:,})' for token in similar[:8]])}."
     return "No token contains it. Is the text tokenised so that the word is one token?"
 
 

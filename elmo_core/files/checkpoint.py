@@ -38,7 +38,7 @@ import numpy as np
 
 from elmo_core.machine import disk
 from elmo_core.machine.disk import atomic_write, read_json
-from elmo_core.machine.messages import UserError, listed, log
+from elmo_core.machine.messages import UserError, join_names, log
 from elmo_core.machine.pickles import ChecksumFile, Pickler, Unpickler, scan
 from elmo_core.text.characters import CodePoints
 
@@ -72,7 +72,7 @@ def save(
     contents = {_file(prefix, part): dict(content) for part, content in parts.items() if content is not None}
     save_id = os.urandom(8)
     temporaries = {path: disk.temporary_name(path, save_id) for path in contents}
-    with disk.removed_on_failure(prefix, temporaries.values()):
+    with disk.cleanup_on_failure(prefix, temporaries.values()):
         for path, content in contents.items():
             with disk.create(temporaries[path], "wb") as file:
                 counted = ChecksumFile(file)
@@ -219,7 +219,7 @@ def match(expected: Mapping[str, Sequence[int]], found: Mapping[str, np.ndarray]
     if unexpected := [f"{name} {array.shape}" for name, array in found.items() if name not in expected]:
         faults["unexpected"] = unexpected
     if faults:
-        lines = [f"\n  {len(names)} {fault}: {listed(names)}" for fault, names in faults.items()]
+        lines = [f"\n  {len(names)} {fault}: {join_names(names)}" for fault, names in faults.items()]
         raise UserError(f"{what}: the weights are not those of the model." + "".join(lines))
 
 
@@ -266,9 +266,9 @@ def _latest(folder: Path) -> str:
 def _available(folder: Path) -> str:
     """The checkpoints in a folder, or the folders below it that have some, for messages."""
     if found := _names(folder):
-        return f"In {folder} there is {listed(found)}"
+        return f"In {folder} there is {join_names(found)}"
     folders = sorted({str(path.parent) for path in folder.glob(f"*/*{PARAMS}")})
-    return f"There are checkpoints in {listed(folders)}" if folders else f"In {folder} there is no checkpoint"
+    return f"There are checkpoints in {join_names(folders)}" if folders else f"In {folder} there is no checkpoint"
 
 
 def _part(prefix: Path, suffix: str) -> Path:

@@ -11,8 +11,8 @@ import itertools
 import numpy as np
 
 from elmo_core.config import MOST_CHARS
-from elmo_core.machine.products import product
-from elmo_core.machine.runtime import in_parallel, n_threads, paddle, to_tensor
+from elmo_core.machine.products import amp_matmul
+from elmo_core.machine.runtime import n_threads, paddle, run_in_parallel, to_tensor
 from elmo_core.network import fused
 from elmo_core.text.tokens import Tokens
 
@@ -48,7 +48,7 @@ class CharCNN(nn.Layer):
     def highway_features(self, tokens: Tokens) -> paddle.Tensor:
         """What the convolutions find, after the highways. (N, F)"""
         table = self.embedding.weight
-        if fused.suits(table):
+        if fused.is_supported(table):
             weights = [convolution.weight for convolution in self.convolutions]
             biases = [convolution.bias for convolution in self.convolutions]
             x = _Features.apply(tokens, self.config, paddle.is_grad_enabled(), table, *weights, *biases)
@@ -78,7 +78,7 @@ class CharCNN(nn.Layer):
         padded = np.concatenate([ids, np.repeat(ids[:, -1:], max(widths), axis=1)], axis=1)
         windows = np.lib.stride_tricks.sliding_window_view(padded[:, : starts + max(widths) - 1], max(widths), axis=1)
         windows = to_tensor(np.ascontiguousarray(windows.transpose(1, 0, 2)))  # (starts, n, W)
-        sums = product(self.embedding(windows).reshape([starts, len(ids), -1]), weight)  # (starts, n, F)
+        sums = amp_matmul(self.embedding(windows).reshape([starts, len(ids), -1]), weight)  # (starts, n, F)
         last = np.repeat([ids.shape[1] - width for width in widths], [number for _, number in self.config.filters])
         if starts > last.min() + 1:  # a wide filter has no windows that reach beyond the last column
             beyond = np.arange(starts)[:, None, None] > last
@@ -97,7 +97,7 @@ class Highway(nn.Layer):
         self.carry = nn.Linear(dim, dim, weight_attr=normal, bias_attr=closed)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        if fused.suits(x):
+        if fused.is_supported(x):
             weights = (self.transform.weight, self.transform.bias, self.carry.weight, self.carry.bias)
             return _Highway.apply(x, *weights)
         g = nn.functional.sigmoid(self.carry(x))
@@ -122,7 +122,7 @@ class _Features(paddle.autograd.PyLayer):
         is_tanh = config.activation == "tanh"
         parts = _shares(tokens.lengths)
         given = weights, biases, is_tanh, features, places
-        in_parallel([lambda a=a, b=b: fused.kernel().cnn_forward(*cnn, a, b, *given) for a, b in parts])
+        run_in_parallel([lambda a=a, b=b: fused.kernel().cnn_forward(*cnn, a, b, *given) for a, b in parts])
         ctx.saved = cnn, parts, table, weights, biases, is_tanh, features.detach(), places
         return features
 
@@ -137,7 +137,7 @@ class _Features(paddle.autograd.PyLayer):
             fused.kernel().cnn_backward(*cnn, a, b, weights, is_tanh, features, places, d_features, d_table, *groups)
             return [d_table, *rest]
 
-        results = in_parallel([lambda a=a, b=b: gradients(a, b) for a, b in parts])
+        results = run_in_parallel([lambda a=a, b=b: gradients(a, b) for a, b in parts])
         sums = [sum(group[1:], group[0]) for group in zip(*results, strict=True)]
         wanted = [not weight.stop_gradient for weight in (table, *weights, *biases)]
         return tuple(gradient if want else None for gradient, want in zip(sums, wanted, strict=True))
@@ -150,9 +150,9 @@ class _Highway(paddle.autograd.PyLayer):
     def forward(ctx, x, transform, transform_bias, carry, carry_bias):
         ctx.leads_on = not x.stop_gradient  # False where the convolutions are frozen
         x, y, shares = x.contiguous(), paddle.empty_like(x), _shares(np.ones(len(x)))
-        t, c = product(x, transform), product(x, carry)  # which receive r and g
+        t, c = amp_matmul(x, transform), amp_matmul(x, carry)  # which receive r and g
         given = x.shape[1], x, transform_bias, carry_bias, t, c, y
-        in_parallel([lambda a=a, b=b: fused.kernel().gate_forward(a, b, *given) for a, b in shares])
+        run_in_parallel([lambda a=a, b=b: fused.kernel().gate_forward(a, b, *given) for a, b in shares])
         ctx.saved = x.detach(), t, c, shares, (transform, transform_bias, carry, carry_bias)
         return y
 
@@ -163,13 +163,13 @@ class _Highway(paddle.autograd.PyLayer):
         biases = [paddle.zeros([2, x.shape[1]], x.dtype) for _ in shares]
         width = x.shape[1]
         jobs = [(a, b, width, x, d_y, r, g, d_x, *sums) for (a, b), sums in zip(shares, biases, strict=True)]
-        in_parallel([lambda job=job: fused.kernel().gate_backward(*job) for job in jobs])
+        run_in_parallel([lambda job=job: fused.kernel().gate_backward(*job) for job in jobs])
         d_t_bias, d_c_bias = sum(biases[1:], biases[0])
         gradients = [d_x if ctx.leads_on else None]
         for weight, bias, d, d_bias in ((transform, transform_bias, r, d_t_bias), (carry, carry_bias, g, d_c_bias)):
             if ctx.leads_on:
                 fused.kernel().add_product(*d_x.shape, d.shape[1], d, weight, d_x)
-            gradients.append(None if weight.stop_gradient else product(x, d, transpose_x=True))
+            gradients.append(None if weight.stop_gradient else amp_matmul(x, d, transpose_x=True))
             gradients.append(None if bias.stop_gradient else d_bias)
         return tuple(gradients)
 

@@ -15,8 +15,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from elmo_core.machine.products import product
-from elmo_core.machine.runtime import in_parallel, paddle, to_tensor
+from elmo_core.machine.products import amp_matmul
+from elmo_core.machine.runtime import paddle, run_in_parallel, to_tensor
 from elmo_core.network import fused
 from elmo_core.network.row_gradients import read_rows
 
@@ -136,7 +136,7 @@ class _SampledLoss(paddle.autograd.PyLayer):
             lambda h=h, words=words, rows=rows: _direction_loss(h, *rows, table, table_bias, words, candidates)
             for h, words, rows in zip(directions, targets, true, strict=True)
         ]
-        results = in_parallel(tasks)
+        results = run_in_parallel(tasks)
         ctx.gradients = [result[1:] for result in results]
         return tuple(result[0] for result in results)
 
@@ -162,7 +162,7 @@ def _direction_loss(h, true_weight, true_bias, table, bias, words: np.ndarray, c
     with paddle.no_grad():
         log_expected = to_tensor(candidates.log_expected_of(words)).astype(h.dtype).unsqueeze(1)
         true = (h * true_weight).sum(axis=1, keepdim=True) + true_bias - log_expected  # (M, 1)
-        over_candidates = _fused_loss if fused.suits(h) else _sliced_loss
+        over_candidates = _fused_loss if fused.is_supported(h) else _sliced_loss
         loss, d_h, d_true, d_table, d_bias = over_candidates(h, true, table, bias, *candidates.places_of(words))
         return loss, d_h + true_weight * d_true, h * d_true, d_true, d_table, d_bias
 
@@ -187,8 +187,8 @@ def _sliced_loss(h, true, table, bias, hit: np.ndarray, place: np.ndarray):
         loss = loss + (total.log() + highest - true[a:b]).sum()
         weight = 1 / (total * len(h))  # (m, 1) of a place's loss in the mean, over the softmax's sum
         chances = logits.multiply_(weight)
-        d_h.append(product(chances, table))
-        d_table = product(chances, h[a:b], transpose_x=True) + d_table
+        d_h.append(amp_matmul(chances, table))
+        d_table = amp_matmul(chances, h[a:b], transpose_x=True) + d_table
         d_bias = chances.sum(0) + d_bias
         d_true.append(true_chance * weight - 1 / len(h))
     return loss / len(h), paddle.concat(d_h), paddle.concat(d_true), d_table, d_bias
@@ -213,11 +213,11 @@ def _exponentials(logits, highest):
 
     Returns that highest (m, 1) and the sum of each row (m, 1).
     """
-    if not fused.suits(logits):
+    if not fused.is_supported(logits):
         highest = paddle.maximum(logits.max(axis=1, keepdim=True), highest)
         precise = "float64" if logits.place.is_cpu_place() else None  # of many small ones, which a CPU adds one by one
         sums = logits.subtract_(highest).exp_().sum(axis=1, keepdim=True, dtype=precise)
         return highest, sums.astype(logits.dtype)
     highest, sums = highest.clone(), paddle.empty_like(highest)
-    fused.kernel().exponentials(*logits.shape, logits, highest, sums)
+    fused.kernel().exp_minus_max(*logits.shape, logits, highest, sums)
     return highest, sums

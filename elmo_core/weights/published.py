@@ -109,7 +109,7 @@ def get(name: str, brought: Sequence[Path] = ()) -> Path:
     with lock.open("w") as file:
         try:
             disk.lock(file.fileno(), lock)
-        except disk.Busy:
+        except disk.FileLocked:
             log.warning(f"{name} is being fetched by another process: waiting for it.")
             disk.lock(file.fileno(), lock, wait=True)
         if not model.is_here:  # or else another process has just fetched it

@@ -107,7 +107,7 @@ class Classifier(TrainedModel):
         probabilities = self.probabilities(data.sentences)
         return Results.of(data.identity, np.arange(len(data)), data.labels, probabilities, self.classes), data
 
-    def own_weights(self) -> dict[str, paddle.Tensor]:
+    def saved_parameters(self) -> dict[str, paddle.Tensor]:
         return self.network.state_dict()
 
     def save_weights(self, folder: Path) -> None:

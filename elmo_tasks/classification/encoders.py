@@ -18,7 +18,7 @@ from elmo_core.files import checkpoint
 from elmo_core.machine.messages import log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import UNK_ID, Tokens, Vocabulary
-from elmo_tasks.pretrained import Pretrained
+from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
@@ -186,7 +186,7 @@ class BiLMEncoder(Encoder):
         vocabulary: Vocabulary | None,
         layers: str = "concat",
         tuning: FineTuning | None = None,
-        source: Pretrained | None = None,
+        source: PretrainedBiLM | None = None,
     ):
         super().__init__()
         self.layers, self.tuning, self.source = layers, tuning, None if tuning else source

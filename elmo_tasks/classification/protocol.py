@@ -36,7 +36,7 @@ from elmo_tasks.classification.scores import Results, comparison, macro_f1, tabl
 from elmo_tasks.classification.texts import Texts, read_texts
 from elmo_tasks.classification.training import Fold, FoldResult, Trainer, TrainingSettings
 from elmo_tasks.saved import check_model_folder
-from elmo_tasks.significance import spread
+from elmo_tasks.significance import mean_and_std
 
 HELD_OUT = 0.1  # share of the single split's test part, and of a training part's dev part
 
@@ -127,7 +127,7 @@ def parse_class_weights(given: Sequence[str] | None, data: Texts) -> np.ndarray 
         if not 0 < weight < np.inf:
             raise UserError(
                 f"--class_weights {pair}: expected `balanced`, or CLASS=WEIGHT with a weight above 0 and one of the classes "
-                f"{messages.listed(data.classes)}."
+                f"{messages.join_names(data.classes)}."
             )
     return weights
 
@@ -225,7 +225,7 @@ class Experiment:
         identity |= {"data": data.identity, "weights": fingerprint(weights)[:12]}
         done = ranks.run_on_main(lambda: self.cache.open(identity))
         shapes = " and ".join(f"{encoder.name} {' x '.join(map(str, encoder.shape))}" for encoder in encoders)
-        taken = messages.duration(time.perf_counter() - began)
+        taken = messages.format_duration(time.perf_counter() - began)
         log.info(f"{data.unit:13} {data.identity}, means of layers x dimensions: {shapes}; in {taken}")
         if ranks.size > len(self.folds):
             log.info(f"processes     {len(self.folds)} of {ranks.size} have work: each takes whole folds")
@@ -269,11 +269,11 @@ class Experiment:
         if len(found) > 1:
             lines.append("accuracy of each fold  " + " ".join(f"{score:.2%}" for score in scores))
         if (scores != first).any():
-            lines.append(f"before fine-tuning     {spread(first, '%')}")
-        taken = messages.duration(seconds)
-        lines.append(f"accuracy               {spread(scores, '%')}, {len(number):,} {data.unit}, in {taken}")
+            lines.append(f"before fine-tuning     {mean_and_std(first, '%')}")
+        taken = messages.format_duration(seconds)
+        lines.append(f"accuracy               {mean_and_std(scores, '%')}, {len(number):,} {data.unit}, in {taken}")
         if settings.train_file:
-            lines.append(f"macro F1               {spread(f1, '%')}")
+            lines.append(f"macro F1               {mean_and_std(f1, '%')}")
         for mix in np.mean([one.mixes for one in found], axis=0):
             lines.append(f"layers                 s {' '.join(f'{s:.3f}' for s in mix[:-1])}  gamma {mix[-1]:.3f}")
         lines += tables(results, data.texts, bool(settings.train_file), settings.confusion, settings.mistakes)

@@ -12,7 +12,7 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, r
 
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
-from elmo_tasks.significance import bootstrap, mcnemar
+from elmo_tasks.significance import mcnemar, paired_bootstrap
 
 CLASSES = ("negative", "positive")
 COLUMNS = ("number", "label", "prediction", "probability")
@@ -81,7 +81,7 @@ def comparison(mine: Results, other: Results, name: Path, seed: int, unit: str =
         f"against {name}: {mine.is_correct.mean():.2%} to {other.is_correct.mean():.2%}\n"
         f"  only this run is right: {gained:,}; only the other is: {lost:,}; McNemar's exact test: "
         f"p = {mcnemar(gained, lost):.2g}\n"
-        f"  bootstrap: {bootstrap(mine.is_correct, other.is_correct, seed, unit)}"
+        f"  bootstrap: {paired_bootstrap(mine.is_correct, other.is_correct, seed, unit)}"
     )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, listed, log
+from elmo_core.machine.messages import UserError, join_names, log
 from elmo_core.text import text_files
 from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.classification.scores import CLASSES
@@ -81,7 +81,7 @@ def read_texts(
     data = as_texts([*examples, *dev, *test], classes, lang, max_tokens, train)
     data.n_dev, data.n_test = len(dev), len(test)
     counts = np.bincount(data.labels)
-    log.info(f"classes       {listed([f'{name} {n:,}' for name, n in zip(classes, counts, strict=True)])}")
+    log.info(f"classes       {join_names([f'{name} {n:,}' for name, n in zip(classes, counts, strict=True)])}")
     return data
 
 
@@ -108,7 +108,7 @@ def read_known(path: Path, columns: Sequence[str] | None, classes: Sequence[str]
     """The examples of a file whose labels must be among the classes."""
     examples = read_file(path, columns)
     if unknown := sorted({label for label, *_ in examples}.difference(classes)):
-        names = listed([f"{name:.30}" for name in unknown], 3)
+        names = join_names([f"{name:.30}" for name in unknown], 3)
         raise UserError(f"{path}: the label {names} does not occur in training. --columns says which column it is.")
     if (len(examples[0]) == 3) != pairs:
         raise UserError(f"{path} has {'single texts' if pairs else 'pairs of texts'}, unlike the training file.")
@@ -147,7 +147,7 @@ def read_file(path: Path, columns: Sequence[str] | None = None) -> list[tuple[st
         names = _column_names(columns, header) if columns else header if len(header) in (2, 3) else []
     if not names:
         raise UserError(
-            f"{path}: found the columns {listed(header)}, expected {' and '.join(columns or ('text', 'label'))}. "
+            f"{path}: found the columns {join_names(header)}, expected {' and '.join(columns or ('text', 'label'))}. "
             "Columns are separated by tabs; --columns=TEXT,LABEL names them, or TEXT,LABEL,TEXT2 for pairs."
         )
     examples = []

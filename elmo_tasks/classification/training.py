@@ -112,9 +112,9 @@ class Trainer:
             seconds=time.perf_counter() - began,
         )
         scored = f"accuracy {result.accuracy:.2%}  " if len(fold.test) else ""
-        times = messages.duration(result.seconds)
+        times = messages.format_duration(result.seconds)
         if self.done < self.n_folds:
-            times += f"  {messages.duration(self._seconds_left(0))} left"
+            times += f"  {messages.format_duration(self._seconds_left(0))} left"
         log.info(f"{fold.name}  {scored}(dev {best.accuracy:.2%})  {format_settings(best.settings)}  {times}")
         return result
 
@@ -144,7 +144,7 @@ class Trainer:
                 left = self._seconds_left((k + epoch / epochs) / len(grid))
                 log.info(
                     f"{fold.name}  fine-tuning {k + 1}/{len(grid)}, epoch {epoch}/{epochs}  dev AUC {dev_auc:.4f} "
-                    f"accuracy {dev_accuracy:.2%}  {messages.duration(left)} left"
+                    f"accuracy {dev_accuracy:.2%}  {messages.format_duration(left)} left"
                 )
         model.load_weights({**begin, **best.weights})
 

@@ -96,7 +96,7 @@ class BiDAF(nn.Layer):
         """Encoded passages or questions (B, T, D)."""
         x = [self.word_embedding(paddle.to_tensor(texts.ids))]
         if self.vectors:
-            x.append(paddle.to_tensor(self.vectors.batch(texts.tokens)))
+            x.append(paddle.to_tensor(self.vectors.lookup(texts.tokens)))
         x = self.dropout(paddle.concat(x, axis=2))
         elmo = self.elmo.mixed(*window_layers(self.elmo, texts.windows)) if self.elmo else []
         h, _ = self.context(paddle.concat([x, *elmo[:1]], axis=2), sequence_length=paddle.to_tensor(texts.lengths))

@@ -14,7 +14,7 @@ from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import Vocabulary, sentence_batches
-from elmo_tasks.pretrained import Pretrained
+from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, question_groups
 from elmo_tasks.reading.data import Passage, Question
 from elmo_tasks.reading.network import BiDAF, ReaderSettings
@@ -75,7 +75,7 @@ class Reader(TrainedModel):
         self,
         settings: ReaderSettings,
         words: Vocabulary,
-        pretrained: Pretrained | None = None,
+        pretrained: PretrainedBiLM | None = None,
         vectors: WordVectors | None = None,
     ):
         self.settings, self.words, self.pretrained, self.vectors = settings, words, pretrained, vectors
