@@ -149,15 +149,21 @@ def _run_epoch(network, optimizer, batches: Sequence, loss_of: Callable, epoch: 
             log.info(f"epoch {epoch:>2}  step {step:,}/{len(batches):,}  {left} left in this epoch")
             shown = now
         loss = loss_of(batch)
-        loss.backward()
-        optimizer.step()
-        optimizer.clear_grad()
+        update(loss, optimizer)
         means.update()
         losses.append(loss.detach())  # read once at the end: a GPU would wait each time
     mean = float(paddle.stack(losses).mean())
     if not math.isfinite(mean):
         raise UserError(f"the loss became {mean}: give a lower --lr.")
     return mean
+
+
+def update(loss: paddle.Tensor, *optimizers: paddle.optimizer.Optimizer) -> None:
+    """Take one step down the loss's gradient."""
+    loss.backward()
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.clear_grad()
 
 
 class WeightAverage:
