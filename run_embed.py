@@ -84,7 +84,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _numbers(text: str) -> list[float]:
-    return [arguments.any_number(number) for number in text.split(",")]
+    return [arguments.finite_float(number) for number in text.split(",")]
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.encoders import BiLMEncoder
-from elmo_tasks.tagging.network import MAX_PLACE
+from elmo_tasks.tagging.network import MAX_POSITION
 from elmo_tasks.tagging.tagger import Tagger
 from export import parts
 from export.elmo_part import ELMoPart
@@ -87,8 +87,8 @@ class TaggerNetwork(Network):
             self.inputs["features"] = table_input("features.txt", ["<UNK>", *tagger.features], meaning)
             self.tables["features"] = self.network.feature_embedding.weight.numpy()
         if settings.segmentation == "feature":
-            meaning = f"position of the character in its word, from 1, at most {MAX_PLACE + 1}; 0 if unknown"
-            self.inputs["places"] = IdInput(meaning, MAX_PLACE + 2, most=MAX_PLACE + 1)
+            meaning = f"position of the character in its word, from 1, at most {MAX_POSITION + 1}; 0 if unknown"
+            self.inputs["places"] = IdInput(meaning, MAX_POSITION + 2, most=MAX_POSITION + 1)
             self.tables["places"] = self.network.place_embedding.weight.numpy()
         if settings.char_cnn:
             self.inputs["characters"] = BYTES
