@@ -30,7 +30,7 @@ from elmo_core.machine import products, runtime, versions
 from elmo_core.machine.checks import check_number, check_option, check_sentence, check_sentences, describe
 from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.runtime import paddle, to_tensor
-from elmo_core.network.lstmp import LSTMP, Cell, Packing, State, run_layer
+from elmo_core.network.lstmp import LSTMP, CellConfig, Packing, State, run_layer
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.token_encoders import token_encoder
 from elmo_core.network.token_tables import FixedVectors, Unread, token_table
@@ -66,7 +66,7 @@ class BiLM(nn.Layer):
     def __init__(self, config: ELMoConfig, head: bool = True):
         super().__init__()
         self.config = config
-        cell = Cell(config.forget_bias, config.cell_clip, config.proj_clip)
+        cell = CellConfig(config.forget_bias, config.cell_clip, config.proj_clip)
         self.token_encoder = token_encoder(config, sparse=head)
         for name in ("forward_lstm", "backward_lstm"):
             layers = [LSTMP(config.projection_dim, config.cell_dim, cell) for _ in range(config.n_layers)]
@@ -93,19 +93,20 @@ class BiLM(nn.Layer):
         """
         reads = list(map(to_tensor, reads))
         x = [paddle.gather(vectors, places) for places in reads]  # each (M, P)
-        state = state or self.zero_state(len(packing.order))
+        state = state or self.zero_state(len(packing.sorted_indices))
         layers, last = [x], []
         for number, (pair, before) in enumerate(zip(self._pairs()[:highest], state, strict=False)):
             starts = [packing.sort(part) for part in before]
             if number == 0 and not dropout:  # the input product is made once for each distinct vector
-                outputs, ends = run_layer(pair, [vectors, vectors], starts, packing.sizes, reads)
+                outputs = run_layer(pair, [vectors, vectors], starts, packing.batch_sizes, reads)
             else:
                 dropped = [nn.functional.dropout(part, dropout) for part in x] if dropout else x
-                outputs, ends = run_layer(pair, dropped, starts, packing.sizes)
+                outputs = run_layer(pair, dropped, starts, packing.batch_sizes)
+            last.append([packing.unsort((output.h, output.c)) for output in outputs])
+            outputs = [output.outputs for output in outputs]
             if number and self.config.use_skip_connections:
                 outputs = [output + part for output, part in zip(outputs, x, strict=True)]
             layers.append(outputs)
-            last.append([packing.unsort(part) for part in ends])
             x = outputs
         return layers, last
 
@@ -123,7 +124,7 @@ class BiLM(nn.Layer):
         Step k of either direction's outputs belongs to the k-th word (1 .. n) from that direction's start. Where no
         state is carried, the marker at each direction's end is not run: nothing reads it.
         """
-        packing = Packing.of(lengths if state is not None else lengths - 1)
+        packing = Packing.from_lengths(lengths if state is not None else lengths - 1)
         forward = index[packing.row, packing.step]
         backward = index[packing.row, lengths[packing.row] - 1 - packing.step]
         layers, state = self.run(vectors, (forward, backward), packing, state, dropout, highest)
@@ -158,7 +159,7 @@ class BiLM(nn.Layer):
 
     def _top(self, batch: LMBatch, state: BiLMState | None, dropout: float):
         """The last layer's packed outputs and the targets of both directions, the packing, and the new state."""
-        packing = Packing.of(batch.lengths)
+        packing = Packing.from_lengths(batch.lengths)
         place = packing.row, packing.step
         vectors = self.token_encoder(batch.tokens)
         reads = batch.forward_input[place], batch.backward_input[place]
@@ -369,7 +370,7 @@ class ELMo(nn.Layer):
             packed, packing, _ = self.bilm.encode(
                 vectors, batch.index, batch.lengths, dropout=dropout, highest=self.choice.highest
             )
-            *places, mask = packing.word_places(lengths)  # each (B, T)
+            *places, mask = packing.word_indices(lengths)  # each (B, T)
             mask = to_tensor(mask).astype(vectors.dtype)
             pairs = self.choice.of_directions(packed)
             if self.pool:
@@ -586,7 +587,7 @@ class ELMoEmbedder:
             layers, _, _ = self.bilm.encode(*self.vectors([sentence]))
             steps = place, len(sentence) - 1 - place  # words that each direction has read by then
             h = paddle.stack([side[step] for side, step in zip(layers[-1], steps, strict=True)])  # (2, P)
-            scores = softmax.distributions(h).sum(axis=0)  # (V,)
+            scores = softmax.all_log_probabilities(h).sum(axis=0)  # (V,)
         order = [word for word in np.argsort(-scores, kind="stable").tolist() if word >= len(MARKERS)]
         return [(vocabulary[word], float(scores[word])) for word in order[:k]]
 
@@ -663,7 +664,7 @@ class ELMoEmbedder:
                 state = [[tuple(part[: len(sentences)] for part in one) for one in pair] for pair in state]
             layers, packing, state = self.bilm.encode(vectors, index, lengths, state, highest=self.layers.highest)
             layers = [[versions.to_array(side) for side in pair] for pair in self.layers.of_directions(layers)]
-        forward, backward, mask = packing.word_places(lengths - 2)
+        forward, backward, mask = packing.word_indices(lengths - 2)
         arrays = []
         for row, n in enumerate(mask.sum(axis=1).tolist()):
             array = np.empty((len(layers), n, self.layer_dim), dtype=np.float32 if self.pool else self.dtype)

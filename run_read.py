@@ -25,7 +25,7 @@ from args import COUNT, FILE
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.text_files import blocks, decode
-from elmo_tasks.pretrained import Pretrained, randomise
+from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.reading.data import Passage, Question, read_dataset
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import Reader, TokenisedPassage
@@ -33,14 +33,14 @@ from elmo_tasks.reading.score import score
 from elmo_tasks.reading.text import LANGUAGES
 from elmo_tasks.reading.training import train
 from elmo_tasks.saved import check_model_folder
-from elmo_tasks.significance import clustered
-from elmo_tasks.training import Schedule, hold_out, report, training_words
+from elmo_tasks.significance import clustered_bootstrap
+from elmo_tasks.training import TrainingSettings, hold_out, report, training_words
 from elmo_tasks.word_vectors import WordVectors
 
 CONTENT = "passages and questions, in the JSON of SQuAD or CMRC 2018"
 OF_ELMO = task_flags.defaults(ReaderSettings, "elmo_dropout", "elmo_l2_coef") | {"cache_gb": 4.0}
 TRAINING = {"epochs": 20, "patience": 4, "batch_size": 8, "ema": 0.999}
-TRAINING |= task_flags.defaults(Schedule, "lr", "max_grad_norm")
+TRAINING |= task_flags.defaults(TrainingSettings, "lr", "max_grad_norm")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -131,10 +131,10 @@ def train_reader(args: argparse.Namespace) -> None:
     passages, dev, test = (file and read(file, args.lang) for file in files)
     if not dev:
         passages, dev = hold_out(passages, args.seed)
-    pretrained = Pretrained.of(args.init_from_ckpt) if args.init_from_ckpt else None
+    pretrained = PretrainedBiLM.from_path(args.init_from_ckpt) if args.init_from_ckpt else None
     vectors = WordVectors(args.word_vectors, args.word_vectors_limit) if args.word_vectors else None
     if vectors:
-        vectors.describe([passage.text.tokens for passage in passages])
+        vectors.log_coverage([passage.text.tokens for passage in passages])
     settings = arguments.from_flags(ReaderSettings, args)
     tokens = (token for passage in passages for text in passage.texts() for token in text.tokens)
     reader = Reader(settings, training_words(tokens, args.min_count), pretrained, vectors)
@@ -145,7 +145,7 @@ def train_reader(args: argparse.Namespace) -> None:
         texts = (text for passage in [*passages, *dev, *(test or [])] for text in passage.texts())
         reader.network.elmo.keep((s for text in texts for s in text.sentences), args.cache_gb, args.save_dir)
 
-    best = train(reader, passages, dev, arguments.from_flags(Schedule, args), args.save_dir)
+    best = train(reader, passages, dev, arguments.from_flags(TrainingSettings, args), args.save_dir)
 
     test_scores = reader.score(test) if test else None
     results = report(reader, best, test_scores, args.seed, lambda name, scores: print(f"{name}  {scores}"))
@@ -175,7 +175,7 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.compare_with:
         other = score(passages, read_predictions(args.compare_with), language)
         print(f"{other}  {args.compare_with}")
-        difference = clustered(scores.f1, other.f1, scores.passage, groups="passages")
+        difference = clustered_bootstrap(scores.f1, other.f1, scores.passage, groups="passages")
         print(f"F1 {difference}")
         results |= {"other": other.figures(), "difference": vars(difference)}
     script.write_json(args.json, results)

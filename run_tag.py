@@ -26,25 +26,28 @@ from elmo_core.machine.messages import UserError, join_names, log
 from elmo_core.text.text_files import read_lines, stdin_lines
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.characters import jieba_words
-from elmo_tasks.pretrained import Pretrained, randomise
+from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.saved import check_model_folder
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.data import Labels, Sentence
-from elmo_tasks.tagging.network import Settings
-from elmo_tasks.tagging.pieces import Pieces, read_tagged
+from elmo_tasks.tagging.network import TaggerSettings
+from elmo_tasks.tagging.pieces import PieceSplitter, read_tagged
 from elmo_tasks.tagging.prediction import INPUT_FORMATS, tag_columns, tag_text
-from elmo_tasks.tagging.scheme import SCHEMES, detect, impossible, split_label
+from elmo_tasks.tagging.scheme import SCHEMES, detect_scheme, forbidden_transitions, split_lac_label
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.training import known_words, train
-from elmo_tasks.training import Schedule, hold_out, report, training_words
+from elmo_tasks.training import TrainingSettings, hold_out, report, training_words
 from elmo_tasks.word_vectors import WordVectors
 
 COLUMN = {"type": int, "metavar": "N"}
-OF_ELMO = task_flags.defaults(Settings, "elmo_dropout", "elmo_l2_coef") | {"elmo_lr": Schedule.elmo_lr, "cache_gb": 4.0}
-NETWORK = task_flags.defaults(Settings, "word_dim", "hidden_dim", "n_layers", "dropout")
-TRAINING = task_flags.defaults(Schedule, "epochs", "patience", "batch_size", "lr", "max_grad_norm")
-TRAINING |= task_flags.defaults(Settings, "emb_lr_factor", "crf_lr_factor")
+ELMO = task_flags.defaults(TaggerSettings, "elmo_dropout", "elmo_l2_coef") | {
+    "elmo_lr": TrainingSettings.elmo_lr,
+    "cache_gb": 4.0,
+}
+NETWORK = task_flags.defaults(TaggerSettings, "word_dim", "hidden_dim", "n_layers", "dropout")
+TRAINING = task_flags.defaults(TrainingSettings, "epochs", "patience", "batch_size", "lr", "max_grad_norm")
+TRAINING |= task_flags.defaults(TaggerSettings, "emb_lr_factor", "crf_lr_factor")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -81,8 +84,8 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     task_flags.add_language(data, help="language of the text: how `predict` splits raw text; none: at white space")
     task_flags.add_save(data, "tagger")
     task_flags.add_json(data)
-    elmo = task_flags.add_elmo(parser, OF_ELMO)
-    add_choice(elmo, "elmo_at", f"where the network reads ELMo (default: {Settings.elmo_at})", default=None)
+    elmo = task_flags.add_elmo(parser, ELMO)
+    add_choice(elmo, "elmo_at", f"where the network reads ELMo (default: {TaggerSettings.elmo_at})", default=None)
     task_flags.add_word_vectors(parser)
     network = parser.add_argument_group("network")
     network.add_argument("--char_cnn", action="store_true", help="read words by their characters, too")
@@ -92,8 +95,8 @@ def add_train(parser: argparse.ArgumentParser) -> None:
 
 
 def add_choice(group, name: str, help: str, **options) -> None:
-    options = {"default": getattr(Settings, name), **options}
-    group.add_argument(f"--{name}", choices=Settings.choices[name], help=help, **options)
+    options = {"default": getattr(TaggerSettings, name), **options}
+    group.add_argument(f"--{name}", choices=TaggerSettings.choices[name], help=help, **options)
 
 
 def add_format(group) -> None:
@@ -127,11 +130,11 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
 
 def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """Refuse flags that would have no effect, and what would only fail when training is done."""
-    task_flags.check_elmo(parser, args, {**OF_ELMO, "elmo_at": Settings.elmo_at})
+    task_flags.check_elmo(parser, args, {**ELMO, "elmo_at": TaggerSettings.elmo_at})
     task_flags.check_word_vectors(parser, args)
-    if args.words != Settings.words and not (args.init_from_ckpt or args.word_vectors):
+    if args.words != TaggerSettings.words and not (args.init_from_ckpt or args.word_vectors):
         parser.error("--words has no effect without ELMo or --word_vectors")
-    for name, default in (("feature_column", None), ("segmentation", Settings.segmentation)):
+    for name, default in (("feature_column", None), ("segmentation", TaggerSettings.segmentation)):
         if args.data_format == "tagged" and getattr(args, name) != default:
             parser.error(f"--{name} has no effect with --data_format=tagged")
 
@@ -151,7 +154,7 @@ def train_tagger(args: argparse.Namespace) -> None:
         log.warning(f"{args.test_file} is --dev_file and --test_file: the test scores are those of the chosen epoch.")
     pieces = Vocabulary.from_file(args.pieces) if args.pieces else None
     labelled, dev, test = (file and read(file, args, pieces, args.segmentation, args.feature_column) for file in files)
-    scheme = args.scheme or ("lac" if args.data_format == "tagged" else detect(one.labels for one in labelled))
+    scheme = args.scheme or ("lac" if args.data_format == "tagged" else detect_scheme(one.labels for one in labelled))
     sentences, dev = (labelled, dev) if dev else hold_out(labelled, args.seed)
     tagger = new_tagger(args, sentences, scheme, pieces)
     warn_of_labels(tagger.labels, sentences, {"dev": dev, "test": test or []})
@@ -165,7 +168,7 @@ def train_tagger(args: argparse.Namespace) -> None:
         texts = jieba_words(texts)[0] if args.words == "jieba" else texts
         tagger.network.elmo.keep(texts, args.cache_gb, args.save_dir)
 
-    best = train(tagger, sentences, dev, arguments.from_flags(Schedule, args), args.save_dir)
+    best = train(tagger, sentences, dev, arguments.from_flags(TrainingSettings, args), args.save_dir)
 
     scored = tagger.score(test, known_words(sentences, scheme)) if test else None
     results = report(tagger, best, scored, args.seed, show)
@@ -178,7 +181,7 @@ def read(
 ) -> list[Sentence]:
     """The sentences of a file in the form that the flags of `add_format` say."""
     if args.data_format == "tagged":
-        return read_tagged(path, Pieces(pieces, whole=pieces is None))
+        return read_tagged(path, PieceSplitter(pieces, whole=pieces is None))
     return read_columns(path, args.token_column, args.label_column, segmentation, feature)
 
 
@@ -193,15 +196,15 @@ def new_tagger(
         )
     script.seed_everything(args.seed)
     words = training_words(token for sentence in sentences for token in sentence.tokens)
-    pretrained = Pretrained.of(args.init_from_ckpt) if args.init_from_ckpt else None
-    if scheme == "lac" and pieces is None and any(split_label(name)[1] for name in labels.names):
+    pretrained = PretrainedBiLM.from_path(args.init_from_ckpt) if args.init_from_ckpt else None
+    if scheme == "lac" and pieces is None and any(split_lac_label(name)[1] for name in labels.names):
         vocabulary = Path(pretrained.prefix).parent / checkpoint.VOCABULARY if pretrained else None
         pieces = Vocabulary.from_file(vocabulary) if vocabulary and vocabulary.is_file() else words
     vectors = WordVectors(args.word_vectors, args.word_vectors_limit) if args.word_vectors else None
     if vectors:
-        vectors.describe([sentence.tokens for sentence in sentences], args.words)
+        vectors.log_coverage([sentence.tokens for sentence in sentences], args.words)
     features = sorted({t.feature for s in sentences for t in s.tokens}) if args.feature_column is not None else ()
-    settings = arguments.from_flags(Settings, args)
+    settings = arguments.from_flags(TaggerSettings, args)
     tagger = Tagger(settings, words, labels, pretrained, pieces, vectors, features, args.feature_column)
     if settings.random_weights:
         randomise(tagger.network.elmo.bilm, settings.random_weights, args.seed)
@@ -216,7 +219,7 @@ def warn_of_labels(labels: Labels, sentences: Sequence[Sentence], others: Mappin
                 f"the {name} sentences have labels that the training sentences lack, and that cannot be predicted: "
                 f"{join_names(sorted(unknown))}."
             )
-    table, last = impossible(labels.names, labels.scheme)
+    table, last = forbidden_transitions(labels.names, labels.scheme)
     numbers = [[labels.index[label] for label in sentence.labels] for sentence in sentences]
     if broken := sum(bool(table[[-1, *row[:-1]], row].any() or last[row[-1]]) for row in numbers):
         log.warning(

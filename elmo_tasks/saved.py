@@ -17,7 +17,7 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from elmo_tasks.pretrained import Pretrained
+from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.word_vectors import WordVectors
 
 BILM = "elmo.bilm."  # begins the names of the biLM's weights
@@ -38,20 +38,20 @@ class TrainedModel:
     settings_type: ClassVar[type]
     settings: Any
     network: paddle.nn.Layer
-    pretrained: Pretrained | None
+    pretrained: PretrainedBiLM | None
     vectors: WordVectors | None
 
-    def own_weights(self) -> dict[str, paddle.Tensor]:
+    def saved_parameters(self) -> dict[str, paddle.Tensor]:
         """The weights without those of a frozen biLM, which are its checkpoint's."""
         owns_bilm = self.settings.elmo_trainable or self.settings.random_weights
         weights = self.network.state_dict().items()
         return {name: weight for name, weight in weights if owns_bilm or not name.startswith(BILM)}
 
     def weights(self) -> dict[str, np.ndarray]:
-        return {name: weight.numpy() for name, weight in self.own_weights().items()}
+        return {name: weight.numpy() for name, weight in self.saved_parameters().items()}
 
     def set_weights(self, weights: dict[str, np.ndarray], source: str) -> None:
-        own = self.own_weights()
+        own = self.saved_parameters()
         checkpoint.match({name: weight.shape for name, weight in own.items()}, weights, source)
         for name, weight in own.items():
             weight.set_value(weights[name])
@@ -92,8 +92,8 @@ class TrainedModel:
         file, values = folder / "config.json", checkpoint.load_config(folder, f"a trained {cls.kind}")
         if cls.kind not in values:
             raise UserError(f"{file} has no field {cls.kind!r}: expected a folder with a trained {cls.kind}.")
-        settings = checked_settings(cls.settings_type, values[cls.kind], cls.kind, file)
-        pretrained = _source(values.get("elmo"), folder, "--init_from_ckpt", init_from_ckpt, Pretrained.of)
+        settings = settings_from_config(cls.settings_type, values[cls.kind], cls.kind, file)
+        pretrained = _source(values.get("elmo"), folder, "--init_from_ckpt", init_from_ckpt, PretrainedBiLM.from_path)
         vectors = _source(values.get("word_vectors"), folder, "--word_vectors", word_vectors, WordVectors)
         model = cls.from_folder(folder, settings, values, pretrained=pretrained, vectors=vectors)
         expected = values["dictionaries"] if isinstance(values.get("dictionaries"), dict) else {}
@@ -138,7 +138,7 @@ def check_model_folder(folder: Path, kind: str, overwrite: bool) -> None:
         raise UserError(f"--save_dir {folder} holds a {kind} already: name another, or add --overwrite.")
 
 
-def checked_settings(kind: type[Kind], values: Any, name: str, source: Path) -> Kind:
+def settings_from_config(kind: type[Kind], values: Any, name: str, source: Path) -> Kind:
     """A dataclass of numbers, texts and switches from the field `name` of config.json. source: that file, for messages.
 
     Its `choices`, if it has them, are the allowed values by field.

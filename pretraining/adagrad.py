@@ -61,4 +61,4 @@ class _Clip(Clip):
 
 def _suits(gradient) -> bool:
     """Whether a gradient's weight is updated here."""
-    return fused.suits(gradient.values if isinstance(gradient, RowGradient) else gradient)
+    return fused.is_supported(gradient.values if isinstance(gradient, RowGradient) else gradient)

@@ -48,7 +48,7 @@ class CharCNN(nn.Layer):
     def highway_features(self, tokens: Tokens) -> paddle.Tensor:
         """What the convolutions find, after the highways. (N, F)"""
         table = self.embedding.weight
-        if fused.suits(table):
+        if fused.is_supported(table):
             weights = [convolution.weight for convolution in self.convolutions]
             biases = [convolution.bias for convolution in self.convolutions]
             x = _Features.apply(tokens, self.config, paddle.is_grad_enabled(), table, *weights, *biases)
@@ -97,7 +97,7 @@ class Highway(nn.Layer):
         self.carry = nn.Linear(dim, dim, weight_attr=normal, bias_attr=closed)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        if fused.suits(x):
+        if fused.is_supported(x):
             weights = (self.transform.weight, self.transform.bias, self.carry.weight, self.carry.bias)
             return _Highway.apply(x, *weights)
         g = nn.functional.sigmoid(self.carry(x))

@@ -23,7 +23,7 @@ COMMENT = re.compile(r"# ?(newdoc\b|newpar\b|\S+( =|:))[^\t]*$")  # before a sen
 class Token(str):
     """A token, and what else its file says of it: a character's place in its word, from 0; the feature in its column."""
 
-    place = -1
+    position_in_word = -1
     feature = ""
 
 
@@ -45,7 +45,7 @@ def parse_token(columns: Sequence[str], column: int, segmentation: str, feature:
     if place < 0 and feature is None:
         return text
     token = Token(text)
-    token.place, token.feature = place, "" if feature is None else columns[feature] or "_"
+    token.position_in_word, token.feature = place, "" if feature is None else columns[feature] or "_"
     return token
 
 

@@ -21,19 +21,19 @@ from elmo_tasks.characters import jieba_words
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.tagging.crf import LinearChainCRF
 from elmo_tasks.tagging.data import Batch, Labels
-from elmo_tasks.tagging.scheme import impossible
+from elmo_tasks.tagging.scheme import forbidden_transitions
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
 
 CHAR_CNN = ELMoConfig(filters=((2, 32), (3, 64), (4, 64)), n_highway=0, projection_dim=160)  # of the tagger's own
 FEATURE_DIM = 16  # of the vector of a feature
-PLACE_DIM = 16  # of the vector of a character's place in its word
-MAX_PLACE = 4  # characters further back in their word count as at this place
+POSITION_DIM = 16  # of the vector of a character's place in its word
+MAX_POSITION = 4  # characters further back in their word count as at this place
 
 
 @dataclass(frozen=True)
-class Settings(ELMoSettings):
+class TaggerSettings(ELMoSettings):
     """Settings of the network. emb_lr_factor, crf_lr_factor: of the learning rate, for the word embeddings and the CRF."""
 
     elmo_at: str = "input"  # where the network reads ELMo
@@ -67,7 +67,7 @@ class BiGRUCRF(nn.Layer):
 
     def __init__(
         self,
-        settings: Settings,
+        settings: TaggerSettings,
         n_words: int,
         labels: Labels,
         elmo: ELMo | None = None,
@@ -93,8 +93,8 @@ class BiGRUCRF(nn.Layer):
             self.feature_embedding = nn.Embedding(len(features) + 1, FEATURE_DIM)
             dims[self._features] = FEATURE_DIM
         if settings.segmentation == "feature":
-            self.place_embedding = nn.Embedding(MAX_PLACE + 2, PLACE_DIM)
-            dims[self._places] = PLACE_DIM
+            self.place_embedding = nn.Embedding(MAX_POSITION + 2, POSITION_DIM)
+            dims[self._places] = POSITION_DIM
         self.inputs = list(dims)  # methods, each from a batch to (B, T, its dimensions)
         self.elmo = elmo
         hidden, cell = settings.hidden_dim, {"gru": nn.GRU, "lstm": nn.LSTM}[settings.cell]
@@ -102,7 +102,7 @@ class BiGRUCRF(nn.Layer):
         layers = cell(width, hidden, settings.n_layers, direction="bidirect", dropout=settings.dropout)
         setattr(self, settings.cell, layers)
         self.emission = nn.Linear(2 * hidden + (elmo.dim if "output" in self.elmo_at else 0), len(labels))
-        self.crf = LinearChainCRF(*impossible(labels.names, labels.scheme), settings.crf_lr_factor)
+        self.crf = LinearChainCRF(*forbidden_transitions(labels.names, labels.scheme), settings.crf_lr_factor)
         self.dropout = nn.Dropout(settings.dropout)
 
     @property
@@ -142,7 +142,7 @@ class BiGRUCRF(nn.Layer):
         return self.word_embedding(paddle.to_tensor(batch.ids))
 
     def _word_vectors(self, batch: Batch) -> paddle.Tensor:
-        vectors = paddle.to_tensor(self.vectors.batch(batch.tokens, self.settings.words))
+        vectors = paddle.to_tensor(self.vectors.lookup(batch.tokens, self.settings.words))
         if self.settings.word_vectors_trainable:
             vectors = vectors + self.vector_change(paddle.to_tensor(batch.ids))
         return vectors
@@ -153,7 +153,7 @@ class BiGRUCRF(nn.Layer):
         return self.feature_embedding(paddle.to_tensor(padded(numbers, batch.lengths, batch.ids.shape[1])))
 
     def _places(self, batch: Batch) -> paddle.Tensor:
-        return self.place_embedding(paddle.to_tensor(np.minimum(batch.places, MAX_PLACE + 1)))
+        return self.place_embedding(paddle.to_tensor(np.minimum(batch.positions_in_word, MAX_POSITION + 1)))
 
     def _char_features(self, batch: Batch) -> paddle.Tensor:
         """The features of the tagger's own character CNN, which reads each distinct token once. (B, T, D)"""

@@ -9,7 +9,7 @@ from pathlib import Path
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokenise import TOKENISERS, jieba_cut
 from elmo_tasks.tagging.columns import parse_token, sentence_rows
-from elmo_tasks.tagging.pieces import Pieces, joined_words
+from elmo_tasks.tagging.pieces import PieceSplitter, joined_words
 from elmo_tasks.tagging.scheme import spans
 from elmo_tasks.tagging.tagger import Tagger
 
@@ -58,7 +58,7 @@ def tag_text(
         lang = (lang or tagger.settings.lang) if form == "raw" else "none"
         cut = jieba_cut() if lang == "zh" else TOKENISERS[lang]
     if tagger.labels.scheme == "lac" and form != "characters":
-        pieces = Pieces(tagger.pieces or tagger.words, whole=tagger.pieces is None)
+        pieces = PieceSplitter(tagger.pieces or tagger.words, whole=tagger.pieces is None)
         return _tagged(tagger, (_cut_into_pieces(cut(line), pieces) for line in lines))
     # characters have no places that could be stripped
     segmentation = (
@@ -73,7 +73,7 @@ def tag_text(
     return _tagged(tagger, texts())
 
 
-def _cut_into_pieces(words: Sequence[str], pieces: Pieces) -> tuple[list[str], list[str]]:
+def _cut_into_pieces(words: Sequence[str], pieces: PieceSplitter) -> tuple[list[str], list[str]]:
     """The pieces of words in the words' own characters, and as the tagger knows them."""
     words = [word for word in words if not word.isspace()]
     tokens = [piece for word in words for piece in pieces.split(word)]

@@ -15,10 +15,10 @@ from elmo_core.files import checkpoint
 from elmo_core.machine.checks import check_sentences
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import Vocabulary, in_order, sentence_batches
-from elmo_tasks.pretrained import Pretrained
+from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.saved import TrainedModel
-from elmo_tasks.tagging.data import Labels, Sentence, batch_of
-from elmo_tasks.tagging.network import BiGRUCRF, Settings
+from elmo_tasks.tagging.data import Labels, Sentence, make_batch
+from elmo_tasks.tagging.network import BiGRUCRF, TaggerSettings
 from elmo_tasks.tagging.scheme import SCHEMES
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.word_vectors import WordVectors
@@ -38,14 +38,14 @@ class Tagger(TrainedModel):
     """
 
     kind = "tagger"
-    settings_type = Settings
+    settings_type = TaggerSettings
 
     def __init__(
         self,
-        settings: Settings,
+        settings: TaggerSettings,
         words: Vocabulary,
         labels: Labels,
-        pretrained: Pretrained | None = None,
+        pretrained: PretrainedBiLM | None = None,
         pieces: Vocabulary | None = None,
         vectors: WordVectors | None = None,
         features: Sequence[str] = (),
@@ -70,7 +70,7 @@ class Tagger(TrainedModel):
     def _tagged_batches(self, sentences, window: float | None):
         for positions, group in sentence_batches(sentences, BATCH_SIZE, BATCH_TOKENS, window):
             nonempty = [list(sentence) for sentence in group if sentence]  # longest first: the empty ones are the last
-            paths = self.network.decode(batch_of(nonempty, self.words)) if nonempty else []
+            paths = self.network.decode(make_batch(nonempty, self.words)) if nonempty else []
             labels = [[self.labels.names[k] for k in path] for path in paths]
             yield positions, labels + [[]] * (len(group) - len(nonempty))
 
@@ -89,7 +89,7 @@ class Tagger(TrainedModel):
         return {"scheme": self.labels.scheme, "features": features}
 
     @classmethod
-    def from_folder(cls, folder: Path, settings: Settings, values: Mapping[str, Any], **sources) -> "Tagger":
+    def from_folder(cls, folder: Path, settings: TaggerSettings, values: Mapping[str, Any], **sources) -> "Tagger":
         file, features = folder / "config.json", values.get("features")
         if not isinstance(features, dict) or features.keys() != {"column", "values"}:
             raise UserError(f"{file}: features is {features!r:.80}, expected the values of a column.")

@@ -14,7 +14,7 @@ import run_tag
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import MARKERS, UNK_ID, Vocabulary
 from elmo_tasks.tagging.columns import read_columns
-from elmo_tasks.tagging.data import batch_of
+from elmo_tasks.tagging.data import make_batch
 from elmo_tasks.tagging.tagger import Tagger
 
 QUICK = ["--device=cpu", "--epochs=2", "--hidden_dim=7", "--n_layers=1", "--word_dim=5", "--batch_size=8"]
@@ -135,7 +135,7 @@ def test_word_vectors_are_fine_tuned(run):
     tagger.network.eval()
     changes = tagger.weights()["vector_change.weight"]
     assert np.abs(changes[tagger.words.ids(["a", "of"])]).max() > 0.01
-    known, new = (batch_of([[word]], tagger.words) for word in ("river", "unheard-of"))
+    known, new = (make_batch([[word]], tagger.words) for word in ("river", "unheard-of"))
     before = [tagger.network.token_features(batch).numpy()[0, 0, -3:] for batch in (known, new)]
     np.testing.assert_allclose(before[0], changes[tagger.words.ids(["river"])[0]] + [0, 1, 0], atol=1e-6)
     np.testing.assert_allclose(before[1], changes[UNK_ID], atol=1e-6)
