@@ -72,7 +72,7 @@ def add_text_arguments(parser: argparse.ArgumentParser, files: dict) -> None:
 
     parts = parser.add_argument_group("shards and held-out part")
     parts.add_argument("--shards", **arguments.COUNT, help="number of files in train/; one at a time is in memory")
-    parts.add_argument("--dev_fraction", **arguments.SHARE, help="share of the documents that goes to dev/")
+    parts.add_argument("--dev_fraction", **arguments.FRACTION, help="share of the documents that goes to dev/")
     parts.add_argument("--dev_split", choices=("random", "last"), help="documents that go there")
     parts.add_argument("--seed", type=arguments.seed, metavar="N", help="decides the order and the random documents")
     processes = "worker processes; the result does not depend on their number"

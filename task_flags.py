@@ -9,35 +9,35 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from args import COUNT, DIR, FILE, RATE, SHARE, WHOLE, add_device, add_seed, fill_defaults, zero_or_more
+from args import COUNT, DIR, FILE, FRACTION, POSITIVE, WHOLE, add_device, add_seed, fill_defaults, non_negative_float
 
 LANGUAGES = ("en", "zh", "none")
 NUMBERS = {
     # ELMo
-    "elmo_dropout": (SHARE, "dropout on ELMo's vectors"),
-    "elmo_l2_coef": ({"type": zero_or_more, "metavar": "X"}, "penalty on the weights of mixed layers"),
-    "cache_gb": (RATE, "memory for the layers of a frozen biLM; larger caches go to a file in --save_dir"),
-    "elmo_lr": (RATE, "learning rate of the biLM"),
-    "lstm_dropout": (SHARE, "dropout between the biLM's LSTMs in fine-tuning"),
+    "elmo_dropout": (FRACTION, "dropout on ELMo's vectors"),
+    "elmo_l2_coef": ({"type": non_negative_float, "metavar": "X"}, "penalty on the weights of mixed layers"),
+    "cache_gb": (POSITIVE, "memory for the layers of a frozen biLM; larger caches go to a file in --save_dir"),
+    "elmo_lr": (POSITIVE, "learning rate of the biLM"),
+    "lstm_dropout": (FRACTION, "dropout between the biLM's LSTMs in fine-tuning"),
     # word vectors
-    "word_vectors_lr": (RATE, "learning rate of the word vectors"),
+    "word_vectors_lr": (POSITIVE, "learning rate of the word vectors"),
     # network
     "word_dim": (COUNT, "size of the word embeddings that are trained with the task"),
     "hidden_dim": (COUNT, "size of a GRU or LSTM"),
     "n_layers": (COUNT, "bidirectional layers"),
     # training
-    "lr": (RATE, "learning rate"),
-    "emb_lr_factor": (RATE, "learning rate of the word embeddings, times --lr"),
-    "crf_lr_factor": (RATE, "learning rate of the CRF, times --lr"),
-    "weight_decay": ({"type": zero_or_more, "metavar": "X"}, "weight decay"),
-    "dropout": (SHARE, "dropout of the network"),
+    "lr": (POSITIVE, "learning rate"),
+    "emb_lr_factor": (POSITIVE, "learning rate of the word embeddings, times --lr"),
+    "crf_lr_factor": (POSITIVE, "learning rate of the CRF, times --lr"),
+    "weight_decay": ({"type": non_negative_float, "metavar": "X"}, "weight decay"),
+    "dropout": (FRACTION, "dropout of the network"),
     "epochs": (COUNT, "maximum epochs"),
     "patience": (WHOLE, "stop after N epochs without improvement on the dev set; 0: never"),
     "batch_size": (COUNT, "examples per step"),
-    "max_grad_norm": (RATE, "clip the gradient norm to this"),
+    "max_grad_norm": (POSITIVE, "clip the gradient norm to this"),
     "tune_epochs": (COUNT, "epochs of fine-tuning"),
-    "word_dropout": (SHARE, "share of a batch's words that are dropped in fine-tuning"),
-    "ema": (SHARE, "decay of the weights' moving average, which is what is saved; 0: off"),
+    "word_dropout": (FRACTION, "share of a batch's words that are dropped in fine-tuning"),
+    "ema": (FRACTION, "decay of the weights' moving average, which is what is saved; 0: off"),
 }
 
 

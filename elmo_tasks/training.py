@@ -150,15 +150,21 @@ def _run_epoch(network, optimizer, batches: Sequence, loss: Callable, epoch: int
             log.info(f"epoch {epoch:>2}  step {step:,}/{len(batches):,}  {left} left in this epoch")
             last_log = now
         batch_loss = loss(batch)
-        batch_loss.backward()
-        optimizer.step()
-        optimizer.clear_grad()
+        update(batch_loss, optimizer)
         average.update()
         losses.append(batch_loss.detach())  # read only at the end: reading makes a GPU wait
     mean = float(paddle.stack(losses).mean())
     if not math.isfinite(mean):
         raise UserError(f"the loss became {mean}: use a lower --lr.")
     return mean
+
+
+def update(loss: paddle.Tensor, *optimizers: paddle.optimizer.Optimizer) -> None:
+    """Take one optimizer step on the gradient of a loss."""
+    loss.backward()
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.clear_grad()
 
 
 class WeightAverage:

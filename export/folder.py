@@ -54,7 +54,7 @@ Exported by export_model.py with {versions}. `{graph}` runs on {RUNS_ON[graph]}.
 | input | type | shape | |
 |---|---|---|---|
 {chr(10).join(rows)}
-| `lengths` | int64 | (B,) | tokens of each sentence |
+| `lengths` | int64 | (B,) | number of tokens of each sentence |
 
 | output | type | shape | |
 |---|---|---|---|

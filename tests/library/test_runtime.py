@@ -129,7 +129,7 @@ def test_gradients_are_on_after_parallel_work_without_them():
     assert paddle.is_grad_enabled()
 
 
-OUT_OF_MEMORY = "error: out of memory. Where there is a --batch_size"
+OUT_OF_MEMORY = "error: out of memory. Halve --batch_size"
 
 
 @pytest.mark.parametrize(
