@@ -14,7 +14,7 @@ from typing import IO, NoReturn
 from elmo_core.machine import disk, messages, runtime
 from elmo_core.machine.runtime import import_paddle
 
-OUT_OF_MEMORY = "Where there is a --batch_size, halve it; docs/memory.md has more."
+OUT_OF_MEMORY = "Where there is a --batch_size, halve it; docs/performance.md has more."
 
 
 def run(main: Callable[[], None]) -> None:
