@@ -142,7 +142,7 @@ def import_model(args: argparse.Namespace) -> None:
 
 
 def export_bilm(args: argparse.Namespace) -> None:
-    config, params, vocabulary = read_checkpoint(args.checkpoint)
+    _, config, params, vocabulary = model_files.read_model(args.checkpoint, head=None)
     describe(config, params)
     with disk.atomic_folder(args.output) as folder:
         bilm_tf.write(folder, config, params, vocabulary)
@@ -154,18 +154,12 @@ def export_bilm(args: argparse.Namespace) -> None:
 
 
 def write_half(args: argparse.Namespace) -> None:
-    config, params, vocabulary = read_checkpoint(args.checkpoint, head=not args.no_head)
+    _, config, params, vocabulary = model_files.read_model(args.checkpoint, head=False if args.no_head else None)
     params = {name: array.astype(np.float16) for name, array in params.items()}
     if vocabulary is None:
         config = dataclasses.replace(config, vocab_size=0)
     write_checkpoint(args.output, config, params, vocabulary)
     log.info(f"size          {(args.output / f'{checkpoint.FINAL}{checkpoint.PARAMS}').stat().st_size:,} bytes")
-
-
-def read_checkpoint(name: str, head: bool = True) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
-    """A checkpoint's model, with its head if it has one and `head` is wanted."""
-    prefix = model_files.resolve(name)
-    return model_files.read_model(prefix, head and has_head(checkpoint.load_params(prefix)))[1:]
 
 
 def write_checkpoint(
@@ -174,10 +168,6 @@ def write_checkpoint(
     describe(config, params)
     checkpoint.save_model(output, config, params, vocabulary)
     log.info(f"saved         {output / checkpoint.FINAL}{checkpoint.PARAMS}")
-
-
-def has_head(params: Mapping[str, np.ndarray]) -> bool:
-    return any(name.startswith("softmax.") for name in params)
 
 
 def describe(config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
@@ -193,7 +183,7 @@ def describe(config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
         f"forget bias {config.forget_bias:g}"
     )
     log.info(f"parameters    {sum(weight.size for weight in params.values()):,}")
-    head = f"predicts {config.vocab_size:,} words" if has_head(params) else "none: there will be vectors, no perplexity"
+    head = f"predicts {config.vocab_size:,} words" if "softmax.weight" in params else "none: vectors, but no perplexity"
     log.info(f"head          {head}")
 
 

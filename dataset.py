@@ -1,9 +1,8 @@
 """From text to the batches of a language model. NumPy only.
 
-A language-model batch is B rows of T steps. Each row is a stream of its own, sentence after sentence, cut every T steps:
-the state in which a batch leaves a row is the state in which the next batch finds it. A row that has finished a sentence
-takes the next one of the shuffled order. Here are two rows of four steps; the order is "birds sing loudly", "it rains",
-"no", "we know":
+A language-model batch is B rows of T steps. Each row is an independent stream of sentences, cut every T steps: its
+final state in one batch is its initial state in the next. A row that finishes a sentence takes the next one in shuffled
+order. For example, two rows of four steps, with the order "birds sing loudly", "it rains", "no", "we know":
 
                             batch 1                       batch 2
     row 0  forward  input   <S>    birds  sing   loudly   <S>   we    know  ..
@@ -16,10 +15,10 @@ takes the next one of the shuffled order. Here are two rows of four steps; the o
                     target  rains  it     <S>    no       <S>   ..
 
 A sentence of n tokens is n + 1 predictions in each direction: `</S>` is never a forward input, `<S>` never a
-forward target. A word that the vocabulary lacks enters by its characters ("char" input) or as `<UNK>` ("word"
-input), and is predicted as `<UNK>`.
+forward target. An out-of-vocabulary word is read as its characters ("char" input) or as `<UNK>` ("word" input), and
+predicted as `<UNK>`.
 
-Letters in shapes: B rows, T steps.
+Shapes: B rows, T steps.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,105 +37,118 @@ from elmo_core.text.tokens import BOS, EOS, Lexicon, LMBatch, Vocabulary, padded
 
 @dataclass(slots=True, eq=False)
 class _Sentence:
-    """A sentence on its way through a row."""
+    """A sentence being fed into a row."""
 
-    words: np.ndarray  # (n + 2,) int32 numbers of <S> w1 .. wn </S>
+    ids: np.ndarray  # (n + 2,) int32 ids of <S> w1 .. wn </S>
     file: int = -1
-    number: int = -1  # within the file
-    done: int = 0  # of its n + 1 steps
+    index: int = -1  # within the file
+    n_done: int = 0  # steps emitted so far, of n + 1
 
     @property
-    def left(self) -> int:
-        return len(self.words) - 1 - self.done
+    def n_left(self) -> int:
+        return len(self.ids) - 1 - self.n_done
 
 
-Piece = tuple[_Sentence, int, int]  # the steps of a sentence from .. to
+Segment = tuple[_Sentence, int, int]  # a sentence's steps from .. to
+NO_IDS = np.zeros(1, np.int32)
 
 
-def _lm_batch(pieces: list[Piece], lengths: np.ndarray, steps: int, lexicon: Lexicon) -> LMBatch:
-    """The batch whose rows, of `lengths` (B,), are filled with the pieces one after another."""
+def _lm_batch(segments: list[Segment], lengths: np.ndarray, steps: int, lexicon: Lexicon) -> LMBatch:
+    """Build a batch by laying the segments end to end in rows of the given lengths (B,)."""
 
     def cut(shift: int, direction: int) -> np.ndarray:
-        return np.concatenate([s.words[::direction][begin + shift : end + shift] for s, begin, end in pieces])
+        return np.concatenate([s.ids[::direction][begin + shift : end + shift] for s, begin, end in segments])
 
     tokens, index = lexicon.distinct(np.concatenate([cut(0, 1), cut(0, -1)]))
-    parts = [*np.split(index, 2), lexicon.targets(cut(1, 1)), lexicon.targets(cut(1, -1))]
-    return LMBatch(tokens, *(padded(part, lengths, steps) for part in parts), lengths)
+    packed = [*np.split(index, 2), lexicon.targets(cut(1, 1)), lexicon.targets(cut(1, -1))]
+    return LMBatch(tokens, *(padded(ids, lengths, steps) for ids in packed), lengths)
 
 
 def lm_batch(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, input: str = "char") -> LMBatch:
-    """A sentence in each row, to score sentences each by itself: as many rows as sentences, T = longest + 1."""
+    """One sentence per row, to score sentences independently; T = longest + 1."""
     lexicon = Lexicon(vocabulary, input)
-    numbered = [_Sentence(lexicon.number([BOS, *sentence, EOS])) for sentence in sentences]
-    lengths = np.array([sentence.left for sentence in numbered], np.int64)
-    return _lm_batch([(s, 0, s.left) for s in numbered], lengths, lengths.max(), lexicon)
+    rows = [_Sentence(lexicon.number([BOS, *sentence, EOS])) for sentence in sentences]
+    lengths = np.array([sentence.n_left for sentence in rows], np.int64)
+    return _lm_batch([(s, 0, s.n_left) for s in rows], lengths, lengths.max(), lexicon)
 
 
-class _Rows:
+class _RowStreams:
     """B rows of running sentences, from which batches are cut."""
 
     def __init__(self, batch_size: int, unroll_steps: int, vocabulary: Vocabulary, input: str):
-        self.under_way = [_Sentence(np.zeros(1, np.int32)) for _ in range(batch_size)]
-        self.waiting: dict[int, _Sentence] = {}  # begun in rows that are no more; the one of the lowest key is next
+        self.current = [_Sentence(NO_IDS) for _ in range(batch_size)]
+        self.pending: list[_Sentence] = []  # partly read sentences without a row
         self._steps = unroll_steps
         self._lexicon = Lexicon(vocabulary, input)
-        self._pieces: list[Piece] = []
+        self._segments: list[Segment] = []
 
     def sentences(self, corpus: Corpus, file: int, order: Callable = np.arange) -> Iterator[_Sentence]:
-        """The sentences of a file, in the order that the function makes of their number n: an array of 0 .. n - 1.
+        """Yield a file's sentences. order: maps their number n to the indices to yield, each from 0 to n - 1.
 
-        When all are given out the file is forgotten: of its text only the sentences under way are kept.
+        Afterwards the text is dropped, except for sentences still in use.
         """
-        numbers, borders = self._read(corpus, file)
-        for number in order(len(borders) - 1).tolist():
-            yield _Sentence(numbers[borders[number] : borders[number + 1]], file, number)
-        held = {*self.under_way, *self.waiting.values(), *(sentence for sentence, _, _ in self._pieces)}
-        for sentence in held:
-            sentence.words = sentence.words.copy()
-        self._lexicon.forget([sentence.words for sentence in held])
+        ids, offsets = self._read(corpus, file)
+        for index in order(len(offsets) - 1).tolist():
+            yield _Sentence(ids[offsets[index] : offsets[index + 1]], file, index)
+        open_sentences = {*self.current, *self.pending, *(sentence for sentence, _, _ in self._segments)}
+        for sentence in open_sentences:
+            sentence.ids = sentence.ids.copy()
+        self._lexicon.forget([sentence.ids for sentence in open_sentences])
 
     def _read(self, corpus: Corpus, file: int) -> tuple[np.ndarray, np.ndarray]:
-        """All sentences of a file, with their markers, end to end as int32 numbers, and their n + 1 borders."""
-        numbers, lengths, counts = [], [np.zeros(1, np.int64)], Counts()
+        """All sentences of a file with their markers, concatenated as int32 ids, and their n + 1 offsets."""
+        ids, lengths, counts = [], [np.zeros(1, np.int64)], Counts()
         for text in blocks(corpus.paths[file]):
             lines = split_lines(text)
             sentences = [[BOS, *words, EOS] for line in lines if (words := line.split())]
-            numbers.append(self._lexicon.number(list(chain.from_iterable(sentences))))
+            ids.append(self._lexicon.number(list(chain.from_iterable(sentences))))
             lengths.append(np.fromiter(map(len, sentences), np.int64, len(sentences)))
             blank = len(lines) - len(sentences)
             counts += Counts(len(sentences), blank_lines=blank, windows_lines=text.count("\r\n"))
         corpus.check(corpus.paths[file], counts)
-        return np.concatenate(numbers), np.cumsum(np.concatenate(lengths))
+        return np.concatenate(ids), np.cumsum(np.concatenate(lengths))
+
+    def restore(self, corpus: Corpus, saved: np.ndarray, n_current: int) -> None:
+        """Load sentences saved as (n, 3): file, index in it, steps emitted. Those after the first n_current have no row."""
+        sentences = [_Sentence(NO_IDS, *row) for row in saved.tolist()]
+        self.current[:n_current], self.pending = sentences[:n_current], sentences[n_current:]
+        for file in sorted({sentence.file for sentence in sentences} - {-1}):
+            same_file = [sentence for sentence in sentences if sentence.file == file]
+            indices = np.array([sentence.index for sentence in same_file])
+            loaded = self.sentences(corpus, file, order=lambda n, indices=indices: indices)
+            for sentence, source in zip(same_file, loaded, strict=True):
+                sentence.ids = source.ids
+        self.pending = [sentence for sentence in self.pending if sentence.n_left]
 
     def batch(self, source: Iterator[_Sentence]) -> LMBatch | None:
-        """The next batch, for which rows that run out take sentences from the source; None if nothing is left."""
-        lengths = np.zeros(len(self.under_way), np.int64)
-        self._pieces = []
-        for row, sentence in enumerate(self.under_way):
+        """The next batch, in which rows that run out take sentences from the source; None if nothing is left."""
+        lengths = np.zeros(len(self.current), np.int64)
+        self._segments = []
+        for row, sentence in enumerate(self.current):
             room = self._steps
-            while room and (sentence.left or (sentence := self._next(source))):
-                take = min(room, sentence.left)
-                self.under_way[row] = sentence
-                self._pieces.append((sentence, sentence.done, sentence.done + take))
-                sentence.done += take
-                room -= take
+            while room and (sentence.n_left or (sentence := self._next(source))):
+                n = min(room, sentence.n_left)
+                self.current[row] = sentence
+                self._segments.append((sentence, sentence.n_done, sentence.n_done + n))
+                sentence.n_done += n
+                room -= n
             lengths[row] = self._steps - room
-        return _lm_batch(self._pieces, lengths, self._steps, self._lexicon) if self._pieces else None
+        return _lm_batch(self._segments, lengths, self._steps, self._lexicon) if self._segments else None
 
     def _next(self, source: Iterator[_Sentence]) -> _Sentence | None:
-        return self.waiting.pop(min(self.waiting)) if self.waiting else next(source, None)
+        return self.pending.pop(0) if self.pending else next(source, None)
 
 
 class EvalStream:
-    """All text of a corpus in its own order: every token is predicted exactly once in each direction.
+    """A corpus in file order: every token is predicted exactly once in each direction.
 
-    The last batches are ragged: when there are no more sentences, a row's length falls below T and then to 0. Rows
-    keep their place, so that a carried state stays with its row. Every iteration starts from the beginning.
+    The last batches are ragged: once sentences run out, a row's length drops below T, then to 0. Rows are never
+    reordered, so a carried state stays with its row. Each iteration starts over.
     """
 
     def __init__(self, corpus: Corpus, vocabulary: Vocabulary, batch_size: int, unroll_steps: int, input: str = "char"):
         self._corpus = corpus
-        self._new_rows = partial(_Rows, batch_size, unroll_steps, vocabulary, input)
+        self._new_rows = partial(_RowStreams, batch_size, unroll_steps, vocabulary, input)
 
     def __iter__(self) -> Iterator[LMBatch]:
         rows = self._new_rows()
@@ -146,31 +158,40 @@ class EvalStream:
             yield batch
 
 
-Share = tuple[list | None, int, int]  # of a file's sentences: see `_sentences_of_share`
-WHOLE: Share = (None, 0, 1)
+@dataclass(frozen=True)
+class Partition:
+    """The sentences of a file that one rank reads: those whose index modulo `stride` is `offset`.
 
-
-def _sentences_of_share(order: np.ndarray, base: list | None, offset: int, stride: int) -> np.ndarray:
-    """The sentences of a share, in the file's shuffled order. base None: sentences k with k % stride == offset; else every
-    stride-th, from offset on, of what older shares left unread: [(share, sentences read)].
+    unread: partitions of an earlier run, each with how many of its sentences were read. If there are any, every
+    stride-th sentence that they have left, from offset on.
     """
-    if base is None:
-        return order[order % stride == offset]
-    return np.concatenate([_sentences_of_share(order, *share)[read:] for share, read in base])[offset::stride]
+
+    offset: int = 0
+    stride: int = 1
+    unread: tuple[tuple["Partition", int], ...] = ()
+
+    def indices(self, order: np.ndarray) -> np.ndarray:
+        """The partition's sentence indices, in the file's shuffled order (n,)."""
+        if not self.unread:
+            return order[order % self.stride == self.offset]
+        unread = [partition.indices(order)[n_read:] for partition, n_read in self.unread]
+        return np.concatenate(unread)[self.offset :: self.stride]
+
+
+WHOLE_FILE = Partition()
 
 
 class TrainStream:
-    """Batches without end, epoch after epoch, each in a new order: the share of one of `world_size` ranks.
+    """Endless shuffled batches for one of `world_size` ranks.
 
-    In every epoch the files are shuffled and dealt whole to the ranks. Those left over, fewer than the ranks, are
-    read by all, of whom each takes the sentences whose number, modulo `world_size`, is its own. Within a file the
-    sentences are shuffled. All follows from (seed, epoch), on every platform and with every version of NumPy. At
-    the end of an epoch the rows go on with the next: every batch is full, nothing is dropped. One file is in memory
-    at a time.
+    Each epoch, the files are shuffled and dealt whole to the ranks. Leftover files (fewer than ranks) are read by all
+    ranks; each takes the sentences whose index modulo `world_size` equals its rank. Sentences are shuffled within a
+    file. The order depends only on (seed, epoch), on every platform and NumPy version. Rows run on across epochs: every
+    batch is full, nothing is dropped. One file is in memory at a time.
 
-    `position`, also that of each batch, is made of plain containers and arrays. A stream that is given it by `seek`
-    goes on with the very batches that would have followed. Given the positions of all ranks of a run, another number
-    of ranks goes on with what these have left of the epoch: it is dealt anew in the same way.
+    `position` (also stored in each batch) consists of plain containers and arrays. A stream that seeks one continues
+    with exactly the batches that would have followed. Given the positions of all ranks, a run with another number of
+    ranks deals out what is left of the epoch in the same way.
     """
 
     def __init__(
@@ -188,19 +209,11 @@ class TrainStream:
         self._corpus = corpus
         self._seed, self._rank, self._world_size, self._shuffle = seed, rank, world_size, shuffle
         self.tokens_per_step = batch_size * unroll_steps * world_size  # of all ranks
-        self._new_rows = partial(_Rows, batch_size, unroll_steps, vocabulary, input)
-        self._identity = {
-            "corpus": corpus.identity,
-            "vocabulary": vocabulary.identity,
-            "batch_size": batch_size,
-            "unroll_steps": unroll_steps,
-            "input": input,
-            "seed": seed,
-            "rank": rank,
-            "world_size": world_size,
-            "shuffle": shuffle,
-        }
-        self._go_to(0, 0, 0)
+        self._new_rows = partial(_RowStreams, batch_size, unroll_steps, vocabulary, input)
+        self._identity = {"corpus": corpus.identity, "vocabulary": vocabulary.identity}
+        self._identity |= {"batch_size": batch_size, "unroll_steps": unroll_steps, "input": input}
+        self._identity |= {"seed": seed, "rank": rank, "world_size": world_size, "shuffle": shuffle}
+        self._reset(0)
 
     def __iter__(self) -> "TrainStream":
         return self
@@ -212,136 +225,130 @@ class TrainStream:
 
     @property
     def position(self) -> dict:
-        """Where the stream stands: so many sentences into the shuffled order of a file; and what the rows hold.
-
-        Of each sentence under way: file, number in the file, steps done.
-        """
-        files = [str(self._corpus.paths[file]) for file, _ in self._plan[self._shard : self._shard + 1]]
-        held = [*self._rows.under_way, *(sentence for _, sentence in sorted(self._rows.waiting.items()))]
+        """Where the stream stands. "sentence": how many were read of the current file; "rows": the open sentences."""
+        open_sentences = [*self._rows.current, *self._rows.pending]
+        at_end = self._shard == len(self._files)
         return {
             "epoch": self._epoch,
-            "shard": self._shard,  # place in this rank's order of files
-            "file": "".join(files),
+            "shard": self._shard,  # index in this rank's list of files
+            "file": "" if at_end else str(self._corpus.paths[self._files[self._shard][0]]),
             "sentence": self._sentence,
-            "rows": np.array([(s.file, s.number, s.done) for s in held], np.int64),  # (B + those that wait, 3)
+            "rows": np.array([(s.file, s.index, s.n_done) for s in open_sentences], np.int64),
             "history": self._history,
             "identity": self._identity,
         }
 
     def seek(self, *positions: dict) -> np.ndarray:
-        """Go on from the position of this rank, or from those of all ranks of a run.
+        """Continue from this rank's position, or from those of all ranks.
 
-        From a position of another stream (another seed, corpus ...) it goes on, with a warning, with what is well defined:
-        if sentences come in another order, from the beginning of the epoch; otherwise with all that the run has not read.
+        If settings differ, a warning names them. If they change the order of sentences, the epoch restarts; otherwise
+        the stream continues with all that is unread.
 
-        Returns for each row the row that had its sentence, -1 if none: of all ranks' rows if their number has changed.
+        Returns, per row, the row that held its sentence (over all ranks if their number has changed), or -1.
         """
-        mine = positions[self._rank if len(positions) == self._world_size else 0]
-        saved, epoch = mine["identity"], min(position["epoch"] for position in positions)
-        changes = differences(saved, self._identity)
-        reordered = {"corpus", "seed", "rank", "world_size", "shuffle"}.intersection(changes)
-        if len(positions) == saved["world_size"] != self._world_size:  # all of the run's ranks are there
+        own_position = positions[self._rank if len(positions) == self._world_size else 0]
+        changes = differences(own_position["identity"], self._identity)
+        reordering = {"corpus", "seed", "shuffle"}
+        if len(positions) == own_position["identity"]["world_size"] != self._world_size:  # all ranks of the earlier run
             changes.pop("rank", None)
-            reordered -= {"rank", "world_size"}
-        listed = "; ".join(changes.values())
-        n_rows = len(self._rows.under_way)
-        if reordered:
-            log.warning(f"The data is read from the beginning of epoch {epoch}: {listed}.")
-            self._go_to(epoch, 0, 0)
-            return np.full(n_rows, -1)
+        else:
+            reordering |= {"rank", "world_size"}
+        differing = "; ".join(changes.values())
+        epoch, history = min(position["epoch"] for position in positions), own_position.get("history")
+        if reordering & changes.keys():  # in another order, sentences already read cannot be told from the others
+            log.warning(f"The data is read from the beginning of epoch {epoch}: {differing}.")
+            self._reset(epoch)
+            return np.full(len(self._rows.current), -1)
         if changes:
-            log.warning(f"The data is read from where it was left, although {listed}.")
-        if saved["world_size"] == self._world_size:
-            self._go_to(mine["epoch"], mine["shard"], mine["sentence"], mine.get("history"))
-            return self._take_up([mine], 0, 1)
+            log.warning(f"Reading continues from where it was left, although {differing}.")
+        if "world_size" not in changes:  # each rank continues its own files; only the number of rows may differ
+            self._reset(own_position["epoch"], own_position["shard"], own_position["sentence"], history)
+            return self._restore_rows([own_position], 0, 1)
+        # the ranks share what is left of the earlier ranks' files and rows
         reached = [[position[name] for name in ("epoch", "shard", "sentence")] for position in positions]
-        self._go_to(epoch, 0, 0, {"ranks": reached, "before": mine.get("history")})
-        return self._take_up(positions, self._rank, self._world_size)
+        self._reset(epoch, history={"ranks": reached, "before": history})
+        return self._restore_rows(positions, self._rank, self._world_size)
 
-    def _go_to(self, epoch: int, shard: int, sentence: int, history: dict | None = None) -> None:
+    def _reset(self, epoch: int, shard: int = 0, sentence: int = 0, history: dict | None = None) -> None:
         self._epoch, self._shard, self._sentence, self._history = epoch, shard, sentence, history
-        self._plan = self._deal(epoch, self._rank, self._world_size, history)
+        self._files = self._assign_files(epoch, self._rank, self._world_size, history)
         self._rows = self._new_rows()
         self._source = self._sentences()
 
-    def _take_up(self, positions: Sequence[dict], part: int, parts: int) -> np.ndarray:
-        """Give the rows one part of the sentences that the positions were in the midst of. Those without a row wait.
+    def _restore_rows(self, positions: Sequence[dict], rank: int, size: int) -> np.ndarray:
+        """Restore this rank's part of the sentences that were being read; those without a row are queued.
 
-        Returns for each row the row that had its sentence, or -1.
+        Returns, per row, the row that held its sentence, or -1.
         """
-        n_rows = len(self._rows.under_way)
-        had = positions[0]["identity"]["batch_size"]
-        rows = np.concatenate([position["rows"][:had] for position in positions])
-        waiting = [position["rows"][had:] for position in positions]
-        before = np.arange(part * n_rows, (part + 1) * n_rows)
-        before[before >= len(rows)] = -1
-        mine = np.where(before[:, None] < 0, -1, rows[before])
-        surplus = np.concatenate([rows[parts * n_rows :], *waiting])[part::parts]
-        sentences = np.concatenate([mine, surplus])  # (n_rows + those that wait, 3): file, number in it, steps done
-        for file in np.unique(sentences[sentences[:, 0] >= 0, 0]).tolist():
-            places = np.flatnonzero(sentences[:, 0] == file)
-            _, numbers, done = sentences[places].T
-            found = self._rows.sentences(self._corpus, file, order=lambda n, numbers=numbers: numbers)
-            for place, sentence, steps in zip(places.tolist(), found, done.tolist(), strict=True):
-                sentence.done = steps
-                if place < n_rows:
-                    self._rows.under_way[place] = sentence
-                elif sentence.left:
-                    self._rows.waiting[place] = sentence
-        return before
+        n_rows, n_saved = len(self._rows.current), positions[0]["identity"]["batch_size"]
+        saved = np.concatenate([position["rows"][:n_saved] for position in positions])
+        pending = [position["rows"][n_saved:] for position in positions]
+        previous = np.arange(rank * n_rows, (rank + 1) * n_rows)
+        previous[previous >= len(saved)] = -1
+        current = saved[previous[previous >= 0]]
+        surplus = np.concatenate([saved[size * n_rows :], *pending])[rank::size]
+        self._rows.restore(self._corpus, np.concatenate([current, surplus]), len(current))
+        return previous
 
-    def _order(self, n: int, of: int, epoch: int) -> np.ndarray:
-        """A permutation (n,). Of what NumPy draws, only the raw bits are promised never to change."""
+    def _permutation(self, n: int, key: int, epoch: int) -> np.ndarray:
+        """A permutation (n,), from raw bits: the only NumPy draws guaranteed never to change."""
         if not self._shuffle:
             return np.arange(n)
-        return np.argsort(np.random.PCG64([self._seed, epoch, of]).random_raw(n), kind="stable")
+        return np.argsort(np.random.PCG64([self._seed, epoch, key]).random_raw(n), kind="stable")
 
-    def _deal(self, epoch: int, rank: int, size: int, history: dict | None) -> list[tuple[int, Share]]:
-        """The files of one of `size` ranks in an epoch, each with its share of the sentences.
+    def _assign_files(self, epoch: int, rank: int, size: int, history: dict | None) -> list[tuple[int, Partition]]:
+        """The files that one of `size` ranks reads in an epoch, each with its partition.
 
-        history: how far each of another number of ranks has come, as [epoch, place in its order of files, sentence], and
-        their own history. What they have left of the epochs that they had begun is dealt before anything else.
+        history: how far each rank of a differently sized run got ([epoch, index in its file order, sentence]), and that
+        run's own history. In epochs that those ranks had started, only what they left unread is dealt.
         """
-        left: dict[int, list] = {}  # of each file the shares that are not read, and how much of them is
-        if not _is_begun(epoch, history):
-            left = {file: [(WHOLE, 0)] for file in self._order(len(self._corpus.paths), 0, epoch).tolist()}
-        else:
-            for other, (reached, shard, sentence) in enumerate(history["ranks"]):
-                files = self._deal(epoch, other, len(history["ranks"]), history["before"]) if reached <= epoch else []
-                for k, (file, share) in enumerate(files):
-                    if reached < epoch or k >= shard:
-                        read = sentence if reached == epoch and k == shard else 0
-                        left.setdefault(file, []).append((share, read))
-        untouched = [file for file, shares in left.items() if shares == [(WHOLE, 0)]]
-        dealt = untouched[: len(untouched) // size * size]
-        begun = [file for file, shares in left.items() if shares != [(WHOLE, 0)]]
+        unread = self._unread(epoch, history)
+        untouched = [file for file, partitions in unread.items() if partitions == [(WHOLE_FILE, 0)]]
+        started = [file for file, partitions in unread.items() if partitions != [(WHOLE_FILE, 0)]]
+        n_dealt = len(untouched) // size * size
         return [
-            *((file, WHOLE) for file in dealt[rank::size]),
-            *((file, (None, rank, size)) for file in untouched[len(dealt) :]),
-            *((file, (left[file], rank, size)) for file in begun),
+            *((file, WHOLE_FILE) for file in untouched[rank:n_dealt:size]),
+            *((file, Partition(rank, size)) for file in untouched[n_dealt:]),
+            *((file, Partition(rank, size, tuple(unread[file]))) for file in started),
         ]
 
-    def _share(self, n: int, file: int, share: Share) -> np.ndarray:
-        """Which sentences of the n in a file this rank has still to read in this epoch, in their order."""
-        return _sentences_of_share(self._order(n, 1 + file, self._epoch), *share)[self._sentence :]
+    def _unread(self, epoch: int, history: dict | None) -> dict[int, list[tuple[Partition, int]]]:
+        """Per file, the partitions that an epoch has left, each with how many of its sentences were read."""
+        if not _epoch_started(epoch, history):
+            return {file: [(WHOLE_FILE, 0)] for file in self._permutation(len(self._corpus.paths), 0, epoch).tolist()}
+        unread: dict[int, list[tuple[Partition, int]]] = {}
+        for rank, (reached, shard, sentence) in enumerate(history["ranks"]):
+            if reached > epoch:
+                continue
+            files = self._assign_files(epoch, rank, len(history["ranks"]), history["before"])
+            first, n_read = (shard, sentence) if reached == epoch else (0, 0)
+            for file, partition in files[first:]:
+                unread.setdefault(file, []).append((partition, n_read))
+                n_read = 0  # of the files after the current one, nothing is read
+        return unread
+
+    def _unread_indices(self, n: int, file: int, partition: Partition) -> np.ndarray:
+        """Indices of the sentences, of n in a file, that this rank has yet to read this epoch, in order."""
+        return partition.indices(self._permutation(n, 1 + file, self._epoch))[self._sentence :]
 
     def _sentences(self) -> Iterator[_Sentence]:
-        """The sentences of this rank from where the stream stands, without end."""
+        """Yield this rank's sentences from the stream's position on, without end."""
         while True:
-            nothing = not (self._shard or self._sentence or _is_begun(self._epoch, self._history))
-            for file, share in self._plan[self._shard :]:
-                for sentence in self._rows.sentences(self._corpus, file, partial(self._share, file=file, share=share)):
-                    nothing = False
+            is_empty = not (self._shard or self._sentence or _epoch_started(self._epoch, self._history))
+            for file, partition in self._files[self._shard :]:
+                order = partial(self._unread_indices, file=file, partition=partition)
+                for sentence in self._rows.sentences(self._corpus, file, order):
+                    is_empty = False
                     self._sentence += 1
                     yield sentence
                 self._shard, self._sentence = self._shard + 1, 0
-            if nothing:
+            if is_empty:
                 break
             self._epoch, self._shard = self._epoch + 1, 0
-            self._plan = self._deal(self._epoch, self._rank, self._world_size, self._history)
+            self._files = self._assign_files(self._epoch, self._rank, self._world_size, self._history)
         raise UserError(f"rank {self._rank} of {self._world_size}: the corpus has no sentence for it. Use fewer ranks.")
 
 
-def _is_begun(epoch: int, history: dict | None) -> bool:
-    """Whether an epoch was begun by the ranks of a history."""
+def _epoch_started(epoch: int, history: dict | None) -> bool:
+    """Whether the ranks of a history had started an epoch."""
     return history is not None and epoch <= max(reached for reached, _, _ in history["ranks"])

@@ -17,8 +17,6 @@ what an ELMo should be compared with.
 import argparse
 import shlex
 import time
-from collections import Counter
-from dataclasses import fields
 from pathlib import Path
 
 import args as arguments
@@ -27,23 +25,34 @@ from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.characters import MAX_BYTES
 from elmo_core.text.corpus import Corpus
-from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_core.text.tokens import MARKERS
 from preprocessing import word2vec
-from preprocessing.raw_text import Options, Report, make_corpus
+from preprocessing.raw_text import Options, make_corpus
 from preprocessing.vocabulary import count_tokens, make_vocabulary
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    add_text_arguments(commands.add_parser("text", help="raw text to a corpus of tokenised sentences"))
-    add_vocab_arguments(commands.add_parser("vocab", help="a corpus to a vocabulary"))
-    add_vectors_arguments(commands.add_parser("vectors", help="a corpus to word2vec vectors"))
+    files = {"nargs": "+", "metavar": "INPUT", "help": "files, also gzip, globs in quotes, or folders"}
+    add_text_arguments(commands.add_parser("text", help="raw text to a corpus of tokenised sentences"), files)
+
+    vocab = commands.add_parser("vocab", help="a corpus to a vocabulary")
+    vectors = commands.add_parser("vectors", help="a corpus to word2vec vectors")
+    written = {vocab: "the vocabulary file", vectors: "the vectors, binary if the name ends in .bin, else text"}
+    for command, output in written.items():
+        command.add_argument("input", **files)
+        command.add_argument("--output", **arguments.FILE, required=True, help=output)
+        command.add_argument("--overwrite", action="store_true", help="replace an earlier file")
+    vocab.add_argument("--min_count", **arguments.COUNT, default=1, help="leave out tokens that occur less often")
+    vocab.add_argument("--max_size", **arguments.COUNT, help="maximum size, special tokens included")
+    vectors.add_argument("--dimensions", **arguments.COUNT, default=word2vec.DIMENSIONS, help="of a vector")
+    arguments.add_seed(vectors)
     return parser.parse_args(argv)
 
 
-def add_text_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("input", nargs="+", metavar="INPUT", help="files, also gzip, globs in quotes, or folders")
+def add_text_arguments(parser: argparse.ArgumentParser, files: dict) -> None:
+    parser.add_argument("input", **files)
     parser.add_argument("--lang", choices=("en", "zh"), required=True, help="language of the text")
     parser.add_argument("--output", **arguments.DIR, required=True, help="folder for train/ and perhaps dev/")
     parser.add_argument("--overwrite", action="store_true", help="replace train/ and dev/ of an earlier run")
@@ -63,30 +72,12 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
 
     parts = parser.add_argument_group("shards and held-out part")
     parts.add_argument("--shards", **arguments.COUNT, help="number of files in train/; one at a time is in memory")
-    parts.add_argument("--dev_fraction", **arguments.SHARE, help="share of the documents that goes to dev/")
+    parts.add_argument("--dev_fraction", **arguments.FRACTION, help="share of the documents that goes to dev/")
     parts.add_argument("--dev_split", choices=("random", "last"), help="documents that go there")
     parts.add_argument("--seed", type=arguments.seed, metavar="N", help="decides the order and the random documents")
     processes = "worker processes; the result does not depend on their number"
     parts.add_argument("--processes", **arguments.COUNT, default=runtime.n_cores(), help=processes)
     parser.set_defaults(**vars(Options()))
-
-
-def add_vocab_arguments(parser: argparse.ArgumentParser) -> None:
-    add_corpus_arguments(parser, "the vocabulary file")
-    parser.add_argument("--min_count", **arguments.COUNT, default=1, help="leave out tokens that occur less often")
-    parser.add_argument("--max_size", **arguments.COUNT, help="maximum size, special tokens included")
-
-
-def add_vectors_arguments(parser: argparse.ArgumentParser) -> None:
-    add_corpus_arguments(parser, "the vectors, binary if the name ends in .bin, else text")
-    parser.add_argument("--dimensions", **arguments.COUNT, default=word2vec.DIMENSIONS, help="of a vector")
-    arguments.add_seed(parser)
-
-
-def add_corpus_arguments(parser: argparse.ArgumentParser, output: str) -> None:
-    parser.add_argument("input", nargs="+", metavar="INPUT", help="files, also gzip, globs in quotes, or folders")
-    parser.add_argument("--output", **arguments.FILE, required=True, help=output)
-    parser.add_argument("--overwrite", action="store_true", help="replace an earlier file")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -95,51 +86,27 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def text(args: argparse.Namespace) -> None:
-    options = Options(**{field.name: getattr(args, field.name) for field in fields(Options)})
+    """Write a corpus, and log its size, what was left out and why, and the next command."""
     start = time.perf_counter()
-    report = make_corpus(args.input, args.output, options, args.processes, args.overwrite)
-    report_text(args.output, report, time.perf_counter() - start)
-
-
-def report_text(output: Path, report: Report, seconds: float) -> None:
-    """Log what was written, what was left out and why, and the next command."""
-    tokens = report.tokens.total()
+    report = make_corpus(args.input, args.output, arguments.from_flags(Options, args), args.processes, args.overwrite)
+    seconds, tokens = time.perf_counter() - start, report.tokens.total()
     log.info(f"{report.lines:,} lines, {tokens:,} tokens in {seconds:.0f} s, {tokens / seconds:,.0f} a second.")
     dropped = ", ".join(f"{n:,} {why}" for why, n in sorted(report.dropped.items()) if n)
     log.info(f"left out: {dropped or 'nothing'}.")
     for part, n in report.shards.items():
-        log.info(
-            f"{output / part}: {report.sentences[part]:,} sentences, {report.tokens[part]:,} tokens in {n} shards."
-        )
-    train, target = shlex.quote(str(output / "train" / "*")), shlex.quote(str(output / "vocabulary.txt"))
+        size = f"{report.sentences[part]:,} sentences, {report.tokens[part]:,} tokens in {n} shards"
+        log.info(f"{args.output / part}: {size}.")
+    train, target = (shlex.quote(str(args.output / name)) for name in ("train/*", "vocabulary.txt"))
     log.info(f"next: python preprocess.py vocab {train} --output {target}")
 
 
 def vocab(args: argparse.Namespace) -> None:
+    """Write a vocabulary, and log how much of the running text it covers, and what else its user should know."""
     if args.max_size is not None and args.max_size <= len(MARKERS):
         raise UserError(f"--max_size {args.max_size}: expected {len(MARKERS) + 1} or more, special tokens included.")
-    paths = corpus_files(args)
-    counts = count_tokens(paths)
+    counts = count_tokens(corpus_files(args))
     vocabulary = make_vocabulary(counts, args.min_count, args.max_size)
     vocabulary.save(args.output)
-    report_vocabulary(args, counts, vocabulary)
-
-
-def vectors(args: argparse.Namespace) -> None:
-    word2vec.train(corpus_files(args), args.output, args.seed, args.dimensions)
-
-
-def corpus_files(args: argparse.Namespace) -> list[Path]:
-    """The files of the corpus, each once, after a check that --output may be written."""
-    paths = list(dict.fromkeys(Corpus(args.input).paths))
-    disk.check_output("--output", args.output, *paths)
-    if args.output.exists() and not args.overwrite:
-        raise UserError(f"--output {args.output} exists already: choose another name, or give --overwrite.")
-    return paths
-
-
-def report_vocabulary(args: argparse.Namespace, counts: Counter, vocabulary: Vocabulary) -> None:
-    """Log how much of the running text the vocabulary covers, and what else its user should know."""
     for marker in MARKERS:
         if n := counts.pop(marker, 0):
             log.warning(f"{marker} occurs {n:,} times in the corpus. The vocabulary has it once, as a special token.")
@@ -155,6 +122,19 @@ def report_vocabulary(args: argparse.Namespace, counts: Counter, vocabulary: Voc
     train = args.input[0] if len(args.input) == 1 else "CORPUS"
     flags = f"--train_data_path={shlex.quote(train)} --vocab_file={shlex.quote(str(args.output))}"
     log.info(f"next: python run_pretrain.py {flags} --save_dir=checkpoints")
+
+
+def vectors(args: argparse.Namespace) -> None:
+    word2vec.train(corpus_files(args), args.output, args.seed, args.dimensions)
+
+
+def corpus_files(args: argparse.Namespace) -> list[Path]:
+    """The files of the corpus, each once, after a check that --output may be written."""
+    paths = list(dict.fromkeys(Corpus(args.input).paths))
+    disk.check_output("--output", args.output, *paths)
+    if args.output.exists() and not args.overwrite:
+        raise UserError(f"--output {args.output} exists already: choose another name, or give --overwrite.")
+    return paths
 
 
 if __name__ == "__main__":

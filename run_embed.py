@@ -76,7 +76,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _numbers(text: str) -> list[float]:
-    return [arguments.any_number(number) for number in text.split(",")]
+    return [arguments.finite_float(number) for number in text.split(",")]
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -106,20 +106,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def embed_vocabulary(args: argparse.Namespace) -> None:
     """Write the vectors (V, P) of words without a context."""
-    from elmo_core.network.token_tables import Unread
-
     if args.output.exists():
         raise UserError(f"--output {args.output} exists. Choose another, or delete it.")
     words, embedder = token_vectors.read_words(args.vocab), load(args)
-    width, unread = embedder.config.projection_dim, Unread(embedder.config, embedder.vocabulary)
-    unread.count(words)
-    log.info(f"device        {embedder.device}")
-    log.info(f"vectors       ({len(words):,}, {width}) float32")
-    if unread.oov_share:
-        log.warning(f"{unread.oov_share:.1%} of the words are not in the model's vocabulary and have {UNK}'s vector.")
     pieces = (words[begin : begin + WORDS_AT_ONCE] for begin in range(0, len(words), WORDS_AT_ONCE))
-    token_vectors.write(args.output, words, width, map(embedder.encode_tokens, pieces))
-    log.info(f"wrote         {args.output}")
+    token_vectors.write(args.output, words, embedder.config.projection_dim, map(embedder.encode_tokens, pieces))
+    if embedder.oov_share:
+        log.warning(f"{embedder.oov_share:.1%} of the words are not in the model's vocabulary and have {UNK}'s vector.")
+    log.info(f"wrote         {args.output}, {len(words):,} vectors")
 
 
 def load(args: argparse.Namespace) -> "ELMoEmbedder":

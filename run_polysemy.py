@@ -83,10 +83,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     asked = asked_words(args)
     own = own_sentences(args.sentence or [], asked)
     senses = read_senses(args.senses) if args.senses else None
-    if args.plot:
-        check_plot(args)
-    if args.page:
-        check_page(args.page)
+    check_outputs(args)
     corpus = Corpus(args.corpus)
     static = load_word_vectors(args.word2vec) if args.word2vec else None
     embedder = elmo.ELMoEmbedder(args.init_from_ckpt, args.batch_size, args.device, progress=sys.stderr.isatty())
@@ -148,19 +145,16 @@ def own_sentences(texts: Sequence[str], asked: Sequence[str]) -> list[Occurrence
     return found
 
 
-def check_plot(args: argparse.Namespace) -> None:
-    if args.plot.suffix.lower() != ".png":
-        raise UserError(f"--plot {args.plot}: the picture is a PNG, expected a name that ends in .png.")
-    if not args.word:
-        raise UserError("--plot: give the words to draw by --word.")
-    disk.check_output("--plot", args.plot)
-    font_families(args.font)
-
-
-def check_page(path: Path) -> None:
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise UserError(f"--page {path}: expected a name that ends in .html.")
-    disk.check_output("--page", path)
+def check_outputs(args: argparse.Namespace) -> None:
+    for flag, path, suffixes in (("--plot", args.plot, (".png",)), ("--page", args.page, (".html", ".htm"))):
+        if path and path.suffix.lower() not in suffixes:
+            raise UserError(f"{flag} {path}: expected a name that ends in {suffixes[0]}.")
+        if path:
+            disk.check_output(flag, path)
+    if args.plot:
+        if not args.word:
+            raise UserError("--plot: give the words to draw with --word.")
+        font_families(args.font)
 
 
 def check_model(
@@ -185,13 +179,11 @@ def check_model(
 
 def can_be_counted(word: Word, embedder: elmo.ELMoEmbedder) -> bool:
     """Whether a word of --senses that was not asked for gets into the table; the log says why not."""
-    if not is_known(word.text, embedder):
-        log.warning(f"{word.text!r} is left out of the table: the model's vocabulary lacks it.")
-    elif not word.comparable:
-        log.warning(f"{word.text!r} is left out of the table: its sense is given in fewer than two sentences.")
-    else:
-        return True
-    return False
+    reason = "" if word.comparable else "its sense is given in fewer than two sentences"
+    reason = reason if is_known(word.text, embedder) else "it is not in the model's vocabulary"
+    if reason:
+        log.warning(f"{word.text!r} is left out of the table: {reason}.")
+    return not reason
 
 
 if __name__ == "__main__":

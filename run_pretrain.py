@@ -16,7 +16,6 @@ from pathlib import Path
 
 import args as arguments
 import script
-from dataset import EvalStream, TrainStream
 from elmo import BiLM
 from elmo_core.config import PRESETS, ELMoConfig, differences
 from elmo_core.files import checkpoint
@@ -29,8 +28,6 @@ from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import model_files
 from pretraining import run_folder
 from pretraining.model import check_vocabulary, load_model, new_model
-from pretraining.optimizer import make_optimizer, set_optimizer_state
-from pretraining.resume import Progress, changed_settings, resume
 from pretraining.run import RunSettings, Trainer
 
 # beside the settings of a run
@@ -83,65 +80,37 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     device = runtime.set_device(args.device)
-    products.use_half_products(args.amp)
+    products.use_bfloat16(args.amp)
     products.use_tf32(args.tf32)
     ranks = Ranks(advice="Resume with --init_from_ckpt.")
-    if not ranks.first:
+    if not ranks.is_main:
         log.setLevel("WARNING")
     corpus, dev, source = open_inputs(args)
     resumed = source if args.init_from_ckpt else None
     step = checkpoint.step_of(resumed) if resumed else 0
-    ranks.on_first(lambda: run_folder.check_folder(args.save_dir, resumed, step, args.overwrite))
+    ranks.run_on_main(lambda: run_folder.check_folder(args.save_dir, resumed, step, args.overwrite))
 
     script.seed_everything(args.seed)
     bilm, vocabulary = initial_model(args, ranks, source, step)
-    optimizer = make_optimizer(args.optimizer, args.lr, bilm.parameters(), args.max_grad_norm)
-    counts = ranks.on_first(lambda: count(corpus, dev, vocabulary, resumed))
-    rows = args.batch_size * args.accumulate
-    if counts.sentences < rows * ranks.size:
-        log.warning(
-            f"The corpus has {counts.sentences:,} sentences for {rows * ranks.size:,} rows, so several rows read the same "
-            "sentences at the same time. Put each sentence on a line of its own, as `preprocess.py text` does, or lower "
-            "--batch_size."
-        )
-    shape = (args.unroll_steps, bilm.config.input)
-    stream = TrainStream(corpus, vocabulary, rows, *shape, args.seed, ranks.rank, ranks.size)
-    held_out = EvalStream(dev, vocabulary, args.batch_size, *shape) if dev else None
-    identity = run_identity(args, stream, dev)
-    check_ranks(ranks, {**identity, **{name: getattr(args, name) for name in SAME_ON_ALL_RANKS}})
-    states = [bilm.zero_state(args.batch_size) for _ in range(args.accumulate)]
-    warmup = args.warmup_steps * stream.tokens_per_step
-    progress = Progress(stream.tokens_per_step, counts, stream.position, states, warmup)
+    counts = ranks.run_on_main(lambda: count(corpus, dev, vocabulary, resumed))
     settings = arguments.from_flags(RunSettings, args)
-    trainer = Trainer(settings, ranks, bilm, optimizer, stream, held_out, progress, identity)
-    if resumed:
-        restore(args, resumed, trainer)
-    else:
-        progress.set_end(args.max_steps, args.epochs)
+    trainer = Trainer(settings, ranks, bilm, vocabulary, corpus, dev, counts)
+    check_ranks(ranks, {**trainer.fixed_settings, **{name: getattr(args, name) for name in SAME_ON_ALL_RANKS}})
+    trainer.restore(resumed)
+    progress = trainer.progress
     finished = resumed and resumed.name == "final" and progress.is_finished(args.patience, args.eval_freq)
     if finished or progress.step > progress.total:
         log.info(f"{resumed} is at step {progress.step:,} of {progress.total:,}: nothing is left to do.")
         log.info("To train on, raise --epochs or --max_steps (or --patience).")
         return
     with ExitStack() as stack:
-        ranks.on_first(lambda: stack.enter_context(run_folder.locked(args.save_dir)))
-        config = {"model": bilm.config.to_dict(), "training": identity}
-        if not ranks.on_first(
-            lambda: run_folder.open_folder(args.save_dir, resumed, progress.step, config, vocabulary)
-        ):
+        ranks.run_on_main(lambda: stack.enter_context(run_folder.locked(args.save_dir)))
+        config = {"model": bilm.config.to_dict(), "training": trainer.fixed_settings}
+        opened = (args.save_dir, resumed, progress.step, config, vocabulary)
+        if not ranks.run_on_main(lambda: run_folder.open_folder(*opened)):
             progress.best, progress.without_gain = math.inf, 0
         log_summary(args, trainer, device, len(corpus.paths))
-        if not trainer.train():
-            prefix = args.save_dir / str(progress.step)
-            log.info(f"stopped at step {prefix.name}, saved as {prefix}. Resume with the same command plus")
-            log.info(f"    --init_from_ckpt={prefix}{' instead of --finetune_from' if args.finetune_from else ''}")
-            sys.exit(trainer.interruption.exit_code)
-        if progress.step < progress.total:
-            evaluations = f"{progress.without_gain} evaluations without improvement"
-            log.info(f"step {progress.step:,}: {evaluations}; best perplexity {progress.best:.2f}")
-        log.info(f"saved         {args.save_dir / 'final'}.pdparams")
-        if args.plot and ranks.first:
-            log.info(f"drew          {run_folder.plot(args.save_dir)}")
+        log_end(args, trainer, is_finished=trainer.train())
 
 
 def open_inputs(args: argparse.Namespace) -> tuple[Corpus, Corpus | None, Path | None]:
@@ -158,13 +127,13 @@ def open_inputs(args: argparse.Namespace) -> tuple[Corpus, Corpus | None, Path |
 
 def initial_model(args: argparse.Namespace, ranks: Ranks, source: Path | None, step: int) -> tuple[BiLM, Vocabulary]:
     """Build the model, from checkpoint source if given, with the same weights on all ranks."""
-    if not ranks.first:
+    if not ranks.is_main:
         args.pretrained_word_embeddings = None  # rank 0 gives its weights to all
-    models = []  # not the result of on_each, which could not be sent between ranks
-    ranks.on_each(lambda: models.append(build_model(args, source)))  # fitting to word vectors takes minutes
+    models = []  # not the result of run_on_all, which could not be sent between ranks
+    ranks.run_on_all(lambda: models.append(build_model(args, source)))  # fitting to word vectors takes minutes
     bilm, vocabulary = models[0]
     check_ranks(ranks, {**bilm.config.to_dict(), "vocabulary": vocabulary.identity, "step": step})
-    ranks.share_weights(bilm.parameters())
+    ranks.broadcast_weights(bilm.parameters())
     return bilm, vocabulary
 
 
@@ -188,7 +157,7 @@ def build_model(args: argparse.Namespace, source: Path | None) -> tuple[BiLM, Vo
 
 
 def count(corpus: Corpus, dev: Corpus | None, vocabulary: Vocabulary, resumed: Path | None) -> Counts:
-    """Count the corpus, unless the checkpoint knows, and check the held-out text."""
+    """Count the corpus, unless the checkpoint knows its counts, and check the held-out text."""
     if dev:
         dev.count(vocabulary)
     saved = checkpoint.load_progress(resumed) if resumed else {}
@@ -208,29 +177,15 @@ def check_ranks(ranks: Ranks, settings: dict) -> None:
             )
 
 
-def run_identity(args: argparse.Namespace, stream: TrainStream, dev: Corpus | None) -> dict:
-    """What must be the same for a resumed run to be the same run."""
-    names = ("optimizer", "lr", "warmup_steps", "max_grad_norm", "dropout", "n_negative_samples", "amp")
-    data = {name: value for name, value in stream.position["identity"].items() if name != "rank"}
-    return {**data, "dev_data": dev.identity if dev else None, **{name: getattr(args, name) for name in names}}
-
-
-def restore(args: argparse.Namespace, resumed: Path, trainer: Trainer) -> None:
-    """Set everything to where the checkpoint left it, as far as the changed settings allow."""
-    moments, saved = checkpoint.load_optimizer(resumed), checkpoint.load_progress(resumed)
-    changes = changed_settings(resumed, saved["settings"], trainer.identity, args.allow_changes)
-    resume(trainer.progress, saved, changes, trainer.stream, trainer.ranks)
-    if "optimizer" not in changes:
-        set_optimizer_state(trainer.optimizer, trainer.bilm, moments)
-    trainer.progress.set_end(args.max_steps, args.epochs)
-    if args.optimizer == "adam" and saved["total"] != trainer.progress.total:
-        log.warning(f"The learning rate reaches 0 at step {trainer.progress.total:,} instead of {saved['total']:,}.")
-
-
 def log_summary(args: argparse.Namespace, trainer: Trainer, device: str, n_files: int) -> None:
     """Log what is about to run."""
     progress, processes, words = trainer.progress, trainer.ranks.size, trainer.bilm.config.vocab_size
-    counts = progress.counts
+    counts, rows = progress.counts, progress.tokens_per_step // args.unroll_steps
+    if counts.sentences < rows:
+        log.warning(
+            f"The corpus has {counts.sentences:,} sentences for {rows:,} rows, so several rows read the same sentences at "
+            "the same time. Put each sentence on a line of its own, as `preprocess.py text` does, or lower --batch_size."
+        )
     parts: dict[str, int] = {}
     for name, weight in trainer.bilm.named_parameters():
         part = name.split(".")[0].removeprefix("forward_").removeprefix("backward_")
@@ -251,6 +206,22 @@ def log_summary(args: argparse.Namespace, trainer: Trainer, device: str, n_files
     values |= {"tokens": counts.tokens, "sentences": counts.sentences, "unknown_share": counts.unknown_share}
     values |= {"steps_per_epoch": steps_per_epoch, "tokens_per_step": progress.tokens_per_step, "total": progress.total}
     trainer.log("start", "\n".join(lines), values)
+
+
+def log_end(args: argparse.Namespace, trainer: Trainer, is_finished: bool) -> None:
+    """Log where the result is; exit if the run was interrupted."""
+    progress = trainer.progress
+    if not is_finished:
+        prefix = args.save_dir / str(progress.step)
+        log.info(f"stopped at step {prefix.name}, saved as {prefix}. Resume with the same command plus")
+        log.info(f"    --init_from_ckpt={prefix}{' instead of --finetune_from' if args.finetune_from else ''}")
+        sys.exit(trainer.interruption.exit_code)
+    if progress.step < progress.total:
+        evaluations = f"{progress.without_gain} evaluations without improvement"
+        log.info(f"step {progress.step:,}: {evaluations}; best perplexity {progress.best:.2f}")
+    log.info(f"saved         {args.save_dir / 'final'}.pdparams")
+    if args.plot and trainer.ranks.is_main:
+        log.info(f"drew          {run_folder.plot(args.save_dir)}")
 
 
 if __name__ == "__main__":

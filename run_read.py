@@ -1,4 +1,4 @@
-"""Reading comprehension: find the stretch of a passage that answers a question; with ELMo or without.
+"""Extractive question answering: find the span of a passage that answers a question, with ELMo or without it.
 
     python run_read.py train --train_file=train.json --dev_file=dev.json --init_from_ckpt=checkpoints --save_dir=reader
     python run_read.py predict --model_dir=reader --input=dev.json --output=predictions.json
@@ -7,9 +7,9 @@
     python run_read.py evaluate --test_file=dev.json --predictions=elmo.json --compare_with=baseline.json
     python run_read.py prepare train.json --text=passages.txt
 
-The files are the JSON of SQuAD 1.1 or CMRC 2018. The network is BiDAF, which reads ELMo at the input and at the output of
-its encoder. The best epoch is that of the highest F1 on --dev_file. Exact match (EM) and F1 are those of CMRC 2018's
-evaluator for Chinese and of SQuAD's for English, Rouge-L is DuReader's.
+The files are JSON as in SQuAD 1.1 or CMRC 2018. The network is BiDAF with ELMo at the input and at the output of its
+encoder. --dev_file selects the epoch with the highest F1. Exact match (EM) and F1 are computed as in CMRC 2018's evaluator
+for Chinese and as in SQuAD's for English, Rouge-L as in DuReader's.
 """
 
 import argparse
@@ -25,22 +25,22 @@ from args import COUNT, FILE
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.text_files import blocks, decode
-from elmo_tasks.pretrained import Pretrained, randomise
+from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.reading.data import Passage, Question, read_dataset
-from elmo_tasks.reading.network import Settings
-from elmo_tasks.reading.reader import Reader, TokenisedPassage, Windowing
+from elmo_tasks.reading.network import ReaderSettings
+from elmo_tasks.reading.reader import Reader, TokenisedPassage
 from elmo_tasks.reading.score import score
 from elmo_tasks.reading.text import LANGUAGES
 from elmo_tasks.reading.training import train
 from elmo_tasks.saved import check_model_folder
-from elmo_tasks.significance import clustered
-from elmo_tasks.training import Schedule, hold_out, report, training_words
+from elmo_tasks.significance import clustered_bootstrap
+from elmo_tasks.training import TrainingSettings, hold_out, report, training_words
 from elmo_tasks.word_vectors import WordVectors
 
 CONTENT = "passages and questions, in the JSON of SQuAD or CMRC 2018"
-OF_ELMO = {"elmo_dropout": Settings.elmo_dropout, "elmo_l2_coef": Settings.elmo_l2_coef, "cache_gb": 4.0}
-TRAINING = {"epochs": 20, "patience": 4, "batch_size": 8, "ema": 0.999, "lr": Schedule.lr}
-TRAINING |= {"max_grad_norm": Schedule.max_grad_norm}
+OF_ELMO = task_flags.defaults(ReaderSettings, "elmo_dropout", "elmo_l2_coef") | {"cache_gb": 4.0}
+TRAINING = {"epochs": 20, "patience": 4, "batch_size": 8, "ema": 0.999}
+TRAINING |= task_flags.defaults(TrainingSettings, "lr", "max_grad_norm")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -49,7 +49,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add_train(commands.add_parser("train", help="train a reader"))
     add_evaluate(commands.add_parser("evaluate", help="score a trained reader, or predictions"))
     add_predict(commands.add_parser("predict", help="answer questions"))
-    add_prepare(commands.add_parser("prepare", help="describe a data set; write its text as a corpus"))
+    add_prepare(commands.add_parser("prepare", help="describe a data set, write its text as a corpus"))
     args = parser.parse_args(argv)
     if args.command in ("train", "evaluate"):
         {"train": check_train, "evaluate": check_evaluate}[args.command](commands.choices[args.command], args)
@@ -58,29 +58,29 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def add_train(parser: argparse.ArgumentParser) -> None:
     data = task_flags.add_data(parser, CONTENT, held_out="a tenth of the passages of --train_file")
-    task_flags.add_language(data, tuple(LANGUAGES), Windowing.lang)
+    task_flags.add_language(data, tuple(LANGUAGES), ReaderSettings.lang)
     task_flags.add_save(data, "reader")
     task_flags.add_json(data)
     task_flags.add_elmo(parser, OF_ELMO)
     task_flags.add_word_vectors(parser, trainable=False)
-    network, default = parser.add_argument_group("network"), Windowing()
-    task_flags.add_numbers(network, {name: getattr(Settings, name) for name in ("word_dim", "hidden_dim", "dropout")})
+    network = parser.add_argument_group("network")
+    task_flags.add_numbers(network, task_flags.defaults(ReaderSettings, "word_dim", "hidden_dim", "dropout"))
     network.add_argument("--min_count", **COUNT, default=2, help="words that occur less often are unknown")
     for name, text in (
-        ("max_seq_len", "tokens of a passage that are read at once; longer ones are read in several windows"),
-        ("doc_stride", "tokens from the beginning of a window to that of the next"),
-        ("max_answer_length", "tokens of an answer at most"),
+        ("max_seq_len", "tokens per window; longer passages are read in several windows"),
+        ("doc_stride", "tokens between the starts of windows"),
+        ("max_answer_length", "maximum tokens in an answer"),
     ):
-        network.add_argument(f"--{name}", **COUNT, default=getattr(default, name), help=text)
+        network.add_argument(f"--{name}", **COUNT, default=getattr(ReaderSettings, name), help=text)
     task_flags.add_training(parser, TRAINING)
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
     task_flags.add_saved_model(parser, "reader", required=False)
     task_flags.add_test(parser, CONTENT)
-    parser.add_argument("--predictions", **FILE, help="{id: answer}, as `predict` writes it, in place of --model_dir")
+    parser.add_argument("--predictions", **FILE, help="{id: answer}, as written by `predict`, instead of --model_dir")
     parser.add_argument("--compare_with", **FILE, help="predictions of another reader")
-    task_flags.add_language(parser, tuple(LANGUAGES), None, "language of --predictions, whose scores are shown")
+    task_flags.add_language(parser, tuple(LANGUAGES), None, "language of --predictions, which sets the metrics")
     task_flags.add_json(parser)
 
 
@@ -88,14 +88,14 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
     task_flags.add_saved_model(parser, "reader")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--input", **FILE, help=CONTENT)
-    source.add_argument("--passage", **FILE, help="a text; the questions are lines of standard input")
+    source.add_argument("--passage", **FILE, help="a text; standard input has one question per line")
     task_flags.add_output(parser)
 
 
 def add_prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input", type=FILE["type"], help="the data set")
-    parser.add_argument("--text", **FILE, help="the sentences of the passages, tokens separated by spaces")
-    task_flags.add_language(parser, tuple(LANGUAGES), Windowing.lang)
+    parser.add_argument("--text", **FILE, help="write the sentences of the passages, tokens separated by spaces")
+    task_flags.add_language(parser, tuple(LANGUAGES), ReaderSettings.lang)
 
 
 def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
@@ -103,14 +103,13 @@ def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> No
     task_flags.check_word_vectors(parser, args)
     if args.doc_stride > args.max_seq_len:
         parser.error(
-            f"--doc_stride {args.doc_stride} is more than --max_seq_len {args.max_seq_len}: some of a passage would not be "
-            "read"
+            f"--doc_stride {args.doc_stride} is more than --max_seq_len {args.max_seq_len}: passages would be read in part"
         )
 
 
 def check_evaluate(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     if bool(args.model_dir) == bool(args.predictions):
-        parser.error("give --model_dir or --predictions, one of the two")
+        parser.error("give either --model_dir or --predictions")
     for name in ("lang", "init_from_ckpt", "word_vectors"):
         if getattr(args, name) and bool(args.model_dir) == (name == "lang"):
             parser.error(f"--{name} has no effect with --{'model_dir' if args.model_dir else 'predictions'}")
@@ -132,13 +131,13 @@ def train_reader(args: argparse.Namespace) -> None:
     passages, dev, test = (file and read(file, args.lang) for file in files)
     if not dev:
         passages, dev = hold_out(passages, args.seed)
-    pretrained = Pretrained.of(args.init_from_ckpt) if args.init_from_ckpt else None
+    pretrained = PretrainedBiLM.from_path(args.init_from_ckpt) if args.init_from_ckpt else None
     vectors = WordVectors(args.word_vectors, args.word_vectors_limit) if args.word_vectors else None
     if vectors:
-        vectors.describe([passage.text.tokens for passage in passages])
-    settings, windowing = arguments.from_flags(Settings, args), arguments.from_flags(Windowing, args)
+        vectors.log_coverage([passage.text.tokens for passage in passages])
+    settings = arguments.from_flags(ReaderSettings, args)
     tokens = (token for passage in passages for text in passage.texts() for token in text.tokens)
-    reader = Reader(settings, windowing, training_words(tokens, args.min_count), pretrained, vectors)
+    reader = Reader(settings, training_words(tokens, args.min_count), pretrained, vectors)
     if settings.random_weights:
         randomise(reader.network.elmo.bilm, settings.random_weights, args.seed)
     if pretrained:
@@ -146,10 +145,10 @@ def train_reader(args: argparse.Namespace) -> None:
         texts = (text for passage in [*passages, *dev, *(test or [])] for text in passage.texts())
         reader.network.elmo.keep((s for text in texts for s in text.sentences), args.cache_gb, args.save_dir)
 
-    best = train(reader, passages, dev, arguments.from_flags(Schedule, args), args.save_dir)
+    best = train(reader, passages, dev, arguments.from_flags(TrainingSettings, args), args.save_dir)
 
-    scored = reader.score(test) if test else None
-    results = report(reader, best, scored, args.seed, lambda name, scores: print(f"{name}  {scores}"))
+    test_scores = reader.score(test) if test else None
+    results = report(reader, best, test_scores, args.seed, lambda name, scores: print(f"{name}  {scores}"))
     print(f"saved in {args.save_dir}")
     script.write_json(args.json, results)
 
@@ -166,57 +165,58 @@ def evaluate(args: argparse.Namespace) -> None:
     passages = read_dataset(args.test_file).passages
     if args.model_dir:
         reader = task_flags.load(Reader, args)
-        language = reader.windowing.lang
-        answers = predictions_of(reader, passages)
+        language = reader.settings.lang
+        scores = reader.score([TokenisedPassage(passage, language) for passage in passages])
     else:
-        language, answers = args.lang or Windowing.lang, read_predictions(args.predictions)
-    mine = score(passages, answers, language)
-    print(mine)
-    values = mine.figures()
+        language = args.lang or ReaderSettings.lang
+        scores = score(passages, read_predictions(args.predictions), language)
+    print(scores)
+    results = scores.figures()
     if args.compare_with:
         other = score(passages, read_predictions(args.compare_with), language)
         print(f"{other}  {args.compare_with}")
-        difference = clustered(mine.f1, other.f1, mine.passage, groups="passages")
+        difference = clustered_bootstrap(scores.f1, other.f1, scores.passage, groups="passages")
         print(f"F1 {difference}")
-        values |= {"other": other.figures(), "difference": vars(difference)}
-    script.write_json(args.json, values)
+        results |= {"other": other.figures(), "difference": vars(difference)}
+    script.write_json(args.json, results)
 
 
 def read_predictions(path: Path) -> dict[str, str]:
     answers = disk.read_json(path, "predictions, {id: answer}")
-    if wrong := next((id for id, answer in answers.items() if not isinstance(answer, str)), None):
-        raise UserError(f"{path}: the answer of {wrong!r:.60} is {answers[wrong]!r:.60}, expected text.")
+    for id, answer in answers.items():
+        if not isinstance(answer, str):
+            raise UserError(f"{path}: the answer of {id!r:.60} is {answer!r:.60}, expected text.")
     return answers
 
 
 def predict(args: argparse.Namespace) -> None:
     with script.output(args.output, args.input, args.passage) as target:
-        passages = read_dataset(args.input, answered=False).passages if args.input else [asked(args.passage)]
-        answers = predictions_of(task_flags.load(Reader, args), passages)
-        lines = (" ".join(answer.split()) for answer in answers.values())
-        target.write((json.dumps(answers, ensure_ascii=False, indent=1) if args.input else "\n".join(lines)) + "\n")
+        if args.input:
+            passages = read_dataset(args.input, require_answers=False).passages
+        else:
+            passages = [passage_with_questions(args.passage)]
+        reader = task_flags.load(Reader, args)
+        answers = reader.predictions([TokenisedPassage(passage, reader.settings.lang) for passage in passages])
+        if args.input:
+            target.write(json.dumps(answers, ensure_ascii=False, indent=1) + "\n")
+        else:
+            target.writelines(f"{' '.join(answer.split())}\n" for answer in answers.values())
 
 
-def asked(path: Path) -> Passage:
-    """The passage of a file with the questions of standard input."""
+def passage_with_questions(path: Path) -> Passage:
+    """Read a passage from a file and its questions from standard input."""
     disk.check_input(path, "a passage", "--passage")
     text = "".join(blocks(path))
     if not text.split():
         raise UserError(f"--passage {path}: the file is empty.")
     lines = decode(sys.stdin.buffer.read(), Path("standard input"), 1).splitlines()
     if not lines:
-        raise UserError("standard input has no question: expected one a line.")
+        raise UserError("standard input has no question: expected one per line.")
     return Passage(text, [Question(str(number), line, [], []) for number, line in enumerate(lines)])
 
 
-def predictions_of(reader: Reader, passages: Sequence[Passage]) -> dict[str, str]:
-    """The text of the answer to each question, by its id."""
-    answers = reader.answers([TokenisedPassage(passage, reader.windowing.lang) for passage in passages])
-    return {question.id: answers[question.id].text for passage in passages for question in passage.questions}
-
-
 def prepare(args: argparse.Namespace) -> None:
-    """Print what there is to know of a data set, and what a reader could reach that always took whole words."""
+    """Describe a data set, and score its first answers rounded outwards to whole tokens: an upper bound for readers."""
     if args.text:
         disk.check_output("--text", args.text, args.input)
     data = read_dataset(args.input)
@@ -224,15 +224,11 @@ def prepare(args: argparse.Namespace) -> None:
     n_tokens = [len(passage.text.tokens) for passage in passages]
     print(f"{args.input}: {data.describe()}")
     print(f"passages have {sum(n_tokens) / len(n_tokens):.0f} tokens on average, {max(n_tokens):,} at most")
-    best, cut = {}, 0
-    for passage in passages:
-        for id, _, span in passage.spans():
-            if span:
-                begin, end = passage.text.extent(span.first, span.last)
-                best[id] = passage.text.text[begin:end]
-                cut += not span.whole
-    print(f"{cut:,} answers begin or end within a word. A reader that always took the first answer's words would have")
-    print(score(data.passages, best, args.lang))
+    spans = [(passage.text, id, span) for passage in passages for id, _, span in passage.spans() if span]
+    rounded = {id: text.text[slice(*text.char_span(span.first, span.last))] for text, id, span in spans}
+    n_inexact = sum(not span.exact for *_, span in spans)
+    print(f"{n_inexact:,} answers begin or end within a word. The first answers, rounded to whole words, would score")
+    print(score(data.passages, rounded, args.lang))
     if args.text:
         with disk.atomic_write(args.text) as file:
             file.writelines(f"{' '.join(sentence)}\n" for passage in passages for sentence in passage.text.sentences)

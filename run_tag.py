@@ -13,7 +13,7 @@ is that of `conlleval`.
 
 import argparse
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import args as arguments
@@ -22,34 +22,32 @@ import task_flags
 from args import FILE
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, runtime
-from elmo_core.machine.messages import UserError, listed, log
+from elmo_core.machine.messages import UserError, join_names, log
 from elmo_core.text.text_files import read_lines, stdin_lines
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.characters import jieba_words
-from elmo_tasks.pretrained import Pretrained, randomise
+from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.saved import check_model_folder
-from elmo_tasks.tagging.columns import SEGMENTATION, read_columns
+from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.data import Labels, Sentence
-from elmo_tasks.tagging.network import CHOICES, Settings
-from elmo_tasks.tagging.pieces import Pieces, read_tagged
+from elmo_tasks.tagging.network import TaggerSettings
+from elmo_tasks.tagging.pieces import PieceSplitter, read_tagged
 from elmo_tasks.tagging.prediction import INPUT_FORMATS, tag_columns, tag_text
-from elmo_tasks.tagging.scheme import SCHEMES, detect, split_label
+from elmo_tasks.tagging.scheme import SCHEMES, detect_scheme, forbidden_transitions, split_lac_label
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.training import known_words, train
-from elmo_tasks.training import Schedule, hold_out, report, training_words
+from elmo_tasks.training import TrainingSettings, hold_out, report, training_words
 from elmo_tasks.word_vectors import WordVectors
 
 COLUMN = {"type": int, "metavar": "N"}
-OF_ELMO = {
-    "elmo_at": Settings.elmo_at,
-    "elmo_dropout": Settings.elmo_dropout,
-    "elmo_l2_coef": Settings.elmo_l2_coef,
-    "elmo_lr": Schedule.elmo_lr,
+ELMO = task_flags.defaults(TaggerSettings, "elmo_dropout", "elmo_l2_coef") | {
+    "elmo_lr": TrainingSettings.elmo_lr,
     "cache_gb": 4.0,
 }
-NETWORK = ("word_dim", "hidden_dim", "n_layers", "dropout")
-TRAINING = ("epochs", "patience", "batch_size", "lr", "max_grad_norm")
+NETWORK = task_flags.defaults(TaggerSettings, "word_dim", "hidden_dim", "n_layers", "dropout")
+TRAINING = task_flags.defaults(TrainingSettings, "epochs", "patience", "batch_size", "lr", "max_grad_norm")
+TRAINING |= task_flags.defaults(TaggerSettings, "emb_lr_factor", "crf_lr_factor")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -72,43 +70,38 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--pieces", **FILE, help="vocabulary whose pieces the words of `word/TAG` are cut into")
     data.add_argument("--feature_column", **COLUMN, help="of a feature to read beside the token, as its part of speech")
     data.add_argument("--scheme", choices=SCHEMES, help="what the labels mean (default: the labels themselves tell)")
-    data.add_argument(
-        "--segmentation",
-        choices=SEGMENTATION,
-        default="none",
-        help="for characters that are followed by their place in their word, as 科0 技1: strip the place, or use it as a "
-        "feature",
+    add_choice(
+        data,
+        "segmentation",
+        "for characters that are followed by their place in their word, as 科0 技1: strip the place, or use it as a feature",
     )
-    data.add_argument(
-        "--words",
-        choices=CHOICES["words"],
-        default=Settings.words,
-        help="what ELMo and --word_vectors read: the tokens; or, where these are characters, the words that jieba finds in "
-        "them, so that each character gets its word's vectors",
+    add_choice(
+        data,
+        "words",
+        "what ELMo and --word_vectors read: the tokens; or, where these are characters, the words that jieba finds in them, "
+        "so that each character gets its word's vectors",
     )
     task_flags.add_language(data, help="language of the text: how `predict` splits raw text; none: at white space")
     task_flags.add_save(data, "tagger")
     task_flags.add_json(data)
-    elmo = task_flags.add_elmo(parser, {name: value for name, value in OF_ELMO.items() if name != "elmo_at"})
-    elmo.add_argument(
-        "--elmo_at",
-        choices=CHOICES["elmo_at"],
-        metavar="PLACE",
-        help="where the network reads ELMo: input (default), output, or input,output",
-    )
+    elmo = task_flags.add_elmo(parser, ELMO)
+    add_choice(elmo, "elmo_at", f"where the network reads ELMo (default: {TaggerSettings.elmo_at})", default=None)
     task_flags.add_word_vectors(parser)
     network = parser.add_argument_group("network")
     network.add_argument("--char_cnn", action="store_true", help="read words by their characters, too")
-    network.add_argument("--cell", choices=CHOICES["cell"], default=Settings.cell, help="of the recurrent layers")
-    task_flags.add_numbers(network, {name: getattr(Settings, name) for name in NETWORK})
-    factors = {name: getattr(Settings, name) for name in ("emb_lr_factor", "crf_lr_factor")}
-    task_flags.add_training(parser, {**{name: getattr(Schedule, name) for name in TRAINING}, **factors})
+    add_choice(network, "cell", "of the recurrent layers")
+    task_flags.add_numbers(network, NETWORK)
+    task_flags.add_training(parser, TRAINING)
+
+
+def add_choice(group, name: str, help: str, **options) -> None:
+    options = {"default": getattr(TaggerSettings, name), **options}
+    group.add_argument(f"--{name}", choices=TaggerSettings.choices[name], help=help, **options)
 
 
 def add_format(group) -> None:
-    group.add_argument(
-        "--data_format", choices=("columns", "tagged"), default="columns", help="columns, or lines of word/TAG"
-    )
+    formats = {"choices": ("columns", "tagged"), "default": "columns"}
+    group.add_argument("--data_format", **formats, help="columns, or lines of word/TAG")
     group.add_argument("--token_column", **COLUMN, default=0, help="of the tokens, from 0; from the end if negative")
     group.add_argument("--label_column", **COLUMN, default=-1, help="of the labels")
 
@@ -137,11 +130,11 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
 
 def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """Refuse flags that would have no effect, and what would only fail when training is done."""
-    task_flags.check_elmo(parser, args, OF_ELMO)
+    task_flags.check_elmo(parser, args, {**ELMO, "elmo_at": TaggerSettings.elmo_at})
     task_flags.check_word_vectors(parser, args)
-    if args.words != Settings.words and not (args.init_from_ckpt or args.word_vectors):
+    if args.words != TaggerSettings.words and not (args.init_from_ckpt or args.word_vectors):
         parser.error("--words has no effect without ELMo or --word_vectors")
-    for name, default in (("feature_column", None), ("segmentation", "none")):
+    for name, default in (("feature_column", None), ("segmentation", TaggerSettings.segmentation)):
         if args.data_format == "tagged" and getattr(args, name) != default:
             parser.error(f"--{name} has no effect with --data_format=tagged")
 
@@ -160,15 +153,14 @@ def train_tagger(args: argparse.Namespace) -> None:
     if args.dev_file and args.test_file and args.dev_file.samefile(args.test_file):
         log.warning(f"{args.test_file} is --dev_file and --test_file: the test scores are those of the chosen epoch.")
     pieces = Vocabulary.from_file(args.pieces) if args.pieces else None
-    how = args.token_column, args.label_column, args.segmentation, args.feature_column
-    parts = [file and read(file, args.data_format, pieces, how) for file in files]
-    sentences, dev, test = parts if args.dev_file else [*hold_out(parts[0], args.seed), parts[2]]
-    tagger = new_tagger(args, parts[0], sentences, pieces)
-    warn_of_labels(tagger.labels, {"dev": dev, "test": test or []})
-    warn_of_scheme(tagger.labels, sentences)
+    labelled, dev, test = (file and read(file, args, pieces, args.segmentation, args.feature_column) for file in files)
+    scheme = args.scheme or ("lac" if args.data_format == "tagged" else detect_scheme(one.labels for one in labelled))
+    sentences, dev = (labelled, dev) if dev else hold_out(labelled, args.seed)
+    tagger = new_tagger(args, sentences, scheme, pieces)
+    warn_of_labels(tagger.labels, sentences, {"dev": dev, "test": test or []})
     log.info(
         f"{len(sentences):,} sentences to train on, {len(dev):,} to choose the epoch on; {len(tagger.labels)} labels, "
-        f"scheme {tagger.labels.scheme}."
+        f"scheme {scheme}."
     )
     if args.init_from_ckpt and not args.elmo_trainable:
         args.save_dir.mkdir(parents=True, exist_ok=True)
@@ -176,19 +168,27 @@ def train_tagger(args: argparse.Namespace) -> None:
         texts = jieba_words(texts)[0] if args.words == "jieba" else texts
         tagger.network.elmo.keep(texts, args.cache_gb, args.save_dir)
 
-    best = train(tagger, sentences, dev, arguments.from_flags(Schedule, args), args.save_dir)
+    best = train(tagger, sentences, dev, arguments.from_flags(TrainingSettings, args), args.save_dir)
 
-    scored = tagger.score(test, known_words(sentences, tagger.labels.scheme)) if test else None
+    scored = tagger.score(test, known_words(sentences, scheme)) if test else None
     results = report(tagger, best, scored, args.seed, show)
     print(f"saved in {args.save_dir}")
     script.write_json(args.json, results)
 
 
+def read(
+    path: Path, args: argparse.Namespace, pieces: Vocabulary | None, segmentation: str, feature: int | None
+) -> list[Sentence]:
+    """The sentences of a file in the form that the flags of `add_format` say."""
+    if args.data_format == "tagged":
+        return read_tagged(path, PieceSplitter(pieces, whole=pieces is None))
+    return read_columns(path, args.token_column, args.label_column, segmentation, feature)
+
+
 def new_tagger(
-    args: argparse.Namespace, labelled: list[Sentence], sentences: list[Sentence], pieces: Vocabulary | None
+    args: argparse.Namespace, sentences: Sequence[Sentence], scheme: str, pieces: Vocabulary | None
 ) -> Tagger:
-    """A tagger with untrained weights. labelled: the sentences of --train_file; sentences: those to train on."""
-    scheme = args.scheme or ("lac" if args.data_format == "tagged" else detect(one.labels for one in labelled))
+    """A tagger with untrained weights. sentences: to train on."""
     labels = Labels(sorted({label for one in sentences for label in one.labels}), scheme)
     if len(labels) < 2:
         raise UserError(
@@ -196,54 +196,32 @@ def new_tagger(
         )
     script.seed_everything(args.seed)
     words = training_words(token for sentence in sentences for token in sentence.tokens)
-    pretrained = Pretrained.of(args.init_from_ckpt) if args.init_from_ckpt else None
-    if scheme == "lac" and pieces is None and any(split_label(name)[1] for name in labels.names):
+    pretrained = PretrainedBiLM.from_path(args.init_from_ckpt) if args.init_from_ckpt else None
+    if scheme == "lac" and pieces is None and any(split_lac_label(name)[1] for name in labels.names):
         vocabulary = Path(pretrained.prefix).parent / checkpoint.VOCABULARY if pretrained else None
         pieces = Vocabulary.from_file(vocabulary) if vocabulary and vocabulary.is_file() else words
     vectors = WordVectors(args.word_vectors, args.word_vectors_limit) if args.word_vectors else None
     if vectors:
-        vectors.describe([sentence.tokens for sentence in sentences], args.words)
+        vectors.log_coverage([sentence.tokens for sentence in sentences], args.words)
     features = sorted({t.feature for s in sentences for t in s.tokens}) if args.feature_column is not None else ()
-    settings = arguments.from_flags(Settings, args, place_dim=16 if args.segmentation == "feature" else 0)
-    tagger = Tagger(
-        settings,
-        words,
-        labels,
-        pretrained,
-        pieces,
-        vectors,
-        features,
-        args.feature_column,
-        args.segmentation,
-        args.lang,
-    )
+    settings = arguments.from_flags(TaggerSettings, args)
+    tagger = Tagger(settings, words, labels, pretrained, pieces, vectors, features, args.feature_column)
     if settings.random_weights:
         randomise(tagger.network.elmo.bilm, settings.random_weights, args.seed)
     return tagger
 
 
-def read(path: Path, data_format: str, pieces: Vocabulary | None, how: tuple) -> list[Sentence]:
-    """how: what `read_columns` takes beside the path."""
-    if data_format == "tagged":
-        return read_tagged(path, Pieces(pieces, whole=pieces is None))
-    return read_columns(path, *how)
-
-
-def warn_of_labels(labels: Labels, parts: dict[str, list[Sentence]]) -> None:
-    for name, sentences in parts.items():
-        unknown = {label for sentence in sentences for label in sentence.labels} - labels.index.keys()
-        if unknown:
+def warn_of_labels(labels: Labels, sentences: Sequence[Sentence], others: Mapping[str, Sequence[Sentence]]) -> None:
+    """Warn of what no prediction will be right about. sentences: those to train on; others: to score, by name."""
+    for name, scored in others.items():
+        if unknown := {label for sentence in scored for label in sentence.labels} - labels.index.keys():
             log.warning(
                 f"the {name} sentences have labels that the training sentences lack, and that cannot be predicted: "
-                f"{listed(sorted(unknown))}."
+                f"{join_names(sorted(unknown))}."
             )
-
-
-def warn_of_scheme(labels: Labels, sentences: list[Sentence]) -> None:
-    table, last = labels.impossible()
+    table, last = forbidden_transitions(labels.names, labels.scheme)
     numbers = [[labels.index[label] for label in sentence.labels] for sentence in sentences]
-    broken = sum(bool(table[[-1, *row[:-1]], row].any() or last[row[-1]]) for row in numbers)
-    if broken:
+    if broken := sum(bool(table[[-1, *row[:-1]], row].any() or last[row[-1]]) for row in numbers):
         log.warning(
             f"{broken:,} of {len(sentences):,} training sentences break the rules of the scheme {labels.scheme}, as "
             "predictions never do: are there mistakes in the labels, or is it the wrong --scheme?"
@@ -254,9 +232,8 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.json:
         disk.check_output("--json", args.json, args.test_file)
     tagger = task_flags.load(Tagger, args)
-    how = args.token_column, args.label_column, tagger.segmentation, tagger.feature_column
-    sentences = read(args.test_file, args.data_format, tagger.pieces, how)
-    warn_of_labels(tagger.labels, {"test": sentences})
+    sentences = read(args.test_file, args, tagger.pieces, tagger.settings.segmentation, tagger.feature_column)
+    warn_of_labels(tagger.labels, [], {"test": sentences})
     # in LAC's scheme a word is put together from tokens, and the tagger has the tokens only
     score = tagger.score(sentences, None if tagger.labels.scheme == "lac" else set(tagger.words.tokens))
     show("test", score)
@@ -276,10 +253,7 @@ def predict(args: argparse.Namespace) -> None:
         sentences = tag_text(tagger, lines, source, args.input_format, args.lang)
     with script.output(args.output, args.input) as target:
         for sentence in sentences:
-            if args.output_format == "json":
-                target.write(sentence.as_json(tagger.labels.scheme))
-            else:
-                target.write(sentence.as_tagged() if args.output_format == "tagged" else sentence.as_columns())
+            target.write(sentence.formatted(args.output_format, tagger.labels.scheme))
 
 
 def show(name: str, score: Score) -> None:

@@ -9,38 +9,41 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from args import COUNT, DIR, FILE, RATE, SHARE, WHOLE, add_device, add_seed, fill_defaults, zero_or_more
+from args import COUNT, DIR, FILE, FRACTION, POSITIVE, WHOLE, add_device, add_seed, fill_defaults, non_negative_float
 
 LANGUAGES = ("en", "zh", "none")
 NUMBERS = {
     # ELMo
-    "elmo_dropout": (SHARE, "dropout on ELMo's vectors"),
-    "elmo_l2_coef": ({"type": zero_or_more, "metavar": "X"}, "penalty on the weights of mixed layers"),
-    "cache_gb": (RATE, "memory for the layers of a frozen biLM; larger caches go to a file in --save_dir"),
-    "elmo_lr": (RATE, "learning rate of the biLM"),
-    "lstm_dropout": (SHARE, "dropout between the biLM's LSTMs in fine-tuning"),
+    "elmo_dropout": (FRACTION, "dropout on ELMo's vectors"),
+    "elmo_l2_coef": ({"type": non_negative_float, "metavar": "X"}, "penalty on the weights of mixed layers"),
+    "cache_gb": (POSITIVE, "memory for the layers of a frozen biLM; larger caches go to a file in --save_dir"),
+    "elmo_lr": (POSITIVE, "learning rate of the biLM"),
+    "lstm_dropout": (FRACTION, "dropout between the biLM's LSTMs in fine-tuning"),
     # word vectors
-    "word_vectors_lr": (RATE, "learning rate of the word vectors"),
+    "word_vectors_lr": (POSITIVE, "learning rate of the word vectors"),
     # network
     "word_dim": (COUNT, "size of the word embeddings that are trained with the task"),
     "hidden_dim": (COUNT, "size of a GRU or LSTM"),
     "n_layers": (COUNT, "bidirectional layers"),
     # training
-    "lr": (RATE, "learning rate"),
-    "emb_lr_factor": (RATE, "learning rate of the word embeddings, times --lr"),
-    "crf_lr_factor": (RATE, "learning rate of the CRF, times --lr"),
-    "weight_decay": ({"type": zero_or_more, "metavar": "X"}, "weight decay"),
-    "dropout": (SHARE, "dropout of the network"),
+    "lr": (POSITIVE, "learning rate"),
+    "emb_lr_factor": (POSITIVE, "learning rate of the word embeddings, times --lr"),
+    "crf_lr_factor": (POSITIVE, "learning rate of the CRF, times --lr"),
+    "weight_decay": ({"type": non_negative_float, "metavar": "X"}, "weight decay"),
+    "dropout": (FRACTION, "dropout of the network"),
     "epochs": (COUNT, "maximum epochs"),
     "patience": (WHOLE, "stop after N epochs without improvement on the dev set; 0: never"),
     "batch_size": (COUNT, "examples per step"),
-    "max_grad_norm": (RATE, "clip the gradient norm to this"),
+    "max_grad_norm": (POSITIVE, "clip the gradient norm to this"),
     "tune_epochs": (COUNT, "epochs of fine-tuning"),
-    "word_dropout": (SHARE, "share of a batch's words that are dropped in fine-tuning"),
-    "ema": (SHARE, "decay of the weights' moving average, which is what is saved; 0: off"),
+    "word_dropout": (FRACTION, "share of a batch's words that are dropped in fine-tuning"),
+    "ema": (FRACTION, "decay of the weights' moving average, which is what is saved; 0: off"),
 }
-OF_ELMO = ("elmo_dropout", "elmo_at", "cache_gb")  # flags that have an effect with ELMo alone ...
-OF_TUNING = ("elmo_lr", "lstm_dropout")  # ... and with --elmo_trainable alone
+
+
+def defaults(settings: type, *names: str) -> dict[str, Any]:
+    """The defaults of some fields of a dataclass."""
+    return {name: getattr(settings, name) for name in names}
 
 
 def add_numbers(group, defaults: Mapping[str, Any], conditional: bool = False) -> None:
@@ -144,28 +147,33 @@ def check_elmo(parser: argparse.ArgumentParser, args: argparse.Namespace, defaul
     """Fill in the defaults of ELMo's flags. One without effect is an error. --init_from_ckpt=none becomes None."""
     args.init_from_ckpt = None if args.init_from_ckpt.lower() == "none" else args.init_from_ckpt
     has_elmo, tuned = args.init_from_ckpt is not None, getattr(args, "elmo_trainable", False)
-    always = {"layers": "concat", "random_weights": "", **{k: v for k, v in defaults.items() if k in OF_ELMO}}
-    fill_defaults(parser, args, always, has_elmo, "ELMo: --init_from_ckpt is none")
     if tuned and not has_elmo:
         parser.error("--elmo_trainable has no effect without ELMo: --init_from_ckpt is none")
-    fill_defaults(parser, args, {k: v for k, v in defaults.items() if k in OF_TUNING}, tuned, "--elmo_trainable")
-    if "elmo_l2_coef" in defaults:
-        penalty = {"elmo_l2_coef": defaults["elmo_l2_coef"]}
-        fill_defaults(parser, args, penalty, has_elmo and args.layers.startswith("mix"), "--layers=mix")
+    mixed = has_elmo and (args.layers or "concat").startswith("mix")
+    needs = {
+        "elmo_lr": (tuned, "--elmo_trainable"),
+        "lstm_dropout": (tuned, "--elmo_trainable"),
+        "elmo_l2_coef": (mixed, "--layers=mix"),
+    }
+    for name, default in {"layers": "concat", "random_weights": "", **defaults}.items():
+        fill_defaults(parser, args, {name: default}, *needs.get(name, (has_elmo, "ELMo: --init_from_ckpt is none")))
 
 
 def add_word_vectors(
-    parser: argparse.ArgumentParser, defaults: Mapping[str, Any] | None = None, trainable=True, **options
+    parser: argparse.ArgumentParser,
+    defaults: Mapping[str, Any] | None = None,
+    trainable: bool = True,
+    flag: str = "--word_vectors",
+    **options,
 ):
     """The group of the flags of word vectors in a file. defaults: of --word_vectors_lr, in a script that has it."""
     group = parser.add_argument_group("word vectors")
-    about = {"flag": "--word_vectors", "help": "word vectors, in word2vec's or GloVe's format", **FILE, **options}
-    group.add_argument(about.pop("flag"), dest="word_vectors", **about)
+    options = {"help": "word vectors, in word2vec's or GloVe's format", **FILE, **options}
+    group.add_argument(flag, dest="word_vectors", **options)
     group.add_argument("--word_vectors_limit", **COUNT, help="read only the first N of them")
     if trainable:
         group.add_argument("--word_vectors_trainable", action="store_true", help="fine-tune them")
     add_numbers(group, defaults or {}, conditional=True)
-    return group
 
 
 def check_word_vectors(

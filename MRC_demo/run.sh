@@ -1,6 +1,6 @@
 #!/bin/sh
-# Trains the reader on the bundled sample, without ELMo and with the one that `bash run.sh` in the root has made.
-# Usage: bash run.sh [flags of run_read.py train, which go to both trainings]
+# Train readers on the bundled sample, without ELMo and with the ELMo that `bash run.sh` in the root has trained.
+# Usage: bash run.sh [flags of run_read.py train, for both training runs]
 set -eu
 CDPATH= cd "$(dirname "$0")/.."
 elmo=checkpoints/sample/final

@@ -25,7 +25,7 @@ import steps
 import args as arguments
 import script
 from elmo_core.machine import disk
-from elmo_tasks.significance import crossed, spread
+from elmo_tasks.significance import crossed_difference, mean_and_std
 
 PRETRAINING = ["--batch_size=64", "--n_negative_samples=2048", "--optimizer=adam", "--epochs=1"]
 SHAPE = ["--model_size=small", "--projection_dim=300", "--cell_dim=512", "--pretrained_word_embeddings={vectors}"]
@@ -111,13 +111,13 @@ def table(output: Path) -> list[str]:
             found = results(output, name, treatment)
             if not found:
                 continue
-            accuracy = spread([np.mean(folds) for _, folds in found.values()])
+            accuracy = mean_and_std([np.mean(folds) for _, folds in found.values()])
             within = 100 * np.mean([np.std(folds, ddof=1) for _, folds in found.values()])
             line = f"{name + treatment:20} {len(found):12} {accuracy:>18} {within:12.2f}"
             both = [seed for seed in found if seed in baseline]
             if name != "word2vec" and both:
                 right = np.array([found[seed][0] - baseline[seed][0] for seed in both])
-                line += f"  {crossed(right, 'pretrainings', 'reviews')}"
+                line += f"  {crossed_difference(right, 'pretrainings', 'reviews')}"
             lines.append(line)
     return lines
 
@@ -125,11 +125,9 @@ def table(output: Path) -> list[str]:
 def results(output: Path, name: str, treatment: str) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """By seed: whether each review was classified rightly, as 0 or 1, and the accuracies of the folds."""
     found = {}
-    for path in sorted((output / "results").glob(f"{name}{treatment}-[0-9]*.json")):
-        values = disk.read_json(path, "results of run_finetune.py")
-        reviews = values["reviews"]
-        right = np.equal(reviews["label"], reviews["prediction"]).astype(float)
-        found[int(path.stem.rpartition("-")[2])] = right, np.array([part["accuracy"] for part in values["parts"]])
+    for seed, path in steps.results(output / "results", f"{name}{treatment}").items():
+        folds = disk.read_json(path, "results of run_finetune.py")["parts"]
+        found[seed] = steps.right(path), np.array([fold["accuracy"] for fold in folds])
     return found
 
 

@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 
@@ -49,6 +51,18 @@ def check_settings(folder: Path, settings: Mapping[str, str | None]) -> None:
 def digest(*paths: Path) -> str:
     """Names and content of files."""
     return ", ".join(f"{path.name} {hashlib.sha1(path.read_bytes()).hexdigest()[:12]}" for path in paths)
+
+
+def results(folder: Path, name: str, suffix: str = ".json") -> dict[int, Path]:
+    """The results of the runs of a name, by seed."""
+    paths = {int(path.stem.rpartition("-")[2]): path for path in folder.glob(f"{name}-[0-9]*{suffix}")}
+    return dict(sorted(paths.items()))
+
+
+def right(result: Path) -> np.ndarray:
+    """Whether each text was classified rightly, as 0 or 1, in results of run_finetune.py."""
+    texts = disk.read_json(result, "results of run_finetune.py")["reviews"]
+    return np.equal(texts["label"], texts["prediction"]).astype(float)
 
 
 def run(steps: Iterable[Step], jobs: int = 1) -> None:

@@ -112,6 +112,11 @@ class ELMoConfig:
     def reads_words(self) -> bool:
         return INPUTS[self.input].words
 
+    @property
+    def n_filters(self) -> int:
+        """The filters of all widths."""
+        return sum(number for _, number in self.filters)
+
     def _validate(self) -> None:
         def need(field: str, holds: bool, expected: str) -> None:
             if not holds:

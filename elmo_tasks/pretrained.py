@@ -10,14 +10,14 @@ from elmo_core.weights import model_files
 
 
 @dataclass(frozen=True)
-class Pretrained:
+class PretrainedBiLM:
     """A biLM's checkpoint, identified by its weights: others may have its name by the time a tagger is loaded."""
 
     prefix: str
     fingerprint: str  # SHA-1 of the weights
 
     @classmethod
-    def of(cls, path: str | Path) -> "Pretrained":
+    def from_path(cls, path: str | Path) -> "PretrainedBiLM":
         """path: a prefix, a file, a folder, whose latest checkpoint is chosen once and for all, or a model's name."""
         prefix = model_files.resolve(path).resolve()
         return cls(str(prefix), checkpoint.fingerprint(checkpoint.load_params(prefix)))
@@ -33,7 +33,7 @@ class ELMoSettings:
     elmo_trainable: bool = False
     random_weights: str = ""  # all, or lstm: weights that are random and not the checkpoint's
 
-    def layer(self, pretrained: Pretrained, n_mixes: int) -> elmo.ELMo:
+    def layer(self, pretrained: PretrainedBiLM, n_mixes: int) -> elmo.ELMo:
         return elmo.ELMo(
             pretrained.prefix,
             n_mixes,

@@ -17,7 +17,7 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from elmo_tasks.pretrained import Pretrained
+from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.word_vectors import WordVectors
 
 BILM = "elmo.bilm."  # begins the names of the biLM's weights
@@ -38,26 +38,20 @@ class TrainedModel:
     settings_type: ClassVar[type]
     settings: Any
     network: paddle.nn.Layer
-    pretrained: Pretrained | None
+    pretrained: PretrainedBiLM | None
     vectors: WordVectors | None
 
-    def own_weights(self) -> dict[str, paddle.Tensor]:
+    def saved_parameters(self) -> dict[str, paddle.Tensor]:
         """The weights without those of a frozen biLM, which are its checkpoint's."""
         owns_bilm = self.settings.elmo_trainable or self.settings.random_weights
         weights = self.network.state_dict().items()
         return {name: weight for name, weight in weights if owns_bilm or not name.startswith(BILM)}
 
-    def mixes(self) -> dict[str, dict]:
-        """The weights of ELMo's layers at each place where the network mixes them."""
-        elmo = self.network.elmo
-        places = self.network.elmo_at[: len(elmo.mixes)] if elmo else []
-        return {where: elmo.mix_weights(number) for number, where in enumerate(places)}
-
     def weights(self) -> dict[str, np.ndarray]:
-        return {name: weight.numpy() for name, weight in self.own_weights().items()}
+        return {name: weight.numpy() for name, weight in self.saved_parameters().items()}
 
     def set_weights(self, weights: dict[str, np.ndarray], source: str) -> None:
-        own = self.own_weights()
+        own = self.saved_parameters()
         checkpoint.match({name: weight.shape for name, weight in own.items()}, weights, source)
         for name, weight in own.items():
             weight.set_value(weights[name])
@@ -98,12 +92,9 @@ class TrainedModel:
         file, values = folder / "config.json", checkpoint.load_config(folder, f"a trained {cls.kind}")
         if cls.kind not in values:
             raise UserError(f"{file} has no field {cls.kind!r}: expected a folder with a trained {cls.kind}.")
-        settings = checked_settings(cls.settings_type, values[cls.kind], cls.kind, file)
-        pretrained = _source(values, "elmo", folder, "--init_from_ckpt", init_from_ckpt, Pretrained.of)
-        limit = values.get("word_vectors", {}).get("limit")
-        vectors = _source(
-            values, "word_vectors", folder, "--word_vectors", word_vectors, lambda path: WordVectors(path, limit)
-        )
+        settings = settings_from_config(cls.settings_type, values[cls.kind], cls.kind, file)
+        pretrained = _source(values.get("elmo"), folder, "--init_from_ckpt", init_from_ckpt, PretrainedBiLM.from_path)
+        vectors = _source(values.get("word_vectors"), folder, "--word_vectors", word_vectors, WordVectors)
         model = cls.from_folder(folder, settings, values, pretrained=pretrained, vectors=vectors)
         expected = values["dictionaries"] if isinstance(values.get("dictionaries"), dict) else {}
         for name, dictionary in model.dictionaries().items():
@@ -116,28 +107,24 @@ class TrainedModel:
         return model
 
 
-def _source(
-    values: Mapping, name: str, folder: Path, flag: str, moved: str | Path | None, read: Callable[[str | Path], Kind]
-) -> Kind | None:
-    """What config.json names, or has moved, as `read` reads it; it must have the same content. None if it names nothing."""
-    if name not in values:
+def _source(entry: Mapping | None, folder: Path, flag: str, moved: str | Path | None, load: Callable[..., Kind]):
+    """What an entry of config.json names, loaded; `moved`: from there. It must have the same content. None without one."""
+    if entry is None:
         if moved:
             raise UserError(f"{flag}: {folder} was trained without it, and would not read {moved}. Leave it out.")
         return None
-    path = moved or values[name]["path"]
+    path, fingerprint, options = moved or entry["path"], entry["fingerprint"], set(entry) - {"path", "fingerprint"}
     try:
-        found = read(path)
+        source = load(path, **{name: entry[name] for name in options})
     except UserError as error:
         if moved:
             raise
         raise UserError(f"{error} If it has moved, give its new place by {flag}.") from error
-    if found.fingerprint != values[name]["fingerprint"]:
-        what = "ELMo" if name == "elmo" else "file of word vectors"
+    if source.fingerprint != fingerprint:
         raise UserError(
-            f"{path} is not the {what} that {folder} was trained with: its content differs. Give that one by {flag}, or "
-            "train again."
+            f"{path} is not what {folder} was trained with: its content differs. Give that by {flag}, or train again."
         )
-    return found
+    return source
 
 
 def check_model_folder(folder: Path, kind: str, overwrite: bool) -> None:
@@ -151,8 +138,11 @@ def check_model_folder(folder: Path, kind: str, overwrite: bool) -> None:
         raise UserError(f"--save_dir {folder} holds a {kind} already: name another, or add --overwrite.")
 
 
-def checked_settings(kind: type[Kind], values: Any, name: str, source: Path) -> Kind:
-    """A dataclass of numbers, texts and switches from the field `name` of config.json. source: that file, for messages."""
+def settings_from_config(kind: type[Kind], values: Any, name: str, source: Path) -> Kind:
+    """A dataclass of numbers, texts and switches from the field `name` of config.json. source: that file, for messages.
+
+    Its `choices`, if it has them, are the allowed values by field.
+    """
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
     values = values if isinstance(values, dict) else {}
     if wrong := sorted(defaults.keys() ^ values.keys()):
@@ -163,4 +153,7 @@ def checked_settings(kind: type[Kind], values: Any, name: str, source: Path) -> 
         right_type = type(value) in ((int, float) if type(default) is float else (type(default),))
         if not right_type or (number and not least <= value < limit):
             raise UserError(f"{source}: {name}.{field} is {value!r:.80}, expected something like {default!r}.")
+    for field, allowed in getattr(kind, "choices", {}).items():
+        if values[field] not in allowed:
+            raise UserError(f"{source}: {name}.{field} is {values[field]!r:.80}, expected one of {allowed}.")
     return kind(**values)

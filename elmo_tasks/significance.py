@@ -34,7 +34,7 @@ class Difference:
         return f"{self.mean:+.2%} [{self.low:+.2%}, {self.high:+.2%}] p = {self.p:.2g}, over {self.covers}"
 
 
-def crossed(differences: np.ndarray, runs: str = "runs", items: str = "items") -> Difference:
+def crossed_difference(differences: np.ndarray, runs: str = "runs", items: str = "items") -> Difference:
     """The mean of differences (n_runs, n_items) between the scores of two arms, whose training runs are paired."""
     n, m = differences.shape
     mean = float(differences.mean())
@@ -61,14 +61,14 @@ def crossed(differences: np.ndarray, runs: str = "runs", items: str = "items") -
     return Difference(mean, mean - margin, mean + margin, float(2 * stats.t.sf(abs(mean) / error, dof)), covers)
 
 
-def bootstrap(mine: np.ndarray, other: np.ndarray, seed: int, items: str = "items") -> Difference:
+def paired_bootstrap(mine: np.ndarray, other: np.ndarray, seed: int, items: str = "items") -> Difference:
     """The difference of two models' accuracies on the same items, by resampling them. mine, other: (n,) right or not."""
     n, gained, lost = len(mine), int((mine & ~other).sum()), int((other & ~mine).sum())
     draws = np.random.default_rng(seed).multinomial(n, [gained / n, lost / n, 1 - (gained + lost) / n], RESAMPLES)
     return _resampled((gained - lost) / n, (draws[:, 0] - draws[:, 1]) / n, f"{n:,} {items}")
 
 
-def clustered(
+def clustered_bootstrap(
     mine: np.ndarray, other: np.ndarray, group: np.ndarray, seed: int = 1, groups: str = "groups"
 ) -> Difference:
     """The difference of two models' mean scores on the same items (n,), by resampling groups of dependent items.
@@ -93,7 +93,7 @@ def mcnemar(gained: int, lost: int) -> float:
     return float(stats.binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 
-def spread(scores: Sequence[float], unit: str = "") -> str:
+def mean_and_std(scores: Sequence[float], unit: str = "") -> str:
     """Mean and, of several, standard deviation in per cent."""
     deviation = f" ± {100 * np.std(scores, ddof=1):.2f}" if len(scores) > 1 else ""
     return f"{100 * np.mean(scores):.2f}{unit}{deviation}"

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from elmo_core.machine.messages import UserError, duration, log
+from elmo_core.machine.messages import UserError, format_duration, log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import MARKERS, Vocabulary
 from elmo_tasks.saved import TrainedModel
@@ -22,7 +22,7 @@ Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
-class Schedule:
+class TrainingSettings:
     """Settings of training.
 
     lr: of Adam, falling linearly towards a tenth. elmo_lr: of a trainable biLM, falling alike.
@@ -66,7 +66,7 @@ class Score(Protocol):
 
 
 @dataclass
-class Best:
+class BestEpoch:
     """The best epoch, its score on the dev data, and the seconds that training took."""
 
     epoch: int
@@ -79,9 +79,9 @@ def fit(
     batches: Callable[[], Sequence],
     loss: Callable[..., paddle.Tensor],
     score: Callable[[], Score],
-    schedule: Schedule,
+    schedule: TrainingSettings,
     folder: Path | None = None,
-) -> Best:
+) -> BestEpoch:
     """Train the model and leave it with the weights of its best epoch.
 
     batches: makes those of an epoch. loss: of a batch. folder: where the model is saved after each epoch that is better
@@ -89,7 +89,7 @@ def fit(
     """
     network, best, weights, start = model.network, None, {}, time.perf_counter()
     optimizer = _adam(network, schedule)
-    means = MeanWeights(model.own_weights().values(), schedule.ema)
+    means = WeightAverage(model.saved_parameters().values(), schedule.ema)
     for epoch in range(1, schedule.epochs + 1):
         optimizer.set_lr(schedule.lr * (1 - 0.9 * (epoch - 1) / schedule.epochs))
         mean_loss = _run_epoch(network, optimizer, batches(), loss, epoch, means)
@@ -98,12 +98,12 @@ def fit(
             better = best is None or current.value > best.score.value
             log.info(
                 f"epoch {epoch:>2}/{schedule.epochs}  loss {mean_loss:7.3f}  dev {current.brief}{' *' if better else '  '}  "
-                f"{duration(seconds)}, at most {duration(seconds / epoch * (schedule.epochs - epoch))} left"
+                f"{format_duration(seconds)}, at most {format_duration(seconds / epoch * (schedule.epochs - epoch))} left"
             )
             if better:
                 if folder:
                     model.save_weights(folder) if best else model.save(folder)
-                best, weights = Best(epoch, current, seconds), model.weights()
+                best, weights = BestEpoch(epoch, current, seconds), model.weights()
         if schedule.patience and epoch - best.epoch >= schedule.patience:
             break
     model.set_weights(weights, "the best epoch")
@@ -111,11 +111,15 @@ def fit(
     return best
 
 
-def report(model: TrainedModel, best: Best, test: Score | None, seed: int, show: Callable[[str, Score], None]) -> dict:
+def report(
+    model: TrainedModel, best: BestEpoch, test: Score | None, seed: int, show: Callable[[str, Score], None]
+) -> dict:
     """Print the scores of a trained model and the weights of its mixed layers. Returns them for JSON."""
     results = {"epoch": best.epoch, "seconds": best.seconds, "seed": seed, "dev": best.score.figures()}
     show(f"dev, epoch {best.epoch}", best.score)
-    for where, mix in model.mixes().items():
+    elmo = model.network.elmo
+    mixes = [elmo.mix_weights(number) for number in range(len(elmo.mixes))] if elmo else []
+    for where, mix in zip(model.network.elmo_at, mixes, strict=False):  # concatenated layers have none
         results[f"mix_at_{where}"] = mix
         weights = " ".join(f"{weight:.2f}" for weight in mix["layers"])
         print(f"ELMo's layers at the {where} {weights}, times {mix['gamma']:.2f}")
@@ -125,7 +129,7 @@ def report(model: TrainedModel, best: Best, test: Score | None, seed: int, show:
     return results
 
 
-def _adam(network: paddle.nn.Layer, schedule: Schedule) -> paddle.optimizer.Optimizer:
+def _adam(network: paddle.nn.Layer, schedule: TrainingSettings) -> paddle.optimizer.Optimizer:
     for name, weight in network.named_parameters():
         if name.startswith("elmo.bilm."):
             weight.optimize_attr["learning_rate"] = schedule.elmo_lr / schedule.lr
@@ -134,20 +138,18 @@ def _adam(network: paddle.nn.Layer, schedule: Schedule) -> paddle.optimizer.Opti
     return paddle.optimizer.Adam(schedule.lr, parameters=weights, grad_clip=clip)
 
 
-def _run_epoch(network, optimizer, batches: Sequence, loss_of: Callable, epoch: int, means: "MeanWeights") -> float:
+def _run_epoch(network, optimizer, batches: Sequence, loss_of: Callable, epoch: int, means: "WeightAverage") -> float:
     """Train on every batch. Returns the mean loss."""
     network.train()
     losses, start, shown = [], time.perf_counter(), time.perf_counter()
     for step, batch in enumerate(batches):
         now = time.perf_counter()
         if now - shown > PROGRESS_SECONDS:
-            left = duration((now - start) / step * (len(batches) - step))
+            left = format_duration((now - start) / step * (len(batches) - step))
             log.info(f"epoch {epoch:>2}  step {step:,}/{len(batches):,}  {left} left in this epoch")
             shown = now
         loss = loss_of(batch)
-        loss.backward()
-        optimizer.step()
-        optimizer.clear_grad()
+        update(loss, optimizer)
         means.update()
         losses.append(loss.detach())  # read once at the end: a GPU would wait each time
     mean = float(paddle.stack(losses).mean())
@@ -156,7 +158,15 @@ def _run_epoch(network, optimizer, batches: Sequence, loss_of: Callable, epoch: 
     return mean
 
 
-class MeanWeights:
+def update(loss: paddle.Tensor, *optimizers: paddle.optimizer.Optimizer) -> None:
+    """Take one step down the loss's gradient."""
+    loss.backward()
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.clear_grad()
+
+
+class WeightAverage:
     """Exponential means of weights over the steps, which score better than the weights of any one step.
 
     decay: of the mean; in the first steps less, so that it does not dwell on where training began. 0: no mean.

@@ -38,7 +38,7 @@ class WordVectors:
         zeros = np.zeros((1, self.dim), np.float32)
         return ["<UNK>", *self.vectors.index_to_key], np.concatenate([zeros, self.vectors.vectors])
 
-    def batch(self, sentences: Sequence[Sequence[str]], words: str = "tokens") -> np.ndarray:
+    def lookup(self, sentences: Sequence[Sequence[str]], words: str = "tokens") -> np.ndarray:
         """(B, T, D) float32. words: tokens, or jieba: the words that it finds in sentences of characters."""
         vectors = np.zeros((len(sentences), max(map(len, sentences)), self.dim), np.float32)
         for out, rows in zip(vectors, self._rows(sentences, words), strict=True):
@@ -53,7 +53,7 @@ class WordVectors:
             return [row[of_token] for row, of_token in zip(self._rows(cut, "tokens"), numbers, strict=True)]
         return [np.array([self._row(token) for token in sentence], np.int64) for sentence in sentences]
 
-    def describe(self, sentences: Sequence[Sequence[str]], words: str = "tokens") -> None:
+    def log_coverage(self, sentences: Sequence[Sequence[str]], words: str = "tokens") -> None:
         """Log how many of the tokens have no vector."""
         rows = np.concatenate(self._rows(sentences, words)).tolist()
         log.info(

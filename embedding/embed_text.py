@@ -40,9 +40,9 @@ def embed(
         shutil.rmtree(folder, ignore_errors=True)  # left where a run was killed at its very end
         return
     first, step = share
-    every = parts.paths(folder, settings)
-    mine = range(first, len(every), step)
-    missing = [number for number in mine if not parts.is_done(every[number])]
+    paths = parts.paths(folder, settings)
+    mine = range(first, len(paths), step)
+    missing = [number for number in mine if not parts.is_done(paths[number])]
     log.info(f"device        {embedder.device}")
     log.info(f"text          {path}: {text}")
     if text.blank:
@@ -53,9 +53,9 @@ def embed(
     log.info(f"parts         {folder}, {len(mine) - len(missing):,} of {len(mine):,} windows are done")
     with parts.locked(folder / f".{first}of{step}.lock"):
         if missing:
-            _write_parts(embedder, text, missing, every)
+            _write_parts(embedder, text, missing, paths)
     if output:
-        _finish(every, settings, folder, output)
+        _finish(paths, settings, folder, output)
 
 
 def _settings(embedder: "ELMoEmbedder", text: CountedText, forget_sentences: bool) -> dict[str, Any]:
@@ -107,12 +107,12 @@ def _write_parts(embedder: "ELMoEmbedder", text: CountedText, missing: Sequence[
         for number, first_line, sentences in text.windows(set(missing)):
             numbered = enumerate(sentences, first_line)
             window = sorted(numbered, key=lambda pair: -len(pair[1]))  # in the order in which they are computed
-            arrays = embedder.iter_encode([sentence for _, sentence in window])
             lines = [(line, len(sentence)) for line, sentence in window]
+            arrays = embedder.iter_encode([sentence for _, sentence in window])
             arrays = _checked(text.path, lines, arrays, bar)
             parts.write(paths[number], lines, arrays, index_entries(first_line, sentences))
     seconds = time.perf_counter() - began
-    log.info(f"embedded      {total:,} tokens in {messages.duration(seconds)}, {total / seconds:,.0f} tokens/s")
+    log.info(f"embedded      {total:,} tokens in {messages.format_duration(seconds)}, {total / seconds:,.0f} tokens/s")
     if embedder.oov_share:
         log.warning(f"{text.path}: {embedder.oov_share:.1%} of the tokens are not in the vocabulary and read as {UNK}.")
 
@@ -138,7 +138,7 @@ def _finish(paths: Sequence[Path], settings: Mapping[str, Any], folder: Path, ou
             if not output.exists():
                 put_together(paths, settings, output)
                 shutil.rmtree(folder)
-    except (disk.Busy, FileNotFoundError):
+    except (disk.FileLocked, FileNotFoundError):
         log.info("Another process puts the parts together.")
 
 
@@ -160,8 +160,8 @@ def merge(folders: Sequence[Path], output: Path) -> None:
     found = [next(filter(parts.is_done, choice), None) for choice in choices]
     if missing := found.count(None):
         raise UserError(
-            f"{missing:,} of {len(found):,} windows of the text are not in {messages.listed(list(map(str, folders)))}. Give "
-            "the folders of all shares, and finish those that were interrupted."
+            f"{missing:,} of {len(found):,} windows of the text are not in {messages.join_names(list(map(str, folders)))}. "
+            "Give the folders of all shares, and finish those that were interrupted."
         )
     put_together(found, settings, output)
 

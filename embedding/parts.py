@@ -60,7 +60,7 @@ def check_same(folder: Path, saved: Mapping[str, Any], wanted: Mapping[str, Any]
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock of this name. It ends with the process; `disk.Busy` if another process has it."""
+    """Hold a lock of this name. It ends with the process; `disk.FileLocked` if another process has it."""
     with path.open("wb") as file:
         disk.lock(file.fileno(), path.parent)
         yield

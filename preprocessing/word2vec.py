@@ -24,22 +24,20 @@ class Sentences(Corpus):
             yield from (sentence[k : k + MOST] for k in range(0, len(sentence), MOST))
 
 
-def train(text: str | Sequence[str], path: Path | None, seed: int, dimensions: int = DIMENSIONS):
-    """gensim's KeyedVectors of a corpus, written to `path` if there is one. Its threads make no two runs quite the same."""
+def train(paths: Sequence[Path], output: Path, seed: int, dimensions: int) -> None:
+    """Write the vectors of a corpus. gensim's threads make no two runs quite the same."""
     from gensim.models import Word2Vec
 
-    corpus, began = Sentences(text), time.perf_counter()
+    corpus, began = Sentences(paths), time.perf_counter()
     log.info(f"word2vec      is trained on {len(corpus.paths)} files: some minutes for each ten million tokens")
     try:
         vectors = Word2Vec(corpus, **SKIP_GRAM, vector_size=dimensions, seed=seed, workers=runtime.n_cores()).wv
     except RuntimeError as error:  # gensim's, without a vocabulary
-        files = messages.listed(list(map(str, corpus.paths)))
+        files = messages.join_names(list(map(str, corpus.paths)))
         raise UserError(f"{files}: no word occurs {SKIP_GRAM['min_count']} times. Expected a corpus.") from error
-    if path:
-        save(vectors, path)
-    taken = messages.duration(time.perf_counter() - began)
-    log.info(f"word2vec      {len(vectors):,} words of {dimensions} dimensions in {taken}, {path or 'not kept'}")
-    return vectors
+    save(vectors, output)
+    taken = messages.format_duration(time.perf_counter() - began)
+    log.info(f"word2vec      {len(vectors):,} words of {dimensions} dimensions in {taken}, {output}")
 
 
 def save(vectors, path: Path) -> None:

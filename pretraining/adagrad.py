@@ -7,7 +7,7 @@ Everything else (GPUs, no compiler) is Paddle's.
 
 import itertools
 
-from elmo_core.machine.runtime import in_parallel, n_threads, paddle
+from elmo_core.machine.runtime import n_threads, paddle, run_in_parallel
 from elmo_core.network import fused
 from elmo_core.network.row_gradients import RowGradient
 from pretraining.row_updates import Clip, RowUpdates, scaled
@@ -29,11 +29,14 @@ class Adagrad(RowUpdates, paddle.optimizer.Adagrad):
         rows = gradient.ids if isinstance(gradient, RowGradient) else None
         values = gradient if rows is None else gradient.values
         numbers = self._grad_clip.scale, self.get_lr(), self._epsilon
-        given = values.contiguous(), rows, *numbers, weight, *self._moments(weight)
+        width = 1 if rows is None else weight.shape[1]
+        arguments = rows, width, values.contiguous(), *numbers, weight, *self._moments(weight)
         n = values.size if rows is None else len(rows)
         parts = n_threads() if values.size > WORTH_THREADS else 1
         ends = [n * k // parts for k in range(parts + 1)]
-        in_parallel([lambda a=a, b=b: fused.kernel().adagrad(a, b, *given) for a, b in itertools.pairwise(ends)])
+        run_in_parallel(
+            [lambda a=a, b=b: fused.kernel().adagrad(a, b, *arguments) for a, b in itertools.pairwise(ends)]
+        )
 
     def _moments(self, weight) -> list:
         return [self._get_accumulator_master(self._moment_acc_str, weight)]
@@ -49,13 +52,13 @@ class _Clip(Clip):
     scale = 1.0
 
     def _scaled(self, params_grads, factor):
-        suits = [_suits(gradient) for _, gradient in params_grads]
-        if any(suits):
+        if any(_suits(gradient) for _, gradient in params_grads):
             self.scale = float(factor)
-        pairs = zip(params_grads, suits, strict=True)
-        return [(weight, gradient if left else scaled(gradient, factor)) for (weight, gradient), left in pairs]
+        return [
+            (weight, gradient if _suits(gradient) else scaled(gradient, factor)) for weight, gradient in params_grads
+        ]
 
 
 def _suits(gradient) -> bool:
     """Whether a gradient's weight is updated here."""
-    return fused.suits(gradient.values if isinstance(gradient, RowGradient) else gradient)
+    return fused.is_supported(gradient.values if isinstance(gradient, RowGradient) else gradient)

@@ -31,13 +31,11 @@ class Score:
 
     @property
     def forward(self) -> float:
-        """Perplexity of the forward predictions."""
-        return perplexity(-self.forward_sum / max(1, self.predictions))
+        return self._perplexity(self.forward_sum)
 
     @property
     def backward(self) -> float:
-        """Perplexity of the backward predictions."""
-        return perplexity(-self.backward_sum / max(1, self.predictions))
+        return self._perplexity(self.backward_sum)
 
     @property
     def mean(self) -> float:
@@ -47,7 +45,10 @@ class Score:
     @property
     def of_mean_loss(self) -> float:
         """Perplexity of the mean loss: the geometric mean of the two."""
-        return perplexity(-(self.forward_sum + self.backward_sum) / 2 / max(1, self.predictions))
+        return self._perplexity((self.forward_sum + self.backward_sum) / 2)
+
+    def _perplexity(self, log_probability: float) -> float:
+        return perplexity(-log_probability / max(1, self.predictions))
 
 
 def evaluate(bilm: BiLM, batches: Iterable[LMBatch]) -> Score:
@@ -68,8 +69,7 @@ def score_sentences(
     """Score of each sentence by itself, from the zero state, in the given order."""
 
     def scores() -> Iterator[tuple]:
-        groups = sentence_batches(sentences, batch_size, 64 * batch_size)
-        for positions, group in groups:
+        for positions, group in sentence_batches(sentences, batch_size, 64 * batch_size):
             batch = dataset.lm_batch(group, vocabulary, bilm.config.input)
             forward, backward, _ = bilm.log_probabilities(batch)
             sums = forward.sum(axis=1).tolist(), backward.sum(axis=1).tolist(), batch.lengths.tolist()

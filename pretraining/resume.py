@@ -121,13 +121,13 @@ def resume(progress: Progress, saved: Mapping, changes: set[str], stream: TrainS
     progress.states = [_rows_of(state, part) for part in np.split(rows, len(progress.states))]
 
 
-def _joined(states: Sequence) -> list:
-    """The arrays of several states one after another, as those of one state with all their rows."""
-    layers = zip(*states, strict=True)
-    return [
-        [tuple(map(np.concatenate, zip(*direction, strict=True))) for direction in zip(*layer, strict=True)]
-        for layer in layers
-    ]
+def _joined(states: Sequence[BiLMState]) -> BiLMState:
+    """One state with the rows of all, as NumPy arrays."""
+
+    def join(*directions: tuple) -> tuple:
+        return tuple(map(np.concatenate, zip(*directions, strict=True)))
+
+    return [list(map(join, *layers)) for layers in zip(*states, strict=True)]
 
 
 def _rows_of(state: Sequence, rows: np.ndarray) -> BiLMState:

@@ -10,19 +10,24 @@ import numpy as np
 
 from dataset import EvalStream, TrainStream
 from elmo import BiLM
+from elmo_core.files import checkpoint
 from elmo_core.machine import messages
 from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.ranks import LostRank, Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.softmax import Candidates, draw_candidates, is_sampled
-from elmo_core.text.tokens import LMBatch
+from elmo_core.text.corpus import Corpus, Counts
+from elmo_core.text.tokens import LMBatch, Vocabulary
 from pretraining import run_folder
 from pretraining.interruption import Interruption
 from pretraining.meter import ADVICE, Meter, memory_in_use
-from pretraining.optimizer import learning_rate, optimizer_state
+from pretraining.optimizer import learning_rate, make_optimizer, optimizer_state, set_optimizer_state
 from pretraining.perplexity import Score, evaluate, perplexity
 from pretraining.prefetch import Prefetcher
-from pretraining.resume import Progress
+from pretraining.resume import Progress, changed_settings, resume
+
+# what a resumed run must not change, beside the data stream's settings
+FIXED_SETTINGS = ("optimizer", "lr", "warmup_steps", "max_grad_norm", "dropout", "n_negative_samples", "amp")
 
 
 @dataclass
@@ -35,33 +40,62 @@ class RunSettings:
     accumulate: int
     optimizer: str
     lr: float
+    warmup_steps: int
+    max_grad_norm: float
     dropout: float
     n_negative_samples: int
+    amp: bool
     seed: int
+    epochs: int
+    max_steps: int | None
     log_freq: int
     eval_freq: int | None  # None: no evaluations
     save_freq: int
     patience: int | None
     keep: int
+    allow_changes: bool
 
 
 class Trainer:
-    """Trains a biLM from its progress on. identity: what must be the same for a resumed run to be the same run."""
+    """Trains a biLM from its progress on. dev: the held-out text, if any."""
 
     def __init__(
         self,
         settings: RunSettings,
         ranks: Ranks,
         bilm: BiLM,
-        optimizer,
-        stream: TrainStream,
-        held_out: EvalStream | None,
-        progress: Progress,
-        identity: Mapping,
+        vocabulary: Vocabulary,
+        corpus: Corpus,
+        dev: Corpus | None,
+        counts: Counts,
     ):
-        self.settings, self.ranks, self.bilm, self.optimizer = settings, ranks, bilm, optimizer
-        self.stream, self.held_out, self.progress, self.identity = stream, held_out, progress, identity
-        self.weights, self.interruption = bilm.parameters(), Interruption()
+        self.settings, self.ranks, self.bilm, self.weights = settings, ranks, bilm, bilm.parameters()
+        self.optimizer = make_optimizer(settings.optimizer, settings.lr, self.weights, settings.max_grad_norm)
+        rows, shape = settings.batch_size * settings.accumulate, (settings.unroll_steps, bilm.config.input)
+        self.stream = TrainStream(corpus, vocabulary, rows, *shape, settings.seed, ranks.rank, ranks.size)
+        self.held_out = EvalStream(dev, vocabulary, settings.batch_size, *shape) if dev else None
+        position, tokens_per_step = self.stream.position, self.stream.tokens_per_step
+        states = [bilm.zero_state(settings.batch_size) for _ in range(settings.accumulate)]
+        self.progress = Progress(tokens_per_step, counts, position, states, settings.warmup_steps * tokens_per_step)
+        data = {name: value for name, value in position["identity"].items() if name != "rank"}
+        self.fixed_settings = {**data, "dev_data": dev.identity if dev else None}
+        self.fixed_settings |= {name: getattr(settings, name) for name in FIXED_SETTINGS}
+        self.interruption = Interruption()
+
+    def restore(self, source: Path | None) -> None:
+        """Continue from a checkpoint, if there is one, as far as the changed settings allow."""
+        settings, progress = self.settings, self.progress
+        if not source:
+            progress.set_end(settings.max_steps, settings.epochs)
+            return
+        moments, saved = checkpoint.load_optimizer(source), checkpoint.load_progress(source)
+        changes = changed_settings(source, saved["settings"], self.fixed_settings, settings.allow_changes)
+        resume(progress, saved, changes, self.stream, self.ranks)
+        if "optimizer" not in changes:
+            set_optimizer_state(self.optimizer, self.bilm, moments)
+        progress.set_end(settings.max_steps, settings.epochs)
+        if settings.optimizer == "adam" and saved["total"] != progress.total:
+            log.warning(f"The learning rate reaches 0 at step {progress.total:,} instead of {saved['total']:,}.")
 
     def train(self) -> bool:
         """Train until the last step, an interruption, or the end of patience; then save.
@@ -113,12 +147,12 @@ class Trainer:
 
     def _save(self, name: str) -> None:
         with self.meter.paused():
-            state = self.progress.to_dict(self.identity, self.ranks)
+            state = self.progress.to_dict(self.fixed_settings, self.ranks)
             self._write(name, optimizer_state(self.optimizer, self.bilm), state)
 
     def _write(self, name: str, optimizer: Mapping | None, progress: Mapping) -> None:
         prefix, keep = self.settings.save_dir / name, self.settings.keep
-        self.ranks.on_first(lambda: run_folder.save(prefix, self.bilm, optimizer, progress, keep))
+        self.ranks.run_on_main(lambda: run_folder.save(prefix, self.bilm, optimizer, progress, keep))
 
     def _evaluate_if_due(self) -> None:
         if self.progress.evaluation_is_due(self.settings.eval_freq):
@@ -138,7 +172,7 @@ class Trainer:
             return None if self.interruption.is_wanted() else score
 
         try:
-            scores = self.ranks.on_each(score_unless_interrupted)
+            scores = self.ranks.run_on_all(score_unless_interrupted)
         except LostRank:
             raise
         except Exception:  # the held-out text has gone, for instance: the steps are not lost
@@ -177,12 +211,12 @@ class Trainer:
             f"step {progress.step:,}/{progress.total:,}  epoch {progress.epoch:.2f}  loss {values['loss']:.4f}  "
             f"{sampled.replace('_', ' ')}perplexity forward {perplexity(forward):.1f} backward {perplexity(backward):.1f}  "
             f"lr {rate:.4g}  {values['tokens_per_second']:,.0f} tokens/s  "
-            f"{messages.duration(values['seconds_left'])} left  {values['memory_mb']:,.0f} MB"
+            f"{messages.format_duration(values['seconds_left'])} left  {values['memory_mb']:,.0f} MB"
         )
         self.log("training", text, values)
 
     def log(self, event: str, text: str, values: Mapping) -> None:
         """Tell the user and log.jsonl."""
         log.info(text)
-        if self.ranks.first:
+        if self.ranks.is_main:
             run_folder.append_log(self.settings.save_dir, event, self.progress.step, values)

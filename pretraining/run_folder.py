@@ -14,7 +14,7 @@ from pathlib import Path
 from elmo import BiLM
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, listed, log
+from elmo_core.machine.messages import UserError, join_names, log
 from elmo_core.text.tokens import Vocabulary
 from pretraining.meter import ADVICE
 
@@ -83,7 +83,7 @@ def save(prefix: Path, bilm: BiLM, optimizer: Mapping | None, progress: Mapping,
     weights = bilm.state_dict()
     broken = [name for name, weight in weights.items() if not checkpoint.is_finite(weight.numpy())]
     if broken:
-        raise UserError(f"step {progress['step']:,}: the model is not finite ({listed(broken, 3)}). {ADVICE}")
+        raise UserError(f"step {progress['step']:,}: the model is not finite ({join_names(broken, 3)}). {ADVICE}")
     checkpoint.save(prefix, weights, optimizer, progress)
     checkpoint.prune(prefix.parent, keep)
 

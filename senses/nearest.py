@@ -6,7 +6,7 @@ An occurrence's neighbours are in other sentences: the same sentence, or one wit
 import itertools
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -22,7 +22,7 @@ ROWS_AT_ONCE = 512  # of a table of cosines
 def embed(
     embedder: elmo.ELMoEmbedder, words: Sequence[Word], own: Sequence[Occurrence] = ()
 ) -> list[tuple[Occurrence, np.ndarray]]:
-    """Fill in the words' vectors and numbers of sentences. Returns `own`, each with its vectors (layers, 2P)."""
+    """Fill in the words' vectors. Returns `own`, each with its vectors (layers, 2P)."""
     occurrences = [*(occurrence for word in words for occurrence in word.occurrences), *own]
     at = defaultdict(list)
     for k, occurrence in enumerate(occurrences):
@@ -31,15 +31,11 @@ def embed(
     for tokens, array in zip(at, embedder.iter_encode(list(at)), strict=True):
         for k, position in at[tokens]:
             vectors[:, k] = array[:, position]
-    vectors = _unit(vectors)
-    numbers = {tokens: number for number, tokens in enumerate(at)}
-    begin = 0
-    for word in words:
-        end = begin + len(word.occurrences)
-        word.vectors = vectors[:, begin:end]
-        word.sentences = np.array([numbers[occurrence.tokens] for occurrence in word.occurrences])
-        begin = end
-    return [(occurrence, vectors[:, begin + k]) for k, occurrence in enumerate(own)]
+    ends = np.cumsum([len(word.occurrences) for word in words])
+    *of_words, of_own = np.split(_unit(vectors), ends, axis=1)
+    for word, of_word in zip(words, of_words, strict=True):
+        word.vectors = of_word
+    return list(zip(own, of_own.swapaxes(0, 1), strict=True))
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
@@ -60,15 +56,20 @@ def same_sense(vectors: np.ndarray, senses: np.ndarray, sentences: np.ndarray) -
     of them that have it: what drawing one of them would give on average.
     """
     shares = np.empty(len(vectors))
-    vectors = vectors.astype(np.float64)
-    for begin in range(0, len(vectors), ROWS_AT_ONCE):
-        part = slice(begin, begin + ROWS_AT_ONCE)
-        cosines = vectors[part] @ vectors.T  # (rows, n)
-        cosines[sentences[part, None] == sentences] = -np.inf
+    for rows, cosines in _cosines(vectors.astype(np.float64), sentences):
         nearest = cosines >= cosines.max(axis=1, keepdims=True) - TIE
-        agree = senses[part, None] == senses
-        shares[part] = (nearest & agree).sum(axis=1) / nearest.sum(axis=1)
+        agree = senses[rows, None] == senses
+        shares[rows] = (nearest & agree).sum(axis=1) / nearest.sum(axis=1)
     return shares
+
+
+def _cosines(vectors: np.ndarray, sentences: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """The cosines (rows, n) of some rows after others with all, minus infinity within a sentence."""
+    for begin in range(0, len(vectors), ROWS_AT_ONCE):
+        rows = slice(begin, begin + ROWS_AT_ONCE)
+        cosines = vectors[rows] @ vectors.T
+        cosines[sentences[rows, None] == sentences] = -np.inf
+        yield rows, cosines
 
 
 def neighbours(
@@ -83,12 +84,9 @@ def neighbours(
 
 def nearest_others(word: Word, layer: int, n: int) -> list[list[tuple[int, float]]]:
     """Of each occurrence the n nearest others in a layer, by their places in `word.occurrences`, and their cosines."""
-    vectors, nearest = word.vectors[layer], []
-    for begin in range(0, len(vectors), ROWS_AT_ONCE):
-        part = slice(begin, begin + ROWS_AT_ONCE)
-        cosines = vectors[part] @ vectors.T  # (rows, n)
-        cosines[word.sentences[part, None] == word.sentences] = -np.inf
-        found = np.argpartition(-cosines, min(n, len(vectors) - 1), axis=1)[:, :n]
+    nearest = []
+    for _, cosines in _cosines(word.vectors[layer], word.sentences):
+        found = np.argpartition(-cosines, min(n, len(cosines.T) - 1), axis=1)[:, :n]
         for row, places in zip(cosines, found, strict=True):
             places = places[np.argsort(-row[places], kind="stable")]
             nearest.append([(k, float(row[k])) for k in places.tolist() if row[k] > -np.inf])

@@ -4,14 +4,14 @@ import random
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
 from elmo_core.machine.disk import check_input
-from elmo_core.machine.messages import UserError, listed, log
+from elmo_core.machine.messages import UserError, join_names, log
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.text_files import blocks, read_sentences, split_lines
 from elmo_core.text.tokens import MARKERS
@@ -44,8 +44,7 @@ class Word:
     eligible: int  # of these, with a sense, if senses are given
     occurrences: list[Occurrence]  # a sample of the eligible ones
     duplicates: int  # left out of it
-    vectors: np.ndarray = field(default_factory=lambda: np.empty(0))  # (layers, n, 2P), of length 1
-    sentences: np.ndarray = field(default_factory=lambda: np.empty(0))  # (n,) a number for each distinct sentence
+    vectors: np.ndarray | None = None  # (layers, n, 2P), of length 1, once `embed` has filled them in
 
     @property
     def senses(self) -> np.ndarray:
@@ -53,8 +52,14 @@ class Word:
         return np.array([occurrence.sense for occurrence in self.occurrences])
 
     @property
+    def sentences(self) -> np.ndarray:
+        """(n,) a number for each distinct sentence."""
+        numbers: dict[tuple[str, ...], int] = {}
+        return np.array([numbers.setdefault(occurrence.tokens, len(numbers)) for occurrence in self.occurrences])
+
+    @property
     def comparable(self) -> bool:
-        return len({occurrence.tokens for occurrence in self.occurrences}) > 1
+        return len(set(self.sentences)) > 1
 
 
 @dataclass
@@ -85,7 +90,7 @@ class Sample:
             self._items[k] = self.added, item
 
     def items(self) -> list:
-        return [item for _, item in sorted(self._items, key=lambda pair: pair[0])]
+        return [item for _, item in sorted(self._items)]  # by their numbers, of which no two are equal
 
 
 def read_senses(path: Path) -> Senses:
@@ -148,8 +153,7 @@ def find_words(
         distinct: dict[tuple, Occurrence] = {}
         for occurrence in found:
             distinct.setdefault((occurrence.tokens, occurrence.position), occurrence)
-        n_duplicates = len(found) - len(distinct)
-        words[text] = Word(text, n_words[text], sample.added, list(distinct.values()), n_duplicates)
+        words[text] = Word(text, n_words[text], sample.added, list(distinct.values()), len(found) - len(distinct))
     for word in map(words.get, asked):
         if not word.count:
             raise UserError(f"{word.text!r} is not in the corpus. {_similar_tokens(corpus, word.text)}")
@@ -178,7 +182,9 @@ def _check_not_found(corpus: Corpus, senses: Senses, missing: dict[Place, tuple[
             )
     if len(missing) == len(senses.labels):
         files = sorted({name for name, *_ in missing})
-        raise UserError(f"{senses.path} is about {listed(files, 5)}. The corpus has {listed(names, 5)} instead.")
+        raise UserError(
+            f"{senses.path} is about {join_names(files, 5)}. The corpus has {join_names(names, 5)} instead."
+        )
     log.warning(
         f"{senses.path}: {len(missing):,} of its {len(senses.labels):,} occurrences are left out: their files are not in "
         "the corpus."
@@ -192,7 +198,7 @@ def _similar_tokens(corpus: Corpus, word: str) -> str:
     similar = [token for token in counts if wanted in _folded(token)]
     similar.sort(key=lambda token: (_folded(token) != wanted, -counts[token]))
     if similar:
-        return f"Similar tokens in it: {listed([f'{token} ({counts[token]:,})' for token in similar[:8]])}."
+        return f"Similar tokens in it: {join_names([f'{token} ({counts[token]:,})' for token in similar[:8]])}."
     return "No token contains it. Is the text tokenised so that the word is one token?"
 
 

@@ -34,7 +34,25 @@ def write_page(
     nearest: of each word the words nearest to it in layer 0. model, corpus: their names, for the page to show.
     """
     sentences: dict[str, int] = {}  # each once, by its place
-    records = [_record(word, layers, background, nearest[word.text], projection, seed, sentences) for word in words]
+    records = []
+    for word in words:
+        texts = [printable(" ".join(occurrence.tokens)) for occurrence in word.occurrences]
+        senses = [sense for sense, _ in Counter(word.senses.tolist()).most_common() if sense]
+        record = {
+            "text": printable(word.text),
+            "count": word.count,
+            "eligible": word.eligible,
+            "duplicates": word.duplicates,
+            "nearest": [(printable(text), round(cosine, 3)) for text, cosine in nearest[word.text]],
+            "senses": list(map(printable, senses)),
+            "sense": [senses.index(sense) for sense in word.senses.tolist()] if senses else [],
+            "shares": same_sense_shares(word).mean(axis=1).round(4).tolist() if senses else [],
+            "sentence": [sentences.setdefault(text, len(sentences)) for text in texts],
+            "place": [occurrence.position for occurrence in word.occurrences],
+            "labels": key_words(word, background),
+            "layers": _layers(word, layers, projection, seed),
+        }
+        records.append(record)
     data = {
         "model": printable(model),
         "corpus": printable(corpus),
@@ -51,45 +69,21 @@ def write_page(
         file.write(template.replace("{{data}}", text))
 
 
-def _record(
-    word: Word,
-    layers: Sequence[int],
-    background: Sequence[Sequence[str]],
-    nearest: Sequence[tuple[str, float]],
-    projection: str,
-    seed: int,
-    sentences: dict[str, int],
-) -> dict:
-    """What the page knows of a word. New sentences are added to `sentences`."""
-    texts = [printable(" ".join(occurrence.tokens)) for occurrence in word.occurrences]
-    senses = [sense for sense, _ in Counter(word.senses.tolist()).most_common() if sense]
+def _layers(word: Word, layers: Sequence[int], projection: str, seed: int) -> list[dict]:
+    """The points of each layer and the nearest others of each occurrence."""
     drawn, before = [], None
     for layer in layers:
         points, measure = project(word.vectors[layer], projection, seed)
         before = points = _turned(points, before)
         near = nearest_others(word, layer, NEIGHBOURS)
-        drawn.append(
-            {
-                "points": _in_square(points).ravel().tolist(),
-                "measure": round(measure, 4),
-                "neighbours": [[k for k, _ in pairs] for pairs in near],
-                "cosines": [[round(cosine, 3) for _, cosine in pairs] for pairs in near],
-            }
-        )
-    return {
-        "text": printable(word.text),
-        "count": word.count,
-        "eligible": word.eligible,
-        "duplicates": word.duplicates,
-        "nearest": [(printable(text), round(cosine, 3)) for text, cosine in nearest],
-        "senses": list(map(printable, senses)),
-        "sense": [senses.index(sense) for sense in word.senses.tolist()] if senses else [],
-        "shares": same_sense_shares(word).mean(axis=1).round(4).tolist() if senses else [],
-        "sentence": [sentences.setdefault(text, len(sentences)) for text in texts],
-        "place": [occurrence.position for occurrence in word.occurrences],
-        "labels": key_words(word, background),
-        "layers": drawn,
-    }
+        record = {
+            "points": _in_square(points).ravel().tolist(),
+            "measure": round(measure, 4),
+            "neighbours": [[k for k, _ in pairs] for pairs in near],
+            "cosines": [[round(cosine, 3) for _, cosine in pairs] for pairs in near],
+        }
+        drawn.append(record)
+    return drawn
 
 
 def _turned(points: np.ndarray, before: np.ndarray | None) -> np.ndarray:

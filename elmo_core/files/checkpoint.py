@@ -28,6 +28,7 @@ import os
 import pickle
 import struct
 import zlib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -37,7 +38,7 @@ import numpy as np
 
 from elmo_core.machine import disk
 from elmo_core.machine.disk import atomic_write, read_json
-from elmo_core.machine.messages import UserError, listed, log
+from elmo_core.machine.messages import UserError, join_names, log
 from elmo_core.machine.pickles import ChecksumFile, Pickler, Unpickler, scan
 from elmo_core.text.characters import CodePoints
 
@@ -71,10 +72,12 @@ def save(
     contents = {_file(prefix, part): dict(content) for part, content in parts.items() if content is not None}
     save_id = os.urandom(8)
     temporaries = {path: disk.temporary_name(path, save_id) for path in contents}
-    with disk.removed_on_failure(prefix, temporaries.values()):
+    with disk.cleanup_on_failure(prefix, temporaries.values()):
         for path, content in contents.items():
             with disk.create(temporaries[path], "wb") as file:
-                _write(content, save_id, file)
+                counted = ChecksumFile(file)
+                Pickler(counted).dump(content)
+                file.write(_trailer(counted, save_id))
 
     # Renaming the weights is what makes a checkpoint: after all the rest if it is new, before it otherwise.
     for path in reversed(contents) if _file(prefix, PARAMS).exists() else contents:
@@ -202,19 +205,21 @@ def match(expected: Mapping[str, Sequence[int]], found: Mapping[str, np.ndarray]
 
     expected: {name: shape}. A usable array has that shape, a floating-point type, and finite values only.
     """
-    shapes = {name: tuple(shape) for name, shape in expected.items()}
-    both = [name for name in shapes if name in found]
-    fitting = [name for name in both if found[name].shape == shapes[name]]
-    floating = [name for name in fitting if found[name].dtype.kind == "f"]
-    faults = {
-        "missing": [f"{name} {shapes[name]}" for name in shapes if name not in found],
-        "unexpected": [f"{name} {found[name].shape}" for name in found if name not in shapes],
-        "of another shape": [f"{n} {found[n].shape}, expected {shapes[n]}" for n in both if n not in fitting],
-        "not floating-point": [f"{name} {found[name].dtype}" for name in fitting if name not in floating],
-        "not finite": [name for name in floating if not is_finite(found[name])],
-    }
-    lines = [f"\n  {len(names)} {fault}: {listed(names)}" for fault, names in faults.items() if names]
-    if lines:
+    faults = defaultdict(list)
+    for name, shape in expected.items():
+        array = found.get(name)
+        if array is None:
+            faults["missing"].append(f"{name} {tuple(shape)}")
+        elif array.shape != tuple(shape):
+            faults["of another shape"].append(f"{name} {array.shape}, expected {tuple(shape)}")
+        elif array.dtype.kind != "f":
+            faults["not floating-point"].append(f"{name} {array.dtype}")
+        elif not is_finite(array):
+            faults["not finite"].append(name)
+    if unexpected := [f"{name} {array.shape}" for name, array in found.items() if name not in expected]:
+        faults["unexpected"] = unexpected
+    if faults:
+        lines = [f"\n  {len(names)} {fault}: {join_names(names)}" for fault, names in faults.items()]
         raise UserError(f"{what}: the weights are not those of the model." + "".join(lines))
 
 
@@ -261,9 +266,9 @@ def _latest(folder: Path) -> str:
 def _available(folder: Path) -> str:
     """The checkpoints in a folder, or the folders below it that have some, for messages."""
     if found := _names(folder):
-        return f"In {folder} there is {listed(found)}"
+        return f"In {folder} there is {join_names(found)}"
     folders = sorted({str(path.parent) for path in folder.glob(f"*/*{PARAMS}")})
-    return f"There are checkpoints in {listed(folders)}" if folders else f"In {folder} there is no checkpoint"
+    return f"There are checkpoints in {join_names(folders)}" if folders else f"In {folder} there is no checkpoint"
 
 
 def _part(prefix: Path, suffix: str) -> Path:
@@ -289,13 +294,6 @@ def _tidy(folder: Path) -> None:
             disk.rename(temporary, path)
         elif path.suffix in SUFFIXES:
             temporary.unlink(missing_ok=True)
-
-
-def _write(content: dict, save_id: bytes, file: IO[bytes]) -> None:
-    """Write a dictionary and its trailer."""
-    counted = ChecksumFile(file)
-    Pickler(counted).dump(content)
-    file.write(_trailer(counted, save_id))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -19,7 +19,7 @@ TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<id>[0-9a-f]{16})\.tmp")
 def check_input(path: Path, expected: str, flag: str = "") -> None:
     """Refuse a path that is not a file. expected: what should be there, for the message."""
     if not path.is_file():
-        found = f"this is {_kind(path)}" if path.exists() else "there is no such file"
+        found = f"this is {_describe_kind(path)}" if path.exists() else "there is no such file"
         raise UserError(f"{flag} {path}: {found}, expected {expected}.".lstrip())
 
 
@@ -63,10 +63,10 @@ def _check_writable(flag: str, path: Path) -> None:
 def _check_is_file(path: Path, what: str) -> None:
     """Refuse to write to a folder, a device or a pipe."""
     if path.exists() and not path.is_file():
-        raise UserError(f"{what} is {_kind(path)}. Expected the name of a file to write.")
+        raise UserError(f"{what} is {_describe_kind(path)}. Expected the name of a file to write.")
 
 
-def _kind(path: Path) -> str:
+def _describe_kind(path: Path) -> str:
     return "a folder" if path.is_dir() else "a device or a pipe"
 
 
@@ -83,7 +83,7 @@ def atomic_write(path: str | Path, mode: str = "w", durable: bool = True) -> Ite
     _check_is_file(path, str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_name(path, os.urandom(8))
-    with removed_on_failure(path, [temporary]):
+    with cleanup_on_failure(path, [temporary]):
         with create(temporary, mode, durable) as file:
             yield file
         rename(temporary, path)
@@ -134,7 +134,7 @@ def rename(temporary: Path, path: Path) -> None:
 
 
 @contextmanager
-def removed_on_failure(path: Path, temporaries: Collection[Path]) -> Iterator[None]:
+def cleanup_on_failure(path: Path, temporaries: Collection[Path]) -> Iterator[None]:
     """Remove the temporary files if the block fails. If the disk is full, the error says how much is free."""
     try:
         yield
@@ -150,7 +150,7 @@ def removed_on_failure(path: Path, temporaries: Collection[Path]) -> Iterator[No
         ) from error
 
 
-class Busy(UserError):
+class FileLocked(UserError):
     """Another process writes there."""
 
 
@@ -164,6 +164,6 @@ def lock(handle: int, path: Path, wait: bool = False) -> None:
 
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError as error:
-        raise Busy(f"{path} is being written by another process. Wait until it has ended, or end it.") from error
+        raise FileLocked(f"{path} is being written by another process. Wait until it has ended, or end it.") from error
     except (OSError, ImportError) as error:  # some network file systems have no locks
         log.warning(f"{path} cannot be locked ({error}): make sure that no other process writes there.")

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 
 from elmo_core.machine.disk import check_input
-from elmo_core.machine.messages import UserError, listed
+from elmo_core.machine.messages import UserError, join_names
 
 RATIO = 1100  # more than HDF5's own filters compress
 
@@ -89,4 +89,4 @@ class HDF5File:
 
 def quoted(names: Iterable[str], most: int = 6) -> str:
     """Names from a file, at most `most` of them, for messages."""
-    return listed([repr(name) for name in names], most)
+    return join_names([repr(name) for name in names], most)

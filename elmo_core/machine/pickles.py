@@ -22,11 +22,11 @@ MAX_AXES = 32  # of an array
 MAX_SCALAR = 256  # bytes of a NumPy scalar
 TOO_MUCH = "it would take far more memory than the file has bytes"
 MAX_OPCODES = 1_000_000  # each creates 216 bytes at most (an empty set), beside the text and bytes in the file
-GLOBALS = {"GLOBAL", "STACK_GLOBAL"}
-BYTES_AND_TEXT = {"BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"}
-EMPTY = {"EMPTY_LIST", "EMPTY_DICT", "EMPTY_SET"}
 PUT, GET = {"MEMOIZE", "BINPUT", "LONG_BINPUT"}, {"BINGET", "LONG_BINGET"}
-REPEATABLE = {*GLOBALS, *BYTES_AND_TEXT, *EMPTY, "REDUCE"}  # a tuple of tuples as a key could take exponential time
+REPEATABLE = {  # without tuples: a tuple of tuples as a key could take exponential time
+    "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "EMPTY_LIST", "EMPTY_DICT",
+    "EMPTY_SET", "GLOBAL", "STACK_GLOBAL", "REDUCE",
+}  # fmt: skip
 OPCODES = {
     *REPEATABLE, *PUT, *GET, "PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2",
     "LONG1", "BINFLOAT", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "APPEND", "APPENDS", "SETITEM", "SETITEMS",

@@ -75,7 +75,7 @@ def prepare_environment() -> None:
         os.environ.update(dict.fromkeys(THREAD_VARIABLES, threads))
     if "AuthenticAMD" in processor():  # MKL's code for AVX-512 or AVX2, which it takes by itself on Intel's own only
         os.environ.setdefault("MKL_DEBUG_CPU_TYPE", "7" if "avx512vl" in processor() else "5")
-    # an idle BLAS thread that spins would take the core from the other direction's thread (see in_parallel)
+    # an idle BLAS thread that spins would take the core from the other direction's thread (see run_in_parallel)
     os.environ.setdefault("KMP_BLOCKTIME", "0")
     os.environ.setdefault("GLOG_minloglevel", "2")
 
@@ -97,7 +97,7 @@ def keep_freed_memory() -> None:
     mallopt(arena_max, 1)
 
 
-owns_process = False  # set by scripts: Paddle's own signal handlers are turned off
+is_script = False  # set by scripts: Paddle's own signal handlers are turned off
 
 
 @functools.cache
@@ -119,7 +119,7 @@ def import_paddle():
         with warnings.catch_warnings(), contextlib.redirect_stderr(stderr):
             warnings.filterwarnings("ignore", message=".*ccache.*")
             import paddle
-        if owns_process:
+        if is_script:
             before = signal.getsignal(signal.SIGTERM)
             paddle.disable_signal_handler()
             signal.signal(signal.SIGTERM, before)  # which a script has set, and Paddle has just reset
@@ -218,7 +218,7 @@ def _workers(process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_cores(), thread_name_prefix="elmo")
 
 
-def in_parallel(tasks: Sequence[Callable]) -> list:
+def run_in_parallel(tasks: Sequence[Callable]) -> list:
     """Results of independent pieces of Paddle work; on a CPU with threads to share they run side by side.
 
     Paddle's elementwise operators run on one thread. Two directions on two threads, each with half of the BLAS threads,

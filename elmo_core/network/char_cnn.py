@@ -10,8 +10,9 @@ import itertools
 
 import numpy as np
 
-from elmo_core.machine.products import product
-from elmo_core.machine.runtime import in_parallel, n_threads, paddle, to_tensor
+from elmo_core.config import MOST_CHARS
+from elmo_core.machine.products import amp_matmul
+from elmo_core.machine.runtime import n_threads, paddle, run_in_parallel, to_tensor
 from elmo_core.network import fused
 from elmo_core.text.tokens import Tokens
 
@@ -26,7 +27,7 @@ class CharCNN(nn.Layer):
     def __init__(self, config):
         super().__init__()
         self.config = config
-        n_filters = sum(number for _, number in config.filters)
+        n_filters = config.n_filters
         uniform = nn.initializer.Uniform
         self.embedding = nn.Embedding(config.n_characters, config.character_dim, weight_attr=uniform(-1.0, 1.0))
         self.convolutions = nn.LayerList(
@@ -47,7 +48,7 @@ class CharCNN(nn.Layer):
     def highway_features(self, tokens: Tokens) -> paddle.Tensor:
         """What the convolutions find, after the highways. (N, F)"""
         table = self.embedding.weight
-        if fused.suits(table):
+        if fused.is_supported(table):
             weights = [convolution.weight for convolution in self.convolutions]
             biases = [convolution.bias for convolution in self.convolutions]
             x = _Features.apply(tokens, self.config, paddle.is_grad_enabled(), table, *weights, *biases)
@@ -77,7 +78,7 @@ class CharCNN(nn.Layer):
         padded = np.concatenate([ids, np.repeat(ids[:, -1:], max(widths), axis=1)], axis=1)
         windows = np.lib.stride_tricks.sliding_window_view(padded[:, : starts + max(widths) - 1], max(widths), axis=1)
         windows = to_tensor(np.ascontiguousarray(windows.transpose(1, 0, 2)))  # (starts, n, W)
-        sums = product(self.embedding(windows).reshape([starts, len(ids), -1]), weight)  # (starts, n, F)
+        sums = amp_matmul(self.embedding(windows).reshape([starts, len(ids), -1]), weight)  # (starts, n, F)
         last = np.repeat([ids.shape[1] - width for width in widths], [number for _, number in self.config.filters])
         if starts > last.min() + 1:  # a wide filter has no windows that reach beyond the last column
             beyond = np.arange(starts)[:, None, None] > last
@@ -96,7 +97,7 @@ class Highway(nn.Layer):
         self.carry = nn.Linear(dim, dim, weight_attr=normal, bias_attr=closed)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        if fused.suits(x):
+        if fused.is_supported(x):
             weights = (self.transform.weight, self.transform.bias, self.carry.weight, self.carry.bias)
             return _Highway.apply(x, *weights)
         g = nn.functional.sigmoid(self.carry(x))
@@ -112,11 +113,16 @@ class _Features(paddle.autograd.PyLayer):
         widths, numbers = zip(*config.filters, strict=True)
         features = paddle.empty([len(tokens.lengths), sum(numbers)], table.dtype)
         places = paddle.empty(features.shape, dtype="uint8") if training else None
-        cnn = fused.kernel().cnn(tokens.characters, tokens.lengths, table, widths, numbers)
+        ids, lengths = (np.ascontiguousarray(array, dtype=np.int32) for array in (tokens.characters, tokens.lengths))
+        fits = lengths.shape == ids.shape[:1] and max(widths) <= ids.shape[1] <= MOST_CHARS
+        whole = ids.min(initial=0) >= 0 and ids.max(initial=0) < len(table)
+        if not (fits and whole and lengths.min(initial=0) >= 0 and lengths.max(initial=0) <= ids.shape[1]):
+            raise ValueError(f"character ids {ids.shape} or their lengths are not those of tokens")
+        cnn = ids.shape[1], table.shape[1], ids, lengths, table, len(widths), widths, numbers
         is_tanh = config.activation == "tanh"
         parts = _shares(tokens.lengths)
         given = weights, biases, is_tanh, features, places
-        in_parallel([lambda a=a, b=b: fused.kernel().cnn_forward(cnn, a, b, *given) for a, b in parts])
+        run_in_parallel([lambda a=a, b=b: fused.kernel().cnn_forward(*cnn, a, b, *given) for a, b in parts])
         ctx.saved = cnn, parts, table, weights, biases, is_tanh, features.detach(), places
         return features
 
@@ -128,10 +134,10 @@ class _Features(paddle.autograd.PyLayer):
         def gradients(a: int, b: int) -> list[paddle.Tensor]:
             d_table, *rest = [paddle.zeros_like(weight) for weight in (table, *weights, *biases)]
             groups = rest[: len(weights)], rest[len(weights) :]
-            fused.kernel().cnn_backward(cnn, a, b, weights, is_tanh, features, places, d_features, d_table, *groups)
+            fused.kernel().cnn_backward(*cnn, a, b, weights, is_tanh, features, places, d_features, d_table, *groups)
             return [d_table, *rest]
 
-        results = in_parallel([lambda a=a, b=b: gradients(a, b) for a, b in parts])
+        results = run_in_parallel([lambda a=a, b=b: gradients(a, b) for a, b in parts])
         sums = [sum(group[1:], group[0]) for group in zip(*results, strict=True)]
         wanted = [not weight.stop_gradient for weight in (table, *weights, *biases)]
         return tuple(gradient if want else None for gradient, want in zip(sums, wanted, strict=True))
@@ -144,9 +150,9 @@ class _Highway(paddle.autograd.PyLayer):
     def forward(ctx, x, transform, transform_bias, carry, carry_bias):
         ctx.leads_on = not x.stop_gradient  # False where the convolutions are frozen
         x, y, shares = x.contiguous(), paddle.empty_like(x), _shares(np.ones(len(x)))
-        t, c = product(x, transform), product(x, carry)  # which receive r and g
-        given = x, transform_bias, carry_bias, t, c, y
-        in_parallel([lambda a=a, b=b: fused.kernel().gate_forward(a, b, *given) for a, b in shares])
+        t, c = amp_matmul(x, transform), amp_matmul(x, carry)  # which receive r and g
+        given = x.shape[1], x, transform_bias, carry_bias, t, c, y
+        run_in_parallel([lambda a=a, b=b: fused.kernel().gate_forward(a, b, *given) for a, b in shares])
         ctx.saved = x.detach(), t, c, shares, (transform, transform_bias, carry, carry_bias)
         return y
 
@@ -155,14 +161,15 @@ class _Highway(paddle.autograd.PyLayer):
         x, r, g, shares, (transform, transform_bias, carry, carry_bias) = ctx.saved
         d_x, d_y = paddle.empty_like(x), d_y.contiguous()
         biases = [paddle.zeros([2, x.shape[1]], x.dtype) for _ in shares]
-        jobs = [(a, b, x, d_y, r, g, d_x, sums[0], sums[1]) for (a, b), sums in zip(shares, biases, strict=True)]
-        in_parallel([lambda job=job: fused.kernel().gate_backward(*job) for job in jobs])
+        width = x.shape[1]
+        jobs = [(a, b, width, x, d_y, r, g, d_x, *sums) for (a, b), sums in zip(shares, biases, strict=True)]
+        run_in_parallel([lambda job=job: fused.kernel().gate_backward(*job) for job in jobs])
         d_t_bias, d_c_bias = sum(biases[1:], biases[0])
         gradients = [d_x if ctx.leads_on else None]
         for weight, bias, d, d_bias in ((transform, transform_bias, r, d_t_bias), (carry, carry_bias, g, d_c_bias)):
             if ctx.leads_on:
-                fused.kernel().add_product(d, weight, d_x)
-            gradients.append(None if weight.stop_gradient else product(x, d, transpose_x=True))
+                fused.kernel().add_product(*d_x.shape, d.shape[1], d, weight, d_x)
+            gradients.append(None if weight.stop_gradient else amp_matmul(x, d, transpose_x=True))
             gradients.append(None if bias.stop_gradient else d_bias)
         return tuple(gradients)
 

@@ -10,11 +10,12 @@ import ctypes
 import functools
 import hashlib
 import os
+import re
 import shlex
 import stat
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,83 +27,36 @@ SOURCE = Path(__file__).with_name("fused.c")
 FLAGS = "-O3 -march=native -mprefer-vector-width=512 -fno-math-errno -fno-trapping-math -shared -fPIC"
 BUILD_SECONDS = 60
 ROW_MAJOR, AS_IS, TRANSPOSED, PACKED, RIGHT_SIDE = 101, 111, 112, 151, 162  # as in fused.c
-MAX_COLUMNS = 127  # of character ids: fused.c has room for so many windows of a token
+FUNCTION = re.compile(r"^(int|void) (\w+)\((.*?)\) {", re.MULTILINE | re.DOTALL)  # those of fused.c that are not static
+PARAMETER = re.compile(r"(\w+) ((?:[*\s]|const\b|restrict\b)*)(\w+)(?:,|$)")
+NUMBERS = {"int": ctypes.c_int, "int64_t": ctypes.c_int64, "float": ctypes.c_float}
 
 
 class Kernel:
-    """The functions of fused.c over Paddle's tensors. All tensors are on the CPU; see fused.c for what they are."""
+    """The functions of fused.c, with the parameters that they have there, all but `blas`.
+
+    A pointer takes a contiguous tensor on the CPU or NumPy array of the declared type, a sequence of integers or of
+    tensors, or None. Raises MemoryError where a function reports that there was no memory.
+    """
 
     def __init__(self, library: ctypes.CDLL, mkl: ctypes.CDLL):
-        self.library, self.sgemm = library, mkl.cblas_sgemm
         functions = [mkl.cblas_sgemm]
         if _packed_products_work(mkl):
             functions += [mkl.cblas_sgemm_alloc, mkl.cblas_sgemm_pack, mkl.cblas_sgemm_compute, mkl.cblas_sgemm_free]
-        self.products = (ctypes.c_void_p * 5)(*(ctypes.cast(one, ctypes.c_void_p) for one in functions))  # a blas_t
+        self.blas = (ctypes.c_void_p * 5)(*(ctypes.cast(one, ctypes.c_void_p) for one in functions))  # a blas_t
+        for result, name, declared in FUNCTION.findall(SOURCE.read_text(encoding="utf-8")):
+            function = getattr(library, name)
+            function.restype = None if result == "void" else ctypes.c_int
+            types = {parameter: (kind, stars.count("*")) for kind, stars, parameter in PARAMETER.findall(declared)}
+            setattr(self, name, functools.partial(self._call, function, types))
 
-    def lstmp_forward(self, sizes: Sequence[int], shape: Sequence[int], *arguments) -> None:
-        """shape: of the projection's weight, (H, P)."""
-        self.library.lstmp_forward(self.products, *_steps(sizes, shape), *map(_argument, arguments))
-
-    def lstmp_backward(self, sizes: Sequence[int], shape: Sequence[int], *arguments) -> None:
-        self.library.lstmp_backward(self.products, *_steps(sizes, shape), *map(_argument, arguments))
-
-    def cnn(self, ids: np.ndarray, lengths: np.ndarray, table, widths: Sequence[int], numbers: Sequence[int]) -> "_CNN":
-        """The arguments that both functions of the character CNN take: the filters and the tokens."""
-        ids, lengths = (np.ascontiguousarray(array, dtype=np.int32) for array in (ids, lengths))
-        fits = ids.ndim == 2 and lengths.shape == ids.shape[:1] and max(widths) <= ids.shape[1] <= MAX_COLUMNS
-        whole = ids.min(initial=0) >= 0 and ids.max(initial=0) < len(table)
-        if not (fits and whole and lengths.min(initial=0) >= 0 and lengths.max(initial=0) <= ids.shape[1]):
-            raise ValueError(f"character ids {ids.shape} or their lengths are not those of tokens")
-        return _CNN(self.products, ids, lengths, table, widths, numbers)
-
-    def cnn_forward(self, cnn: "_CNN", begin: int, end: int, weights, biases, is_tanh: bool, features, places) -> None:
-        groups = _pointers(weights), _pointers(biases)
-        rest = (int(is_tanh), *map(_argument, (features, places)))
-        if not self.library.cnn_forward(ctypes.byref(cnn), *map(ctypes.c_int64, (begin, end)), *groups, *rest):
-            raise MemoryError("no memory for the character CNN")
-
-    def cnn_backward(self, cnn: "_CNN", begin: int, end: int, weights, is_tanh: bool, features, places, d_features, d_table,
-                     d_weights, d_biases) -> None:  # fmt: skip
-        given = map(_argument, (features, places, d_features, d_table))
-        ends = map(ctypes.c_int64, (begin, end))
-        groups = _pointers(d_weights), _pointers(d_biases)
-        if not self.library.cnn_backward(ctypes.byref(cnn), *ends, _pointers(weights), int(is_tanh), *given, *groups):
-            raise MemoryError("no memory for the character CNN")
-
-    def gate_forward(self, begin: int, end: int, x, *arguments) -> None:
-        self.library.gate_forward(*map(ctypes.c_int64, (begin, end, x.shape[1])), *map(_argument, (x, *arguments)))
-
-    def gate_backward(self, begin: int, end: int, x, *arguments) -> None:
-        self.library.gate_backward(*map(ctypes.c_int64, (begin, end, x.shape[1])), *map(_argument, (x, *arguments)))
-
-    def add_product(self, a, b, c) -> None:
-        """c (m, n) += a (m, k) b^T, b being (n, k)."""
-        (m, n), k, one = c.shape, a.shape[1], ctypes.c_float(1)
-        a, b, c = map(_argument, (a, b, c))
-        self.sgemm(ROW_MAJOR, AS_IS, TRANSPOSED, m, n, k, one, a, k, b, k, one, c, n)
-
-    def adagrad(
-        self, begin: int, end: int, gradient, rows, scale: float, rate: float, epsilon: float, weight, moment
-    ) -> None:
-        """Elements begin .. end of a weight; or, where the gradient is of `rows` of it, an int64 array, these rows."""
-        numbers = map(ctypes.c_float, (scale, rate, epsilon))
-        ends, tensors = map(ctypes.c_int64, (begin, end)), map(_argument, (weight, moment))
-        if rows is None:
-            self.library.adagrad(*ends, _argument(gradient), *numbers, *tensors)
-        else:
-            places = _array(rows), ctypes.c_int64(weight.shape[1])
-            self.library.adagrad_rows(*ends, *places, _argument(gradient), *numbers, *tensors)
-
-    def softmax_loss(self, h, table, bias, true_logits, hit, candidate, loss, d_h, d_table, d_bias, d_true) -> None:
-        sizes = map(ctypes.c_int64, (*h.shape[:1], *table.shape))
-        given = map(_argument, (h, table, bias, true_logits))
-        hits = (ctypes.c_int64(len(hit)), *map(_array, (hit, candidate)))
-        made = map(_argument, (loss, d_h, d_table, d_bias, d_true))
-        if not self.library.softmax_loss(self.products, *sizes, *given, *hits, *made):
-            raise MemoryError("no memory for the softmax")
-
-    def exponentials(self, logits, highest, total) -> None:
-        self.library.exponentials(*map(ctypes.c_int64, logits.shape), *map(_argument, (logits, highest, total)))
+    def _call(self, function: Callable, types: dict[str, tuple[str, int]], /, *arguments, **keywords) -> None:
+        first = (self.blas,) if "blas" in types else ()
+        values = {**dict(zip(types, (*first, *arguments), strict=False)), **keywords}
+        if len(first) + len(arguments) + len(keywords) != len(types) or values.keys() != types.keys():
+            raise TypeError(f"fused.c: expected the arguments {', '.join(types)}")
+        if function(*[_c_argument(values[name], *kind) for name, kind in types.items()]) == 0:
+            raise MemoryError("no memory for the loops of fused.c")
 
 
 def _packed_products_work(mkl: ctypes.CDLL) -> bool:
@@ -119,70 +73,49 @@ def _packed_products_work(mkl: ctypes.CDLL) -> bool:
         packed = ctypes.c_void_p(mkl.cblas_sgemm_alloc(RIGHT_SIDE, packed_for, n, k))
         if not packed:
             return False
-        mkl.cblas_sgemm_pack(ROW_MAJOR, RIGHT_SIDE, transposition, packed_for, n, k, one, _array(matrix), ld, packed)
+        mkl.cblas_sgemm_pack(
+            ROW_MAJOR,
+            RIGHT_SIDE,
+            transposition,
+            packed_for,
+            n,
+            k,
+            one,
+            _c_argument(matrix, "float", 1),
+            ld,
+            packed,
+        )
         products = [np.zeros((m, n), np.float32) for m in (1, packed_for, len(a))]
         for c in products:
-            right = PACKED, len(c), n, k, _array(a), k, packed, ld
-            mkl.cblas_sgemm_compute(ROW_MAJOR, AS_IS, *right, zero, _array(c), n)
+            right = PACKED, len(c), n, k, _c_argument(a, "float", 1), k, packed, ld
+            mkl.cblas_sgemm_compute(ROW_MAJOR, AS_IS, *right, zero, _c_argument(c, "float", 1), n)
         mkl.cblas_sgemm_free(packed)
         if not all(np.allclose(c, a[: len(c)] @ b, atol=1e-4) for c in products):
             return False
     return True
 
 
-class _CNN(ctypes.Structure):
-    """cnn_t of fused.c."""
-
-    _fields_ = [
-        ("products", ctypes.c_void_p),
-        ("columns", ctypes.c_int64),
-        ("dim", ctypes.c_int64),
-        ("ids", ctypes.c_void_p),
-        ("lengths", ctypes.c_void_p),
-        ("table", ctypes.c_void_p),
-        ("n_filters", ctypes.c_int64),
-        ("widths", ctypes.c_void_p),
-        ("numbers", ctypes.c_void_p),
-    ]
-
-    def __init__(self, products, ids, lengths, table, widths, numbers):
-        sizes = [(ctypes.c_int64 * len(values))(*values) for values in (widths, numbers)]
-        self.kept = products, ids, lengths, table, sizes  # what the addresses below are of
-        addresses = [ctypes.addressof(values) for values in sizes]
-        arrays = ids.ctypes.data, lengths.ctypes.data, _argument(table)
-        super().__init__(ctypes.addressof(products), ids.shape[1], table.shape[1], *arrays, len(widths), *addresses)
+def _c_argument(value, kind: str, stars: int):
+    """A value as an argument of type `kind`, followed by so many `*`."""
+    if not stars:
+        return NUMBERS[kind](value)
+    if value is None or isinstance(value, ctypes.Array):
+        return value
+    if isinstance(value, Sequence):
+        if stars == 1:
+            return (NUMBERS[kind] * len(value))(*value)
+        return (ctypes.c_void_p * len(value))(*(_c_argument(tensor, kind, 1) for tensor in value))
+    is_tensor = isinstance(value, paddle.Tensor)
+    if str(value.dtype).removeprefix("paddle.") != kind.removesuffix("_t").replace("float", "float32"):
+        raise TypeError(f"fused.c: found {value.dtype}, expected {kind}.")
+    if not (value.is_contiguous() and value.place.is_cpu_place() if is_tensor else value.flags.c_contiguous):
+        raise TypeError("fused.c takes contiguous arrays on the CPU only.")
+    return ctypes.c_void_p(value.data_ptr() if is_tensor else value.ctypes.data)
 
 
-def _steps(sizes: Sequence[int], shape: Sequence[int]) -> tuple:
-    cell_dim, projection_dim = shape
-    steps = (ctypes.c_int64 * len(sizes))(*sizes)
-    return ctypes.c_int64(len(sizes)), steps, ctypes.c_int64(projection_dim), ctypes.c_int64(cell_dim)
-
-
-def _argument(value):
-    """A clip as a number (0, none, is infinity), a tensor by its place in memory, None as a null pointer."""
-    if isinstance(value, float | int):
-        return ctypes.c_float(value or float("inf"))
-    if value is None:
-        return ctypes.c_void_p()
-    known = value.dtype in (paddle.float32, paddle.int64, paddle.uint8)
-    if not known or not value.is_contiguous() or not value.place.is_cpu_place():
-        raise TypeError(f"fused.c takes contiguous float32, int64 and uint8 tensors on the CPU, found {value.dtype}")
-    return ctypes.c_void_p(value.data_ptr())
-
-
-def _array(array: np.ndarray):
-    """A contiguous NumPy array by its place in memory."""
-    return array.ctypes.data_as(ctypes.c_void_p)
-
-
-def _pointers(tensors: Sequence):
-    return (ctypes.c_void_p * len(tensors))(*map(_argument, tensors))
-
-
-def suits(x: paddle.Tensor) -> bool:
+def is_supported(x: paddle.Tensor) -> bool:
     """Whether there is a kernel, and it can take this tensor's place and type."""
-    fits = x.dtype == paddle.float32 and x.place.is_cpu_place() and not products.half_products_wanted()
+    fits = x.dtype == paddle.float32 and x.place.is_cpu_place() and not products.bfloat16_enabled()
     return fits and kernel() is not None
 
 

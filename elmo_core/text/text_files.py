@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from elmo_core.machine.messages import UserError, listed, log
+from elmo_core.machine.messages import UserError, join_names, log
 
 FOREIGN_FORMS = {b"\x1f\x8b": "gzip", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # by a file's first bytes
 BLOCK = 1 << 22  # bytes of text in memory at once
@@ -42,7 +42,7 @@ def text_files(source: str | Path, recursive: bool = False) -> list[Path]:
     if dangling := [match for match in found if match.is_symlink() and not match.exists()]:
         raise UserError(f"{dangling[0]} is a link to {dangling[0].readlink()}, which does not exist. Remove or fix it.")
     if path.is_dir() and not recursive and (folders := [match.name for match in found if match.is_dir()]):
-        log.warning(f"{path} has folders in it, which are skipped: {listed(folders, 3)}.")
+        log.warning(f"{path} has folders in it, which are skipped: {join_names(folders, 3)}.")
     if not files:
         raise UserError(
             f"no file matches {pattern!r}, seen from {Path.cwd()}. Check the path; quote a glob: 'corpus/*'."

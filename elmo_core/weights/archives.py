@@ -36,35 +36,31 @@ def unpacked(path: Path, beside: Path) -> Iterator[Path]:
 
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack the files of an archive into a folder."""
+    left = min(RATIO * archive.stat().st_size + SLACK, shutil.disk_usage(folder).free)
     try:
-        _unpack(archive, folder)
-    except FileExistsError as error:
-        raise UserError(f"{archive} cannot be unpacked: it holds {error.filename} twice.") from error
+        for count, (name, size, is_file, file) in enumerate(_members(archive), 1):
+            path = PurePosixPath(name.replace("\\", "/"))
+            left -= size
+            fault = ""
+            if path.is_absolute() or ".." in path.parts or ":" in name or "\0" in name or not path.parts:
+                fault = f"{name!r} in it lies outside of the folder that it is unpacked to"
+            elif not is_file:
+                fault = f"{name!r} in it is a link or a device"
+            elif (folder / path).exists() or any((folder / parent).is_file() for parent in path.parents):
+                fault = f"it holds {name!r} twice"
+            elif count > MEMBERS:
+                fault = f"it has more than {MEMBERS:,} files"
+            elif left < 0:
+                fault = f"it would have more bytes than weights have, or than are free in {folder.parent}"
+            if fault:
+                raise UserError(f"{archive} cannot be unpacked: {fault}.")
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            with file, (folder / path).open("xb") as output:
+                shutil.copyfileobj(file, output)
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError, OSError) as error:
         if getattr(error, "errno", None) is not None:  # the disk's
             raise
         raise Damaged(f"{archive} cannot be unpacked ({error}). It is truncated or damaged: fetch it again.") from error
-
-
-def _unpack(archive: Path, folder: Path) -> None:
-    left = min(RATIO * archive.stat().st_size + SLACK, shutil.disk_usage(folder).free)
-    for count, (name, size, is_file, file) in enumerate(_members(archive), 1):
-        path = PurePosixPath(name.replace("\\", "/"))
-        left -= size
-        fault = ""
-        if path.is_absolute() or ".." in path.parts or ":" in name or "\0" in name or not path.parts:
-            fault = f"{name!r} in it lies outside of the folder that it is unpacked to"
-        elif not is_file:
-            fault = f"{name!r} in it is a link or a device"
-        elif count > MEMBERS:
-            fault = f"it has more than {MEMBERS:,} files"
-        elif left < 0:
-            fault = f"it would have more bytes than weights have, or than are free in {folder.parent}"
-        if fault:
-            raise UserError(f"{archive} cannot be unpacked: {fault}.")
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        with file, (folder / path).open("xb") as output:
-            shutil.copyfileobj(file, output)
 
 
 def _members(archive: Path) -> Iterator[tuple[str, int, bool, IO[bytes]]]:

@@ -5,21 +5,40 @@ from pathlib import Path
 
 import numpy as np
 
+from elmo_core.config import ELMoConfig
 from elmo_core.machine.messages import UserError
 
 
-def take(found: Mapping[str, np.ndarray], name: str, shape: tuple[int, ...], path: Path) -> np.ndarray:
-    """The array of that name in float32, which must have that shape and finite numbers."""
-    if name not in found:
-        raise UserError(f"{path}: there is no {name}, expected it with {shape}.")
-    if found[name].shape != shape or found[name].dtype.kind != "f":
-        raise UserError(f"{path}: {name} is {found[name].shape} {found[name].dtype}, expected {shape} of floats.")
-    if not np.isfinite(found[name]).all():
-        raise UserError(f"{path}: {name} has values that are not finite.")
-    return found[name].astype(np.float32)
+class Arrays:
+    """The weights in a file or folder of another program."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], path: Path):
+        self.arrays, self.path, self.unused = arrays, path, set(arrays)
+
+    def take(self, name: str, *shape: int) -> np.ndarray:
+        """The array of that name in float32, which must have that shape and finite numbers."""
+        if name not in self.arrays:
+            raise UserError(f"{self.path}: there is no {name}, expected it with {shape}.")
+        array = self.arrays[name]
+        if array.shape != shape or array.dtype.kind != "f":
+            raise UserError(f"{self.path}: {name} is {array.shape} {array.dtype}, expected {shape} of floats.")
+        if not np.isfinite(array).all():
+            raise UserError(f"{self.path}: {name} has values that are not finite.")
+        self.unused.discard(name)
+        return np.array(array, np.float32)
+
+    def convolutions(self, prefix: str, config: ELMoConfig, *axes: int) -> dict[str, np.ndarray]:
+        """Kernels (number, C, *axes, width), the axes being of length 1, as our matrices (width * C, number); and biases."""
+        weights = {}
+        for k, (width, number) in enumerate(config.filters):
+            kernel = self.take(f"{prefix}{k}.weight", number, config.character_dim, *axes, width)
+            kernel = kernel.reshape(number, config.character_dim, width).transpose(2, 1, 0)
+            weights[f"convolutions.{k}.weight"] = kernel.reshape(-1, number)
+            weights[f"convolutions.{k}.bias"] = self.take(f"{prefix}{k}.bias", number)
+        return weights
 
 
-def gates(array: np.ndarray) -> np.ndarray:
-    """An LSTM's weights (4H, ...) with gates in the order i, f, g, o as ours, (..., 4H) in the order i, g, f, o."""
-    i, f, g, o = np.split(array, 4)
-    return np.ascontiguousarray(np.concatenate([i, g, f, o]).T)
+def reorder_gates(array: np.ndarray, order: str) -> np.ndarray:
+    """An LSTM's weights (..., 4H), whose gates have the order given, with the gates in ours: i, g, f, o."""
+    gates = dict(zip(order, np.split(array, 4, axis=-1), strict=True))
+    return np.ascontiguousarray(np.concatenate([gates[gate] for gate in "igfo"], axis=-1))

@@ -19,7 +19,7 @@ words they are for, and char_embed our row 0.
 import json
 import re
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +42,15 @@ SOFTMAX = ("softmax/W", "softmax/b")
 PROJECTION = ("CNN_proj/W_proj", "CNN_proj/b_proj")
 CHECKSUM, WORDS, MASK_ROW = "crc32", "vocabulary", "mask_row"  # attributes
 NETWORK = re.compile(r"char_embed|CNN|RNN_")  # how the names of a network's datasets begin
-LSTM_OPTIONS = ("projection_dim", "dim", "n_layers", "cell_clip", "proj_clip", "use_skip_connections")
-CNN_OPTIONS = ("embedding", "filters", "activation", "n_highway", "n_characters", "max_characters_per_token")
+LSTM_OPTIONS = {"dim": "cell_dim"} | {
+    name: name for name in ("projection_dim", "n_layers", "cell_clip", "proj_clip", "use_skip_connections")
+}  # and their names in ELMoConfig
+CNN_OPTIONS = {
+    "filters": "filters",
+    "activation": "activation",
+    "n_highway": "n_highway",
+    "max_characters_per_token": "max_characters",
+}
 SINGLE_CELL = re.compile(r"(RNN_[01]/RNN/)(LSTMCell/.*)")
 Weights = dict[str, np.ndarray]
 
@@ -86,7 +93,7 @@ def layout(config: ELMoConfig, head: bool, projected: bool = True) -> Iterator[I
 
 
 def _convolutions(config: ELMoConfig) -> Iterator[Item]:
-    features, ours = _features(config), "token_encoder"
+    features, ours = config.n_filters, "token_encoder"
     for k, (width, number) in enumerate(config.filters):
         kernel = (1, width, config.character_dim, number)
         weights = (f"{ours}.convolutions.{k}.weight",)
@@ -105,11 +112,6 @@ def _same(name: str, shape: tuple[int, ...], weight: str) -> Item:
     return Item(name, shape, (weight,), shape)
 
 
-def _features(config: ELMoConfig) -> int:
-    """F, what the filters add up to."""
-    return sum(number for _, number in config.filters)
-
-
 # Reading
 
 
@@ -125,7 +127,16 @@ def read(
         weights = files.enter_context(HDF5File(weights_path, "bilm-tf's weights"))
         softmax = files.enter_context(HDF5File(softmax_path, "a softmax")) if softmax_path else weights
         head = _has_head(softmax, vocabulary, must=softmax_path is not None)
-        values["vocab_size"] = _vocab_size(values["input"], vocabulary, head, weights_path, options_path)
+        if values["input"] == "word" and vocabulary is None:
+            raise UserError(
+                f"{options_path} has no char_cnn: this is a model of words. Give those of its table with --vocab."
+            )
+        if values["input"] == "word" or head:
+            values["vocab_size"] = len(vocabulary)
+        elif vocabulary:
+            log.warning(
+                f"--vocab is not read: {weights_path} has no softmax, and a character model needs no other words."
+            )
         _name_single_cells(weights)
         projected = _is_projected(weights, values)
         try:
@@ -148,27 +159,6 @@ def read(
     return config, params
 
 
-def read_files(paths: Sequence[Path]) -> tuple[ELMoConfig, Weights, Vocabulary | None]:
-    """The model in the files of a folder or an archive, whatever their full names are, as NLPL's model.hdf5."""
-    options_path = _one(paths, "options.json", "bilm-tf's options")
-    weights_path = _one(paths, ".hdf5", "bilm-tf's weights")
-    with HDF5File(weights_path, "bilm-tf's weights") as weights:
-        has_words = all(name in weights.datasets for name in SOFTMAX)
-    vocabulary = None
-    if has_words or "char_cnn" not in read_json(options_path, "bilm-tf's options"):
-        found = [path for path in paths if path.name.endswith((".txt", ".txt.gz")) and "vocab" in path.name]
-        vocabulary = Vocabulary.from_file(found[0]) if found else None
-    return *read(options_path, weights_path, vocabulary), vocabulary
-
-
-def _one(paths: Sequence[Path], ending: str, what: str) -> Path:
-    found = [path for path in paths if path.name.endswith(ending)]
-    if len(found) != 1:
-        names = quoted(sorted(path.name for path in paths)) if paths else "no files"
-        raise UserError(f"{len(found)} files end with {ending} ({what}), expected one. There are {names}.")
-    return found[0]
-
-
 def _has_head(softmax: HDF5File, vocabulary: Vocabulary | None, must: bool) -> bool:
     """Whether there is a softmax, and a vocabulary with the words that it predicts."""
     there = all(name in softmax.datasets for name in SOFTMAX)
@@ -179,17 +169,6 @@ def _has_head(softmax: HDF5File, vocabulary: Vocabulary | None, must: bool) -> b
     if there and vocabulary is None:
         log.warning(f"The softmax in {softmax.path} is left out: --vocab is missing, the words that it predicts.")
     return there and vocabulary is not None
-
-
-def _vocab_size(kind: str, vocabulary: Vocabulary | None, head: bool, weights_path: Path, options_path: Path) -> int:
-    if kind == "word" and vocabulary is None:
-        raise UserError(
-            f"{options_path} has no char_cnn: this is a model of words. Give those of its table with --vocab."
-        )
-    if vocabulary is None or kind == "word" or head:
-        return len(vocabulary or ())
-    log.warning(f"--vocab is not read: {weights_path} has no softmax, and a character model needs no other words.")
-    return 0
 
 
 def _name_single_cells(weights: HDF5File) -> None:
@@ -267,31 +246,20 @@ def read_options(path: Path) -> dict[str, Any]:
     lstm = _section(path, options, "lstm", LSTM_OPTIONS)
     if "use_skip_connections" not in lstm:
         log.warning(f"{path}: lstm has no use_skip_connections, false is assumed as in bilm-tf's training.")
-    numbers = {
-        "projection_dim": lstm.get("projection_dim"),
-        "cell_dim": lstm.get("dim"),
-        "n_layers": lstm.get("n_layers", 1),
-        "cell_clip": lstm.get("cell_clip") or 0.0,
-        "proj_clip": lstm.get("proj_clip") or 0.0,
-        "use_skip_connections": lstm.get("use_skip_connections", False),
-    }
+    lstm = {"n_layers": 1, "use_skip_connections": False, **lstm}
+    values = {ours: lstm.get(theirs) for theirs, ours in LSTM_OPTIONS.items()}
+    values |= {clip: values[clip] or 0.0 for clip in ("cell_clip", "proj_clip")}
     if "char_cnn" not in options:
-        return {"input": "word", **numbers}
-    cnn = _section(path, options, "char_cnn", CNN_OPTIONS)
+        return {"input": "word", **values}
+    cnn = _section(path, options, "char_cnn", (*CNN_OPTIONS, "embedding", "n_characters"))
     if (found := cnn.get("n_characters", CHARACTERS)) not in (CHARACTERS, CHARACTERS + 1):
         raise UserError(
             f"{path}: n_characters is {found!r:.60}, expected {CHARACTERS}, as in bilm-tf's training: 256 bytes and 5 "
             f"marks; or {CHARACTERS + 1}, as in its inference, which counts the mask's row 0 that is not in the file."
         )
-    return {
-        "input": "char",
-        **numbers,
-        "character_dim": _section(path, cnn, "embedding", ("dim",)).get("dim"),
-        "filters": cnn.get("filters"),
-        "activation": cnn.get("activation"),
-        "n_highway": cnn.get("n_highway") or 0,
-        "max_characters": cnn.get("max_characters_per_token"),
-    }
+    values |= {ours: cnn.get(theirs) for theirs, ours in CNN_OPTIONS.items()}
+    embedding = _section(path, cnn, "embedding", ("dim",))
+    return {"input": "char", **values, "n_highway": cnn.get("n_highway") or 0, "character_dim": embedding.get("dim")}
 
 
 def _section(path: Path, values: dict[str, Any], name: str, known: Collection[str]) -> dict[str, Any]:
@@ -323,7 +291,7 @@ def write(folder: Path, config: ELMoConfig, params: Mapping[str, np.ndarray], vo
             if item.name.endswith("/B"):
                 array[2 * config.cell_dim : 3 * config.cell_dim] += np.float32(config.forget_bias - 1)
             _write_item(file, item, array, vocabulary)
-        if config.input == "char" and _features(config) == config.projection_dim:  # AllenNLP reads it in any case
+        if config.input == "char" and config.n_filters == config.projection_dim:  # AllenNLP reads it in any case
             for name, neutral in _neutral_projection(config.projection_dim).items():
                 file[name] = neutral
 
@@ -346,32 +314,20 @@ def _checksum(name: str, array: np.ndarray) -> int:
 
 def options(config: ELMoConfig) -> dict[str, Any]:
     """A model's options.json, for inference."""
-    lstm = {
-        "use_skip_connections": config.use_skip_connections,
-        "projection_dim": config.projection_dim,
-        "cell_clip": config.cell_clip or None,
-        "proj_clip": config.proj_clip or None,
-        "dim": config.cell_dim,
-        "n_layers": config.n_layers,
-    }
+    lstm = {theirs: getattr(config, ours) for theirs, ours in LSTM_OPTIONS.items()}
+    lstm |= {clip: lstm[clip] or None for clip in ("cell_clip", "proj_clip")}
     values: dict[str, Any] = {"bidirectional": True, "lstm": lstm}
     if config.vocab_size:
         values["n_tokens_vocab"] = config.vocab_size
     if config.input == "char":
-        values["char_cnn"] = {
-            "activation": config.activation,
-            "filters": [list(pair) for pair in config.filters],
-            "n_highway": config.n_highway,
-            "embedding": {"dim": config.character_dim},
-            "n_characters": CHARACTERS + 1,
-            "max_characters_per_token": config.max_characters,
-        }
+        cnn = {theirs: getattr(config, ours) for theirs, ours in CNN_OPTIONS.items()}
+        values["char_cnn"] = {**cnn, "embedding": {"dim": config.character_dim}, "n_characters": CHARACTERS + 1}
     return values
 
 
 def remarks(config: ELMoConfig) -> list[str]:
     """What a user of the written files must know about the programs that read them."""
-    features, size, cell = _features(config), config.projection_dim, config.cell_dim
+    features, size, cell = config.n_filters, config.projection_dim, config.cell_dim
     word = config.input == "word"
     known = (
         (

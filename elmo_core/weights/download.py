@@ -8,6 +8,7 @@ environment are used, as urllib does.
 import http.client
 import re
 import shutil
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -32,19 +33,27 @@ class Refused(UserError):
     """Trying this address again is of no use."""
 
 
-class Broken(Exception):
-    """It may go on at the next attempt."""
-
-
 def fetch(address: str, path: Path) -> None:
     """Fetch the file at an address, going on with what an earlier attempt has left. Raises Refused."""
+    if not address.startswith(("http://", "https://")):
+        raise Refused("this is no address")
     part, failures = path.with_name(f"{path.name}.part"), 0
     for _ in range(MOST_ATTEMPTS):
         before = _size(part)
         try:
             return _attempt(address, path, part)
-        except Broken as error:
-            reason = str(error)
+        except urllib.error.HTTPError as error:
+            error.close()
+            reason = f"the server answers {error.code} {error.reason}"
+            if error.code == 416 and before:
+                part.unlink()
+                raise Refused(
+                    "the server's file is not longer than what has come: it has changed. Try again"
+                ) from error
+            if error.code < 500 and error.code not in (408, 429):
+                raise Refused(reason) from error
+        except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError) as error:
+            reason = _why(error)
         failures = 0 if _size(part) > before else failures + 1
         if failures == ATTEMPTS:
             break
@@ -55,7 +64,7 @@ def fetch(address: str, path: Path) -> None:
 
 
 def _attempt(address: str, path: Path, part: Path) -> None:
-    """One request, for what is missing. Raises Broken or Refused."""
+    """One request, for what is missing."""
     source = part.with_name(f"{part.name}.source")
     noted = source.read_text(encoding="utf-8") if source.is_file() else ""
     known, mark = [*noted.split("\n"), ""][:2]  # a power failure may have left it empty
@@ -63,9 +72,10 @@ def _attempt(address: str, path: Path, part: Path) -> None:
     headers = {"User-Agent": "elmo-paddle", "Accept-Encoding": "identity"}
     if received:
         headers |= {"Range": f"bytes={received}-", "If-Range": mark}
-    with _open(urllib.request.Request(address, headers=headers), part, received) as response:
+    with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=TIMEOUT) as response:
         received, total = _place(response, received)
         _check_room(part, total - received)
+        block = response.read1(BLOCK) if received else _begin(response, path)
         source.write_text(f"{address}\n{_mark(response.headers)}", encoding="utf-8")
         if not received:
             log.warning(f"fetching      {path.name}, {_megabytes(total)}, from {address}")
@@ -73,46 +83,19 @@ def _attempt(address: str, path: Path, part: Path) -> None:
             part.open("ab" if received else "wb") as file,
             tqdm(total=total or None, initial=received, unit="B", unit_scale=True, disable=None, leave=False) as bar,
         ):
-            begin = b"" if received else _read(response, whole=64)
-            if not received:
-                _check_begin(path, response.headers.get_content_type(), begin)
-            while begin or (begin := _read(response)):
-                file.write(begin)
-                received += len(begin)
-                bar.update(len(begin))
-                begin = b""
+            while block:
+                file.write(block)
+                received += len(block)
+                bar.update(len(block))
+                block = response.read1(BLOCK)
     if received < total or not received:
-        raise Broken(f"the connection ended after {received:,} of {total:,} bytes")
+        raise ConnectionError(f"the connection ended after {received:,} of {total:,} bytes")
     disk.rename(part, path)
     source.unlink(missing_ok=True)
 
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
-
-
-def _open(request: urllib.request.Request, part: Path, received: int):
-    try:
-        return urllib.request.urlopen(request, timeout=TIMEOUT)
-    except urllib.error.HTTPError as error:
-        error.close()
-        if error.code == 416 and received:
-            part.unlink()
-            raise Refused("the server's file is not longer than what has come: it has changed. Try again") from error
-        if error.code < 500 and error.code not in (408, 429):
-            raise Refused(f"the server answers {error.code} {error.reason}") from error
-        raise Broken(f"the server answers {error.code} {error.reason}") from error
-    except (OSError, http.client.HTTPException) as error:
-        raise Broken(_why(error)) from error
-    except ValueError as error:  # no address
-        raise Refused(f"{error}") from error
-
-
-def _read(response, whole: int = 0) -> bytes:
-    try:
-        return response.read(whole) if whole else response.read1(BLOCK)
-    except (OSError, http.client.HTTPException) as error:
-        raise Broken(_why(error)) from error
 
 
 def _why(error: Exception) -> str:
@@ -141,10 +124,13 @@ def _mark(headers) -> str:
     return tag if tag.startswith('"') else headers.get("Last-Modified") or ""
 
 
-def _check_begin(path: Path, kind: str, begin: bytes) -> None:
+def _begin(response, path: Path) -> bytes:
+    """The first bytes, which must be those of such a file."""
+    begin, kind = response.read(64), response.headers.get_content_type()
     expected = BEGINNINGS.get(path.suffix, b"")
     if not begin.lstrip().startswith(expected) or (kind == "text/html" and not expected):
         raise Refused(f"it is not a {path.suffix} file but {kind}, beginning with {begin[:30]!r}: a page, or a login?")
+    return begin
 
 
 def _check_room(part: Path, missing: int) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.config import ELMoConfig
+from elmo_core.machine.disk import read_json
+from elmo_core.machine.hdf5_file import HDF5File, quoted
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import bilm_tf, fluid, manylangs
@@ -21,39 +23,43 @@ def read(format: str, paths: Sequence[Path], beside: Path) -> Model:
         if not path.exists():
             raise UserError(f"{path}: there is no such file or folder.")
     with ExitStack() as stack:
-        return READERS[format]([stack.enter_context(unpacked(path, beside)) for path in paths])
+        sources = [stack.enter_context(unpacked(path, beside)) for path in paths]
+        found = [path for source in sources for path in (sorted(source.rglob("*")) if source.is_dir() else [source])]
+        return READERS[format]([path for path in found if path.is_file()])
 
 
 def is_vocabulary(path: Path) -> bool:
-    return path.is_file() and path.name.endswith((".txt", ".txt.gz"))
+    return path.is_file() and path.name.endswith((".txt", ".txt.gz")) and "vocab" in path.name
 
 
-def _files(places: Sequence[Path]) -> list[Path]:
-    """The files given, and those in the folders given."""
-    found = [path for place in places for path in (sorted(place.rglob("*")) if place.is_dir() else [place])]
-    return [path for path in found if path.is_file()]
+def _only(files: Sequence[Path], ending: str) -> Path:
+    """The file whose name ends so, which must be the only one."""
+    found = [path for path in files if path.name.endswith(ending)]
+    if len(found) != 1:
+        names = quoted(sorted(path.name for path in files)) or "no files"
+        raise UserError(f"{len(found)} files end with {ending}, expected one. There are {names}.")
+    return found[0]
 
 
-def _folder_of(places: Sequence[Path], name: str) -> Path:
-    """The folder with the file of that name, one of those given or the only one in them."""
-    files = _files(places)
-    folders = {path.parent for path in files if path.name == name}
-    if direct := folders.intersection(places):
-        folders = direct
-    if len(folders) != 1:
-        there = ", ".join(path.name for path in files[:10]) or "no files"
-        raise UserError(f"{' '.join(map(str, places))}: {len(folders)} files {name}, expected one. There are {there}.")
-    return folders.pop()
+def _read_bilm_tf(files: Sequence[Path]) -> Model:
+    """bilm-tf's files, whatever their full names are, as NLPL's model.hdf5."""
+    options_path, weights_path = _only(files, "options.json"), _only(files, ".hdf5")
+    with HDF5File(weights_path, "bilm-tf's weights") as weights:
+        has_words = all(name in weights.datasets for name in bilm_tf.SOFTMAX)
+    vocabulary = None
+    if has_words or "char_cnn" not in read_json(options_path, "bilm-tf's options"):
+        path = next(filter(is_vocabulary, files), None)
+        vocabulary = Vocabulary.from_file(path) if path else None
+    return *bilm_tf.read(options_path, weights_path, vocabulary), vocabulary
 
 
-def _read_fluid(places: Sequence[Path]) -> Model:
-    vocabulary = Vocabulary.from_file(next(filter(is_vocabulary, places)))
-    return *fluid.read(_folder_of(places, "embedding_para"), vocabulary), vocabulary
+def _read_fluid(files: Sequence[Path]) -> Model:
+    vocabulary = Vocabulary.from_file(next(filter(is_vocabulary, files)))
+    return *fluid.read(_only(files, "embedding_para").parent, vocabulary), vocabulary
 
 
 READERS: dict[str, Callable[[Sequence[Path]], Model]] = {
-    "bilm-tf": lambda places: bilm_tf.read_files(_files(places)),
-    "nlpl-zip": lambda places: bilm_tf.read_files(_files(places)),
-    "manylangs": lambda places: manylangs.read(_folder_of(places, "encoder.pkl")),
+    "bilm-tf": _read_bilm_tf,
+    "manylangs": lambda files: manylangs.read(_only(files, "encoder.pkl").parent),
     "fluid": _read_fluid,
 }

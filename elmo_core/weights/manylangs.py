@@ -22,7 +22,7 @@ from elmo_core.machine.messages import UserError, log
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.tokens import MARKERS, Vocabulary
 from elmo_core.weights import torch_files
-from elmo_core.weights.arrays import gates, take
+from elmo_core.weights.arrays import Arrays, reorder_gates
 
 # a configuration that is published without the file: char_dim, word_dim, P, H
 SHIPPED = re.compile(r"cnn_(\d+)_(\d+)_(\d+)_(\d+)_sample\.json")
@@ -61,13 +61,12 @@ def read(folder: Path) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary]:
         )
     except (UserError, TypeError, ValueError) as error:
         raise UserError(f"{folder / 'config.json'}: {error}") from error
-    if config.input == "char" and sum(number for _, number in config.filters) == config.projection_dim:
+    if config.input == "char" and config.n_filters == config.projection_dim:
         raise UserError(f"{folder}: a model of characters with as many filters as P is not supported.")
-    found = torch_files.read(folder / "token_embedder.pkl")
-    weights = {
-        **_token_weights(found, config, np.array(rows, np.int64), word_ids, folder / "token_embedder.pkl"),
-        **_lstm_weights(torch_files.read(folder / "encoder.pkl"), config, folder / "encoder.pkl"),
-    }
+    tokens, encoder = (
+        Arrays(torch_files.read(folder / name), folder / name) for name in ("token_embedder.pkl", "encoder.pkl")
+    )
+    weights = _token_weights(tokens, config, np.array(rows, np.int64), word_ids) | _lstm_weights(encoder, config)
     return config, weights, Vocabulary(words, folder / "word.dic", CodePoints(character_ids or {}))
 
 
@@ -77,17 +76,15 @@ def _network(folder: Path) -> dict[str, Any]:
     values = read_json(path, "the configuration of an ELMoForManyLangs model")
     name = str(values.get("config_path", "")).replace("\\", "/").rpartition("/")[2]
     if "encoder" not in values:
-        if name and (folder / name).is_file():
-            path = folder / name
-            values = read_json(path, "the configuration of an ELMoForManyLangs model")
-        elif shipped := SHIPPED.fullmatch(name):
+        if (shipped := SHIPPED.fullmatch(name)) and not (folder / name).exists():
             char_dim, word_dim, projection_dim, dim = map(int, shipped.groups())
             values = {
                 "encoder": {"projection_dim": projection_dim, "dim": dim},
                 "token_embedder": {"char_dim": char_dim, "word_dim": word_dim},
             }
         else:
-            raise UserError(f"{path}: config_path is {name!r}, a file that is not beside it. Copy it there.")
+            path = folder / name
+            values = read_json(path, "the file that config.json names as its config_path: copy it there")
     encoder = {"n_layers": 2, "cell_clip": 3, "proj_clip": 3}
     tokens = {"activation": "relu", "filters": FILTERS, "n_highway": 2, "max_characters_per_token": MAX_CHARS}
     try:
@@ -129,31 +126,30 @@ def _words(ids: dict[str, int], folder: Path) -> tuple[list[str], list[int]]:
     return [*MARKERS, *words], [ids[word] for word in (*SPECIAL, *words)]
 
 
-def _token_weights(found, config: ELMoConfig, rows: np.ndarray, word_ids, path: Path) -> dict[str, np.ndarray]:
+def _token_weights(found: Arrays, config: ELMoConfig, rows: np.ndarray, word_ids) -> dict[str, np.ndarray]:
     """The token encoder's. A model of words alone has its projection in its table of words."""
     size, word_dim = config.projection_dim, config.word_dim if word_ids else 0
-    n_filters = sum(number for _, number in config.filters) if config.reads_characters else 0
-    weight = take(found, "projection.weight", (size, word_dim + n_filters), path).T
-    bias = take(found, "projection.bias", (size,), path)
+    n_filters = config.n_filters if config.reads_characters else 0
+    weight = found.take("projection.weight", size, word_dim + n_filters).T
+    bias = found.take("projection.bias", size)
     weights = {}
     if word_ids:
         name = "word_emb_layer.embedding.weight"
-        table = take(found, name, (len(word_ids), word_dim), path)
+        table = found.take(name, len(word_ids), word_dim)
         if rows.max() >= len(table):
-            raise UserError(f"{path}: {name} has {len(table):,} rows, but word.dic has the number {rows.max():,}.")
+            raise UserError(
+                f"{found.path}: {name} has {len(table):,} rows, but word.dic has the number {rows.max():,}."
+            )
         if not config.reads_characters:
             return {"token_encoder.embedding.weight": table[rows] @ weight + bias}
         weights["words.weight"] = table[rows]
-    character_shape = (config.n_characters, config.character_dim)
-    weights["embedding.weight"] = take(found, "char_emb_layer.embedding.weight", character_shape, path)
-    for k, (width, number) in enumerate(config.filters):
-        kernel = take(found, f"convolutions.{k}.weight", (number, config.character_dim, width), path)
-        weights[f"convolutions.{k}.weight"] = kernel.transpose(2, 1, 0).reshape(width * config.character_dim, number)
-        weights[f"convolutions.{k}.bias"] = take(found, f"convolutions.{k}.bias", (number,), path)
+    name = "char_emb_layer.embedding.weight"
+    weights["embedding.weight"] = found.take(name, config.n_characters, config.character_dim)
+    weights |= found.convolutions("convolutions.", config)
     for k in range(config.n_highway):
         name = f"highways._layers.{k}"
-        transform, gate = np.split(take(found, f"{name}.weight", (2 * n_filters, n_filters), path), 2)
-        transform_bias, gate_bias = np.split(take(found, f"{name}.bias", (2 * n_filters,), path), 2)
+        transform, gate = np.split(found.take(f"{name}.weight", 2 * n_filters, n_filters), 2)
+        transform_bias, gate_bias = np.split(found.take(f"{name}.bias", 2 * n_filters), 2)
         ours = {"transform.weight": transform.T, "transform.bias": transform_bias}
         ours |= {"carry.weight": -gate.T, "carry.bias": -gate_bias}  # sigmoid(-x) is 1 - sigmoid(x)
         weights |= {f"highways.{k}.{part}": array for part, array in ours.items()}
@@ -161,18 +157,18 @@ def _token_weights(found, config: ELMoConfig, rows: np.ndarray, word_ids, path: 
     return {f"token_encoder.{name}": np.ascontiguousarray(array) for name, array in weights.items()}
 
 
-def _lstm_weights(found, config: ELMoConfig, path: Path) -> dict[str, np.ndarray]:
+def _lstm_weights(found: Arrays, config: ELMoConfig) -> dict[str, np.ndarray]:
     size, cell = config.projection_dim, config.cell_dim
     weights = {}
     for direction in ("forward", "backward"):
         for k in range(config.n_layers):
             theirs, ours = f"{direction}_layer_{k}", f"{direction}_lstm.{k}"
             parts = {
-                "input_weight": take(found, f"{theirs}.input_linearity.weight", (4 * cell, size), path),
-                "recurrent_weight": take(found, f"{theirs}.state_linearity.weight", (4 * cell, size), path),
-                "bias": take(found, f"{theirs}.state_linearity.bias", (4 * cell,), path),
+                "input_weight": found.take(f"{theirs}.input_linearity.weight", 4 * cell, size).T,
+                "recurrent_weight": found.take(f"{theirs}.state_linearity.weight", 4 * cell, size).T,
+                "bias": found.take(f"{theirs}.state_linearity.bias", 4 * cell),
             }
-            weights |= {f"{ours}.{name}": gates(array) for name, array in parts.items()}
-            projection = take(found, f"{theirs}.state_projection.weight", (size, cell), path)
+            weights |= {f"{ours}.{name}": reorder_gates(array, "ifgo") for name, array in parts.items()}
+            projection = found.take(f"{theirs}.state_projection.weight", size, cell)
             weights[f"{ours}.projection_weight"] = np.ascontiguousarray(projection.T)
     return weights

@@ -34,11 +34,11 @@ def resolve(params: str | Path) -> Path:
 
 
 def read_model(
-    params: str | Path, head: bool = False
+    params: str | Path, head: bool | None = False
 ) -> tuple[Path, ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
     """The prefix of a checkpoint (given as in `resolve`), its configuration, weights and vocabulary.
 
-    head: also read the softmax and its vocabulary, which a character model does not need otherwise.
+    head: also read the softmax and its vocabulary, which a character model does not need otherwise; None: if it has one.
     """
     prefix = resolve(params)
     values = checkpoint.load_config(prefix.parent)
@@ -48,11 +48,14 @@ def read_model(
         raise UserError(f"{prefix.parent / 'config.json'}: {error}") from error
     weights = checkpoint.load_params(prefix)
     weights |= {name: array.astype(np.float32) for name, array in weights.items() if array.dtype == np.float16}
-    if head and not any(name.startswith("softmax.") for name in weights):
+    has_head = any(name.startswith("softmax.") for name in weights)
+    if head and not has_head:
         raise UserError(
             f"{prefix}: this model has no language-model head. It can only compute vectors, or get a "
             "new head by `run_pretrain.py --finetune_from` with a --vocab_file."
         )
+    if head is None:
+        head = has_head
     if not head:
         weights = {name: array for name, array in weights.items() if not name.startswith("softmax.")}
         if not config.needs_vocabulary:

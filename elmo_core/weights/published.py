@@ -13,8 +13,7 @@ import difflib
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -106,21 +105,16 @@ def get(name: str, brought: Sequence[Path] = ()) -> Path:
         )
     home().parent.mkdir(mode=0o755, parents=True, exist_ok=True)  # where others can write, no compiled code is kept
     home().mkdir(exist_ok=True)
-    with _locked(home() / f".{name}.lock", name):
+    lock = home() / f".{name}.lock"
+    with lock.open("w") as file:
+        try:
+            disk.lock(file.fileno(), lock)
+        except disk.FileLocked:
+            log.warning(f"{name} is being fetched by another process: waiting for it.")
+            disk.lock(file.fileno(), lock, wait=True)
         if not model.is_here:  # or else another process has just fetched it
             _make(model, list(brought))
     return model.prefix
-
-
-@contextmanager
-def _locked(path: Path, name: str) -> Iterator[None]:
-    with path.open("w") as file:
-        try:
-            disk.lock(file.fileno(), path)
-        except disk.Busy:
-            log.warning(f"{name} is being fetched by another process: waiting for it.")
-            disk.lock(file.fileno(), path, wait=True)
-        yield
 
 
 def _make(model: Published, brought: list[Path]) -> None:
@@ -130,11 +124,11 @@ def _make(model: Published, brought: list[Path]) -> None:
         raise UserError(f"{model.name} {model.note}. Bring it, alone or with the rest, by --from FILE.")
     for killed in home().glob(f".{model.name}.*.tmp"):
         shutil.rmtree(killed, ignore_errors=True)
-    fetched = home() / f".{model.name}.fetch"
+    fetched, first_digests = home() / f".{model.name}.fetch", home() / f"{model.name}.sha256"
     fetched.mkdir(exist_ok=True)
     files = [*_fetch(model, fetched), *brought] if is_fetched else brought
     try:
-        digests = _digests(model, files)
+        digests = _digests(first_digests, files)
         config, weights, vocabulary = formats.read(model.format, files, fetched)
         for name, value in (pair.split("=") for pair in model.expect.split()):
             if str(getattr(config, name)) != value:
@@ -144,7 +138,7 @@ def _make(model: Published, brought: list[Path]) -> None:
             shutil.rmtree(fetched)  # fetching it again may help; otherwise what was brought may be wrong
         raise UserError(f"{model.name}: {error}") from error
     checkpoint.save_model(model.folder, config, weights, vocabulary)
-    with disk.atomic_write(_digest_file(model)) as file:
+    with disk.atomic_write(first_digests) as file:
         file.writelines(f"{digest}  {name}\n" for name, digest in digests.items())
     shutil.rmtree(fetched)
 
@@ -176,15 +170,8 @@ def _fetch_one(model: Published, addresses: list[str], path: Path) -> None:
     )
 
 
-# What was fetched first is what must be fetched later
-
-
-def _digest_file(model: Published) -> Path:
-    return home() / f"{model.name}.sha256"
-
-
-def _digests(model: Published, files: Sequence[Path]) -> dict[str, str]:
-    """SHA-256 of the model's files by their names; compared with that of the first fetch."""
+def _digests(known: Path, files: Sequence[Path]) -> dict[str, str]:
+    """SHA-256 of the model's files by their names; compared with those `known`, of the first fetch."""
     digests = {}
     for path in filter(Path.is_file, files):
         with path.open("rb") as file:
@@ -192,7 +179,6 @@ def _digests(model: Published, files: Sequence[Path]) -> dict[str, str]:
             while block := file.read(1 << 20):
                 digest.update(block)
         digests[path.name] = digest.hexdigest()
-    known = _digest_file(model)
     lines = known.read_text(encoding="utf-8").splitlines() if known.is_file() else []
     before = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     if changed := [name for name, digest in digests.items() if before.get(name, digest) != digest]:

@@ -22,16 +22,16 @@ EXPECTED = "passages and questions in SQuAD's or CMRC 2018's JSON"
 
 @dataclass
 class Question:
-    """A question and its answers. begins: where each answer stands in the passage, None if it is not there."""
+    """A question and its answers. answer_starts: each answer's offset in the passage, None if it does not occur there."""
 
     id: str
     text: str
     answers: list[str]
-    begins: list[int | None]
+    answer_starts: list[int | None]
 
-    def found(self) -> list[tuple[str, int]]:
-        """The answers that stand in the passage, and where."""
-        return [pair for pair in zip(self.answers, self.begins, strict=True) if pair[1] is not None]
+    def located_answers(self) -> list[tuple[str, int]]:
+        """The answers that occur in the passage, with their offsets."""
+        return [pair for pair in zip(self.answers, self.answer_starts, strict=True) if pair[1] is not None]
 
 
 @dataclass
@@ -42,96 +42,88 @@ class Passage:
 
 @dataclass
 class Dataset:
-    """passages: all that a file has. counts: what of the answers is not as it should be."""
+    """The passages of a file. faults: how many questions and answers have which fault."""
 
     passages: list[Passage]
-    counts: Counter = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        for question in self.questions:
-            self.counts["questions without words"] += not question.text.strip()
-            self.counts["answers that are not in their passage"] += sum(begin is None for begin in question.begins)
+    faults: Counter = field(default_factory=Counter)
 
     @property
     def questions(self) -> list[Question]:
         return [question for passage in self.passages for question in passage.questions]
 
     def describe(self) -> str:
-        faults = "".join(f"; {count:,} {what}" for what, count in sorted(self.counts.items()) if count)
+        faults = "".join(f"; {count:,} {fault}" for fault, count in sorted(self.faults.items()) if count)
         return f"{len(self.passages):,} passages, {len(self.questions):,} questions{faults}"
 
 
-def read_dataset(path: Path, answered: bool = True) -> Dataset:
-    """The passages of a file. answered: every question must have an answer; otherwise answers are read if there are any."""
+def read_dataset(path: Path, require_answers: bool = True) -> Dataset:
+    """Read a file. require_answers: a question without an answer is an error."""
     disk.check_input(path, EXPECTED)
     try:
         values = parse_json("".join(blocks(path)))
+    except UserError:
+        raise
     except (ValueError, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
         raise UserError(f"{path}: no valid JSON ({error}), expected {EXPECTED}.") from error
-    counts, seen = Counter(), set()
-    passages = [_passage(*found, answered, counts, seen) for found in _passages(values, str(path))]
-    if not any(passage.questions for passage in passages):
+    data, seen = Dataset([]), set()
+    for passage, where in _passages(values, str(path)):
+        text = _field(passage, ("context", "context_text"), str, where)
+        if not text.split():
+            raise UserError(f"{where}: the passage is empty.")
+        questions = enumerate(_field(passage, ("qas",), list, where), 1)
+        questions = [_question(value, text, f"{where}, question {k}", data.faults) for k, value in questions]
+        data.passages.append(Passage(text, questions))
+        for k, question in enumerate(questions, 1):
+            if question.id in seen:
+                raise UserError(f"{where}, question {k}: the id {question.id!r:.60} occurs twice.")
+            if require_answers and not question.answers:
+                raise UserError(f"{where}, question {k}: no answer.")
+            seen.add(question.id)
+    if not seen:
         raise UserError(f"{path}: no question, expected {EXPECTED}.")
-    return Dataset(passages, counts)
+    return data
 
 
 def _passages(values: Any, path: str) -> Iterator[tuple[dict, str]]:
-    """Each object that has a passage, and its place in the file."""
+    """The objects that hold a passage, each with its position in the file for messages."""
     if isinstance(values, list):
-        yield from ((one, f"{path}: passage {k}") for k, one in enumerate(values, 1))
+        yield from ((passage, f"{path}: passage {k}") for k, passage in enumerate(values, 1))
         return
-    for k, article in enumerate(_get(values, ("data",), list, path), 1):
-        found = _get(article, ("paragraphs",), list, f"{path}: data {k}")
-        yield from ((one, f"{path}: data {k}, paragraph {j}") for j, one in enumerate(found, 1))
+    for k, article in enumerate(_field(values, ("data",), list, path), 1):
+        paragraphs = _field(article, ("paragraphs",), list, f"{path}: data {k}")
+        yield from ((passage, f"{path}: data {k}, paragraph {j}") for j, passage in enumerate(paragraphs, 1))
 
 
-def _passage(values: dict, where: str, answered: bool, counts: Counter, seen: set[str]) -> Passage:
-    text = _get(values, ("context", "context_text"), str, where)
-    if not text.split():
-        raise UserError(f"{where}: the passage is empty.")
-    questions = []
-    for number, one in enumerate(_get(values, ("qas",), list, where), 1):
-        here = f"{where}, question {number}"
-        id = _get(one, ("id", "query_id"), str, here).strip()
-        if id in seen:
-            raise UserError(f"{here}: the id {id!r:.60} occurs twice.")
-        seen.add(id)
-        question = Question(id, _get(one, ("question", "query_text"), str, here), [], [])
-        for answer in _get(one, ("answers",), list, here, [] if not answered else None):
-            given = _get(answer, ("text",), str, f"{here}, answer") if isinstance(answer, dict) else answer
-            begin = answer.get("answer_start", 0) if isinstance(answer, dict) else 0
-            if not isinstance(given, str) or not isinstance(begin, int):
-                raise UserError(f"{here}: found the answer {answer!r:.80}, expected its text and where it begins.")
-            found = _nearest(given, begin, text)
-            counts["answers moved to where their text stands"] += isinstance(answer, dict) and found not in (
-                begin,
-                None,
-            )
-            question.answers.append(given)
-            question.begins.append(found)
-        if answered and not question.answers:
-            raise UserError(f"{here}: no answer.")
-        questions.append(question)
-    return Passage(text, questions)
+def _question(values: Any, passage: str, where: str, faults: Counter) -> Question:
+    id = _field(values, ("id", "query_id"), str, where).strip()
+    question = Question(id, _field(values, ("question", "query_text"), str, where), [], [])
+    faults["questions without words"] += not question.text.strip()
+    for value in _field(values, ("answers",), list, where) if "answers" in values else []:
+        answer = value if isinstance(value, dict) else {"text": value}
+        text, start = answer.get("text"), answer.get("answer_start", 0)
+        if not isinstance(text, str) or not isinstance(start, int):
+            raise UserError(f"{where}: found the answer {value!r:.80}, expected its text and answer_start.")
+        located = _locate_answer(text, start, passage)
+        faults["answers that are not in their passage"] += located is None
+        faults["answers moved to where their text stands"] += answer is value and located not in (start, None)
+        question.answers.append(text)
+        question.answer_starts.append(located)
+    return question
 
 
-def _get(values: Any, names: Sequence[str], kind: type, where: str, default: Any = None) -> Any:
-    """The first of the fields that is there."""
+def _field(values: Any, names: Sequence[str], kind: type, where: str) -> Any:
+    """The first of the named fields that exists."""
     name = next((name for name in names if isinstance(values, dict) and name in values), None)
-    if name is None and default is not None:
-        return default
     if name is None or not isinstance(values[name], kind):
         found = f"{names[0]!r} is missing" if name is None else f"{name!r} is {values[name]!r:.60}"
         raise UserError(f"{where}: {found}, expected {EXPECTED}.")
     return values[name]
 
 
-def _nearest(answer: str, begin: int, text: str) -> int | None:
-    """Where the answer stands in the text, as near to `begin` as possible; None if nowhere."""
+def _locate_answer(answer: str, start: int, text: str) -> int | None:
+    """The offset nearest to `start` at which the answer occurs in the text."""
     if not answer.strip():
         return None
-    begin = max(begin, 0)
-    found = [text.rfind(answer, 0, begin + len(answer)), text.find(answer, begin)]
-    return min((place for place in found if place >= 0), key=lambda place: abs(place - begin), default=None)
+    start = max(start, 0)
+    offsets = [text.rfind(answer, 0, start + len(answer)), text.find(answer, start)]
+    return min((offset for offset in offsets if offset >= 0), key=lambda offset: abs(offset - start), default=None)

@@ -3,44 +3,49 @@
     passages, questions ▶ word vectors, ELMo ▶ BiGRU ▶ with ELMo again, projected ▶ h (B, T, D), u (Q, J, D)
     each question's passage with its attention to the question, and two features ▶ BiGRU ▶ logits of first and last token
 
-The encoder reads a passage once for all its questions: that is most of what ELMo adds to a step, and a question costs
-no more with ELMo than without it.
+The encoder reads a passage once for all its questions. This is most of what ELMo adds to the cost of a step.
 
 Letters: B windows of passages, Q questions, T and J tokens of either, D = 2 * hidden_dim, P projection of the biLM.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from elmo import ELMo
 from elmo_core.machine.runtime import paddle
 from elmo_tasks.pretrained import ELMoSettings
-from elmo_tasks.reading.batch import FEATURES, Batch, Side
-from elmo_tasks.reading.text import Window
+from elmo_tasks.reading.batch import FEATURES, Batch, PaddedTexts
+from elmo_tasks.reading.text import LANGUAGES, Window
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
 
-NEVER = -1e9  # the logit of what is not there
+MASKED_LOGIT = -1e9
 
 
 @dataclass(frozen=True)
-class Settings(ELMoSettings):
-    """Settings of the network."""
+class ReaderSettings(ELMoSettings):
+    """The network, and how texts are cut: language, and in tokens the windows of passages and the longest answer."""
 
     word_dim: int = 100
     hidden_dim: int = 100
     dropout: float = 0.2
+    lang: str = "en"
+    max_seq_len: int = 512
+    doc_stride: int = 256
+    max_answer_length: int = 50
+    choices: ClassVar[Mapping[str, Sequence[str]]] = {"lang": tuple(LANGUAGES)}
 
 
 def window_layers(elmo: ELMo, windows: Sequence[Window]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
     """The chosen layers of a frozen biLM, each (B, T, 2P), T the longest window, and the mask (B, T)."""
     parts = [list(window.parts()) for window in windows]
     sentences = list(dict.fromkeys(sentence for row in parts for sentence, _ in row))
-    of_sentence = dict(zip(sentences, elmo.arrays(sentences), strict=True))
-    return elmo.padded([np.concatenate([of_sentence[s][:, tokens] for s, tokens in row], axis=1) for row in parts])
+    layers = dict(zip(sentences, elmo.arrays(sentences), strict=True))
+    return elmo.padded([np.concatenate([layers[s][:, tokens] for s, tokens in row], axis=1) for row in parts])
 
 
 class BiDAF(nn.Layer):
@@ -48,7 +53,9 @@ class BiDAF(nn.Layer):
 
     elmo_at = ("input", "output")
 
-    def __init__(self, settings: Settings, n_words: int, elmo: ELMo | None = None, vectors: WordVectors | None = None):
+    def __init__(
+        self, settings: ReaderSettings, n_words: int, elmo: ELMo | None = None, vectors: WordVectors | None = None
+    ):
         super().__init__()
         self.vectors = vectors
         self.word_embedding = nn.Embedding(
@@ -67,40 +74,40 @@ class BiDAF(nn.Layer):
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, batch: Batch) -> paddle.Tensor:
-        """The logits (Q, 2, T) of the answer's first and of its last token. A question's do not depend on its batch."""
+        """Logits (Q, 2, T) of the answer's first and last token. They do not depend on the batch."""
         passage_of = paddle.to_tensor(batch.passage_of)
-        h = paddle.gather(self.encoded(batch.passages), passage_of)  # (Q, T, D)
-        u = self.encoded(batch.questions)  # (Q, J, D)
+        h = paddle.gather(self.encode(batch.passages), passage_of)  # (Q, T, D)
+        u = self.encode(batch.questions)  # (Q, J, D)
         lengths = batch.passages.lengths[batch.passage_of]
-        there = paddle.to_tensor(batch.passages.mask[batch.passage_of])  # (Q, T)
-        asked = paddle.to_tensor(batch.questions.mask)  # (Q, J)
+        passage_mask = paddle.to_tensor(batch.passages.mask[batch.passage_of])  # (Q, T)
+        question_mask = paddle.to_tensor(batch.questions.mask)  # (Q, J)
         similarity = paddle.matmul(h * self.similarity_product, u, transpose_y=True)  # (Q, T, J)
         similarity = similarity + self.similarity[0](h) + self.similarity[1](u).transpose([0, 2, 1])
-        similarity = similarity + ((1 - asked) * NEVER).unsqueeze(1)
+        similarity = similarity + ((1 - question_mask) * MASKED_LOGIT).unsqueeze(1)
         to_question = paddle.matmul(nn.functional.softmax(similarity, axis=2), u)  # (Q, T, D)
-        weights = nn.functional.softmax(similarity.max(axis=2) + (1 - there) * NEVER, axis=1)
+        weights = nn.functional.softmax(similarity.max(axis=2) + (1 - passage_mask) * MASKED_LOGIT, axis=1)
         to_passage = paddle.matmul(weights.unsqueeze(1), h)  # (Q, 1, D)
         features = paddle.to_tensor(batch.features)
         merged = paddle.concat([h, to_question, h * to_question, h * to_passage, features], axis=2)
         merged = self.dropout(nn.functional.relu(self.merge(merged)))  # (Q, T, D)
         modelled, _ = self.model(merged, sequence_length=paddle.to_tensor(lengths))
         logits = self.ends(paddle.concat([merged, self.dropout(modelled)], axis=2))  # (Q, T, 2)
-        return logits.transpose([0, 2, 1]) + ((1 - there) * NEVER).unsqueeze(1)
+        return logits.transpose([0, 2, 1]) + ((1 - passage_mask) * MASKED_LOGIT).unsqueeze(1)
 
-    def encoded(self, side: Side) -> paddle.Tensor:
-        """Passages, or questions, with their contexts, (B, T, D)."""
-        x = [self.word_embedding(paddle.to_tensor(side.ids))]
+    def encode(self, texts: PaddedTexts) -> paddle.Tensor:
+        """Encoded passages or questions (B, T, D)."""
+        x = [self.word_embedding(paddle.to_tensor(texts.ids))]
         if self.vectors:
-            x.append(paddle.to_tensor(self.vectors.batch(side.tokens)))
+            x.append(paddle.to_tensor(self.vectors.lookup(texts.tokens)))
         x = self.dropout(paddle.concat(x, axis=2))
-        elmo = self.elmo.mixed(*window_layers(self.elmo, side.windows)) if self.elmo else []
-        h, _ = self.context(paddle.concat([x, *elmo[:1]], axis=2), sequence_length=paddle.to_tensor(side.lengths))
-        # tanh: products of what is not bounded grow to where the gradient of Paddle's GRU is not a number
+        elmo = self.elmo.mixed(*window_layers(self.elmo, texts.windows)) if self.elmo else []
+        h, _ = self.context(paddle.concat([x, *elmo[:1]], axis=2), sequence_length=paddle.to_tensor(texts.lengths))
+        # tanh: unbounded products grow until the gradient of Paddle's GRU is NaN
         return self.dropout(paddle.tanh(self.projection(paddle.concat([h, *elmo[1:]], axis=2))))
 
     def loss(self, batch: Batch) -> paddle.Tensor:
-        """The mean over the questions of minus the log-probability of first and last token, with ELMo's penalty."""
+        """Mean negative log-likelihood of the answers' first and last tokens, plus ELMo's penalty."""
         logits = self(batch)
-        loss = nn.functional.cross_entropy(logits.reshape([-1, logits.shape[2]]), paddle.to_tensor(batch.spans.ravel()))
-        loss = 2 * loss
+        spans = paddle.to_tensor(batch.spans.ravel())
+        loss = 2 * nn.functional.cross_entropy(logits.reshape([-1, logits.shape[2]]), spans)
         return loss if self.elmo is None else loss + self.elmo.l2_loss()

@@ -1,4 +1,4 @@
-"""Passages and questions as tokens that know their place in the text."""
+"""Passages and questions as tokens with their offsets in the text."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
@@ -18,80 +18,84 @@ ONE_FOR_ONE = str.maketrans(
 
 
 @dataclass(frozen=True)
-class Span:
-    """Tokens from the first to the last, both included. whole: they have nothing but the text that was looked for."""
+class TokenSpan:
+    """Tokens from first to last, both included. exact: they do not extend beyond the characters looked up."""
 
     first: int
     last: int
-    whole: bool
+    exact: bool
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text, its sentences, which are what ELMo reads, and where each of their tokens begins and ends in it."""
+    """A text, its sentences of tokens, as ELMo reads them, and the tokens' offsets, as `token_offsets` returns them."""
 
     text: str
     sentences: list[tuple[str, ...]]
-    places: np.ndarray  # (n, 2) int64
+    offsets: np.ndarray
 
     @classmethod
-    def of(cls, text: str, language: str) -> "Text":
-        cut, sentences, found, offset = LANGUAGES[language], [], [], 0
-        for line in text.split("\n"):  # no sentence goes on in the next
-            new = [tuple(tokens) for paragraph in paragraphs(line) for tokens in cut(paragraph)]
-            sentences += new
-            found.append(places(list(chain.from_iterable(new)), line) + offset)
-            offset += len(line) + 1
-        return cls(text, sentences, np.concatenate(found))
+    def from_string(cls, text: str, language: str) -> "Text":
+        split, sentences, offsets, begin = LANGUAGES[language], [], [], 0
+        for line in text.split("\n"):  # a sentence ends with its line
+            in_line = [tuple(tokens) for paragraph in paragraphs(line) for tokens in split(paragraph)]
+            sentences += in_line
+            offsets.append(token_offsets(list(chain.from_iterable(in_line)), line) + begin)
+            begin += len(line) + 1
+        return cls(text, sentences, np.concatenate(offsets))
 
     @cached_property
     def tokens(self) -> list[str]:
         return list(chain.from_iterable(self.sentences))
 
     @cached_property
-    def ends(self) -> list[int]:
-        """How many tokens there are up to the end of each sentence."""
+    def sentence_ends(self) -> list[int]:
+        """Cumulative token counts at sentence ends."""
         return list(accumulate(map(len, self.sentences)))
 
-    def extent(self, first: int, last: int) -> tuple[int, int]:
-        """Where the text from one token to another, both included, begins and ends."""
-        return int(self.places[first, 0]), int(self.places[last, 1])
+    def char_span(self, first: int, last: int) -> tuple[int, int]:
+        """Begin and end, in characters, of the tokens from first to last, both included."""
+        return int(self.offsets[first, 0]), int(self.offsets[last, 1])
 
-    def tokens_of(self, begin: int, end: int) -> "Span | None":
-        """The tokens that share characters with the text from begin to end."""
-        found = np.flatnonzero((self.places[:, 0] < end) & (self.places[:, 1] > begin))
-        if not len(found):
+    def token_span(self, begin: int, end: int) -> TokenSpan | None:
+        """The tokens that share characters with text[begin:end]."""
+        indices = np.flatnonzero((self.offsets[:, 0] < end) & (self.offsets[:, 1] > begin))
+        if not len(indices):
             return None
-        first, last = int(found[0]), int(found[-1])
-        return Span(first, last, self.places[first, 0] >= begin and self.places[last, 1] <= end)
+        first, last = int(indices[0]), int(indices[-1])
+        return TokenSpan(first, last, self.offsets[first, 0] >= begin and self.offsets[last, 1] <= end)
 
 
-def places(tokens: Sequence[str], text: str) -> np.ndarray:
-    """(n, 2) int64, where each token begins and ends in the text that it was cut from.
+def token_offsets(tokens: Sequence[str], text: str) -> np.ndarray:
+    """Begin and end (n, 2) int64 of each token in its text, in characters: [[0, 1], [2, 3], [3, 4]] for `a … b` in `a …b`.
 
-    The tokeniser may have changed characters (“ to ", … to three stops, invisible ones to nothing): these stand for the
-    stretch of text that they replace.
+    Characters that the tokeniser replaced (“ by ", … by three stops, invisible ones by nothing) are included.
     """
     if not tokens:
         return np.zeros((0, 2), np.int64)
-    kept = np.array([k for k, character in enumerate(text) if not character.isspace()], np.int64)
-    found, original = "".join(tokens), "".join(text.split())
-    begins, ends = np.arange(len(found)), np.arange(1, len(found) + 1)  # of characters, without white space
-    if found != original and found != (plain := original.translate(ONE_FOR_ONE)):
-        for _, a, b, c, d in SequenceMatcher(None, found, plain, autojunk=False).get_opcodes():
+    characters = align_characters("".join(tokens), text)
+    lengths = np.array([len(token) for token in tokens])
+    last = lengths.cumsum() - 1
+    return np.stack([characters[last - lengths + 1, 0], characters[last, 1]], axis=1)
+
+
+def align_characters(tokenised: str, text: str) -> np.ndarray:
+    """Begin and end (n, 2) int64 in the text of each character of its tokens. Replaced characters share one range."""
+    indices = [k for k, character in enumerate(text) if not character.isspace()]
+    original = "".join(text[k] for k in indices)
+    first, end = np.arange(len(tokenised)), np.arange(1, len(tokenised) + 1)  # in `original`
+    if tokenised != original and tokenised != (plain := original.translate(ONE_FOR_ONE)):
+        for _, a, b, c, d in SequenceMatcher(None, tokenised, plain, autojunk=False).get_opcodes():
             same = b - a == d - c
-            begins[a:b] = np.arange(c, d) if same else c
-            ends[a:b] = np.arange(c + 1, d + 1) if same else d
-    kept_ends = np.concatenate([[0], kept + 1])  # the text's end after so many characters
-    kept = np.append(kept, len(text))
-    last = np.cumsum([len(token) for token in tokens], dtype=np.int64)
-    first = last - [len(token) for token in tokens]
-    return np.stack([kept[begins[first]], kept_ends[ends[last - 1]]], axis=1).reshape(-1, 2)
+            first[a:b] = np.arange(c, d) if same else c
+            end[a:b] = np.arange(c + 1, d + 1) if same else d
+    begins, ends = np.array([*indices, len(text)], np.int64), np.array([0, *(k + 1 for k in indices)], np.int64)
+    return np.stack([begins[first], ends[end]], axis=1)
 
 
 @dataclass(frozen=True)
 class Window:
-    """The tokens of a text from one (included) to another (not included)."""
+    """The tokens [begin, end) of a text."""
 
     text: Text
     begin: int
@@ -106,16 +110,16 @@ class Window:
         return self.text.tokens[self.begin : self.end]
 
     def parts(self) -> Iterator[tuple[tuple[str, ...], slice]]:
-        """The sentences that it has tokens of, each with the slice of these tokens."""
-        ends = self.text.ends
-        found = slice(bisect_right(ends, self.begin), bisect_left(ends, self.end) + 1)
-        for sentence, end in zip(self.text.sentences[found], ends[found], strict=True):
+        """Each sentence that overlaps the window, with the slice of its tokens in the window."""
+        ends = self.text.sentence_ends
+        overlapping = slice(bisect_right(ends, self.begin), bisect_left(ends, self.end) + 1)
+        for sentence, end in zip(self.text.sentences[overlapping], ends[overlapping], strict=True):
             first = end - len(sentence)
             yield sentence, slice(max(self.begin - first, 0), min(self.end - first, len(sentence)))
 
 
 def windows(text: Text, size: int, stride: int) -> list[Window]:
-    """All of a text in windows of at most `size` tokens, each `stride` tokens behind the one before."""
+    """Cover a text with windows of at most `size` tokens that begin `stride` tokens apart."""
     n = len(text.tokens)
     last = max(0, -(-(n - size) // stride))
     return [Window(text, k * stride, min(k * stride + size, n)) for k in range(last + 1)]

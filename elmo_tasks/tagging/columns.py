@@ -5,7 +5,7 @@ with -DOCSTART- ends a sentence like a blank one. Comments of CoNLL-U before a s
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import read_lines
 from elmo_tasks.tagging.data import Sentence
 
-Rows = list[tuple[str, list[str]]]  # the lines of a sentence, and their columns
+Row = tuple[int, str, list[str]]  # the number of a line, the line, its columns
 SEGMENTATION = ("none", "strip", "feature")
 PLACED = re.compile(r"(.|\D+)(\d+)")
 COMMENT = re.compile(r"# ?(newdoc\b|newpar\b|\S+( =|:))[^\t]*$")  # before a sentence of CoNLL-U
@@ -23,37 +23,39 @@ COMMENT = re.compile(r"# ?(newdoc\b|newpar\b|\S+( =|:))[^\t]*$")  # before a sen
 class Token(str):
     """A token, and what else its file says of it: a character's place in its word, from 0; the feature in its column."""
 
-    place = -1
+    position_in_word = -1
     feature = ""
 
 
-def token_reader(segmentation: str = "none"):
-    """A function that turns what a file has into a token.
+def parse_token(columns: Sequence[str], column: int, segmentation: str, feature: int | None, where: str) -> str:
+    """The token in a column.
 
     segmentation: whether a character is followed by its place in its word, as in `科0 技1`. "strip" leaves the place out,
     "feature" leaves it to the tagger to read.
+    feature: the column of the tokens' features, if they have any.
+    where: file and line, for messages.
     """
-
-    def read(text: str) -> str:
-        if segmentation == "none":
-            return re.sub(r"\s+", "_", text) or "_"
+    text, place = columns[column], -1
+    if segmentation != "none":
         match = PLACED.fullmatch(text)
         if not match:
-            raise UserError(f"found {text!r:.40}, expected a character and its place in its word, as in 科0.")
-        token = Token(re.sub(r"\s+", "_", match[1]))
-        token.place = int(match[2])
-        return token if segmentation == "feature" else str(token)
+            raise UserError(f"{where}: found {text!r:.40}, expected a character and its place in its word, as in 科0.")
+        text, place = match[1], int(match[2]) if segmentation == "feature" else -1
+    text = re.sub(r"\s+", "_", text) or "_"
+    if place < 0 and feature is None:
+        return text
+    token = Token(text)
+    token.position_in_word, token.feature = place, "" if feature is None else columns[feature] or "_"
+    return token
 
-    return read
 
-
-def sentence_rows(lines: Iterable[str], source: str | Path, *needed: int) -> Iterator[tuple[int, Rows]]:
-    """The sentences in lines of columns, each with the number of its first line. needed: columns that must be there."""
-    rows: Rows = []
+def sentence_rows(lines: Iterable[str], source: str | Path, *needed: int) -> Iterator[list[Row]]:
+    """The sentences in lines of columns. needed: columns that must be there."""
+    rows: list[Row] = []
     for number, line in enumerate(chain(lines, [""]), 1):
         if not line.strip() or line.startswith("-DOCSTART-"):
             if rows:
-                yield number - len(rows), rows
+                yield rows
             rows = []
             continue
         if not rows and COMMENT.match(line):
@@ -61,27 +63,7 @@ def sentence_rows(lines: Iterable[str], source: str | Path, *needed: int) -> Ite
         columns = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
         if lacking := [k for k in needed if not -len(columns) <= k < len(columns)]:
             raise UserError(f"{source}:{number}: {len(columns)} columns, there is no column {lacking[0]}: {line!r:.60}")
-        rows.append((line, [column.strip(" ") for column in columns]))
-
-
-def tokens_of(
-    rows: Rows, column: int, read, source: str | Path, first: int, step: int = 1, feature: int | None = None
-) -> list[str]:
-    """The tokens in a column, as `read` makes them. first: the number of the first row's line; step: to the next.
-
-    feature: the column of the tokens' features, if they have any.
-    """
-    try:
-        found = []
-        for _, columns in rows:
-            token = read(columns[column])
-            if feature is not None:
-                place, token = getattr(token, "place", -1), Token(token)
-                token.place, token.feature = place, columns[feature] or "_"
-            found.append(token)
-        return found
-    except UserError as error:
-        raise UserError(f"{source}:{first + step * len(found)}: {error}") from error
+        rows.append((number, line, [column.strip(" ") for column in columns]))
 
 
 def read_columns(
@@ -89,18 +71,18 @@ def read_columns(
 ) -> list[Sentence]:
     """The sentences of a file. token, label, feature: their columns, from 0, or from the end if negative."""
     disk.check_input(Path(path), "columns, a token and its label in each line")
-    found, read = [], token_reader(segmentation)
-    for first, rows in sentence_rows(read_lines(path), path, token, label, feature or 0):
-        labels = [columns[label].strip() for _, columns in rows]
-        for number, ((_, columns), name) in enumerate(zip(rows, labels, strict=True), first):
-            n = len(columns)
+    sentences = []
+    for rows in sentence_rows(read_lines(path), path, token, label, feature or 0):
+        sentence = Sentence([], [])
+        for number, _, columns in rows:
+            n, name, where = len(columns), columns[label].strip(), f"{path}:{number}"
             if n == 1 or name.split() != [name]:
-                raise UserError(f"{path}:{number}: found {columns!r:.80}, expected a token and its label.")
+                raise UserError(f"{where}: found {columns!r:.80}, expected a token and its label.")
             if token % n == label % n:
-                raise UserError(
-                    f"{path}:{number}: column {label} of {columns!r:.80} is that of the tokens, not a label."
-                )
-        found.append(Sentence(tokens_of(rows, token, read, path, first, feature=feature), labels))
-    if not found:
+                raise UserError(f"{where}: column {label} of {columns!r:.80} is that of the tokens, not a label.")
+            sentence.tokens.append(parse_token(columns, token, segmentation, feature, where))
+            sentence.labels.append(name)
+        sentences.append(sentence)
+    if not sentences:
         raise UserError(f"{path}: no sentence. Expected a token and its label in each line.")
-    return found
+    return sentences

@@ -21,22 +21,13 @@ class LinearChainCRF(nn.Layer):
     learning_rate: of the scores, times the optimizer's.
     """
 
-    def __init__(
-        self,
-        n_labels: int,
-        impossible: np.ndarray | None = None,
-        impossible_last: np.ndarray | None = None,
-        learning_rate: float = 1.0,
-    ):
+    def __init__(self, impossible: np.ndarray, impossible_last: np.ndarray, learning_rate: float = 1.0):
         super().__init__()
+        n_labels = len(impossible_last)
         attribute = paddle.ParamAttr(initializer=nn.initializer.Uniform(-0.1, 0.1), learning_rate=learning_rate)
         self.transitions = self.create_parameter([n_labels, n_labels], attr=attribute)  # from row to column
         self.start = self.create_parameter([n_labels], attr=attribute)
         self.stop = self.create_parameter([n_labels], attr=attribute)
-        if impossible is None:
-            impossible = np.zeros((n_labels + 1, n_labels), dtype=bool)
-        if impossible_last is None:
-            impossible_last = np.zeros(n_labels, dtype=bool)
         for name, where in (("penalty", impossible), ("last_penalty", impossible_last)):
             penalty = paddle.to_tensor(np.where(where, IMPOSSIBLE, 0).astype(np.float32))
             self.register_buffer(name, penalty, persistable=False)

@@ -12,7 +12,6 @@ from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokens import Vocabulary, padded
-from elmo_tasks.tagging.scheme import impossible
 
 
 @dataclass
@@ -49,12 +48,6 @@ class Labels:
     def __len__(self) -> int:
         return len(self.names)
 
-    def impossible(self) -> tuple[np.ndarray, np.ndarray]:
-        """(K + 1, K), whether label j cannot follow label i, or, in the last row, come first; (K,), whether it cannot
-        come last. n-I needs n-B or n-I before it.
-        """
-        return impossible(self.names, self.scheme)
-
 
 @dataclass
 class Batch:
@@ -64,10 +57,12 @@ class Batch:
     ids: np.ndarray  # (B, T) int64 numbers of the tokens in the tagger's vocabulary; padding is 0
     lengths: np.ndarray  # (B,) int64
     labels: np.ndarray | None  # (B, T) int64; padding is 0
-    places: np.ndarray  # (B, T) int64 places of characters in their words, plus one; 0 where they are not known
+    positions_in_word: (
+        np.ndarray
+    )  # (B, T) int64 places of characters in their words, plus one; 0 where they are not known
 
 
-def batch_of(tokens: Sequence[list[str]], words: Vocabulary, labels: Sequence[list[int]] | None = None) -> Batch:
+def make_batch(tokens: Sequence[list[str]], words: Vocabulary, labels: Sequence[list[int]] | None = None) -> Batch:
     """Sentences, none of them empty, as a batch."""
     lengths = np.array([len(sentence) for sentence in tokens], dtype=np.int64)
 
@@ -75,5 +70,5 @@ def batch_of(tokens: Sequence[list[str]], words: Vocabulary, labels: Sequence[li
         return padded(np.concatenate(list(rows)), lengths, lengths.max())
 
     ids = table(words.ids(sentence) for sentence in tokens)
-    places = table([getattr(token, "place", -1) + 1 for token in sentence] for sentence in tokens)
+    places = table([getattr(token, "position_in_word", -1) + 1 for token in sentence] for sentence in tokens)
     return Batch(list(tokens), ids, lengths, None if labels is None else table(labels), places)

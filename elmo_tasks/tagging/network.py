@@ -4,8 +4,9 @@ again, emissions, and a CRF.
 Letters: B sentences, T tokens, K labels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,42 +15,48 @@ from elmo_core.config import ELMoConfig
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.text.characters import CharTable
+from elmo_core.text.tokenise import TOKENISERS
 from elmo_core.text.tokens import Tokens, padded
 from elmo_tasks.characters import jieba_words
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.tagging.crf import LinearChainCRF
 from elmo_tasks.tagging.data import Batch, Labels
+from elmo_tasks.tagging.scheme import forbidden_transitions
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
 
 CHAR_CNN = ELMoConfig(filters=((2, 32), (3, 64), (4, 64)), n_highway=0, projection_dim=160)  # of the tagger's own
 FEATURE_DIM = 16  # of the vector of a feature
-MAX_PLACE = 4  # characters further back in their word count as at this place
-CHOICES = {
-    "cell": ("gru", "lstm"),
-    "elmo_at": ("input", "output", "input,output"),
-    "random_weights": ("", "all", "lstm"),
-    "words": ("tokens", "jieba"),
-}
+POSITION_DIM = 16  # of the vector of a character's place in its word
+MAX_POSITION = 4  # characters further back in their word count as at this place
 
 
 @dataclass(frozen=True)
-class Settings(ELMoSettings):
+class TaggerSettings(ELMoSettings):
     """Settings of the network. emb_lr_factor, crf_lr_factor: of the learning rate, for the word embeddings and the CRF."""
 
     elmo_at: str = "input"  # where the network reads ELMo
     words: str = "tokens"  # what ELMo and the word vectors read; jieba: the words that it finds in characters
+    segmentation: str = "none"  # whether characters are followed by their places in their words; see columns.py
+    lang: str = "en"  # of raw text
     word_dim: int = 128
     word_vectors_trainable: bool = False
     char_cnn: bool = False
-    place_dim: int = 0  # size of the vector of a character's place in its word; 0: none
     cell: str = "gru"
     hidden_dim: int = 256
     n_layers: int = 2
     dropout: float = 0.5
     emb_lr_factor: float = 2.5
     crf_lr_factor: float = 0.2
+    choices: ClassVar[Mapping[str, Sequence[str]]] = {
+        "elmo_at": ("input", "output", "input,output"),
+        "random_weights": ("", "all", "lstm"),
+        "words": ("tokens", "jieba"),
+        "segmentation": ("none", "strip", "feature"),
+        "lang": tuple(TOKENISERS),
+        "cell": ("gru", "lstm"),
+    }
 
 
 class BiGRUCRF(nn.Layer):
@@ -60,7 +67,7 @@ class BiGRUCRF(nn.Layer):
 
     def __init__(
         self,
-        settings: Settings,
+        settings: TaggerSettings,
         n_words: int,
         labels: Labels,
         elmo: ELMo | None = None,
@@ -70,45 +77,45 @@ class BiGRUCRF(nn.Layer):
         super().__init__()
         self.settings, self.vectors = settings, vectors
         self.elmo_at = settings.elmo_at.split(",") if elmo else []
-        self.features = {value: number for number, value in enumerate(features, 1)}  # 0: any other
-        width = self._add_inputs(n_words)
-        self.elmo = elmo
-        hidden, cell = settings.hidden_dim, {"gru": nn.GRU, "lstm": nn.LSTM}[settings.cell]
-        width += elmo.dim if "input" in self.elmo_at else 0
-        layers = cell(width, hidden, settings.n_layers, direction="bidirect", dropout=settings.dropout)
-        setattr(self, settings.cell, layers)
-        self.emission = nn.Linear(2 * hidden + (elmo.dim if "output" in self.elmo_at else 0), len(labels))
-        self.crf = LinearChainCRF(len(labels), *labels.impossible(), settings.crf_lr_factor)
-        self.dropout = nn.Dropout(settings.dropout)
-
-    def _add_inputs(self, n_words: int) -> int:
-        """Make the embeddings that `inputs` concatenates. Returns their width."""
-        settings, vectors = self.settings, self.vectors
+        self.feature_numbers = {value: number for number, value in enumerate(features, 1)}  # 0: any other
         rate = paddle.ParamAttr(initializer=nn.initializer.Uniform(-0.1, 0.1), learning_rate=settings.emb_lr_factor)
         self.word_embedding = nn.Embedding(n_words, settings.word_dim, weight_attr=rate)
-        width = settings.word_dim + (vectors.dim if vectors else 0)
+        dims = {self._word_embeddings: settings.word_dim}
+        if vectors:
+            dims[self._word_vectors] = vectors.dim
         if settings.char_cnn:
             self.char_cnn = CharCNN(CHAR_CNN)
-            width += CHAR_CNN.projection_dim
+            dims[self._char_features] = CHAR_CNN.projection_dim
         if settings.word_vectors_trainable:
             zero = paddle.ParamAttr(initializer=nn.initializer.Constant(0.0))
             self.vector_change = nn.Embedding(n_words, vectors.dim, weight_attr=zero)
-        if self.features:
-            self.feature_embedding = nn.Embedding(len(self.features) + 1, FEATURE_DIM)
-            width += FEATURE_DIM
-        if settings.place_dim:
-            self.place_embedding = nn.Embedding(MAX_PLACE + 2, settings.place_dim)
-            width += settings.place_dim
-        return width
+        if features:
+            self.feature_embedding = nn.Embedding(len(features) + 1, FEATURE_DIM)
+            dims[self._features] = FEATURE_DIM
+        if settings.segmentation == "feature":
+            self.place_embedding = nn.Embedding(MAX_POSITION + 2, POSITION_DIM)
+            dims[self._places] = POSITION_DIM
+        self.inputs = list(dims)  # methods, each from a batch to (B, T, its dimensions)
+        self.elmo = elmo
+        hidden, cell = settings.hidden_dim, {"gru": nn.GRU, "lstm": nn.LSTM}[settings.cell]
+        width = sum(dims.values()) + (elmo.dim if "input" in self.elmo_at else 0)
+        layers = cell(width, hidden, settings.n_layers, direction="bidirect", dropout=settings.dropout)
+        setattr(self, settings.cell, layers)
+        self.emission = nn.Linear(2 * hidden + (elmo.dim if "output" in self.elmo_at else 0), len(labels))
+        self.crf = LinearChainCRF(*forbidden_transitions(labels.names, labels.scheme), settings.crf_lr_factor)
+        self.dropout = nn.Dropout(settings.dropout)
+
+    @property
+    def recurrent(self) -> nn.GRU | nn.LSTM:
+        return getattr(self, self.settings.cell)
 
     def forward(self, batch: Batch) -> paddle.Tensor:
         """Emissions (B, T, K). Those of a sentence do not depend on its batch."""
         elmo = dict(zip(self.elmo_at, self._elmo(batch.tokens) if self.elmo else [], strict=True))
-        x = self.inputs(batch)
+        x = self.token_features(batch)
         if "input" in elmo:
             x = paddle.concat([elmo["input"], x], axis=-1)
-        layers = getattr(self, self.settings.cell)
-        x, _ = layers(x, sequence_length=paddle.to_tensor(batch.lengths))
+        x, _ = self.recurrent(x, sequence_length=paddle.to_tensor(batch.lengths))
         x = self.dropout(x)
         if "output" in elmo:
             x = paddle.concat([x, elmo["output"]], axis=-1)
@@ -127,23 +134,26 @@ class BiGRUCRF(nn.Layer):
         layers = [paddle.gather(x.reshape([-1, shape[-1]]), index).reshape(shape) for x in layers]
         return self.elmo.mixed(layers, to_tensor((np.arange(rows.shape[1]) < lengths[:, None]).astype(np.float32)))
 
-    def inputs(self, batch: Batch) -> paddle.Tensor:
+    def token_features(self, batch: Batch) -> paddle.Tensor:
         """All inputs but ELMo, concatenated. (B, T, D)"""
-        found = [self.word_embedding(paddle.to_tensor(batch.ids))]
-        if self.vectors:
-            vectors = paddle.to_tensor(self.vectors.batch(batch.tokens, self.settings.words))
-            if self.settings.word_vectors_trainable:
-                vectors = vectors + self.vector_change(paddle.to_tensor(batch.ids))
-            found.append(vectors)
-        if self.settings.char_cnn:
-            found.append(self._char_features(batch))
-        if self.features:
-            numbers = [self.features.get(getattr(t, "feature", ""), 0) for sentence in batch.tokens for t in sentence]
-            numbers = padded(np.array(numbers, dtype=np.int64), batch.lengths, batch.ids.shape[1])
-            found.append(self.feature_embedding(paddle.to_tensor(numbers)))
-        if self.settings.place_dim:
-            found.append(self.place_embedding(paddle.to_tensor(np.minimum(batch.places, MAX_PLACE + 1))))
-        return self.dropout(paddle.concat(found, axis=-1))
+        return self.dropout(paddle.concat([compute(batch) for compute in self.inputs], axis=-1))
+
+    def _word_embeddings(self, batch: Batch) -> paddle.Tensor:
+        return self.word_embedding(paddle.to_tensor(batch.ids))
+
+    def _word_vectors(self, batch: Batch) -> paddle.Tensor:
+        vectors = paddle.to_tensor(self.vectors.lookup(batch.tokens, self.settings.words))
+        if self.settings.word_vectors_trainable:
+            vectors = vectors + self.vector_change(paddle.to_tensor(batch.ids))
+        return vectors
+
+    def _features(self, batch: Batch) -> paddle.Tensor:
+        tokens = (token for sentence in batch.tokens for token in sentence)
+        numbers = np.array([self.feature_numbers.get(getattr(token, "feature", ""), 0) for token in tokens], np.int64)
+        return self.feature_embedding(paddle.to_tensor(padded(numbers, batch.lengths, batch.ids.shape[1])))
+
+    def _places(self, batch: Batch) -> paddle.Tensor:
+        return self.place_embedding(paddle.to_tensor(np.minimum(batch.positions_in_word, MAX_POSITION + 1)))
 
     def _char_features(self, batch: Batch) -> paddle.Tensor:
         """The features of the tagger's own character CNN, which reads each distinct token once. (B, T, D)"""

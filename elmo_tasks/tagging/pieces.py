@@ -13,12 +13,12 @@ from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokens import MARKERS, Vocabulary
 from elmo_tasks.tagging.data import Sentence
-from elmo_tasks.tagging.scheme import OUTSIDE, spans, split_label
+from elmo_tasks.tagging.scheme import OUTSIDE, spans, split_lac_label
 
 Words = list[tuple[str, str]]  # a sentence's words with their tags
 
 
-class Pieces:
+class PieceSplitter:
     """Cuts words into what a tagger reads.
 
     vocabulary: its tokens are the pieces; where none of them matches, a character is a piece by itself.
@@ -75,7 +75,7 @@ def joined_words(tokens: Sequence[str], labels: Sequence[str]) -> Words:
     return words + [(token, OUTSIDE) for token in tokens[done:]]
 
 
-def read_tagged(path: Path, pieces: Pieces) -> list[Sentence]:
+def read_tagged(path: Path, pieces: PieceSplitter) -> list[Sentence]:
     """The sentences of a tagged corpus, their words in pieces. Blank lines are left out."""
     disk.check_input(path, "lines of word/TAG")
     sentences = []
@@ -84,7 +84,7 @@ def read_tagged(path: Path, pieces: Pieces) -> list[Sentence]:
         for token, (word, tag) in zip(line.split(), words, strict=True):
             if not word or not tag:
                 raise UserError(f"{path}:{number}: {token!r:.60}, expected a word, a slash and its tag, as in 故事/n.")
-            if not pieces.whole and split_label(tag)[1]:
+            if not pieces.whole and split_lac_label(tag)[1]:
                 raise UserError(
                     f"{path}:{number}: the tag {tag!r} ends as the labels of a word's pieces do, with -B or -I. Rename it, "
                     "or leave out --pieces."
@@ -94,8 +94,3 @@ def read_tagged(path: Path, pieces: Pieces) -> list[Sentence]:
     if not sentences:
         raise UserError(f"{path}: no sentence. Expected lines of word/TAG.")
     return sentences
-
-
-def tagged_line(words: Words) -> str:
-    """`word/TAG word/TAG ...`"""
-    return " ".join(f"{word}/{tag}" for word, tag in words)

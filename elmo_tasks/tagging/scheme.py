@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from elmo_core.machine.messages import listed, log
+from elmo_core.machine.messages import join_names, log
 
 OUTSIDE = "O"
 SCHEMES = ("bio", "iob1", "bioes", "plain", "lac")
@@ -23,7 +23,7 @@ CHUNK_LABEL = re.compile(r"O|(?P<letter>[BIESMLU])(-(?P<tag>.+))?")
 SYNONYMS = {"M": "I", "L": "E", "U": "S"}
 
 
-def split_label(label: str) -> tuple[str, str]:
+def split_lac_label(label: str) -> tuple[str, str]:
     """The tag and part of a label of LAC's scheme: B, I, or "" for the bare tag."""
     return (label[:-2], label[-1]) if label.endswith(("-B", "-I")) and len(label) > 2 else (label, "")
 
@@ -35,7 +35,7 @@ def parts(label: str, scheme: str) -> tuple[str, str]:
     if label == OUTSIDE:
         return OUTSIDE, ""
     if scheme == "lac":
-        tag, part = split_label(label)
+        tag, part = split_lac_label(label)
         return part or "S", tag
     match = CHUNK_LABEL.fullmatch(label)
     if not match:  # only if the user has named the scheme
@@ -60,7 +60,7 @@ def spans(labels: Sequence[str], scheme: str = "lac") -> list[tuple[int, int, st
     return found
 
 
-def detect(sentences: Iterable[Sequence[str]]) -> str:
+def detect_scheme(sentences: Iterable[Sequence[str]]) -> str:
     """The scheme of labelled sentences. IOB1 is told from BIO by every B being directly behind a span of its tag."""
     sentences = list(sentences)
     labels = set(itertools.chain.from_iterable(sentences))
@@ -69,7 +69,7 @@ def detect(sentences: Iterable[Sequence[str]]) -> str:
         others = sorted(label for label in labels if not CHUNK_LABEL.fullmatch(label))
         if any(match and match["tag"] for match in matches):
             log.warning(
-                f"Some labels look like those of spans, others do not ({listed(others, 3)}): each label is taken by "
+                f"Some labels look like those of spans, others do not ({join_names(others, 3)}): each label is taken by "
                 "itself. If that is a mistake, correct the files or give --scheme."
             )
         return "plain"
@@ -86,7 +86,7 @@ def _begins_freely(labels: Sequence[str]) -> bool:
     )
 
 
-def impossible(names: Sequence[str], scheme: str) -> tuple[np.ndarray, np.ndarray]:
+def forbidden_transitions(names: Sequence[str], scheme: str) -> tuple[np.ndarray, np.ndarray]:
     """The scheme's rules: (K + 1, K), whether label j cannot follow label i, or, in the last row, come first;
     and (K,), whether it cannot come last.
     """

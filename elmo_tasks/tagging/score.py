@@ -73,7 +73,7 @@ class Score:
                 counts.expected += span in expected_spans
 
     @property
-    def kinds(self) -> dict[str, Counts]:
+    def subtypes(self) -> dict[str, Counts]:
         """The counts by what follows the tags' last dot, as in PER.NAM and PER.NOM, where all tags have one."""
         found: dict[str, Counts] = {}
         for tag in sorted(self.tags):
@@ -105,13 +105,13 @@ class Score:
             "accuracy": self.accuracy,
             "unknown_words": self.unknown.figures(),
             "tags": tags,
-            **({"kinds": {kind: counts.figures() for kind, counts in self.kinds.items()}} if self.kinds else {}),
+            **({"kinds": {kind: counts.figures() for kind, counts in self.subtypes.items()}} if self.subtypes else {}),
         }
 
     def table(self) -> str:
         """A line for each tag, the most frequent first, then all words, those of each kind, and the unknown ones."""
         rows = sorted(self.tags.items(), key=lambda pair: -pair[1].expected)
-        kinds = [(f"all .{kind}", counts) for kind, counts in self.kinds.items()]
+        kinds = [(f"all .{kind}", counts) for kind, counts in self.subtypes.items()]
         unknown = [("unknown words", self.unknown)] if self.unknown.expected else []
         unit = "words" if self.scheme == "lac" else "tokens" if self.scheme == "plain" else "spans"
         return "\n".join(

@@ -14,13 +14,11 @@ from typing import Any
 from elmo_core.files import checkpoint
 from elmo_core.machine.checks import check_sentences
 from elmo_core.machine.messages import UserError
-from elmo_core.text.tokenise import TOKENISERS
 from elmo_core.text.tokens import Vocabulary, in_order, sentence_batches
-from elmo_tasks.pretrained import Pretrained
+from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.saved import TrainedModel
-from elmo_tasks.tagging.columns import SEGMENTATION
-from elmo_tasks.tagging.data import Labels, Sentence, batch_of
-from elmo_tasks.tagging.network import CHOICES, BiGRUCRF, Settings
+from elmo_tasks.tagging.data import Labels, Sentence, make_batch
+from elmo_tasks.tagging.network import BiGRUCRF, TaggerSettings
 from elmo_tasks.tagging.scheme import SCHEMES
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.word_vectors import WordVectors
@@ -37,29 +35,25 @@ class Tagger(TrainedModel):
     pieces: the vocabulary whose pieces the tokens are, None if they are whole words.
     vectors: word vectors of a file.
     features: the values of a column of the training data that the tagger reads too; feature_column: which column.
-    segmentation, lang: of the text that it was trained on: see columns.py; the language of raw text.
     """
 
     kind = "tagger"
-    settings_type = Settings
+    settings_type = TaggerSettings
 
     def __init__(
         self,
-        settings: Settings,
+        settings: TaggerSettings,
         words: Vocabulary,
         labels: Labels,
-        pretrained: Pretrained | None = None,
+        pretrained: PretrainedBiLM | None = None,
         pieces: Vocabulary | None = None,
         vectors: WordVectors | None = None,
         features: Sequence[str] = (),
         feature_column: int | None = None,
-        segmentation: str = "none",
-        lang: str = "en",
     ):
         self.settings, self.words, self.labels = settings, words, labels
         self.pretrained, self.pieces, self.vectors = pretrained, pieces, vectors
-        self.features, self.feature_column, self.segmentation = features, feature_column, segmentation
-        self.lang = lang
+        self.features, self.feature_column = features, feature_column
         elmo = settings.layer(pretrained, len(settings.elmo_at.split(","))) if pretrained else None
         self.network = BiGRUCRF(settings, len(words), labels, elmo, vectors, features)
 
@@ -76,7 +70,7 @@ class Tagger(TrainedModel):
     def _tagged_batches(self, sentences, window: float | None):
         for positions, group in sentence_batches(sentences, BATCH_SIZE, BATCH_TOKENS, window):
             nonempty = [list(sentence) for sentence in group if sentence]  # longest first: the empty ones are the last
-            paths = self.network.decode(batch_of(nonempty, self.words)) if nonempty else []
+            paths = self.network.decode(make_batch(nonempty, self.words)) if nonempty else []
             labels = [[self.labels.names[k] for k in path] for path in paths]
             yield positions, labels + [[]] * (len(group) - len(nonempty))
 
@@ -92,24 +86,18 @@ class Tagger(TrainedModel):
 
     def config(self) -> dict[str, Any]:
         features = {"column": self.feature_column, "values": list(self.features)}
-        own = {"segmentation": self.segmentation, "lang": self.lang}
-        return {"scheme": self.labels.scheme, **own, "features": features}
+        return {"scheme": self.labels.scheme, "features": features}
 
     @classmethod
-    def from_folder(cls, folder: Path, settings: Settings, values: Mapping[str, Any], **sources) -> "Tagger":
+    def from_folder(cls, folder: Path, settings: TaggerSettings, values: Mapping[str, Any], **sources) -> "Tagger":
         file, features = folder / "config.json", values.get("features")
         if not isinstance(features, dict) or features.keys() != {"column", "values"}:
             raise UserError(f"{file}: features is {features!r:.80}, expected the values of a column.")
-        choices = {f"tagger.{name}": (getattr(settings, name), choices) for name, choices in CHOICES.items()}
-        names = {"scheme": SCHEMES, "segmentation": SEGMENTATION, "lang": tuple(TOKENISERS)}
-        choices |= {name: (values.get(name), expected) for name, expected in names.items()}
-        for name, (value, expected) in choices.items():
-            if value not in expected:
-                raise UserError(f"{file}: {name} is {value!r:.80}, expected one of {expected}.")
+        if values.get("scheme") not in SCHEMES:
+            raise UserError(f"{file}: scheme is {values.get('scheme')!r:.80}, expected one of {SCHEMES}.")
         words = Vocabulary.from_file(folder / checkpoint.VOCABULARY)
         labels = Labels.from_file(folder / "labels.txt", values["scheme"])
         pieces = folder / "pieces.txt"
         pieces = Vocabulary.from_file(pieces) if pieces.is_file() else None
-        own = {name: values[name] for name in ("segmentation", "lang")}
-        own |= {"features": features["values"], "feature_column": features["column"]}
-        return cls(settings, words, labels, pieces=pieces, **own, **sources)
+        own = {"pieces": pieces, "features": features["values"], "feature_column": features["column"]}
+        return cls(settings, words, labels, **own, **sources)

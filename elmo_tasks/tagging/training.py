@@ -7,19 +7,19 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.text.tokens import UNK_ID, shuffled_batches
-from elmo_tasks.tagging.data import Batch, Sentence, batch_of
+from elmo_tasks.tagging.data import Batch, Sentence, make_batch
 from elmo_tasks.tagging.pieces import joined_words
 from elmo_tasks.tagging.tagger import Tagger
-from elmo_tasks.training import Best, Schedule, fit
+from elmo_tasks.training import BestEpoch, TrainingSettings, fit
 
 
 def train(
     tagger: Tagger,
     sentences: Sequence[Sentence],
     dev: Sequence[Sentence],
-    schedule: Schedule,
+    schedule: TrainingSettings,
     folder: Path | None = None,
-) -> Best:
+) -> BestEpoch:
     """Train the tagger and leave it with the weights of its best epoch: that of the highest F1 on the dev sentences, for
     plain tags the accuracy. folder: where it is saved.
     """
@@ -51,7 +51,7 @@ def _batches(
     for numbers in shuffled_batches([sentence.tokens for sentence in sentences], batch_size, random):
         chosen = [sentences[k] for k in numbers]
         labels = [[tagger.labels.index[label] for label in sentence.labels] for sentence in chosen]
-        batch = batch_of([sentence.tokens for sentence in chosen], tagger.words, labels)
+        batch = make_batch([sentence.tokens for sentence in chosen], tagger.words, labels)
         unknown = (random.random(batch.ids.shape) < chance[batch.ids]) & (batch.ids > UNK_ID)
         batch.ids[unknown] = UNK_ID
         batches.append(batch)

@@ -15,7 +15,7 @@ from elmo_core.text.corpus import Corpus
 sys.path.insert(0, str(runs.PROJECT / "benchmarks"))
 
 import kneser_ney
-from kneser_ney import COARSE, KneserNey, estimated_discounts
+from kneser_ney import COARSE, KneserNey
 
 from elmo_core.text.tokens import Vocabulary
 
@@ -78,24 +78,6 @@ def test_equals_the_formula_taken_word_by_word(order, direction):
     expected = [naive.probability(s[i], tuple(s[:i])) for s in held_out for i in range(1, len(s))]
     np.testing.assert_allclose(model.probabilities(held_out), expected, rtol=1e-12)
     assert model.perplexity(held_out) == pytest.approx(np.exp(-np.mean(np.log(expected))))
-
-
-@pytest.mark.parametrize("order", [1, 3, 5])
-def test_probabilities_sum_to_one_after_every_context(order):
-    model, generator = KneserNey(sentences(500, seed=3), WORDS, order), random.Random(4)
-    seen = [s[: generator.randrange(1, len(s))] for s in sentences(500, seed=3)[:20]]
-    unseen = [[0, *(generator.randrange(2, WORDS) for _ in range(generator.randrange(8)))] for _ in range(20)]
-    for context in seen + unseen:
-        chances = [model.probabilities([[*context, word]])[-1] for word in range(WORDS)]
-        assert min(chances) > 0 and sum(chances) == pytest.approx(1)
-
-
-def test_discounts_follow_from_the_counts_of_counts():
-    counts = np.repeat([0, 1, 2, 3, 4, 7], [5, 10, 4, 2, 1, 3])
-    y = 10 / 18
-    assert estimated_discounts(counts) == pytest.approx([1 - 2 * y * 4 / 10, 2 - 3 * y * 2 / 4, 3 - 4 * y * 1 / 2])
-    assert estimated_discounts(np.array([1, 1, 2])) == COARSE  # nothing has the count 3
-    assert estimated_discounts(np.repeat([1, 2, 3], [1, 1, 9])) == COARSE  # 2 - 3 * 9 / 3 is below 0
 
 
 def test_scores_the_predictions_of_run_eval(tmp_path):

@@ -24,10 +24,10 @@ from elmo import ELMoEmbedder
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import MARKERS, Vocabulary
 from elmo_tasks.classification.classifier import Classifier
-from elmo_tasks.pretrained import Pretrained
+from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.tagging.columns import Token
 from elmo_tasks.tagging.data import Labels
-from elmo_tasks.tagging.network import Settings
+from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.word_vectors import WordVectors
 
@@ -95,21 +95,6 @@ def test_vectors_are_the_embedders_whatever_the_batch(export, tmp_path, runtime,
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_vectors_are_the_references(export, tmp_path, runtime):
-    """Both the vectors and the numbers of the characters, by the independent network in NumPy."""
-    bilm = tiny.random_bilm()
-    exported = export(tiny.save(bilm, tmp_path / "model"), runtime)
-    ids = np.full((len(SENTENCES), 9, 50), 261)
-    for row, sentence in zip(ids, SENTENCES, strict=True):
-        for place, token in enumerate(sentence):
-            row[place] = reference.char_ids(token)
-    arrays = exported.arrays(SENTENCES)
-    np.testing.assert_array_equal(arrays["characters"], ids[:, :7])
-    found = exported.of_arrays({"characters": ids, "lengths": arrays["lengths"]})
-    check(found, SENTENCES, reference.embed(tiny.reference_of(bilm), SENTENCES)[0])
-
-
-@pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize(("word_dim", "char_dim"), [(7, 5), (7, 0)])
 def test_code_points_and_their_words(export, tmp_path, runtime, word_dim, char_dim):
     tokens, encoder = manylangs_model.write_model(tmp_path / "zhs", word_dim, char_dim)
@@ -162,6 +147,14 @@ def test_bad_input_is_zeros_or_an_error(export, model, runtime):
             exported.of_arrays({**arrays, **wrong})
 
 
+def test_the_numbers_of_characters_are_the_references(export, model):
+    arrays = export(model, "run_paddle").arrays(SENTENCES)
+    for row, sentence in zip(arrays["characters"], SENTENCES, strict=True):
+        ids = [reference.char_ids(token) for token in sentence]
+        np.testing.assert_array_equal(row[: len(sentence)], np.reshape(ids, [-1, 50]))
+        assert (row[len(sentence) :] == 261).all()
+
+
 # Taggers
 
 
@@ -173,14 +166,13 @@ def random_tagger(folder: Path, **settings) -> Tagger:
     pretrained, vectors, features = None, None, settings.pop("features", ())
     if settings.pop("elmo", True):
         prefix = tiny.save(tiny.random_bilm(**settings.pop("bilm", {})), folder / "elmo")
-        pretrained = Pretrained.of(prefix)
+        pretrained = PretrainedBiLM.from_path(prefix)
     if settings.pop("vectors", False):
         (folder / "vectors.txt").write_text("3 2\nthe 1 2\nbank 3 -1\nBank -2 2\n", encoding="utf-8")
         vectors = WordVectors(folder / "vectors.txt")
-    tagger = Tagger(Settings(**settings), words, labels, pretrained, vectors=vectors, features=features)
+    tagger = Tagger(TaggerSettings(**settings), words, labels, pretrained, vectors=vectors, features=features)
     random_weights(tagger.network, "elmo.bilm")
     tagger.network.emission.weight.set_value(4 * tagger.network.emission.weight)  # so that the labels vary
-    tagger.segmentation = "feature" if settings.get("place_dim") else "none"
     tagger.save(folder / "tagger")
     return tagger
 
@@ -253,13 +245,13 @@ def test_the_examples_run_without_this_project(tmp_path, runtime):
 
 
 def test_characters_with_places_and_features(export, tmp_path):
-    tagger = random_tagger(tmp_path, elmo=False, place_dim=3, features=["N", "V x"])
+    tagger = random_tagger(tmp_path, elmo=False, segmentation="feature", features=["N", "V x"])
     tokens = [Token("很"), Token("x"), Token("the"), Token("river"), Token("很")]
     features = ["V x", "N", "?", "N", ""]
     for token, feature, place in zip(tokens, features, [0, 1, 0, 7, 0], strict=True):
-        token.feature, token.place = feature, place
+        token.feature, token.position_in_word = feature, place
     exported = export(tmp_path / "tagger", "run_paddle")
-    found = exported([[f"{token}{token.place}" for token in tokens]], [features])
+    found = exported([[f"{token}{token.position_in_word}" for token in tokens]], [features])
     assert [[tagger.labels.names[k] for k in row] for row in found] == tagger.tag([tokens])
 
 

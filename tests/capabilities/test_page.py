@@ -44,12 +44,12 @@ def data_of(page) -> dict:
 def random_word(text: str, n: int, senses: int = 0) -> occurrences.Word:
     random = np.random.default_rng(n)
     found = [
-        occurrences.Occurrence((f"w{k}", "has", text, f"v{k % 7}"), 2, f"sense {k % senses}" if senses else "")
+        occurrences.Occurrence((f"w{k // 2}", "has", text, "too"), 2, f"sense {k % senses}" if senses else "")
         for k in range(n)
     ]
     vectors = random.standard_normal((3, n, 6)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return occurrences.Word(text, 2 * n, n, found, 0, vectors, np.arange(n) // 2)
+    return occurrences.Word(text, 2 * n, n, found, 0, vectors)
 
 
 # What it holds

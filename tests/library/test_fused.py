@@ -79,6 +79,6 @@ def test_without_packed_products_the_vectors_are_the_same(cache, tmp_path, monke
     expected = ELMoEmbedder(prefix, device="cpu").encode(sentences)
     monkeypatch.setattr(fused, "_packed_products_work", lambda _: False)
     plain = build_anew()
-    assert plain.products[0] and not any(plain.products[1:])
+    assert plain.blas[0] and not any(plain.blas[1:])
     monkeypatch.setattr(fused, "kernel", lambda: plain)
     assert_close(ELMoEmbedder(prefix, device="cpu").encode(sentences), expected)

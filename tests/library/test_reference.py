@@ -109,11 +109,6 @@ def test_lstmp_step_by_hand(cell_clip, proj_clip, expected_h, expected_c):
     assert step["h"] == pytest.approx([expected_h])
 
 
-def test_a_negative_cell_is_clipped_from_below():
-    step = ref.lstmp_step(np.array([1.0]), np.array([0.4]), np.array([-9.0]), HAND_LAYER, 3.0, 1.0)
-    assert (step["c"], step["h"]) == ([-3.0], [-1.0])
-
-
 def test_lstmp_feeds_its_output_back_and_rows_end_with_their_own_token(rng):
     layer = normal_layer(rng)
     rows = [rng.normal(size=(T, P)) for T in (4, 0, 2)]

@@ -26,9 +26,14 @@ import run_embed
 import run_eval
 from elmo_core.machine.runtime import paddle
 
-PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name)]
-RUN = [["README.md"], ["docs/pretraining.md", "docs/cluster.md"], ["docs/files.md"]]
-READMES = ["LAC_demo/README.md", "MRC_demo/README.md", "data/README.md"]
+PAGES = [
+    "README.md",
+    "LAC_demo/README.md",
+    "MRC_demo/README.md",
+    *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name),
+]
+READMES = ["data/README.md"]
+RUN = [["README.md"], ["docs/pretraining.md", "docs/cluster.md"], ["docs/embedding.md"]]
 PADDLENLP = """
 python -m paddle.distributed.launch --gpus '0,1' run_pretrain.py --train_data_path='./1-billion-word/training-tokenized-shuffled/*' --vocab_file='./1-billion-word/vocab-15w.txt' --save_dir='./checkpoints' --device='gpu'
 python run_eval.py --dev_data_path='./1-billion-word/heldout-tokenized-shuffled/*' --vocab_file='./1-billion-word/vocab-15w.txt' --init_from_ckpt='./checkpoints/10000' --device='gpu'
@@ -230,7 +235,7 @@ def chinese_example() -> str:
 
 def blocks(language: str = "") -> list[str]:
     """The Python of the pages, without its remarks."""
-    pages = [f"{name}{language}.md" for name in ("README", "docs/files", "docs/tagger")]
+    pages = [f"{name}{language}.md" for name in ("README", "docs/embedding", "LAC_demo/README")]
     text = "".join((PROJECT / page).read_text(encoding="utf-8") for page in pages)
     return [re.sub(r" *#.*", "", block) for block in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)]
 

@@ -1,12 +1,11 @@
 """The bundled sample and the grammar it is drawn from."""
 
-import csv
 import json
 import math
 import os
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from itertools import product
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from project import PROJECT
 DATA = PROJECT / "data"
 sys.path.insert(0, str(DATA))
 
-import make_sample
 from grammar import Automaton, GrammarError, GrammarReader, Rules, Word, normalise
 
 TOY = """
@@ -28,13 +26,6 @@ look = who looks at <the> <animal.@n>
 run.sg,pl:verb ~ runs,run sleeps,sleep
 thing ~ apple pear orange
 """
-
-
-def lines(*names: str, encoding: str = "utf-8") -> list[str]:
-    """The lines of the files of data/ that match one of the names."""
-    paths = [path for name in names for path in sorted(DATA.glob(name)) if not path.name.startswith(".")]
-    assert paths
-    return [line for path in paths for line in path.read_text(encoding=encoding).splitlines()]
 
 
 def read(tmp_path: Path, text: str, start: str = "s", held_out: bool = False) -> Rules:
@@ -59,19 +50,8 @@ def language(automaton: Automaton) -> dict[str, float]:
 
 
 @pytest.fixture(scope="module")
-def automaton() -> Automaton:
-    return Automaton(make_sample.read_grammar(), "sample")
-
-
-@pytest.fixture(scope="module")
 def figures() -> dict:
     return json.loads((DATA / "entropy.json").read_text(encoding="utf-8"))
-
-
-@pytest.fixture(scope="module")
-def scores(automaton) -> list[tuple[float, int]]:
-    """(log-probability, predictions) of every dev sentence."""
-    return [(automaton.parse(line.split())[0], len(line.split()) + 1) for line in lines("dev/*")]
 
 
 def test_toy_grammar_says_what_it_should(tmp_path):
@@ -159,13 +139,6 @@ def test_the_same_seed_writes_the_same_bytes(tmp_path):
     assert sum(path.stat().st_size for path in DATA.rglob("*") if path.is_file()) < 5e6
 
 
-def test_figures_of_the_dev_set(figures, scores):
-    log_probability, predictions = math.fsum(p for p, _ in scores), sum(n for _, n in scores)
-    assert figures["dev"]["sentences"] == len(scores)
-    assert figures["dev"]["predictions"] == predictions
-    assert math.isclose(figures["dev"]["best_perplexity"], math.exp(-log_probability / predictions), abs_tol=1e-6)
-
-
 def test_the_readme_tells_these_figures(figures):
     readme = (DATA / "README.md").read_text(encoding="utf-8")
     source, dev, train = figures["source"], figures["dev"], figures["train"]
@@ -180,18 +153,6 @@ def test_the_readme_tells_these_figures(figures):
         f"{figures['grammar']['free_probabilities']:,}",
     ):
         assert figure in readme
-
-
-def test_senses_of_the_dev_set():
-    sentences = {path.name: path.read_text(encoding="utf-8").splitlines() for path in (DATA / "dev").glob("dev-*")}
-    counts: dict[str, Counter] = defaultdict(Counter)
-    with (DATA / "dev_senses.tsv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file, delimiter="\t"):
-            assert sentences[row["file"]][int(row["line"])].split()[int(row["token"])] == row["word"]
-            counts[row["word"]][row["sense"]] += 1
-    assert sum(word.isascii() for word in counts) >= 8
-    assert sum(not word.isascii() for word in counts) >= 8
-    assert all(len(senses) >= 2 and min(senses.values()) >= 10 for senses in counts.values())
 
 
 def test_command_line(tmp_path):

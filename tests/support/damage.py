@@ -1,6 +1,11 @@
 """Damage to files, by chance."""
 
 import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from elmo_core.machine.messages import UserError
 
 
 def damaged(content: bytes, generator: random.Random, within: int | None = None) -> bytes:
@@ -11,3 +16,25 @@ def damaged(content: bytes, generator: random.Random, within: int | None = None)
     change = generator.choice([1 << generator.randrange(8), generator.randrange(1, 256)])
     changed[generator.randrange(len(content[:within]))] ^= change
     return bytes(changed)
+
+
+def accepted(
+    path: Path, read: Callable[[], Any], times: int = 200, within: int | None = None
+) -> Iterator[tuple[int, Any]]:
+    """Damage a file again and again, every other time near its beginning, and read it. Some damage must be noticed.
+
+    Gives the length of the file and the result whenever that goes well; otherwise there must be a UserError.
+    """
+    content, generator, n = path.read_bytes(), random.Random(0), 0
+    for number in range(times):
+        changed = damaged(content, generator, within if number % 2 else None)
+        path.write_bytes(changed)
+        try:
+            result = read()
+        except UserError as error:
+            assert len(str(error)) > 20
+        else:
+            n += 1
+            yield len(changed), result
+    path.write_bytes(content)
+    assert n < times, "no damage was noticed"

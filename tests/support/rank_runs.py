@@ -12,8 +12,8 @@ import runs
 
 from elmo_core.machine.ranks import Ranks
 
-models, share = [], Ranks.share_weights
-Ranks.share_weights = lambda ranks, weights: models.append(weights) or share(ranks, weights)
+models, share = [], Ranks.broadcast_weights
+Ranks.broadcast_weights = lambda ranks, weights: models.append(weights) or share(ranks, weights)
 for argv, stop_at in json.loads(sys.argv[1]):
     runs.pretrain(argv, stop_at)
     folder = dict(flag.lstrip("-").split("=") for flag in argv if "=" in flag)["save_dir"]

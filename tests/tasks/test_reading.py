@@ -1,8 +1,8 @@
-"""Reading comprehension: texts and places, data sets, scores, the network, training."""
+"""Reading comprehension: texts and offsets, data sets, scores, the network, training."""
 
 import itertools
 import json
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,20 +11,20 @@ from elmo import ELMo
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import MARKERS, Vocabulary
-from elmo_tasks.pretrained import Pretrained
-from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, batch_of
-from elmo_tasks.reading.data import Passage, Question, read_dataset
-from elmo_tasks.reading.network import NEVER, BiDAF, Settings, window_layers
-from elmo_tasks.reading.reader import Reader, TokenisedPassage, Windowing, best_spans
+from elmo_tasks.pretrained import PretrainedBiLM
+from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch
+from elmo_tasks.reading.data import Dataset, Passage, Question, read_dataset
+from elmo_tasks.reading.network import MASKED_LOGIT, BiDAF, ReaderSettings, window_layers
+from elmo_tasks.reading.reader import Reader, TokenisedPassage, best_spans
 from elmo_tasks.reading.score import cmrc_f1, rouge_l, score, squad_f1
 from elmo_tasks.reading.text import Text, Window, windows
 from elmo_tasks.reading.training import train, training_groups
-from elmo_tasks.significance import clustered
-from elmo_tasks.training import Schedule
+from elmo_tasks.significance import clustered_bootstrap
+from elmo_tasks.training import TrainingSettings
 
 TEXT = "老师住在北京。他在银行工作。医生住在上海。"
 QUESTIONS = {"老师住在哪里？": "北京", "谁住在上海？": "医生", "老师在哪里工作？": "银行"}
-SMALL = Settings(word_dim=5, hidden_dim=3, dropout=0.0, elmo_dropout=0.0, layers="mix")
+SMALL = ReaderSettings(word_dim=5, hidden_dim=3, dropout=0.0, elmo_dropout=0.0, layers="mix", lang="zh")
 WORDS = Vocabulary(
     [*MARKERS, *["老师", "医生", "住", "在", "北京", "上海", "银行", "工作", "他", "。", "哪里", "谁", "？"]]
 )
@@ -32,13 +32,15 @@ WORDS = Vocabulary(
 
 def passage(text: str = TEXT, questions: dict[str, str] = QUESTIONS, name: str = "q") -> Passage:
     pairs = enumerate(questions.items())
-    return Passage(text, [Question(f"{name}{k}", asked, [found], [text.index(found)]) for k, (asked, found) in pairs])
+    return Passage(text, [Question(f"{name}{k}", q, [answer], [text.index(answer)]) for k, (q, answer) in pairs])
 
 
 def group(text: str = TEXT, *questions: str, begin: int = 0, end: int | None = None) -> QuestionGroup:
-    whole = Text.of(text, "zh")
-    asked = [WindowQuestion(question, Text.of(question, "zh"), (1, 2)) for question in questions or QUESTIONS]
-    return QuestionGroup(Window(whole, begin, len(whole.tokens) if end is None else end), asked)
+    whole = Text.from_string(text, "zh")
+    questions = [
+        WindowQuestion(question, Text.from_string(question, "zh"), (1, 2)) for question in questions or QUESTIONS
+    ]
+    return QuestionGroup(Window(whole, begin, len(whole.tokens) if end is None else end), questions)
 
 
 # Texts
@@ -54,36 +56,35 @@ def group(text: str = TEXT, *questions: str, begin: int = 0, end: int | None = N
         ("He waited … the “end—of it” came. U.S. troops left the U.S.", "en", ['"', "...", "--"]),
     ],
 )
-def test_tokens_know_their_places(text, language, changed):
-    found = Text.of(text, language)
-    for token, (begin, end) in zip(found.tokens, found.places, strict=True):
+def test_tokens_know_their_offsets(text, language, changed):
+    tokenised = Text.from_string(text, language)
+    for token, (begin, end) in zip(tokenised.tokens, tokenised.offsets, strict=True):
         written = text[begin:end].replace("\u200b", "")
         assert written == token or (token in changed and len(written) == 1)
-    assert (np.diff(found.places.ravel()) >= 0).all()
-    assert sum(map(len, found.sentences)) == len(found.tokens)
+    assert (np.diff(tokenised.offsets.ravel()) >= 0).all()
 
 
 def test_an_answer_that_cuts_through_words_is_rounded_outwards():
-    text = Text.of("他在北京大学学习英语。", "zh")
+    text = Text.from_string("他在北京大学学习英语。", "zh")
     begin = text.text.index("京大")
-    span = text.tokens_of(begin, begin + 2)
-    assert not span.whole and "京大" in text.text[slice(*text.extent(span.first, span.last))]
+    span = text.token_span(begin, begin + 2)
+    assert not span.exact and "京大" in text.text[slice(*text.char_span(span.first, span.last))]
     begin = text.text.index("英语")
-    span = text.tokens_of(begin, begin + 2)
-    assert span.whole and text.extent(span.first, span.last) == (begin, begin + 2)
-    assert text.tokens_of(0, 0) is None
+    span = text.token_span(begin, begin + 2)
+    assert span.exact and text.char_span(span.first, span.last) == (begin, begin + 2)
+    assert text.token_span(0, 0) is None
 
 
 def test_windows_hold_every_token_and_give_the_parts_of_sentences():
-    text = Text.of(TEXT, "zh")
+    text = Text.from_string(TEXT, "zh")
     n = len(text.tokens)
     for size, stride in ((4, 2), (5, 5), (n, 3), (n - 1, 1), (3 * n, n)):
-        found = windows(text, size, stride)
-        assert {k for window in found for k in range(window.begin, window.end)} == set(range(n))
-        assert [window.begin for window in found] == [stride * k for k in range(len(found))]
-        assert all(window.end - window.begin <= size for window in found)
-        assert all(before.end < n for before in found[:-1])
-        for window in found:
+        cover = windows(text, size, stride)
+        assert {k for window in cover for k in range(window.begin, window.end)} == set(range(n))
+        assert [window.begin for window in cover] == [stride * k for k in range(len(cover))]
+        assert all(window.end - window.begin <= size for window in cover)
+        assert all(window.end < n for window in cover[:-1])
+        for window in cover:
             parts = [token for sentence, part in window.parts() for token in sentence[part]]
             assert parts == window.tokens
 
@@ -91,34 +92,38 @@ def test_windows_hold_every_token_and_give_the_parts_of_sentences():
 # Data sets
 
 
-def write(path: Path, values: object) -> Path:
-    path.write_text(json.dumps(values, ensure_ascii=False), encoding="utf-8")
-    return path
+@pytest.fixture
+def read(tmp_path):
+    """A function that reads a data set from a file of these values."""
+
+    def read(values: object, **options) -> Dataset:
+        text = values if values == "{" else json.dumps(values, ensure_ascii=False)
+        (tmp_path / "x.json").write_text(text, encoding="utf-8")
+        return read_dataset(tmp_path / "x.json", **options)
+
+    return read
 
 
 def squad(*questions: dict, context: str = TEXT) -> dict:
     return {"version": "1.1", "data": [{"title": "", "paragraphs": [{"context": context, "qas": list(questions)}]}]}
 
 
-def asked(id: str, text: str, begin: object = 0, question: str = "谁？") -> dict:
+def qa(id: str, text: str, begin: object = 0, question: str = "谁？") -> dict:
     return {"id": id, "question": question, "answers": [{"text": text, "answer_start": begin}]}
 
 
-def test_both_forms_of_cmrc_and_squads_are_read(tmp_path):
-    questions = asked("a", "北京", 4), asked("b", "上海", 7), asked("c", "广州", -1, question="")
-    one = read_dataset(write(tmp_path / "1.json", squad(*questions)))
-    assert [question.begins for question in one.questions] == [[4], [TEXT.index("上海")], [None]]
-    for what in ("1 answers moved", "1 answers that are not in", "1 questions without words"):
-        assert what in one.describe()
+def test_both_forms_of_cmrc_and_squads_are_read(read):
+    questions = qa("a", "北京", 4), qa("b", "上海", 7), qa("c", "广州", -1, question="")
+    data = read(squad(*questions))
+    assert [question.answer_starts for question in data.questions] == [[4], [TEXT.index("上海")], [None]]
+    for fault in ("1 answers moved", "1 answers that are not in", "1 questions without words"):
+        assert fault in data.describe()
     del questions[1]["answers"]
-    assert [q.answers for q in read_dataset(write(tmp_path / "2.json", squad(*questions)), answered=False).questions][
-        1
-    ] == []
+    assert read(squad(*questions), require_answers=False).questions[1].answers == []
     first = [{"context_text": TEXT, "qas": [{"query_id": "a", "query_text": "谁？", "answers": ["北京", "医生"]}]}]
-    (found,) = read_dataset(write(tmp_path / "3.json", first)).questions
-    assert found == Question("a", "谁？", ["北京", "医生"], [4, TEXT.index("医生")])
-    nearest = read_dataset(write(tmp_path / "4.json", squad(asked("a", "住在", 13), asked("b", "住在", 5))))
-    assert [question.begins for question in nearest.questions] == [[TEXT.rindex("住在")], [TEXT.index("住在")]]
+    assert read(first).questions == [Question("a", "谁？", ["北京", "医生"], [4, TEXT.index("医生")])]
+    nearest = read(squad(qa("a", "住在", 13), qa("b", "住在", 5)))
+    assert [question.answer_starts for question in nearest.questions] == [[TEXT.rindex("住在")], [TEXT.index("住在")]]
 
 
 @pytest.mark.parametrize(
@@ -127,53 +132,40 @@ def test_both_forms_of_cmrc_and_squads_are_read(tmp_path):
         ([], "no question"),
         ({"data": [{}]}, "data 1: 'paragraphs'"),
         (squad({"id": "a", "answers": []}), "question 1: 'question'"),
-        (squad(asked("a", "北京"), asked("a", "北京")), "'a'"),
-        (squad(asked("a", "北京", "4")), "'4'"),
+        (squad(qa("a", "北京"), qa("a", "北京")), "'a'"),
+        (squad(qa("a", "北京", "4")), "'4'"),
         (squad({"id": "a", "question": "谁？", "answers": []}), "no answer"),
-        (squad(asked("a", "北京"), context=" \n"), "empty"),
+        (squad({"id": "a", "question": "谁？", "answers": "北京"}), "'answers'"),
+        (squad(qa("a", "北京"), context=" \n"), "empty"),
         ("text", "'data'"),
         ("{", "JSON"),
     ],
 )
-def test_a_data_sets_mistakes_are_named(tmp_path, values, word):
-    path = write(tmp_path / "x.json", values)
-    if values == "{":
-        path.write_text("{", encoding="utf-8")
+def test_a_data_sets_mistakes_are_named(read, values, word):
     with pytest.raises(UserError, match=rf"x\.json.*{word}"):
-        read_dataset(path)
+        read(values)
 
 
 # Scores, worked out by hand
 
 
 @pytest.mark.parametrize(
-    ("answer", "given", "f1"),
+    ("f1", "answer", "predicted", "expected"),
     [
-        ("1963年", "于1963年", 2 * 2 / (2 + 3)),  # 1963 is one part
-        ("光荣和ω-force", "光荣和", 2 * 3 / (4 + 3)),  # ωforce is one, without the hyphen
-        ("甲乙丙丁", "甲乙、戊丁", 2 * 2 / (4 + 4)),  # only the longest run counts, and marks do not
-        ("《狂人日记》", "狂人日记。", 1.0),
-        ("New York", "纽约 new york", 2 * 2 / (2 + 4)),
-        ("甲", "乙", 0.0),
-        ("甲", "", 0.0),
+        (cmrc_f1, "1963年", "于1963年", 2 * 2 / (2 + 3)),  # 1963 is one part
+        (cmrc_f1, "光荣和ω-force", "光荣和", 2 * 3 / (4 + 3)),  # ωforce is one, without the hyphen
+        (cmrc_f1, "甲乙丙丁", "甲乙、戊丁", 2 * 2 / (4 + 4)),  # only the longest run counts, and marks do not
+        (cmrc_f1, "《狂人日记》", "狂人日记。", 1.0),
+        (cmrc_f1, "New York", "纽约 new york", 2 * 2 / (2 + 4)),
+        (cmrc_f1, "甲", "", 0.0),
+        (squad_f1, "the Eiffel Tower", "Eiffel tower.", 1.0),
+        (squad_f1, "Eiffel Tower", "in the Eiffel Tower of Paris", 2 * 2 / (2 + 5)),
+        (squad_f1, "to be or not to be", "be to", 2 * 2 / (6 + 2)),  # whatever the order
+        (squad_f1, "a", "the", 0.0),
     ],
 )
-def test_f1_of_cmrc(answer, given, f1):
-    assert cmrc_f1(answer, given) == pytest.approx(f1)
-
-
-@pytest.mark.parametrize(
-    ("answer", "given", "f1"),
-    [
-        ("the Eiffel Tower", "Eiffel tower.", 1.0),
-        ("Eiffel Tower", "in the Eiffel Tower of Paris", 2 * 2 / (2 + 5)),
-        ("to be or not to be", "to be", 2 * 2 / (6 + 2)),
-        ("be to", "to be", 1.0),  # whatever the order
-        ("a", "the", 0.0),
-    ],
-)
-def test_f1_of_squad(answer, given, f1):
-    assert squad_f1(answer, given) == pytest.approx(f1)
+def test_f1(f1, answer, predicted, expected):
+    assert f1(answer, predicted) == pytest.approx(expected)
 
 
 def test_rouge_l_takes_the_best_precision_and_the_best_recall():
@@ -184,21 +176,22 @@ def test_rouge_l_takes_the_best_precision_and_the_best_recall():
 
 def test_a_question_has_the_score_of_its_best_answer():
     one = Passage(TEXT, [Question("a", "", ["老师", "医生"], [0, 14]), Question("b", "", ["北京"], [4])])
-    found = score([one, one], {"a": "医生。"}, "zh")
-    assert found.exact.tolist() == [1, 0, 1, 0] and found.f1.tolist() == [1, 0, 1, 0]
-    assert found.passage.tolist() == [0, 0, 1, 1] and found.figures()["exact"] == 0.5
-    assert found.unanswered == 2 and "2 of them without" in str(found)
+    scores = score([one, one], {"a": "医生。"}, "zh")
+    assert scores.exact.tolist() == [1, 0, 1, 0] and scores.f1.tolist() == [1, 0, 1, 0]
+    assert scores.passage.tolist() == [0, 0, 1, 1] and scores.figures()["exact"] == 0.5
+    assert scores.unanswered == 2 and "2 of them without" in str(scores)
     assert score([one], {"a": "", "b": "《北 京》"}, "zh").exact.tolist() == [0, 1]
 
 
 def test_the_bootstrap_resamples_passages():
     """100 questions of one of eleven passages are better: with (10/11)^11 no resample has that passage."""
     passage = np.repeat(np.arange(11), [100, *[10] * 10])
-    mine, other = (passage == 0).astype(float), np.zeros(len(passage))
-    found = clustered(mine, other, passage)
-    assert found.mean == 0.5 and found.low == 0 and found.p == pytest.approx(2 * (10 / 11) ** 11, abs=0.03)
-    assert clustered(other + 0.1, other, passage).p == pytest.approx(2 / 10_001)
-    assert clustered(other, other, passage).p == 1
+    better, other = (passage == 0).astype(float), np.zeros(len(passage))
+    difference = clustered_bootstrap(better, other, passage)
+    assert difference.mean == 0.5 and difference.low == 0
+    assert difference.p == pytest.approx(2 * (10 / 11) ** 11, abs=0.03)
+    assert clustered_bootstrap(other + 0.1, other, passage).p == pytest.approx(2 / 10_001)
+    assert clustered_bootstrap(other, other, passage).p == 1
 
 
 # The network
@@ -258,18 +251,18 @@ def reference(net: BiDAF, window: Window, question: Text) -> np.ndarray:
 def test_the_network_is_bidaf_whatever_else_is_in_the_batch(network):
     groups = [group(), group("北京。", "谁住在北京？", "哪里？"), group(TEXT, "他在哪里工作？", begin=2, end=9)]
     with paddle.no_grad():
-        logits = network(batch_of(groups, WORDS)).numpy()
-    rows = [(one.window, asked.question) for one in groups for asked in one.questions]
-    for found, (window, question) in zip(logits, rows, strict=True):
+        logits = network(make_batch(groups, WORDS)).numpy()
+    questions = [(one.window, question.question) for one in groups for question in one.questions]
+    for row, (window, question) in zip(logits, questions, strict=True):
         n = len(window.tokens)
-        np.testing.assert_allclose(found[:, :n].T, reference(network, window, question), rtol=1e-4, atol=1e-5)
-        assert (found[:, n:] < NEVER / 2).all()
+        np.testing.assert_allclose(row[:, :n].T, reference(network, window, question), rtol=1e-4, atol=1e-5)
+        assert (row[:, n:] < MASKED_LOGIT / 2).all()
 
 
 def test_the_loss_is_minus_the_log_probability_of_both_ends(network):
     one = group(TEXT, "谁住在上海？")
     first, last = np.log(softmax(reference(network, one.window, one.questions[0].question).T))
-    assert network.loss(batch_of([one], WORDS)).item() == pytest.approx(-first[1] - last[2], rel=1e-4)
+    assert network.loss(make_batch([one], WORDS)).item() == pytest.approx(-first[1] - last[2], rel=1e-4)
 
 
 def test_the_best_span_is_legal_and_the_best():
@@ -284,7 +277,7 @@ def test_the_best_span_is_legal_and_the_best():
 def test_elmo_is_at_the_input_and_at_the_output_of_the_encoder(checkpoints):
     paddle.seed(5)
     net = BiDAF(SMALL, len(WORDS), ELMo(checkpoints["char"], n_mixes=2, dropout=0.0))
-    batch = batch_of([group(), group("北京。", "谁住在北京？")], WORDS)
+    batch = make_batch([group(), group("北京。", "谁住在北京？")], WORDS)
     net.loss(batch).backward()
     net.eval()
     mixes = net.elmo.mixes
@@ -299,7 +292,7 @@ def test_elmo_is_at_the_input_and_at_the_output_of_the_encoder(checkpoints):
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_windows_layers_are_those_of_its_sentences(checkpoints, kept):
-    elmo, text, other = ELMo(checkpoints["char"]), Text.of(TEXT, "zh"), Text.of("医生在银行？", "zh")
+    elmo, text, other = ELMo(checkpoints["char"]), Text.from_string(TEXT, "zh"), Text.from_string("医生在银行？", "zh")
     if kept:
         elmo.keep(text.sentences, 1)
     expected = np.concatenate(elmo.arrays(text.sentences), axis=1)  # (3, n, 2P)
@@ -315,11 +308,11 @@ def test_a_windows_layers_are_those_of_its_sentences(checkpoints, kept):
 def test_what_cannot_be_learnt_from_is_counted(messages):
     one = passage("老师住在北京。" * 3, {"老师住在哪里？": "北京", "谁住在北京？": "师住"})
     one.questions += [Question("lost", "谁？", ["广州"], [None]), Question("long", "谁？", ["北京。老师住在"], [4])]
-    groups = training_groups([TokenisedPassage(one, "zh")], Windowing("zh", 5, 5))
-    assert [(one.window.begin, [asked.id for asked in one.questions]) for one in groups] == [(0, ["q0", "q1"])]
+    groups = training_groups([TokenisedPassage(one, "zh")], 5, 5)
+    assert [(one.window.begin, [question.id for question in one.questions]) for one in groups] == [(0, ["q0", "q1"])]
     assert "1 begin or end within a word, 1 are not in their passage, 1 are in no window" in messages()
     with pytest.raises(UserError, match="No question"):
-        training_groups([], Windowing())
+        training_groups([], 5, 5)
 
 
 @pytest.mark.parametrize("kind", [None, "char"])
@@ -328,31 +321,31 @@ def test_a_reader_learns(checkpoints, kind):
     questions = {"医生住在哪里？": "北京", "谁住在上海？": "老师"}
     other = passage("医生住在北京。她在学校工作。老师住在上海。", questions, "r")
     passages = [TokenisedPassage(one, "zh") for one in (passage(), other)]
-    settings = Settings(word_dim=8, hidden_dim=8, dropout=0.0, elmo_dropout=0.0, layers="mix")
-    pretrained = kind and Pretrained.of(checkpoints[kind])
-    reader = Reader(settings, Windowing("zh"), WORDS, pretrained)
-    schedule = Schedule(epochs=30, patience=0, batch_size=1, lr=0.02, ema=0.5)
+    pretrained = kind and PretrainedBiLM.from_path(checkpoints[kind])
+    reader = Reader(replace(SMALL, word_dim=8, hidden_dim=8), WORDS, pretrained)
+    schedule = TrainingSettings(epochs=30, patience=0, batch_size=1, lr=0.02, ema=0.5)
     best = train(reader, passages, passages, schedule)
-    assert best.score.f1.mean() == 1 and len(reader.mixes()) == (2 if kind else 0)
+    assert best.score.f1.mean() == 1 and len(reader.network.elmo.mixes if kind else []) == (2 if kind else 0)
     answers = reader.answers(passages)
     for one in (passage(), other):
         for question in one.questions:
-            found = answers[question.id]
-            assert found.text == one.text[found.begin : found.end] == question.answers[0]
+            answer = answers[question.id]
+            assert answer.text == one.text[answer.begin : answer.end] == question.answers[0]
 
 
 def test_the_best_answer_over_all_windows_is_taken(network):
-    reader = Reader(SMALL, Windowing("zh", 6, 3, max_answer_length=2), WORDS)
+    reader = Reader(replace(SMALL, max_seq_len=6, doc_stride=3, max_answer_length=2), WORDS)
     reader.network = network
     one = TokenisedPassage(passage(TEXT * 3, {"谁住在上海？": "医生"}), "zh")
-    (found,) = reader.answers([one]).values()
-    asked = [WindowQuestion("q0", one.questions[0][1])]
-    logits = [network(batch_of([QuestionGroup(window, asked)], WORDS)).numpy() for window in windows(one.text, 6, 3)]
-    assert found.score == pytest.approx(max(next(best_spans(one, 2))[2] for one in logits), rel=1e-4)
-    assert found.text == one.text.text[found.begin : found.end]
+    (answer,) = reader.answers([one]).values()
+    question = [WindowQuestion("q0", one.questions[0][1])]
+    groups = [QuestionGroup(window, question) for window in windows(one.text, 6, 3)]
+    scores = [next(best_spans(network(make_batch([group], WORDS)).numpy(), 2))[2] for group in groups]
+    assert answer.score == pytest.approx(max(scores), rel=1e-4)
+    assert answer.text == one.text.text[answer.begin : answer.end]
 
 
 @pytest.mark.parametrize("words", ["", "　", "\u200b"])
 def test_a_question_without_words_gets_an_answer(words):
     one = TokenisedPassage(Passage(TEXT, [Question("a", words, ["老师"], [0])]), "zh")
-    assert Reader(SMALL, Windowing("zh"), WORDS).answers([one])["a"].text in TEXT
+    assert Reader(SMALL, WORDS).answers([one])["a"].text in TEXT

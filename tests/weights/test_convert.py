@@ -5,9 +5,7 @@ The files are written and read by the tests' own code, in support/foreign.py and
 
 import json
 import os
-import random
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
@@ -16,10 +14,8 @@ import pytest
 import reference
 import runs
 import tiny
-from damage import damaged
+from damage import accepted
 from foreign import (
-    CNN,
-    LSTM,
     NO,
     WORDS,
     C,
@@ -98,10 +94,6 @@ def neutral_projection(_: dict) -> dict:
     return {"CNN_proj/W_proj": np.eye(P, dtype=np.float32), "CNN_proj/b_proj": np.zeros(P, np.float32)}
 
 
-def of_type(dtype: str):
-    return lambda arrays: {name: array.astype(dtype) for name, array in arrays.items()}
-
-
 SQUARE = {"filters": [[1, P]]}  # filters that add up to P
 SOFTMAX = {"softmax/W": np.ones((9, P)), "softmax/b": np.ones(9)}
 SAME = {  # other files that mean the same model, and a word of the remark about them
@@ -109,8 +101,7 @@ SAME = {  # other files that mean the same model, and a word of the remark about
     "the mask's row": ({}, {}, mask_first("char_embed"), "char_embed has 262 rows"),
     "a character more": ({}, {}, one_more_character, "n_characters 262"),
     "the mask's row of words": ({}, WORD, mask_first("embedding"), "embedding has 13 rows"),
-    "float64": ({}, {}, of_type("<f8"), ""),
-    "big-endian": ({}, {}, of_type(">f4"), ""),
+    "float64, big-endian": ({}, {}, lambda arrays: {name: array.astype(">f8") for name, array in arrays.items()}, ""),
     "AllenNLP's projection": ({}, SQUARE, neutral_projection, ""),
     "compressed": ({}, {}, lambda _: {"packed": True}, ""),
     "more": ({}, {}, lambda _: {"beta1_power": np.ones(1)}, "beta1_power"),
@@ -236,17 +227,6 @@ def shapes_of_export(options: dict) -> dict[str, tuple]:
         features = sum(number for _, number in options["char_cnn"]["filters"])
         shapes["CNN_proj/W_proj"] = (features, options["lstm"]["projection_dim"])
     return shapes
-
-
-def test_an_imported_model_exports_back(tmp_path):
-    arrays = write_bilm(tmp_path, options_of({}, {}), softmax=True)
-    convert.main(import_flags(tmp_path, tmp_path / "ours", vocab=True))
-    convert.main(["export", str(tmp_path / "ours"), f"--output={tmp_path / 'again'}"])
-    with h5py.File(tmp_path / "again" / "weights.hdf5") as file:
-        for name, array in arrays.items():
-            np.testing.assert_array_equal(file[name], array, strict=True)
-    options = json.loads((tmp_path / "again" / "options.json").read_text(encoding="utf-8"))
-    assert options["lstm"] == LSTM and options["char_cnn"] == CNN
 
 
 def test_another_forget_bias_is_exported_as_the_same_model(tmp_path):
@@ -419,12 +399,9 @@ FLUID = [  # a file of the folder, what happens to it, and what the message says
     ("lstmp_0.w_0", shaped(P, 4 * H, dtype="float64"), "type"),
     ("lstmp_0.w_0", shaped(P, 4 * H, value=np.inf), "not finite"),
     ("lstmp_0.w_0", lambda path: cut(path, 1000), "truncated"),
-    ("lstmp_0.w_0", lambda path: cut(path, 19), "19 bytes"),
     ("lstmp_0.w_0", put(b"\xff\xff\xff\xff", 16), "description"),
     ("lstmp_0.w_0", put(b"\1", 0), "versions 1"),
-    ("lstmp_0.w_0", put(b"\1", 4), "1 levels"),
     ("lstmp_0.w_0", put(b"\0", 23), "dimensions"),
-    ("lstmp_0.w_0", put(b"\x7f", 23), "truncated"),
 ]
 
 
@@ -465,46 +442,32 @@ def exported(tmp_path_factory):
     return folder
 
 
-def damage(paths: list[Path], argv: list[str], output: Path, within: int) -> Iterator[tuple[bytes, bytes]]:
-    """Damage the files in turn, every other time near their beginning, and import them.
-
-    Gives what a file held and holds whenever that goes well. Otherwise there is a message, and no output.
-    """
-    generator = random.Random(0)
-    for number in range(200):
-        path = paths[number % len(paths)]
-        content = path.read_bytes()
-        bad = damaged(content, generator, within=None if number // len(paths) % 2 else within)
-        path.write_bytes(bad)
-        try:
-            convert.main(argv)
-        except UserError as error:
-            assert len(str(error)) > 20 and not output.exists()
-        else:
-            yield content, bad
-            shutil.rmtree(output)
-        path.write_bytes(content)
+def import_all(flags: list[str], output: Path) -> tuple[dict, dict]:
+    """What is imported: its weights, its configuration."""
+    convert.main(flags)
+    try:
+        return checkpoint.load_params(output), config_of(output)
+    finally:
+        shutil.rmtree(output)
 
 
 @pytest.mark.parametrize("name", ["options.json", "weights.hdf5", "vocab.txt"])
 def test_damage_to_an_export_is_found(name, exported, tmp_path, no_fsync):
     """A damaged file is refused or gives the same model, except for numbers in the options."""
     shutil.copytree(exported / "theirs", tmp_path / "in")
-    output, accepted = tmp_path / "out", 0
+    flags = import_flags(tmp_path / "in", tmp_path / "out", vocab=True)
+    results = list(accepted(tmp_path / "in" / name, lambda: import_all(flags, tmp_path / "out"), within=6000))
     numbers = {"cell_clip", "proj_clip", "use_skip_connections", "max_characters"} if name == "options.json" else set()
-    for _ in damage([tmp_path / "in" / name], import_flags(tmp_path / "in", output, vocab=True), output, within=6000):
-        accepted += 1
-        runs.assert_same(output, exported / "ours", checkpoint.load_params)
-        assert config_of(output, numbers) == config_of(exported / "ours", numbers)
-        assert Vocabulary.from_file(output / "vocab.txt").tokens == WORDS
-    assert accepted == 0 if name == "vocab.txt" else 0 < accepted < 100, "most damage matters"
+    weights, config = checkpoint.load_params(exported / "ours"), config_of(exported / "ours", numbers)
+    for _, (found, config_found) in results:
+        np.testing.assert_equal(found, weights)
+        assert config_found.items() >= config.items()
+    assert not results if name == "vocab.txt" else 0 < len(results) < 100, "most damage matters"
 
 
 def test_damage_to_weights_without_checksums_never_crashes(tmp_path, no_fsync):
     write_bilm(tmp_path, options_of({}, {"filters": [[1, 2], [3, 3]], "n_highway": 1}))
-    output, accepted = tmp_path / "out", 0
-    for content, bad in damage([tmp_path / "weights.hdf5"], import_flags(tmp_path, output), output, within=6000):
-        accepted += 1
-        assert len(bad) == len(content), "it was cut"
-        assert all(np.isfinite(array).all() for array in checkpoint.load_params(output).values())
-    assert 0 < accepted < 200
+    path, flags = tmp_path / "weights.hdf5", import_flags(tmp_path, tmp_path / "out")
+    results = list(accepted(path, lambda: import_all(flags, tmp_path / "out"), within=6000))
+    assert results and {length for length, _ in results} == {path.stat().st_size}
+    assert all(np.isfinite(array).all() for _, (found, _) in results for array in found.values())
