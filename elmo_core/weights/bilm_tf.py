@@ -163,7 +163,7 @@ def _has_head(softmax: HDF5File, vocabulary: Vocabulary | None, must: bool) -> b
     """Whether there is a softmax, and a vocabulary with the words that it predicts."""
     there = all(name in softmax.datasets for name in SOFTMAX)
     if must and not there:
-        raise UserError(f"{softmax.path} has no {' and '.join(SOFTMAX)}. {softmax.holds()}")
+        raise UserError(f"{softmax.path} has no {' and '.join(SOFTMAX)}. {softmax.contents()}")
     if must and vocabulary is None:
         raise UserError("--softmax needs --vocab: the words that it predicts.")
     if there and vocabulary is None:
