@@ -38,9 +38,9 @@ from elmo_tasks.training import TrainingSettings, hold_out, report, training_wor
 from elmo_tasks.word_vectors import WordVectors
 
 CONTENT = "passages and questions, in the JSON of SQuAD or CMRC 2018"
-OF_ELMO = task_flags.defaults(ReaderSettings, "elmo_dropout", "elmo_l2_coef") | {"cache_gb": 4.0}
-TRAINING = {"epochs": 20, "patience": 4, "batch_size": 8, "ema": 0.999}
-TRAINING |= task_flags.defaults(TrainingSettings, "lr", "max_grad_norm")
+ELMO_DEFAULTS = task_flags.field_defaults(ReaderSettings, "elmo_dropout", "elmo_l2_coef") | {"cache_gb": 4.0}
+TRAINING_DEFAULTS = {"epochs": 20, "patience": 4, "batch_size": 8, "ema": 0.999}
+TRAINING_DEFAULTS |= task_flags.field_defaults(TrainingSettings, "lr", "max_grad_norm")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -61,10 +61,10 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     task_flags.add_language(data, tuple(LANGUAGES), ReaderSettings.lang)
     task_flags.add_save(data, "reader")
     task_flags.add_json(data)
-    task_flags.add_elmo(parser, OF_ELMO)
+    task_flags.add_elmo(parser, ELMO_DEFAULTS)
     task_flags.add_word_vectors(parser, trainable=False)
     network = parser.add_argument_group("network")
-    task_flags.add_numbers(network, task_flags.defaults(ReaderSettings, "word_dim", "hidden_dim", "dropout"))
+    task_flags.add_numbers(network, task_flags.field_defaults(ReaderSettings, "word_dim", "hidden_dim", "dropout"))
     network.add_argument("--min_count", **COUNT, default=2, help="words that occur less often are unknown")
     for name, text in (
         ("max_seq_len", "tokens per window; longer passages are read in several windows"),
@@ -72,7 +72,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
         ("max_answer_length", "maximum tokens in an answer"),
     ):
         network.add_argument(f"--{name}", **COUNT, default=getattr(ReaderSettings, name), help=text)
-    task_flags.add_training(parser, TRAINING)
+    task_flags.add_training(parser, TRAINING_DEFAULTS)
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +99,7 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    task_flags.check_elmo(parser, args, OF_ELMO)
+    task_flags.check_elmo(parser, args, ELMO_DEFAULTS)
     task_flags.check_word_vectors(parser, args)
     if args.doc_stride > args.max_seq_len:
         parser.error(
