@@ -29,7 +29,8 @@ class Adagrad(RowUpdates, paddle.optimizer.Adagrad):
         rows = gradient.ids if isinstance(gradient, RowGradient) else None
         values = gradient if rows is None else gradient.values
         factors = self._grad_clip.scale, self.get_lr(), self._epsilon
-        kernel_inputs = values.contiguous(), rows, *factors, weight, *self._moments(weight)
+        width = 1 if rows is None else weight.shape[1]
+        kernel_inputs = rows, width, values.contiguous(), *factors, weight, *self._moments(weight)
         n = values.size if rows is None else len(rows)
         n_parts = n_threads() if values.size > WORTH_THREADS else 1
         ends = [n * k // n_parts for k in range(n_parts + 1)]
