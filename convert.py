@@ -149,8 +149,8 @@ def export_bilm(args: argparse.Namespace) -> None:
         if vocabulary:
             checkpoint.save_vocabulary(folder, vocabulary)
     log.info(f"saved         {', '.join(sorted(path.name for path in args.output.iterdir()))} in {args.output}")
-    for remark in bilm_tf.remarks(config):
-        log.warning(f"note          {remark}")
+    for note in bilm_tf.compatibility_notes(config):
+        log.warning(f"note          {note}")
 
 
 def write_half(args: argparse.Namespace) -> None:

@@ -587,7 +587,7 @@ class ELMoEmbedder:
             layers, _, _ = self.bilm.encode(*self.vectors([sentence]))
             steps = place, len(sentence) - 1 - place  # words that each direction has read by then
             h = paddle.stack([side[step] for side, step in zip(layers[-1], steps, strict=True)])  # (2, P)
-            scores = softmax.distributions(h).sum(axis=0)  # (V,)
+            scores = softmax.all_log_probabilities(h).sum(axis=0)  # (V,)
         order = [word for word in np.argsort(-scores, kind="stable").tolist() if word >= len(MARKERS)]
         return [(vocabulary[word], float(scores[word])) for word in order[:k]]
 

@@ -1,4 +1,4 @@
-"""word2vec + bag of words on the sentence polarity task: the baseline of run_finetune.py, by the same protocol.
+"""word2vec + bag of words on the sentence polarity task: the baseline of run_finetune.py, with the same protocol.
 
     python preprocess.py vectors 'data/train/*' --output vectors.bin
     python word2vec_base.py --data_dir=data/polarity --pretrained_word2vec_file=vectors.bin --results=word2vec.json
@@ -6,8 +6,8 @@
     python word2vec_base.py --data_dir=DIR --pretrained_word2vec_file=vectors.bin --word_vectors_trainable --save_dir=model
 
 The vectors come from a file in word2vec's format (binary if its name ends in .bin, else text; either may be .gz, and
-FILE.gz is read if FILE does not exist). Each word without a vector gets a random one. `run_finetune.py evaluate` and
-`predict` take the classifier that is saved.
+FILE.gz is read if FILE does not exist). Each word without a vector gets a random one. The saved classifier can be used with
+`run_finetune.py evaluate` and `predict`.
 """
 
 import argparse
@@ -38,8 +38,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     experiment = Experiment(arguments.from_flags(ProtocolSettings, args), vars(args))
     tuning = FineTuning(args.word_vectors_lr, args.word_dropout) if args.word_vectors_trainable else None
     vectors = WordVectors(args.word_vectors, args.word_vectors_limit)
-    for text in experiment.run([WordTable(vectors, args.seed, tuning)]):
-        print(text)
+    experiment.run([WordTable(vectors, args.seed, tuning)])
 
 
 if __name__ == "__main__":

@@ -50,5 +50,5 @@ class Clip(paddle.nn.ClipGradByGlobalNorm):
 
 def scale_gradient(gradient, factor):
     if isinstance(gradient, RowGradient):
-        return gradient.over(gradient.own, gradient.values * factor)
+        return gradient.with_rows(gradient.unshared_ids, gradient.values * factor)
     return gradient * factor

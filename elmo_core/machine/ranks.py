@@ -116,12 +116,12 @@ class Ranks:
         dense = [weight for weight in weights if weight.grad is not None]
         tables = [weight for weight in weights if getattr(weight, "row_gradient", None) is not None]
         rows, flag = self._union_of_rows(tables, flag)
-        spread = [table.row_gradient.spread(ids) for table, ids in zip(tables, rows, strict=True)]
+        spread = [table.row_gradient.expand_to(ids) for table, ids in zip(tables, rows, strict=True)]
         means = self._means([*(weight.grad for weight in dense), *spread])
         for weight, mean in zip(dense, means, strict=False):
             weight.grad = mean
         for table, ids, mean in zip(tables, rows, means[len(dense) :], strict=True):
-            table.row_gradient = table.row_gradient.over(ids, mean)
+            table.row_gradient = table.row_gradient.with_rows(ids, mean)
         return flag
 
     def _union_of_rows(self, tables: Sequence, flag: bool) -> tuple[list[np.ndarray], bool]:
@@ -135,7 +135,7 @@ class Ranks:
         offsets = np.cumsum([0, *map(len, distinct.values())])
         marks = np.zeros(offsets[-1] + 1, np.uint8)
         for table, offset in zip(distinct.values(), offsets, strict=False):
-            marks[offset + table.row_gradient.own] = 1
+            marks[offset + table.row_gradient.unshared_ids] = 1
         marks[-1] = flag
         *parts, flags = np.split(self._all_reduce(marks, paddle.distributed.ReduceOp.MAX), offsets[1:])
         rows = dict(zip(distinct, map(np.flatnonzero, parts), strict=True))

@@ -8,7 +8,7 @@ import numpy as np
 from elmo_core.config import ELMoConfig
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.char_cnn import CharCNN
-from elmo_core.network.row_gradients import look_up
+from elmo_core.network.row_gradients import embedding_lookup
 from elmo_core.text.tokens import Tokens
 
 nn = paddle.nn
@@ -52,7 +52,7 @@ def _word_table(vocab_size: int, width: int) -> nn.Embedding:
 
 
 def _vectors(table: nn.Embedding, words: np.ndarray, sparse: bool) -> paddle.Tensor:
-    return look_up(table.weight, words) if sparse else table(to_tensor(words))
+    return embedding_lookup(table.weight, words) if sparse else table(to_tensor(words))
 
 
 TOKEN_ENCODERS = {"char": lambda config, sparse: CharCNN(config), "word": WordTable, "char+word": CharWord}

@@ -62,7 +62,7 @@ class TorchUnpickler(Unpickler):
 
     def __init__(self, file: IO[bytes], size: int):
         super().__init__(file, size)
-        self.known = {
+        self.functions = {
             ("collections", "OrderedDict"): lambda: OrderedDict(),
             ("torch._utils", "_rebuild_tensor"): _tensor,
             ("torch._utils", "_rebuild_tensor_v2"): _tensor,

@@ -19,7 +19,7 @@ from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, 
 from elmo_tasks.reading.data import Passage, Question
 from elmo_tasks.reading.network import BiDAF, ReaderSettings
 from elmo_tasks.reading.score import Scores, score
-from elmo_tasks.reading.text import LANGUAGES, Text, TokenSpan, windows
+from elmo_tasks.reading.text import Text, TokenSpan, windows
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.word_vectors import WordVectors
 
@@ -120,9 +120,6 @@ class Reader(TrainedModel):
 
     @classmethod
     def from_folder(cls, folder: Path, settings: ReaderSettings, values: Mapping[str, Any], **sources) -> "Reader":
-        if settings.lang not in LANGUAGES:
-            languages = " or ".join(LANGUAGES)
-            raise UserError(f"{folder / 'config.json'}: reader.lang is {settings.lang!r:.80}, expected {languages}.")
         return cls(settings, Vocabulary.from_file(folder / checkpoint.VOCABULARY), **sources)
 
 

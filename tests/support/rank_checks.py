@@ -8,7 +8,7 @@ from tiny import dense_gradient
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.ranks import HEARTBEAT_SECONDS, Ranks
 from elmo_core.machine.runtime import paddle
-from elmo_core.network.row_gradients import read_rows, row_gradient
+from elmo_core.network.row_gradients import gather_rows, row_gradient
 
 ranks = Ranks()
 mine = ranks.rank
@@ -39,7 +39,7 @@ ranks.broadcast_weights(weights)
 assert all(np.array_equal(*pair) for pair in zip(*ranks.gather([weight.numpy() for weight in weights]), strict=True))
 for step in range(2):
     ids = np.array([4, 0, 1, 5] if ranks.is_main else [4, 0, 2 + step, 5, 6])
-    first, second = (read_rows(table.weight, ids, shared=2) for table in tables)
+    first, second = (gather_rows(table.weight, ids, shared=2) for table in tables)
     (linear(first).sum() * (1 + mine) + (second**2).sum()).backward()
     per_rank = ranks.gather([dense_gradient(weight) for weight in weights])
     assert ranks.average_gradients(weights, flag=mine == step == 1) == (step == 1)

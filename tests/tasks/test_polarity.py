@@ -88,8 +88,7 @@ def random_task(n: int = 90) -> tuple[list[Given], np.ndarray]:
 
 
 def trainer_of(given, labels, **changes) -> Trainer:
-    model = ClassifierModel(given, settings().hidden_dim)
-    model.encode([[str(k)] for k in range(len(labels))], Ranks())
+    model = ClassifierModel(given, [[str(k)] for k in range(len(labels))], Ranks(), settings().hidden_dim)
     return Trainer(model, labels, settings(**changes), 1)
 
 
@@ -158,26 +157,25 @@ def test_the_test_part_does_not_influence_training():
 
 
 def test_each_part_of_a_fold_has_its_role(monkeypatch):
-    given, labels = random_task()
+    encoders, labels = random_task()
     fold = folds_of(labels)[0]
-    trainer, trained_on, aucs, candidates = trainer_of(given, labels, lr=[0.001, 0.01], dropout=[0.0, 0.5]), [], [], []
-    forward, evaluate = ClassifierModel.forward, trainer._keep_if_best
+    trainer, trained_on, candidates = trainer_of(encoders, labels, lr=[0.001, 0.01], dropout=[0.0, 0.5]), [], []
+    forward, candidate = ClassifierModel.forward, trainer._candidate
 
-    def note(fold, settings, best):
-        aucs.append(roc_auc_score(labels[fold.dev], trainer.model.probabilities(fold.dev)[:, 1]))
-        candidates.append((settings, trainer.model.trained_weights()))
-        return evaluate(fold, settings, best)
+    def note(fold, settings):
+        candidates.append(candidate(fold, settings))
+        expected = roc_auc_score(labels[fold.dev], trainer.model.probabilities(fold.dev)[:, 1])
+        assert candidates[-1].auc == pytest.approx(expected)
+        return candidates[-1]
 
-    monkeypatch.setattr(
-        ClassifierModel, "forward", lambda model, which: trained_on.extend(which) or forward(model, which)
-    )
-    monkeypatch.setattr(trainer, "_keep_if_best", note)
+    monkeypatch.setattr(ClassifierModel, "forward", lambda model, ids: trained_on.extend(ids) or forward(model, ids))
+    monkeypatch.setattr(trainer, "_candidate", note)
     result = trainer.train(fold, 1)
     assert len(candidates) == 2 * 2 * 3 and sorted(trained_on) == sorted(list(fold.train) * 2 * 2 * 3)
-    chosen, arrays = candidates[int(np.argmax(aucs))]
-    assert result.settings == chosen
+    chosen = candidates[int(np.argmax([candidate.auc for candidate in candidates]))]
+    assert result.settings == chosen.settings
     for name, array in trainer.model.trained_weights().items():
-        np.testing.assert_array_equal(array, arrays[name])
+        np.testing.assert_array_equal(array, chosen.weights[name])
 
 
 # Encoders and network
@@ -251,20 +249,17 @@ def test_fine_tuning_changes_trainable_weights_and_restarts_each_fold(checkpoint
     few = np.r_[0:30, 600:630]
     sentences, labels = [reviews.sentences[k] for k in few], reviews.labels[few]
     bilm, vocabulary = elmo.load_bilm(checkpoints["word"])
-    model = ClassifierModel(
-        [
-            BiLMEncoder(bilm, vocabulary, "mix", FineTuning([0.001])),
-            WordTable(WordVectors(vectors), 1, FineTuning([0.01, 0.1])),
-            WordTable(WordVectors(vectors), 2),
-        ],
-        hidden=11,
-    )
-    model.encode(sentences, Ranks())
+    encoders = [
+        BiLMEncoder(bilm, vocabulary, "mix", FineTuning([0.001])),
+        WordTable(WordVectors(vectors), 1, FineTuning([0.01, 0.1])),
+        WordTable(WordVectors(vectors), 2),
+    ]
+    model = ClassifierModel(encoders, sentences, Ranks(), hidden=11)
     before = {name: weight.numpy() for name, weight in model.state_dict().items()}
     trainer, fold = Trainer(model, labels, settings(epochs=1), 2), folds_of(labels)[0]
-    best = trainer._train_head(fold, 1)
-    best.auc = -1.0  # so that some fine-tuned epoch is taken
-    trainer._fine_tune(fold, 1, best)
+    head = trainer._train_head(fold, 1)
+    head.auc = -1.0  # so that some fine-tuned epoch is taken
+    best = trainer._fine_tune(fold, 1, head)
     after = {name: weight.numpy() for name, weight in model.state_dict().items()}
     changed = {name for name in before if not np.array_equal(before[name], after[name])}
     words = next(name for name in before if name.endswith("token_encoder.embedding.weight"))
@@ -445,7 +440,7 @@ def test_a_saved_classifier_predicts_the_same(folder, vectors, checkpoints, tmp_
     found = read(tmp_path / "results.json")["reviews"]
     texts = [polarity.read_reviews(folder, "none", 9).texts[number] for number in found["number"]]
     classifier = Classifier.load(shutil.move(tmp_path / "model", tmp_path / "moved"))
-    lines = [json.loads(line) for line in classifier.predict(texts, "texts", as_json=True)]
+    lines = [json.loads(line) for line in classifier.predict_lines(texts, "texts", as_json=True)]
     probabilities = [line["probabilities"]["positive"] for line in lines]
     np.testing.assert_allclose(probabilities, found["probability"], atol=1e-5)
     own = any(word in name for word in ("tuned char", "tuned words", "random"))
@@ -462,7 +457,7 @@ def test_a_classifier_is_not_loaded_over_other_vectors_or_with_other_settings(fo
     other = tiny.save(tiny.random_bilm(input="word", seed=7), tmp_path / "other")
     with pytest.raises(UserError, match="--init_from_ckpt"):
         Classifier.load(model, other)
-    with pytest.raises(UserError, match=r"would not read v\.bin"):
+    with pytest.raises(UserError, match="--word_vectors"):
         Classifier.load(model, word_vectors="v.bin")
     config = read(model / "config.json")
     for change in ({"layers": None}, {"hidden_dim": "64"}, {"lang": "fr"}, {"max_seq_len": "256"}):

@@ -335,10 +335,10 @@ WEIGHTS = {
     "missing": (lambda p: p.unlink(), "no such file"),
     "a pipe": (lambda p: (p.unlink(), os.mkfifo(p)), "pipe"),
     "a row less": (dataset("char_embed", data=np.ones((260, C))), r"char_embed is \(260, 5\)"),
-    "integers": (dataset("CNN_proj/b_proj", data=np.ones(P, int)), "CNN_proj/b_proj is of type"),
+    "integers": (dataset("CNN_proj/b_proj", data=np.ones(P, int)), "CNN_proj/b_proj has type"),
     "overflow": (dataset("CNN_proj/b_proj", data=np.full(P, 1e300)), "CNN_proj/b_proj .* not finite"),
-    "nothing written": (dataset("char_embed", shape=(261, C), dtype="f4"), "char_embed .* does not hold"),
-    "another file's": (virtual, "char_embed .* does not hold"),
+    "nothing written": (dataset("char_embed", shape=(261, C), dtype="f4"), "char_embed .* does not contain"),
+    "another file's": (virtual, "char_embed .* does not contain"),
 }
 
 
@@ -357,7 +357,7 @@ def test_a_size_that_the_file_cannot_hold_takes_no_memory(tmp_path):
     (tmp_path / "options.json").write_text(json.dumps(options), encoding="utf-8")
     huge = {"shape": (2 * P, 4 * (2**31 - 1)), "dtype": "f4", "chunks": (1, 4096)}
     dataset("RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_0", **huge)(tmp_path / "weights.hdf5")
-    refused(import_flags(tmp_path, tmp_path / "out"), "W_0 .* does not hold", tmp_path)
+    refused(import_flags(tmp_path, tmp_path / "out"), "W_0 .* does not contain", tmp_path)
 
 
 def test_files_that_do_not_belong_together(tmp_path):
