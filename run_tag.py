@@ -148,8 +148,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def train_tagger(args: argparse.Namespace) -> None:
     files = [args.train_file, args.dev_file, args.test_file]
     check_model_folder(args.save_dir, "tagger", args.overwrite)
-    if args.json:
-        disk.check_output("--json", args.json, *files)
+    disk.check_output("--json", args.json, *files)
     if args.dev_file and args.test_file and args.dev_file.samefile(args.test_file):
         log.warning(f"{args.test_file} is --dev_file and --test_file: the test scores are those of the chosen epoch.")
     pieces = Vocabulary.from_file(args.pieces) if args.pieces else None
@@ -229,8 +228,7 @@ def warn_of_labels(labels: Labels, sentences: Sequence[Sentence], others: Mappin
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    if args.json:
-        disk.check_output("--json", args.json, args.test_file)
+    disk.check_output("--json", args.json, args.test_file)
     tagger = task_flags.load(Tagger, args)
     sentences = read(args.test_file, args, tagger.pieces, tagger.settings.segmentation, tagger.feature_column)
     warn_of_labels(tagger.labels, [], {"test": sentences})
