@@ -90,8 +90,7 @@ def bilm_encoder(args: argparse.Namespace) -> BiLMEncoder:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    if args.json:
-        disk.check_output("--json", args.json, args.test_file)
+    disk.check_output("--json", args.json, args.test_file)
     results, data = task_flags.load(Classifier, args).evaluate(args.test_file, args.columns)
     accuracy, f1 = results.is_correct.mean(), macro_f1(results.prediction, results.label)
     print(f"accuracy               {accuracy:.2%}, {len(data):,} {data.unit}")

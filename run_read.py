@@ -124,8 +124,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def train_reader(args: argparse.Namespace) -> None:
     check_model_folder(args.save_dir, "reader", args.overwrite)
-    if args.json:
-        disk.check_output("--json", args.json, args.train_file, args.dev_file, args.test_file)
+    disk.check_output("--json", args.json, args.train_file, args.dev_file, args.test_file)
     script.seed_everything(args.seed)
     files = [args.train_file, args.dev_file, args.test_file]
     passages, dev, test = (file and read(file, args.lang) for file in files)
@@ -160,8 +159,7 @@ def read(path: Path, language: str) -> list[TokenisedPassage]:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    if args.json:
-        disk.check_output("--json", args.json, args.test_file, args.predictions, args.compare_with)
+    disk.check_output("--json", args.json, args.test_file, args.predictions, args.compare_with)
     passages = read_dataset(args.test_file).passages
     if args.model_dir:
         reader = task_flags.load(Reader, args)
@@ -217,8 +215,7 @@ def passage_with_questions(path: Path) -> Passage:
 
 def prepare(args: argparse.Namespace) -> None:
     """Describe a data set, and score its first answers rounded outwards to whole tokens: an upper bound for readers."""
-    if args.text:
-        disk.check_output("--text", args.text, args.input)
+    disk.check_output("--text", args.text, args.input)
     data = read_dataset(args.input)
     passages = [TokenisedPassage(passage, args.lang) for passage in data.passages]
     n_tokens = [len(passage.text.tokens) for passage in passages]

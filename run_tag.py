@@ -151,8 +151,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def train_tagger(args: argparse.Namespace) -> None:
     files = [args.train_file, args.dev_file, args.test_file]
     check_model_folder(args.save_dir, "tagger", args.overwrite)
-    if args.json:
-        disk.check_output("--json", args.json, *files)
+    disk.check_output("--json", args.json, *files)
     if args.dev_file and args.test_file and args.dev_file.samefile(args.test_file):
         log.warning(f"{args.test_file} is both --dev_file and --test_file: the test scores will be optimistic.")
     pieces = Vocabulary.from_file(args.pieces) if args.pieces else None
@@ -232,8 +231,7 @@ def warn_about_labels(labels: Labels, sentences: Sequence[Sentence], others: Map
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    if args.json:
-        disk.check_output("--json", args.json, args.test_file)
+    disk.check_output("--json", args.json, args.test_file)
     tagger = task_flags.load(Tagger, args)
     sentences = read(args.test_file, args, tagger.pieces, tagger.settings.segmentation, tagger.feature_column)
     warn_about_labels(tagger.labels, [], {"test": sentences})

@@ -63,10 +63,11 @@ def read(folder: Path) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary]:
         raise UserError(f"{folder / 'config.json'}: {error}") from error
     if config.input == "char" and config.n_filters == config.projection_dim:
         raise UserError(f"{folder}: a character model with as many filters as P is not supported.")
-    tokens, encoder = (
+    token_source, lstm_source = (
         ForeignWeights(torch_files.read(folder / name), folder / name) for name in ("token_embedder.pkl", "encoder.pkl")
     )
-    weights = _token_weights(tokens, config, np.array(rows, np.int64), word_ids) | _lstm_weights(encoder, config)
+    weights = _token_weights(token_source, config, np.array(rows, np.int64), word_ids)
+    weights |= _lstm_weights(lstm_source, config)
     return config, weights, Vocabulary(words, folder / "word.dic", CodePoints(character_ids or {}))
 
 
