@@ -23,7 +23,7 @@ def fit_characters(encoder: paddle.nn.Layer, vocabulary: Vocabulary, words: np.n
     for step in range(1, STEPS + 1):
         chosen = draw.choice(len(words), min(WORDS, len(words)), replace=False, p=often)
         wanted = paddle.to_tensor(vectors[chosen])
-        tokens, places = lexicon.distinct(words[chosen])
+        tokens, places = lexicon.unique(words[chosen])
         found = paddle.gather(encoder(tokens), paddle.to_tensor(places))
         loss = (found - wanted).square().sum(axis=1).mean()
         optimizer.set_lr(learning_rate("adam", RATE, step, STEPS, WARMUP))

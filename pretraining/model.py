@@ -10,7 +10,7 @@ from elmo_core.config import ELMoConfig, differences
 from elmo_core.files import checkpoint
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine.messages import UserError, log
-from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from pretraining.fit import fit_characters
 
 
@@ -33,7 +33,7 @@ def load_model(source: Path, wanted: Mapping, vocabulary: Vocabulary | None) -> 
         )
     if vocabulary is None or (head and vocabulary.fingerprint == known.fingerprint):
         return bilm, known
-    known = known or Vocabulary(MARKERS)
+    known = known or Vocabulary(SPECIAL_TOKENS)
     vocabulary = Vocabulary(vocabulary.tokens, alphabet=known.alphabet)
     return _with_vocabulary(bilm, known, vocabulary), vocabulary
 
