@@ -62,8 +62,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     commands.add_parser("list", help="models by name")
     gets = commands.add_parser("get", help="fetch a published model")
     gets.add_argument("name", metavar="NAME", help="as `list` shows it")
-    brought = "files downloaded in advance, or a folder or archive with them"
-    gets.add_argument("--from", dest="brought", type=Path, nargs="+", default=[], metavar="FILE", help=brought)
+    local_files = "files downloaded in advance, or a folder or archive with them"
+    gets.add_argument("--from", dest="local_files", type=Path, nargs="+", default=[], metavar="FILE", help=local_files)
 
     def command(name: str, help: str) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=help)
@@ -109,15 +109,15 @@ def main(argv: Sequence[str] | None = None) -> None:
 def show_published(args: argparse.Namespace) -> None:
     rows = [("name", "language", "text", "size", "licence", "here")]
     for model in published.table().values():
-        if model.is_here or model.format != published.SHIPPED:
-            rows.append((model.name, model.language, model.text, model.size, model.licence, "yes" * model.is_here))
+        if model.is_installed or model.format != published.SHIPPED:
+            rows.append((model.name, model.language, model.text, model.size, model.licence, "yes" * model.is_installed))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
 
 
 def get_published(args: argparse.Namespace) -> None:
-    prefix = published.get(args.name, args.brought)
+    prefix = published.get(args.name, args.local_files)
     print(f"{prefix}{checkpoint.PARAMS}")
 
 
@@ -149,8 +149,8 @@ def export_bilm(args: argparse.Namespace) -> None:
         if vocabulary:
             checkpoint.save_vocabulary(folder, vocabulary)
     log.info(f"saved         {', '.join(sorted(path.name for path in args.output.iterdir()))} in {args.output}")
-    for remark in bilm_tf.remarks(config):
-        log.warning(f"note          {remark}")
+    for note in bilm_tf.compatibility_notes(config):
+        log.warning(f"note          {note}")
 
 
 def write_half(args: argparse.Namespace) -> None:

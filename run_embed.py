@@ -42,14 +42,8 @@ if TYPE_CHECKING:  # neither --help nor --merge waits for Paddle
     from elmo import ELMoEmbedder
 
 MODEL_DEFAULTS = {"init_from_ckpt": None, "device": "auto"}  # flags of --input and --vocab
-TEXT_DEFAULTS = {
-    "layers": "all",
-    "mix": None,
-    "dtype": "float32",
-    "pool": None,
-    "forget_sentences": False,
-}  # of --input
-TEXT_DEFAULTS |= {"batch_size": 128, "shard": None}
+TEXT_DEFAULTS = {"layers": "all", "mix": None, "dtype": "float32", "pool": None}  # flags of --input
+TEXT_DEFAULTS |= {"forget_sentences": False, "batch_size": 128, "shard": None}
 WORDS_PER_CHUNK = 2048  # --vocab
 
 

@@ -14,7 +14,7 @@ from typing import IO, NoReturn
 from elmo_core.machine import disk, messages, runtime
 from elmo_core.machine.runtime import import_paddle
 
-OUT_OF_MEMORY = "Halve --batch_size if there is one; see docs/memory.md."
+OUT_OF_MEMORY = "Halve --batch_size if there is one; see docs/performance.md."
 
 
 def run(main: Callable[[], None]) -> None:

@@ -1,11 +1,11 @@
-"""The table of docs/polarity.md from raw text, over several pretrainings.
+"""The table of docs/polarity.md from raw text, over several pretraining runs.
 
     python benchmarks/polarity.py --text=aclImdb/unsup.txt --data_dir=sentence-polarity-dataset-v1 --output=runs/polarity
     python benchmarks/polarity.py ... --seeds 1 2 3 --models word2vec b       (some of it)
     python benchmarks/polarity.py ... --table                                 (prints what is there)
 
-Each step is a command of the README. Steps whose results are there are skipped and a pretraining that was interrupted is
-resumed, so the same command goes on until the table is complete. A pretraining takes one to four hours on one core, a
+Each step is a command of docs/polarity.md. Finished steps are skipped and an interrupted pretraining run is
+resumed, so the command is repeated until the table is complete. A pretraining run takes one to four hours on one core, a
 frozen row minutes, a fine-tuned one half an hour in two processes. The folds are those of seed 2020 throughout; what
 changes is the seed of word2vec and of the pretraining (weights, order of the text, dropout, candidates).
 """

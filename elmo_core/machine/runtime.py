@@ -165,8 +165,8 @@ def device_name(name: str = "auto") -> str:
         raise UserError(f"device {name}: expected auto, cpu, gpu or gpu:N (for instance gpu:0).")
     if kind == "gpu" and not paddle.is_compiled_with_cuda():
         raise UserError(
-            f"device {name}: this build of Paddle is for CPU only. Install paddlepaddle-gpu as the "
-            "README says, or give cpu as the device."
+            f"device {name}: this build of Paddle is for CPU only. Install paddlepaddle-gpu as "
+            "docs/cluster.md says, or give cpu as the device."
         )
     if kind == "gpu" and int(number or 0) >= gpus:
         raise UserError(

@@ -79,5 +79,5 @@ def missing_kernels(paddle) -> str:
     return (
         f"this GPU has compute capability {major}.{minor}, and paddle {paddle.__version__} is built for "
         f"{', '.join(f'{arch // 10}.{arch % 10}' for arch in built_for)}. If it stops with a CUDA error, install a build "
-        "for this GPU: the section GPU of the README names them."
+        "for this GPU: docs/cluster.md names them."
     )

@@ -32,7 +32,7 @@ from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.encoders import Encoder
 from elmo_tasks.classification.network import ClassifierModel
 from elmo_tasks.classification.polarity import read_reviews
-from elmo_tasks.classification.scores import Results, comparison, macro_f1, tables
+from elmo_tasks.classification.scores import Results, comparison, tables
 from elmo_tasks.classification.texts import Texts, read_texts
 from elmo_tasks.classification.training import Fold, FoldResult, SearchSettings, Trainer
 from elmo_tasks.saved import check_model_folder
@@ -149,22 +149,18 @@ class FoldCache:
         if self.folder and not files:
             with disk.atomic_write(self.folder / "settings.json") as file:
                 file.write(json.dumps(identity))
-        return {int(path.stem): self._load(path) for path in files}
+        results = {int(path.stem): FoldResult(**self._read(path)) for path in files}
+        for result in results.values():
+            result.probabilities = np.array(result.probabilities, np.float32)
+        return results
 
     def _read(self, path: Path) -> dict:
         return disk.read_json(path, "a file of an interrupted run; delete the folder to start over")
 
-    def _load(self, path: Path) -> FoldResult:
-        values = self._read(path)
-        log.info(f"{values['part']}  was done before")
-        arrays = {"test": np.array(values["test"]), "probabilities": np.array(values["probabilities"], np.float32)}
-        return FoldResult(**{**values, **arrays})
-
     def save(self, number: int, result: FoldResult) -> None:
         if self.folder:
-            arrays = {"test": result.test.tolist(), "probabilities": result.probabilities.tolist()}
             with disk.atomic_write(self.folder / f"{number}.json") as file:
-                file.write(json.dumps({**vars(result), **arrays}))
+                file.write(json.dumps({**vars(result), "probabilities": result.probabilities.tolist()}))
 
     def close(self) -> None:
         if self.folder:
@@ -217,16 +213,14 @@ class Experiment:
 
     def run(self, encoders: Sequence[Encoder]) -> None:
         """Train and score each fold, print and write the scores, then save the classifier if requested."""
-        began, settings = time.perf_counter(), self.settings
-        trainer, folds = self._train_folds(encoders)
+        began = time.perf_counter()
+        trainer, fold_results = self._train_folds(encoders)
         if self.ranks.is_main:
-            seconds = time.perf_counter() - began
-            results = self._test_results(folds)
-            macro_f1s = [macro_f1(fold.probabilities.argmax(axis=1), self.data.labels[fold.test]) for fold in folds]
-            if settings.results:
-                self._write_results(results, folds, macro_f1s, seconds)
-            print(self._report(results, folds, macro_f1s, seconds), flush=True)
-        if settings.save_dir:
+            seconds, results = time.perf_counter() - began, self._test_results(fold_results)
+            if self.settings.results:
+                self._write_results(results, fold_results, seconds)
+            print(self._report(results, fold_results, seconds), flush=True)
+        if self.settings.save_dir:
             self.ranks.run_on_main(lambda: self._save_classifier(trainer, encoders))
         if self.ranks.is_main:
             self.cache.close()
@@ -242,9 +236,11 @@ class Experiment:
         identity = {name: value for name, value in self.flags.items() if name not in OUTPUT_FIELDS}
         identity |= {"data": data.identity, "weights": fingerprint(weights)[:12]}
         done = ranks.run_on_main(lambda: self.cache.open(identity))
+        for number in done:
+            log.info(f"{self.folds[number - 1].name}  was done before")
         shapes = " and ".join(f"{encoder.name} {' x '.join(map(str, encoder.shape))}" for encoder in encoders)
-        seconds = messages.format_duration(time.perf_counter() - began)
-        log.info(f"{data.unit:13} {data.identity}, means of layers x dimensions: {shapes}; in {seconds}")
+        time_taken = messages.format_duration(time.perf_counter() - began)
+        log.info(f"{data.unit:13} {data.identity}, means of layers x dimensions: {shapes}; in {time_taken}")
         if ranks.size > len(self.folds):
             log.info(f"processes     {len(self.folds)} of {ranks.size} have work: each takes whole folds")
         numbers = range(ranks.rank + 1, len(self.folds) + 1, ranks.size)
@@ -260,40 +256,40 @@ class Experiment:
         self.cache.save(number, result)
         return result
 
-    def _test_results(self, folds: Sequence[FoldResult]) -> Results:
+    def _test_results(self, fold_results: Sequence[FoldResult]) -> Results:
         """The predictions for all test texts, in the order of the texts."""
-        indices, data = np.concatenate([fold.test for fold in folds]), self.data
+        indices, data = np.concatenate([fold.test for fold in self.folds]), self.data
         order = np.argsort(indices)
-        indices, probabilities = indices[order], np.concatenate([fold.probabilities for fold in folds])[order]
+        indices, probabilities = (
+            indices[order],
+            np.concatenate([result.probabilities for result in fold_results])[order],
+        )
         return Results.from_probabilities(data.identity, indices, data.labels[indices], probabilities, data.classes)
 
-    def _write_results(
-        self, results: Results, folds: Sequence[FoldResult], macro_f1s: Sequence[float], seconds: float
-    ) -> None:
-        values = {name: np.mean([getattr(fold, name) for fold in folds]) for name in ("accuracy", "first_accuracy")}
+    def _write_results(self, results: Results, fold_results: Sequence[FoldResult], seconds: float) -> None:
+        names = ["accuracy", "first_accuracy", *(["macro_f1"] if self.settings.train_file else [])]
+        values = {name: np.mean([getattr(result, name) for result in fold_results]) for name in names}
+        values |= {"classes": self.data.classes} if self.settings.train_file else {}
         values |= {"seconds": seconds, "settings": self.flags}
         values["parts"] = [
-            {"name": fold.part, "accuracy": fold.accuracy, "settings": fold.settings, "mixes": fold.mixes}
-            for fold in folds
+            {"name": fold.name, "accuracy": result.accuracy, "settings": result.settings, "mixes": result.mixes}
+            for fold, result in zip(self.folds, fold_results, strict=True)
         ]
-        if self.settings.train_file:
-            values |= {"macro_f1": np.mean(macro_f1s), "classes": self.data.classes}
         results.save(self.settings.results, **values)
 
-    def _report(self, results: Results, folds: Sequence[FoldResult], macro_f1s: Sequence[float], seconds: float) -> str:
+    def _report(self, results: Results, fold_results: Sequence[FoldResult], seconds: float) -> str:
         settings, unit, lines = self.settings, self.data.unit, []
-        scores, first = ([getattr(fold, name) for fold in folds] for name in ("accuracy", "first_accuracy"))
-        if len(folds) > 1:
+        scores = [result.accuracy for result in fold_results]
+        first = [result.first_accuracy for result in fold_results]
+        if len(scores) > 1:
             lines.append("accuracy of each fold  " + " ".join(f"{score:.2%}" for score in scores))
         if scores != first:
             lines.append(f"before fine-tuning     {mean_and_std(first, '%')}")
-        n_texts = f"{len(results.number):,} {unit}"
-        lines.append(
-            f"accuracy               {mean_and_std(scores, '%')}, {n_texts}, in {messages.format_duration(seconds)}"
-        )
+        of_texts = f"{len(results.number):,} {unit}, in {messages.format_duration(seconds)}"
+        lines.append(f"accuracy               {mean_and_std(scores, '%')}, {of_texts}")
         if settings.train_file:
-            lines.append(f"macro F1               {mean_and_std(macro_f1s, '%')}")
-        for mix in np.mean([fold.mixes for fold in folds], axis=0):
+            lines.append(f"macro F1               {mean_and_std([result.macro_f1 for result in fold_results], '%')}")
+        for mix in np.mean([result.mixes for result in fold_results], axis=0):
             lines.append(f"layers                 s {' '.join(f'{s:.3f}' for s in mix[:-1])}  gamma {mix[-1]:.3f}")
         lines += tables(results, self.data.texts, bool(settings.train_file), settings.confusion, settings.mistakes)
         lines += [comparison(results, other, path, settings.seed, unit) for path, other in self.compared]

@@ -1,7 +1,6 @@
 """Classification scores, predictions in a file, and comparisons between two classifiers."""
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ COLUMNS = ("number", "label", "prediction", "probability")
 
 
 def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    return float((probabilities.argmax(axis=1) == labels).mean()) if len(labels) else math.nan
+    return float((probabilities.argmax(axis=1) == labels).mean())
 
 
 def auc(probabilities: np.ndarray, labels: np.ndarray) -> float:

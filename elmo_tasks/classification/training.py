@@ -15,7 +15,7 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import shuffled_batches
 from elmo_tasks.classification.encoders import Encoder
 from elmo_tasks.classification.network import ClassifierModel, Head
-from elmo_tasks.classification.scores import accuracy, auc
+from elmo_tasks.classification.scores import accuracy, auc, macro_f1
 from elmo_tasks.training import update
 
 nn = paddle.nn
@@ -61,16 +61,15 @@ class Candidate:
 
 @dataclass
 class FoldResult:
-    """Probabilities (n, classes) and accuracy on a fold's test texts, and the selected settings.
+    """Probabilities (n, classes) and scores on a fold's test texts, and the selected settings.
 
     first_accuracy: before fine-tuning.
     """
 
-    part: str
-    test: np.ndarray
     probabilities: np.ndarray
     accuracy: float
     first_accuracy: float
+    macro_f1: float
     settings: dict[str, float]
     mixes: list[list[float]]
 
@@ -103,13 +102,16 @@ class Trainer:
             best = self._fine_tune(fold, seed, best)
             probabilities = self.model.probabilities(fold.test)
         self.done += 1
-        scores = accuracy(probabilities, labels), accuracy(first, labels)
-        test = f"accuracy {scores[0]:.2%}  " if len(labels) else ""
+        scores, test = [math.nan] * 3, ""
+        if len(labels):
+            f1 = macro_f1(probabilities.argmax(axis=1), labels)
+            scores = accuracy(probabilities, labels), accuracy(first, labels), f1
+            test = f"accuracy {scores[0]:.2%}  "
         times = messages.format_duration(time.perf_counter() - began)
         if self.done < self.n_folds:
             times += f"  {messages.format_duration(self._seconds_left(0))} left"
         log.info(f"{fold.name}  {test}(dev {best.accuracy:.2%})  {format_settings(best.settings)}  {times}")
-        return FoldResult(fold.name, fold.test, probabilities, *scores, best.settings, self.model.head.mixes())
+        return FoldResult(probabilities, *scores, best.settings, self.model.head.mixes())
 
     def _train_head(self, fold: Fold, seed: int) -> Candidate:
         """Return and load the best head over the encoders' first means."""

@@ -3,7 +3,7 @@
     passages, questions ▶ word vectors, ELMo ▶ BiGRU ▶ with ELMo again, projected ▶ h (B, T, D), u (Q, J, D)
     each question's passage with its attention to the question, and two features ▶ BiGRU ▶ logits of first and last token
 
-The encoder reads a passage once for all its questions. This is most of what ELMo adds to the cost of a step.
+The encoder, which reads ELMo, runs once per passage window for up to MAX_QUESTIONS questions.
 
 Letters: B windows of passages, Q questions, T and J tokens of either, D = 2 * hidden_dim, P projection of the biLM.
 """
@@ -49,7 +49,7 @@ def window_layers(elmo: ELMo, windows: Sequence[Window]) -> tuple[list[paddle.Te
 
 
 class BiDAF(nn.Layer):
-    """elmo: frozen, with two mixes. vectors: fixed word vectors."""
+    """Bidirectional attention flow. elmo: frozen, with two mixes. vectors: fixed word vectors."""
 
     elmo_at = ("input", "output")
 

@@ -641,7 +641,7 @@ def test_the_start_says_what_is_about_to_run(corpus, tmp_path, messages):
     assert line["steps_per_epoch"] == -(-(tokens + len(text)) // 35) and line["tokens_per_step"] == 35
     assert sum(line["parameters"].values()) == sum(array.size for array in weights.values())
     assert line["parameters"]["softmax"] == 40 * 6 + 40
-    for part in (f"{tokens:,} tokens", f"{unknown:.2%}", f"{line['steps_per_epoch']} an epoch", "softmax 280"):
+    for part in (f"{tokens:,} tokens", f"{unknown:.2%}", f"{line['steps_per_epoch']} per epoch", "softmax 280"):
         assert part in messages()
 
 

@@ -457,7 +457,7 @@ def test_a_classifier_is_not_loaded_over_other_vectors_or_with_other_settings(fo
     other = tiny.save(tiny.random_bilm(input="word", seed=7), tmp_path / "other")
     with pytest.raises(UserError, match="--init_from_ckpt"):
         Classifier.load(model, other)
-    with pytest.raises(UserError, match=r"would not read v\.bin"):
+    with pytest.raises(UserError, match="--word_vectors"):
         Classifier.load(model, word_vectors="v.bin")
     config = read(model / "config.json")
     for change in ({"layers": None}, {"hidden_dim": "64"}, {"lang": "fr"}, {"max_seq_len": "256"}):

@@ -240,7 +240,7 @@ def test_what_a_server_does_wrong_is_named(server, fakes, tmp_path, monkeypatch)
     server.stalls = [60] * 3
     with monkeypatch.context() as hasty:
         hasty.setattr(download, "TIMEOUT", 0.2)
-        refused("silent for 0.2 s")
+        refused("for 0.2 s")
     server.lies[weights] = 100
     refused("not longer")
     server.lies.clear()
@@ -401,7 +401,7 @@ def linked() -> bytes:
         (zipped({"a\\..\\..\\outside": b"x"}), "outside"),
         (zipped({"C:outside": b"x"}), "outside"),
         (linked(), "link"),
-        (zipped({"zeros": bytes(100 << 20)}), "more"),
+        (zipped({"zeros": bytes(100 << 20)}), "larger"),
         (zipped({f"{k}": b"" for k in range(10_002)}), "more"),
         (tar_of(("../outside", tarfile.REGTYPE, b"x")), "outside"),
         (tar_of(("/outside", tarfile.REGTYPE, b"x")), "outside"),
