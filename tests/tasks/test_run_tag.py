@@ -189,7 +189,7 @@ MISTAKES = [  # flags, a pattern that the message has
     (f"{BASELINE} --word_vectors_trainable", "--word_vectors_trainable"),
     (f"{BASELINE} --words=jieba", "--words"),
     (f"{BASELINE} --data_format=tagged --feature_column=1", "--feature_column"),
-    (f"{BASELINE} --train_file=one_label", "single label, O"),
+    (f"{BASELINE} --train_file=one_label", "one label, O"),
     ("train --train_file=one_sentence --save_dir=new --init_from_ckpt=none --device=cpu", "--dev_file"),
     (f"{BASELINE} --label_column=0", "train:1.*column 0"),
     (f"{BASELINE} --save_dir=tagger", "--overwrite"),
