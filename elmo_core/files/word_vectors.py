@@ -19,7 +19,7 @@ def load_word_vectors(path: Path, limit: int | None = None):
 
     compressed = path.with_name(f"{path.name}.gz")
     if not path.exists() and compressed.is_file():
-        log.info(f"word vectors  {path} does not exist: reading {compressed}")
+        log.info(f"word vectors  {path} does not exist: {compressed} is read")
         path = compressed
     if not path.is_file():
         raise UserError(f"{path}: there is no such file of word vectors.")
