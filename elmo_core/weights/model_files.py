@@ -9,7 +9,7 @@ from elmo_core.files import checkpoint
 from elmo_core.machine.disk import check_input, read_json
 from elmo_core.machine.messages import UserError
 from elmo_core.text.characters import BYTES, Bytes, CodePoints
-from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import published
 
 
@@ -76,7 +76,7 @@ def _code_points(path: Path, config: ELMoConfig) -> CodePoints:
 
 def _vocabulary(path: Path, config: ELMoConfig, identity: str | None) -> Vocabulary:
     if not config.vocab_size:
-        return Vocabulary(MARKERS, alphabet=Bytes(config.max_characters))
+        return Vocabulary(SPECIAL_TOKENS, alphabet=Bytes(config.max_characters))
     check_input(path, "the vocabulary of the checkpoints next to it")
     if config.alphabet != "bytes":
         alphabet = _code_points(path.with_name(checkpoint.CHARACTERS), config)

@@ -16,7 +16,7 @@ from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.text.characters import CharTable
 from elmo_core.text.tokenise import TOKENISERS
-from elmo_core.text.tokens import Tokens, padded
+from elmo_core.text.tokens import Tokens, pad_rows
 from elmo_tasks.characters import jieba_words
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.tagging.crf import LinearChainCRF
@@ -136,7 +136,7 @@ class BiGRUCRF(nn.Layer):
         layers, word_mask = self.elmo.layers(words)  # (B, W, 2P), (B, W)
         lengths = np.array(list(map(len, word_index)))
         starts = word_mask.shape[1] * np.repeat(np.arange(len(word_index)), lengths)
-        rows = padded(starts + np.concatenate(word_index), lengths, lengths.max())  # (B, T) into (B * W, 2P)
+        rows = pad_rows(starts + np.concatenate(word_index), lengths, lengths.max())  # (B, T) into (B * W, 2P)
         index, shape = to_tensor(rows.ravel()), [*rows.shape, self.elmo.layer_dim]
         layers = [paddle.gather(x.reshape([-1, shape[-1]]), index).reshape(shape) for x in layers]
         return self.elmo.mixed(layers, to_tensor((np.arange(rows.shape[1]) < lengths[:, None]).astype(np.float32)))
@@ -157,7 +157,7 @@ class BiGRUCRF(nn.Layer):
     def _features(self, batch: Batch) -> paddle.Tensor:
         tokens = (token for sentence in batch.tokens for token in sentence)
         numbers = np.array([self.feature_numbers.get(getattr(token, "feature", ""), 0) for token in tokens], np.int64)
-        return self.feature_embedding(paddle.to_tensor(padded(numbers, batch.lengths, batch.ids.shape[1])))
+        return self.feature_embedding(paddle.to_tensor(pad_rows(numbers, batch.lengths, batch.ids.shape[1])))
 
     def _positions(self, batch: Batch) -> paddle.Tensor:
         return self.place_embedding(paddle.to_tensor(np.minimum(batch.positions_in_word, MAX_POSITION + 1)))
@@ -169,7 +169,7 @@ class BiGRUCRF(nn.Layer):
         table = CharTable(row_of)
         order = np.argsort(table.lengths, kind="stable")
         features = self.char_cnn(Tokens(table.rows(order), table.lengths[order].astype(np.int32)))  # (N, D)
-        rows = padded(np.argsort(order)[numbers], batch.lengths, batch.ids.shape[1])
+        rows = pad_rows(np.argsort(order)[numbers], batch.lengths, batch.ids.shape[1])
         return paddle.gather(features, paddle.to_tensor(rows.ravel())).reshape([*rows.shape, features.shape[1]])
 
     def loss(self, batch: Batch) -> paddle.Tensor:

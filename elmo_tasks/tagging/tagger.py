@@ -14,7 +14,7 @@ from typing import Any
 from elmo_core.files import checkpoint
 from elmo_core.machine.checks import check_sentences
 from elmo_core.machine.messages import UserError
-from elmo_core.text.tokens import Vocabulary, in_order, sentence_batches
+from elmo_core.text.tokens import Vocabulary, restore_order, sentence_batches
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.tagging.data import Labels, Sentence, make_batch
@@ -65,7 +65,7 @@ class Tagger(TrainedModel):
     def iter_tag(self, sentences: Iterable[Sequence[str]], window: float | None = None) -> Iterator[list[str]]:
         """Yield the same. window: how many sentences to read ahead (default: 16 batches)."""
         self.network.eval()
-        return in_order(self._tagged_batches(sentences, window))
+        return restore_order(self._tagged_batches(sentences, window))
 
     def _tagged_batches(self, sentences, window: float | None):
         for positions, group in sentence_batches(sentences, BATCH_SIZE, BATCH_TOKENS, window):

@@ -12,7 +12,7 @@ import pytest
 
 import run_tag
 from elmo_core.machine.messages import UserError
-from elmo_core.text.tokens import MARKERS, UNK_ID, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, UNK_ID, Vocabulary
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.data import make_batch
 from elmo_tasks.tagging.tagger import Tagger
@@ -147,7 +147,7 @@ def test_words_with_tags_from_training_to_raw_text(run, pieces):
     lines = ["小明/nr 爱/v 苹果/n 。/w", "我/n 爱/v 北京大学/n ，/w", "苹果/n 很/c 好/v 。/w"]
     for name in ("train", "dev", "test"):
         Path(name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    Vocabulary([*MARKERS, "苹果", "北京", "大学"]).save(Path("vocab.txt"))
+    Vocabulary([*SPECIAL_TOKENS, "苹果", "北京", "大学"]).save(Path("vocab.txt"))
     learns = ["--epochs=60", "--lr=0.03", "--batch_size=3", "--dropout=0", "--patience=0"]
     printed = train(run, NO_ELMO, "--data_format=tagged", "--lang=zh", *learns, *filter(None, [pieces]))
     assert "F1 100.00%" in printed

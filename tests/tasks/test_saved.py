@@ -9,7 +9,7 @@ import pytest
 
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.reading.data import Passage, Question
 from elmo_tasks.reading.network import ReaderSettings
@@ -22,7 +22,7 @@ from elmo_tasks.word_vectors import WordVectors
 
 SENTENCES = [["The", "bank"], ["q"], ["the", "苹果", "很", "好", "zzz"]]
 SMALL = {"word_dim": 5, "hidden_dim": 3}
-WORDS = Vocabulary([*MARKERS, "the", "bank", "苹果", "很"])
+WORDS = Vocabulary([*SPECIAL_TOKENS, "the", "bank", "苹果", "很"])
 PASSAGE = TokenisedPassage(
     Passage("老师住在北京。他在银行工作。", [Question("a", "谁住在北京？", ["老师"], [0])]), "zh"
 )

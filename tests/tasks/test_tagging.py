@@ -12,7 +12,7 @@ import tiny
 from elmo import ELMoEmbedder
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.crf import LinearChainCRF
@@ -196,13 +196,13 @@ def test_characters_with_their_places(tmp_path):
     tokens = ["科", "技", "1", "��"]
     assert read_columns(path, segmentation="strip")[0].tokens == tokens
     feature = read_columns(path, segmentation="feature")[0].tokens
-    assert feature == tokens and make_batch([feature], Vocabulary(MARKERS)).positions_in_word.tolist() == [
+    assert feature == tokens and make_batch([feature], Vocabulary(SPECIAL_TOKENS)).positions_in_word.tolist() == [
         [1, 2, 11, 1]
     ]
 
 
 def test_tagged_words_are_cut_into_pieces_and_joined_again(tmp_path):
-    path, vocabulary = tmp_path / "tagged", Vocabulary([*MARKERS, "苹果", "北京", "大学", "，"])
+    path, vocabulary = tmp_path / "tagged", Vocabulary([*SPECIAL_TOKENS, "苹果", "北京", "大学", "，"])
     path.write_text("小明/nr 爱/v 苹果/O 1/2/n //w 上海/O\n \n北京大学/n ，Ａ/w\n", encoding="utf-8")
     first, second = read_tagged(path, PieceSplitter(vocabulary))
     labels = ["nr-B", "nr-I", "v", "O", "n-B", "n-I", "n-I", "w", "O", "O"]
@@ -214,7 +214,7 @@ def test_tagged_words_are_cut_into_pieces_and_joined_again(tmp_path):
 
 
 def test_words_are_cut_into_the_longest_pieces_and_full_width_forms_are_narrowed():
-    known = Vocabulary([*MARKERS, "北京", "北京大", "大学", "学生", "A1", "，"])
+    known = Vocabulary([*SPECIAL_TOKENS, "北京", "北京大", "大学", "学生", "A1", "，"])
     pieces = PieceSplitter(known)
     assert pieces.split("北京大学生") == ["北京大", "学生"]
     assert pieces.split("南京大学") == ["南", "京", "大学"]
@@ -350,7 +350,7 @@ def test_decoding_finds_the_best_labels_that_the_scheme_allows(lengths, scheme, 
     ],
 )
 def test_a_sentences_tags_do_not_depend_on_its_batch(checkpoints, kind, changes):
-    tagger = tagger_of(Vocabulary([*MARKERS, "苹果", "the", "of"]), checkpoints.get(kind), **changes)
+    tagger = tagger_of(Vocabulary([*SPECIAL_TOKENS, "苹果", "the", "of"]), checkpoints.get(kind), **changes)
     tagger.network.eval()
     together = tagger.network(make_batch(SENTENCES, tagger.words)).numpy()
     for row, sentence in enumerate(SENTENCES):
@@ -370,7 +370,7 @@ def test_characters_get_the_vectors_of_the_words_that_jieba_finds(small_weights,
     vectors = ELMoEmbedder(small_weights["char"], layers="top").encode([words])[0]
     expected, batch = np.repeat(vectors, [4, 1, 2, 1, 2, 1], axis=0), [tokens, tokens[:2]]
     tagger, seen = (
-        tagger_of(Vocabulary(MARKERS), small_weights["char"], words="jieba", layers="top", elmo_at="output"),
+        tagger_of(Vocabulary(SPECIAL_TOKENS), small_weights["char"], words="jieba", layers="top", elmo_at="output"),
         [],
     )
     tagger.network.eval()
@@ -412,7 +412,7 @@ def test_a_tagger_learns(small_weights, kind):
 def test_parts_learn_at_their_own_rates(checkpoints):
     """Adam's first step has the length of the rate."""
     factors = {"emb_lr_factor": 5.0, "crf_lr_factor": 0.2}
-    words = Vocabulary([*MARKERS, *tiny.WORDS[3:]])
+    words = Vocabulary([*SPECIAL_TOKENS, *tiny.WORDS[3:]])
     tagger = tagger_of(words, checkpoints["word"], elmo_trainable=True, layers="mix", **factors)
     before = {name: weight.numpy().copy() for name, weight in tagger.network.state_dict().items()}
     sentence = Sentence(["苹果", "很"], ["n", "v"])
