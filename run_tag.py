@@ -66,7 +66,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def add_train(parser: argparse.ArgumentParser) -> None:
-    data = task_flags.add_data(parser, "sentences")
+    data = task_flags.add_data(parser, "labelled sentences")
     add_format(data)
     data.add_argument("--pieces", **FILE, help="vocabulary whose entries the words of `word/TAG` are split into")
     data.add_argument("--feature_column", **COLUMN, help="column of a further input, such as the part of speech")
@@ -86,7 +86,8 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     task_flags.add_save(data, "tagger")
     task_flags.add_json(data)
     elmo = task_flags.add_elmo(parser, ELMO_DEFAULTS)
-    add_choice(elmo, "elmo_at", f"where the network reads ELMo (default: {TaggerSettings.elmo_at})", default=None)
+    text = f"where the network reads ELMo: input, output, or input,output (default: {TaggerSettings.elmo_at})"
+    add_choice(elmo, "elmo_at", text, default=None, metavar="WHERE")
     task_flags.add_word_vectors(parser)
     network = parser.add_argument_group("network")
     network.add_argument("--char_cnn", action="store_true", help="add a character CNN, trained with the tagger")
@@ -111,7 +112,7 @@ def add_format(group) -> None:
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
     task_flags.add_saved_model(parser, "tagger")
-    task_flags.add_test(parser, "sentences")
+    task_flags.add_test(parser, "labelled sentences")
     add_format(parser)
     task_flags.add_json(parser)
 
