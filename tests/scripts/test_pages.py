@@ -296,6 +296,13 @@ def test_the_reference_has_the_names_of_the_code():
         } - {"params"}
 
 
+def test_the_messages_of_the_questions_are_those_of_the_code():
+    table = (PROJECT / "docs/faq.md").read_text(encoding="utf-8").partition("| message |")[2].partition("\n\n")[0]
+    messages = re.findall(r"^\| `(.*?)` \|", table, re.M)
+    code = "".join(path.read_text(encoding="utf-8") for path in PROJECT.glob("[!.]*/**/*.py"))
+    assert messages and all(message in code + (PROJECT / "setup.sh").read_text("utf-8") for message in messages)
+
+
 def test_the_lengths_that_are_left_out_are_those_of_the_readme(monkeypatch):
     flags = parser_of(PROJECT / "preprocess.py", monkeypatch).parse_args(
         ["text", "raw.txt", "--lang=en", "--output=corpus"]
