@@ -4,7 +4,7 @@
     python -m paddle.distributed.launch --gpus '0,1' run_pretrain.py ...                            (several GPUs)
     python -m paddle.distributed.launch --nproc_per_node 2 --backend gloo run_pretrain.py ...       (several CPU processes)
 
-Go on after an interruption with --init_from_ckpt=checkpoints; on other text with --finetune_from=checkpoints.
+Resume after an interruption with --init_from_ckpt=checkpoints; train on other text with --finetune_from=checkpoints.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from pretraining import run_folder
 from pretraining.model import check_vocabulary, load_model, new_model
 from pretraining.run import RunSettings, Trainer
 
-# beside the settings of a run
+# must also agree across ranks, besides Trainer.fixed_settings
 SAME_ON_ALL_RANKS = ("accumulate", "max_steps", "epochs", "patience", "eval_freq", "save_freq", "log_freq")
 
 
@@ -44,15 +44,19 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     run = parser.add_argument_group("run")
     arguments.add_device(run)
     arguments.add_seed(run)
-    run.add_argument("--epochs", **count, default=10, help="passes over the text")
+    run.add_argument("--epochs", **count, default=10, help="training epochs")
     run.add_argument("--max_steps", **count, help="total steps, instead of --epochs")
     run.add_argument("--log_freq", **count, default=100, help="steps between log lines")
     run.add_argument("--eval_freq", **count, default=10000, help="steps between evaluations")
     run.add_argument("--patience", **count, help="stop after N evaluations without improvement")
-    run.add_argument("--plot", action="store_true", help="draw the perplexities into loss.png at the end")
-    run.add_argument("--accumulate", **count, default=1, help="batches per update, to save memory")
-    run.add_argument("--amp", action="store_true", help="mixed precision on GPUs: products in bfloat16")
-    run.add_argument("--tf32", action="store_true", help="products of float32 in TF32, on GPUs that have it")
+    run.add_argument("--plot", action="store_true", help="plot the perplexities into loss.png at the end")
+    run.add_argument(
+        "--accumulate", **count, default=1, help="batches per update (gradient accumulation), to save memory"
+    )
+    run.add_argument("--amp", action="store_true", help="mixed precision on GPUs: matrix products in bfloat16")
+    run.add_argument(
+        "--tf32", action="store_true", help="compute float32 matrix products in TF32, on GPUs that support it"
+    )
     files = parser.add_argument_group("checkpoints")
     files.add_argument("--save_dir", **arguments.DIR, default=Path("checkpoints"), help="folder of the checkpoints")
     files.add_argument("--save_freq", **count, default=10000, help="steps between checkpoints")
@@ -71,7 +75,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     args.lr = args.lr or {"adagrad": 0.2, "adam": 0.001}[args.optimizer]
     if args.patience and not args.dev_data_path:
-        parser.error("--patience counts evaluations: it needs --dev_data_path")
+        parser.error("--patience counts evaluations, which need --dev_data_path")
     if not args.dev_data_path:
         args.eval_freq = None
     return args
@@ -98,8 +102,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_ranks(ranks, {**trainer.fixed_settings, **{name: getattr(args, name) for name in SAME_ON_ALL_RANKS}})
     trainer.restore(resumed)
     progress = trainer.progress
-    finished = resumed and resumed.name == "final" and progress.is_finished(args.patience, args.eval_freq)
-    if finished or progress.step > progress.total:
+    is_complete = resumed and resumed.name == "final" and progress.is_complete(args.patience, args.eval_freq)
+    if is_complete or progress.step > progress.total:
         log.info(f"{resumed} is at step {progress.step:,} of {progress.total:,}: nothing is left to do.")
         log.info("To train on, raise --epochs or --max_steps (or --patience).")
         return
@@ -108,29 +112,31 @@ def main(argv: Sequence[str] | None = None) -> None:
         config = {"model": bilm.config.to_dict(), "training": trainer.fixed_settings}
         opened = (args.save_dir, resumed, progress.step, config, vocabulary)
         if not ranks.run_on_main(lambda: run_folder.open_folder(*opened)):
-            progress.best, progress.without_gain = math.inf, 0
+            progress.best, progress.evaluations_without_improvement = math.inf, 0
         log_summary(args, trainer, device, len(corpus.paths))
-        log_end(args, trainer, is_finished=trainer.train())
+        log_end(args, trainer, is_complete=trainer.train())
 
 
 def open_inputs(args: argparse.Namespace) -> tuple[Corpus, Corpus | None, Path | None]:
-    """The text, the held-out text, and the checkpoint that the run starts from."""
+    """Open the text, the held-out text, and the checkpoint that the run starts from."""
     corpus = Corpus(args.train_data_path)
     dev = Corpus(args.dev_data_path) if args.dev_data_path else None
     source = args.init_from_ckpt or args.finetune_from
     source = model_files.resolve(source) if source else None
-    inputs = [*corpus.paths, *(dev.paths if dev else ()), *([source] if args.finetune_from else ())]
-    if args.save_dir.resolve() in {path.parent.resolve() for path in inputs}:
-        raise UserError(f"--save_dir {args.save_dir} is a folder that this run reads. Choose another.")
+    input_paths = [*corpus.paths, *(dev.paths if dev else ()), *([source] if args.finetune_from else ())]
+    if args.save_dir.resolve() in {path.parent.resolve() for path in input_paths}:
+        raise UserError(f"--save_dir {args.save_dir} is a folder that this run reads from. Choose another.")
     return corpus, dev, source
 
 
 def initial_model(args: argparse.Namespace, ranks: Ranks, source: Path | None, step: int) -> tuple[BiLM, Vocabulary]:
     """Build the model, from checkpoint source if given, with the same weights on all ranks."""
     if not ranks.is_main:
-        args.pretrained_word_embeddings = None  # rank 0 gives its weights to all
-    models = []  # not the result of run_on_all, which could not be sent between ranks
-    ranks.run_on_all(lambda: models.append(build_model(args, source)))  # fitting to word vectors takes minutes
+        args.pretrained_word_embeddings = None  # rank 0's weights are copied to all
+    models = []  # filled as a side effect: run_on_all sends results between ranks, and a model cannot be sent
+    ranks.run_on_all(
+        lambda: models.append(build_model(args, source))
+    )  # keeps waiting ranks alive: fitting to word vectors takes minutes
     bilm, vocabulary = models[0]
     check_ranks(ranks, {**bilm.config.to_dict(), "vocabulary": vocabulary.identity, "step": step})
     ranks.broadcast_weights(bilm.parameters())
@@ -138,39 +144,40 @@ def initial_model(args: argparse.Namespace, ranks: Ranks, source: Path | None, s
 
 
 def build_model(args: argparse.Namespace, source: Path | None) -> tuple[BiLM, Vocabulary]:
-    given = Vocabulary.from_file(args.vocab_file) if args.vocab_file else None
+    """Build a new model, or load that of a checkpoint."""
+    given_vocabulary = Vocabulary.from_file(args.vocab_file) if args.vocab_file else None
     size, changes = args.model_size, arguments.model_changes(args)
     if source is None:
-        if given is None:
-            raise UserError("--vocab_file is missing: `preprocess.py vocab` makes one from a corpus.")
-        config = ELMoConfig.preset(size or arguments.MODEL_SIZE, vocab_size=len(given), **changes)
+        if given_vocabulary is None:
+            raise UserError("--vocab_file is missing. `preprocess.py vocab` makes one from a corpus.")
+        config = ELMoConfig.preset(size or arguments.MODEL_SIZE, vocab_size=len(given_vocabulary), **changes)
         if ignored := [f"--{name}" for name in changes if not config.reads(name)]:
             log.warning(f"--input={config.input} does not read {' '.join(ignored)}.")
-        return new_model(config, given, args.pretrained_word_embeddings), given
+        return new_model(config, given_vocabulary, args.pretrained_word_embeddings), given_vocabulary
     if args.pretrained_word_embeddings:
         log.warning(f"--pretrained_word_embeddings is not read: {source} has its own vectors.")
     expected = {**(PRESETS[size] if size else {}), **changes}
-    bilm, vocabulary = load_model(source, expected, given if args.finetune_from else None)
-    if given:
-        check_vocabulary(args.vocab_file, given, source, vocabulary)
+    bilm, vocabulary = load_model(source, expected, given_vocabulary if args.finetune_from else None)
+    if given_vocabulary:
+        check_vocabulary(args.vocab_file, given_vocabulary, source, vocabulary)
     return bilm, vocabulary
 
 
 def count(corpus: Corpus, dev: Corpus | None, vocabulary: Vocabulary, resumed: Path | None) -> Counts:
-    """Count the corpus, unless the checkpoint knows its counts, and check the held-out text."""
+    """Count the corpus, unless the checkpoint has its counts, and check the held-out text."""
     if dev:
         dev.count(vocabulary)
     saved = checkpoint.load_progress(resumed) if resumed else {}
     settings = saved.get("settings", {})  # `best` has none
-    known = (settings.get("corpus"), settings.get("vocabulary")) == (corpus.identity, vocabulary.identity)
-    return Counts(**saved["counts"]) if known and "counts" in saved else corpus.count(vocabulary, sample=True)
+    is_same = (settings.get("corpus"), settings.get("vocabulary")) == (corpus.identity, vocabulary.identity)
+    return Counts(**saved["counts"]) if is_same and "counts" in saved else corpus.count(vocabulary, sample=True)
 
 
 def check_ranks(ranks: Ranks, settings: dict) -> None:
-    """Raise if a rank would train another model, or another number of steps, than rank 0."""
-    first, *others = ranks.gather(settings)
-    for rank, found in enumerate(others, 1):
-        if different := differences(first, found):
+    """Raise if a rank's settings differ from rank 0's."""
+    expected, *others = ranks.gather(settings)
+    for rank, other in enumerate(others, 1):
+        if different := differences(expected, other):
             raise UserError(
                 f"rank {rank} differs from rank 0 in flags or files: {'; '.join(different.values())}. Start all machines "
                 "with the same command, and give them the same files."
@@ -178,7 +185,7 @@ def check_ranks(ranks: Ranks, settings: dict) -> None:
 
 
 def log_summary(args: argparse.Namespace, trainer: Trainer, device: str, n_files: int) -> None:
-    """Log what is about to run."""
+    """Log a summary of the run."""
     progress, processes, words = trainer.progress, trainer.ranks.size, trainer.bilm.config.vocab_size
     counts, rows = progress.counts, progress.tokens_per_step // args.unroll_steps
     if counts.sentences < rows:
@@ -198,7 +205,7 @@ def log_summary(args: argparse.Namespace, trainer: Trainer, device: str, n_files
         f"parameters    {sum(parts.values()):,}: {', '.join(f'{part} {size:,}' for part, size in parts.items())}",
         f"text          {counts.tokens:,} tokens in {counts.sentences:,} sentences, {n_files} files; "
         f"{counts.unknown_share:.2%} outside the vocabulary of {words:,} words",
-        f"steps         {steps_per_epoch:,} an epoch, {progress.total:,} in all, from step {progress.step:,}; "
+        f"steps         {steps_per_epoch:,} per epoch, {progress.total:,} in all, from step {progress.step:,}; "
         f"{progress.tokens_per_step:,} tokens each",
         f"softmax       {candidates if is_sampled(words, args.n_negative_samples) else f'over all {words:,} words'}",
     )
@@ -208,20 +215,20 @@ def log_summary(args: argparse.Namespace, trainer: Trainer, device: str, n_files
     trainer.log("start", "\n".join(lines), values)
 
 
-def log_end(args: argparse.Namespace, trainer: Trainer, is_finished: bool) -> None:
-    """Log where the result is; exit if the run was interrupted."""
+def log_end(args: argparse.Namespace, trainer: Trainer, is_complete: bool) -> None:
+    """Log where the model is; exit if the run was interrupted."""
     progress = trainer.progress
-    if not is_finished:
+    if not is_complete:
         prefix = args.save_dir / str(progress.step)
         log.info(f"stopped at step {prefix.name}, saved as {prefix}. Resume with the same command plus")
         log.info(f"    --init_from_ckpt={prefix}{' instead of --finetune_from' if args.finetune_from else ''}")
         sys.exit(trainer.interruption.exit_code)
     if progress.step < progress.total:
-        evaluations = f"{progress.without_gain} evaluations without improvement"
+        evaluations = f"{progress.evaluations_without_improvement} evaluations without improvement"
         log.info(f"step {progress.step:,}: {evaluations}; best perplexity {progress.best:.2f}")
     log.info(f"saved         {args.save_dir / 'final'}.pdparams")
     if args.plot and trainer.ranks.is_main:
-        log.info(f"drew          {run_folder.plot(args.save_dir)}")
+        log.info(f"plotted       {run_folder.plot(args.save_dir)}")
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def main() -> None:
     embedder._may_change = False  # keep token vectors from batch to batch, as for a checkpoint
 
     def encode_uncached(batch):
-        embedder.vectors.forget()
+        embedder.token_table.clear_cache()
         return embedder.encode(batch)
 
     runners = {"ELMoEmbedder": embedder.encode, "without its cache": encode_uncached}
