@@ -106,7 +106,7 @@ def _reason(error: Exception) -> str:
 
 
 def _range_start(response, received: int) -> tuple[int, int]:
-    """Where the response begins in the file, and the length of the file (0: unknown)."""
+    """The response's first position in the file, and the length of the file (0: unknown)."""
     length = response.headers.get("Content-Length") or "0"
     if response.status == 206:
         content_range = RANGE.fullmatch(response.headers.get("Content-Range") or "")

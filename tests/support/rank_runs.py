@@ -1,4 +1,4 @@
-"""What each rank of a test runs: pretraining runs one after another, given as JSON: [[flags, step to be stopped at], ...].
+"""Pretraining runs of one rank, one after another, from JSON: [[flags, step to stop at], ...].
 
 Every rank leaves its weights beside the run's folder, as FOLDER.rank0.npz and so on.
 """
