@@ -162,7 +162,7 @@ def train_tagger(args: argparse.Namespace) -> None:
     )
     sentences, dev = (labelled, dev) if dev else hold_out(labelled, args.seed)
     tagger = build_tagger(args, sentences, scheme, pieces)
-    warn_about_labels(tagger.labels, sentences, {"dev": dev, "test": test or []})
+    warn_about_labels(tagger, sentences, {"dev": dev, "test": test or []})
     log.info(
         f"{len(sentences):,} training sentences, {len(dev):,} dev sentences, {len(tagger.labels)} labels, "
         f"scheme {scheme}."
@@ -194,7 +194,7 @@ def build_tagger(
     args: argparse.Namespace, sentences: Sequence[Sentence], scheme: str, pieces: Vocabulary | None
 ) -> Tagger:
     """Build a tagger, with untrained weights, for training sentences."""
-    labels = Labels(sorted({label for sentence in sentences for label in sentence.labels}), scheme)
+    labels = Labels(sorted({label for sentence in sentences for label in sentence.labels}))
     if len(labels) < 2:
         raise UserError(f"--train_file has only one label, {labels.names[0]}. Is --label_column right?")
     script.seed_everything(args.seed)
@@ -207,26 +207,27 @@ def build_tagger(
     if vectors:
         vectors.log_coverage([sentence.tokens for sentence in sentences], args.words)
     features = sorted({t.feature for s in sentences for t in s.tokens}) if args.feature_column is not None else ()
-    settings = arguments.from_flags(TaggerSettings, args)
+    settings = arguments.from_flags(TaggerSettings, args, scheme=scheme)
     tagger = Tagger(settings, words, labels, pretrained, pieces, vectors, features, args.feature_column)
     if settings.random_weights:
         randomise(tagger.network.elmo.bilm, settings.random_weights, args.seed)
     return tagger
 
 
-def warn_about_labels(labels: Labels, sentences: Sequence[Sentence], others: Mapping[str, Sequence[Sentence]]) -> None:
+def warn_about_labels(tagger: Tagger, sentences: Sequence[Sentence], others: Mapping[str, Sequence[Sentence]]) -> None:
     """Warn about labels that break the scheme or cannot be predicted. sentences: to train on; others: to score, by name."""
+    labels, scheme = tagger.labels, tagger.settings.scheme
     for name, scored in others.items():
         if unknown := {label for sentence in scored for label in sentence.labels} - labels.index.keys():
             log.warning(
                 f"the {name} sentences have labels that do not occur in the training sentences and cannot be predicted: "
                 f"{join_names(sorted(unknown))}."
             )
-    table, last = forbidden_transitions(labels.names, labels.scheme)
+    table, last = forbidden_transitions(labels.names, scheme)
     numbers = [[labels.index[label] for label in sentence.labels] for sentence in sentences]
     if broken := sum(bool(table[[-1, *row[:-1]], row].any() or last[row[-1]]) for row in numbers):
         log.warning(
-            f"{broken:,} of {len(sentences):,} training sentences break the rules of the scheme {labels.scheme}, "
+            f"{broken:,} of {len(sentences):,} training sentences break the rules of the scheme {scheme}, "
             "which predictions never do: are there mistakes in the labels, or is --scheme wrong?"
         )
 
@@ -235,17 +236,17 @@ def evaluate(args: argparse.Namespace) -> None:
     disk.check_output("--json", args.json, args.test_file)
     tagger = task_flags.load(Tagger, args)
     sentences = read(args.test_file, args, tagger.pieces, tagger.settings.segmentation, tagger.feature_column)
-    warn_about_labels(tagger.labels, [], {"test": sentences})
+    warn_about_labels(tagger, [], {"test": sentences})
     # in LAC's scheme words are joined from tokens, and the tagger knows only these
-    score = tagger.score(sentences, None if tagger.labels.scheme == "lac" else set(tagger.words.tokens))
+    score = tagger.score(sentences, None if tagger.settings.scheme == "lac" else set(tagger.words.tokens))
     show("test", score)
     script.write_json(args.json, {"test": score.figures()})
 
 
 def predict(args: argparse.Namespace) -> None:
     tagger = task_flags.load(Tagger, args)
-    if args.output_format == "tagged" and tagger.labels.scheme != "lac":
-        raise UserError(f"--output_format=tagged requires LAC's scheme; this tagger's is {tagger.labels.scheme}.")
+    if args.output_format == "tagged" and tagger.settings.scheme != "lac":
+        raise UserError(f"--output_format=tagged requires LAC's scheme; this tagger's is {tagger.settings.scheme}.")
     if args.input:
         disk.check_input(args.input, "text", "--input")
     lines, source = (read_lines(args.input), args.input) if args.input else (stdin_lines(), "standard input")
@@ -255,7 +256,7 @@ def predict(args: argparse.Namespace) -> None:
         sentences = tag_text(tagger, lines, source, args.input_format, args.lang)
     with script.output(args.output, args.input) as target:
         for sentence in sentences:
-            target.write(sentence.formatted(args.output_format, tagger.labels.scheme))
+            target.write(sentence.formatted(args.output_format, tagger.settings.scheme))
 
 
 def show(name: str, score: Score) -> None:
