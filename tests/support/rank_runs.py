@@ -1,6 +1,6 @@
-"""What each rank of a test runs: pretraining runs one after another, given as JSON: [[flags, step to be stopped at], ...].
+"""Pretraining runs of each rank of a test, one after another, given as JSON: [[flags, step to stop at], ...].
 
-Every rank leaves its weights beside the run's folder, as FOLDER.rank0.npz and so on.
+Every rank saves its weights beside the run's folder, as FOLDER.rank0.npz and so on.
 """
 
 import json
