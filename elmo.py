@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from elmo_core.config import LARGEST, ELMoConfig
+from elmo_core.config import MAX_FLOAT, ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import products, runtime, versions
 from elmo_core.machine.checks import check_number, check_option, check_sentence, check_sentences, describe
@@ -33,14 +33,14 @@ from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.lstmp import LSTMP, CellConfig, Packing, State, run_layer
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.token_encoders import token_encoder
-from elmo_core.network.token_tables import FixedVectors, Unread, token_table
+from elmo_core.network.token_tables import OOVCounter, PrecomputedTable, make_token_table
 from elmo_core.text.tokens import (
-    MARKERS,
+    SPECIAL_TOKENS,
     LMBatch,
     TokenBatch,
     Tokens,
     Vocabulary,
-    in_order,
+    restore_order,
     sentence_batches,
     token_batch,
 )
@@ -323,7 +323,7 @@ class ELMo(nn.Layer):
     ):
         super().__init__()
         check_number("n_mixes", n_mixes, 0, integer=True)
-        check_number("l2_coef", l2_coef, 0, LARGEST)
+        check_number("l2_coef", l2_coef, 0, MAX_FLOAT)
         for name, share in (("dropout", dropout), ("word_dropout", word_dropout), ("layer_dropout", layer_dropout)):
             check_number(name, share, 0, 1)
         check_option("pool", pool, (None, "mean"))
@@ -340,7 +340,7 @@ class ELMo(nn.Layer):
         mixes = 0 if concatenated else n_mixes
         self.mixes = nn.LayerList(ScalarMix(self.choice.n_layers, layer_norm) for _ in range(mixes))
         self._kept: dict[tuple[str, ...], np.ndarray] = {}
-        self._unknown = Unread(self.config, self.vocabulary)
+        self._oov_counter = OOVCounter(self.config, self.vocabulary)
 
     def forward(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """The outputs of the mixes, each (B, T, dim), zero beyond a sentence's end, and the mask (B, T).
@@ -446,7 +446,7 @@ class ELMo(nn.Layer):
     def token_batch(self, sentences: Sequence[Sequence[str]]) -> TokenBatch:
         """Sentences in the form that the biLM reads, which `forward` takes as well."""
         check_sentences(sentences)
-        self._unknown.count(list(itertools.chain.from_iterable(sentences)))
+        self._oov_counter.update(list(itertools.chain.from_iterable(sentences)))
         return token_batch(sentences, self.config.input, self.vocabulary)
 
     def mix_weights(self, number: int = 0) -> dict[str, list[float] | float]:
@@ -462,7 +462,7 @@ class ELMo(nn.Layer):
     @property
     def oov_share(self) -> float:
         """Share of the tokens so far that a word model does not know; 0 for a character model."""
-        return self._unknown.oov_share
+        return self._oov_counter.oov_share
 
     def l2_loss(self) -> paddle.Tensor:
         """The penalty on how far the mixes' scalars are from an even mix."""
@@ -544,16 +544,16 @@ class ELMoEmbedder:
         with _IN_TURN, runtime.on_device(self.device):
             self.bilm, self.vocabulary = _given(params) if self._may_change else load_bilm(self._prefix)
             self.config = self.bilm.config
-            self.vectors = token_table(self.bilm.token_encoder, self.config, self.vocabulary)
+            self.token_table = make_token_table(self.bilm.token_encoder, self.config, self.vocabulary)
             if token_vectors is not None:
-                self.vectors = FixedVectors(Path(token_vectors), Path(vocabulary), self.config.projection_dim)
+                self.token_table = PrecomputedTable(Path(token_vectors), Path(vocabulary), self.config.projection_dim)
         self._head: tuple[Softmax, Vocabulary] | None = None  # read when first asked for
         self.layers = layer_choice(layers, self.config.n_layers + 1, ("each", "concat", "sum"))
         self.layer_dim = 2 * self.config.projection_dim
         self.dim = self.layer_dim * (self.layers.n_layers if self.layers.how == "concat" else 1)
         self.batch_size, self.pool, self.dtype = batch_size, pool, dtype
         self.carry_state, self.progress = carry_state, progress
-        self._unread = Unread(self.config, self.vocabulary)
+        self._oov_counter = OOVCounter(self.config, self.vocabulary)
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Arrays in the order of the sentences, each of `shape(n)` for a sentence of n tokens."""
@@ -569,9 +569,9 @@ class ELMoEmbedder:
     def encode_tokens(self, tokens: Sequence[str]) -> np.ndarray:
         """Vectors (n, P) of tokens by themselves, without a context: what the LSTMs read, and twice layer 0."""
         list(self._checked([tokens]))
-        self._unread.count(tokens)
+        self._oov_counter.update(tokens)
         with self._computing():
-            return self.vectors.of(tokens)
+            return self.token_table.lookup(tokens)
 
     def substitutes(self, sentence: Sequence[str], place: int, k: int = 10) -> list[tuple[str, float]]:
         """The k words of the vocabulary that fit a place of a sentence best, each with its score, the best first.
@@ -584,11 +584,11 @@ class ELMoEmbedder:
         check_number("k", k, 1, integer=True)
         softmax, vocabulary = self._language_model()
         with self._computing():
-            layers, _, _ = self.bilm.encode(*self.vectors([sentence]))
+            layers, _, _ = self.bilm.encode(*self.token_table([sentence]))
             steps = place, len(sentence) - 1 - place  # words that each direction has read by then
             h = paddle.stack([side[step] for side, step in zip(layers[-1], steps, strict=True)])  # (2, P)
             scores = softmax.all_log_probabilities(h).sum(axis=0)  # (V,)
-        order = [word for word in np.argsort(-scores, kind="stable").tolist() if word >= len(MARKERS)]
+        order = [word for word in np.argsort(-scores, kind="stable").tolist() if word >= len(SPECIAL_TOKENS)]
         return [(vocabulary[word], float(scores[word])) for word in order[:k]]
 
     def shape(self, n: int) -> tuple[int, ...]:
@@ -599,7 +599,7 @@ class ELMoEmbedder:
     @property
     def oov_share(self) -> float:
         """Share of the tokens so far that a word model does not know; 0 for a character model."""
-        return self._unread.oov_share
+        return self._oov_counter.oov_share
 
     def _language_model(self) -> tuple[Softmax, Vocabulary]:
         """The head and the words that it predicts."""
@@ -622,17 +622,17 @@ class ELMoEmbedder:
     def _checked(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
         """The sentences of a call, one by one."""
         if self._may_change:
-            self.vectors.forget()
+            self.token_table.clear_cache()
         for number, sentence in enumerate(sentences):
             check_sentence(sentence, number)
-            self.vectors.check(sentence, number)
+            self.token_table.check(sentence, number)
             yield sentence
 
     def _encode(
         self, sentences: Iterable[Sequence[str]], window: float | None = None, total: int | None = None
     ) -> Iterator[np.ndarray]:
         with tqdm(total=total, unit=" sentences", disable=not self.progress) as bar:
-            for array in in_order(self._batches(sentences, window)):
+            for array in restore_order(self._batches(sentences, window)):
                 bar.update()
                 yield array
 
@@ -657,9 +657,9 @@ class ELMoEmbedder:
         self, sentences: Sequence[Sequence[str]], state: BiLMState | None = None
     ) -> tuple[list[np.ndarray], BiLMState]:
         """Arrays of one batch's sentences, and the state for the next batch's rows."""
-        self._unread.count(list(itertools.chain.from_iterable(sentences)))
+        self._oov_counter.update(list(itertools.chain.from_iterable(sentences)))
         with self._computing():
-            vectors, index, lengths = self.vectors(sentences)
+            vectors, index, lengths = self.token_table(sentences)
             if state is not None:  # only the last batch can have fewer rows than the one before
                 state = [[tuple(part[: len(sentences)] for part in one) for one in pair] for pair in state]
             layers, packing, state = self.bilm.encode(vectors, index, lengths, state, highest=self.layers.highest)

@@ -24,7 +24,7 @@ from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.characters import MAX_BYTES
 from elmo_core.text.corpus import Corpus
-from elmo_core.text.tokens import MARKERS
+from elmo_core.text.tokens import SPECIAL_TOKENS
 from preprocessing import word2vec
 from preprocessing.raw_text import Options, make_corpus
 from preprocessing.vocabulary import count_tokens, make_vocabulary
@@ -104,17 +104,21 @@ def text(args: argparse.Namespace) -> None:
 
 def vocab(args: argparse.Namespace) -> None:
     """Write a vocabulary. Log its coverage of the text, tokens that will be truncated, and the next command."""
-    if args.max_size is not None and args.max_size <= len(MARKERS):
-        raise UserError(f"--max_size {args.max_size}: expected {len(MARKERS) + 1} or more, special tokens included.")
+    if args.max_size is not None and args.max_size <= len(SPECIAL_TOKENS):
+        raise UserError(
+            f"--max_size {args.max_size}: expected {len(SPECIAL_TOKENS) + 1} or more, special tokens included."
+        )
     counts = count_tokens(corpus_files(args))
     vocabulary = make_vocabulary(counts, args.min_count, args.max_size)
     vocabulary.save(args.output)
-    for marker in MARKERS:
+    for marker in SPECIAL_TOKENS:
         if n := counts.pop(marker, 0):
             log.warning(f"{marker} occurs {n:,} times in the corpus. The vocabulary has it only as a special token.")
-    n_words, total = len(vocabulary) - len(MARKERS), counts.total()
-    covered = sum(counts[word] for word in vocabulary.tokens[len(MARKERS) :]) / total
-    log.info(f"{args.output}: {n_words:,} of {len(counts):,} distinct tokens, and the {len(MARKERS)} special ones.")
+    n_words, total = len(vocabulary) - len(SPECIAL_TOKENS), counts.total()
+    covered = sum(counts[word] for word in vocabulary.tokens[len(SPECIAL_TOKENS) :]) / total
+    log.info(
+        f"{args.output}: {n_words:,} of {len(counts):,} distinct tokens, and the {len(SPECIAL_TOKENS)} special ones."
+    )
     log.info(f"coverage of the text ({total:,} tokens): {covered:.2%}.")
     long = [word for word in counts if len(word.encode("utf-8")) > MAX_BYTES]
     share = sum(counts[word] for word in long) / total

@@ -41,11 +41,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     train = commands.add_parser("train", help="train a classifier and score it")
     task_flags.add_elmo(train, ELMO_DEFAULTS)
     text = "word vectors, in word2vec's or GloVe's format. With neither these nor ELMo each word gets a random vector"
-    task_flags.add_word_vectors(train, task_flags.OF_VECTORS, help=text)
+    task_flags.add_word_vectors(train, task_flags.WORD_VECTORS_DEFAULTS, help=text)
     task_flags.add_classifier(train)
     evaluate = commands.add_parser("evaluate", help="score a trained classifier on labelled texts")
     task_flags.add_saved_model(evaluate, "classifier")
-    task_flags.add_test(evaluate, task_flags.EXAMPLES)
+    task_flags.add_test(evaluate, task_flags.LABELLED_TEXTS)
     task_flags.add_columns(evaluate)
     task_flags.add_json(evaluate)
     task_flags.add_tables(evaluate)
@@ -56,7 +56,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.command == "train":
         task_flags.check_elmo(train, args, ELMO_DEFAULTS)
-        task_flags.check_word_vectors(train, args, task_flags.OF_VECTORS, random=not args.init_from_ckpt)
+        task_flags.check_word_vectors(train, args, task_flags.WORD_VECTORS_DEFAULTS, random=not args.init_from_ckpt)
         tuned = args.elmo_trainable or args.word_vectors_trainable
         task_flags.check_classifier(train, args, tuned, "--elmo_trainable or --word_vectors_trainable")
     return args
@@ -90,8 +90,7 @@ def bilm_encoder(args: argparse.Namespace) -> BiLMEncoder:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    if args.json:
-        disk.check_output("--json", args.json, args.test_file)
+    disk.check_output("--json", args.json, args.test_file)
     results, data = task_flags.load(Classifier, args).evaluate(args.test_file, args.columns)
     accuracy, f1 = results.is_correct.mean(), macro_f1(results.prediction, results.label)
     print(f"accuracy               {accuracy:.2%}, {len(data):,} {data.unit}")

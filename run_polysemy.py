@@ -153,8 +153,7 @@ def check_outputs(args: argparse.Namespace) -> None:
     for flag, path, suffixes in (("--plot", args.plot, (".png",)), ("--page", args.page, (".html", ".htm"))):
         if path and path.suffix.lower() not in suffixes:
             raise UserError(f"{flag} {path}: expected a name that ends in {suffixes[0]}.")
-        if path:
-            disk.check_output(flag, path)
+        disk.check_output(flag, path)
     if args.plot:
         if not args.word:
             raise UserError("--plot: give the words to draw with --word.")

@@ -24,10 +24,12 @@ from elmo_tasks.word_vectors import WordVectors
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
-    task_flags.add_word_vectors(parser, task_flags.OF_VECTORS, flag="--pretrained_word2vec_file", required=True)
+    task_flags.add_word_vectors(
+        parser, task_flags.WORD_VECTORS_DEFAULTS, flag="--pretrained_word2vec_file", required=True
+    )
     task_flags.add_classifier(parser)
     args = parser.parse_args(argv)
-    task_flags.check_word_vectors(parser, args, task_flags.OF_VECTORS)
+    task_flags.check_word_vectors(parser, args, task_flags.WORD_VECTORS_DEFAULTS)
     task_flags.check_classifier(parser, args, args.word_vectors_trainable, "--word_vectors_trainable")
     return args
 

@@ -52,7 +52,7 @@ def main() -> None:
     embedder._may_change = False  # its token vectors stay from batch to batch, as those of a checkpoint do
 
     def encode_anew(batch):
-        embedder.vectors.forget()
+        embedder.token_table.clear_cache()
         return embedder.encode(batch)
 
     runners = {"ELMoEmbedder": embedder.encode, "without its cache": encode_anew}

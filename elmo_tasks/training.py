@@ -13,7 +13,7 @@ import numpy as np
 
 from elmo_core.machine.messages import UserError, format_duration, log
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.saved import BILM, TrainedModel
 
 HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
@@ -52,8 +52,8 @@ def hold_out(examples: Sequence[Kind], seed: int) -> tuple[list[Kind], list[Kind
 def training_words(tokens: Iterable[str], min_count: int = 1) -> Vocabulary:
     """A vocabulary of the tokens that occur at least min_count times, in descending order of frequency."""
     counts = Counter(tokens)
-    frequent = [token for token, n in counts.items() if n >= min_count and token not in MARKERS]
-    return Vocabulary([*MARKERS, *sorted(frequent, key=lambda token: (-counts[token], token))], "training words")
+    frequent = [token for token, n in counts.items() if n >= min_count and token not in SPECIAL_TOKENS]
+    return Vocabulary([*SPECIAL_TOKENS, *sorted(frequent, key=lambda token: (-counts[token], token))], "training words")
 
 
 class Score(Protocol):

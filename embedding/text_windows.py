@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import read_sentences
-from elmo_core.text.tokens import WINDOW, sentence_windows
+from elmo_core.text.tokens import BATCHES_PER_WINDOW, sentence_windows
 
 
 class WindowStats(NamedTuple):
@@ -28,7 +28,7 @@ class CountedText:
     """A text in windows that were counted in a first pass. Later passes check that it is unchanged."""
 
     def __init__(self, path: Path, batch_size: int):
-        self.path, self._size = path, WINDOW * batch_size
+        self.path, self._size = path, BATCHES_PER_WINDOW * batch_size
         self.stats: list[WindowStats] = []
         self.lines = self.blank = 0
         with progress_bar("counting", " lines") as bar:

@@ -23,7 +23,7 @@ def fit_characters(encoder: paddle.nn.Layer, vocabulary: Vocabulary, words: np.n
     for step in range(1, STEPS + 1):
         chosen = random.choice(len(words), min(WORDS_PER_STEP, len(words)), replace=False, p=probabilities)
         targets = paddle.to_tensor(vectors[chosen])
-        tokens, index = lexicon.distinct(words[chosen])
+        tokens, index = lexicon.unique(words[chosen])
         outputs = paddle.gather(encoder(tokens), paddle.to_tensor(index))
         loss = (outputs - targets).square().sum(axis=1).mean()
         optimizer.set_lr(learning_rate("adam", LEARNING_RATE, step, STEPS, WARMUP_STEPS))

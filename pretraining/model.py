@@ -10,7 +10,7 @@ from elmo_core.config import ELMoConfig, differences
 from elmo_core.files import checkpoint
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine.messages import UserError, log
-from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from pretraining.fit import fit_characters
 
 
@@ -33,7 +33,7 @@ def load_model(source: Path, expected: Mapping, vocabulary: Vocabulary | None) -
         )
     if vocabulary is None or (head and vocabulary.fingerprint == old_vocabulary.fingerprint):
         return bilm, old_vocabulary
-    old_vocabulary = old_vocabulary or Vocabulary(MARKERS)
+    old_vocabulary = old_vocabulary or Vocabulary(SPECIAL_TOKENS)
     vocabulary = Vocabulary(vocabulary.tokens, alphabet=old_vocabulary.alphabet)
     return _with_vocabulary(bilm, old_vocabulary, vocabulary), vocabulary
 

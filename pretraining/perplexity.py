@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass
 
 import dataset
 from elmo import BiLM
-from elmo_core.text.tokens import LMBatch, Vocabulary, in_order, sentence_batches
+from elmo_core.text.tokens import LMBatch, Vocabulary, restore_order, sentence_batches
 
 
 def perplexity(loss: float) -> float:
@@ -75,4 +75,4 @@ def score_sentences(
             sums = forward.sum(axis=1).tolist(), backward.sum(axis=1).tolist(), batch.lengths.tolist()
             yield positions, itertools.starmap(Score, zip(*sums, strict=True))
 
-    yield from in_order(scores())
+    yield from restore_order(scores())

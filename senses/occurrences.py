@@ -14,7 +14,7 @@ from elmo_core.machine.disk import check_input
 from elmo_core.machine.messages import UserError, join_names, log
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.text_files import blocks, read_sentences, split_lines
-from elmo_core.text.tokens import MARKERS
+from elmo_core.text.tokens import SPECIAL_TOKENS
 
 COLUMNS = ["file", "line", "token", "word", "sense"]
 BACKGROUND = 20000  # sentences, sampled for the general frequency of words
@@ -208,4 +208,4 @@ def _folded(text: str) -> str:
 
 
 def is_word(token: str) -> bool:
-    return token not in MARKERS and any(map(str.isalnum, token))
+    return token not in SPECIAL_TOKENS and any(map(str.isalnum, token))

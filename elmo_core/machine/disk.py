@@ -35,8 +35,10 @@ def read_json(path: Path, expected: str) -> dict:
     return values
 
 
-def check_output(flag: str, path: Path, *inputs: Path | None) -> None:
-    """Raise, before anything is computed, if a file cannot be written or is also an input."""
+def check_output(flag: str, path: Path | None, *inputs: Path | None) -> None:
+    """Raise, before anything is computed, if a file cannot be written or is also an input. None is no file."""
+    if path is None:
+        return
     _check_is_file(path, f"{flag} {path}")
     _check_writable(flag, path)
     if any(path.exists() and source and source.exists() and path.samefile(source) for source in inputs):

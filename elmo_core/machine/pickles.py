@@ -76,10 +76,10 @@ class Pickler(pickle.Pickler):
         if isinstance(value, np.dtype | OrderedDict) or any(value is known for known in self.PASS_THROUGH):
             return NotImplemented
         if not hasattr(value, "__array__"):
-            raise TypeError(f"A checkpoint holds arrays and plain containers, not {type(value)}: {value!r:.80}.")
+            raise TypeError(f"A checkpoint contains arrays and plain containers, not {type(value)}: {value!r:.80}.")
         array = np.asarray(value)
         if not DTYPE.fullmatch(array.dtype.str[1:]):
-            raise TypeError(f"A checkpoint holds arrays of numbers or strings, not of dtype {array.dtype}.")
+            raise TypeError(f"A checkpoint contains arrays of numbers or strings, not of dtype {array.dtype}.")
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
         return NotImplemented if isinstance(value, np.generic) else array.__reduce__()
 

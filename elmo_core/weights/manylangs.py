@@ -20,13 +20,13 @@ from elmo_core.config import FILTERS, MAX_CHARS, ELMoConfig
 from elmo_core.machine.disk import check_input, read_json
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.characters import CodePoints
-from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import torch_files
 from elmo_core.weights.arrays import ForeignWeights, reorder_gates
 
 # known configurations whose files were not published: char_dim, word_dim, P, H
 KNOWN = re.compile(r"cnn_(\d+)_(\d+)_(\d+)_(\d+)_sample\.json")
-SPECIAL = ("<bos>", "<eos>", "<oov>")  # in the order of MARKERS
+SPECIAL = ("<bos>", "<eos>", "<oov>")  # in the order of SPECIAL_TOKENS
 PAD = "<pad>"
 
 
@@ -36,7 +36,7 @@ def read(folder: Path) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary]:
     encoder, tokens = network["encoder"], network["token_embedder"]
     word_ids = _dictionary(folder / "word.dic") if tokens["word_dim"] else None
     character_ids = _dictionary(folder / "char.dic") if tokens["char_dim"] else None
-    words, rows = _words(word_ids, folder) if word_ids else (list(MARKERS), [])
+    words, rows = _words(word_ids, folder) if word_ids else (list(SPECIAL_TOKENS), [])
     alphabet = {"alphabet": "code points"}
     if character_ids:
         if missing := [name for name in CodePoints.NAMES if name not in character_ids]:
@@ -63,10 +63,11 @@ def read(folder: Path) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary]:
         raise UserError(f"{folder / 'config.json'}: {error}") from error
     if config.input == "char" and config.n_filters == config.projection_dim:
         raise UserError(f"{folder}: a character model with as many filters as P is not supported.")
-    tokens, encoder = (
+    token_source, lstm_source = (
         ForeignWeights(torch_files.read(folder / name), folder / name) for name in ("token_embedder.pkl", "encoder.pkl")
     )
-    weights = _token_weights(tokens, config, np.array(rows, np.int64), word_ids) | _lstm_weights(encoder, config)
+    weights = _token_weights(token_source, config, np.array(rows, np.int64), word_ids)
+    weights |= _lstm_weights(lstm_source, config)
     return config, weights, Vocabulary(words, folder / "word.dic", CodePoints(character_ids or {}))
 
 
@@ -119,13 +120,13 @@ def _words(ids: dict[str, int], folder: Path) -> tuple[list[str], list[int]]:
     """The vocabulary, our special tokens first, and the row of each word in the model's table."""
     if missing := [name for name in SPECIAL if name not in ids]:
         raise UserError(f"{folder / 'word.dic'}: there is no {missing[0]}.")
-    reserved = {*SPECIAL, *MARKERS, PAD}
+    reserved = {*SPECIAL, *SPECIAL_TOKENS, PAD}
     words = sorted((word for word in ids if word not in reserved and word.split() == [word]), key=ids.__getitem__)
     if left_out := len(ids) - len(words) - len(SPECIAL) - (PAD in ids):
         log.info(
             f"{folder / 'word.dic'}: ignoring {left_out} words that contain white space or are our special tokens."
         )
-    return [*MARKERS, *words], [ids[word] for word in (*SPECIAL, *words)]
+    return [*SPECIAL_TOKENS, *words], [ids[word] for word in (*SPECIAL, *words)]
 
 
 def _token_weights(source: ForeignWeights, config: ELMoConfig, rows: np.ndarray, word_ids) -> dict[str, np.ndarray]:

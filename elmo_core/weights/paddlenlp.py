@@ -13,7 +13,7 @@ import numpy as np
 from elmo_core.config import ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError
-from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights.arrays import ForeignWeights, reorder_gates
 
 TOKENS, LSTM = "_token_embding_layer", "_elmobilm"  # PaddleNLP's own spelling
@@ -42,7 +42,7 @@ def read(prefix: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np
             weights |= {f"{ours}.{name}": reorder_gates(array, "ifgo") for name, array in gates.items()}
             weights[f"{ours}.projection_weight"] = np.eye(size, dtype=np.float32)
     if config.vocab_size:
-        n_words = len(vocabulary) - len(MARKERS)
+        n_words = len(vocabulary) - len(SPECIAL_TOKENS)
         columns = [*MARKER_COLUMNS, *range(4, 4 + n_words)]
         weights["softmax.weight"] = source.take("_linear_layer.weight", size, 4 + n_words).T[columns]
         weights["softmax.bias"] = source.take("_linear_layer.bias", 4 + n_words)[columns, None]

@@ -5,6 +5,7 @@ Letters: n texts, batch size B, N distinct tokens, L layers, D dimensions.
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -56,12 +57,6 @@ class Encoder(nn.Layer):
     name: str
     shape: tuple[int, int]
     tuning: FineTuning | None = None
-
-    def word_dropout(self, vectors: paddle.Tensor) -> paddle.Tensor:
-        """Word dropout on vectors (N, D) of distinct words: in training, zero some and rescale the rest."""
-        if not (self.training and self.tuning and self.tuning.word_dropout):
-            return vectors
-        return vectors * nn.functional.dropout(paddle.ones([len(vectors), 1]), self.tuning.word_dropout)
 
 
 class WordTable(Encoder):
@@ -119,13 +114,12 @@ class WordTable(Encoder):
         return draw.uniform(-self.uniform_bound, self.uniform_bound, self.shape[1]).astype(np.float32)
 
     def log_unknown_words(self, sentences: Sequence[Sequence[str]]) -> None:
-        tokens = list(chain.from_iterable(sentences))
-        words = set(tokens)
-        unknown = {word for word in words if word not in self.vectors}
-        share = sum(token in unknown for token in tokens) / max(1, len(tokens))
+        counts = Counter(chain.from_iterable(sentences))
+        unknown = [word for word in counts if word not in self.vectors]
+        share = sum(counts[word] for word in unknown) / max(1, counts.total())
         log.info(
             f"word vectors  {len(self.vectors):,} of {self.shape[1]} dimensions; {len(unknown):,} of the texts' "
-            f"{len(words):,} words ({share:.2%} of the tokens) have none and get random ones"
+            f"{len(counts):,} words ({share:.2%} of the tokens) have none and get random ones"
         )
 
     def means(self, texts: list[np.ndarray]) -> np.ndarray:
@@ -138,7 +132,9 @@ class WordTable(Encoder):
         averaging = np.zeros((len(texts), len(rows)), np.float32)  # (B, N)
         lengths = np.array(list(map(len, texts)))
         np.add.at(averaging, (np.repeat(np.arange(len(texts)), lengths), inverse), 1 / np.repeat(lengths, lengths))
-        vectors = self.word_dropout(nn.functional.embedding(paddle.to_tensor(rows), self.table, sparse=True))
+        vectors = nn.functional.embedding(paddle.to_tensor(rows), self.table, sparse=True)  # (N, D)
+        if self.training and self.tuning and self.tuning.word_dropout:
+            vectors = vectors * nn.functional.dropout(paddle.ones([len(vectors), 1]), self.tuning.word_dropout)
         return (paddle.to_tensor(averaging) @ vectors).unsqueeze(1)
 
     def groups(self) -> list[list[paddle.Tensor]]:
@@ -154,7 +150,7 @@ class WordTable(Encoder):
 
     @staticmethod
     def saved(folder: Path) -> dict[str, Any]:
-        """Load the fine-tuned words and rows that `save` has written."""
+        """Load the words and rows that `save` has written."""
         tuned = checkpoint.load_params(folder / WORDS)
         return {"words": tuned["words"].tobytes().decode().split("\n"), "rows": tuned["rows"]}
 
@@ -199,9 +195,7 @@ class BiLMEncoder(Encoder):
         if not self.elmo.config.reads_characters:
             ids = self.elmo.vocabulary.ids(list(chain.from_iterable(sentences)))
             unknown = np.count_nonzero(ids == UNK_ID) / max(1, len(ids))
-            log.info(
-                f"ELMo's words  {len(self.elmo.vocabulary):,}; {unknown:.2%} of the texts' tokens are read as <UNK>"
-            )
+            log.info(f"ELMo's words  {len(self.elmo.vocabulary):,}; {unknown:.2%} of the texts' tokens become <UNK>")
 
     def means(self, texts: list[Sequence[str]]) -> np.ndarray:
         return np.array(self.elmo.embedder("mean").encode(texts), np.float32).reshape(-1, *self.shape)

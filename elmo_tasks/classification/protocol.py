@@ -193,8 +193,7 @@ class Experiment:
         self.ranks = Ranks(advice="With --results, rerun the same command: finished folds are kept.")
         if not self.ranks.is_main:
             log.setLevel("WARNING")
-        if settings.results:
-            disk.check_output("--results", settings.results)
+        disk.check_output("--results", settings.results)
         if settings.save_dir:
             check_model_folder(settings.save_dir, "classifier", settings.overwrite)
         self.data = load_texts(settings)

@@ -11,7 +11,7 @@ import numpy as np
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import read_lines
-from elmo_core.text.tokens import Vocabulary, padded
+from elmo_core.text.tokens import Vocabulary, pad_rows
 
 
 @dataclass
@@ -23,16 +23,16 @@ class Sentence:
 
 
 class Labels:
-    """A tagger's labels, in the order of their ids, and their scheme."""
+    """A tagger's labels, in the order of their ids."""
 
-    def __init__(self, names: Iterable[str], scheme: str = "lac"):
-        self.names, self.scheme = list(names), scheme
+    def __init__(self, names: Iterable[str]):
+        self.names = list(names)
         self.index = {name: number for number, name in enumerate(self.names)}
 
     @classmethod
-    def from_file(cls, path: Path, scheme: str) -> "Labels":
+    def from_file(cls, path: Path) -> "Labels":
         disk.check_input(path, "labels, one per line")
-        labels = cls(read_lines(path), scheme)
+        labels = cls(read_lines(path))
         if not labels.names:
             raise UserError(f"{path}: no labels. Expected one per line: n, n-B, n-I ...")
         return labels
@@ -65,7 +65,7 @@ def make_batch(tokens: Sequence[list[str]], words: Vocabulary, labels: Sequence[
     lengths = np.array([len(sentence) for sentence in tokens], dtype=np.int64)
 
     def table(rows: Iterable[Sequence[int]]) -> np.ndarray:
-        return padded(np.concatenate(list(rows)), lengths, lengths.max())
+        return pad_rows(np.concatenate(list(rows)), lengths, lengths.max())
 
     ids = table(words.ids(sentence) for sentence in tokens)
     positions = table([getattr(token, "position_in_word", -1) + 1 for token in sentence] for sentence in tokens)

@@ -16,12 +16,12 @@ from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.text.characters import CharTable
 from elmo_core.text.tokenise import TOKENISERS
-from elmo_core.text.tokens import Tokens, padded
+from elmo_core.text.tokens import Tokens, pad_rows
 from elmo_tasks.characters import jieba_words
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.tagging.crf import LinearChainCRF
 from elmo_tasks.tagging.data import Batch, Labels
-from elmo_tasks.tagging.scheme import forbidden_transitions
+from elmo_tasks.tagging.scheme import SCHEMES, forbidden_transitions
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
@@ -34,17 +34,18 @@ MAX_POSITION = 4  # positions in a word are clipped to this
 
 @dataclass(frozen=True)
 class TaggerSettings(ELMoSettings):
-    """How text becomes tokens, and the network.
+    """How text becomes tokens and labels, and the network.
 
-    elmo_at: where the network reads ELMo. words: what ELMo and the word vectors read: the tokens, or jieba's words in
-    sentences of characters. segmentation: whether characters carry their position in the word, see columns.py.
-    lang: language of raw text. emb_lr_factor, crf_lr_factor: learning rates of word embeddings and CRF, times lr.
+    scheme: of the labels. segmentation: whether characters carry their position in the word, see columns.py. lang: of raw
+    text. words: what ELMo and the word vectors read: the tokens, or jieba's words in sentences of characters. elmo_at:
+    where the network reads ELMo. emb_lr_factor, crf_lr_factor: learning rates of word embeddings and CRF, times lr.
     """
 
-    elmo_at: str = "input"
-    words: str = "tokens"
+    scheme: str = "bio"
     segmentation: str = "none"
     lang: str = "en"
+    words: str = "tokens"
+    elmo_at: str = "input"
     word_dim: int = 128
     word_vectors_trainable: bool = False
     char_cnn: bool = False
@@ -55,6 +56,7 @@ class TaggerSettings(ELMoSettings):
     emb_lr_factor: float = 2.5
     crf_lr_factor: float = 0.2
     choices: ClassVar[Mapping[str, Sequence[str]]] = {
+        "scheme": SCHEMES,
         "elmo_at": ("input", "output", "input,output"),
         "random_weights": ("", "all", "lstm"),
         "words": ("tokens", "jieba"),
@@ -109,7 +111,7 @@ class BiGRUCRF(nn.Layer):
         layers = cell(width, hidden, settings.n_layers, direction="bidirect", dropout=settings.dropout)
         setattr(self, settings.cell, layers)
         self.emission = nn.Linear(2 * hidden + (elmo.dim if "output" in self.elmo_at else 0), len(labels))
-        self.crf = LinearChainCRF(*forbidden_transitions(labels.names, labels.scheme), settings.crf_lr_factor)
+        self.crf = LinearChainCRF(*forbidden_transitions(labels.names, settings.scheme), settings.crf_lr_factor)
         self.dropout = nn.Dropout(settings.dropout)
 
     @property
@@ -136,7 +138,7 @@ class BiGRUCRF(nn.Layer):
         layers, word_mask = self.elmo.layers(words)  # (B, W, 2P), (B, W)
         lengths = np.array(list(map(len, word_index)))
         starts = word_mask.shape[1] * np.repeat(np.arange(len(word_index)), lengths)
-        rows = padded(starts + np.concatenate(word_index), lengths, lengths.max())  # (B, T) into (B * W, 2P)
+        rows = pad_rows(starts + np.concatenate(word_index), lengths, lengths.max())  # (B, T) into (B * W, 2P)
         index, shape = to_tensor(rows.ravel()), [*rows.shape, self.elmo.layer_dim]
         layers = [paddle.gather(x.reshape([-1, shape[-1]]), index).reshape(shape) for x in layers]
         return self.elmo.mixed(layers, to_tensor((np.arange(rows.shape[1]) < lengths[:, None]).astype(np.float32)))
@@ -157,7 +159,7 @@ class BiGRUCRF(nn.Layer):
     def _features(self, batch: Batch) -> paddle.Tensor:
         tokens = (token for sentence in batch.tokens for token in sentence)
         numbers = np.array([self.feature_numbers.get(getattr(token, "feature", ""), 0) for token in tokens], np.int64)
-        return self.feature_embedding(paddle.to_tensor(padded(numbers, batch.lengths, batch.ids.shape[1])))
+        return self.feature_embedding(paddle.to_tensor(pad_rows(numbers, batch.lengths, batch.ids.shape[1])))
 
     def _positions(self, batch: Batch) -> paddle.Tensor:
         return self.place_embedding(paddle.to_tensor(np.minimum(batch.positions_in_word, MAX_POSITION + 1)))
@@ -169,7 +171,7 @@ class BiGRUCRF(nn.Layer):
         table = CharTable(row_of)
         order = np.argsort(table.lengths, kind="stable")
         features = self.char_cnn(Tokens(table.rows(order), table.lengths[order].astype(np.int32)))  # (N, D)
-        rows = padded(np.argsort(order)[numbers], batch.lengths, batch.ids.shape[1])
+        rows = pad_rows(np.argsort(order)[numbers], batch.lengths, batch.ids.shape[1])
         return paddle.gather(features, paddle.to_tensor(rows.ravel())).reshape([*rows.shape, features.shape[1]])
 
     def loss(self, batch: Batch) -> paddle.Tensor:

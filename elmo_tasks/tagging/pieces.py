@@ -11,7 +11,7 @@ from pathlib import Path
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import read_lines
-from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.tagging.data import Sentence
 from elmo_tasks.tagging.scheme import OUTSIDE, spans, split_lac_label
 
@@ -29,7 +29,7 @@ class PieceSplitter:
     """
 
     def __init__(self, vocabulary: Vocabulary | None, whole: bool = False):
-        self.known = set(vocabulary.tokens).difference(MARKERS) if vocabulary else set()
+        self.known = set(vocabulary.tokens).difference(SPECIAL_TOKENS) if vocabulary else set()
         self.max_length = max(map(len, self.known), default=1)
         self.whole = whole
 

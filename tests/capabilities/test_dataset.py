@@ -15,10 +15,10 @@ from tiny import char_ids
 from dataset import EvalStream, TrainStream, lm_batch
 from elmo_core.machine.messages import UserError
 from elmo_core.text import text_files
-from elmo_core.text.characters import CodePoints, count_cut
+from elmo_core.text.characters import BYTES, CodePoints
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
-from elmo_core.text.tokens import Vocabulary, in_order, sentence_batches, shuffled_batches, token_batch
+from elmo_core.text.tokens import Vocabulary, restore_order, sentence_batches, shuffled_batches, token_batch
 from pretraining.prefetch import Prefetcher
 
 MARKERS = ["<S>", "</S>", "<UNK>"]
@@ -160,7 +160,7 @@ def test_char_ids_are_those_of_bilm_tf(token):
 def test_long_tokens_are_cut_at_bytes_and_counted():
     cut_within_a_character = "y" + "果" * 20
     assert len(cut_within_a_character.encode()[:48].decode(errors="ignore").encode()) < 48
-    assert count_cut(["x" * 48, "x" * 49, cut_within_a_character, "", "果" * 16]) == 2
+    assert sum(map(BYTES.is_truncated, ["x" * 48, "x" * 49, cut_within_a_character, "", "果" * 16])) == 2
 
 
 def test_code_points_are_those_of_elmoformanylangs():
@@ -173,9 +173,8 @@ def test_code_points_are_those_of_elmoformanylangs():
     assert rows[1] == [before] + [8] * 48 + [behind]
     assert [row[:3] for row in rows[2:4]] == [[before, bos, behind], [before, eos, behind]]
     alphabet = CodePoints(ids)
-    assert (
-        alphabet.shortened(["果" * 49]) == ["果" * 48] and alphabet.is_cut("果" * 49) and not alphabet.is_cut("果" * 48)
-    )
+    assert alphabet.truncated(["果" * 49]) == ["果" * 48]
+    assert alphabet.is_truncated("果" * 49) and not alphabet.is_truncated("果" * 48)
 
 
 def test_words_are_looked_up_as_they_are_cut():
@@ -283,7 +282,7 @@ def test_corpus_that_is_not_there(tmp_path, monkeypatch):
     ("name", "content", "message"),
     [
         ("c.txt", b"", "c.txt: "),
-        ("c.txt", b"\n  \n\t\n", "c.txt: .*3 blank"),
+        ("c.txt", b"\n  \n\t\n", "c.txt: .*blank.*3"),
         ("c.txt", b"fine\n" * 1000 + b"caf\xe9\n", "c.txt:1001: "),
         ("c.txt", b"fine\n" * 2 + b"f\0i\0n\0e\0\n", "c.txt:3: a NUL"),
         ("vocab.txt", b"<S>\n</S>\n<UNK>\na\n", "vocab.txt .*vocabulary"),
@@ -303,7 +302,7 @@ def test_bad_corpus_names_the_file(tmp_path, vocabulary, name, content, message)
 
 
 def test_the_line_of_a_bad_byte_after_the_first_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_files, "BLOCK", 10)
+    monkeypatch.setattr(text_files, "BLOCK_BYTES", 10)
     (tmp_path / "c").write_bytes(b"one two\n" * 7 + b"caf\xe9\n")
     with pytest.raises(UserError, match="c:8: byte 0xe9"):
         list(read_sentences(tmp_path / "c"))
@@ -311,7 +310,7 @@ def test_the_line_of_a_bad_byte_after_the_first_block(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
 def test_counts_are_exact_and_irregular_lines_logged_once(tmp_path, vocabulary, caplog, monkeypatch, block):
-    monkeypatch.setattr(text_files, "BLOCK", block)
+    monkeypatch.setattr(text_files, "BLOCK_BYTES", block)
     content = "\ufeffbirds sing\r\n\n  \nrain\u3000new <S>\x0bx\n \u3000\nlast 苹果"
     (tmp_path / "c.txt").write_text(content, encoding="utf-8", newline="")
     corpus = Corpus(tmp_path / "c.txt")
@@ -329,7 +328,7 @@ def test_a_sample_of_the_words_is_looked_up_and_everything_counted(tmp_path, voc
     exact = corpus.count(vocabulary)
     assert exact.sentences == 120 and exact.tokens == exact.looked_up == sum(map(len, sentences))
     assert exact.unknown == count_unknown(sentences, vocabulary) > 120
-    monkeypatch.setattr(text_files, "BLOCK", 100)
+    monkeypatch.setattr(text_files, "BLOCK_BYTES", 100)
     sample = corpus.count(vocabulary, sample=True)
     assert (sample.sentences, sample.tokens) == (exact.sentences, exact.tokens)
     assert 0 < sample.looked_up < exact.tokens / 5 and 0.5 < sample.unknown_share / exact.unknown_share < 2
@@ -614,7 +613,7 @@ def test_shuffled_batches_hold_every_sentence_once():
     assert [batch.tolist() for batch in again] == [batch.tolist() for batch in first]
 
 
-def test_in_order_gives_values_back_as_soon_as_possible():
+def test_restore_order_gives_values_back_as_soon_as_possible():
     given = []
 
     def pairs():
@@ -622,11 +621,11 @@ def test_in_order_gives_values_back_as_soon_as_possible():
             given.append(positions)
             yield np.array(positions), [f"value {i}" for i in positions]
 
-    values = in_order(pairs())
+    values = restore_order(pairs())
     assert next(values) == "value 0" and len(given) == 1
     assert list(values) == [f"value {i}" for i in range(1, 5)]
     with pytest.raises(ValueError, match="position 0"):
-        list(in_order([(np.array([1]), ["b"])]))
+        list(restore_order([(np.array([1]), ["b"])]))
 
 
 def test_prefetcher_keeps_order_and_stays_within_its_depth():

@@ -22,7 +22,7 @@ import export_model
 import run_finetune
 from elmo import ELMoEmbedder
 from elmo_core.machine.messages import UserError
-from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.tagging.columns import Token
@@ -160,9 +160,9 @@ def test_the_numbers_of_characters_are_the_references(export, model):
 
 def random_tagger(folder: Path, **settings) -> Tagger:
     """A tagger of random weights, so that every part of it counts."""
-    words = Vocabulary([*MARKERS, "the", "river", "bank", "很"])
-    labels = Labels(["B-x", "I-x", "E-x", "S-x", "O"], scheme="bioes")
-    settings = {"hidden_dim": 5, "word_dim": 4, "n_layers": 2, "layers": "mix", **settings}
+    words = Vocabulary([*SPECIAL_TOKENS, "the", "river", "bank", "很"])
+    labels = Labels(["B-x", "I-x", "E-x", "S-x", "O"])
+    settings = {"scheme": "bioes", "hidden_dim": 5, "word_dim": 4, "n_layers": 2, "layers": "mix", **settings}
     pretrained, vectors, features = None, None, settings.pop("features", ())
     if settings.pop("elmo", True):
         prefix = tiny.save(tiny.random_bilm(**settings.pop("bilm", {})), folder / "elmo")

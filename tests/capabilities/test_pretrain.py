@@ -23,7 +23,7 @@ from elmo_core.machine.messages import UserError
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.corpus import Corpus
-from elmo_core.text.tokens import MARKERS, Vocabulary, token_batch
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary, token_batch
 from pretraining import fit, run, run_folder
 from pretraining.meter import Meter
 from pretraining.perplexity import Score
@@ -341,7 +341,7 @@ def test_finetuning_with_the_same_vocabulary_starts_from_the_weights(corpus, fin
 @pytest.mark.parametrize("input", ["char", "word"])
 def test_finetuning_with_another_vocabulary_keeps_the_rows_of_known_words(corpus, tmp_path, messages, input):
     known = Vocabulary.from_file(corpus / "vocab.txt")
-    new = Vocabulary([*MARKERS, "new", *reversed(known.tokens[5:]), "words"])
+    new = Vocabulary([*SPECIAL_TOKENS, "new", *reversed(known.tokens[5:]), "words"])
     new.save(tmp_path / "new.txt")
     runs.pretrain(runs.flags(corpus, tmp_path / "1", max_steps=2, input=input))
     changes = {"finetune_from": tmp_path / "1", "vocab_file": tmp_path / "new.txt", "max_steps": 1, "lr": 1e-12}

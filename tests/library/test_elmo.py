@@ -241,7 +241,7 @@ def test_remembered_vectors_are_bounded_and_change_nothing(model, monkeypatch):
     monkeypatch.setattr(token_tables, "CACHE_BYTES", 4 * 7 * 40)
     embedder = ELMoEmbedder(model, batch_size=8)
     assert_close(embedder.encode(sentences), expected)
-    assert len(embedder.vectors.places) <= 40
+    assert len(embedder.token_table.row_of) <= 40
 
 
 @pytest.mark.parametrize("carry_state", [False, True])

@@ -18,7 +18,7 @@ from elmo_core.machine.runtime import paddle, run_in_parallel
 @pytest.mark.parametrize("older", [False, True])
 @pytest.mark.parametrize(("quota", "cores"), [("max", 8), ("-1", 8), ("250000", 2), ("20000", 1), ("", 8)])
 def test_a_containers_share_of_the_processor_counts(tmp_path, monkeypatch, quota, cores, older):
-    """By the files of newer kernels, and of older ones."""
+    """In the files of cgroups v2 and v1."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
     monkeypatch.setattr(runtime, "CPU_QUOTA", tmp_path / "cpu.max")
     monkeypatch.setattr(runtime, "OLD_CPU_QUOTA", [tmp_path / "quota", tmp_path / "period"])

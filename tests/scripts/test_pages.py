@@ -7,6 +7,7 @@ Those of the other pages must be known to the scripts.
 
 import gzip
 import importlib
+import inspect
 import re
 import shlex
 import shutil
@@ -22,9 +23,13 @@ import tiny
 from project import PROJECT, commands, parser_of, parsers
 
 import convert
+import elmo
 import run_embed
 import run_eval
 from elmo_core.machine.runtime import paddle
+from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.reading.reader import Reader
+from elmo_tasks.tagging.tagger import Tagger
 
 PAGES = [
     "README.md",
@@ -273,6 +278,29 @@ def test_the_python_of_the_readme_does_what_it_says(folder, monkeypatch, capsys)
     exec(fixed, space)
     assert [array.shape for array in space["embedder"].encode(space["sentences"])] == [(3, 4, width), (3, 3, width)]
     exec(tagger, {**space, "word_embedding": paddle.ones([2, 4, 6])})
+
+
+def test_the_reference_has_the_names_of_the_code():
+    """Each function and method that it writes with its parameters has these, and each class's table has all parameters."""
+    text = (PROJECT / "docs/reference.md").read_text(encoding="utf-8")
+    owners = [elmo, elmo.ELMoEmbedder, elmo.ELMo, Tagger, Classifier, Reader]
+    for name, listed in re.findall(r"`(\w+)\(([\w, =.]*)\)`", text.replace("`elmo(", "`forward(")):
+        signatures = [inspect.signature(getattr(owner, name)) for owner in owners if hasattr(owner, name)]
+        parameters = set(re.findall(r"(\w+)(?:=[\w.]+)?(?:, |$)", listed))
+        assert any(parameters <= set(signature.parameters) for signature in signatures), name
+    for kind in (elmo.ELMoEmbedder, elmo.ELMo):
+        table = text.partition(f"**`{kind.__name__}`**")[2].partition("| method")[0]
+        rows = re.findall(r"^\|(.*?)\| ", table, re.M)
+        assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == {
+            *inspect.signature(kind).parameters
+        } - {"params"}
+
+
+def test_the_messages_of_the_questions_are_those_of_the_code():
+    table = (PROJECT / "docs/faq.md").read_text(encoding="utf-8").partition("| message |")[2].partition("\n\n")[0]
+    messages = re.findall(r"^\| `(.*?)` \|", table, re.M)
+    code = "".join(path.read_text(encoding="utf-8") for path in PROJECT.glob("[!.]*/**/*.py"))
+    assert messages and all(message in code + (PROJECT / "setup.sh").read_text("utf-8") for message in messages)
 
 
 def test_the_lengths_that_are_left_out_are_those_of_the_readme(monkeypatch):

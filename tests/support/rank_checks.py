@@ -30,7 +30,7 @@ except ValueError as error:
 else:
     raise AssertionError("no error was raised")
 
-# one layer with dense gradients, two tables: each rank reads other rows, and another number of them, besides two shared
+# one weight with dense gradients, two tables: of other rows on each rank, and of another number of them, save two shared
 paddle.seed(rank)
 linear = paddle.nn.Linear(3, 2)
 tables = [paddle.nn.Embedding(7, width) for width in (3, 1)]

@@ -1,4 +1,4 @@
-"""Pretraining runs of each rank of a test, one after another, given as JSON: [[flags, step to stop at], ...].
+"""Pretraining runs of one rank, one after another, from JSON: [[flags, step to stop at], ...].
 
 Every rank saves its weights beside the run's folder, as FOLDER.rank0.npz and so on.
 """

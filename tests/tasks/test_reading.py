@@ -10,7 +10,7 @@ import pytest
 from elmo import ELMo
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch
 from elmo_tasks.reading.data import Dataset, Passage, Question, read_dataset
@@ -26,7 +26,7 @@ TEXT = "老师住在北京。他在银行工作。医生住在上海。"
 QUESTIONS = {"老师住在哪里？": "北京", "谁住在上海？": "医生", "老师在哪里工作？": "银行"}
 SMALL = ReaderSettings(word_dim=5, hidden_dim=3, dropout=0.0, elmo_dropout=0.0, layers="mix", lang="zh")
 WORDS = Vocabulary(
-    [*MARKERS, *["老师", "医生", "住", "在", "北京", "上海", "银行", "工作", "他", "。", "哪里", "谁", "？"]]
+    [*SPECIAL_TOKENS, *["老师", "医生", "住", "在", "北京", "上海", "银行", "工作", "他", "。", "哪里", "谁", "？"]]
 )
 
 

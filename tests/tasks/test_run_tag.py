@@ -12,7 +12,7 @@ import pytest
 
 import run_tag
 from elmo_core.machine.messages import UserError
-from elmo_core.text.tokens import MARKERS, UNK_ID, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, UNK_ID, Vocabulary
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.data import make_batch
 from elmo_tasks.tagging.tagger import Tagger
@@ -147,19 +147,17 @@ def test_words_with_tags_from_training_to_raw_text(run, pieces):
     lines = ["小明/nr 爱/v 苹果/n 。/w", "我/n 爱/v 北京大学/n ，/w", "苹果/n 很/c 好/v 。/w"]
     for name in ("train", "dev", "test"):
         Path(name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    Vocabulary([*MARKERS, "苹果", "北京", "大学"]).save(Path("vocab.txt"))
+    Vocabulary([*SPECIAL_TOKENS, "苹果", "北京", "大学"]).save(Path("vocab.txt"))
     learns = ["--epochs=60", "--lr=0.03", "--batch_size=3", "--dropout=0", "--patience=0"]
     printed = train(run, NO_ELMO, "--data_format=tagged", "--lang=zh", *learns, *filter(None, [pieces]))
     assert "F1 100.00%" in printed
     predict = "predict --model_dir=tagger --device=cpu --output_format=tagged"
-    found = run(predict, text="\n  苹果  很 好 。\n\n　\n小明 爱 ＡＢ 。\n").split("\n")
-    assert found[1] == "苹果/n 很/c 好/v 。/w" and [k for k, line in enumerate(found) if line] == [1, 4]
-    assert "".join(token.rpartition("/")[0] for token in found[4].split()) == "小明爱ＡＢ。"
-    Path("raw").write_text("小明爱北京大学。\n\n苹果很好。\n", encoding="utf-8")
-    run(predict, "--input=raw", "--input_format=raw", "--output=out")
-    found = Path("out").read_text(encoding="utf-8").splitlines()
-    assert found[2] == "苹果/n 很/c 好/v 。/w" and not found[1]
-    assert "".join(token.rpartition("/")[0] for token in found[0].split()) == "小明爱北京大学。"
+    lines = run(predict, text="\n  苹果  很 好 。\n\n　\n小明 爱 ＡＢ 。\n").split("\n")
+    assert lines[1] == "苹果/n 很/c 好/v 。/w" and [k for k, line in enumerate(lines) if line] == [1, 4]
+    assert "".join(token.rpartition("/")[0] for token in lines[4].split()) == "小明爱ＡＢ。"
+    lines = run(predict, "--input_format=raw", text="小明爱北京大学。\n\n苹果很好。\n").split("\n")
+    assert lines[1:3] == ["", "苹果/n 很/c 好/v 。/w"]
+    assert "".join(token.rpartition("/")[0] for token in lines[0].split()) == "小明爱北京大学。"
 
 
 def test_lacs_scheme_takes_the_pieces_of_elmos_vocabulary(run, small_weights):
@@ -189,7 +187,7 @@ MISTAKES = [  # flags, a pattern that the message has
     (f"{BASELINE} --word_vectors_trainable", "--word_vectors_trainable"),
     (f"{BASELINE} --words=jieba", "--words"),
     (f"{BASELINE} --data_format=tagged --feature_column=1", "--feature_column"),
-    (f"{BASELINE} --train_file=one_label", "single label, O"),
+    (f"{BASELINE} --train_file=one_label", "one label, O"),
     ("train --train_file=one_sentence --save_dir=new --init_from_ckpt=none --device=cpu", "--dev_file"),
     (f"{BASELINE} --label_column=0", "train:1.*column 0"),
     (f"{BASELINE} --save_dir=tagger", "--overwrite"),

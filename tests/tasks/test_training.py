@@ -7,7 +7,7 @@ import pytest
 
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import MARKERS
+from elmo_core.text.tokens import SPECIAL_TOKENS
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.training import TrainingSettings, fit, hold_out, training_words
@@ -79,7 +79,7 @@ def test_a_learning_rate_that_is_too_high_is_an_error():
 
 
 def test_rare_words_are_unknown():
-    assert training_words("abbccc", 2).tokens == [*MARKERS, "c", "b"]
+    assert training_words("abbccc", 2).tokens == [*SPECIAL_TOKENS, "c", "b"]
 
 
 def test_a_tenth_is_held_out():

@@ -1,4 +1,4 @@
-"""Weights of others: what is imported computes what its files say, what is exported comes back, damage is found.
+"""Import and export: imported models compute the original vectors, exports import unchanged, damage is found.
 
 The files are written and read by the tests' own code, in support/foreign.py and support/reference.py.
 """
@@ -220,7 +220,7 @@ def test_an_export_is_readable_by_others_and_imports_back(trip, tmp_path):
 
 
 def shapes_of_export(options: dict) -> dict[str, tuple]:
-    """What bilm-tf and AllenNLP together ask of a file: of characters always a projection."""
+    """The datasets that bilm-tf and AllenNLP require together: character models always have a projection."""
     shapes = shapes_of(options)
     if "char_cnn" in options:
         assert options["char_cnn"]["n_characters"] == 262 and "n_highway" in options["char_cnn"]
@@ -268,7 +268,7 @@ def test_other_files_in_fluids_folder_are_logged(tmp_path, messages):
     write_fluid(tmp_path / "fluid", softmax=False)
     write_variable(tmp_path / "fluid" / "learning_rate_0", np.ones((P, 4 * H), np.float32))
     convert.main(fluid_flags(tmp_path / "fluid", tmp_path / "out"))
-    assert "learning_rate_0" in messages() and "clips 3" in messages()
+    assert "learning_rate_0" in messages() and "clip 3" in messages()
 
 
 # Mistakes
@@ -443,7 +443,7 @@ def exported(tmp_path_factory):
 
 
 def import_all(flags: list[str], output: Path) -> tuple[dict, dict]:
-    """What is imported: its weights, its configuration."""
+    """Import a model; return its weights and configuration."""
     convert.main(flags)
     try:
         return checkpoint.load_params(output), config_of(output)
