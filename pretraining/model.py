@@ -38,12 +38,12 @@ def load_model(source: Path, expected: Mapping, vocabulary: Vocabulary | None) -
     return _with_vocabulary(bilm, old_vocabulary, vocabulary), vocabulary
 
 
-def check_vocabulary(path: Path, given: Vocabulary, source: str | Path, known: Vocabulary) -> None:
-    """Raise if a vocabulary file is not the vocabulary of the checkpoint."""
-    if given.fingerprint != known.fingerprint:
+def check_vocabulary(path: Path, vocabulary: Vocabulary, source: str | Path, expected: Vocabulary) -> None:
+    """Raise if the vocabulary of a file is not that of the checkpoint `source`."""
+    if vocabulary.fingerprint != expected.fingerprint:
         raise UserError(
-            f"--vocab_file {path} ({len(given):,} words) is not the vocabulary that {source} was trained with "
-            f"({len(known):,} words, vocab.txt in its folder). Leave it out, or change it with `run_pretrain.py "
+            f"--vocab_file {path} ({len(vocabulary):,} words) is not the vocabulary that {source} was trained with "
+            f"({len(expected):,} words, vocab.txt in its folder). Omit it, or change it with `run_pretrain.py "
             "--finetune_from`."
         )
 
