@@ -65,7 +65,7 @@ def _settings(embedder: "ELMoEmbedder", text: CountedText, forget_sentences: boo
     return {
         "model": f"SHA-1 {checkpoint.fingerprint(weights)[:12]}{words}",
         "text": str(text),
-        "layers": embedder.layers.numbers,
+        "layers": embedder.layers.indices,
         "mix": embedder.layers.weights,
         "pool": embedder.pool,
         "dtype": embedder.dtype,

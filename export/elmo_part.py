@@ -37,7 +37,7 @@ class ELMoPart:
         vectors, inverse = self._token_vectors(batch)
         token = ops.lookup(vectors, ops.reshape(inverse, [batch.rows, batch.steps]))
         layers, x = [ops.concat([token, token], axis=2)], None
-        for layer in range(self.choice.highest):
+        for layer in range(self.choice.max_layer):
             pair = self.bilm.forward_lstm[layer], self.bilm.backward_lstm[layer]
             weight, recurrent, projection = _weights(pair, self.config.forget_bias)
             if x is None:  # (N, P): one product per distinct token
@@ -50,7 +50,7 @@ class ELMoPart:
             y = run(ops, self._step(ops, recurrent, projection), states, products, indices)
             x = y + x if x is not None and self.config.use_skip_connections else y
             layers.append(batch.align_outputs(x, width))
-        return self.choice.of(layers)
+        return self.choice.select(layers)
 
     def _token_vectors(self, batch: Sentences) -> tuple[Array, Array]:
         """Vectors (N, P) of the distinct tokens, and each token's index among them (B * T,)."""

@@ -161,8 +161,8 @@ def test_the_numbers_of_characters_are_the_references(export, model):
 def random_tagger(folder: Path, **settings) -> Tagger:
     """A tagger of random weights, so that every part of it counts."""
     words = Vocabulary([*SPECIAL_TOKENS, "the", "river", "bank", "很"])
-    labels = Labels(["B-x", "I-x", "E-x", "S-x", "O"], scheme="bioes")
-    settings = {"hidden_dim": 5, "word_dim": 4, "n_layers": 2, "layers": "mix", **settings}
+    labels = Labels(["B-x", "I-x", "E-x", "S-x", "O"])
+    settings = {"scheme": "bioes", "hidden_dim": 5, "word_dim": 4, "n_layers": 2, "layers": "mix", **settings}
     pretrained, vectors, features = None, None, settings.pop("features", ())
     if settings.pop("elmo", True):
         prefix = tiny.save(tiny.random_bilm(**settings.pop("bilm", {})), folder / "elmo")

@@ -360,7 +360,7 @@ def test_substitutes_of_a_model_of_ones_own_and_mistakes(model, tmp_path):
     for embedder in (headless, ELMoEmbedder(tmp_path / "headless")):
         with pytest.raises(UserError, match="head"):
             embedder.substitutes(SENTENCES[0], 1)
-    for place, k, word in ((3, 1, "place"), (-1, 1, "place"), (0, 0, "k=")):
+    for place, k, word in ((3, 1, "position"), (-1, 1, "position"), (0, 0, "k=")):
         with pytest.raises(UserError, match=word):
             headless.substitutes(SENTENCES[0], place, k)
 

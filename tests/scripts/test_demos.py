@@ -34,12 +34,12 @@ def test_the_encoder_gives_the_mix_of_elmos_layers(checkpoints, kind):
     assert encoder.l2_loss().item() == pytest.approx(0.5 * (np.log([0.2, 0.3, 0.5]) ** 2).sum(), rel=1e-5)
     assert 0.3 < (encoder(SENTENCES).numpy()[2] == 0).mean() < 0.7
     encoder.eval()
-    found = encoder(SENTENCES).numpy()
+    vectors = encoder(SENTENCES).numpy()
     expected = ELMoEmbedder(checkpoints[kind], layers=[0.4, 0.6, 1.0]).encode(SENTENCES)
-    for row, array in zip(found, expected, strict=True):
+    for row, array in zip(vectors, expected, strict=True):
         np.testing.assert_allclose(row[: len(array)], array, rtol=1e-4, atol=1e-5)
         assert not row[len(array) :].any()
-    np.testing.assert_array_equal(encoder(encoder.map_words(SENTENCES)).numpy(), found)
+    np.testing.assert_array_equal(encoder(encoder.map_words(SENTENCES)).numpy(), vectors)
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def build(checkpoints, tmp_path):
             return Reader(ReaderSettings(**SMALL, **KINDS[kind], **windows), WORDS, pretrained, vectors)
         settings, labels = (
             tagging.TaggerSettings(**{**SMALL, "n_layers": 1, **KINDS[kind]}),
-            Labels(["O", "B-x"], scheme="bio"),
+            Labels(["O", "B-x"]),
         )
         features = () if pretrained else ("NN", "VB")
         tagger = Tagger(settings, WORDS, labels, pretrained, WORDS, vectors, features, 1)
@@ -105,8 +105,8 @@ def test_the_form_of_the_folder(build, checkpoints, tmp_path):
         assert config["elmo"]["path"] == checkpoints["word"]
         mixes = {f"elmo.mixes.{k}.{weight}" for k in (0, 1) for weight in ("scalars", "gamma")}
         recurrent = ("gru.", "context.", "model.")
-        found = {name for name in model.weights() if not name.startswith(recurrent)}
-        assert found == {"word_embedding.weight", *mixes, *names}
+        weights = {name for name in model.weights() if not name.startswith(recurrent)}
+        assert weights == {"word_embedding.weight", *mixes, *names}
 
 
 def test_a_tagger_replaces_another_with_all_its_files(build, tmp_path):
@@ -136,7 +136,7 @@ def edit(folder: Path, change) -> None:
         ("tagger of all", "tagger.hidden_dim", None),
         ("tagger of all", "tagger", None),
         ("tagger of all", "tagger", "x"),
-        ("tagger of all", "scheme", "x"),
+        ("tagger of all", "tagger.scheme", "x"),
         ("tagger of all", "features", None),
         ("tagger of all", "dictionaries", None),
         ("reader", "reader.hidden_dim", "3"),
