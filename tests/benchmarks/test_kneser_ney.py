@@ -15,7 +15,7 @@ from elmo_core.text.corpus import Corpus
 sys.path.insert(0, str(runs.PROJECT / "benchmarks"))
 
 import kneser_ney
-from kneser_ney import COARSE, KneserNey
+from kneser_ney import FALLBACK_DISCOUNTS, KneserNey
 
 from elmo_core.text.tokens import Vocabulary
 
@@ -45,7 +45,7 @@ class Naive:
                 y = n[1] / (n[1] + 2 * n[2])
                 self.discounts[k] = [i - (i + 1) * y * n[i + 1] / n[i] for i in (1, 2, 3)]
             if k not in self.discounts or min(self.discounts[k]) <= 0:
-                self.discounts[k] = COARSE
+                self.discounts[k] = FALLBACK_DISCOUNTS
 
     def count(self, gram: tuple) -> int:
         if len(gram) == self.order or gram[0] == self.begin:
