@@ -43,9 +43,8 @@ class Kernel:
         functions = [mkl.cblas_sgemm]
         if _packed_products_work(mkl):
             functions += [mkl.cblas_sgemm_alloc, mkl.cblas_sgemm_pack, mkl.cblas_sgemm_compute, mkl.cblas_sgemm_free]
-        self.blas = (ctypes.c_void_p * 5)(
-            *(ctypes.cast(function, ctypes.c_void_p) for function in functions)
-        )  # a blas_t
+        addresses = [ctypes.cast(function, ctypes.c_void_p) for function in functions]
+        self.blas = (ctypes.c_void_p * 5)(*addresses)  # a blas_t
         for result, name, declared in FUNCTION.findall(SOURCE.read_text(encoding="utf-8")):
             function = getattr(library, name)
             function.restype = None if result == "void" else ctypes.c_int
@@ -67,7 +66,7 @@ def _packed_products_work(mkl: ctypes.CDLL) -> bool:
     fused.c does that; MKL's manual leaves it open.
     """
     k, n, packed_for = 70, 83, 4
-    one, zero = ctypes.c_float(1), ctypes.c_float(0)
+    one, zero, address = ctypes.c_float(1), ctypes.c_float(0), functools.partial(_c_argument, kind="float", stars=1)
     generator = np.random.default_rng(0)
     a, b = generator.standard_normal((9, k), np.float32), generator.standard_normal((k, n), np.float32)
     mkl.cblas_sgemm_alloc.restype = ctypes.c_void_p
@@ -75,22 +74,12 @@ def _packed_products_work(mkl: ctypes.CDLL) -> bool:
         packed = ctypes.c_void_p(mkl.cblas_sgemm_alloc(RIGHT_SIDE, packed_for, n, k))
         if not packed:
             return False
-        mkl.cblas_sgemm_pack(
-            ROW_MAJOR,
-            RIGHT_SIDE,
-            transposition,
-            packed_for,
-            n,
-            k,
-            one,
-            _c_argument(matrix, "float", 1),
-            ld,
-            packed,
-        )
+        shape = packed_for, n, k
+        mkl.cblas_sgemm_pack(ROW_MAJOR, RIGHT_SIDE, transposition, *shape, one, address(matrix), ld, packed)
         products = [np.zeros((m, n), np.float32) for m in (1, packed_for, len(a))]
         for c in products:
-            right = PACKED, len(c), n, k, _c_argument(a, "float", 1), k, packed, ld
-            mkl.cblas_sgemm_compute(ROW_MAJOR, AS_IS, *right, zero, _c_argument(c, "float", 1), n)
+            right = PACKED, len(c), n, k, address(a), k, packed, ld
+            mkl.cblas_sgemm_compute(ROW_MAJOR, AS_IS, *right, zero, address(c), n)
         mkl.cblas_sgemm_free(packed)
         if not all(np.allclose(c, a[: len(c)] @ b, atol=1e-4) for c in products):
             return False

@@ -34,7 +34,7 @@ MAX_POSITION = 4  # positions in a word are clipped to this
 
 @dataclass(frozen=True)
 class TaggerSettings(ELMoSettings):
-    """How text becomes tokens and labels, and the network.
+    """Settings of tokens and labels, and of the network.
 
     scheme: of the labels. segmentation: whether characters carry their position in the word, see columns.py. lang: of raw
     text. words: what ELMo and the word vectors read: the tokens, or jieba's words in sentences of characters. elmo_at:

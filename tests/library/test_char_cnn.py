@@ -14,7 +14,7 @@ FILTERS = ((1, 3), (2, 5), (7, 19))
 
 
 def random_tokens(n: int) -> Tokens:
-    """Of all lengths that there are, from an empty token to one that is cut."""
+    """Tokens of all lengths, from empty to truncated."""
     random = np.random.RandomState(0)
     words = ["", "x" * 60, *("".join(random.choice(list("abcdeé苹"), random.randint(1, 49))) for _ in range(n - 2))]
     characters = CharTable(words)

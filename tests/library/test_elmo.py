@@ -148,7 +148,7 @@ def test_half_precision_stays_near_the_reference_and_spares_evaluation(n_candida
 @pytest.mark.parametrize("input_kind", ["char", "word"])
 @pytest.mark.parametrize("n_candidates", [0, 6])
 def test_training_gradients_equal_finite_differences(input_kind, n_candidates):
-    """Of every weight, through ragged rows, active clips and the sampled softmax, and from a network above, in float64."""
+    """For every weight, in float64: with ragged rows, active clips, the sampled softmax, and a task network on top."""
     bilm = tiny.random_bilm("float64", input=input_kind)
     vocabulary = Vocabulary(tiny.WORDS)
     batch = dataset.lm_batch(SENTENCES, vocabulary, input_kind)

@@ -175,7 +175,7 @@ def test_scores_are_pooled_by_subtype():
 # Labelled sentences
 
 
-def test_columns_are_read_as_they_are(tmp_path):
+def test_columns(tmp_path):
     path = tmp_path / "columns"
     text = "-DOCSTART- -X- O\n\nNew NNP B-x\nYork  NNP I-x\r\n\n\na b\tDT\tO\n\u3000\tSYM\tO"
     path.write_bytes(text.encode())
@@ -197,7 +197,7 @@ def test_characters_with_positions(tmp_path):
     assert positioned == tokens and batch.positions_in_word.tolist() == [[1, 2, 11, 1]]
 
 
-def test_tagged_words_are_cut_into_pieces_and_joined_again(tmp_path):
+def test_tagged_words_are_split_into_pieces_and_joined_again(tmp_path):
     path, vocabulary = tmp_path / "tagged", Vocabulary([*SPECIAL_TOKENS, "苹果", "北京", "大学", "，"])
     path.write_text("小明/nr 爱/v 苹果/O 1/2/n //w 上海/O\n \n北京大学/n ，Ａ/w\n", encoding="utf-8")
     first, second = read_tagged(path, PieceSplitter(vocabulary))
@@ -209,18 +209,18 @@ def test_tagged_words_are_cut_into_pieces_and_joined_again(tmp_path):
     assert joined_words(second.tokens, second.labels) == [("北京大学", "n"), ("，A", "w")]
 
 
-def test_words_are_cut_into_the_longest_pieces_and_full_width_forms_are_narrowed():
+def test_words_are_split_into_the_longest_pieces_in_half_width_characters():
     known = Vocabulary([*SPECIAL_TOKENS, "北京", "北京大", "大学", "学生", "A1", "，"])
     pieces = PieceSplitter(known)
     assert pieces.split("北京大学生") == ["北京大", "学生"]
     assert pieces.split("南京大学") == ["南", "京", "大学"]
     assert pieces.split("Ａ１") == ["A1"] and pieces.split("：") == [":"]
-    assert pieces.split("，") == ["，"]  # which the vocabulary has as it is
+    assert pieces.split("，") == ["，"]  # the vocabulary contains it
     assert PieceSplitter(known, whole=True).split("北京Ａ") == ["北京A"]
     for character in map(chr, range(sys.maxunicode + 1)):
         kind, _, narrow = unicodedata.decomposition(character).partition(" ")
         if kind == "<wide>":
-            wide = character in "，\u3000"  # a blank would end the word
+            wide = character in "，\u3000"  # a space would end the word
             assert pieces.normalised(character) == (character if wide else chr(int(narrow, 16)))
 
 
@@ -302,22 +302,22 @@ def test_gradients_equal_finite_differences(spread):
     crf(emissions, labels, lengths).sum().backward()
     for tensor in (emissions, crf.transitions, crf.start, crf.stop):
         gradient, values, step = tensor.grad.numpy(), tensor.numpy(), 1e-5
-        for place in np.ndindex(*values.shape):
+        for index in np.ndindex(*values.shape):
             ends = []
             for sign in (1, -1):
                 moved = values.copy()
-                moved[place] += sign * step
+                moved[index] += sign * step
                 tensor.set_value(moved)
                 ends.append(float(crf(emissions, labels, lengths).sum()))
             tensor.set_value(values)
-            assert gradient[place] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-6)
+            assert gradient[index] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-6)
 
 
 @pytest.mark.parametrize("lengths", [[1], [2, 2, 4, 3]])
 @pytest.mark.parametrize(
     ("scheme", "names"), [("lac", "n-B n-I n v"), ("bioes", "O B-x I-x E-x S-x"), ("iob1", "O B-x I-x")]
 )
-def test_decoding_finds_the_best_labels_that_the_scheme_allows(lengths, scheme, names):
+def test_decoding_returns_the_best_labels_that_the_scheme_allows(lengths, scheme, names):
     n_labels = len(names.split())
     table, last = forbidden_transitions(names.split(), scheme)
     generator = np.random.default_rng(len(lengths))
@@ -345,7 +345,7 @@ def test_decoding_finds_the_best_labels_that_the_scheme_allows(lengths, scheme, 
         ("word", {"layers": "top", "cell": "lstm", "n_layers": 2, "char_cnn": True, "segmentation": "feature"}),
     ],
 )
-def test_a_sentences_tags_do_not_depend_on_its_batch(checkpoints, kind, changes):
+def test_a_sentences_tags_do_not_depend_on_the_batch(checkpoints, kind, changes):
     tagger = tagger_of(Vocabulary([*SPECIAL_TOKENS, "苹果", "the", "of"]), checkpoints.get(kind), **changes)
     tagger.network.eval()
     together = tagger.network(make_batch(SENTENCES, tagger.words)).numpy()
@@ -357,11 +357,11 @@ def test_a_sentences_tags_do_not_depend_on_its_batch(checkpoints, kind, changes)
     assert tags[1:4] == [tagger.tag([sentence])[0] for sentence in SENTENCES]
     assert tags[5] == tagger.tag([SENTENCES[0] * 50])[0]
     table, _ = forbidden_transitions(LABELS.names, "lac")
-    places = [-1, *(LABELS.index[label] for label in tags[5])]
-    assert not any(table[a, b] for a, b in itertools.pairwise(places))
+    path = [-1, *(LABELS.index[label] for label in tags[5])]
+    assert not any(table[a, b] for a, b in itertools.pairwise(path))
 
 
-def test_characters_get_the_vectors_of_the_words_that_jieba_finds(small_weights, tmp_path):
+def test_characters_get_the_vectors_of_jiebas_words(small_weights, tmp_path):
     tokens, words = [*"北京大学的学生", "iPhone", *"手机。"], ["北京大学", "的", "学生", "iPhone", "手机", "。"]
     vectors = ELMoEmbedder(small_weights["char"], layers="top").encode([words])[0]
     expected, batch = np.repeat(vectors, [4, 1, 2, 1, 2, 1], axis=0), [tokens, tokens[:2]]
@@ -407,8 +407,8 @@ def test_a_tagger_learns(small_weights, kind):
     assert tagger.score(sentences[:9], set()).total == best.score.total
 
 
-def test_parts_learn_at_their_own_rates(checkpoints):
-    """Adam's first step has the length of the rate."""
+def test_learning_rates_of_the_parts(checkpoints):
+    """Adam's first step is as long as the learning rate."""
     factors = {"emb_lr_factor": 5.0, "crf_lr_factor": 0.2}
     words = Vocabulary([*SPECIAL_TOKENS, *tiny.WORDS[3:]])
     tagger = tagger_of(words, checkpoints["word"], elmo_trainable=True, layers="mix", **factors)
@@ -433,5 +433,5 @@ def test_rare_words_become_unknown_in_training(monkeypatch):
     loss = tagger.network.loss
     monkeypatch.setattr(tagger.network, "loss", lambda batch: seen.extend(batch.ids.ravel().tolist()) or loss(batch))
     train(tagger, sentences, sentences[:1], TrainingSettings(epochs=40, patience=0))
-    assert 8 <= seen.count(words.index["好"]) <= 32  # of 40 times, expected 20
-    assert 1900 < seen.count(words.index["苹果"]) < 2000  # of 2,000, expected 1,961
+    assert 8 <= seen.count(words.index["好"]) <= 32  # of 40; expected: 20
+    assert 1900 < seen.count(words.index["苹果"]) < 2000  # of 2,000; expected: 1,961
