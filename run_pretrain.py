@@ -133,9 +133,8 @@ def initial_model(args: argparse.Namespace, ranks: Ranks, source: Path | None, s
     if not ranks.is_main:
         args.pretrained_word_embeddings = None  # rank 0's weights are copied to all
     models = []  # filled as a side effect: run_on_all sends results between ranks, and a model cannot be sent
-    ranks.run_on_all(
-        lambda: models.append(build_model(args, source))
-    )  # keeps waiting ranks alive: fitting to word vectors takes minutes
+    # run_on_all keeps waiting ranks alive: fitting to word vectors takes minutes
+    ranks.run_on_all(lambda: models.append(build_model(args, source)))
     bilm, vocabulary = models[0]
     check_ranks(ranks, {**bilm.config.to_dict(), "vocabulary": vocabulary.identity, "step": step})
     ranks.broadcast_weights(bilm.parameters())

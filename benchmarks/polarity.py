@@ -123,7 +123,7 @@ def table(output: Path) -> list[str]:
 
 
 def results(output: Path, name: str, treatment: str) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """By seed: whether each review was classified correctly, as 0 or 1, and the folds' accuracies."""
+    """Per seed, whether each review was classified correctly, as 0 or 1, and the folds' accuracies."""
     runs = {}
     for seed, path in steps.results(output / "results", f"{name}{treatment}").items():
         folds = disk.read_json(path, "results of run_finetune.py")["parts"]

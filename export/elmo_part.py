@@ -80,7 +80,7 @@ def _weights(pair: tuple[LSTMP, LSTMP], forget_bias: float) -> tuple[np.ndarray,
     """Both directions' weights of a layer: input (D, P + 1, 4H), recurrent (D, P, 4H), projection (D, H, P).
 
     The input weights' last row is the bias. sigmoid(x) equals (tanh(x / 2) + 1) / 2, and Paddle's tanh is three times
-    faster than its sigmoid. So the gates' weights are halved here, and so is the projection, for the output gate.
+    faster than its sigmoid. So the gates' weights are halved at export, and so is the projection, for the output gate.
     """
     directions = zip(*(lstmp.weights() for lstmp in pair), strict=True)
     weight, recurrent, bias, projection = (np.stack([x.numpy() for x in weights]) for weights in directions)

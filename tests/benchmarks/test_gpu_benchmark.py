@@ -1,4 +1,4 @@
-"""benchmarks/gpu.py: it runs on a CPU too, and its cost of a step is that of the model."""
+"""benchmarks/gpu.py: it also runs on a CPU, and its counted cost is the model's."""
 
 import sys
 

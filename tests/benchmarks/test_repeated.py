@@ -1,4 +1,4 @@
-"""Experiments over several seeds: their commands are those of the scripts, what is there is kept, their tables are right."""
+"""Experiments with several seeds: their commands are valid, finished steps are kept, the tables are correct."""
 
 import argparse
 import json

@@ -215,16 +215,15 @@ def test_ranks_whose_launcher_ends_stop_and_save(corpus, tmp_path, number):
     log = tmp_path / "log"
     argv = runs.flags(corpus, tmp_path / "run", dev_data_path=None, max_steps=100000, log_freq=1)
     launcher = runs.start("run_pretrain.py", argv, tmp_path / "output", launch=2, log_dir=log)
-    until = time.monotonic() + 90
-    while not (log / "workerlog.0").exists() or "step 3/" not in (log / "workerlog.0").read_text(encoding="utf-8"):
-        assert launcher.poll() is None and time.monotonic() < until, (tmp_path / "output").read_text(encoding="utf-8")
-        time.sleep(0.05)
+    runs.wait_until((log / "workerlog.0").exists, launcher, tmp_path / "output")
+    runs.wait_for_step(3, launcher, log / "workerlog.0")
     ranks = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text(encoding="ascii").split()
     assert len(ranks) == 2
     try:
         launcher.send_signal(number)
+        until = time.monotonic() + 60
         while any(map(is_running, ranks)):
-            assert time.monotonic() < until, "the ranks run on"
+            assert time.monotonic() < until, "the ranks are still running"
             time.sleep(0.05)
     finally:
         for rank in filter(is_running, ranks):

@@ -99,11 +99,11 @@ def test_taggers_with_elmo(run, small_weights, flags):
 
 
 def test_a_seed_gives_the_same_tagger_again(run):
-    for name in ("one", "other"):
+    for name in ("first", "second"):
         train(run, NO_ELMO, "--seed=5", save_dir=name, data="--train_file=train")  # a tenth is held out
-    one, other = Tagger.load("one").weights(), Tagger.load("other").weights()
-    for name, weight in one.items():
-        np.testing.assert_allclose(other[name], weight, atol=1e-5, err_msg=name)
+    first, second = Tagger.load("first").weights(), Tagger.load("second").weights()
+    for name, weight in first.items():
+        np.testing.assert_allclose(second[name], weight, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize(("segmentation", "text"), [("feature", "李0 开1"), ("strip", "李开")])

@@ -302,15 +302,15 @@ def test_gradients_equal_finite_differences(spread):
     crf(emissions, labels, lengths).sum().backward()
     for tensor in (emissions, crf.transitions, crf.start, crf.stop):
         gradient, values, step = tensor.grad.numpy(), tensor.numpy(), 1e-5
-        for place in np.ndindex(*values.shape):
+        for index in np.ndindex(*values.shape):
             ends = []
             for sign in (1, -1):
                 moved = values.copy()
-                moved[place] += sign * step
+                moved[index] += sign * step
                 tensor.set_value(moved)
                 ends.append(float(crf(emissions, labels, lengths).sum()))
             tensor.set_value(values)
-            assert gradient[place] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-6)
+            assert gradient[index] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-6)
 
 
 @pytest.mark.parametrize("lengths", [[1], [2, 2, 4, 3]])
@@ -357,8 +357,8 @@ def test_a_sentences_tags_do_not_depend_on_the_batch(checkpoints, kind, changes)
     assert tags[1:4] == [tagger.tag([sentence])[0] for sentence in SENTENCES]
     assert tags[5] == tagger.tag([SENTENCES[0] * 50])[0]
     table, _ = forbidden_transitions(LABELS.names, "lac")
-    places = [-1, *(LABELS.index[label] for label in tags[5])]
-    assert not any(table[a, b] for a, b in itertools.pairwise(places))
+    path = [-1, *(LABELS.index[label] for label in tags[5])]
+    assert not any(table[a, b] for a, b in itertools.pairwise(path))
 
 
 def test_characters_get_the_vectors_of_jiebas_words(small_weights, tmp_path):
