@@ -1,4 +1,4 @@
-"""The flags that scripts share, each declared once and with its default in --help."""
+"""Flags shared by the scripts, each declared once and with its default in --help."""
 
 import argparse
 import dataclasses
@@ -11,11 +11,11 @@ from typing import NoReturn
 from elmo_core.config import PRESETS, ELMoConfig
 from elmo_core.machine.messages import UserError
 
-MODEL_SIZE = "original"  # where the user gives none
+MODEL_SIZE = "original"  # default of --model_size
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults, but not that of flags that have none, and keeps the description's lines."""
+    """Shows defaults, except None and False, and keeps the description's line breaks."""
 
     def __init__(self, prog: str):
         super().__init__(prog, max_help_position=36, width=110)
@@ -25,9 +25,9 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpF
 
 
 class _Parser(argparse.ArgumentParser):
-    """One of a script, or of a command of it. A mistake is answered in one line, not with all the flags there are.
+    """Parser of a script or of one of its commands. A mistake is answered in one line, without the list of flags.
 
-    default_command: which command flags without one mean.
+    default_command: the command that is assumed if none is given.
     """
 
     default_command: str | None = None
@@ -36,7 +36,7 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**{"formatter_class": _Help, **options})
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
-        """Refuse empty values, which come from unset variables of the shell. Expand `~` after `=`, as shells do not."""
+        """Parse, expanding `~` after `=`, as shells do not. An empty value, such as an unset shell variable, is an error."""
         args = list(sys.argv[1:] if args is None else args)
         if self.default_command and (not args or args[0].startswith("-")) and args[:1] not in (["-h"], ["--help"]):
             args.insert(0, self.default_command)
@@ -55,19 +55,19 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """A parser whose --help begins with the script's docstring."""
+    """Return a parser whose --help begins with the script's docstring."""
     return _Parser(description=description)
 
 
-def _number(kind: type, fits: Callable[[float], bool], expected: str) -> Callable[[str], float]:
-    """A type of flags: numbers of a kind that fit."""
+def _number(kind: type, is_valid: Callable[[float], bool], expected: str) -> Callable[[str], float]:
+    """Return an argparse type: int or float, restricted to valid values."""
 
     def parse(text: str) -> float:
         try:
             value = kind(text)
         except ValueError:
             value = math.nan
-        if not fits(value):
+        if not is_valid(value):
             raise argparse.ArgumentTypeError(f"{text!r:.60}: expected {expected}")
         return value
 
@@ -75,12 +75,12 @@ def _number(kind: type, fits: Callable[[float], bool], expected: str) -> Callabl
 
 
 positive_int = _number(int, lambda n: 0 < n < 2**31, "a whole number above 0")
-whole_number = _number(int, lambda n: 0 <= n < 2**31, "a whole number, 0 or more")
+non_negative_int = _number(int, lambda n: 0 <= n < 2**31, "a whole number, 0 or more")
 seed = _number(int, lambda n: 0 <= n < 2**32, "a whole number from 0 to below 2**32")
-share = _number(float, lambda x: 0 <= x < 1, "a number from 0 to below 1")
-positive = _number(float, lambda x: 0 < x < math.inf, "a number above 0")
-zero_or_more = _number(float, lambda x: 0 <= x < math.inf, "a number, 0 or more")
-any_number = _number(float, math.isfinite, "a number")
+fraction = _number(float, lambda x: 0 <= x < 1, "a number from 0 to below 1")
+positive_float = _number(float, lambda x: 0 < x < math.inf, "a number above 0")
+non_negative_float = _number(float, lambda x: 0 <= x < math.inf, "a number, 0 or more")
+finite_float = _number(float, math.isfinite, "a number")
 
 
 def _filters(text: str) -> tuple[tuple[int, int], ...]:
@@ -91,9 +91,9 @@ def _filters(text: str) -> tuple[tuple[int, int], ...]:
 
 
 COUNT = {"type": positive_int, "metavar": "N"}
-SHARE = {"type": share, "metavar": "X"}
-RATE = {"type": positive, "metavar": "X"}
-WHOLE = {"type": whole_number, "metavar": "N"}
+FRACTION = {"type": fraction, "metavar": "X"}
+POSITIVE = {"type": positive_float, "metavar": "X"}
+WHOLE = {"type": non_negative_int, "metavar": "N"}
 FILE = {"type": Path, "metavar": "FILE"}
 DIR = {"type": Path, "metavar": "DIR"}
 
@@ -108,7 +108,7 @@ def add_checkpoint(group, required: bool = False) -> None:
 
 
 def add_seed(group, default: int = 2020) -> None:
-    group.add_argument("--seed", type=seed, metavar="N", default=default, help="of everything that is random")
+    group.add_argument("--seed", type=seed, metavar="N", default=default, help="random seed")
 
 
 def add_vocabulary(group, required: bool = False) -> None:
@@ -121,18 +121,18 @@ def add_dev_data(group, required: bool = False) -> None:
 
 
 def add_batches(group, batch_size: int) -> None:
-    group.add_argument("--batch_size", **COUNT, default=batch_size, help="rows of text on each process")
-    group.add_argument("--unroll_steps", **COUNT, default=20, help="tokens of a row in one step")
+    group.add_argument("--batch_size", **COUNT, default=batch_size, help="rows of text per process")
+    group.add_argument("--unroll_steps", **COUNT, default=20, help="tokens per row and batch")
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """The network of a new model: a size, and a flag for each number of `ELMoConfig`."""
-    group = parser.add_argument_group("model", "of a new model; a checkpoint brings its own")
+    """Add the flags of a new model: its size, and one per field of `ELMoConfig`."""
+    group = parser.add_argument_group("model", "for a new model; a checkpoint has its own")
     sizes = {"choices": tuple(PRESETS), "help": f"preset of the numbers below (default: {MODEL_SIZE})"}
     group.add_argument("--model_size", **sizes)
     for field in _model_fields():
-        about = field.metadata
-        options = {name: about[name] for name in ("choices", "metavar", "help") if name in about}
+        metadata = field.metadata
+        options = {name: metadata[name] for name in ("choices", "metavar", "help") if name in metadata}
         if field.type is bool:
             options |= {"dest": field.name, "action": "store_const", "const": False}
             group.add_argument(f"--no_{field.name.removeprefix('use_')}", **options)
@@ -140,16 +140,16 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         if field.name == "filters":
             options["type"] = _filters
         elif field.type is int:
-            options["type"] = positive_int if about["least"] else whole_number
+            options["type"] = positive_int if metadata["least"] else non_negative_int
         elif field.type is float:
-            options["type"] = zero_or_more if about["least"] == 0 else any_number
-        group.add_argument(f"--{field.name}", *about.get("flags", ()), **options)
+            options["type"] = non_negative_float if metadata["least"] == 0 else finite_float
+        group.add_argument(f"--{field.name}", *metadata.get("flags", ()), **options)
 
 
 def model_changes(args: argparse.Namespace) -> dict:
-    """The numbers that the user gave, which change the preset."""
-    given = {field.name: getattr(args, field.name) for field in _model_fields()}
-    return {name: value for name, value in given.items() if value is not None}
+    """The fields of `ELMoConfig` that the user gave, which replace the preset's."""
+    values = {field.name: getattr(args, field.name) for field in _model_fields()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _model_fields() -> list[dataclasses.Field]:
@@ -158,18 +158,20 @@ def _model_fields() -> list[dataclasses.Field]:
 
 def add_optimizer(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("optimizer")
-    group.add_argument("--optimizer", choices=("adagrad", "adam"), default="adagrad", help="adam warms up and decays")
-    group.add_argument("--lr", **RATE, help="learning rate (default: 0.2 for adagrad, 0.001 for adam)")
+    group.add_argument(
+        "--optimizer", choices=("adagrad", "adam"), default="adagrad", help="adam: with warm-up and linear decay"
+    )
+    group.add_argument("--lr", **POSITIVE, help="learning rate (default: 0.2 for adagrad, 0.001 for adam)")
     group.add_argument("--warmup_steps", **WHOLE, default=1000, help="adam: learning-rate warm-up steps")
-    group.add_argument("--max_grad_norm", **RATE, default=10.0, help="clip gradients to this global norm")
-    group.add_argument("--dropout", **SHARE, default=0.1, help="dropout between the layers")
+    group.add_argument("--max_grad_norm", **POSITIVE, default=10.0, help="clip gradients to this global norm")
+    group.add_argument("--dropout", **FRACTION, default=0.1, help="dropout between the layers")
     group.add_argument(
         "--n_negative_samples", **WHOLE, default=8192, help="sampled-softmax candidates; 0: full softmax"
     )
 
 
 def from_flags(kind: type, args: argparse.Namespace, **changes):
-    """A dataclass of settings whose fields are those flags that have their names. None is the field's default."""
+    """Fill a dataclass of settings from the flags of the same names. A flag that is None leaves the field's default."""
     fields = [field for field in dataclasses.fields(kind) if hasattr(args, field.name)]
     values = {field.name: getattr(args, field.name) for field in fields}
     no_default = {field.name for field in fields if field.default is dataclasses.MISSING}
@@ -178,22 +180,22 @@ def from_flags(kind: type, args: argparse.Namespace, **changes):
 
 
 def fill_defaults(
-    parser: argparse.ArgumentParser, args: argparse.Namespace, defaults: Mapping, wanted: bool, needed: str
+    parser: argparse.ArgumentParser, args: argparse.Namespace, defaults: Mapping, applies: bool, requires: str
 ) -> None:
-    """Fill in the defaults of flags that have an effect only if `wanted`; otherwise giving one is an error."""
+    """Fill in the defaults of flags that have an effect only if `applies`; otherwise giving one is an error."""
     for name, default in defaults.items():
         if getattr(args, name) is None:
             setattr(args, name, default)
-        elif not wanted:
-            parser.error(f"--{name} has no effect without {needed}")
+        elif not applies:
+            parser.error(f"--{name} has no effect without {requires}")
 
 
 def _report(kind: type[BaseException], error: BaseException, trace) -> None:
-    """What ends a script while it is still being imported: a Paddle that does not suit is one message, too."""
+    """Print a UserError raised during the imports as one message, for example an unsupported version of Paddle."""
     if issubclass(kind, UserError):
         print(f"error: {error}", file=sys.stderr)
     else:
         sys.__excepthook__(kind, error, trace)
 
 
-sys.excepthook = _report  # here, since scripts import this module first
+sys.excepthook = _report  # set here, since scripts import this module first

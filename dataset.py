@@ -32,7 +32,7 @@ from elmo_core.config import differences
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.text_files import blocks, split_lines
-from elmo_core.text.tokens import BOS, EOS, Lexicon, LMBatch, Vocabulary, padded
+from elmo_core.text.tokens import BOS, EOS, Lexicon, LMBatch, Vocabulary, pad_rows
 
 
 @dataclass(slots=True, eq=False)
@@ -59,15 +59,15 @@ def _lm_batch(segments: list[Segment], lengths: np.ndarray, steps: int, lexicon:
     def cut(shift: int, direction: int) -> np.ndarray:
         return np.concatenate([s.ids[::direction][begin + shift : end + shift] for s, begin, end in segments])
 
-    tokens, index = lexicon.distinct(np.concatenate([cut(0, 1), cut(0, -1)]))
+    tokens, index = lexicon.unique(np.concatenate([cut(0, 1), cut(0, -1)]))
     packed = [*np.split(index, 2), lexicon.targets(cut(1, 1)), lexicon.targets(cut(1, -1))]
-    return LMBatch(tokens, *(padded(ids, lengths, steps) for ids in packed), lengths)
+    return LMBatch(tokens, *(pad_rows(ids, lengths, steps) for ids in packed), lengths)
 
 
 def lm_batch(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, input: str = "char") -> LMBatch:
     """One sentence per row, to score sentences independently; T = longest + 1."""
     lexicon = Lexicon(vocabulary, input)
-    rows = [_Sentence(lexicon.number([BOS, *sentence, EOS])) for sentence in sentences]
+    rows = [_Sentence(lexicon.ids([BOS, *sentence, EOS])) for sentence in sentences]
     lengths = np.array([sentence.n_left for sentence in rows], np.int64)
     return _lm_batch([(s, 0, s.n_left) for s in rows], lengths, lengths.max(), lexicon)
 
@@ -93,7 +93,7 @@ class _RowStreams:
         open_sentences = {*self.current, *self.pending, *(sentence for sentence, _, _ in self._segments)}
         for sentence in open_sentences:
             sentence.ids = sentence.ids.copy()
-        self._lexicon.forget([sentence.ids for sentence in open_sentences])
+        self._lexicon.prune([sentence.ids for sentence in open_sentences])
 
     def _read(self, corpus: Corpus, file: int) -> tuple[np.ndarray, np.ndarray]:
         """All sentences of a file with their markers, concatenated as int32 ids, and their n + 1 offsets."""
@@ -101,7 +101,7 @@ class _RowStreams:
         for text in blocks(corpus.paths[file]):
             lines = split_lines(text)
             sentences = [[BOS, *words, EOS] for line in lines if (words := line.split())]
-            ids.append(self._lexicon.number(list(chain.from_iterable(sentences))))
+            ids.append(self._lexicon.ids(list(chain.from_iterable(sentences))))
             lengths.append(np.fromiter(map(len, sentences), np.int64, len(sentences)))
             blank = len(lines) - len(sentences)
             counts += Counts(len(sentences), blank_lines=blank, windows_lines=text.count("\r\n"))

@@ -24,23 +24,23 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from elmo_core.config import LARGEST, ELMoConfig
+from elmo_core.config import MAX_FLOAT, ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import products, runtime, versions
-from elmo_core.machine.checks import check_number, check_option, check_sentence, check_sentences, shown
+from elmo_core.machine.checks import check_number, check_option, check_sentence, check_sentences, describe
 from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.runtime import paddle, to_tensor
-from elmo_core.network.lstmp import LSTMP, Cell, Packing, State, run_layer
+from elmo_core.network.lstmp import LSTMP, CellConfig, Packing, State, run_layer
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.token_encoders import token_encoder
-from elmo_core.network.token_tables import FixedVectors, Unread, token_table
+from elmo_core.network.token_tables import OOVCounter, PrecomputedTable, make_token_table
 from elmo_core.text.tokens import (
-    MARKERS,
+    SPECIAL_TOKENS,
     LMBatch,
     TokenBatch,
     Tokens,
     Vocabulary,
-    in_order,
+    restore_order,
     sentence_batches,
     token_batch,
 )
@@ -66,7 +66,7 @@ class BiLM(nn.Layer):
     def __init__(self, config: ELMoConfig, head: bool = True):
         super().__init__()
         self.config = config
-        cell = Cell(config.forget_bias, config.cell_clip, config.proj_clip)
+        cell = CellConfig(config.forget_bias, config.cell_clip, config.proj_clip)
         self.token_encoder = token_encoder(config, sparse=head)
         for name in ("forward_lstm", "backward_lstm"):
             layers = [LSTMP(config.projection_dim, config.cell_dim, cell) for _ in range(config.n_layers)]
@@ -93,19 +93,20 @@ class BiLM(nn.Layer):
         """
         reads = list(map(to_tensor, reads))
         x = [paddle.gather(vectors, places) for places in reads]  # each (M, P)
-        state = state or self.zero_state(len(packing.order))
+        state = state or self.zero_state(len(packing.sorted_indices))
         layers, last = [x], []
         for number, (pair, before) in enumerate(zip(self._pairs()[:highest], state, strict=False)):
             starts = [packing.sort(part) for part in before]
             if number == 0 and not dropout:  # the input product is made once for each distinct vector
-                outputs, ends = run_layer(pair, [vectors, vectors], starts, packing.sizes, reads)
+                outputs = run_layer(pair, [vectors, vectors], starts, packing.batch_sizes, reads)
             else:
                 dropped = [nn.functional.dropout(part, dropout) for part in x] if dropout else x
-                outputs, ends = run_layer(pair, dropped, starts, packing.sizes)
+                outputs = run_layer(pair, dropped, starts, packing.batch_sizes)
+            last.append([packing.unsort((output.h, output.c)) for output in outputs])
+            outputs = [output.outputs for output in outputs]
             if number and self.config.use_skip_connections:
                 outputs = [output + part for output, part in zip(outputs, x, strict=True)]
             layers.append(outputs)
-            last.append([packing.unsort(part) for part in ends])
             x = outputs
         return layers, last
 
@@ -123,7 +124,7 @@ class BiLM(nn.Layer):
         Step k of either direction's outputs belongs to the k-th word (1 .. n) from that direction's start. Where no
         state is carried, the marker at each direction's end is not run: nothing reads it.
         """
-        packing = Packing.of(lengths if state is not None else lengths - 1)
+        packing = Packing.from_lengths(lengths if state is not None else lengths - 1)
         forward = index[packing.row, packing.step]
         backward = index[packing.row, lengths[packing.row] - 1 - packing.step]
         layers, state = self.run(vectors, (forward, backward), packing, state, dropout, highest)
@@ -144,21 +145,21 @@ class BiLM(nn.Layer):
         self, batch: LMBatch, state: BiLMState | None = None
     ) -> tuple[np.ndarray, np.ndarray, BiLMState]:
         """Exact log-probability of every target, forward and backward, (B, T) with 0 beyond a row's length."""
-        with paddle.no_grad(), products.exact_products():
+        with paddle.no_grad(), products.full_precision():
             top, targets, packing, state = self._top(batch, state, 0.0)
             tasks = [
                 lambda h=h, words=words: self.softmax.log_probabilities(h, words)
                 for h, words in zip(top, targets, strict=True)
             ]
             scores = []
-            for values in runtime.in_parallel(tasks):
+            for values in runtime.run_in_parallel(tasks):
                 scores.append(np.zeros(batch.forward_target.shape))
                 scores[-1][packing.row, packing.step] = values
             return scores[0], scores[1], state
 
     def _top(self, batch: LMBatch, state: BiLMState | None, dropout: float):
         """The last layer's packed outputs and the targets of both directions, the packing, and the new state."""
-        packing = Packing.of(batch.lengths)
+        packing = Packing.from_lengths(batch.lengths)
         place = packing.row, packing.step
         vectors = self.token_encoder(batch.tokens)
         reads = batch.forward_input[place], batch.backward_input[place]
@@ -321,8 +322,8 @@ class ELMo(nn.Layer):
         layer_dropout: float = 0.0,
     ):
         super().__init__()
-        check_number("n_mixes", n_mixes, 0, whole=True)
-        check_number("l2_coef", l2_coef, 0, LARGEST)
+        check_number("n_mixes", n_mixes, 0, integer=True)
+        check_number("l2_coef", l2_coef, 0, MAX_FLOAT)
         for name, share in (("dropout", dropout), ("word_dropout", word_dropout), ("layer_dropout", layer_dropout)):
             check_number(name, share, 0, 1)
         check_option("pool", pool, (None, "mean"))
@@ -339,7 +340,7 @@ class ELMo(nn.Layer):
         mixes = 0 if concatenated else n_mixes
         self.mixes = nn.LayerList(ScalarMix(self.choice.n_layers, layer_norm) for _ in range(mixes))
         self._kept: dict[tuple[str, ...], np.ndarray] = {}
-        self._unknown = Unread(self.config, self.vocabulary)
+        self._oov_counter = OOVCounter(self.config, self.vocabulary)
 
     def forward(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """The outputs of the mixes, each (B, T, dim), zero beyond a sentence's end, and the mask (B, T).
@@ -369,7 +370,7 @@ class ELMo(nn.Layer):
             packed, packing, _ = self.bilm.encode(
                 vectors, batch.index, batch.lengths, dropout=dropout, highest=self.choice.highest
             )
-            *places, mask = packing.word_places(lengths)  # each (B, T)
+            *places, mask = packing.word_indices(lengths)  # each (B, T)
             mask = to_tensor(mask).astype(vectors.dtype)
             pairs = self.choice.of_directions(packed)
             if self.pool:
@@ -445,7 +446,7 @@ class ELMo(nn.Layer):
     def token_batch(self, sentences: Sequence[Sequence[str]]) -> TokenBatch:
         """Sentences in the form that the biLM reads, which `forward` takes as well."""
         check_sentences(sentences)
-        self._unknown.count(list(itertools.chain.from_iterable(sentences)))
+        self._oov_counter.update(list(itertools.chain.from_iterable(sentences)))
         return token_batch(sentences, self.config.input, self.vocabulary)
 
     def mix_weights(self, number: int = 0) -> dict[str, list[float] | float]:
@@ -461,7 +462,7 @@ class ELMo(nn.Layer):
     @property
     def oov_share(self) -> float:
         """Share of the tokens so far that a word model does not know; 0 for a character model."""
-        return self._unknown.oov_share
+        return self._oov_counter.oov_share
 
     def l2_loss(self) -> paddle.Tensor:
         """The penalty on how far the mixes' scalars are from an even mix."""
@@ -529,7 +530,7 @@ class ELMoEmbedder:
         token_vectors: str | Path | None = None,
         vocabulary: str | Path | None = None,
     ):
-        check_number("batch_size", batch_size, 1, whole=True)
+        check_number("batch_size", batch_size, 1, integer=True)
         check_option("pool", pool, (None, "mean", "max"))
         check_option("dtype", dtype, ("float32", "float16"))
         if (token_vectors is None) != (vocabulary is None):
@@ -543,16 +544,16 @@ class ELMoEmbedder:
         with _IN_TURN, runtime.on_device(self.device):
             self.bilm, self.vocabulary = _given(params) if self._may_change else load_bilm(self._prefix)
             self.config = self.bilm.config
-            self.vectors = token_table(self.bilm.token_encoder, self.config, self.vocabulary)
+            self.token_table = make_token_table(self.bilm.token_encoder, self.config, self.vocabulary)
             if token_vectors is not None:
-                self.vectors = FixedVectors(Path(token_vectors), Path(vocabulary), self.config.projection_dim)
+                self.token_table = PrecomputedTable(Path(token_vectors), Path(vocabulary), self.config.projection_dim)
         self._head: tuple[Softmax, Vocabulary] | None = None  # read when first asked for
         self.layers = layer_choice(layers, self.config.n_layers + 1, ("each", "concat", "sum"))
         self.layer_dim = 2 * self.config.projection_dim
         self.dim = self.layer_dim * (self.layers.n_layers if self.layers.how == "concat" else 1)
         self.batch_size, self.pool, self.dtype = batch_size, pool, dtype
         self.carry_state, self.progress = carry_state, progress
-        self._unread = Unread(self.config, self.vocabulary)
+        self._oov_counter = OOVCounter(self.config, self.vocabulary)
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Arrays in the order of the sentences, each of `shape(n)` for a sentence of n tokens."""
@@ -568,9 +569,9 @@ class ELMoEmbedder:
     def encode_tokens(self, tokens: Sequence[str]) -> np.ndarray:
         """Vectors (n, P) of tokens by themselves, without a context: what the LSTMs read, and twice layer 0."""
         list(self._checked([tokens]))
-        self._unread.count(tokens)
+        self._oov_counter.update(tokens)
         with self._computing():
-            return self.vectors.of(tokens)
+            return self.token_table.lookup(tokens)
 
     def substitutes(self, sentence: Sequence[str], place: int, k: int = 10) -> list[tuple[str, float]]:
         """The k words of the vocabulary that fit a place of a sentence best, each with its score, the best first.
@@ -579,15 +580,15 @@ class ELMoEmbedder:
         the forward direction, given the words before the place, and that of the backward one, given those after it.
         """
         list(self._checked([sentence]))
-        check_number("place", place, 0, len(sentence) - 1, whole=True)
-        check_number("k", k, 1, whole=True)
+        check_number("place", place, 0, len(sentence) - 1, integer=True)
+        check_number("k", k, 1, integer=True)
         softmax, vocabulary = self._language_model()
         with self._computing():
-            layers, _, _ = self.bilm.encode(*self.vectors([sentence]))
+            layers, _, _ = self.bilm.encode(*self.token_table([sentence]))
             steps = place, len(sentence) - 1 - place  # words that each direction has read by then
             h = paddle.stack([side[step] for side, step in zip(layers[-1], steps, strict=True)])  # (2, P)
-            scores = softmax.distributions(h).sum(axis=0)  # (V,)
-        order = [word for word in np.argsort(-scores, kind="stable").tolist() if word >= len(MARKERS)]
+            scores = softmax.all_log_probabilities(h).sum(axis=0)  # (V,)
+        order = [word for word in np.argsort(-scores, kind="stable").tolist() if word >= len(SPECIAL_TOKENS)]
         return [(vocabulary[word], float(scores[word])) for word in order[:k]]
 
     def shape(self, n: int) -> tuple[int, ...]:
@@ -598,7 +599,7 @@ class ELMoEmbedder:
     @property
     def oov_share(self) -> float:
         """Share of the tokens so far that a word model does not know; 0 for a character model."""
-        return self._unread.oov_share
+        return self._oov_counter.oov_share
 
     def _language_model(self) -> tuple[Softmax, Vocabulary]:
         """The head and the words that it predicts."""
@@ -615,23 +616,23 @@ class ELMoEmbedder:
     @contextlib.contextmanager
     def _computing(self) -> Iterator[None]:
         """On its device, in full float32, without gradients; what the user's program does is not affected."""
-        with _IN_TURN, runtime.on_device(self.device), products.exact_products(), paddle.no_grad():
+        with _IN_TURN, runtime.on_device(self.device), products.full_precision(), paddle.no_grad():
             yield
 
     def _checked(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
         """The sentences of a call, one by one."""
         if self._may_change:
-            self.vectors.forget()
+            self.token_table.clear_cache()
         for number, sentence in enumerate(sentences):
             check_sentence(sentence, number)
-            self.vectors.check(sentence, number)
+            self.token_table.check(sentence, number)
             yield sentence
 
     def _encode(
         self, sentences: Iterable[Sequence[str]], window: float | None = None, total: int | None = None
     ) -> Iterator[np.ndarray]:
         with tqdm(total=total, unit=" sentences", disable=not self.progress) as bar:
-            for array in in_order(self._batches(sentences, window)):
+            for array in restore_order(self._batches(sentences, window)):
                 bar.update()
                 yield array
 
@@ -656,14 +657,14 @@ class ELMoEmbedder:
         self, sentences: Sequence[Sequence[str]], state: BiLMState | None = None
     ) -> tuple[list[np.ndarray], BiLMState]:
         """Arrays of one batch's sentences, and the state for the next batch's rows."""
-        self._unread.count(list(itertools.chain.from_iterable(sentences)))
+        self._oov_counter.update(list(itertools.chain.from_iterable(sentences)))
         with self._computing():
-            vectors, index, lengths = self.vectors(sentences)
+            vectors, index, lengths = self.token_table(sentences)
             if state is not None:  # only the last batch can have fewer rows than the one before
                 state = [[tuple(part[: len(sentences)] for part in one) for one in pair] for pair in state]
             layers, packing, state = self.bilm.encode(vectors, index, lengths, state, highest=self.layers.highest)
             layers = [[versions.to_array(side) for side in pair] for pair in self.layers.of_directions(layers)]
-        forward, backward, mask = packing.word_places(lengths - 2)
+        forward, backward, mask = packing.word_indices(lengths - 2)
         arrays = []
         for row, n in enumerate(mask.sum(axis=1).tolist()):
             array = np.empty((len(layers), n, self.layer_dim), dtype=np.float32 if self.pool else self.dtype)
@@ -685,5 +686,5 @@ def _given(model: tuple) -> tuple[BiLM, Vocabulary | None]:
         isinstance(vocabulary, Vocabulary) or (vocabulary is None and not bilm.config.needs_vocabulary)
     )
     if not fits:
-        raise TypeError(f"params: found {shown(model)}, expected a path, or (BiLM, Vocabulary) as of `load_bilm`.")
+        raise TypeError(f"params: found {describe(model)}, expected a path, or (BiLM, Vocabulary) as of `load_bilm`.")
     return bilm, vocabulary

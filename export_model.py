@@ -1,13 +1,13 @@
-"""A trained model as a static graph, for Paddle Inference and ONNX Runtime.
+"""Export a trained model as a static graph, for Paddle Inference and ONNX Runtime.
 
     python export_model.py checkpoints --output=exported
     python export_model.py checkpoints/10000 --output=exported --layers=top --onnx
     python export_model.py tagger --output=exported --onnx
     echo "The first sentence ." | python exported/run_paddle.py
 
-MODEL is a checkpoint of ELMo or a published model's name, the folder of a tagger (run_tag.py) or of a classifier
-(run_finetune.py). The folder holds the graph, the tables of its inputs, a README of inputs and outputs, and
-examples that need none of this project's code. A tagger's graph ends with its labels, a classifier's with probabilities.
+MODEL is a checkpoint or published model of ELMo, or the folder of a tagger (run_tag.py) or classifier (run_finetune.py).
+The exported folder has the graph, its input tables, a README on inputs and outputs, and examples that need none of this
+project's code. The output is vectors for ELMo, labels for a tagger, probabilities for a classifier.
 """
 
 import argparse
@@ -23,24 +23,26 @@ from elmo_core.machine.messages import UserError
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.tagging.tagger import Tagger
 from export import folder
-from export.networks import ClassifierNetwork, Embedder, Network, TaggerNetwork
+from export.networks import ClassifierNetwork, EmbedderNetwork, Network, TaggerNetwork
 
 TASKS = {"tagger": (TaggerNetwork, Tagger), "classifier": (ClassifierNetwork, Classifier)}
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
-    parser.add_argument("model", metavar="MODEL", help="what to export: prefix, file, folder (its latest), or name")
+    parser.add_argument(
+        "model", metavar="MODEL", help="checkpoint prefix, file or folder (its latest), saved model, or name"
+    )
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder to write")
     parser.add_argument("--onnx", action="store_true", help="also write model.onnx, for ONNX Runtime and others")
     elmo = parser.add_argument_group("ELMo")
-    layers = "all, top, average, a number, several as in 0,1, or a weight for each as in 0.2,0.5,0.3 (default: all)"
+    layers = "all, top, average, an index, several (0,1), or a weight per layer (0.2,0.5,0.3) (default: all)"
     elmo.add_argument("--layers", metavar="L", help=layers)
-    elmo.add_argument("--pool", choices=("mean",), help="one vector a sentence: the mean over its tokens")
-    parts = parser.add_argument_group("taggers and classifiers")
-    parts.add_argument("--init_from_ckpt", metavar="CKPT", help="ELMo, if it is not where it was in training")
-    vectors = "the word vectors, if they are not where they were in training"
-    parts.add_argument("--word_vectors", type=Path, metavar="FILE", help=vectors)
+    elmo.add_argument("--pool", choices=("mean",), help="one vector per sentence: the mean over its tokens")
+    tasks = parser.add_argument_group("taggers and classifiers")
+    tasks.add_argument("--init_from_ckpt", metavar="CKPT", help="the ELMo it was trained with, if that has moved")
+    vectors = "the word vectors it was trained with, if they have moved"
+    tasks.add_argument("--word_vectors", type=Path, metavar="FILE", help=vectors)
     return parser.parse_args(argv)
 
 
@@ -67,8 +69,9 @@ def network_of(kind: str, args: argparse.Namespace) -> Network:
         try:
             layers = [float(weight) for weight in layers.split(",")]
         except ValueError:
-            raise UserError(f"--layers {layers}: expected a weight for each layer, as in 0.2,0.5,0.3.") from None
-    return Embedder(bilm, vocabulary, layer_choice(layers, bilm.config.n_layers + 1, ("each", "sum")), bool(args.pool))
+            raise UserError(f"--layers {layers}: expected one weight per layer, as in 0.2,0.5,0.3.") from None
+    choice = layer_choice(layers, bilm.config.n_layers + 1, ("each", "sum"))
+    return EmbedderNetwork(bilm, vocabulary, choice, bool(args.pool))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,16 @@
-"""Raw text to a corpus, and a corpus to a vocabulary or to word vectors.
+"""Convert raw text to a corpus, and a corpus to a vocabulary or to word vectors.
 
     python preprocess.py text 'raw/*.txt.gz' --lang en --output corpora/news --dev_fraction 0.01
     python preprocess.py vocab 'corpora/news/train/*' --output corpora/news/vocabulary.txt
     python preprocess.py vectors 'corpora/news/train/*' --output corpora/news/word2vec.bin
 
-`text` splits documents into sentences and sentences into tokens, and writes one sentence a line into shards of the same
-size, in random order. Only the text, the options and the seed decide the bytes that come out. How text is split:
-elmo_core/text/tokenise.py.
+`text` splits documents into sentences and tokens (elmo_core/text/tokenise.py) and writes one sentence per line to shards of
+the same size, in random order. The output depends only on the text, the options and the seed.
 
-`vocab` writes the tokens of a corpus by falling frequency, after the three special ones.
+`vocab` writes the three special tokens, then the tokens of a corpus in order of decreasing frequency.
 
-`vectors` trains word2vec on a corpus: a start for an ELMo's word table (run_pretrain.py --pretrained_word_embeddings), and
-what an ELMo should be compared with.
+`vectors` trains word2vec on a corpus: to initialise an ELMo's token encoder (run_pretrain.py --pretrained_word_embeddings),
+and as a baseline for ELMo.
 """
 
 import argparse
@@ -25,7 +24,7 @@ from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.characters import MAX_BYTES
 from elmo_core.text.corpus import Corpus
-from elmo_core.text.tokens import MARKERS
+from elmo_core.text.tokens import SPECIAL_TOKENS
 from preprocessing import word2vec
 from preprocessing.raw_text import Options, make_corpus
 from preprocessing.vocabulary import count_tokens, make_vocabulary
@@ -34,19 +33,22 @@ from preprocessing.vocabulary import count_tokens, make_vocabulary
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    files = {"nargs": "+", "metavar": "INPUT", "help": "files, also gzip, globs in quotes, or folders"}
+    files = {"nargs": "+", "metavar": "INPUT", "help": "files (also .gz), globs in quotes, or folders"}
     add_text_arguments(commands.add_parser("text", help="raw text to a corpus of tokenised sentences"), files)
 
     vocab = commands.add_parser("vocab", help="a corpus to a vocabulary")
     vectors = commands.add_parser("vectors", help="a corpus to word2vec vectors")
-    written = {vocab: "the vocabulary file", vectors: "the vectors, binary if the name ends in .bin, else text"}
-    for command, output in written.items():
+    outputs = {
+        vocab: "vocabulary file to write",
+        vectors: "vectors to write: binary if the name ends in .bin, else text",
+    }
+    for command, output in outputs.items():
         command.add_argument("input", **files)
         command.add_argument("--output", **arguments.FILE, required=True, help=output)
-        command.add_argument("--overwrite", action="store_true", help="replace an earlier file")
-    vocab.add_argument("--min_count", **arguments.COUNT, default=1, help="leave out tokens that occur less often")
+        command.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    vocab.add_argument("--min_count", **arguments.COUNT, default=1, help="minimum frequency of a token")
     vocab.add_argument("--max_size", **arguments.COUNT, help="maximum size, special tokens included")
-    vectors.add_argument("--dimensions", **arguments.COUNT, default=word2vec.DIMENSIONS, help="of a vector")
+    vectors.add_argument("--dimensions", **arguments.COUNT, default=word2vec.DIMENSIONS, help="vector size")
     arguments.add_seed(vectors)
     return parser.parse_args(argv)
 
@@ -54,27 +56,27 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 def add_text_arguments(parser: argparse.ArgumentParser, files: dict) -> None:
     parser.add_argument("input", **files)
     parser.add_argument("--lang", choices=("en", "zh"), required=True, help="language of the text")
-    parser.add_argument("--output", **arguments.DIR, required=True, help="folder for train/ and perhaps dev/")
-    parser.add_argument("--overwrite", action="store_true", help="replace train/ and dev/ of an earlier run")
+    parser.add_argument("--output", **arguments.DIR, required=True, help="folder for train/ and dev/")
+    parser.add_argument("--overwrite", action="store_true", help="replace existing train/ and dev/")
 
-    reading = parser.add_argument_group("reading")
+    reading = parser.add_argument_group("input")
     reading.add_argument("--encoding", metavar="NAME", help="encoding of the files")
-    reading.add_argument("--undecodable", choices=("error", "drop"), help="what to do with lines not in that encoding")
-    kept = "what --dev_fraction keeps together: a line, the lines up to a blank one, or a file"
-    reading.add_argument("--document", choices=("line", "block", "file"), help=kept)
+    reading.add_argument("--undecodable", choices=("error", "drop"), help="lines in another encoding")
+    document = "unit of held-out text: a line, a block of lines up to a blank one, or a file"
+    reading.add_argument("--document", choices=("line", "block", "file"), help=document)
 
     tokens = parser.add_argument_group("sentences and tokens")
     tokens.add_argument("--lower", action="store_true", help="lower case")
-    tokens.add_argument("--nfkc", action="store_true", help="NFKC instead of NFC: full-width letters become plain ones")
-    tokens.add_argument("--negation", choices=("treebank", "lm1b"), help="English: do n't, ca n't; or don 't, can 't")
-    tokens.add_argument("--min_tokens", **arguments.COUNT, help="leave out shorter sentences")
-    tokens.add_argument("--max_tokens", **arguments.COUNT, help="leave out longer sentences")
+    tokens.add_argument("--nfkc", action="store_true", help="NFKC instead of NFC: full-width letters become ASCII")
+    tokens.add_argument("--negation", choices=("treebank", "lm1b"), help="English: do n't (treebank) or don 't (lm1b)")
+    tokens.add_argument("--min_tokens", **arguments.COUNT, help="drop shorter sentences")
+    tokens.add_argument("--max_tokens", **arguments.COUNT, help="drop longer sentences")
 
-    parts = parser.add_argument_group("shards and held-out part")
-    parts.add_argument("--shards", **arguments.COUNT, help="number of files in train/; one at a time is in memory")
-    parts.add_argument("--dev_fraction", **arguments.SHARE, help="share of the documents that goes to dev/")
-    parts.add_argument("--dev_split", choices=("random", "last"), help="documents that go there")
-    parts.add_argument("--seed", type=arguments.seed, metavar="N", help="decides the order and the random documents")
+    parts = parser.add_argument_group("shards and dev set")
+    parts.add_argument("--shards", **arguments.COUNT, help="files in train/; training holds one in memory at a time")
+    parts.add_argument("--dev_fraction", **arguments.FRACTION, help="fraction of the documents that goes to dev/")
+    parts.add_argument("--dev_split", choices=("random", "last"), help="which documents go to dev/")
+    parts.add_argument("--seed", type=arguments.seed, metavar="N", help="random seed")
     processes = "worker processes; the result does not depend on their number"
     parts.add_argument("--processes", **arguments.COUNT, default=runtime.n_cores(), help=processes)
     parser.set_defaults(**vars(Options()))
@@ -86,11 +88,11 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def text(args: argparse.Namespace) -> None:
-    """Write a corpus, and log its size, what was left out and why, and the next command."""
+    """Write a corpus. Log its size, what was left out, and the next command."""
     start = time.perf_counter()
     report = make_corpus(args.input, args.output, arguments.from_flags(Options, args), args.processes, args.overwrite)
     seconds, tokens = time.perf_counter() - start, report.tokens.total()
-    log.info(f"{report.lines:,} lines, {tokens:,} tokens in {seconds:.0f} s, {tokens / seconds:,.0f} a second.")
+    log.info(f"{report.lines:,} lines, {tokens:,} tokens in {seconds:.0f} s, {tokens / seconds:,.0f} per second.")
     dropped = ", ".join(f"{n:,} {why}" for why, n in sorted(report.dropped.items()) if n)
     log.info(f"left out: {dropped or 'nothing'}.")
     for part, n in report.shards.items():
@@ -101,19 +103,23 @@ def text(args: argparse.Namespace) -> None:
 
 
 def vocab(args: argparse.Namespace) -> None:
-    """Write a vocabulary, and log how much of the running text it covers, and what else its user should know."""
-    if args.max_size is not None and args.max_size <= len(MARKERS):
-        raise UserError(f"--max_size {args.max_size}: expected {len(MARKERS) + 1} or more, special tokens included.")
+    """Write a vocabulary. Log its coverage of the text, tokens that will be truncated, and the next command."""
+    if args.max_size is not None and args.max_size <= len(SPECIAL_TOKENS):
+        raise UserError(
+            f"--max_size {args.max_size}: expected {len(SPECIAL_TOKENS) + 1} or more, special tokens included."
+        )
     counts = count_tokens(corpus_files(args))
     vocabulary = make_vocabulary(counts, args.min_count, args.max_size)
     vocabulary.save(args.output)
-    for marker in MARKERS:
+    for marker in SPECIAL_TOKENS:
         if n := counts.pop(marker, 0):
-            log.warning(f"{marker} occurs {n:,} times in the corpus. The vocabulary has it once, as a special token.")
-    n_words, total = len(vocabulary) - len(MARKERS), counts.total()
-    covered = sum(counts[word] for word in vocabulary.tokens[len(MARKERS) :]) / total
-    log.info(f"{args.output}: {n_words:,} of {len(counts):,} distinct tokens, and the {len(MARKERS)} special ones.")
-    log.info(f"coverage of the running text ({total:,} tokens): {covered:.2%}.")
+            log.warning(f"{marker} occurs {n:,} times in the corpus. The vocabulary has it only as a special token.")
+    n_words, total = len(vocabulary) - len(SPECIAL_TOKENS), counts.total()
+    covered = sum(counts[word] for word in vocabulary.tokens[len(SPECIAL_TOKENS) :]) / total
+    log.info(
+        f"{args.output}: {n_words:,} of {len(counts):,} distinct tokens, and the {len(SPECIAL_TOKENS)} special ones."
+    )
+    log.info(f"coverage of the text ({total:,} tokens): {covered:.2%}.")
     long = [word for word in counts if len(word.encode("utf-8")) > MAX_BYTES]
     share = sum(counts[word] for word in long) / total
     log.info(
@@ -129,11 +135,11 @@ def vectors(args: argparse.Namespace) -> None:
 
 
 def corpus_files(args: argparse.Namespace) -> list[Path]:
-    """The files of the corpus, each once, after a check that --output may be written."""
+    """The files of the corpus, each once. Raise if --output cannot be written."""
     paths = list(dict.fromkeys(Corpus(args.input).paths))
     disk.check_output("--output", args.output, *paths)
     if args.output.exists() and not args.overwrite:
-        raise UserError(f"--output {args.output} exists already: choose another name, or give --overwrite.")
+        raise UserError(f"--output {args.output} exists. Choose another name, or replace it with --overwrite.")
     return paths
 
 

@@ -1,19 +1,19 @@
-"""The vectors of a text in one HDF5 file, as bilm-tf and AllenNLP lay it out; or those of a vocabulary.
+"""Write the vectors of a text to one HDF5 file, in the layout of bilm-tf and AllenNLP; or those of a vocabulary.
 
     python run_embed.py --init_from_ckpt=checkpoints --input=sentences.txt --output=vectors.hdf5
     python run_embed.py --init_from_ckpt=checkpoints --input=sentences.txt --output=vectors.hdf5 --layers=top --dtype=float16
     python run_embed.py --init_from_ckpt=checkpoints --vocab=vocab.txt --output=vocab_vectors.hdf5
 
-Dataset "0" holds the vectors of the first line, and so on: (layers, n, 2P) for a line of n tokens; without "layers" for a
-single layer or a mix; without "n" with --pool. A blank line keeps its place. Dataset "sentence_to_index" is a JSON object
-{sentence: line}; of equal sentences it has the last.
+Dataset "0" holds the vectors of the first line, and so on: (layers, n, 2P) for a line of n tokens, without the first
+dimension for a single layer or a mix, without n with --pool. Blank lines count. Dataset "sentence_to_index" is a JSON
+object {sentence: line}, with the last line of equal sentences.
 
-The work is done in parts, in the folder OUTPUT.parts, which are put together at the end. After an interruption the same
-command computes the parts that are missing. Several processes on one machine share them:
+The vectors are computed in parts, in the folder OUTPUT.parts, and assembled at the end. After an interruption the same
+command computes the missing parts. Several processes on one machine share them:
 
     python -m paddle.distributed.launch --nproc_per_node 2 --backend gloo run_embed.py ... --output=vectors.hdf5
 
-On several machines each writes a share of the parts, counted from 0, into a folder; bring the folders together and merge:
+On several machines, each writes a share of the parts, counted from 0, to a folder. Copy the folders to one machine, and:
 
     python run_embed.py ... --shard=0/2 --output=part0.hdf5         (and --shard=1/2 --output=part1.hdf5)
     python run_embed.py --merge part0.hdf5 part1.hdf5 --output=vectors.hdf5
@@ -41,49 +41,51 @@ from embedding import embed_text
 if TYPE_CHECKING:  # neither --help nor --merge waits for Paddle
     from elmo import ELMoEmbedder
 
-FOR_MODEL = {"init_from_ckpt": None, "device": "auto"}  # defaults of flags for --input and --vocab ...
-FOR_TEXT = {"layers": "all", "mix": None, "dtype": "float32", "pool": None, "forget_sentences": False}  # for --input
-FOR_TEXT |= {"batch_size": 128, "shard": None}
-WORDS_AT_ONCE = 2048  # of --vocab
+MODEL_DEFAULTS = {"init_from_ckpt": None, "device": "auto"}  # flags of --input and --vocab
+TEXT_DEFAULTS = {"layers": "all", "mix": None, "dtype": "float32", "pool": None}  # flags of --input
+TEXT_DEFAULTS |= {"forget_sentences": False, "batch_size": 128, "shard": None}
+WORDS_PER_CHUNK = 2048  # --vocab
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
-    work = parser.add_mutually_exclusive_group(required=True)
-    work.add_argument("--input", **arguments.FILE, help="text, one tokenised sentence per line; also .gz")
-    work.add_argument("--vocab", **arguments.FILE, help="words, one per line: write their context-free vectors")
-    work.add_argument("--merge", type=Path, nargs="+", metavar="FOLDER", help="folders written with --shard")
+    task = parser.add_mutually_exclusive_group(required=True)
+    task.add_argument("--input", **arguments.FILE, help="text, one tokenised sentence per line; also .gz")
+    task.add_argument("--vocab", **arguments.FILE, help="words, one per line: write their context-free vectors")
+    task.add_argument("--merge", type=Path, nargs="+", metavar="FOLDER", help="folders written with --shard")
     parser.add_argument("--output", **arguments.FILE, required=True, help="HDF5 file to write; with --shard a folder")
     arguments.add_checkpoint(parser)
-    stored = parser.add_argument_group("what is stored")
-    choice = stored.add_mutually_exclusive_group()
-    choice.add_argument("--layers", metavar="L", help="all, top, average, a number, or several: 0,1 (default: all)")
-    mix = "gamma * sum_j softmax(s)_j h_j as a ScalarMix has learnt it: --mix=-0.3,1.2,0.4,1.7"
+    content = parser.add_argument_group("content of the file")
+    choice = content.add_mutually_exclusive_group()
+    choice.add_argument("--layers", metavar="L", help="all, top, average, an index, or several: 0,1 (default: all)")
+    mix = "gamma * sum_j softmax(s)_j h_j with a trained ScalarMix's weights: --mix=-0.3,1.2,0.4,1.7"
     choice.add_argument("--mix", type=_numbers, metavar="S,...,GAMMA", help=mix)
-    stored.add_argument("--dtype", choices=("float32", "float16"), help="of the numbers (default: float32)")
-    stored.add_argument("--pool", choices=("mean",), help="one vector a sentence: the mean over its tokens")
-    stored.add_argument("--forget_sentences", action="store_true", default=None, help="leave sentence_to_index out")
+    content.add_argument("--dtype", choices=("float32", "float16"), help="type of the vectors (default: float32)")
+    content.add_argument("--pool", choices=("mean",), help="one vector per sentence: the mean over its tokens")
+    content.add_argument("--forget_sentences", action="store_true", default=None, help="omit sentence_to_index")
     run = parser.add_argument_group("run")
-    run.add_argument("--batch_size", type=arguments.positive_int, metavar="N", help="sentences at once (default: 128)")
+    run.add_argument(
+        "--batch_size", type=arguments.positive_int, metavar="N", help="sentences per batch (default: 128)"
+    )
     run.add_argument("--device", help="auto, cpu, gpu or gpu:N (default: auto)")
     run.add_argument("--shard", type=_shard, metavar="I/N", help="only share I of N, counted from 0: 0/2, 1/2")
     args = parser.parse_args(argv)
     if not args.merge and not args.init_from_ckpt:
-        parser.error("--init_from_ckpt is missing: the model")
-    arguments.fill_defaults(parser, args, FOR_MODEL, not args.merge, "--input or --vocab")
-    arguments.fill_defaults(parser, args, FOR_TEXT, bool(args.input), "--input")
+        parser.error("--init_from_ckpt is required")
+    arguments.fill_defaults(parser, args, MODEL_DEFAULTS, not args.merge, "--input or --vocab")
+    arguments.fill_defaults(parser, args, TEXT_DEFAULTS, bool(args.input), "--input")
     return args
 
 
 def _numbers(text: str) -> list[float]:
-    return [arguments.any_number(number) for number in text.split(",")]
+    return [arguments.finite_float(number) for number in text.split(",")]
 
 
 def _shard(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
-    if not found or int(found[1]) >= int(found[2]):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected I/N with I from 0 to N - 1: 0/2 and 1/2 are two halves")
-    return int(found[1]), int(found[2])
+    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+    if not match or int(match[1]) >= int(match[2]):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected I/N with I from 0 to N - 1, for instance 0/2 and 1/2")
+    return int(match[1]), int(match[2])
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -95,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     elif args.vocab:
         embed_vocabulary(args)
     else:
-        disk.check_input(args.input, "a text, one sentence a line", "--input")
+        disk.check_input(args.input, "a text, one sentence per line", "--input")
         rank, size = int(os.environ.get("PADDLE_TRAINER_ID", "0")), int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
         if args.shard and size > 1:
             raise UserError("--shard and paddle.distributed.launch both divide the text. Use one of them.")
@@ -105,14 +107,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def embed_vocabulary(args: argparse.Namespace) -> None:
-    """Write the vectors (V, P) of words without a context."""
+    """Write the context-free vectors (V, P) of words."""
     if args.output.exists():
         raise UserError(f"--output {args.output} exists. Choose another, or delete it.")
     words, embedder = token_vectors.read_words(args.vocab), load(args)
-    pieces = (words[begin : begin + WORDS_AT_ONCE] for begin in range(0, len(words), WORDS_AT_ONCE))
-    token_vectors.write(args.output, words, embedder.config.projection_dim, map(embedder.encode_tokens, pieces))
+    chunks = (words[begin : begin + WORDS_PER_CHUNK] for begin in range(0, len(words), WORDS_PER_CHUNK))
+    token_vectors.write(args.output, words, embedder.config.projection_dim, map(embedder.encode_tokens, chunks))
     if embedder.oov_share:
-        log.warning(f"{embedder.oov_share:.1%} of the words are not in the model's vocabulary and have {UNK}'s vector.")
+        log.warning(f"{embedder.oov_share:.1%} of the words are not in the model's vocabulary and get {UNK}'s vector.")
     log.info(f"wrote         {args.output}, {len(words):,} vectors")
 
 
@@ -124,7 +126,7 @@ def load(args: argparse.Namespace) -> "ELMoEmbedder":
 
 
 def mix_weights(numbers: Sequence[float], params: str) -> list[float]:
-    """The layers' weights gamma * softmax(scalars)."""
+    """The layers' weights, gamma * softmax(scalars)."""
     values = checkpoint.load_config(model_files.resolve(params).parent)
     n_layers = ELMoConfig.from_dict(values.get("model")).n_layers + 1
     *scalars, gamma = numbers

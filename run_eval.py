@@ -3,8 +3,8 @@
     python run_eval.py --dev_data_path='corpus/dev/*' --init_from_ckpt=checkpoints/10000
     python -m paddle.distributed.launch --gpus '0,1' run_eval.py ...                (several processes share the rows)
 
-The LSTM's state is carried from sentence to sentence, as in training: BATCH_SIZE streams of sentences run side by side.
-With --per_sentence every sentence is scored by itself, from the zero state, and does not depend on BATCH_SIZE.
+The LSTM state is carried from sentence to sentence, as in training, in BATCH_SIZE parallel streams of sentences. With
+--per_sentence every sentence is scored independently, from the zero state, so the scores do not depend on BATCH_SIZE.
 """
 
 import argparse
@@ -41,13 +41,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--per_sentence",
         type=Path,
         metavar="FILE",
-        help="score each sentence by itself; write a header, then a line for each line of the text: its forward, backward "
-        "and mean log-probability (natural logarithm), separated by tabs",
+        help="score sentences independently; write a header and, per line of the text, the forward, backward and mean "
+        "log-probability (natural logarithm), separated by tabs",
     )
     arguments.add_device(parser)
     args = parser.parse_args(argv)
     if args.per_sentence and args.unroll_steps != parser.get_default("unroll_steps"):
-        parser.error("--unroll_steps has no effect with --per_sentence, which reads sentences as a whole")
+        parser.error("--unroll_steps has no effect with --per_sentence, which reads whole sentences")
     return args
 
 
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     runtime.set_device(args.device)
     ranks = Ranks()
     if args.per_sentence and ranks.size > 1:
-        raise UserError(f"--per_sentence writes its file in one process: {ranks.size} have been started.")
+        raise UserError(f"--per_sentence runs in a single process, not in {ranks.size}.")
     corpus = Corpus(args.dev_data_path)
     if args.per_sentence:
         model = checkpoint.files(model_files.resolve(args.init_from_ckpt))
@@ -64,24 +64,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     bilm, vocabulary = elmo.load_bilm(args.init_from_ckpt, head=True)
     if args.vocab_file:
         check_vocabulary(args.vocab_file, Vocabulary.from_file(args.vocab_file), args.init_from_ckpt, vocabulary)
-    counts = ranks.on_first(lambda: corpus.count(vocabulary))
-    if ranks.first:
+    counts = ranks.run_on_main(lambda: corpus.count(vocabulary))
+    if ranks.is_main:
         print(
             f"text                           {counts.tokens:,} tokens in {counts.sentences:,} sentences; "
             f"{counts.unknown_share:.2%} of them outside the vocabulary of {len(vocabulary):,} words"
         )
-    began = time.perf_counter()
-    total, hidden = -(-counts.predictions // ranks.size), None if ranks.first else True
+    start = time.perf_counter()
+    total, hidden = -(-counts.predictions // ranks.size), None if ranks.is_main else True
     with tqdm(total=total, unit=" predictions", unit_scale=True, disable=hidden, leave=False) as bar:
         if args.per_sentence:
             score = write_scores(args.per_sentence, bilm, corpus, vocabulary, args.batch_size, bar)
         else:
             stream = dataset.EvalStream(corpus, vocabulary, args.batch_size, args.unroll_steps, bilm.config.input)
-            mine = (batch.take(slice(ranks.rank, None, ranks.size)) for batch in stream)
-            score = sum(ranks.on_each(lambda: evaluate(bilm, watched(mine, bar))), Score())
-    if not ranks.first:
+            own_batches = (batch.take(slice(ranks.rank, None, ranks.size)) for batch in stream)
+            score = sum(ranks.run_on_all(lambda: evaluate(bilm, with_progress(own_batches, bar))), Score())
+    if not ranks.is_main:
         return
-    print(f"predictions in each direction  {score.predictions:,} in {messages.duration(time.perf_counter() - began)}")
+    duration = messages.format_duration(time.perf_counter() - start)
+    print(f"predictions in each direction  {score.predictions:,} in {duration}")
     print(f"perplexity, forward            {score.forward:.3f}")
     print(f"perplexity, backward           {score.backward:.3f}")
     print(f"perplexity, mean of the two    {score.mean:.3f}")
@@ -90,8 +91,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"sentences by themselves        {args.per_sentence}")
 
 
-def watched(batches: Iterable[LMBatch], bar: tqdm) -> Iterator[LMBatch]:
-    """The batches, shown on the bar when they are done."""
+def with_progress(batches: Iterable[LMBatch], bar: tqdm) -> Iterator[LMBatch]:
+    """Yield the batches, advancing the bar after each."""
     for batch in batches:
         yield batch
         bar.update(int(batch.lengths.sum()))
@@ -100,7 +101,7 @@ def watched(batches: Iterable[LMBatch], bar: tqdm) -> Iterator[LMBatch]:
 def write_scores(
     path: Path, bilm: elmo.BiLM, corpus: Corpus, vocabulary: Vocabulary, batch_size: int, bar: tqdm
 ) -> Score:
-    """Write the scores of the corpus's lines. Returns their sum, to which blank lines do not count."""
+    """Write one score per line of the corpus. Returns their sum, without blank lines."""
     lines = itertools.chain.from_iterable(map(read_sentences, corpus.paths))
     total = Score()
     with disk.atomic_write(path) as file:

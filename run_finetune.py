@@ -10,7 +10,7 @@
 Without a command, the flags are those of `train`. The classifier sees the mean of a text's token vectors. Without
 --test_file the texts of --train_file are cross-validated. By default the biLM is frozen: it runs once over the texts, and a
 head over its concatenated layers is trained in seconds. --elmo_trainable then fine-tunes the biLM and the head together, in
-minutes for each fold. word2vec_base.py is the baseline, by the same protocol.
+minutes per fold. word2vec_base.py is the baseline with the same protocol.
 """
 
 import argparse
@@ -28,35 +28,35 @@ from elmo_tasks.classification.encoders import BiLMEncoder, Encoder, FineTuning,
 from elmo_tasks.classification.protocol import Experiment, ProtocolSettings
 from elmo_tasks.classification.scores import macro_f1, per_class, tables
 from elmo_tasks.classification.texts import read_lines
-from elmo_tasks.pretrained import Pretrained, randomise
+from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.word_vectors import WordVectors
 
-OF_ELMO = {"elmo_lr": [0.0005], "lstm_dropout": 0.2}
+ELMO_DEFAULTS = {"elmo_lr": [0.0005], "lstm_dropout": 0.2}
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     parser.default_command = "train"
     commands = parser.add_subparsers(dest="command", required=True)
-    train = commands.add_parser("train", help="train a classifier, and score it")
-    task_flags.add_elmo(train, OF_ELMO)
+    train = commands.add_parser("train", help="train a classifier and score it")
+    task_flags.add_elmo(train, ELMO_DEFAULTS)
     text = "word vectors, in word2vec's or GloVe's format. With neither these nor ELMo each word gets a random vector"
-    task_flags.add_word_vectors(train, task_flags.OF_VECTORS, help=text)
+    task_flags.add_word_vectors(train, task_flags.WORD_VECTORS_DEFAULTS, help=text)
     task_flags.add_classifier(train)
     evaluate = commands.add_parser("evaluate", help="score a trained classifier on labelled texts")
     task_flags.add_saved_model(evaluate, "classifier")
-    task_flags.add_test(evaluate, task_flags.EXAMPLES)
+    task_flags.add_test(evaluate, task_flags.LABELLED_TEXTS)
     task_flags.add_columns(evaluate)
     task_flags.add_json(evaluate)
     task_flags.add_tables(evaluate)
     predict = commands.add_parser("predict", help="classify text")
     task_flags.add_saved_model(predict, "classifier")
-    task_flags.add_input(predict, "a text in each line; a pair is two, separated by a tab")
+    task_flags.add_input(predict, "one text per line; a pair is two, separated by a tab")
     task_flags.add_output(predict, ("tsv", "json"))
     args = parser.parse_args(argv)
     if args.command == "train":
-        task_flags.check_elmo(train, args, OF_ELMO)
-        task_flags.check_word_vectors(train, args, task_flags.OF_VECTORS, random=not args.init_from_ckpt)
+        task_flags.check_elmo(train, args, ELMO_DEFAULTS)
+        task_flags.check_word_vectors(train, args, task_flags.WORD_VECTORS_DEFAULTS, random=not args.init_from_ckpt)
         tuned = args.elmo_trainable or args.word_vectors_trainable
         task_flags.check_classifier(train, args, tuned, "--elmo_trainable or --word_vectors_trainable")
     return args
@@ -77,8 +77,7 @@ def train(args: argparse.Namespace) -> None:
         tuning = FineTuning(args.word_vectors_lr, args.word_dropout) if args.word_vectors_trainable else None
         vectors = WordVectors(args.word_vectors, args.word_vectors_limit) if args.word_vectors else None
         encoders.append(WordTable(vectors, args.seed, tuning))
-    for text in experiment.run(encoders):
-        print(text)
+    experiment.run(encoders)
 
 
 def bilm_encoder(args: argparse.Namespace) -> BiLMEncoder:
@@ -86,13 +85,12 @@ def bilm_encoder(args: argparse.Namespace) -> BiLMEncoder:
     if args.random_weights:
         randomise(bilm, args.random_weights, args.seed)
     tuning = FineTuning(args.elmo_lr, args.word_dropout, args.lstm_dropout) if args.elmo_trainable else None
-    source = None if args.random_weights else Pretrained.of(args.init_from_ckpt)
+    source = None if args.random_weights else PretrainedBiLM.from_path(args.init_from_ckpt)
     return BiLMEncoder(bilm, vocabulary, args.layers, tuning, source)
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    if args.json:
-        disk.check_output("--json", args.json, args.test_file)
+    disk.check_output("--json", args.json, args.test_file)
     results, data = task_flags.load(Classifier, args).evaluate(args.test_file, args.columns)
     accuracy, f1 = results.is_correct.mean(), macro_f1(results.prediction, results.label)
     print(f"accuracy               {accuracy:.2%}, {len(data):,} {data.unit}")
@@ -106,7 +104,7 @@ def predict(args: argparse.Namespace) -> None:
     lines, source = (read_lines(args.input), args.input) if args.input else (stdin_lines(), "standard input")
     classifier = task_flags.load(Classifier, args)
     with script.output(args.output, args.input) as target:
-        for line in classifier.predict(lines, source, args.output_format == "json"):
+        for line in classifier.predict_lines(lines, source, args.output_format == "json"):
             target.write(line + "\n")
 
 

@@ -4,7 +4,7 @@
     python -m paddle.distributed.launch --gpus '0,1' run_pretrain.py ...                            (several GPUs)
     python -m paddle.distributed.launch --nproc_per_node 2 --backend gloo run_pretrain.py ...       (several CPU processes)
 
-Go on after an interruption with --init_from_ckpt=checkpoints; on other text with --finetune_from=checkpoints.
+Resume after an interruption with --init_from_ckpt=checkpoints; train on other text with --finetune_from=checkpoints.
 """
 
 import argparse
@@ -16,7 +16,6 @@ from pathlib import Path
 
 import args as arguments
 import script
-from dataset import EvalStream, TrainStream
 from elmo import BiLM
 from elmo_core.config import PRESETS, ELMoConfig, differences
 from elmo_core.files import checkpoint
@@ -29,11 +28,9 @@ from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import model_files
 from pretraining import run_folder
 from pretraining.model import check_vocabulary, load_model, new_model
-from pretraining.optimizer import make_optimizer, set_optimizer_state
-from pretraining.resume import Progress, changed_settings, resume
 from pretraining.run import RunSettings, Trainer
 
-# beside the settings of a run
+# must also agree across ranks, besides Trainer.fixed_settings
 SAME_ON_ALL_RANKS = ("accumulate", "max_steps", "epochs", "patience", "eval_freq", "save_freq", "log_freq")
 
 
@@ -47,15 +44,19 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     run = parser.add_argument_group("run")
     arguments.add_device(run)
     arguments.add_seed(run)
-    run.add_argument("--epochs", **count, default=10, help="passes over the text")
+    run.add_argument("--epochs", **count, default=10, help="training epochs")
     run.add_argument("--max_steps", **count, help="total steps, instead of --epochs")
     run.add_argument("--log_freq", **count, default=100, help="steps between log lines")
     run.add_argument("--eval_freq", **count, default=10000, help="steps between evaluations")
     run.add_argument("--patience", **count, help="stop after N evaluations without improvement")
-    run.add_argument("--plot", action="store_true", help="draw the perplexities into loss.png at the end")
-    run.add_argument("--accumulate", **count, default=1, help="batches per update, to save memory")
-    run.add_argument("--amp", action="store_true", help="mixed precision on GPUs: products in bfloat16")
-    run.add_argument("--tf32", action="store_true", help="products of float32 in TF32, on GPUs that have it")
+    run.add_argument("--plot", action="store_true", help="plot the perplexities into loss.png at the end")
+    run.add_argument(
+        "--accumulate", **count, default=1, help="batches per update (gradient accumulation), to save memory"
+    )
+    run.add_argument("--amp", action="store_true", help="mixed precision on GPUs: matrix products in bfloat16")
+    run.add_argument(
+        "--tf32", action="store_true", help="compute float32 matrix products in TF32, on GPUs that support it"
+    )
     files = parser.add_argument_group("checkpoints")
     files.add_argument("--save_dir", **arguments.DIR, default=Path("checkpoints"), help="folder of the checkpoints")
     files.add_argument("--save_freq", **count, default=10000, help="steps between checkpoints")
@@ -74,7 +75,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     args.lr = args.lr or {"adagrad": 0.2, "adam": 0.001}[args.optimizer]
     if args.patience and not args.dev_data_path:
-        parser.error("--patience counts evaluations: it needs --dev_data_path")
+        parser.error("--patience counts evaluations, which need --dev_data_path")
     if not args.dev_data_path:
         args.eval_freq = None
     return args
@@ -83,154 +84,115 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     device = runtime.set_device(args.device)
-    products.use_half_products(args.amp)
+    products.use_bfloat16(args.amp)
     products.use_tf32(args.tf32)
     ranks = Ranks(advice="Resume with --init_from_ckpt.")
-    if not ranks.first:
+    if not ranks.is_main:
         log.setLevel("WARNING")
     corpus, dev, source = open_inputs(args)
     resumed = source if args.init_from_ckpt else None
     step = checkpoint.step_of(resumed) if resumed else 0
-    ranks.on_first(lambda: run_folder.check_folder(args.save_dir, resumed, step, args.overwrite))
+    ranks.run_on_main(lambda: run_folder.check_folder(args.save_dir, resumed, step, args.overwrite))
 
     script.seed_everything(args.seed)
     bilm, vocabulary = initial_model(args, ranks, source, step)
-    optimizer = make_optimizer(args.optimizer, args.lr, bilm.parameters(), args.max_grad_norm)
-    counts = ranks.on_first(lambda: count(corpus, dev, vocabulary, resumed))
-    rows = args.batch_size * args.accumulate
-    if counts.sentences < rows * ranks.size:
-        log.warning(
-            f"The corpus has {counts.sentences:,} sentences for {rows * ranks.size:,} rows, so several rows read the same "
-            "sentences at the same time. Put each sentence on a line of its own, as `preprocess.py text` does, or lower "
-            "--batch_size."
-        )
-    shape = (args.unroll_steps, bilm.config.input)
-    stream = TrainStream(corpus, vocabulary, rows, *shape, args.seed, ranks.rank, ranks.size)
-    held_out = EvalStream(dev, vocabulary, args.batch_size, *shape) if dev else None
-    identity = run_identity(args, stream, dev)
-    check_ranks(ranks, {**identity, **{name: getattr(args, name) for name in SAME_ON_ALL_RANKS}})
-    states = [bilm.zero_state(args.batch_size) for _ in range(args.accumulate)]
-    warmup = args.warmup_steps * stream.tokens_per_step
-    progress = Progress(stream.tokens_per_step, counts, stream.position, states, warmup)
+    counts = ranks.run_on_main(lambda: count(corpus, dev, vocabulary, resumed))
     settings = arguments.from_flags(RunSettings, args)
-    trainer = Trainer(settings, ranks, bilm, optimizer, stream, held_out, progress, identity)
-    if resumed:
-        restore(args, resumed, trainer)
-    else:
-        progress.set_end(args.max_steps, args.epochs)
-    finished = resumed and resumed.name == "final" and progress.is_finished(args.patience, args.eval_freq)
-    if finished or progress.step > progress.total:
+    trainer = Trainer(settings, ranks, bilm, vocabulary, corpus, dev, counts)
+    check_ranks(ranks, {**trainer.fixed_settings, **{name: getattr(args, name) for name in SAME_ON_ALL_RANKS}})
+    trainer.restore(resumed)
+    progress = trainer.progress
+    is_complete = resumed and resumed.name == "final" and progress.is_complete(args.patience, args.eval_freq)
+    if is_complete or progress.step > progress.total:
         log.info(f"{resumed} is at step {progress.step:,} of {progress.total:,}: nothing is left to do.")
         log.info("To train on, raise --epochs or --max_steps (or --patience).")
         return
     with ExitStack() as stack:
-        ranks.on_first(lambda: stack.enter_context(run_folder.locked(args.save_dir)))
-        config = {"model": bilm.config.to_dict(), "training": identity}
-        if not ranks.on_first(
-            lambda: run_folder.open_folder(args.save_dir, resumed, progress.step, config, vocabulary)
-        ):
-            progress.best, progress.without_gain = math.inf, 0
+        ranks.run_on_main(lambda: stack.enter_context(run_folder.locked(args.save_dir)))
+        config = {"model": bilm.config.to_dict(), "training": trainer.fixed_settings}
+        opened = (args.save_dir, resumed, progress.step, config, vocabulary)
+        if not ranks.run_on_main(lambda: run_folder.open_folder(*opened)):
+            progress.best, progress.evaluations_without_improvement = math.inf, 0
         log_summary(args, trainer, device, len(corpus.paths))
-        if not trainer.train():
-            prefix = args.save_dir / str(progress.step)
-            log.info(f"stopped at step {prefix.name}, saved as {prefix}. Resume with the same command plus")
-            log.info(f"    --init_from_ckpt={prefix}{' instead of --finetune_from' if args.finetune_from else ''}")
-            sys.exit(trainer.interruption.exit_code)
-        if progress.step < progress.total:
-            evaluations = f"{progress.without_gain} evaluations without improvement"
-            log.info(f"step {progress.step:,}: {evaluations}; best perplexity {progress.best:.2f}")
-        log.info(f"saved         {args.save_dir / 'final'}.pdparams")
-        if args.plot and ranks.first:
-            log.info(f"drew          {run_folder.plot(args.save_dir)}")
+        log_end(args, trainer, is_complete=trainer.train())
 
 
 def open_inputs(args: argparse.Namespace) -> tuple[Corpus, Corpus | None, Path | None]:
-    """The text, the held-out text, and the checkpoint that the run starts from."""
+    """Open the text, the held-out text, and the checkpoint that the run starts from."""
     corpus = Corpus(args.train_data_path)
     dev = Corpus(args.dev_data_path) if args.dev_data_path else None
     source = args.init_from_ckpt or args.finetune_from
     source = model_files.resolve(source) if source else None
-    inputs = [*corpus.paths, *(dev.paths if dev else ()), *([source] if args.finetune_from else ())]
-    if args.save_dir.resolve() in {path.parent.resolve() for path in inputs}:
-        raise UserError(f"--save_dir {args.save_dir} is a folder that this run reads. Choose another.")
+    input_paths = [*corpus.paths, *(dev.paths if dev else ()), *([source] if args.finetune_from else ())]
+    if args.save_dir.resolve() in {path.parent.resolve() for path in input_paths}:
+        raise UserError(f"--save_dir {args.save_dir} is a folder that this run reads from. Choose another.")
     return corpus, dev, source
 
 
 def initial_model(args: argparse.Namespace, ranks: Ranks, source: Path | None, step: int) -> tuple[BiLM, Vocabulary]:
     """Build the model, from checkpoint source if given, with the same weights on all ranks."""
-    if not ranks.first:
-        args.pretrained_word_embeddings = None  # rank 0 gives its weights to all
-    models = []  # not the result of on_each, which could not be sent between ranks
-    ranks.on_each(lambda: models.append(build_model(args, source)))  # fitting to word vectors takes minutes
+    if not ranks.is_main:
+        args.pretrained_word_embeddings = None  # rank 0's weights are copied to all
+    models = []  # filled as a side effect: run_on_all sends results between ranks, and a model cannot be sent
+    ranks.run_on_all(
+        lambda: models.append(build_model(args, source))
+    )  # keeps waiting ranks alive: fitting to word vectors takes minutes
     bilm, vocabulary = models[0]
     check_ranks(ranks, {**bilm.config.to_dict(), "vocabulary": vocabulary.identity, "step": step})
-    ranks.share_weights(bilm.parameters())
+    ranks.broadcast_weights(bilm.parameters())
     return bilm, vocabulary
 
 
 def build_model(args: argparse.Namespace, source: Path | None) -> tuple[BiLM, Vocabulary]:
-    given = Vocabulary.from_file(args.vocab_file) if args.vocab_file else None
+    """Build a new model, or load that of a checkpoint."""
+    given_vocabulary = Vocabulary.from_file(args.vocab_file) if args.vocab_file else None
     size, changes = args.model_size, arguments.model_changes(args)
     if source is None:
-        if given is None:
-            raise UserError("--vocab_file is missing: `preprocess.py vocab` makes one from a corpus.")
-        config = ELMoConfig.preset(size or arguments.MODEL_SIZE, vocab_size=len(given), **changes)
+        if given_vocabulary is None:
+            raise UserError("--vocab_file is missing. `preprocess.py vocab` makes one from a corpus.")
+        config = ELMoConfig.preset(size or arguments.MODEL_SIZE, vocab_size=len(given_vocabulary), **changes)
         if ignored := [f"--{name}" for name in changes if not config.reads(name)]:
             log.warning(f"--input={config.input} does not read {' '.join(ignored)}.")
-        return new_model(config, given, args.pretrained_word_embeddings), given
+        return new_model(config, given_vocabulary, args.pretrained_word_embeddings), given_vocabulary
     if args.pretrained_word_embeddings:
         log.warning(f"--pretrained_word_embeddings is not read: {source} has its own vectors.")
     expected = {**(PRESETS[size] if size else {}), **changes}
-    bilm, vocabulary = load_model(source, expected, given if args.finetune_from else None)
-    if given:
-        check_vocabulary(args.vocab_file, given, source, vocabulary)
+    bilm, vocabulary = load_model(source, expected, given_vocabulary if args.finetune_from else None)
+    if given_vocabulary:
+        check_vocabulary(args.vocab_file, given_vocabulary, source, vocabulary)
     return bilm, vocabulary
 
 
 def count(corpus: Corpus, dev: Corpus | None, vocabulary: Vocabulary, resumed: Path | None) -> Counts:
-    """Count the corpus, unless the checkpoint knows, and check the held-out text."""
+    """Count the corpus, unless the checkpoint has its counts, and check the held-out text."""
     if dev:
         dev.count(vocabulary)
     saved = checkpoint.load_progress(resumed) if resumed else {}
     settings = saved.get("settings", {})  # `best` has none
-    known = (settings.get("corpus"), settings.get("vocabulary")) == (corpus.identity, vocabulary.identity)
-    return Counts(**saved["counts"]) if known and "counts" in saved else corpus.count(vocabulary, sample=True)
+    is_same = (settings.get("corpus"), settings.get("vocabulary")) == (corpus.identity, vocabulary.identity)
+    return Counts(**saved["counts"]) if is_same and "counts" in saved else corpus.count(vocabulary, sample=True)
 
 
 def check_ranks(ranks: Ranks, settings: dict) -> None:
-    """Raise if a rank would train another model, or another number of steps, than rank 0."""
-    first, *others = ranks.gather(settings)
-    for rank, found in enumerate(others, 1):
-        if different := differences(first, found):
+    """Raise if a rank's settings differ from rank 0's."""
+    expected, *others = ranks.gather(settings)
+    for rank, other in enumerate(others, 1):
+        if different := differences(expected, other):
             raise UserError(
                 f"rank {rank} differs from rank 0 in flags or files: {'; '.join(different.values())}. Start all machines "
                 "with the same command, and give them the same files."
             )
 
 
-def run_identity(args: argparse.Namespace, stream: TrainStream, dev: Corpus | None) -> dict:
-    """What must be the same for a resumed run to be the same run."""
-    names = ("optimizer", "lr", "warmup_steps", "max_grad_norm", "dropout", "n_negative_samples", "amp")
-    data = {name: value for name, value in stream.position["identity"].items() if name != "rank"}
-    return {**data, "dev_data": dev.identity if dev else None, **{name: getattr(args, name) for name in names}}
-
-
-def restore(args: argparse.Namespace, resumed: Path, trainer: Trainer) -> None:
-    """Set everything to where the checkpoint left it, as far as the changed settings allow."""
-    moments, saved = checkpoint.load_optimizer(resumed), checkpoint.load_progress(resumed)
-    changes = changed_settings(resumed, saved["settings"], trainer.identity, args.allow_changes)
-    resume(trainer.progress, saved, changes, trainer.stream, trainer.ranks)
-    if "optimizer" not in changes:
-        set_optimizer_state(trainer.optimizer, trainer.bilm, moments)
-    trainer.progress.set_end(args.max_steps, args.epochs)
-    if args.optimizer == "adam" and saved["total"] != trainer.progress.total:
-        log.warning(f"The learning rate reaches 0 at step {trainer.progress.total:,} instead of {saved['total']:,}.")
-
-
 def log_summary(args: argparse.Namespace, trainer: Trainer, device: str, n_files: int) -> None:
-    """Log what is about to run."""
+    """Log a summary of the run."""
     progress, processes, words = trainer.progress, trainer.ranks.size, trainer.bilm.config.vocab_size
-    counts = progress.counts
+    counts, rows = progress.counts, progress.tokens_per_step // args.unroll_steps
+    if counts.sentences < rows:
+        log.warning(
+            f"The corpus has {counts.sentences:,} sentences for {rows:,} rows, so several rows read the same sentences at "
+            "the same time. Put each sentence on a line of its own, as `preprocess.py text` does, or lower --batch_size."
+        )
     parts: dict[str, int] = {}
     for name, weight in trainer.bilm.named_parameters():
         part = name.split(".")[0].removeprefix("forward_").removeprefix("backward_")
@@ -243,7 +205,7 @@ def log_summary(args: argparse.Namespace, trainer: Trainer, device: str, n_files
         f"parameters    {sum(parts.values()):,}: {', '.join(f'{part} {size:,}' for part, size in parts.items())}",
         f"text          {counts.tokens:,} tokens in {counts.sentences:,} sentences, {n_files} files; "
         f"{counts.unknown_share:.2%} outside the vocabulary of {words:,} words",
-        f"steps         {steps_per_epoch:,} an epoch, {progress.total:,} in all, from step {progress.step:,}; "
+        f"steps         {steps_per_epoch:,} per epoch, {progress.total:,} in all, from step {progress.step:,}; "
         f"{progress.tokens_per_step:,} tokens each",
         f"softmax       {candidates if is_sampled(words, args.n_negative_samples) else f'over all {words:,} words'}",
     )
@@ -251,6 +213,22 @@ def log_summary(args: argparse.Namespace, trainer: Trainer, device: str, n_files
     values |= {"tokens": counts.tokens, "sentences": counts.sentences, "unknown_share": counts.unknown_share}
     values |= {"steps_per_epoch": steps_per_epoch, "tokens_per_step": progress.tokens_per_step, "total": progress.total}
     trainer.log("start", "\n".join(lines), values)
+
+
+def log_end(args: argparse.Namespace, trainer: Trainer, is_complete: bool) -> None:
+    """Log where the model is; exit if the run was interrupted."""
+    progress = trainer.progress
+    if not is_complete:
+        prefix = args.save_dir / str(progress.step)
+        log.info(f"stopped at step {prefix.name}, saved as {prefix}. Resume with the same command plus")
+        log.info(f"    --init_from_ckpt={prefix}{' instead of --finetune_from' if args.finetune_from else ''}")
+        sys.exit(trainer.interruption.exit_code)
+    if progress.step < progress.total:
+        evaluations = f"{progress.evaluations_without_improvement} evaluations without improvement"
+        log.info(f"step {progress.step:,}: {evaluations}; best perplexity {progress.best:.2f}")
+    log.info(f"saved         {args.save_dir / 'final'}.pdparams")
+    if args.plot and trainer.ranks.is_main:
+        log.info(f"plotted       {run_folder.plot(args.save_dir)}")
 
 
 if __name__ == "__main__":

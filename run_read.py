@@ -25,7 +25,7 @@ from args import COUNT, FILE
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.text_files import blocks, decode
-from elmo_tasks.pretrained import Pretrained, randomise
+from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.reading.data import Passage, Question, read_dataset
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import Reader, TokenisedPassage
@@ -33,14 +33,14 @@ from elmo_tasks.reading.score import score
 from elmo_tasks.reading.text import LANGUAGES
 from elmo_tasks.reading.training import train
 from elmo_tasks.saved import check_model_folder
-from elmo_tasks.significance import clustered
-from elmo_tasks.training import Schedule, hold_out, report, training_words
+from elmo_tasks.significance import clustered_bootstrap
+from elmo_tasks.training import TrainingSettings, hold_out, report, training_words
 from elmo_tasks.word_vectors import WordVectors
 
 CONTENT = "passages and questions, in the JSON of SQuAD or CMRC 2018"
-OF_ELMO = task_flags.defaults(ReaderSettings, "elmo_dropout", "elmo_l2_coef") | {"cache_gb": 4.0}
-TRAINING = {"epochs": 20, "patience": 4, "batch_size": 8, "ema": 0.999}
-TRAINING |= task_flags.defaults(Schedule, "lr", "max_grad_norm")
+ELMO_DEFAULTS = task_flags.field_defaults(ReaderSettings, "elmo_dropout", "elmo_l2_coef") | {"cache_gb": 4.0}
+TRAINING_DEFAULTS = {"epochs": 20, "patience": 4, "batch_size": 8, "ema": 0.999}
+TRAINING_DEFAULTS |= task_flags.field_defaults(TrainingSettings, "lr", "max_grad_norm")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -61,10 +61,10 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     task_flags.add_language(data, tuple(LANGUAGES), ReaderSettings.lang)
     task_flags.add_save(data, "reader")
     task_flags.add_json(data)
-    task_flags.add_elmo(parser, OF_ELMO)
+    task_flags.add_elmo(parser, ELMO_DEFAULTS)
     task_flags.add_word_vectors(parser, trainable=False)
     network = parser.add_argument_group("network")
-    task_flags.add_numbers(network, task_flags.defaults(ReaderSettings, "word_dim", "hidden_dim", "dropout"))
+    task_flags.add_numbers(network, task_flags.field_defaults(ReaderSettings, "word_dim", "hidden_dim", "dropout"))
     network.add_argument("--min_count", **COUNT, default=2, help="words that occur less often are unknown")
     for name, text in (
         ("max_seq_len", "tokens per window; longer passages are read in several windows"),
@@ -72,7 +72,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
         ("max_answer_length", "maximum tokens in an answer"),
     ):
         network.add_argument(f"--{name}", **COUNT, default=getattr(ReaderSettings, name), help=text)
-    task_flags.add_training(parser, TRAINING)
+    task_flags.add_training(parser, TRAINING_DEFAULTS)
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +99,7 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    task_flags.check_elmo(parser, args, OF_ELMO)
+    task_flags.check_elmo(parser, args, ELMO_DEFAULTS)
     task_flags.check_word_vectors(parser, args)
     if args.doc_stride > args.max_seq_len:
         parser.error(
@@ -124,17 +124,16 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def train_reader(args: argparse.Namespace) -> None:
     check_model_folder(args.save_dir, "reader", args.overwrite)
-    if args.json:
-        disk.check_output("--json", args.json, args.train_file, args.dev_file, args.test_file)
+    disk.check_output("--json", args.json, args.train_file, args.dev_file, args.test_file)
     script.seed_everything(args.seed)
     files = [args.train_file, args.dev_file, args.test_file]
     passages, dev, test = (file and read(file, args.lang) for file in files)
     if not dev:
         passages, dev = hold_out(passages, args.seed)
-    pretrained = Pretrained.of(args.init_from_ckpt) if args.init_from_ckpt else None
+    pretrained = PretrainedBiLM.from_path(args.init_from_ckpt) if args.init_from_ckpt else None
     vectors = WordVectors(args.word_vectors, args.word_vectors_limit) if args.word_vectors else None
     if vectors:
-        vectors.describe([passage.text.tokens for passage in passages])
+        vectors.log_coverage([passage.text.tokens for passage in passages])
     settings = arguments.from_flags(ReaderSettings, args)
     tokens = (token for passage in passages for text in passage.texts() for token in text.tokens)
     reader = Reader(settings, training_words(tokens, args.min_count), pretrained, vectors)
@@ -145,7 +144,7 @@ def train_reader(args: argparse.Namespace) -> None:
         texts = (text for passage in [*passages, *dev, *(test or [])] for text in passage.texts())
         reader.network.elmo.keep((s for text in texts for s in text.sentences), args.cache_gb, args.save_dir)
 
-    best = train(reader, passages, dev, arguments.from_flags(Schedule, args), args.save_dir)
+    best = train(reader, passages, dev, arguments.from_flags(TrainingSettings, args), args.save_dir)
 
     test_scores = reader.score(test) if test else None
     results = report(reader, best, test_scores, args.seed, lambda name, scores: print(f"{name}  {scores}"))
@@ -160,8 +159,7 @@ def read(path: Path, language: str) -> list[TokenisedPassage]:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    if args.json:
-        disk.check_output("--json", args.json, args.test_file, args.predictions, args.compare_with)
+    disk.check_output("--json", args.json, args.test_file, args.predictions, args.compare_with)
     passages = read_dataset(args.test_file).passages
     if args.model_dir:
         reader = task_flags.load(Reader, args)
@@ -175,7 +173,7 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.compare_with:
         other = score(passages, read_predictions(args.compare_with), language)
         print(f"{other}  {args.compare_with}")
-        difference = clustered(scores.f1, other.f1, scores.passage, groups="passages")
+        difference = clustered_bootstrap(scores.f1, other.f1, scores.passage, groups="passages")
         print(f"F1 {difference}")
         results |= {"other": other.figures(), "difference": vars(difference)}
     script.write_json(args.json, results)
@@ -217,8 +215,7 @@ def passage_with_questions(path: Path) -> Passage:
 
 def prepare(args: argparse.Namespace) -> None:
     """Describe a data set, and score its first answers rounded outwards to whole tokens: an upper bound for readers."""
-    if args.text:
-        disk.check_output("--text", args.text, args.input)
+    disk.check_output("--text", args.text, args.input)
     data = read_dataset(args.input)
     passages = [TokenisedPassage(passage, args.lang) for passage in data.passages]
     n_tokens = [len(passage.text.tokens) for passage in passages]

@@ -1,14 +1,13 @@
-"""Tag sequences on your own files: chunks, named entities, parts of speech, word segmentation; with ELMo or without.
+"""Train and use a sequence tagger on your own files: chunks, named entities, parts of speech, words; ELMo is optional.
 
     python run_tag.py train --train_file=train.txt --dev_file=dev.txt --init_from_ckpt=checkpoints --save_dir=tagger
     python run_tag.py train --train_file=train.txt --init_from_ckpt=none --word_vectors=glove.txt --save_dir=tagger
     echo "Rockwell said it signed ." | python run_tag.py predict --model_dir=tagger
     python run_tag.py evaluate --model_dir=tagger --test_file=test.txt
 
-The files are columns as in the CoNLL tasks: a token and its label in each line, separated by tabs or blanks, a blank line
-between sentences; or lines of `word/TAG`. The labels are BIO, IOB1, BIOES, plain tags or LAC's. The network is a
-bidirectional GRU or LSTM with a CRF. The best epoch is that of the highest F1 (for plain tags: accuracy) on --dev_file; F1
-is that of `conlleval`.
+Files have columns, as in the CoNLL tasks: a token and its label per line, separated by tabs or spaces, a blank line between
+sentences; or lines of `word/TAG`. The labels are BIO, IOB1, BIOES, plain tags or LAC's. The network is a bidirectional GRU
+or LSTM with a CRF. The epoch with the highest F1 (plain tags: accuracy) on --dev_file is saved. F1 is that of `conlleval`.
 """
 
 import argparse
@@ -22,29 +21,34 @@ import task_flags
 from args import FILE
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, runtime
-from elmo_core.machine.messages import UserError, listed, log
+from elmo_core.machine.messages import UserError, join_names, log
 from elmo_core.text.text_files import read_lines, stdin_lines
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.characters import jieba_words
-from elmo_tasks.pretrained import Pretrained, randomise
+from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.saved import check_model_folder
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.data import Labels, Sentence
-from elmo_tasks.tagging.network import Settings
-from elmo_tasks.tagging.pieces import Pieces, read_tagged
+from elmo_tasks.tagging.network import TaggerSettings
+from elmo_tasks.tagging.pieces import PieceSplitter, read_tagged
 from elmo_tasks.tagging.prediction import INPUT_FORMATS, tag_columns, tag_text
-from elmo_tasks.tagging.scheme import SCHEMES, detect, impossible, split_label
+from elmo_tasks.tagging.scheme import SCHEMES, detect_scheme, forbidden_transitions, split_lac_label
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.training import known_words, train
-from elmo_tasks.training import Schedule, hold_out, report, training_words
+from elmo_tasks.training import TrainingSettings, hold_out, report, training_words
 from elmo_tasks.word_vectors import WordVectors
 
 COLUMN = {"type": int, "metavar": "N"}
-OF_ELMO = task_flags.defaults(Settings, "elmo_dropout", "elmo_l2_coef") | {"elmo_lr": Schedule.elmo_lr, "cache_gb": 4.0}
-NETWORK = task_flags.defaults(Settings, "word_dim", "hidden_dim", "n_layers", "dropout")
-TRAINING = task_flags.defaults(Schedule, "epochs", "patience", "batch_size", "lr", "max_grad_norm")
-TRAINING |= task_flags.defaults(Settings, "emb_lr_factor", "crf_lr_factor")
+ELMO_DEFAULTS = task_flags.field_defaults(TaggerSettings, "elmo_dropout", "elmo_l2_coef") | {
+    "elmo_lr": TrainingSettings.elmo_lr,
+    "cache_gb": 4.0,
+}
+NETWORK_DEFAULTS = task_flags.field_defaults(TaggerSettings, "word_dim", "hidden_dim", "n_layers", "dropout")
+TRAINING_DEFAULTS = task_flags.field_defaults(
+    TrainingSettings, "epochs", "patience", "batch_size", "lr", "max_grad_norm"
+)
+TRAINING_DEFAULTS |= task_flags.field_defaults(TaggerSettings, "emb_lr_factor", "crf_lr_factor")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -62,50 +66,53 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def add_train(parser: argparse.ArgumentParser) -> None:
-    data = task_flags.add_data(parser, "sentences")
+    data = task_flags.add_data(parser, "labelled sentences")
     add_format(data)
-    data.add_argument("--pieces", **FILE, help="vocabulary whose pieces the words of `word/TAG` are cut into")
-    data.add_argument("--feature_column", **COLUMN, help="of a feature to read beside the token, as its part of speech")
-    data.add_argument("--scheme", choices=SCHEMES, help="what the labels mean (default: the labels themselves tell)")
+    data.add_argument("--pieces", **FILE, help="vocabulary whose entries the words of `word/TAG` are split into")
+    data.add_argument("--feature_column", **COLUMN, help="column of a further input, such as the part of speech")
+    data.add_argument("--scheme", choices=SCHEMES, help="scheme of the labels (default: detected)")
     add_choice(
         data,
         "segmentation",
-        "for characters that are followed by their place in their word, as 科0 技1: strip the place, or use it as a feature",
+        "for characters that carry their position in the word, as in 科0 技1: strip it, or use it as a feature",
     )
     add_choice(
         data,
         "words",
-        "what ELMo and --word_vectors read: the tokens; or, where these are characters, the words that jieba finds in them, "
-        "so that each character gets its word's vectors",
+        "what ELMo and --word_vectors read: the tokens or, if these are characters, jieba's words, whose vectors each of "
+        "their characters gets",
     )
-    task_flags.add_language(data, help="language of the text: how `predict` splits raw text; none: at white space")
+    task_flags.add_language(data, help="how `predict` tokenises raw text; none: at white space")
     task_flags.add_save(data, "tagger")
     task_flags.add_json(data)
-    elmo = task_flags.add_elmo(parser, OF_ELMO)
-    add_choice(elmo, "elmo_at", f"where the network reads ELMo (default: {Settings.elmo_at})", default=None)
+    elmo = task_flags.add_elmo(parser, ELMO_DEFAULTS)
+    text = f"where the network reads ELMo: input, output, or input,output (default: {TaggerSettings.elmo_at})"
+    add_choice(elmo, "elmo_at", text, default=None, metavar="WHERE")
     task_flags.add_word_vectors(parser)
     network = parser.add_argument_group("network")
-    network.add_argument("--char_cnn", action="store_true", help="read words by their characters, too")
-    add_choice(network, "cell", "of the recurrent layers")
-    task_flags.add_numbers(network, NETWORK)
-    task_flags.add_training(parser, TRAINING)
+    network.add_argument("--char_cnn", action="store_true", help="add a character CNN, trained with the tagger")
+    add_choice(network, "cell", "type of the recurrent layers")
+    task_flags.add_numbers(network, NETWORK_DEFAULTS)
+    task_flags.add_training(parser, TRAINING_DEFAULTS)
 
 
 def add_choice(group, name: str, help: str, **options) -> None:
-    options = {"default": getattr(Settings, name), **options}
-    group.add_argument(f"--{name}", choices=Settings.choices[name], help=help, **options)
+    options = {"default": getattr(TaggerSettings, name), **options}
+    group.add_argument(f"--{name}", choices=TaggerSettings.choices[name], help=help, **options)
 
 
 def add_format(group) -> None:
     formats = {"choices": ("columns", "tagged"), "default": "columns"}
-    group.add_argument("--data_format", **formats, help="columns, or lines of word/TAG")
-    group.add_argument("--token_column", **COLUMN, default=0, help="of the tokens, from 0; from the end if negative")
-    group.add_argument("--label_column", **COLUMN, default=-1, help="of the labels")
+    group.add_argument("--data_format", **formats, help="columns or lines of word/TAG")
+    group.add_argument(
+        "--token_column", **COLUMN, default=0, help="column of the tokens, from 0; from the end if negative"
+    )
+    group.add_argument("--label_column", **COLUMN, default=-1, help="column of the labels")
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
     task_flags.add_saved_model(parser, "tagger")
-    task_flags.add_test(parser, "sentences")
+    task_flags.add_test(parser, "labelled sentences")
     add_format(parser)
     task_flags.add_json(parser)
 
@@ -118,20 +125,20 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
         "--input_format",
         choices=INPUT_FORMATS,
         default="text",
-        help="text: a sentence a line, its tokens separated by white space; raw: text of --lang; characters: each is a "
+        help="text: one sentence per line, tokens separated by white space; raw: untokenised text; characters: each is a "
         "token; or columns",
     )
     task_flags.add_language(parser, default=None, help="language of raw text (default: as in training)")
-    parser.add_argument("--token_column", **COLUMN, default=0, help="of columns: that of the tokens")
+    parser.add_argument("--token_column", **COLUMN, default=0, help="column of the tokens")
 
 
 def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Refuse flags that would have no effect, and what would only fail when training is done."""
-    task_flags.check_elmo(parser, args, {**OF_ELMO, "elmo_at": Settings.elmo_at})
+    """Set defaults. Raise on flags without effect."""
+    task_flags.check_elmo(parser, args, {**ELMO_DEFAULTS, "elmo_at": TaggerSettings.elmo_at})
     task_flags.check_word_vectors(parser, args)
-    if args.words != Settings.words and not (args.init_from_ckpt or args.word_vectors):
+    if args.words != TaggerSettings.words and not (args.init_from_ckpt or args.word_vectors):
         parser.error("--words has no effect without ELMo or --word_vectors")
-    for name, default in (("feature_column", None), ("segmentation", Settings.segmentation)):
+    for name, default in (("feature_column", None), ("segmentation", TaggerSettings.segmentation)):
         if args.data_format == "tagged" and getattr(args, name) != default:
             parser.error(f"--{name} has no effect with --data_format=tagged")
 
@@ -145,18 +152,19 @@ def main(argv: Sequence[str] | None = None) -> None:
 def train_tagger(args: argparse.Namespace) -> None:
     files = [args.train_file, args.dev_file, args.test_file]
     check_model_folder(args.save_dir, "tagger", args.overwrite)
-    if args.json:
-        disk.check_output("--json", args.json, *files)
+    disk.check_output("--json", args.json, *files)
     if args.dev_file and args.test_file and args.dev_file.samefile(args.test_file):
-        log.warning(f"{args.test_file} is --dev_file and --test_file: the test scores are those of the chosen epoch.")
+        log.warning(f"{args.test_file} is both --dev_file and --test_file: the test scores will be optimistic.")
     pieces = Vocabulary.from_file(args.pieces) if args.pieces else None
     labelled, dev, test = (file and read(file, args, pieces, args.segmentation, args.feature_column) for file in files)
-    scheme = args.scheme or ("lac" if args.data_format == "tagged" else detect(one.labels for one in labelled))
+    scheme = args.scheme or (
+        "lac" if args.data_format == "tagged" else detect_scheme(sentence.labels for sentence in labelled)
+    )
     sentences, dev = (labelled, dev) if dev else hold_out(labelled, args.seed)
-    tagger = new_tagger(args, sentences, scheme, pieces)
-    warn_of_labels(tagger.labels, sentences, {"dev": dev, "test": test or []})
+    tagger = build_tagger(args, sentences, scheme, pieces)
+    warn_about_labels(tagger.labels, sentences, {"dev": dev, "test": test or []})
     log.info(
-        f"{len(sentences):,} sentences to train on, {len(dev):,} to choose the epoch on; {len(tagger.labels)} labels, "
+        f"{len(sentences):,} training sentences, {len(dev):,} dev sentences, {len(tagger.labels)} labels, "
         f"scheme {scheme}."
     )
     if args.init_from_ckpt and not args.elmo_trainable:
@@ -165,7 +173,7 @@ def train_tagger(args: argparse.Namespace) -> None:
         texts = jieba_words(texts)[0] if args.words == "jieba" else texts
         tagger.network.elmo.keep(texts, args.cache_gb, args.save_dir)
 
-    best = train(tagger, sentences, dev, arguments.from_flags(Schedule, args), args.save_dir)
+    best = train(tagger, sentences, dev, arguments.from_flags(TrainingSettings, args), args.save_dir)
 
     scored = tagger.score(test, known_words(sentences, scheme)) if test else None
     results = report(tagger, best, scored, args.seed, show)
@@ -176,62 +184,59 @@ def train_tagger(args: argparse.Namespace) -> None:
 def read(
     path: Path, args: argparse.Namespace, pieces: Vocabulary | None, segmentation: str, feature: int | None
 ) -> list[Sentence]:
-    """The sentences of a file in the form that the flags of `add_format` say."""
+    """Read the sentences of a file in the format given with the flags of `add_format`."""
     if args.data_format == "tagged":
-        return read_tagged(path, Pieces(pieces, whole=pieces is None))
+        return read_tagged(path, PieceSplitter(pieces, whole=pieces is None))
     return read_columns(path, args.token_column, args.label_column, segmentation, feature)
 
 
-def new_tagger(
+def build_tagger(
     args: argparse.Namespace, sentences: Sequence[Sentence], scheme: str, pieces: Vocabulary | None
 ) -> Tagger:
-    """A tagger with untrained weights. sentences: to train on."""
-    labels = Labels(sorted({label for one in sentences for label in one.labels}), scheme)
+    """Build a tagger, with untrained weights, for training sentences."""
+    labels = Labels(sorted({label for sentence in sentences for label in sentence.labels}), scheme)
     if len(labels) < 2:
-        raise UserError(
-            f"--train_file has a single label, {labels.names[0]}: more sentences, or another --label_column?"
-        )
+        raise UserError(f"--train_file has only one label, {labels.names[0]}. Is --label_column right?")
     script.seed_everything(args.seed)
     words = training_words(token for sentence in sentences for token in sentence.tokens)
-    pretrained = Pretrained.of(args.init_from_ckpt) if args.init_from_ckpt else None
-    if scheme == "lac" and pieces is None and any(split_label(name)[1] for name in labels.names):
+    pretrained = PretrainedBiLM.from_path(args.init_from_ckpt) if args.init_from_ckpt else None
+    if scheme == "lac" and pieces is None and any(split_lac_label(name)[1] for name in labels.names):
         vocabulary = Path(pretrained.prefix).parent / checkpoint.VOCABULARY if pretrained else None
         pieces = Vocabulary.from_file(vocabulary) if vocabulary and vocabulary.is_file() else words
     vectors = WordVectors(args.word_vectors, args.word_vectors_limit) if args.word_vectors else None
     if vectors:
-        vectors.describe([sentence.tokens for sentence in sentences], args.words)
+        vectors.log_coverage([sentence.tokens for sentence in sentences], args.words)
     features = sorted({t.feature for s in sentences for t in s.tokens}) if args.feature_column is not None else ()
-    settings = arguments.from_flags(Settings, args)
+    settings = arguments.from_flags(TaggerSettings, args)
     tagger = Tagger(settings, words, labels, pretrained, pieces, vectors, features, args.feature_column)
     if settings.random_weights:
         randomise(tagger.network.elmo.bilm, settings.random_weights, args.seed)
     return tagger
 
 
-def warn_of_labels(labels: Labels, sentences: Sequence[Sentence], others: Mapping[str, Sequence[Sentence]]) -> None:
-    """Warn of what no prediction will be right about. sentences: those to train on; others: to score, by name."""
+def warn_about_labels(labels: Labels, sentences: Sequence[Sentence], others: Mapping[str, Sequence[Sentence]]) -> None:
+    """Warn about labels that break the scheme or cannot be predicted. sentences: to train on; others: to score, by name."""
     for name, scored in others.items():
         if unknown := {label for sentence in scored for label in sentence.labels} - labels.index.keys():
             log.warning(
-                f"the {name} sentences have labels that the training sentences lack, and that cannot be predicted: "
-                f"{listed(sorted(unknown))}."
+                f"the {name} sentences have labels that do not occur in the training sentences and cannot be predicted: "
+                f"{join_names(sorted(unknown))}."
             )
-    table, last = impossible(labels.names, labels.scheme)
+    table, last = forbidden_transitions(labels.names, labels.scheme)
     numbers = [[labels.index[label] for label in sentence.labels] for sentence in sentences]
     if broken := sum(bool(table[[-1, *row[:-1]], row].any() or last[row[-1]]) for row in numbers):
         log.warning(
-            f"{broken:,} of {len(sentences):,} training sentences break the rules of the scheme {labels.scheme}, as "
-            "predictions never do: are there mistakes in the labels, or is it the wrong --scheme?"
+            f"{broken:,} of {len(sentences):,} training sentences break the rules of the scheme {labels.scheme}, "
+            "which predictions never do: are there mistakes in the labels, or is --scheme wrong?"
         )
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    if args.json:
-        disk.check_output("--json", args.json, args.test_file)
+    disk.check_output("--json", args.json, args.test_file)
     tagger = task_flags.load(Tagger, args)
     sentences = read(args.test_file, args, tagger.pieces, tagger.settings.segmentation, tagger.feature_column)
-    warn_of_labels(tagger.labels, [], {"test": sentences})
-    # in LAC's scheme a word is put together from tokens, and the tagger has the tokens only
+    warn_about_labels(tagger.labels, [], {"test": sentences})
+    # in LAC's scheme words are joined from tokens, and the tagger knows only these
     score = tagger.score(sentences, None if tagger.labels.scheme == "lac" else set(tagger.words.tokens))
     show("test", score)
     script.write_json(args.json, {"test": score.figures()})
@@ -240,7 +245,7 @@ def evaluate(args: argparse.Namespace) -> None:
 def predict(args: argparse.Namespace) -> None:
     tagger = task_flags.load(Tagger, args)
     if args.output_format == "tagged" and tagger.labels.scheme != "lac":
-        raise UserError(f"--output_format=tagged is for LAC's scheme; this tagger's is {tagger.labels.scheme}.")
+        raise UserError(f"--output_format=tagged requires LAC's scheme; this tagger's is {tagger.labels.scheme}.")
     if args.input:
         disk.check_input(args.input, "text", "--input")
     lines, source = (read_lines(args.input), args.input) if args.input else (stdin_lines(), "standard input")

@@ -1,4 +1,4 @@
-"""How a script runs and ends: its messages, its signals, its exit code, its seeds."""
+"""Running a script: messages, signals, exit code, seeds, output."""
 
 import json
 import logging
@@ -14,29 +14,29 @@ from typing import IO, NoReturn
 from elmo_core.machine import disk, messages, runtime
 from elmo_core.machine.runtime import import_paddle
 
-OUT_OF_MEMORY = "Where there is a --batch_size, halve it; docs/memory.md has more."
+OUT_OF_MEMORY = "Halve --batch_size if there is one; see docs/performance.md."
 
 
 def run(main: Callable[[], None]) -> None:
-    """Run a script's main(): the user's mistakes become one message and exit code 2, not a traceback."""
-    runtime.owns_process = True
+    """Run a script's main(). A user's mistake is one message and exit code 2, not a traceback."""
+    runtime.is_script = True
     runtime.keep_freed_memory()
-    if "paddle" in sys.modules:  # whose handlers would print a C++ trace when the script is told to end
+    if "paddle" in sys.modules:  # its handlers would print a C++ trace on SIGTERM
         sys.modules["paddle"].disable_signal_handler()
     _open_streams()
     _log_to_stderr()
     for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):  # nohup has other wishes
-            signal.signal(number, _end)
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):  # nohup ignores SIGHUP
+            signal.signal(number, _exit_on_signal)
     try:
         try:
             main()
         except Exception:
-            if _signals:  # Paddle turns what a handler raises during a backward pass into an error of its own
-                _end(_signals[0])
+            if _signals:  # during a backward pass Paddle replaces what a handler raises by its own error
+                _exit_on_signal(_signals[0])
             raise
         finally:
-            sys.stdout.flush()  # here, where it may fail
+            sys.stdout.flush()  # a failure here is reported
     except BrokenPipeError:  # `script | head`
         _drop_output()
         sys.exit(141)
@@ -53,10 +53,10 @@ def run(main: Callable[[], None]) -> None:
 
 
 def _open_streams() -> None:
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # None where the shell has closed it
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # None if the shell has closed it
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
-    sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal's encoding lacks
+    sys.stdout.reconfigure(errors="backslashreplace")  # for characters that the terminal cannot encode
 
 
 def _log_to_stderr() -> None:
@@ -64,14 +64,14 @@ def _log_to_stderr() -> None:
     handler.setFormatter(logging.Formatter("%(message)s"))
     messages.log.addHandler(handler)
     messages.log.setLevel(logging.INFO)
-    messages.log.propagate = False  # Paddle and others give the root logger handlers of their own
+    messages.log.propagate = False  # Paddle and others add handlers to the root logger
 
 
-_signals: list[int] = []  # that have told this process to end
+_signals: list[int] = []  # received so far, which end this process
 
 
-def _end(number: int, frame: object = None) -> NoReturn:
-    """End as after the signal, but with everything tidied up on the way."""
+def _exit_on_signal(number: int, frame: object = None) -> NoReturn:
+    """Exit with the signal's code, but clean up first."""
     _signals.append(number)
     if number == signal.SIGINT:
         raise KeyboardInterrupt
@@ -79,7 +79,7 @@ def _end(number: int, frame: object = None) -> NoReturn:
 
 
 def _drop_output() -> None:
-    """Let the interpreter's last flush of what could not be written succeed."""
+    """Discard what could not be written, so that the interpreter's last flush succeeds."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -97,7 +97,7 @@ def seed_everything(seed: int) -> None:
 
 @contextmanager
 def output(path: Path | None, *inputs: Path | None) -> Iterator[IO]:
-    """Open --output, whose file appears once all is written; without one, standard output, as UTF-8."""
+    """Open --output, a file that appears when complete, or standard output as UTF-8 if there is none."""
     if path is None:
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
         yield sys.stdout
@@ -108,7 +108,7 @@ def output(path: Path | None, *inputs: Path | None) -> Iterator[IO]:
 
 
 def write_json(path: Path | None, values: dict) -> None:
-    """Write the scores of a run, if a file was given for them."""
+    """Write a run's scores, if a file is given."""
     if path:
         with disk.atomic_write(path) as file:
             file.write(json.dumps(values, ensure_ascii=False, indent=1) + "\n")

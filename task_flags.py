@@ -1,7 +1,7 @@
-"""The flags that run_tag.py, run_read.py and run_finetune.py share: one name, one meaning and one help text each.
+"""The flags that run_tag.py, run_read.py and run_finetune.py share, each with one name, one meaning and one help text.
 
-Where the scripts differ in a default, or in whether they have a flag at all, they pass the defaults, by name. A default
-that is a list makes a flag that takes several values.
+If the scripts differ in a default, or if not all have a flag, they pass the defaults of the flags they have, by name. A
+default that is a list makes the flag take several values.
 """
 
 import argparse
@@ -9,45 +9,45 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from args import COUNT, DIR, FILE, RATE, SHARE, WHOLE, add_device, add_seed, fill_defaults, zero_or_more
+from args import COUNT, DIR, FILE, FRACTION, POSITIVE, WHOLE, add_device, add_seed, fill_defaults, non_negative_float
 
 LANGUAGES = ("en", "zh", "none")
 NUMBERS = {
     # ELMo
-    "elmo_dropout": (SHARE, "dropout on ELMo's vectors"),
-    "elmo_l2_coef": ({"type": zero_or_more, "metavar": "X"}, "penalty on the weights of mixed layers"),
-    "cache_gb": (RATE, "memory for the layers of a frozen biLM; larger caches go to a file in --save_dir"),
-    "elmo_lr": (RATE, "learning rate of the biLM"),
-    "lstm_dropout": (SHARE, "dropout between the biLM's LSTMs in fine-tuning"),
+    "elmo_dropout": (FRACTION, "dropout on ELMo's vectors"),
+    "elmo_l2_coef": ({"type": non_negative_float, "metavar": "X"}, "penalty on the weights of mixed layers"),
+    "cache_gb": (POSITIVE, "memory for the layers of a frozen biLM; larger caches go to a file in --save_dir"),
+    "elmo_lr": (POSITIVE, "learning rate of the biLM"),
+    "lstm_dropout": (FRACTION, "dropout between the biLM's LSTMs in fine-tuning"),
     # word vectors
-    "word_vectors_lr": (RATE, "learning rate of the word vectors"),
+    "word_vectors_lr": (POSITIVE, "learning rate of the word vectors"),
     # network
     "word_dim": (COUNT, "size of the word embeddings that are trained with the task"),
     "hidden_dim": (COUNT, "size of a GRU or LSTM"),
     "n_layers": (COUNT, "bidirectional layers"),
     # training
-    "lr": (RATE, "learning rate"),
-    "emb_lr_factor": (RATE, "learning rate of the word embeddings, times --lr"),
-    "crf_lr_factor": (RATE, "learning rate of the CRF, times --lr"),
-    "weight_decay": ({"type": zero_or_more, "metavar": "X"}, "weight decay"),
-    "dropout": (SHARE, "dropout of the network"),
+    "lr": (POSITIVE, "learning rate"),
+    "emb_lr_factor": (POSITIVE, "learning rate of the word embeddings, times --lr"),
+    "crf_lr_factor": (POSITIVE, "learning rate of the CRF, times --lr"),
+    "weight_decay": ({"type": non_negative_float, "metavar": "X"}, "weight decay"),
+    "dropout": (FRACTION, "dropout of the network"),
     "epochs": (COUNT, "maximum epochs"),
     "patience": (WHOLE, "stop after N epochs without improvement on the dev set; 0: never"),
     "batch_size": (COUNT, "examples per step"),
-    "max_grad_norm": (RATE, "clip the gradient norm to this"),
+    "max_grad_norm": (POSITIVE, "clip the gradient norm to this"),
     "tune_epochs": (COUNT, "epochs of fine-tuning"),
-    "word_dropout": (SHARE, "share of a batch's words that are dropped in fine-tuning"),
-    "ema": (SHARE, "decay of the weights' moving average, which is what is saved; 0: off"),
+    "word_dropout": (FRACTION, "share of a batch's words that are dropped in fine-tuning"),
+    "ema": (FRACTION, "decay of the weights' moving average, which is what is saved; 0: off"),
 }
 
 
-def defaults(settings: type, *names: str) -> dict[str, Any]:
-    """The defaults of some fields of a dataclass."""
+def field_defaults(settings: type, *names: str) -> dict[str, Any]:
+    """The default values of the named fields of a dataclass."""
     return {name: getattr(settings, name) for name in names}
 
 
 def add_numbers(group, defaults: Mapping[str, Any], conditional: bool = False) -> None:
-    """A flag for each of NUMBERS that has a default. conditional: `fill_defaults` fills in the default later."""
+    """Add the flags of NUMBERS that have a default. conditional: `fill_defaults` sets the default after parsing."""
     for name, default in defaults.items():
         options, text = NUMBERS[name]
         several = {"nargs": "+"} if isinstance(default, list) else {}
@@ -60,41 +60,39 @@ def add_numbers(group, defaults: Mapping[str, Any], conditional: bool = False) -
 
 
 def add_data(parser: argparse.ArgumentParser, content: str, held_out: str = "a tenth of --train_file", required=True):
-    """The group of the files to train, select and score on. content: what they hold. held_out: without --dev_file."""
+    """Add the group of data files. content: what they contain. held_out: what replaces --dev_file."""
     group = parser.add_argument_group("data")
-    group.add_argument("--train_file", **FILE, required=required, help=f"{content}, to train on")
-    group.add_argument("--dev_file", **FILE, help=f"the same, to select the best epoch on (default: {held_out})")
-    group.add_argument("--test_file", **FILE, help="the same, to score the best epoch on")
+    group.add_argument("--train_file", **FILE, required=required, help=f"training data: {content}")
+    group.add_argument("--dev_file", **FILE, help=f"dev set, which selects the best epoch (default: {held_out})")
+    group.add_argument("--test_file", **FILE, help="test set, on which the best epoch is scored")
     return group
 
 
 def add_test(parser: argparse.ArgumentParser, content: str) -> None:
-    parser.add_argument("--test_file", **FILE, required=True, help=f"{content}, to score on")
+    parser.add_argument("--test_file", **FILE, required=True, help=f"test set: {content}")
 
 
 def add_language(group, choices: Sequence[str] = LANGUAGES, default: str = "en", help: str = "") -> None:
-    text = help or "split text into tokens as preprocess.py does for this language; none: at white space"
+    text = help or "tokenise text as preprocess.py does for this language; none: split at white space"
     group.add_argument("--lang", choices=choices, default=default, help=text)
 
 
 def add_save(group, kind: str, required: bool = True) -> None:
-    """kind: what is trained, as `tagger`."""
+    """kind: what is saved, such as `tagger`."""
     group.add_argument("--save_dir", **DIR, required=required, help=f"folder for the {kind}")
     group.add_argument("--overwrite", action="store_true", help=f"replace the {kind} in --save_dir")
 
 
 def add_saved_model(parser: argparse.ArgumentParser, kind: str, required: bool = True) -> None:
-    """A trained model, and where its pretrained ones are, if they have moved."""
-    parser.add_argument(
-        "--model_dir", type=Path, required=required, metavar="DIR", help=f"a trained {kind}: its folder"
-    )
+    """Add a trained model and the new locations of its ELMo and word vectors."""
+    parser.add_argument("--model_dir", type=Path, required=required, metavar="DIR", help=f"folder of a trained {kind}")
     parser.add_argument("--init_from_ckpt", metavar="CKPT", help="its ELMo, if it has moved since training")
     parser.add_argument("--word_vectors", **FILE, help="its word vectors, if they have moved since training")
     add_device(parser)
 
 
 def load(kind: type, args: argparse.Namespace):
-    """The model that the flags of `add_saved_model` name. kind: its class."""
+    """Load the model given with the flags of `add_saved_model`. kind: its class."""
     return kind.load(args.model_dir, args.init_from_ckpt, args.word_vectors)
 
 
@@ -106,7 +104,7 @@ def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ()) -> 
     """formats: the first is the default."""
     parser.add_argument("--output", **FILE, help="predictions (default: standard output)")
     if formats:
-        parser.add_argument("--output_format", choices=formats, default=formats[0], help="of the predictions")
+        parser.add_argument("--output_format", choices=formats, default=formats[0], help="format of the predictions")
 
 
 def add_json(group) -> None:
@@ -117,7 +115,7 @@ def add_json(group) -> None:
 
 
 def layers(text: str) -> str:
-    """Which layers of ELMo a network reads, and whether concatenated or mixed. Only the spelling is checked."""
+    """A type of flags: the choice of ELMo's layers. Only the syntax is checked."""
     how, _, numbers = text.partition(":")
     if text in ("concat", "mix", "average", "top") or text.isdecimal():
         return text
@@ -129,11 +127,11 @@ def layers(text: str) -> str:
 
 
 def add_elmo(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
-    """The group of ELMo's flags. defaults: of those flags among NUMBERS that the script has. See `check_elmo`."""
+    """Add the group of ELMo's flags. defaults: of the script's flags among NUMBERS. `check_elmo` sets them."""
     group = parser.add_argument_group("ELMo")
-    help = "checkpoint prefix, file or folder (newest checkpoint), or a model's name; none: no ELMo"
+    help = "checkpoint prefix, file or folder (its latest checkpoint), or a model's name; none: no ELMo"
     group.add_argument("--init_from_ckpt", required=True, metavar="CKPT", help=help)
-    help = "concat (default) or mix, of all or of some as in concat:0,1; average; top; or a number"
+    help = "concat (default) or mix, of all layers or of some, as in concat:0,1; average; top; or a layer's number"
     group.add_argument("--layers", type=layers, metavar="L", help=help)
     help = "replace the pretrained weights with random ones, to measure what pretraining adds: all, or the LSTMs'"
     group.add_argument("--random_weights", nargs="?", const="all", choices=("all", "lstm"), help=help)
@@ -144,19 +142,21 @@ def add_elmo(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
 
 
 def check_elmo(parser: argparse.ArgumentParser, args: argparse.Namespace, defaults: Mapping[str, Any]) -> None:
-    """Fill in the defaults of ELMo's flags. One without effect is an error. --init_from_ckpt=none becomes None."""
+    """Set the defaults of ELMo's flags. Raise on flags without effect. --init_from_ckpt=none becomes None."""
     args.init_from_ckpt = None if args.init_from_ckpt.lower() == "none" else args.init_from_ckpt
     has_elmo, tuned = args.init_from_ckpt is not None, getattr(args, "elmo_trainable", False)
     if tuned and not has_elmo:
         parser.error("--elmo_trainable has no effect without ELMo: --init_from_ckpt is none")
     mixed = has_elmo and (args.layers or "concat").startswith("mix")
-    needs = {
+    requirements = {
         "elmo_lr": (tuned, "--elmo_trainable"),
         "lstm_dropout": (tuned, "--elmo_trainable"),
         "elmo_l2_coef": (mixed, "--layers=mix"),
     }
     for name, default in {"layers": "concat", "random_weights": "", **defaults}.items():
-        fill_defaults(parser, args, {name: default}, *needs.get(name, (has_elmo, "ELMo: --init_from_ckpt is none")))
+        fill_defaults(
+            parser, args, {name: default}, *requirements.get(name, (has_elmo, "ELMo: --init_from_ckpt is none"))
+        )
 
 
 def add_word_vectors(
@@ -165,8 +165,8 @@ def add_word_vectors(
     trainable: bool = True,
     flag: str = "--word_vectors",
     **options,
-):
-    """The group of the flags of word vectors in a file. defaults: of --word_vectors_lr, in a script that has it."""
+) -> None:
+    """Add the group of word vectors. defaults: of --word_vectors_lr, if the script has it. options: of the flag itself."""
     group = parser.add_argument_group("word vectors")
     options = {"help": "word vectors, in word2vec's or GloVe's format", **FILE, **options}
     group.add_argument(flag, dest="word_vectors", **options)
@@ -179,19 +179,17 @@ def add_word_vectors(
 def check_word_vectors(
     parser: argparse.ArgumentParser, args: argparse.Namespace, defaults: Mapping[str, Any] | None = None, random=False
 ) -> None:
-    """Fill in the defaults. A flag without effect is an error. random: there are random vectors where no file gives any."""
+    """Set the defaults. Raise on flags without effect. random: without a file, there are random vectors to fine-tune."""
     tuned = getattr(args, "word_vectors_trainable", False)
-    for name, given in (
-        ("word_vectors_limit", args.word_vectors_limit),
-        ("word_vectors_trainable", tuned and not random),
-    ):
-        if given and not args.word_vectors:
-            parser.error(f"--{name} has no effect without --word_vectors")
+    if args.word_vectors_limit and not args.word_vectors:
+        parser.error("--word_vectors_limit has no effect without --word_vectors")
+    if tuned and not (args.word_vectors or random):
+        parser.error("--word_vectors_trainable has no effect without --word_vectors")
     fill_defaults(parser, args, defaults or {}, tuned, "--word_vectors_trainable")
 
 
 def add_training(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
-    """The group of training. defaults: of those flags among NUMBERS that the script has, --seed and --device aside."""
+    """Add the group of training. defaults: of the script's flags among NUMBERS; --seed and --device are always added."""
     group = parser.add_argument_group("training")
     add_numbers(group, defaults)
     add_seed(group)
@@ -201,10 +199,16 @@ def add_training(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
 
 # The classifier, for run_finetune.py and word2vec_base.py
 
-OF_CLASSIFIER = {"lr": [0.001, 0.003], "weight_decay": [0.1, 1.0], "dropout": [0.5], "epochs": 15, "batch_size": 64}
-OF_VECTORS = {"word_vectors_lr": [0.0003, 0.001]}
-OF_FINE_TUNING = {"tune_epochs": 5, "word_dropout": 0.1}
-EXAMPLES = "TSV or JSON lines: text, label and, for pairs, a second text"
+CLASSIFIER_DEFAULTS = {
+    "lr": [0.001, 0.003],
+    "weight_decay": [0.1, 1.0],
+    "dropout": [0.5],
+    "epochs": 15,
+    "batch_size": 64,
+}
+WORD_VECTORS_DEFAULTS = {"word_vectors_lr": [0.0003, 0.001]}
+FINE_TUNING_DEFAULTS = {"tune_epochs": 5, "word_dropout": 0.1}
+LABELLED_TEXTS = "TSV or JSON lines: text, label and, for pairs, a second text"
 POLARITY = Path("sentence-polarity-dataset-v1")
 
 
@@ -222,28 +226,30 @@ def add_columns(group) -> None:
 
 def add_tables(group) -> None:
     group.add_argument("--confusion", action="store_true", help="print the confusion matrix")
-    group.add_argument("--mistakes", **WHOLE, default=0, help="print the N errors that were rated least likely")
+    group.add_argument(
+        "--mistakes", **WHOLE, default=0, help="print the N errors whose true class was rated least likely"
+    )
 
 
 def add_classifier(parser: argparse.ArgumentParser) -> None:
-    """Data, protocol, training and output. The parser has the flags of the encoders already."""
-    data = add_data(parser, EXAMPLES, required=False)
+    """Add data, protocol, training and output. The parser already has the encoders' flags."""
+    data = add_data(parser, LABELLED_TEXTS, required=False)
     data.add_argument("--data_dir", **DIR, help=f"polarity dataset, without --train_file (default: {POLARITY})")
     add_columns(data)
     add_language(data)
     data.add_argument("--max_seq_len", **COUNT, default=256, help="truncate texts to N tokens")
     help = "without --test_file: cross-validation, or the published single split"
     data.add_argument("--protocol", choices=("cv", "split"), default="cv", help=help)
-    data.add_argument("--folds", **COUNT, default=10, help="of the cross-validation")
+    data.add_argument("--folds", **COUNT, default=10, help="folds of the cross-validation")
     add_save(data, "classifier", required=False)
-    training = add_training(parser, OF_CLASSIFIER)
-    training.description = "the dev part of each fold selects among several values"
+    training = add_training(parser, CLASSIFIER_DEFAULTS)
+    training.description = "of several values, the dev part of each fold selects one"
     help = "size of the hidden layer; 0: none"
     training.add_argument("--hidden_dim", "--sent_embedding_dim", **WHOLE, default=64, help=help)
-    help = "weights of classes in the loss, 1 if not given; or `balanced`: equal total weight of all classes"
+    help = "weights of classes in the loss (others: 1), or `balanced`: equal total weight of all classes"
     training.add_argument("--class_weights", nargs="+", metavar="CLASS=X", help=help)
-    add_numbers(training, OF_FINE_TUNING, conditional=True)
-    training.add_argument("--logging_step", **COUNT, help="steps between log lines (default: one line for each fold)")
+    add_numbers(training, FINE_TUNING_DEFAULTS, conditional=True)
+    training.add_argument("--logging_step", **COUNT, help="steps between log lines (default: one line per fold)")
     out = parser.add_argument_group("scores")
     out.add_argument(
         "--results", **FILE, help="write scores and the prediction for each text as JSON; resumed if killed"
@@ -255,8 +261,8 @@ def add_classifier(parser: argparse.ArgumentParser) -> None:
 
 
 def check_classifier(parser: argparse.ArgumentParser, args: argparse.Namespace, tuned: bool, tuning: str) -> None:
-    """tuned: whether an encoder is fine-tuned. tuning: the flags that would do so."""
-    fill_defaults(parser, args, OF_FINE_TUNING, tuned, tuning)
+    """Set the defaults. Raise on flags without effect. tuned: whether an encoder is fine-tuned; tuning: the flags for it."""
+    fill_defaults(parser, args, FINE_TUNING_DEFAULTS, tuned, tuning)
     for name in ("data_dir", "dev_file", "test_file", "columns"):
         if getattr(args, name) and bool(args.train_file) == (name == "data_dir"):
             parser.error(f"--{name} has no effect {'with' if args.train_file else 'without'} --train_file")

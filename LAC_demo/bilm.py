@@ -1,10 +1,10 @@
-"""ELMo's layer as Paddle's published LAC demo has it: `from bilm import elmo_encoder, init_pretraining_params`.
+"""ELMo under the names of Paddle's published LAC demo: `from bilm import elmo_encoder, init_pretraining_params`.
 
     encoder = elmo_encoder(elmo_l2_coef=0.001, dropout=0.5)
     init_pretraining_params(encoder, "checkpoints/sample/final")
     vectors = encoder([["今天", "天气", "好"]])  # (B, T, 2P)
 
-It is `elmo.ELMo` under the published names; `run_tag.py` trains the demo's tagger.
+The layer is `elmo.ELMo`; `run_tag.py` trains the demo's tagger.
 """
 
 import sys
@@ -20,9 +20,9 @@ from elmo_core.text.tokens import TokenBatch
 
 
 class elmo_encoder(paddle.nn.Layer):
-    """The biLM's layers mixed by trained weights, zero beyond a sentence's end. The biLM is frozen.
+    """Maps words to the mixed layers of a frozen biLM, zero at padding.
 
-    elmo_l2_coef: of the penalty on the mix's weights, `l2_loss()`, which the task adds to its loss.
+    elmo_l2_coef: coefficient of the penalty on the mix weights, `l2_loss()`, which the task adds to its loss.
     dropout: on the vectors.
     """
 
@@ -31,23 +31,23 @@ class elmo_encoder(paddle.nn.Layer):
         self.l2_coef, self.dropout = elmo_l2_coef, dropout
 
     def map_words(self, sentences: Sequence[Sequence[str]]) -> TokenBatch:
-        """What `forward` takes: the words' ids in ELMo's vocabulary or, for a character model, their characters."""
-        return self._loaded().token_batch(sentences)
+        """Convert sentences to the input of `forward`: word ids or, for a character model, character ids."""
+        return self._require_elmo().token_batch(sentences)
 
     def forward(self, words: Sequence[Sequence[str]] | TokenBatch) -> paddle.Tensor:
-        """Vectors (B, T, 2P) of sentences of words, or of what `map_words` has made of them."""
-        (vectors,), _ = self._loaded()(words)
+        """Vectors (B, T, 2P) of sentences, as words or as returned by `map_words`."""
+        (vectors,), _ = self._require_elmo()(words)
         return vectors
 
     def l2_loss(self) -> paddle.Tensor:
-        return self._loaded().l2_loss()
+        return self._require_elmo().l2_loss()
 
-    def _loaded(self) -> elmo.ELMo:
+    def _require_elmo(self) -> elmo.ELMo:
         if "elmo" not in self._sub_layers:
             raise UserError("elmo_encoder has no biLM yet: call init_pretraining_params(encoder, checkpoint) first.")
         return self.elmo
 
 
 def init_pretraining_params(encoder: elmo_encoder, pretraining_params_path: str | Path) -> None:
-    """Give the encoder the biLM of a checkpoint: its prefix, a file of it, or its folder. config.json has its dimensions."""
+    """Load the biLM of a checkpoint, given by its prefix, file or folder, into the encoder."""
     encoder.elmo = elmo.ELMo(pretraining_params_path, dropout=encoder.dropout, l2_coef=encoder.l2_coef)

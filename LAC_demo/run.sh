@@ -1,11 +1,11 @@
 #!/bin/sh
-# Trains the tagger on the bundled sample, without ELMo and with the one that `bash run.sh` in the root has made.
-# Usage: bash run.sh [flags of run_tag.py train, which go to both trainings]
+# Trains the tagger on the bundled sample, without ELMo and with the ELMo that `bash run.sh` in the root pretrains.
+# Usage: bash run.sh [flags of run_tag.py train, for both training runs]
 set -eu
 CDPATH= cd "$(dirname "$0")/.."
 elmo=checkpoints/sample/final
 if [ ! -f "$elmo.pdparams" ]; then
-    echo "error: there is no $elmo.pdparams. Run \`bash run.sh\` in the repository's root first." >&2
+    echo "error: $elmo.pdparams does not exist. Run \`bash run.sh\` in the repository's root first." >&2
     exit 2
 fi
 sh setup.sh requirements.txt

@@ -41,10 +41,10 @@ from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import model_files
 from elmo_tasks.reading.data import read_dataset
 from elmo_tasks.reading.score import score
-from elmo_tasks.significance import Difference, clustered, crossed, spread
+from elmo_tasks.significance import Difference, clustered_bootstrap, crossed_difference, mean_and_std
 from elmo_tasks.tagging.columns import read_columns
-from elmo_tasks.tagging.pieces import Pieces
-from elmo_tasks.tagging.scheme import detect, spans
+from elmo_tasks.tagging.pieces import PieceSplitter
+from elmo_tasks.tagging.scheme import detect_scheme, spans
 from elmo_tasks.tagging.training import known_words
 from elmo_tasks.training import hold_out
 
@@ -186,7 +186,7 @@ def write_columns(args: argparse.Namespace) -> None:
         [[word.rpartition("/")[::2] for word in line.split()] for line in read_lines(args.data / name) if line.strip()]
         for name in ("train.txt", "dev.txt")
     )
-    pieces = Pieces(Vocabulary.from_file(args.pieces)) if args.task == "lac" else None
+    pieces = PieceSplitter(Vocabulary.from_file(args.pieces)) if args.task == "lac" else None
     cut = len(train) if pieces else len(train) * 9 // 10
     for part, path in files(args).items():
         with disk.atomic_write(path) as file:
@@ -208,7 +208,7 @@ def table(args: argparse.Namespace) -> list[str]:
         best = args.against or max(static, key=lambda arm: np.mean(means[arm]), default=None)
         lines.append(f"{measure:16} seeds {'mean':>16}  {f'against {best}' if best else ''}")
         for arm, found in scores.items():
-            line = f"{arm:16} {len(found):5} {spread(means[arm]):>16}"
+            line = f"{arm:16} {len(found):5} {mean_and_std(means[arm]):>16}"
             both = [seed for seed in found if seed in scores.get(best, ())]
             if arm != best and both:
                 line += f"  {difference(args, np.array([found[k][measure] - scores[best][k][measure] for k in both]))}"
@@ -219,10 +219,10 @@ def table(args: argparse.Namespace) -> list[str]:
 def difference(args: argparse.Namespace, differences: np.ndarray) -> Difference:
     """differences: (n_seeds, n_texts)."""
     if args.task != "cmrc2018":
-        return crossed(differences, "seeds", "texts")
+        return crossed_difference(differences, "seeds", "texts")
     passages = read_dataset(files(args)["test"]).passages  # whose questions depend on each other
     group = np.repeat(np.arange(len(passages)), [len(one.questions) for one in passages])
-    return clustered(differences.mean(axis=0), np.zeros(len(group)), group, groups="passages")
+    return clustered_bootstrap(differences.mean(axis=0), np.zeros(len(group)), group, groups="passages")
 
 
 def by_seed(args: argparse.Namespace, arm: str) -> dict[int, dict[str, np.ndarray]]:
@@ -243,7 +243,7 @@ def read(args: argparse.Namespace, result: Path, seed: int) -> dict[str, np.ndar
 
 def tagged(args: argparse.Namespace, result: Path, seed: int) -> dict[str, np.ndarray]:
     gold, predicted = (read_columns(result, label=column) for column in (-2, -1))
-    scheme = TASKS[args.task].scheme or detect(one.labels for one in gold)
+    scheme = TASKS[args.task].scheme or detect_scheme(one.labels for one in gold)
     pairs = [tuple(set(spans(one.labels, scheme)) for one in pair) for pair in zip(gold, predicted, strict=True)]
     found = {"F1": f1_of(pairs)}
     if args.task == "weibo-ner":

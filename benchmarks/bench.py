@@ -44,10 +44,10 @@ from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import fused, lstmp, softmax
 from elmo_core.network.char_cnn import CharCNN
-from elmo_core.network.token_tables import token_table
+from elmo_core.network.token_tables import make_token_table
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
-from elmo_core.text.tokens import EOS, MARKERS, LMBatch, Vocabulary
+from elmo_core.text.tokens import EOS, SPECIAL_TOKENS, LMBatch, Vocabulary
 from pretraining.optimizer import make_optimizer
 from pretraining.prefetch import Prefetcher
 
@@ -95,7 +95,7 @@ def encode(args: argparse.Namespace) -> dict:
     work = lstm_flop(embedder.config)
 
     def run(clock: "Clock") -> tuple[int, float]:
-        embedder.vectors = token_table(embedder.bilm.token_encoder, embedder.config, None)  # which knows no word yet
+        embedder.token_table = make_token_table(embedder.bilm.token_encoder, embedder.config, None)  # an empty cache
         with clock.watching(CharCNN, "forward", "token encoder"), clock.watching(elmo, "run_layer", "LSTM"):
             return tokens, seconds_of(embedder.encode, sentences)
 
@@ -350,14 +350,16 @@ def polarity_sentences() -> list[list[str]]:
 
 def training_text(vocab_size: int) -> tuple[Corpus, Vocabulary]:
     """The 1 Billion Word sample, or ours, and a vocabulary of its words, filled up to the wished size."""
-    n_words = vocab_size - len(MARKERS)
+    n_words = vocab_size - len(SPECIAL_TOKENS)
     if n_words < 1:
-        raise messages.UserError(f"--vocab_size {vocab_size}: expected {len(MARKERS) + 1} or more, markers included.")
+        raise messages.UserError(
+            f"--vocab_size {vocab_size}: expected {len(SPECIAL_TOKENS) + 1} or more, markers included."
+        )
     corpus = Corpus(first_there(NEWS))
     counts = Counter(token for path in corpus.paths for sentence in read_sentences(path) for token in sentence)
     words = sorted(counts, key=lambda word: (-counts[word], word))[:n_words]
     filler = [f"word-{k}" for k in range(n_words - len(words))]
-    return corpus, Vocabulary([*MARKERS, *words, *filler])
+    return corpus, Vocabulary([*SPECIAL_TOKENS, *words, *filler])
 
 
 if __name__ == "__main__":

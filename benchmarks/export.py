@@ -33,7 +33,7 @@ from elmo_core.machine import runtime
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import sentence_batches
 from export import folder
-from export.networks import Embedder
+from export.networks import EmbedderNetwork
 
 HAS_ONNX = all(importlib.util.find_spec(name) for name in ("onnx", "onnxruntime"))
 
@@ -52,14 +52,17 @@ def main() -> None:
     embedder._may_change = False  # its token vectors stay from batch to batch, as those of a checkpoint do
 
     def encode_anew(batch):
-        embedder.vectors.forget()
+        embedder.token_table.clear_cache()
         return embedder.encode(batch)
 
     runners = {"ELMoEmbedder": embedder.encode, "without its cache": encode_anew}
     with tempfile.TemporaryDirectory() as place:
         output = Path(place) / "exported"
         folder.write(
-            Embedder(embedder.bilm, None, layer_choice("all", 3, ("each",))), output, args.model_size, onnx=HAS_ONNX
+            EmbedderNetwork(embedder.bilm, None, layer_choice("all", 3, ("each",))),
+            output,
+            args.model_size,
+            onnx=HAS_ONNX,
         )
         sys.path.insert(0, str(output))
         examples = {"Paddle Inference": "run_paddle", **({"ONNX Runtime": "run_onnx"} if HAS_ONNX else {})}

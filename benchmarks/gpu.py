@@ -160,7 +160,7 @@ def counted(known: dict[int, int], rows: int) -> float:
 def measure(args: argparse.Namespace, ranks: Ranks) -> None:
     device, on_gpu = paddle.get_device(), paddle.get_device().startswith("gpu")
     name = paddle.device.cuda.get_device_name() if on_gpu else "CPU"
-    if ranks.first:
+    if ranks.is_main:
         print(f"{device} ({name}), {ranks.size} processes, Paddle {paddle.__version__}")
     show(["the machine", "measured"], machine(args, ranks, on_gpu), ranks)
     parts = ["forward", "backward", "exchange", "update"]
@@ -183,13 +183,13 @@ def trainings(args: argparse.Namespace, ranks: Ranks) -> Iterator[list]:
 
 
 def possible_products() -> Sequence[str]:
-    return PRODUCTS if products.has_half_products() else PRODUCTS[:2]
+    return PRODUCTS if products.supports_bfloat16() else PRODUCTS[:2]
 
 
 def choose_products(precision: str) -> None:
     """As run_pretrain.py makes them by default, with --tf32 and with --amp."""
     products.use_tf32(precision == "tf32")
-    products.use_half_products(precision == "bfloat16")
+    products.use_bfloat16(precision == "bfloat16")
 
 
 def machine(args: argparse.Namespace, ranks: Ranks, on_gpu: bool) -> list[list[str]]:
@@ -198,7 +198,7 @@ def machine(args: argparse.Namespace, ranks: Ranks, on_gpu: bool) -> list[list[s
     found = []
 
     def product(m: int, k: int, n: int) -> None:
-        a, b = (products.operand(paddle.randn(shape)) for shape in ([m, k], [k, n]))
+        a, b = (products.amp_operand(paddle.randn(shape)) for shape in ([m, k], [k, n]))
         seconds = timed(lambda: paddle.matmul(a, b), 10)
         rate = f"{2 * m * k * n / seconds / 1e12:.3g} TFLOP/s, {1e6 * seconds:.0f} us"
         found.append([f"{m} x {k} x {n}, {precision}", rate])
@@ -287,7 +287,7 @@ def span(values: Iterable[float]) -> str:
 def show(header: Sequence[str], table: Iterable[Sequence], ranks: Ranks | None = None) -> None:
     """Print a table in Markdown, on the first rank, each line as soon as it is there."""
     for line in itertools.chain([header, ["---"] * len(header)], table, [None]):
-        if ranks is None or ranks.first:
+        if ranks is None or ranks.is_main:
             print(f"| {' | '.join(map(str, line))} |" if line else "", flush=True)
 
 

@@ -141,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments.add_dev_data(parser, required=True)
     arguments.add_vocabulary(parser, required=True)
     parser.add_argument("--orders", **arguments.COUNT, nargs="+", default=[3, 5], help="lengths of the n-grams")
-    parser.add_argument("--discount", type=arguments.share, metavar="D", help="one for all counts, not estimated")
+    parser.add_argument("--discount", type=arguments.fraction, metavar="D", help="one for all counts, not estimated")
     args = parser.parse_args(argv)
     vocabulary = Vocabulary.from_file(args.vocab_file)
     train, dev = Corpus(args.train_data_path), Corpus(args.dev_data_path)

@@ -1,11 +1,11 @@
-"""The table of docs/polarity.md from raw text, over several pretrainings.
+"""The table of docs/polarity.md from raw text, over several pretraining runs.
 
     python benchmarks/polarity.py --text=aclImdb/unsup.txt --data_dir=sentence-polarity-dataset-v1 --output=runs/polarity
     python benchmarks/polarity.py ... --seeds 1 2 3 --models word2vec b       (some of it)
     python benchmarks/polarity.py ... --table                                 (prints what is there)
 
-Each step is a command of the README. Steps whose results are there are skipped and a pretraining that was interrupted is
-resumed, so the same command goes on until the table is complete. A pretraining takes one to four hours on one core, a
+Each step is a command of docs/polarity.md. Finished steps are skipped and an interrupted pretraining run is
+resumed, so the command is repeated until the table is complete. A pretraining run takes one to four hours on one core, a
 frozen row minutes, a fine-tuned one half an hour in two processes. The folds are those of seed 2020 throughout; what
 changes is the seed of word2vec and of the pretraining (weights, order of the text, dropout, candidates).
 """
@@ -25,7 +25,7 @@ import steps
 import args as arguments
 import script
 from elmo_core.machine import disk
-from elmo_tasks.significance import crossed, spread
+from elmo_tasks.significance import crossed_difference, mean_and_std
 
 PRETRAINING = ["--batch_size=64", "--n_negative_samples=2048", "--optimizer=adam", "--epochs=1"]
 SHAPE = ["--model_size=small", "--projection_dim=300", "--cell_dim=512", "--pretrained_word_embeddings={vectors}"]
@@ -111,13 +111,13 @@ def table(output: Path) -> list[str]:
             found = results(output, name, treatment)
             if not found:
                 continue
-            accuracy = spread([np.mean(folds) for _, folds in found.values()])
+            accuracy = mean_and_std([np.mean(folds) for _, folds in found.values()])
             within = 100 * np.mean([np.std(folds, ddof=1) for _, folds in found.values()])
             line = f"{name + treatment:20} {len(found):12} {accuracy:>18} {within:12.2f}"
             both = [seed for seed in found if seed in baseline]
             if name != "word2vec" and both:
                 right = np.array([found[seed][0] - baseline[seed][0] for seed in both])
-                line += f"  {crossed(right, 'pretrainings', 'reviews')}"
+                line += f"  {crossed_difference(right, 'pretrainings', 'reviews')}"
             lines.append(line)
     return lines
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from elmo_core.machine.messages import UserError
 
 MAX_CHARS = 50  # of a token, its begin and end included; imported models may read fewer or more, up to ...
-MOST_CHARS = 127
+MAX_CHARS_LIMIT = 127
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ PRESETS = {
     "medium": {"cell_dim": 2048, "projection_dim": 256, "n_highway": 1},
     "original": {"cell_dim": 4096, "projection_dim": 512, "n_highway": 2},
 }
-LARGEST = 1e30  # what a float32 still holds
+MAX_FLOAT = 1e30  # what a float32 still holds
 
 
 def _number(default: int | float, help: str, letter: str, least: float = 0, most: float | None = None, flags=()):
     """A field whose command-line flag args.py derives from it; `flags` are its further names."""
-    most = most or (2**31 - 1 if isinstance(default, int) else LARGEST)
+    most = most or (2**31 - 1 if isinstance(default, int) else MAX_FLOAT)
     return _described(default, help=help, metavar=letter, least=least, most=most, flags=flags)
 
 
@@ -65,11 +65,11 @@ class ELMoConfig:
     use_skip_connections: bool = _described(True, help="do not add each layer's input to its output")
     cell_clip: float = _number(3.0, "bound of an LSTM's cell; 0: none", "X")
     proj_clip: float = _number(3.0, "bound of an LSTM's output; 0: none", "X")
-    forget_bias: float = _number(1.0, "added to an LSTM's forget gate", "X", least=-LARGEST)
+    forget_bias: float = _number(1.0, "added to an LSTM's forget gate", "X", least=-MAX_FLOAT)
     word_dim: int = _number(100, "size of a word's vector, with --input=char+word", "N", least=1)
     n_characters: int = _described(262, least=1, most=2**31 - 1)  # rows of the table of characters
     alphabet: str = _described("bytes", choices=("bytes", "code points"))  # by a table of their own, in imported models
-    max_characters: int = _described(MAX_CHARS, least=3, most=MOST_CHARS)  # of a token; others in imported models
+    max_characters: int = _described(MAX_CHARS, least=3, most=MAX_CHARS_LIMIT)  # of a token; others in imported models
 
     def __post_init__(self):
         self._validate()

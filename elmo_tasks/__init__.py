@@ -1,1 +1,1 @@
-"""Downstream tasks on top of ELMo: tagging, classification and reading comprehension."""
+"""Downstream tasks on ELMo vectors: tagging/, classification/, reading/. No command-line flags."""

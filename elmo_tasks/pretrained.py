@@ -1,4 +1,4 @@
-"""The pretrained biLM that a task reads, and the settings of ELMo that all tasks have."""
+"""The pretrained biLM of a task's network, and the ELMo settings that the tasks share."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,30 +10,30 @@ from elmo_core.weights import model_files
 
 
 @dataclass(frozen=True)
-class Pretrained:
-    """A biLM's checkpoint, identified by its weights: others may have its name by the time a tagger is loaded."""
+class PretrainedBiLM:
+    """A biLM's checkpoint, with a fingerprint of its weights: the files may change before a tagger is loaded."""
 
     prefix: str
     fingerprint: str  # SHA-1 of the weights
 
     @classmethod
-    def of(cls, path: str | Path) -> "Pretrained":
-        """path: a prefix, a file, a folder, whose latest checkpoint is chosen once and for all, or a model's name."""
+    def from_path(cls, path: str | Path) -> "PretrainedBiLM":
+        """path: a checkpoint's prefix, file or folder (its latest checkpoint), or a model's name."""
         prefix = model_files.resolve(path).resolve()
         return cls(str(prefix), checkpoint.fingerprint(checkpoint.load_params(prefix)))
 
 
 @dataclass(frozen=True)
 class ELMoSettings:
-    """How a task's network reads ELMo: see `elmo.ELMo`."""
+    """A network's ELMo settings, as `elmo.ELMo` takes them."""
 
     layers: str = "concat"
     elmo_dropout: float = 0.5
     elmo_l2_coef: float = 0.001
     elmo_trainable: bool = False
-    random_weights: str = ""  # all, or lstm: weights that are random and not the checkpoint's
+    random_weights: str = ""  # all or lstm: replaced with random ones
 
-    def layer(self, pretrained: Pretrained, n_mixes: int) -> elmo.ELMo:
+    def layer(self, pretrained: PretrainedBiLM, n_mixes: int) -> elmo.ELMo:
         return elmo.ELMo(
             pretrained.prefix,
             n_mixes,
@@ -45,7 +45,7 @@ class ELMoSettings:
 
 
 def randomise(bilm: elmo.BiLM, what: str, seed: int) -> None:
-    """Give the biLM ("all"), or only its LSTMs ("lstm"), the random weights that pretraining starts from."""
+    """Reinitialise the biLM ("all") or only its LSTMs ("lstm"), as before pretraining."""
     paddle.seed(seed)
     fresh = elmo.BiLM(bilm.config, head=False).state_dict()
     for name, weight in bilm.state_dict().items():

@@ -1,7 +1,7 @@
-"""Whether one model or arm is better than another by more than chance: every interval and p-value.
+"""Significance of the difference between two models or arms: confidence intervals and p-values.
 
 A p-value over the items of one pair of training runs says nothing about other runs, whose scores may differ as much as the
-arms do. In `crossed`, the difference of run s on item i is decomposed as
+arms do. In `crossed_difference`, the difference of run s on item i is decomposed as
 
     d[s, i] = mean + run s + item i + rest
 
@@ -17,37 +17,37 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-RESAMPLES = 10_000  # of a bootstrap
+RESAMPLES = 10_000  # per bootstrap
 
 
 @dataclass
 class Difference:
-    """A mean difference, its 95 % interval, and the two-sided p-value against none."""
+    """A mean difference, its 95 % interval, and its two-sided p-value."""
 
     mean: float
     low: float
     high: float
     p: float
-    covers: str  # what would have to be drawn anew
+    covers: str  # what the interval generalises over
 
     def __str__(self) -> str:
         return f"{self.mean:+.2%} [{self.low:+.2%}, {self.high:+.2%}] p = {self.p:.2g}, over {self.covers}"
 
 
-def crossed(differences: np.ndarray, runs: str = "runs", items: str = "items") -> Difference:
-    """The mean of differences (n_runs, n_items) between the scores of two arms, whose training runs are paired."""
+def crossed_difference(differences: np.ndarray, runs: str = "runs", items: str = "items") -> Difference:
+    """The mean of differences (n_runs, n_items) between two arms' scores, paired by run and item."""
     n, m = differences.shape
     mean = float(differences.mean())
-    of_runs, of_items = differences.mean(axis=1), differences.mean(axis=0)
-    ms_items = n * of_items.var(ddof=1)
+    run_means, item_means = differences.mean(axis=1), differences.mean(axis=0)
+    ms_items = n * item_means.var(ddof=1)
     if n == 1:
         variance, dof, covers = ms_items / m, m - 1, f"{m:,} {items}, one {runs.removesuffix('s')}"
     else:
-        rest = differences - of_runs[:, None] - of_items + mean
+        rest = differences - run_means[:, None] - item_means + mean
         ms_rest = (rest**2).sum() / ((n - 1) * (m - 1))
-        ms_runs = m * of_runs.var(ddof=1)
+        ms_runs = m * run_means.var(ddof=1)
         total = ms_runs + ms_items - ms_rest
-        if total <= max(ms_runs, ms_items):  # a component below 0 is none
+        if total <= max(ms_runs, ms_items):  # a negative variance component counts as 0
             total = max(ms_runs, ms_items)
             dof = n - 1 if ms_runs >= ms_items else m - 1
         else:
@@ -61,25 +61,25 @@ def crossed(differences: np.ndarray, runs: str = "runs", items: str = "items") -
     return Difference(mean, mean - margin, mean + margin, float(2 * stats.t.sf(abs(mean) / error, dof)), covers)
 
 
-def bootstrap(mine: np.ndarray, other: np.ndarray, seed: int, items: str = "items") -> Difference:
-    """The difference of two models' accuracies on the same items, by resampling them. mine, other: (n,) right or not."""
+def paired_bootstrap(mine: np.ndarray, other: np.ndarray, seed: int, items: str = "items") -> Difference:
+    """The difference of two models' accuracies on the same items, by resampling. mine, other: (n,) bool, correct or not."""
     n, gained, lost = len(mine), int((mine & ~other).sum()), int((other & ~mine).sum())
     draws = np.random.default_rng(seed).multinomial(n, [gained / n, lost / n, 1 - (gained + lost) / n], RESAMPLES)
     return _resampled((gained - lost) / n, (draws[:, 0] - draws[:, 1]) / n, f"{n:,} {items}")
 
 
-def clustered(
+def clustered_bootstrap(
     mine: np.ndarray, other: np.ndarray, group: np.ndarray, seed: int = 1, groups: str = "groups"
 ) -> Difference:
     """The difference of two models' mean scores on the same items (n,), by resampling groups of dependent items.
 
-    group: (n,) number of each item's.
+    group: (n,) each item's group number.
     """
     _, group = np.unique(group, return_inverse=True)
-    gains, sizes = np.bincount(group, mine - other), np.bincount(group)
+    improvements, sizes = np.bincount(group, mine - other), np.bincount(group)
     n = len(sizes)
     draws = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), RESAMPLES)
-    return _resampled(float((mine - other).mean()), (draws @ gains) / (draws @ sizes), f"{n:,} {groups}")
+    return _resampled(float((mine - other).mean()), (draws @ improvements) / (draws @ sizes), f"{n:,} {groups}")
 
 
 def _resampled(mean: float, differences: np.ndarray, covers: str) -> Difference:
@@ -89,11 +89,11 @@ def _resampled(mean: float, differences: np.ndarray, covers: str) -> Difference:
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """The exact two-sided p-value of McNemar's test, from the numbers of items that only one of two models has right."""
+    """The exact two-sided p-value of McNemar's test. gained, lost: items that only one of two models has right."""
     return float(stats.binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 
-def spread(scores: Sequence[float], unit: str = "") -> str:
-    """Mean and, of several, standard deviation in per cent."""
+def mean_and_std(scores: Sequence[float], unit: str = "") -> str:
+    """The mean of scores and, if there are several, their standard deviation, in per cent."""
     deviation = f" ± {100 * np.std(scores, ddof=1):.2f}" if len(scores) > 1 else ""
     return f"{100 * np.mean(scores):.2f}{unit}{deviation}"

@@ -1,4 +1,4 @@
-"""Training a network for a task: epochs over the training data, keeping the best on the dev data."""
+"""The training loop of the tasks: it keeps the epoch that scores best on the dev set."""
 
 import math
 import time
@@ -11,23 +11,23 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from elmo_core.machine.messages import UserError, duration, log
+from elmo_core.machine.messages import UserError, format_duration, log
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import MARKERS, Vocabulary
-from elmo_tasks.saved import TrainedModel
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_tasks.saved import BILM, TrainedModel
 
-HELD_OUT = 0.1  # of the training data, where there are no dev data
-PROGRESS_SECONDS = 20  # between two lines within an epoch
+HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
+PROGRESS_SECONDS = 20  # between log lines within an epoch
 Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """Settings of training.
+class TrainingSettings:
+    """Settings of a training run.
 
-    lr: of Adam, falling linearly towards a tenth. elmo_lr: of a trainable biLM, falling alike.
-    patience: epochs without a better one after which training ends; 0: never.
-    ema: decay of the mean of the weights over the steps, which is what is scored and kept; 0: no mean.
+    lr: learning rate of Adam, which falls linearly towards a tenth. elmo_lr: the same for a trainable biLM.
+    patience: epochs without improvement after which training stops; 0: never.
+    ema: decay of the weights' moving average, which is what is scored and saved; 0: off.
     """
 
     epochs: int = 30
@@ -41,23 +41,23 @@ class Schedule:
 
 
 def hold_out(examples: Sequence[Kind], seed: int) -> tuple[list[Kind], list[Kind]]:
-    """The examples to train on, and a tenth to choose the epoch on."""
+    """Split examples at random into a training set and a dev set, which is a tenth."""
     if len(examples) < 2:
-        raise UserError("--train_file has a single example: give --dev_file, or more examples.")
+        raise UserError("--train_file has only one example: pass --dev_file, or more examples.")
     order = np.random.default_rng(seed).permutation(len(examples))
     n = max(1, round(len(order) * HELD_OUT))
     return [examples[k] for k in order[n:]], [examples[k] for k in order[:n]]
 
 
 def training_words(tokens: Iterable[str], min_count: int = 1) -> Vocabulary:
-    """The tokens that occur so often, by falling frequency. The others are <UNK>, which is learnt from them."""
+    """A vocabulary of the tokens that occur at least min_count times, in descending order of frequency."""
     counts = Counter(tokens)
-    frequent = [token for token, n in counts.items() if n >= min_count and token not in MARKERS]
-    return Vocabulary([*MARKERS, *sorted(frequent, key=lambda token: (-counts[token], token))], "training words")
+    frequent = [token for token, n in counts.items() if n >= min_count and token not in SPECIAL_TOKENS]
+    return Vocabulary([*SPECIAL_TOKENS, *sorted(frequent, key=lambda token: (-counts[token], token))], "training words")
 
 
 class Score(Protocol):
-    """How good a model is: `value` chooses the best epoch, `brief` is shown, `figures` are for JSON."""
+    """Scores of a model: `value` selects the best epoch, `brief` is for the log, `figures()` for JSON."""
 
     value: float
     brief: str
@@ -66,8 +66,8 @@ class Score(Protocol):
 
 
 @dataclass
-class Best:
-    """The best epoch, its score on the dev data, and the seconds that training took."""
+class BestEpoch:
+    """The best epoch, its score on the dev set, and the duration of the training run."""
 
     epoch: int
     score: Score
@@ -79,45 +79,48 @@ def fit(
     batches: Callable[[], Sequence],
     loss: Callable[..., paddle.Tensor],
     score: Callable[[], Score],
-    schedule: Schedule,
+    settings: TrainingSettings,
     folder: Path | None = None,
-) -> Best:
-    """Train the model and leave it with the weights of its best epoch.
+) -> BestEpoch:
+    """Train the model and load the weights of its best epoch into it.
 
-    batches: makes those of an epoch. loss: of a batch. folder: where the model is saved after each epoch that is better
-    than all before.
+    batches: returns the batches of one epoch. loss: computes the loss of a batch. score: scores the model on the dev set.
+    folder: the model is saved there after each epoch that improves on all before.
     """
     network, best, weights, start = model.network, None, {}, time.perf_counter()
-    optimizer = _adam(network, schedule)
-    means = MeanWeights(model.own_weights().values(), schedule.ema)
-    for epoch in range(1, schedule.epochs + 1):
-        optimizer.set_lr(schedule.lr * (1 - 0.9 * (epoch - 1) / schedule.epochs))
-        mean_loss = _run_epoch(network, optimizer, batches(), loss, epoch, means)
-        with means.in_place():
+    optimizer = _make_adam(network, settings)
+    average = WeightAverage(model.saved_parameters().values(), settings.ema)
+    for epoch in range(1, settings.epochs + 1):
+        optimizer.set_lr(settings.lr * (1 - 0.9 * (epoch - 1) / settings.epochs))
+        mean_loss = _run_epoch(network, optimizer, batches(), loss, epoch, average)
+        with average.applied():
             current, seconds = score(), time.perf_counter() - start
-            better = best is None or current.value > best.score.value
+            improved = best is None or current.value > best.score.value
+            left = format_duration(seconds / epoch * (settings.epochs - epoch))
             log.info(
-                f"epoch {epoch:>2}/{schedule.epochs}  loss {mean_loss:7.3f}  dev {current.brief}{' *' if better else '  '}  "
-                f"{duration(seconds)}, at most {duration(seconds / epoch * (schedule.epochs - epoch))} left"
+                f"epoch {epoch:>2}/{settings.epochs}  loss {mean_loss:7.3f}  dev {current.brief}"
+                f"{' *' if improved else '  '}  {format_duration(seconds)}, at most {left} left"
             )
-            if better:
+            if improved:
                 if folder:
                     model.save_weights(folder) if best else model.save(folder)
-                best, weights = Best(epoch, current, seconds), model.weights()
-        if schedule.patience and epoch - best.epoch >= schedule.patience:
+                best, weights = BestEpoch(epoch, current, seconds), model.weights()
+        if settings.patience and epoch - best.epoch >= settings.patience:
             break
     model.set_weights(weights, "the best epoch")
     best.seconds = time.perf_counter() - start
     return best
 
 
-def report(model: TrainedModel, best: Best, test: Score | None, seed: int, show: Callable[[str, Score], None]) -> dict:
-    """Print the scores of a trained model and the weights of its mixed layers. Returns them for JSON."""
+def report(
+    model: TrainedModel, best: BestEpoch, test: Score | None, seed: int, show: Callable[[str, Score], None]
+) -> dict:
+    """Print a trained model's scores and the weights of its mixed layers. Returns them for JSON."""
     results = {"epoch": best.epoch, "seconds": best.seconds, "seed": seed, "dev": best.score.figures()}
     show(f"dev, epoch {best.epoch}", best.score)
     elmo = model.network.elmo
     mixes = [elmo.mix_weights(number) for number in range(len(elmo.mixes))] if elmo else []
-    for where, mix in zip(model.network.elmo_at, mixes, strict=False):  # concatenated layers have none
+    for where, mix in zip(model.network.elmo_at, mixes, strict=False):  # concatenated layers have no mix
         results[f"mix_at_{where}"] = mix
         weights = " ".join(f"{weight:.2f}" for weight in mix["layers"])
         print(f"ELMo's layers at the {where} {weights}, times {mix['gamma']:.2f}")
@@ -127,62 +130,68 @@ def report(model: TrainedModel, best: Best, test: Score | None, seed: int, show:
     return results
 
 
-def _adam(network: paddle.nn.Layer, schedule: Schedule) -> paddle.optimizer.Optimizer:
+def _make_adam(network: paddle.nn.Layer, settings: TrainingSettings) -> paddle.optimizer.Optimizer:
     for name, weight in network.named_parameters():
-        if name.startswith("elmo.bilm."):
-            weight.optimize_attr["learning_rate"] = schedule.elmo_lr / schedule.lr
+        if name.startswith(BILM):
+            weight.optimize_attr["learning_rate"] = settings.elmo_lr / settings.lr
     weights = [weight for weight in network.parameters() if not weight.stop_gradient]
-    clip = paddle.nn.ClipGradByGlobalNorm(schedule.max_grad_norm)
-    return paddle.optimizer.Adam(schedule.lr, parameters=weights, grad_clip=clip)
+    clip = paddle.nn.ClipGradByGlobalNorm(settings.max_grad_norm)
+    return paddle.optimizer.Adam(settings.lr, parameters=weights, grad_clip=clip)
 
 
-def _run_epoch(network, optimizer, batches: Sequence, loss_of: Callable, epoch: int, means: "MeanWeights") -> float:
+def _run_epoch(network, optimizer, batches: Sequence, loss: Callable, epoch: int, average: "WeightAverage") -> float:
     """Train on every batch. Returns the mean loss."""
     network.train()
-    losses, start, shown = [], time.perf_counter(), time.perf_counter()
+    losses, start, last_log = [], time.perf_counter(), time.perf_counter()
     for step, batch in enumerate(batches):
         now = time.perf_counter()
-        if now - shown > PROGRESS_SECONDS:
-            left = duration((now - start) / step * (len(batches) - step))
+        if now - last_log > PROGRESS_SECONDS:
+            left = format_duration((now - start) / step * (len(batches) - step))
             log.info(f"epoch {epoch:>2}  step {step:,}/{len(batches):,}  {left} left in this epoch")
-            shown = now
-        loss = loss_of(batch)
-        loss.backward()
-        optimizer.step()
-        optimizer.clear_grad()
-        means.update()
-        losses.append(loss.detach())  # read once at the end: a GPU would wait each time
+            last_log = now
+        batch_loss = loss(batch)
+        update(batch_loss, optimizer)
+        average.update()
+        losses.append(batch_loss.detach())  # read only at the end: reading makes a GPU wait
     mean = float(paddle.stack(losses).mean())
     if not math.isfinite(mean):
-        raise UserError(f"the loss became {mean}: give a lower --lr.")
+        raise UserError(f"the loss became {mean}: use a lower --lr.")
     return mean
 
 
-class MeanWeights:
-    """Exponential means of weights over the steps, which score better than the weights of any one step.
+def update(loss: paddle.Tensor, *optimizers: paddle.optimizer.Optimizer) -> None:
+    """Take one optimizer step on the gradient of a loss."""
+    loss.backward()
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.clear_grad()
 
-    decay: of the mean; in the first steps less, so that it does not dwell on where training began. 0: no mean.
+
+class WeightAverage:
+    """Exponential moving averages of weights over the steps, which score better than the weights of any one step.
+
+    decay: of the averages; lower in the first steps, which would otherwise keep the initial weights. 0: off.
     """
 
     def __init__(self, weights: Iterable[paddle.Tensor], decay: float):
         self.weights, self.decay, self.steps = list(weights) if decay else [], decay, 0
-        self.means = [weight.detach().clone() for weight in self.weights]
+        self.averages = [weight.detach().clone() for weight in self.weights]
 
     @paddle.no_grad()
     def update(self) -> None:
         self.steps += 1
         decay = min(self.decay, self.steps / (self.steps + 9))
-        for mean, weight in zip(self.means, self.weights, strict=True):
-            mean.lerp_(weight.detach(), 1 - decay)
+        for average, weight in zip(self.averages, self.weights, strict=True):
+            average.lerp_(weight.detach(), 1 - decay)
 
     @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """The means in place of the weights, which come back at the end."""
-        before = [weight.numpy() for weight in self.weights]
-        for weight, mean in zip(self.weights, self.means, strict=True):
-            weight.set_value(mean)
+    def applied(self) -> Iterator[None]:
+        """Replace the weights with their averages; restore them at the end."""
+        originals = [weight.numpy() for weight in self.weights]
+        for weight, average in zip(self.weights, self.averages, strict=True):
+            weight.set_value(average)
         try:
             yield
         finally:
-            for weight, value in zip(self.weights, before, strict=True):
-                weight.set_value(value)
+            for weight, original in zip(self.weights, originals, strict=True):
+                weight.set_value(original)

@@ -1,4 +1,4 @@
-"""Word vectors from a file, as a fixed input of a network."""
+"""Word vectors of a file, a fixed input of a network."""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from elmo_tasks.characters import jieba_words
 
 
 class WordVectors:
-    """The vectors of a file in word2vec's or GloVe's format. A word without one gets that of its lower case, or zeros.
+    """The vectors of a file in word2vec's or GloVe's format. An unknown word gets the vector of its lower case, or zeros.
 
-    limit: read only so many words, the first ones.
+    limit: read only the first N words.
     """
 
     def __init__(self, path: str | Path, limit: int | None = None):
@@ -38,25 +38,25 @@ class WordVectors:
         zeros = np.zeros((1, self.dim), np.float32)
         return ["<UNK>", *self.vectors.index_to_key], np.concatenate([zeros, self.vectors.vectors])
 
-    def batch(self, sentences: Sequence[Sequence[str]], words: str = "tokens") -> np.ndarray:
-        """(B, T, D) float32. words: tokens, or jieba: the words that it finds in sentences of characters."""
+    def lookup(self, sentences: Sequence[Sequence[str]], words: str = "tokens") -> np.ndarray:
+        """Vectors (B, T, D), float32. words: tokens, or jieba: of jieba's words in sentences of characters."""
         vectors = np.zeros((len(sentences), max(map(len, sentences)), self.dim), np.float32)
-        for out, rows in zip(vectors, self._rows(sentences, words), strict=True):
+        for out, rows in zip(vectors, self._row_numbers(sentences, words), strict=True):
             known = np.flatnonzero(rows >= 0)
             out[known] = self.vectors.vectors[rows[known]]
         return vectors
 
-    def _rows(self, sentences: Sequence[Sequence[str]], words: str) -> list[np.ndarray]:
-        """The row of every token of each sentence, -1 where there is none."""
+    def _row_numbers(self, sentences: Sequence[Sequence[str]], words: str) -> list[np.ndarray]:
+        """The row number of each token, -1 if it has no vector, as one array per sentence."""
         if words == "jieba":
-            cut, numbers = jieba_words(sentences)
-            return [row[of_token] for row, of_token in zip(self._rows(cut, "tokens"), numbers, strict=True)]
+            segmented, word_index = jieba_words(sentences)
+            return [rows[index] for rows, index in zip(self._row_numbers(segmented, "tokens"), word_index, strict=True)]
         return [np.array([self._row(token) for token in sentence], np.int64) for sentence in sentences]
 
-    def describe(self, sentences: Sequence[Sequence[str]], words: str = "tokens") -> None:
-        """Log how many of the tokens have no vector."""
-        rows = np.concatenate(self._rows(sentences, words)).tolist()
+    def log_coverage(self, sentences: Sequence[Sequence[str]], words: str = "tokens") -> None:
+        """Log the share of the tokens that have no vector."""
+        rows = np.concatenate(self._row_numbers(sentences, words)).tolist()
         log.info(
             f"word vectors: {len(self.vectors):,} of {self.dim} dimensions; {rows.count(-1) / len(rows):.2%} of the "
-            "tokens have none, and get zeros."
+            "tokens have none (zeros)."
         )

@@ -1,1 +1,1 @@
-"""The vectors of a text or of a vocabulary in a file. No flags in here."""
+"""Vectors of a text, in a file."""

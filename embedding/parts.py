@@ -1,13 +1,13 @@
-"""The parts of a file of vectors: a folder with a zip file for each window of the text.
+"""The parts of a vector file: a folder with one zip file per window of the text.
 
-    run_embed.json    the settings: what the vectors depend on, and what describes the file that the parts will become
-    000000.zip        of the first window, stored, not compressed:
-      lines             (n, 2) int64: the numbers of its lines, longest first, and their numbers of tokens
-      vectors           the numbers of these lines' arrays, one after another
-      index             its entries in sentence_to_index
+    run_embed.json    the settings that the vectors and the final file depend on
+    000000.zip        the first window, uncompressed:
+      lines             (n, 2) int64: line number and number of tokens, longest line first
+      vectors           these lines' arrays, one after another
+      index             the lines' entries in sentence_to_index
 
-A part appears whole or not at all, so a window whose part is there is done, whichever process wrote it. The zip file's
-checksums find what a power failure or a bad disk has damaged.
+A part appears whole or not at all, so a window is done if its part exists, whichever process wrote it. The zip file's
+checksums detect damage by a power failure or a bad disk.
 """
 
 import json
@@ -28,7 +28,7 @@ SETTINGS = "run_embed.json"
 
 
 def paths(folder: Path, settings: Mapping[str, Any]) -> list[Path]:
-    """The paths of all windows' parts, finished or not."""
+    """The paths of all parts, finished or not."""
     return [folder / f"{number:06}.zip" for number in range(settings["windows"])]
 
 
@@ -38,9 +38,9 @@ def is_done(path: Path) -> bool:
 
 
 def prepare(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Make the folder. If it holds parts, they must have the same settings."""
+    """Create the folder. Raise if it has parts with other settings."""
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"--output {folder} is a file, but --shard writes a folder of parts. Choose another name.")
+        raise UserError(f"--output {folder} is a file, but --shard writes a folder. Choose another name.")
     if next(folder.glob("*.zip"), None):
         check_same(folder, read_settings(folder), settings)
     else:
@@ -49,25 +49,25 @@ def prepare(folder: Path, settings: Mapping[str, Any]) -> None:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    return disk.read_json(folder / SETTINGS, "the settings of a folder of parts, as --shard writes it")
+    return disk.read_json(folder / SETTINGS, "the settings of a folder written with --shard")
 
 
-def check_same(folder: Path, saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    if changes := differences(saved, wanted):
+def check_same(folder: Path, saved: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    if changes := differences(saved, settings):
         changed = "; ".join(changes.values())
-        raise UserError(f"{folder} holds parts with other settings: {changed}. Use the same, or delete the folder.")
+        raise UserError(f"{folder} has parts with other settings: {changed}. Use the same ones, or delete the folder.")
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock of this name. It ends with the process; `disk.Busy` if another process has it."""
+    """Hold a lock file, at most until the process ends. Raise `disk.FileLocked` if another process holds it."""
     with path.open("wb") as file:
         disk.lock(file.fileno(), path.parent)
         yield
 
 
 def write(path: Path, lines: Sequence[tuple[int, int]], arrays: Iterable[np.ndarray], entries: bytes) -> None:
-    """Write a part: its lines' numbers and numbers of tokens, their arrays, which come one by one, and their entries."""
+    """Write a part. lines: line number and number of tokens per array. entries: see `index_entries`."""
     with disk.atomic_write(path, "wb", durable=False) as file, zipfile.ZipFile(file, "w") as part:
         part.writestr("lines", np.array(lines, np.int64).tobytes())
         part.writestr("index", entries)
@@ -77,13 +77,13 @@ def write(path: Path, lines: Sequence[tuple[int, int]], arrays: Iterable[np.ndar
 
 
 def read_vectors(path: Path, settings: Mapping[str, Any]) -> Iterator[tuple[int, np.ndarray]]:
-    """The numbers of a part's lines and their arrays."""
+    """Yield a part's line numbers and arrays."""
     dtype = np.dtype(settings["dtype"])
     with _verified(path) as part:
         lines = np.frombuffer(part.read("lines"), np.int64).reshape(-1, 2).tolist()
         with part.open("vectors") as member:
             for line, n_tokens in lines:
-                shape = [n_tokens if number is None else number for number in settings["shape"]]
+                shape = [n_tokens if size is None else size for size in settings["shape"]]
                 yield line, np.frombuffer(member.read(math.prod(shape) * dtype.itemsize), dtype).reshape(shape)
 
 
@@ -99,6 +99,6 @@ def _verified(path: Path) -> Iterator[zipfile.ZipFile]:
             yield part
     except (OSError, MemoryError):
         raise
-    except Exception as error:  # a damaged file can raise any
+    except Exception as error:  # a damaged file can raise anything
         path.unlink()
-        raise UserError(f"{path} was damaged ({error}). It is deleted: run the command that wrote it again.") from error
+        raise UserError(f"{path} was damaged ({error}) and is deleted. Run the command that wrote it again.") from error

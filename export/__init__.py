@@ -1,1 +1,1 @@
-"""A trained model as a static graph, for runtimes in which no Python of ours runs."""
+"""Trained models as static graphs, which run without this project's code."""

@@ -11,34 +11,34 @@ from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.encoders import BiLMEncoder
-from elmo_tasks.tagging.network import MAX_PLACE
+from elmo_tasks.tagging.network import MAX_POSITION
 from elmo_tasks.tagging.tagger import Tagger
 from export import parts
 from export.elmo_part import ELMoPart
-from export.inputs import BYTES, Ids, Sentences, lines_of, words_of
+from export.inputs import BYTES, IdInput, Sentences, table_input, word_input
 from export.paddle_graph import Array, PaddleGraph
 
 
 @dataclass(frozen=True)
 class Output:
-    """nothing: what a sentence without tokens gets. labels: what its numbers, or its columns, stand for."""
+    """empty_result: the output for a sentence without tokens. labels: names of the output's numbers, or of its columns."""
 
     name: str
     shape: tuple[int | str, ...]
     dtype: str
     meaning: str
-    nothing: str
+    empty_result: str
     labels: Sequence[str] = ()
 
 
 class Network:
-    """inputs: by name, without the lengths."""
+    """inputs: by name, except `lengths`, which every network has."""
 
-    inputs: Mapping[str, Ids]
+    inputs: Mapping[str, IdInput]
     output: Output
 
     def build(self, batch: Sentences) -> Array:
-        """The output, which may be larger than the batch that went in."""
+        """The output; it may be larger than the input batch."""
         raise NotImplementedError
 
     def add_to(self, ops: PaddleGraph) -> None:
@@ -47,8 +47,8 @@ class Network:
         ops.output(self.output.name, x, self.output.shape)
 
 
-class Embedder(Network):
-    """ELMo's vectors, as an `ELMoEmbedder` gives them. pool: the means over the sentences' tokens."""
+class EmbedderNetwork(Network):
+    """ELMo's vectors, equal to an `ELMoEmbedder`'s. pool: means over the sentences' tokens."""
 
     def __init__(self, bilm: BiLM, vocabulary: Vocabulary | None, layers: LayerChoice, pool: bool = False):
         self.elmo, self.pool = ELMoPart(bilm, vocabulary, layers), pool
@@ -56,7 +56,7 @@ class Embedder(Network):
         several = [layers.n_layers] if layers.how == "each" else []
         shape = (*several, "B", *([] if pool else ["T"]), 2 * bilm.config.projection_dim)
         which = f"layers {', '.join(map(str, layers.numbers))}" if several else "vectors"
-        meaning = "means over the tokens" if pool else "forward and backward; zero beyond a sentence's end"
+        meaning = "means over the tokens" if pool else "forward and backward; zero at padding"
         self.output = Output("vectors", shape, "float32", f"{which}: {meaning}", "zeros")
 
     def build(self, batch: Sentences) -> Array:
@@ -65,30 +65,30 @@ class Embedder(Network):
 
 
 class TaggerNetwork(Network):
-    """A tagger, with the decoding of its CRF."""
+    """A tagger, decoded by its CRF."""
 
     def __init__(self, tagger: Tagger):
         settings, self.network = tagger.settings, tagger.network
         if tagger.pieces or settings.words != "tokens":
             raise UserError(
                 "this tagger reads words that a program finds in the text (jieba's, or pieces of words). Only taggers that "
-                "read the given tokens alone can be exported."
+                "read nothing but the given tokens can be exported."
             )
-        meaning = "lines in labels.txt, from 0; -1 beyond a sentence's end"
+        meaning = "line in labels.txt, from 0; -1 at padding"
         self.output = Output("labels", ("B", "T"), "int64", meaning, "-1", tagger.labels.names)
-        self.inputs = {"words": words_of(tagger.words, "words.txt")}
+        self.inputs = {"words": word_input(tagger.words, "words.txt")}
         self.tables = {"words": self.network.word_embedding.weight.numpy()}
         if tagger.vectors:
             words, self.tables["vectors"] = tagger.vectors.table()
-            meaning = "; of a word that is not there, of its lower case; else 0"
-            self.inputs["vectors"] = lines_of("vectors.txt", words, meaning, lower=True)
+            meaning = "; an unknown word is looked up in lower case, else 0"
+            self.inputs["vectors"] = table_input("vectors.txt", words, meaning, lower=True)
         if tagger.features:
-            meaning = ", of the token's feature; 0 if it is not there"
-            self.inputs["features"] = lines_of("features.txt", ["<UNK>", *tagger.features], meaning)
+            meaning = ": the token's feature; 0 if unknown"
+            self.inputs["features"] = table_input("features.txt", ["<UNK>", *tagger.features], meaning)
             self.tables["features"] = self.network.feature_embedding.weight.numpy()
         if settings.segmentation == "feature":
-            meaning = f"place of the character in its word, from 1, at most {MAX_PLACE + 1}; 0 if it is not known"
-            self.inputs["places"] = Ids(meaning, MAX_PLACE + 2, most=MAX_PLACE + 1)
+            meaning = f"position of the character in its word, from 1, at most {MAX_POSITION + 1}; 0 if unknown"
+            self.inputs["places"] = IdInput(meaning, MAX_POSITION + 2, most=MAX_POSITION + 1)
             self.tables["places"] = self.network.place_embedding.weight.numpy()
         if settings.char_cnn:
             self.inputs["characters"] = BYTES
@@ -96,7 +96,7 @@ class TaggerNetwork(Network):
         if elmo := self.network.elmo:
             self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice, "elmo_")
             self.inputs |= self.elmo.inputs
-            mixes = elmo.mixes or [None] * len(self.network.elmo_at)  # none where the layers are concatenated
+            mixes = elmo.mixes or [None] * len(self.network.elmo_at)  # None: concatenated layers
             self.mixes = dict(zip(self.network.elmo_at, mixes, strict=True))
 
     def build(self, batch: Sentences) -> Array:
@@ -106,42 +106,43 @@ class TaggerNetwork(Network):
             for where, mix in self.mixes.items():
                 elmo[where] = parts.scalar_mix(layers, mix) if mix else ops.concat(layers, axis=2)
         x = [elmo["input"]] if "input" in elmo else []
-        x = parts.recurrent(batch, ops.concat([*x, *self._vectors(batch)], axis=2), self.recurrent)
+        x = parts.recurrent(batch, ops.concat([*x, *self._token_features(batch)], axis=2), self.recurrent)
         x = ops.concat([x, elmo["output"]], axis=2) if "output" in elmo else x
-        labels = parts.best_labels(batch, parts.linear(ops, x, self.network.emission), self.network.crf)
-        return labels * batch.present + (batch.present - 1)
+        labels = parts.viterbi(batch, parts.linear(ops, x, self.network.emission), self.network.crf)
+        return labels * batch.mask + (batch.mask - 1)
 
-    def _vectors(self, batch: Sentences) -> list[Array]:
-        """All that the recurrent layers read but ELMo, each (B, T, .)."""
+    def _token_features(self, batch: Sentences) -> list[Array]:
+        """The recurrent layers' input except ELMo, each (B, T, .)."""
         ops, network = batch.ops, self.network
-        found = {name: ops.lookup(ops.weight(table), batch.ids[name]) for name, table in self.tables.items()}
+        features = {name: ops.lookup(ops.weight(table), batch.ids[name]) for name, table in self.tables.items()}
         if hasattr(network, "vector_change"):
-            found["vectors"] = found["vectors"] + parts.embedding(ops, batch.ids["words"], network.vector_change)
+            change = parts.embedding(ops, batch.ids["words"], network.vector_change)
+            features["vectors"] = features["vectors"] + change
         if hasattr(network, "char_cnn"):
-            (characters,), kind = batch.distinct("characters")
+            (characters,), inverse = batch.distinct("characters")
             vectors = parts.char_vectors(ops, characters, network.char_cnn, BYTES.padding)
-            found["characters"] = ops.lookup(vectors, ops.reshape(kind, [batch.rows, batch.steps]))
-        return [found[name] for name in ("words", "vectors", "characters", "features", "places") if name in found]
+            features["characters"] = ops.lookup(vectors, ops.reshape(inverse, [batch.rows, batch.steps]))
+        return [features[name] for name in ("words", "vectors", "characters", "features", "places") if name in features]
 
 
 class ClassifierNetwork(Network):
-    """A classifier: the means of ELMo's layers over a text, and the head."""
+    """A classifier: means of ELMo's layers over a text, then the head."""
 
     def __init__(self, classifier: Classifier):
         if [type(encoder) for encoder in classifier.encoders] != [BiLMEncoder]:
             raise UserError(
-                "this classifier reads word vectors, which for unknown words are drawn at random by NumPy. Only classifiers "
-                "of ELMo alone can be exported."
+                "this classifier reads word vectors; unknown words get random ones, drawn by NumPy. Only classifiers that "
+                "read nothing but ELMo can be exported."
             )
         elmo, self.head = classifier.encoders[0].elmo, classifier.network
         self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice)
         self.inputs = self.elmo.inputs
-        pairs = "; of pairs first all first texts go in, then all second ones: 2B" if self.head.pairs else ""
+        pairs = "; pairs: all first texts, then all second ones (2B)" if self.head.pairs else ""
         cut = f", at most {classifier.settings.max_seq_len}"
-        tokens = f"tokens as of run_finetune.py --lang={classifier.settings.lang}{cut}{pairs}"
-        meaning = f"of the classes in labels.txt; {tokens}"
-        shape, nothing = ("B", len(classifier.classes)), "those of a text without tokens"
-        self.output = Output("probabilities", shape, "float32", meaning, nothing, classifier.classes)
+        tokens = f"input tokens as in run_finetune.py --lang={classifier.settings.lang}{cut}{pairs}"
+        meaning = f"per class of labels.txt; {tokens}"
+        shape, empty_result = ("B", len(classifier.classes)), "those of an empty text"
+        self.output = Output("probabilities", shape, "float32", meaning, empty_result, classifier.classes)
 
     def build(self, batch: Sentences) -> Array:
         ops, head = batch.ops, self.head

@@ -1,4 +1,4 @@
-"""The operators of paddle_graph.py as ONNX's, in a model that ONNX Runtime and others read."""
+"""The operators of paddle_graph.py for ONNX."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -11,43 +11,43 @@ from onnx import helper, numpy_helper
 
 from elmo_core.machine.messages import UserError
 
-OPSET, IR_VERSION = 17, 8  # of 2022: ONNX Runtime 1.12 reads them
+OPSET, IR_VERSION = 17, 8  # from 2022: ONNX Runtime 1.12 and later
 VERSIONS = f"onnx {onnx.__version__} (opset {OPSET}, IR version {IR_VERSION})"
-LARGEST = 2**31 - 2**20  # bytes of weights, with room for the graph: a protobuf message ends at 2 GB
+MAX_WEIGHTS = 2**31 - 2**20  # bytes: a protobuf message holds at most 2 GB, graph included
 TYPES = {"float32": onnx.TensorProto.FLOAT, "int64": onnx.TensorProto.INT64, "bool": onnx.TensorProto.BOOL}
 
 
 @contextmanager
 def onnx_graph(path: Path) -> Iterator["OnnxGraph"]:
-    """A graph to fill, which is written to `path` when the block ends."""
+    """A graph to fill. At the end of the block it is written to `path`."""
     graph = OnnxGraph()
     yield graph
     size = sum(len(weight.raw_data) for weight in graph.weights)
-    if size > LARGEST:
-        raise UserError(f"--onnx: the weights take {size / 2**30:.1f} GB, but an ONNX file ends at 2 GB.")
-    made = helper.make_graph(graph.nodes, "elmo", graph.inputs, graph.outputs, graph.weights)
+    if size > MAX_WEIGHTS:
+        raise UserError(f"--onnx: the weights take {size / 2**30:.1f} GB, but an ONNX file holds at most 2 GB.")
+    proto = helper.make_graph(graph.nodes, "elmo", graph.inputs, graph.outputs, graph.weights)
     opset = helper.make_opsetid("", OPSET)
-    model = helper.make_model(made, producer_name="elmo-paddle", opset_imports=[opset], ir_version=IR_VERSION)
+    model = helper.make_model(proto, producer_name="elmo-paddle", opset_imports=[opset], ir_version=IR_VERSION)
     onnx.checker.check_model(model)
-    model = onnx.shape_inference.infer_shapes(model, data_prop=True)  # up to 1.23 ONNX Runtime must be told them
+    model = onnx.shape_inference.infer_shapes(model, data_prop=True)  # needed by ONNX Runtime up to 1.23
     path.write_bytes(model.SerializeToString())
 
 
 def _operator(name: str, dtype: str = "", **attributes) -> Callable:
-    """A method of OnnxGraph that adds such a node."""
+    """A method of OnnxGraph that adds this operator."""
     return lambda graph, *inputs: graph.node(name, inputs, dtype, **attributes)
 
 
-def _with_other(name: str, dtype: str = "") -> Callable:
-    """A method of Value that adds such a node, whose second input is the other value or number."""
+def _binary(name: str, dtype: str = "") -> Callable:
+    """A method of Value that adds this operator; its second input is another value, or a number."""
     return lambda value, other: value.graph.node(name, [value, other], dtype)
 
 
 class Value:
     """An array of the graph."""
 
-    __add__, __sub__, __mul__, __truediv__ = map(_with_other, ("Add", "Sub", "Mul", "Div"))
-    __lt__, __ge__ = _with_other("Less", "bool"), _with_other("GreaterOrEqual", "bool")
+    __add__, __sub__, __mul__, __truediv__ = map(_binary, ("Add", "Sub", "Mul", "Div"))
+    __lt__, __ge__ = _binary("Less", "bool"), _binary("GreaterOrEqual", "bool")
 
     def __init__(self, graph: "OnnxGraph", name: str, dtype: str):
         self.graph, self.name, self.dtype = graph, name, dtype
@@ -57,9 +57,9 @@ class Value:
 
 
 class OnnxGraph:
-    """A `PaddleGraph` of ONNX, whose arrays are `Value`s."""
+    """The same as `PaddleGraph` for ONNX. Its arrays are `Value`s."""
 
-    tanh, sigmoid, relu, softmax = map(_operator, ("Tanh", "Sigmoid", "Relu", "Softmax"))  # of the last axis
+    tanh, sigmoid, relu, softmax = map(_operator, ("Tanh", "Sigmoid", "Relu", "Softmax"))  # softmax: over the last axis
     minimum, clip, matmul, windows, lookup = map(_operator, ("Min", "Clip", "MatMul", "Conv", "Gather"))
 
     def __init__(self):
@@ -67,13 +67,13 @@ class OnnxGraph:
         self._numbers = itertools.count()
 
     def node(self, operator: str, inputs: Sequence, dtype: str = "", outputs: int = 1, **attributes):
-        """The output of a new node, of the type of its first input unless another is named; several: a list."""
+        """Add a node and return its output, or a list of several. dtype: of the output (default: the first input's)."""
         first = inputs[0]
         inputs = [x if isinstance(x, Value) else self.constant(x, first.dtype) for x in inputs]
-        made = [self._value(dtype or first.dtype) for _ in range(outputs)]
-        names = [x.name for x in inputs], [x.name for x in made]
+        values = [self._value(dtype or first.dtype) for _ in range(outputs)]
+        names = [x.name for x in inputs], [x.name for x in values]
         self.nodes.append(helper.make_node(operator, *names, **attributes))
-        return made if outputs > 1 else made[0]
+        return values if outputs > 1 else values[0]
 
     def _value(self, dtype: str) -> Value:
         return Value(self, f"x{next(self._numbers)}", dtype)
@@ -82,9 +82,9 @@ class OnnxGraph:
         return self.weight(np.array(value, dtype))
 
     def weight(self, array: np.ndarray) -> Value:
-        made = self._value(str(array.dtype))
-        self.weights.append(numpy_helper.from_array(np.ascontiguousarray(array), made.name))
-        return made
+        weight = self._value(str(array.dtype))
+        self.weights.append(numpy_helper.from_array(np.ascontiguousarray(array), weight.name))
+        return weight
 
     operand = weight
 
@@ -134,8 +134,8 @@ class OnnxGraph:
         return self.node("Slice", [x, self.constant((0,)), self.reshape(n, [1]), self.constant((axis,))])
 
     def distinct_rows(self, x: Value) -> tuple[Value, Value]:
-        _, first, kind = self.node("Unique", [x], "int64", outputs=3, axis=0)
-        return first, kind
+        _, first, inverse = self.node("Unique", [x], "int64", outputs=3, axis=0)
+        return first, inverse
 
     def max(self, x: Value, axis: int) -> Value:
         return self.node("ReduceMax", [x], axes=[axis], keepdims=0)
@@ -147,15 +147,17 @@ class OnnxGraph:
         return self.node("ArgMax", [x], "int64", axis=axis, keepdims=0)
 
     def scan(self, step: Callable, states: Sequence[Value], x: Value, dtype="float32", reverse=False):
-        inside = [self._value(one.dtype) for one in (*states, x)]
+        inputs = [self._value(value.dtype) for value in (*states, x)]  # of the body
         outer, self.nodes = self.nodes, []
-        output, ends = step(inside[-1], *inside[:-1])
-        ends = [self.node("Identity", [one]) for one in (*ends, output)]
-        infos = [[helper.make_tensor_value_info(v.name, TYPES[v.dtype], None) for v in vs] for vs in (inside, ends)]
+        output, new_states = step(inputs[-1], *inputs[:-1])
+        outputs = [self.node("Identity", [value]) for value in (*new_states, output)]
+        infos = [[helper.make_tensor_value_info(v.name, TYPES[v.dtype], None) for v in vs] for vs in (inputs, outputs)]
         body, self.nodes = helper.make_graph(self.nodes, "step", *infos), outer
-        sides = {f"scan_{side}_axes": [1] for side in ("input", "output")}
-        ways = {f"scan_{side}_directions": [int(reverse)] for side in ("input", "output")}
-        made = self.node("Scan", [*states, x], outputs=len(ends), body=body, num_scan_inputs=1, **sides, **ways)
-        for value, end in zip(made, ends, strict=True):
-            value.dtype = end.dtype
-        return made[-1], made[:-1]
+        axes = {f"scan_{side}_axes": [1] for side in ("input", "output")}
+        directions = {f"scan_{side}_directions": [int(reverse)] for side in ("input", "output")}
+        values = self.node(
+            "Scan", [*states, x], outputs=len(outputs), body=body, num_scan_inputs=1, **axes, **directions
+        )
+        for value, of_body in zip(values, outputs, strict=True):
+            value.dtype = of_body.dtype
+        return values[-1], values[:-1]

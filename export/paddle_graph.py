@@ -1,4 +1,4 @@
-"""The operators of which the exported networks are made, for Paddle Inference. onnx_graph.py has the same ones for ONNX."""
+"""The operators of exported networks, for Paddle Inference. onnx_graph.py has the same ones for ONNX."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -10,13 +10,13 @@ import numpy as np
 
 from elmo_core.machine.runtime import paddle
 
-Array = Any  # of a graph, with + - * / < >=; numbers beside it are constants of its type
+Array = Any  # a graph's array, with + - * / < >=; numbers in these become constants of its type
 functional, static, array = paddle.nn.functional, paddle.static, paddle.tensor.array
 
 
 @contextmanager
 def paddle_graph(path: Path) -> Iterator["PaddleGraph"]:
-    """A graph to fill; when the block ends, it is written to `path`.pdiparams and `path`.json, before Paddle 3 .pdmodel."""
+    """A graph to fill. At the end of the block it is written to PATH.pdiparams and PATH.json (.pdmodel before Paddle 3)."""
     paddle.enable_static()
     try:
         program = static.Program()
@@ -25,7 +25,7 @@ def paddle_graph(path: Path) -> Iterator["PaddleGraph"]:
             static.program_guard(program, static.Program()),
             static.scope_guard(static.Scope()),
         ):
-            warnings.filterwarnings("ignore", message=".*force_cpu.*")  # of Paddle 2's own loops
+            warnings.filterwarnings("ignore", message=".*force_cpu.*")  # from Paddle 2's own loops
             graph = PaddleGraph()
             yield graph
             executor = static.Executor(paddle.CPUPlace())
@@ -35,10 +35,10 @@ def paddle_graph(path: Path) -> Iterator["PaddleGraph"]:
 
 
 class PaddleGraph:
-    """A graph under construction. A dimension is a number, a `size` that is known when the graph runs, or -1: the rest.
+    """A graph under construction. A dimension is a number, a `size` known only at run time, or -1 for the rest.
 
-    In a sum or product of floats only one of the two may be repeated along its axes: where both are, as in (n, 1) + (1, m),
-    Paddle 3.3 with oneDNN gives wrong numbers.
+    In a sum or product of floats, broadcast only one of the two: if both are, as in (n, 1) + (1, m), Paddle 3.3 with
+    oneDNN computes wrong numbers.
     """
 
     cast, reshape, transpose = map(staticmethod, (paddle.cast, paddle.reshape, paddle.transpose))
@@ -60,12 +60,12 @@ class PaddleGraph:
 
     def weight(self, array: np.ndarray) -> Array:
         zero = paddle.nn.initializer.Constant(0)
-        made = static.create_parameter(list(array.shape), str(array.dtype), default_initializer=zero)
-        static.global_scope().var(made.name).get_tensor().set(np.ascontiguousarray(array), paddle.CPUPlace())
-        return made
+        weight = static.create_parameter(list(array.shape), str(array.dtype), default_initializer=zero)
+        static.global_scope().var(weight.name).get_tensor().set(np.ascontiguousarray(array), paddle.CPUPlace())
+        return weight
 
     def operand(self, array: np.ndarray) -> Array:
-        """A weight (..., n, m) for `matmul`: with few rows, MKL is up to 2.4 times faster on the transposed one."""
+        """A weight (..., n, m) for `matmul`: transposed, because MKL is then up to 2.4 times faster with few rows."""
         return self.weight(array.swapaxes(-1, -2))
 
     def matmul(self, x: Array, operand: Array) -> Array:
@@ -75,29 +75,29 @@ class PaddleGraph:
         return paddle.shape(x)[axis].astype("int64")
 
     def head(self, x: Array, n: Array, axis: int) -> Array:
-        """The first n along an axis, or as many as there are."""
+        """The first n along an axis, or all if there are fewer."""
         return paddle.slice(x, [axis], [0], [n])
 
     def lookup(self, table: Array, rows: Array) -> Array:
-        """Rows of the table's first axis, in the shape of `rows`."""
+        """table[rows]."""
         return paddle.gather_nd(table, rows.unsqueeze(-1))
 
     def distinct_rows(self, x: Array) -> tuple[Array, Array]:
-        """The first row of each kind among the rows of x (n, k), by their numbers (N,), and the kind of each row (n,)."""
-        _, first, kind = paddle.unique(x, return_index=True, return_inverse=True, axis=0)
-        return first, kind
+        """np.unique over the rows of x (n, k): indices of first occurrences (N,), and the inverse (n,)."""
+        _, first, inverse = paddle.unique(x, return_index=True, return_inverse=True, axis=0)
+        return first, inverse
 
     def scan(self, step: Callable, states: Sequence[Array], x: Array, dtype="float32", reverse=False):
-        """Run `step(x_t, *states)` over axis 1 of x, or from its end; it returns an output, of the type, and new states.
+        """Run `output, states = step(x_t, *states)` over axis 1 of x, from its end if `reverse`. dtype: of the outputs.
 
-        Returns the outputs along axis 1, in the order of x, and the last states.
+        Returns the outputs along axis 1, in the order of x, and the final states.
         """
         n = self.size(x, 1).reshape([1])
 
         def body(t: Array, outputs: Array, *states: Array) -> list[Array]:
-            place = n - 1 - t if reverse else t
-            output, states = step(paddle.index_select(x, place, 1).squeeze(1), *states)
-            array.array_write(output, place, outputs)
+            index = n - 1 - t if reverse else t
+            output, states = step(paddle.index_select(x, index, 1).squeeze(1), *states)
+            array.array_write(output, index, outputs)
             return [t + 1, outputs, *states]
 
         start = [paddle.zeros([1], "int64"), array.create_array(dtype), *states]

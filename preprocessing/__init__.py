@@ -1,1 +1,1 @@
-"""Raw text to a corpus, and a corpus to a vocabulary. No flags in here."""
+"""From raw text to a corpus, a vocabulary or word vectors."""

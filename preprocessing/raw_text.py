@@ -1,8 +1,8 @@
-"""Raw text to a corpus: shards of sentences, one a line, their tokens separated by spaces.
+"""From raw text to a corpus: shards with one sentence per line, tokens separated by spaces.
 
-Sentences are dealt over the shards in the order in which they are read, from a deck of shards that is reshuffled every
-round, so that all shards have the same size; then each shard is shuffled. Only the text, the options and the seed decide
-the bytes that come out, not the number of processes. Memory holds a few batches of lines, then one shard.
+Each round of sentences goes to the shards in a new random order, one to each, so all shards have the same size; then each
+shard is shuffled. The bytes depend only on the text, the options and the seed, not on the number of processes. Memory
+holds a few batches of lines, later one shard.
 """
 
 import hashlib
@@ -28,10 +28,10 @@ from elmo_core.machine.messages import UserError, log
 from elmo_core.text.text_files import byte_blocks, decode, text_files
 from elmo_core.text.tokenise import HAS_WORD, chinese, english, jieba_cut, paragraphs
 
-BATCH_BYTES = 1 << 18  # of whole lines: the work of one process at a time
-BATCHES_AHEAD = 4  # for each process: none waits, and memory stays small
-MAX_SHARDS = 900  # of train and dev, all open at the same time; systems allow a process 1,024 files
-PARTIAL = ".partial-"  # begins the name of the folder that holds an unfinished corpus
+BATCH_BYTES = 1 << 18  # whole lines for one task of a process
+BATCHES_AHEAD = 4  # per process: none waits, and memory stays small
+MAX_SHARDS = 900  # train and dev, all open at once; systems allow a process 1,024 files
+PARTIAL = ".partial-"  # prefix of an unfinished corpus's folder
 SHARD = re.compile(r"part-\d{5}-of-\d{5}\.txt")
 
 
@@ -41,10 +41,10 @@ class Options:
 
     lang: str = "en"  # or "zh"
     encoding: str = "utf-8"
-    undecodable: str = "error"  # or "drop": what to do with a line in another encoding
-    document: str = "line"  # or "block" (up to a blank line) or "file": what is held out as a whole
+    undecodable: str = "error"  # or "drop": lines in another encoding
+    document: str = "line"  # or "block" (up to a blank line) or "file": the unit of held-out text
     lower: bool = False
-    nfkc: bool = False  # else NFC
+    nfkc: bool = False  # otherwise NFC
     negation: str = "treebank"  # or "lm1b"
     min_tokens: int = 2
     max_tokens: int = 500
@@ -59,7 +59,7 @@ class Options:
         if self.shards * (1 + self.dev_fraction) > MAX_SHARDS:
             raise UserError(f"shards is {self.shards}: expected {MAX_SHARDS} or fewer, those of dev included.")
         if self.dev_split == "last" and not self.dev_fraction:
-            raise UserError("dev_split is 'last': how much is to be held out? Give a dev_fraction, such as 0.01.")
+            raise UserError("dev_split='last' needs a dev_fraction, for instance 0.01.")
         try:
             readable = b"\n".decode(self.encoding) == "\n"
         except (LookupError, UnicodeError):
@@ -67,31 +67,31 @@ class Options:
         if not readable:
             raise UserError(
                 f"encoding {self.encoding}: expected one that Python knows and that ends lines as ASCII does, for instance "
-                "utf-8, gb18030, big5, latin-1. Convert other files first, with iconv."
+                "utf-8, gb18030, big5, latin-1. Convert other files with iconv first."
             )
 
 
 @dataclass
 class Batch:
-    """Whole lines of one file, with the number of the document that each belongs to."""
+    """Whole lines of one file, each with the number of its document."""
 
     path: Path
-    first: int  # line number of the first, from 1
+    first: int  # number of the first line, from 1
     lines: list[bytes]
     documents: list[int]
-    size: int  # bytes on the disk
+    size: int  # bytes on disk
 
 
 @dataclass
 class Report:
-    """Counts of what was read and written, and of what was left out, by reason."""
+    """Counts of what was read, written and left out."""
 
     lines: int = 0
-    size: int = 0  # bytes of a batch on the disk
-    sentences: Counter = field(default_factory=Counter)  # of train and dev
+    size: int = 0  # bytes of a batch on disk
+    sentences: Counter = field(default_factory=Counter)  # by part, train or dev
     tokens: Counter = field(default_factory=Counter)
     shards: Counter = field(default_factory=Counter)
-    dropped: Counter = field(default_factory=Counter)
+    dropped: Counter = field(default_factory=Counter)  # by reason
 
 
 Result = tuple[dict[str, list[str]], Report]
@@ -100,18 +100,17 @@ Result = tuple[dict[str, list[str]], Report]
 def make_corpus(
     inputs: Iterable[str | Path], output: Path, options: Options, processes: int = 1, overwrite: bool = False
 ) -> Report:
-    """Write output/train/ and, if options.dev_fraction is above 0, output/dev/.
+    """Write output/train/ and, if options.dev_fraction > 0, output/dev/.
 
-    inputs: files, plain or gzip, globs, and folders with all that is below them.
-    overwrite: replace an earlier corpus in `output`.
+    inputs: files, plain or gzip, globs, and folders (recursive). overwrite: replace an earlier corpus in `output`.
     """
     _check_output(output, overwrite)
     paths = list(dict.fromkeys(chain.from_iterable(text_files(name, recursive=True) for name in inputs)))
     if inside := [path for path in paths if output.resolve() in path.resolve().parents]:
-        raise UserError(f"output {output} holds {inside[0]}, which is to be read. Choose another folder.")
+        raise UserError(f"output {output} contains the input {inside[0]}. Choose another folder.")
     first_dev = _first_held_out(paths, options) if options.dev_split == "last" else None
     if options.lang == "zh":
-        jieba_cut()  # reads its dictionary, before processes are started, which share it
+        jieba_cut()  # loads its dictionary before processes are started, which share it
     report = Report()
     with _staging(output) as folder:
         with ExitStack() as stack:
@@ -120,7 +119,7 @@ def make_corpus(
                 n = max(1, round(options.dev_fraction * options.shards))
                 parts["dev"] = _Shards(folder / "dev", n, options.seed, stack)
             work = partial(_process_batch, options, first_dev)
-            results = stack.enter_context(closing(_in_parallel(work, batches(paths, options.document), processes)))
+            results = stack.enter_context(closing(_parallel_map(work, batches(paths, options.document), processes)))
             progress = stack.enter_context(_progress(paths, "tokenise"))
             for lines, counts in results:
                 for name, part in parts.items():
@@ -139,24 +138,24 @@ def make_corpus(
 
 
 def batches(paths: Iterable[Path], document: str = "line") -> Iterator[Batch]:
-    """The lines of files with the numbers of their documents: a line, a block up to a blank line, or a file."""
+    """Yield the files' lines. document: a line, a block up to a blank line, or a file."""
     number = -1
     for path in paths:
-        first, fresh = 1, True
+        first, starts_document = 1, True
         for block, size in byte_blocks(path, BATCH_BYTES):
             lines, documents = block.removesuffix(b"\n").split(b"\n"), []
             for line in lines:
                 blank = not line.strip()
-                fresh = fresh or document == "line" or (document == "block" and blank)
+                starts_document = starts_document or document == "line" or (document == "block" and blank)
                 if not blank:
-                    number, fresh = number + fresh, False
+                    number, starts_document = number + starts_document, False
                 documents.append(number)
             yield Batch(path, first, lines, documents, size)
             first += len(lines)
 
 
 def _process_batch(options: Options, first_dev: int | None, batch: Batch) -> Result:
-    """A batch as lines of the corpus, for train and dev, and counts."""
+    """Tokenise a batch to lines of train and dev. Also returns counts."""
     lines, counts = {"train": [], "dev": []}, Report(len(batch.lines), batch.size)
     cut = chinese if options.lang == "zh" else partial(english, negation=options.negation)
     form = "NFKC" if options.nfkc else "NFC"
@@ -182,7 +181,7 @@ def _process_batch(options: Options, first_dev: int | None, batch: Batch) -> Res
 
 
 def _is_held_out(options: Options, first_dev: int | None, document: int, line: bytes) -> bool:
-    """Whether the line goes to dev. Documents that are equal lines stay together."""
+    """Whether the line goes to dev. If lines are documents, equal lines stay together."""
     if first_dev is not None or not options.dev_fraction:
         return first_dev is not None and document >= first_dev
     name = line.strip() if options.document == "line" else str(document).encode()
@@ -201,7 +200,7 @@ def _reason_to_drop(tokens: list[str], options: Options) -> str | None:
 
 
 def _first_held_out(paths: list[Path], options: Options) -> int:
-    """The number of the document with which the last `dev_fraction` of all documents begins."""
+    """The number of the first document of dev, if dev is the last `dev_fraction` of all documents."""
     n = 0
     with _progress(paths, "count documents") as progress:
         for batch in batches(paths, options.document):
@@ -211,13 +210,13 @@ def _first_held_out(paths: list[Path], options: Options) -> int:
 
 
 def _progress(paths: list[Path], what: str) -> tqdm:
-    """A progress bar in bytes of the files, on a terminal."""
+    """A progress bar in bytes, only on a terminal."""
     total = sum(path.stat().st_size for path in paths)
     return tqdm(total=total, desc=what, unit="B", unit_scale=True, disable=None)
 
 
-def _in_parallel(work: Callable[[Batch], Result], source: Iterable[Batch], processes: int) -> Iterator[Result]:
-    """`work` of every batch, in the order of the batches, a few batches ahead."""
+def _parallel_map(work: Callable[[Batch], Result], source: Iterable[Batch], processes: int) -> Iterator[Result]:
+    """Yield `work(batch)` for every batch, in order, computed a few batches ahead."""
     if processes == 1:
         yield from map(work, source)
         return
@@ -225,22 +224,22 @@ def _in_parallel(work: Callable[[Batch], Result], source: Iterable[Batch], proce
         waiting = deque()
         try:
             for batch in source:
-                with _uninterrupted():  # a process that is half started would never end
+                with _defer_signals():  # a half-started process would never end
                     waiting.append(pool.submit(work, batch))
                 if len(waiting) > BATCHES_AHEAD * processes:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
         except BrokenProcessPool:
-            raise UserError("a process was killed, perhaps for lack of memory: try --processes 1.") from None
+            raise UserError("a process was killed, perhaps out of memory. Try --processes 1.") from None
         finally:
-            with _uninterrupted():
+            with _defer_signals():
                 pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait until the end of the block. (A signal mask would not do: another thread may get them.)"""
+def _defer_signals() -> Iterator[None]:
+    """Defer Ctrl-C and SIGTERM to the end of the block. (With a signal mask, another thread could receive them.)"""
     received = []
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
@@ -256,13 +255,13 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _ignore_interruptions() -> None:
-    """In a process of the pool: Ctrl-C is for the first process to handle, which then ends the others."""
+    """In the pool's processes: the main process handles Ctrl-C and ends them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class _Shards:
-    """The `n` shards of train or dev, all of about the same size."""
+    """The n shards of train or dev, of about the same size."""
 
     def __init__(self, folder: Path, n: int, seed: int, stack: ExitStack):
         folder.mkdir()
@@ -291,43 +290,43 @@ class _Shards:
 def _check_part(name: str, report: Report) -> None:
     n = report.sentences[name]
     if not n and name == "dev":
-        raise UserError("nothing was held out: dev_fraction is too small for so few documents (see document).")
+        raise UserError("nothing was held out: dev_fraction is too small for so few documents.")
     if not n:
-        raise UserError("no sentence for training was found. Expected files with text, and a small dev_fraction.")
+        raise UserError("there are no sentences for training. Expected files with text, and a small dev_fraction.")
     if n < report.shards[name]:
-        raise UserError(f"{n} sentences are too few for {report.shards[name]} shards. Take fewer shards.")
+        raise UserError(f"{n} sentences are too few for {report.shards[name]} shards. Use fewer shards.")
 
 
 def _check_output(output: Path, overwrite: bool) -> None:
-    """Refuse a folder that cannot be written or holds something else; never remove what another program wrote."""
+    """Raise if the folder cannot be written or has other content. Files of other programs are never removed."""
     if output.exists() and not output.is_dir():
-        raise UserError(f"output {output}: this is a file. Expected a folder, which need not exist.")
+        raise UserError(f"output {output} is a file. Expected a folder, new or existing.")
     disk.check_output("output", output / "train" / "*")
     present = [path for path in output.glob("*") if not path.name.startswith(PARTIAL)]
     if present and not overwrite:
         raise UserError(
-            f"output {output}: the folder is not empty (it has {present[0].name}). Choose another, or --overwrite its "
-            "train and dev."
+            f"output {output} is not empty (it has {present[0].name}). Choose another folder, or replace its train and dev "
+            "with --overwrite."
         )
     for path in output.glob(f"{PARTIAL}*"):
-        log.warning(f"{path} was left by a run that was killed. Remove it, unless that run still goes on.")
+        log.warning(f"{path} belongs to another run. If that run was killed, remove it.")
     for path in [*output.glob("train/*"), *output.glob("dev/*")]:
         if not (SHARD.fullmatch(path.name) or path.name.startswith(".")):
-            raise UserError(f"{path} was not written by preprocess.py, and would be removed. Choose another output.")
+            raise UserError(f"{path} was not written by preprocess.py and would be removed. Choose another output.")
 
 
 @contextmanager
 def _staging(output: Path) -> Iterator[Path]:
-    """A folder whose train and dev become the output's at the end of the block, unless it fails."""
+    """A folder for train and dev, which are moved to the output if the block succeeds."""
     created = not output.exists()
     output.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=output) as name:
             yield Path(name)
-            with _uninterrupted():
+            with _defer_signals():
                 for part in ("train", "dev"):
                     shutil.rmtree(output / part, ignore_errors=True)
-                for path in sorted(Path(name).iterdir()):  # train last: where it is, dev is
+                for path in sorted(Path(name).iterdir()):  # train last, so that dev exists if train does
                     path.rename(output / path.name)
     finally:
         if created and not any(output.iterdir()):

@@ -1,4 +1,4 @@
-"""A corpus to a vocabulary: its tokens by falling frequency."""
+"""From a corpus to a vocabulary: its tokens in order of decreasing frequency."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,11 +8,11 @@ from tqdm import tqdm
 
 from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import blocks
-from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 
 
 def count_tokens(paths: Iterable[Path]) -> Counter:
-    """How often each token occurs in a corpus."""
+    """Count the tokens of a corpus."""
     counts = Counter()
     with tqdm(desc="count", unit=" tokens", unit_scale=True, disable=None) as progress:
         for path in paths:
@@ -24,9 +24,9 @@ def count_tokens(paths: Iterable[Path]) -> Counter:
 
 
 def make_vocabulary(counts: Counter, min_count: int = 1, max_size: int | None = None) -> Vocabulary:
-    """The special tokens, then all that occur at least `min_count` times; at most `max_size` in total."""
-    words = [word for word, n in counts.items() if n >= min_count and word not in MARKERS]
+    """The special tokens, then all tokens that occur at least `min_count` times; at most `max_size` in total."""
+    words = [word for word, n in counts.items() if n >= min_count and word not in SPECIAL_TOKENS]
     if not words:
-        raise UserError(f"no token occurs {min_count} times. Expected text, its tokens separated by white space.")
+        raise UserError(f"no token occurs {min_count} times. Expected text with tokens separated by white space.")
     words.sort(key=lambda word: (-counts[word], word))
-    return Vocabulary([*MARKERS, *words][:max_size])
+    return Vocabulary([*SPECIAL_TOKENS, *words][:max_size])

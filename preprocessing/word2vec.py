@@ -1,4 +1,4 @@
-"""word2vec vectors trained on a corpus, by gensim."""
+"""word2vec vectors of a corpus, trained with gensim."""
 
 import tempfile
 import time
@@ -13,35 +13,35 @@ from elmo_core.text.text_files import read_sentences
 
 SKIP_GRAM = {"sg": 1, "window": 5, "min_count": 3, "epochs": 5}
 DIMENSIONS = 300
-MOST = 10_000  # tokens: gensim passes over what is behind them
+MAX_TOKENS = 10_000  # per sentence; gensim ignores the rest
 
 
 class Sentences(Corpus):
-    """A corpus that can be read several times, in pieces of at most MOST tokens of a sentence."""
+    """A corpus that can be read several times, its sentences cut at MAX_TOKENS."""
 
     def __iter__(self) -> Iterator[list[str]]:
         for sentence in chain.from_iterable(map(read_sentences, self.paths)):
-            yield from (sentence[k : k + MOST] for k in range(0, len(sentence), MOST))
+            yield from (sentence[k : k + MAX_TOKENS] for k in range(0, len(sentence), MAX_TOKENS))
 
 
 def train(paths: Sequence[Path], output: Path, seed: int, dimensions: int) -> None:
-    """Write the vectors of a corpus. gensim's threads make no two runs quite the same."""
+    """Train on a corpus and save the vectors. Runs differ slightly, because gensim's threads race."""
     from gensim.models import Word2Vec
 
     corpus, began = Sentences(paths), time.perf_counter()
-    log.info(f"word2vec      is trained on {len(corpus.paths)} files: some minutes for each ten million tokens")
+    log.info(f"word2vec      training on {len(corpus.paths)} files: some minutes per ten million tokens")
     try:
         vectors = Word2Vec(corpus, **SKIP_GRAM, vector_size=dimensions, seed=seed, workers=runtime.n_cores()).wv
-    except RuntimeError as error:  # gensim's, without a vocabulary
-        files = messages.listed(list(map(str, corpus.paths)))
+    except RuntimeError as error:  # gensim: the vocabulary is empty
+        files = messages.join_names(list(map(str, corpus.paths)))
         raise UserError(f"{files}: no word occurs {SKIP_GRAM['min_count']} times. Expected a corpus.") from error
     save(vectors, output)
-    taken = messages.duration(time.perf_counter() - began)
+    taken = messages.format_duration(time.perf_counter() - began)
     log.info(f"word2vec      {len(vectors):,} words of {dimensions} dimensions in {taken}, {output}")
 
 
 def save(vectors, path: Path) -> None:
-    """Write vectors in word2vec's format: binary if the name ends in .bin, else text; or either as .gz."""
+    """Write vectors in word2vec's format: binary if the name ends in .bin, else text; either also as .gz."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".partial-", dir=path.parent) as folder:
         whole = Path(folder, path.name)

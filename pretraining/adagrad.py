@@ -1,22 +1,22 @@
-"""Adagrad with the gradients' global norm clipped, as paddle.optimizer.Adagrad does it, in fewer passes over the weights.
+"""Adagrad with clipping by global norm: paddle.optimizer.Adagrad in fewer passes over the weights.
 
-Paddle's clip writes every gradient anew and its Adagrad runs on one thread, which together are a twelfth of a training
-step of `small`. Here float32 weights on CPUs take one pass for the norm and one for clip and update, on all threads.
-Everything else (GPUs, no compiler) is Paddle's.
+Paddle's clip rewrites every gradient and its Adagrad runs on one thread, together a twelfth of a training step of
+`small`. Here float32 weights on CPUs take one pass for the norm and one for clip and update, on all threads. On GPUs or
+without a compiler, Paddle does the work.
 """
 
 import itertools
 
-from elmo_core.machine.runtime import in_parallel, n_threads, paddle
+from elmo_core.machine.runtime import n_threads, paddle, run_in_parallel
 from elmo_core.network import fused
 from elmo_core.network.row_gradients import RowGradient
-from pretraining.row_updates import Clip, RowUpdates, scaled
+from pretraining.row_updates import Clip, RowUpdates, scale_gradient
 
 WORTH_THREADS = 1 << 16  # elements
 
 
 class Adagrad(RowUpdates, paddle.optimizer.Adagrad):
-    """paddle.optimizer.Adagrad whose accumulators start at 1, with a bound on the gradients' norm."""
+    """paddle.optimizer.Adagrad with accumulators that start at 1, and clipping by global norm."""
 
     def __init__(self, learning_rate: float, parameters, max_grad_norm: float):
         clip = _Clip(max_grad_norm)
@@ -24,17 +24,18 @@ class Adagrad(RowUpdates, paddle.optimizer.Adagrad):
 
     def _append_optimize_op(self, block, param_and_grad):
         weight, gradient = param_and_grad
-        if not _suits(gradient):
+        if not _is_fused(gradient):
             return super()._append_optimize_op(block, param_and_grad)
         rows = gradient.ids if isinstance(gradient, RowGradient) else None
         values = gradient if rows is None else gradient.values
-        numbers = self._grad_clip.scale, self.get_lr(), self._epsilon
+        factors = self._grad_clip.scale, self.get_lr(), self._epsilon
         width = 1 if rows is None else weight.shape[1]
-        arguments = rows, width, values.contiguous(), *numbers, weight, *self._moments(weight)
+        kernel_inputs = rows, width, values.contiguous(), *factors, weight, *self._moments(weight)
         n = values.size if rows is None else len(rows)
-        parts = n_threads() if values.size > WORTH_THREADS else 1
-        ends = [n * k // parts for k in range(parts + 1)]
-        in_parallel([lambda a=a, b=b: fused.kernel().adagrad(a, b, *arguments) for a, b in itertools.pairwise(ends)])
+        n_parts = n_threads() if values.size > WORTH_THREADS else 1
+        ends = [n * k // n_parts for k in range(n_parts + 1)]
+        update = fused.kernel().adagrad
+        run_in_parallel([lambda a=a, b=b: update(a, b, *kernel_inputs) for a, b in itertools.pairwise(ends)])
 
     def _moments(self, weight) -> list:
         return [self._get_accumulator_master(self._moment_acc_str, weight)]
@@ -45,18 +46,19 @@ class Adagrad(RowUpdates, paddle.optimizer.Adagrad):
 
 
 class _Clip(Clip):
-    """The same clip, which leaves the scaling of gradients that `_suits` to the update."""
+    """Leaves scaling to the update for gradients that the compiled loops apply."""
 
     scale = 1.0
 
-    def _scaled(self, params_grads, factor):
-        suits = [_suits(gradient) for _, gradient in params_grads]
-        if any(suits):
+    def _scale(self, params_grads, factor):
+        if any(_is_fused(gradient) for _, gradient in params_grads):
             self.scale = float(factor)
-        pairs = zip(params_grads, suits, strict=True)
-        return [(weight, gradient if left else scaled(gradient, factor)) for (weight, gradient), left in pairs]
+        return [
+            (weight, gradient if _is_fused(gradient) else scale_gradient(gradient, factor))
+            for weight, gradient in params_grads
+        ]
 
 
-def _suits(gradient) -> bool:
-    """Whether a gradient's weight is updated here."""
-    return fused.suits(gradient.values if isinstance(gradient, RowGradient) else gradient)
+def _is_fused(gradient) -> bool:
+    """Whether the compiled loops apply a gradient."""
+    return fused.is_supported(gradient.values if isinstance(gradient, RowGradient) else gradient)

@@ -1,4 +1,4 @@
-"""A start for the character network: fitted to word vectors, so that words alike in meaning begin alike."""
+"""Initialise the character network by fitting it to word vectors, so that similar words start similar."""
 
 import numpy as np
 
@@ -7,29 +7,29 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import Lexicon, Vocabulary
 from pretraining.optimizer import learning_rate, make_optimizer
 
-STEPS, WARMUP = 4000, 100
-WORDS = 512  # of a step
-RATE = 0.003
+STEPS, WARMUP_STEPS = 4000, 100
+WORDS_PER_STEP = 512
+LEARNING_RATE = 0.003
 
 
 def fit_characters(encoder: paddle.nn.Layer, vocabulary: Vocabulary, words: np.ndarray, vectors: np.ndarray) -> None:
-    """Train a `CharCNN` to give `vectors` (n, P) for the vocabulary's `words` (n,), frequent ones above all."""
+    """Train a `CharCNN` to output `vectors` (n, P) for the vocabulary's `words` (n,), mostly the frequent ones."""
     lexicon = Lexicon(vocabulary, "char")
-    draw = np.random.default_rng(0)
-    often = (words + 200.0) ** -0.75  # the vocabulary is sorted by frequency
-    often /= often.sum()
-    optimizer = make_optimizer("adam", RATE, encoder.parameters(), max_grad_norm=1.0)
+    random = np.random.default_rng(0)
+    probabilities = (words + 200.0) ** -0.75  # the vocabulary is sorted by frequency
+    probabilities /= probabilities.sum()
+    optimizer = make_optimizer("adam", LEARNING_RATE, encoder.parameters(), max_grad_norm=1.0)
     log.info(f"characters    are fitted to these vectors first, in {STEPS:,} steps")
     for step in range(1, STEPS + 1):
-        chosen = draw.choice(len(words), min(WORDS, len(words)), replace=False, p=often)
-        wanted = paddle.to_tensor(vectors[chosen])
-        tokens, places = lexicon.distinct(words[chosen])
-        found = paddle.gather(encoder(tokens), paddle.to_tensor(places))
-        loss = (found - wanted).square().sum(axis=1).mean()
-        optimizer.set_lr(learning_rate("adam", RATE, step, STEPS, WARMUP))
+        chosen = random.choice(len(words), min(WORDS_PER_STEP, len(words)), replace=False, p=probabilities)
+        targets = paddle.to_tensor(vectors[chosen])
+        tokens, index = lexicon.unique(words[chosen])
+        outputs = paddle.gather(encoder(tokens), paddle.to_tensor(index))
+        loss = (outputs - targets).square().sum(axis=1).mean()
+        optimizer.set_lr(learning_rate("adam", LEARNING_RATE, step, STEPS, WARMUP_STEPS))
         loss.backward()
         optimizer.step()
         optimizer.clear_grad()
         if step % (STEPS // 4) == 0:
-            left = float(loss) / float(wanted.square().sum(axis=1).mean())
-            log.info(f"              step {step:,}: {1 - left:.0%} of the vectors' squares explained")
+            residual = float(loss) / float(targets.square().sum(axis=1).mean())
+            log.info(f"              step {step:,}: {1 - residual:.0%} of the vectors' squares explained")

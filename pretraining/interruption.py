@@ -1,31 +1,31 @@
-"""The end of a run by Ctrl-C, SIGTERM, a closed terminal or the loss of its launcher."""
+"""Stopping a run on Ctrl-C, SIGTERM, a closed terminal or the loss of its launcher."""
 
 import os
 import signal
 from contextlib import suppress
 
-HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # which Windows lacks
+HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # not on Windows
 
 
 class Interruption:
-    """Notes, in a `with` block, that the run is to end after its step. A second Ctrl-C ends it at once."""
+    """In a `with` block, turns signals into a request to stop after the current step. A second Ctrl-C stops at once."""
 
     def __init__(self):
         self.signal: int | None = None
         self.launcher = os.getppid() if "PADDLE_TRAINER_ID" in os.environ else None
 
     def __enter__(self) -> "Interruption":
-        noted = {signal.SIGINT, signal.SIGTERM}
-        if signal.getsignal(HANG_UP) != signal.SIG_IGN:  # as nohup wishes it
-            noted.add(HANG_UP)
-        self.before = {number: signal.signal(number, self._note) for number in noted}
+        handled_signals = {signal.SIGINT, signal.SIGTERM}
+        if signal.getsignal(HANG_UP) != signal.SIG_IGN:  # nohup ignores it
+            handled_signals.add(HANG_UP)
+        self.old_handlers = {number: signal.signal(number, self._handle) for number in handled_signals}
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for number, handler in self.before.items():
+        for number, handler in self.old_handlers.items():
             signal.signal(number, handler)
 
-    def _note(self, number: int, frame: object) -> None:
+    def _handle(self, number: int, frame: object) -> None:
         if self.signal is None:
             with suppress(OSError):  # the terminal may be gone
                 os.write(2, b"finishing this step, then saving (Ctrl-C again: stop at once, without saving)\n")
@@ -34,11 +34,11 @@ class Interruption:
             signal.raise_signal(number)
         self.signal = number
 
-    def is_wanted(self) -> bool:
-        """Whether the run is to end. A launcher that is killed leaves its ranks behind, with another parent."""
+    def is_requested(self) -> bool:
+        """Whether the run should stop: after a signal, or if the launcher was killed, which changes a rank's parent."""
         return self.signal is not None or self.launcher not in (None, os.getppid())
 
     @property
     def exit_code(self) -> int:
-        """As after the signal."""
+        """The exit code that stands for the signal."""
         return 128 + (self.signal or signal.SIGTERM)

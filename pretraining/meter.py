@@ -1,4 +1,4 @@
-"""The losses and the speed of a pretraining run between two of its log lines."""
+"""Losses and speed of a pretraining run between two log lines."""
 
 import math
 import os
@@ -18,26 +18,26 @@ ADVICE = "It is not saved. Resume earlier with --init_from_ckpt, --allow_changes
 
 
 class Meter:
-    """Losses and time since the last line. On a GPU it looks at a loss only when a line or a checkpoint is due.
+    """Losses and time since the last log line. On a GPU, losses are read back only when a log line or checkpoint is due.
 
-    sums: (3,) forward loss, backward loss and steps so far, which are changed in place.
+    sums: (3,) forward loss, backward loss and steps since then, updated in place.
     """
 
     def __init__(self, sums: np.ndarray):
         self._sums = sums
         self.checks_at_once = paddle.get_device() == "cpu"
-        self._unseen: list[tuple[int, list, dict]] = []
+        self._pending: list[tuple[int, list, dict]] = []
         self._start()
 
     def add(self, step: int, losses: list, position: dict) -> None:
-        """Note a step's losses, and where in the text its batch ended."""
-        self._unseen.append((step, [loss.detach() for loss in losses], position))
+        """Add a step's losses. position: where in the text its batch ended."""
+        self._pending.append((step, [loss.detach() for loss in losses], position))
         if self.checks_at_once:
             self.check()
 
     def check(self) -> None:
-        """Look at all losses not seen so far; one that is not finite ends the run before it can be saved."""
-        for step, losses, position in self._unseen:
+        """Read back the pending losses. Raises if one is not finite, before the model can be saved."""
+        for step, losses, position in self._pending:
             forward, backward = (float(loss) for loss in losses)
             if not math.isfinite(forward + backward):
                 raise UserError(
@@ -46,12 +46,12 @@ class Meter:
                 )
             self._sums += forward, backward, 1
             self._steps += 1
-        self._unseen.clear()
+        self._pending.clear()
 
-    def take(self, ranks: Ranks) -> tuple[float, float, float]:
-        """Mean forward and backward loss over all ranks, and seconds a step, since the last call."""
+    def pop_means(self, ranks: Ranks) -> tuple[float, float, float]:
+        """Return the mean forward and backward loss over all ranks, and seconds per step, since the last call."""
         self.check()
-        seconds = (time.perf_counter() - self._since - self._idle) / self._steps
+        seconds = (time.perf_counter() - self._started - self._idle) / self._steps
         forward, backward, steps = ranks.sum(self._sums)
         self._sums[:] = 0
         self._start()
@@ -59,18 +59,18 @@ class Meter:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Time that does not count as training."""
+        """Exclude the time of the `with` block."""
         self.check()
-        began = time.perf_counter()
+        start = time.perf_counter()
         yield
-        self._idle += time.perf_counter() - began
+        self._idle += time.perf_counter() - start
 
     def _start(self) -> None:
-        self._since, self._idle, self._steps = time.perf_counter(), 0.0, 0
+        self._started, self._idle, self._steps = time.perf_counter(), 0.0, 0
 
 
 def memory_in_use() -> int:
-    """Bytes that this process holds; on a GPU the most it has held there."""
+    """Memory of this process in bytes; on a GPU, its peak there."""
     if paddle.get_device().startswith("gpu"):
         return paddle.device.cuda.max_memory_allocated()
     statm = Path("/proc/self/statm")

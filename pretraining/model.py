@@ -1,4 +1,4 @@
-"""The model that a pretraining run starts from: a new one, a checkpoint's, one over another vocabulary."""
+"""The initial model of a pretraining run: new, from a checkpoint, or with another vocabulary."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,36 +10,36 @@ from elmo_core.config import ELMoConfig, differences
 from elmo_core.files import checkpoint
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine.messages import UserError, log
-from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from pretraining.fit import fit_characters
 
 
 def new_model(config: ELMoConfig, vocabulary: Vocabulary, word_vectors: Path | None = None) -> BiLM:
-    """A model with random weights; `word_vectors` is a file in word2vec's format that its token encoder starts from."""
+    """Build a model with random weights. word_vectors: a word2vec file to initialise the token encoder from."""
     bilm = BiLM(config)
     if word_vectors:
-        _start_from_vectors(bilm, vocabulary, word_vectors)
+        _initialise_from_vectors(bilm, vocabulary, word_vectors)
     return bilm
 
 
-def load_model(source: Path, wanted: Mapping, vocabulary: Vocabulary | None) -> tuple[BiLM, Vocabulary]:
-    """The model of a checkpoint, over another vocabulary if one is given. wanted: fields that its config must have."""
+def load_model(source: Path, expected: Mapping, vocabulary: Vocabulary | None) -> tuple[BiLM, Vocabulary]:
+    """Load a checkpoint's model, with another vocabulary if given. expected: config fields that it must have."""
     head = vocabulary is None or "softmax.weight" in checkpoint.load_params(source)
-    bilm, known = load_bilm(source, head)
-    if different := differences({name: getattr(bilm.config, name) for name in wanted}, wanted):
+    bilm, old_vocabulary = load_bilm(source, head)
+    if different := differences({name: getattr(bilm.config, name) for name in expected}, expected):
         raise UserError(
-            f"the flags do not fit the model of {source}: {'; '.join(different.values())}. Leave the model's flags out: a "
-            "checkpoint's config.json decides its model."
+            f"the model flags contradict {source}: {'; '.join(different.values())}. Omit them: the checkpoint's config.json "
+            "defines the model."
         )
-    if vocabulary is None or (head and vocabulary.fingerprint == known.fingerprint):
-        return bilm, known
-    known = known or Vocabulary(MARKERS)
-    vocabulary = Vocabulary(vocabulary.tokens, alphabet=known.alphabet)
-    return _with_vocabulary(bilm, known, vocabulary), vocabulary
+    if vocabulary is None or (head and vocabulary.fingerprint == old_vocabulary.fingerprint):
+        return bilm, old_vocabulary
+    old_vocabulary = old_vocabulary or Vocabulary(SPECIAL_TOKENS)
+    vocabulary = Vocabulary(vocabulary.tokens, alphabet=old_vocabulary.alphabet)
+    return _with_vocabulary(bilm, old_vocabulary, vocabulary), vocabulary
 
 
 def check_vocabulary(path: Path, given: Vocabulary, source: str | Path, known: Vocabulary) -> None:
-    """Refuse a file's vocabulary that is not the one that the checkpoint was trained with."""
+    """Raise if a vocabulary file is not the vocabulary of the checkpoint."""
     if given.fingerprint != known.fingerprint:
         raise UserError(
             f"--vocab_file {path} ({len(given):,} words) is not the vocabulary that {source} was trained with "
@@ -48,32 +48,33 @@ def check_vocabulary(path: Path, given: Vocabulary, source: str | Path, known: V
         )
 
 
-def _with_vocabulary(bilm: BiLM, known: Vocabulary, new: Vocabulary) -> BiLM:
-    """The same model over another vocabulary: rows of words in both are kept, the others start fresh.
+def _with_vocabulary(bilm: BiLM, old: Vocabulary, new: Vocabulary) -> BiLM:
+    """Change a model's vocabulary: the rows of words in both are kept, the others newly initialised.
 
-    A model without a softmax, as most published ones are, gets a fresh one.
+    A model without a softmax, like most published ones, gets a new one.
     """
-    changed = BiLM(ELMoConfig.from_dict({**bilm.config.to_dict(), "vocab_size": len(new)}))
+    new_bilm = BiLM(ELMoConfig.from_dict({**bilm.config.to_dict(), "vocab_size": len(new)}))
     word_tables = [f"token_encoder.{name}" for name in bilm.token_encoder.word_tables]
     tables = ["softmax.weight", "softmax.bias", *word_tables]
-    here = [k for k, token in enumerate(new.tokens) if token in known]
-    there = known.ids([new[k] for k in here])
-    before = bilm.state_dict()
-    for name, weight in changed.state_dict().items():
-        if name in tables and name in before:
+    shared_rows = [k for k, token in enumerate(new.tokens) if token in old]
+    old_rows = old.ids([new[k] for k in shared_rows])
+    old_weights = bilm.state_dict()
+    for name, weight in new_bilm.state_dict().items():
+        if name in tables and name in old_weights:
             rows = weight.numpy()
-            rows[here] = before[name].numpy()[there]
+            rows[shared_rows] = old_weights[name].numpy()[old_rows]
             weight.set_value(rows)
-        elif name in before:
-            weight.set_value(before[name])
-    log.info(f"vocabulary    {len(here):,} of {len(new):,} words known, {len(new) - len(here):,} start fresh")
-    if "softmax.weight" not in before:
-        log.info("softmax       starts fresh: the checkpoint has none")
-    return changed
+        elif name in old_weights:
+            weight.set_value(old_weights[name])
+    n_new = len(new) - len(shared_rows)
+    log.info(f"vocabulary    {len(shared_rows):,} of {len(new):,} words known, {n_new:,} newly initialised")
+    if "softmax.weight" not in old_weights:
+        log.info("softmax       newly initialised: the checkpoint has none")
+    return new_bilm
 
 
-def _start_from_vectors(bilm: BiLM, vocabulary: Vocabulary, path: Path) -> None:
-    """Fill the word table, or fit the character network. Words without a vector in the file keep their random start."""
+def _initialise_from_vectors(bilm: BiLM, vocabulary: Vocabulary, path: Path) -> None:
+    """Fill the word table, or fit the character network. Words that are not in the file stay randomly initialised."""
     tables, config = bilm.token_encoder.word_tables, bilm.config
     flag = "word_dim" if config.input == "char+word" else "projection_dim"
     vectors = load_word_vectors(path)
@@ -82,15 +83,15 @@ def _start_from_vectors(bilm: BiLM, vocabulary: Vocabulary, path: Path) -> None:
             f"{path}: its vectors have {vectors.vector_size} dimensions, the model's {getattr(config, flag)}. Give "
             f"--{flag}={vectors.vector_size}."
         )
-    here = np.array([k for k, token in enumerate(vocabulary.tokens) if token in vectors])
-    if not len(here):
+    ids = np.array([k for k, token in enumerate(vocabulary.tokens) if token in vectors])
+    if not len(ids):
         raise UserError(f"{path}: it has none of the vocabulary's {len(vocabulary):,} words. Are both of one language?")
-    share = len(here) / len(vocabulary)
-    log.info(f"word vectors  {len(here):,} of {len(vocabulary):,} words ({share:.1%}) found in {path}")
-    found = vectors[[vocabulary[k] for k in here]]
+    share = len(ids) / len(vocabulary)
+    log.info(f"word vectors  {len(ids):,} of {len(vocabulary):,} words ({share:.1%}) found in {path}")
+    initial = vectors[[vocabulary[k] for k in ids]]
     if not tables:
-        return fit_characters(bilm.token_encoder, vocabulary, here, found)
+        return fit_characters(bilm.token_encoder, vocabulary, ids, initial)
     table = dict(bilm.token_encoder.named_parameters())[tables[0]]  # (V, dimensions)
     rows = table.numpy()
-    rows[here] = found
+    rows[ids] = initial
     table.set_value(rows)

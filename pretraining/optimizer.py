@@ -1,4 +1,4 @@
-"""The optimizers of pretraining: how they are made, their learning rate, their state in a checkpoint."""
+"""The optimizers of pretraining, their learning rate, and their state in a checkpoint."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,14 +11,14 @@ from pretraining.adam import Adam
 
 
 def make_optimizer(name: str, lr: float, weights: Sequence, max_grad_norm: float):
-    """name: adagrad or adam."""
+    """Make the optimizer `name`: adagrad or adam."""
     return {"adagrad": Adagrad, "adam": Adam}[name](lr, weights, max_grad_norm)
 
 
 def learning_rate(name: str, lr: float, step: float, total: float, warmup_steps: float) -> float:
-    """Adagrad's is constant; Adam's rises over the warm-up and then falls to 0 at the end.
+    """The learning rate of a step: constant for Adagrad; for Adam, linear warm-up, then linear decay to 0 at the end.
 
-    step, total, warmup_steps: tokens, in units of the step's own; that is, steps if all are of this size.
+    step, total, warmup_steps: tokens divided by the tokens per step; plain steps if that never changed.
     """
     if name == "adagrad":
         return lr
@@ -27,19 +27,19 @@ def learning_rate(name: str, lr: float, step: float, total: float, warmup_steps:
 
 
 def optimizer_state(optimizer, bilm: BiLM) -> dict[str, paddle.Tensor]:
-    """The optimizer's tensors under the names that the checkpoint gives the weights, not Paddle's running numbers."""
+    """The optimizer's tensors, under the weights' names in the checkpoint instead of Paddle's running numbers."""
     keys = {weight.name: name for name, weight in bilm.named_parameters()}
     return _renamed({key: value for key, value in optimizer.state_dict().items() if hasattr(value, "numpy")}, keys)
 
 
 def set_optimizer_state(optimizer, bilm: BiLM, state: Mapping[str, np.ndarray]) -> None:
-    """Give the optimizer what `optimizer_state` has returned."""
+    """Restore what `optimizer_state` returned."""
     keys = {name: weight.name for name, weight in bilm.named_parameters()}
     optimizer.set_state_dict({key: paddle.to_tensor(value) for key, value in _renamed(state, keys).items()})
 
 
 def _renamed(state: Mapping, names: Mapping[str, str]) -> dict:
-    """The entries `weight_moment`, with the weight's name replaced; those of no weight are left out."""
+    """Replace the weight's name in the keys `weight_moment`; keys of no weight are dropped."""
     renamed = {}
     for key, value in state.items():
         owner = max((name for name in names if key.startswith(name + "_")), key=len, default=None)

@@ -1,6 +1,6 @@
-"""Perplexity of held-out text under a biLM: exact, nothing dropped, memory bounded.
+"""Exact perplexity of held-out text under a biLM, with nothing dropped and bounded memory.
 
-Both directions predict n + 1 tokens of a sentence of n words: the words and the marker at the end.
+In a sentence of n words each direction makes n + 1 predictions: the words and the marker at the end.
 """
 
 import itertools
@@ -10,17 +10,17 @@ from dataclasses import astuple, dataclass
 
 import dataset
 from elmo import BiLM
-from elmo_core.text.tokens import LMBatch, Vocabulary, in_order, sentence_batches
+from elmo_core.text.tokens import LMBatch, Vocabulary, restore_order, sentence_batches
 
 
 def perplexity(loss: float) -> float:
-    """Of a mean loss, in nats. Beyond what a number can hold it stays at its largest."""
+    """Perplexity of a mean loss in nats, limited to what a float can hold."""
     return math.exp(min(loss, 700.0))
 
 
 @dataclass
 class Score:
-    """Sums of log-probabilities over predictions, and what follows from them."""
+    """Sums of log-probabilities over predictions, and the perplexities that follow."""
 
     forward_sum: float = 0.0
     backward_sum: float = 0.0
@@ -31,30 +31,31 @@ class Score:
 
     @property
     def forward(self) -> float:
-        """Perplexity of the forward predictions."""
-        return perplexity(-self.forward_sum / max(1, self.predictions))
+        return self._perplexity(self.forward_sum)
 
     @property
     def backward(self) -> float:
-        """Perplexity of the backward predictions."""
-        return perplexity(-self.backward_sum / max(1, self.predictions))
+        return self._perplexity(self.backward_sum)
 
     @property
     def mean(self) -> float:
-        """Arithmetic mean of the two perplexities, as the paper's 39.7."""
+        """Arithmetic mean of the two perplexities, like the paper's 39.7."""
         return (self.forward + self.backward) / 2
 
     @property
     def of_mean_loss(self) -> float:
-        """Perplexity of the mean loss: the geometric mean of the two."""
-        return perplexity(-(self.forward_sum + self.backward_sum) / 2 / max(1, self.predictions))
+        """Perplexity of the mean loss: the geometric mean of the two perplexities."""
+        return self._perplexity((self.forward_sum + self.backward_sum) / 2)
+
+    def _perplexity(self, log_probability: float) -> float:
+        return perplexity(-log_probability / max(1, self.predictions))
 
 
 def evaluate(bilm: BiLM, batches: Iterable[LMBatch]) -> Score:
-    """Score of an evaluation stream, or of the same rows of all its batches, the state carried as in training."""
+    """Score an evaluation stream, or the same rows of all its batches, carrying the state as in training."""
     total, state = Score(), None
     for batch in batches:
-        if not batch.lengths.any():  # others' rows are longer
+        if not batch.lengths.any():  # only other ranks' rows are left
             continue
         state = state or bilm.zero_state(len(batch.lengths))
         forward, backward, state = bilm.log_probabilities(batch, state)
@@ -65,14 +66,13 @@ def evaluate(bilm: BiLM, batches: Iterable[LMBatch]) -> Score:
 def score_sentences(
     bilm: BiLM, sentences: Iterable[Sequence[str]], vocabulary: Vocabulary, batch_size: int
 ) -> Iterator[Score]:
-    """Score of each sentence by itself, from the zero state, in the given order."""
+    """Yield the score of each sentence, in order, each from the zero state."""
 
     def scores() -> Iterator[tuple]:
-        groups = sentence_batches(sentences, batch_size, 64 * batch_size)
-        for positions, group in groups:
+        for positions, group in sentence_batches(sentences, batch_size, 64 * batch_size):
             batch = dataset.lm_batch(group, vocabulary, bilm.config.input)
             forward, backward, _ = bilm.log_probabilities(batch)
             sums = forward.sum(axis=1).tolist(), backward.sum(axis=1).tolist(), batch.lengths.tolist()
             yield positions, itertools.starmap(Score, zip(*sums, strict=True))
 
-    yield from in_order(scores())
+    yield from restore_order(scores())

@@ -1,4 +1,4 @@
-"""Batches prepared in a thread of their own, ahead of their use."""
+"""Preparing batches ahead of their use, in a background thread."""
 
 import queue
 import threading
@@ -7,10 +7,10 @@ from typing import Any
 
 
 class Prefetcher:
-    """Runs an iterator in a thread of its own, which prepares up to `depth` items ahead of their use.
+    """Runs an iterator in a background thread, up to `depth` items ahead.
 
-    An exception is raised where the iterator raised it, after the items before it. The end of the `with` block stops the
-    thread and drops what it has prepared.
+    Its exception is raised after the items that preceded it. The end of the `with` block stops the thread and drops the
+    prepared items.
     """
 
     def __init__(self, iterable: Iterable[Any], depth: int = 4):

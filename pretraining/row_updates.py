@@ -1,20 +1,20 @@
-"""What Adagrad and Adam share: updates of the rows of a table that a step has read, the bound on the gradients' norm."""
+"""Shared by Adagrad and Adam: updating only the table rows that a step has read, and clipping by global norm."""
 
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.row_gradients import RowGradient, row_gradient
 
 
 class RowUpdates:
-    """Mixed into an optimizer of Paddle's: it updates dense weights as always, and of tables the rows that were read.
+    """Mixin for a Paddle optimizer: dense weights are updated as usual, tables only in the rows that were read.
 
     The optimizer adds `_moments(weight)`, its accumulators of the weight's shape, and `_update(weight, gradient, rows,
-    *moments)`, which changes rows of a weight and of its moments in place.
+    *moments)`, which updates rows of a weight and of its moments in place.
     """
 
     def _apply_optimize(self, loss, startup_program, params_grads, param_group_idx=0):
         tables = [(weight, row_gradient(weight)) for weight in self._parameter_list]
-        rows = [(table, gradient) for table, gradient in tables if gradient is not None]
-        return super()._apply_optimize(loss, startup_program, [*params_grads, *rows], param_group_idx)
+        tables = [(table, gradient) for table, gradient in tables if gradient is not None]
+        return super()._apply_optimize(loss, startup_program, [*params_grads, *tables], param_group_idx)
 
     def _append_optimize_op(self, block, param_and_grad):
         weight, gradient = param_and_grad
@@ -26,8 +26,8 @@ class RowUpdates:
         tensors = [weight, *self._moments(weight)]
         rows = [paddle.gather(tensor, ids) for tensor in tensors]
         self._update(weight, gradient.values, *rows)
-        for tensor, changed in zip(tensors, rows, strict=True):
-            paddle.scatter_(tensor, ids, changed)
+        for tensor, updated in zip(tensors, rows, strict=True):
+            paddle.scatter_(tensor, ids, updated)
 
     def clear_grad(self, set_to_zero: bool = True) -> None:
         super().clear_grad(set_to_zero)
@@ -36,19 +36,19 @@ class RowUpdates:
 
 
 class Clip(paddle.nn.ClipGradByGlobalNorm):
-    """Scales all gradients down to a norm of at most `clip_norm`."""
+    """Scales all gradients so that their global norm is at most `clip_norm`."""
 
     def _dygraph_clip(self, params_grads):
         values = [x.values if isinstance(x, RowGradient) else x for _, x in params_grads]
         squares = [paddle._C_ops.squared_l2_norm(x).reshape([1]) for x in values]
         norm = paddle.concat(squares).sum().sqrt()
-        return self._scaled(params_grads, self.clip_norm / norm.clip(min=self.clip_norm))
+        return self._scale(params_grads, self.clip_norm / norm.clip(min=self.clip_norm))
 
-    def _scaled(self, params_grads, factor):
-        return [(weight, scaled(gradient, factor)) for weight, gradient in params_grads]
+    def _scale(self, params_grads, factor):
+        return [(weight, scale_gradient(gradient, factor)) for weight, gradient in params_grads]
 
 
-def scaled(gradient, factor):
+def scale_gradient(gradient, factor):
     if isinstance(gradient, RowGradient):
-        return gradient.over(gradient.own, gradient.values * factor)
+        return gradient.with_rows(gradient.unshared_ids, gradient.values * factor)
     return gradient * factor

@@ -1,4 +1,4 @@
-"""A pretraining run: its loop, and what it saves and logs on the way."""
+"""A pretraining run: the training loop, evaluation, checkpoints and log."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -10,24 +10,29 @@ import numpy as np
 
 from dataset import EvalStream, TrainStream
 from elmo import BiLM
+from elmo_core.files import checkpoint
 from elmo_core.machine import messages
 from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.ranks import LostRank, Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.softmax import Candidates, draw_candidates, is_sampled
-from elmo_core.text.tokens import LMBatch
+from elmo_core.text.corpus import Corpus, Counts
+from elmo_core.text.tokens import LMBatch, Vocabulary
 from pretraining import run_folder
 from pretraining.interruption import Interruption
 from pretraining.meter import ADVICE, Meter, memory_in_use
-from pretraining.optimizer import learning_rate, optimizer_state
+from pretraining.optimizer import learning_rate, make_optimizer, optimizer_state, set_optimizer_state
 from pretraining.perplexity import Score, evaluate, perplexity
 from pretraining.prefetch import Prefetcher
-from pretraining.resume import Progress
+from pretraining.resume import Progress, changed_settings, resume
+
+# what a resumed run must not change, besides the data stream's settings
+FIXED_SETTINGS = ("optimizer", "lr", "warmup_steps", "max_grad_norm", "dropout", "n_negative_samples", "amp")
 
 
 @dataclass
 class RunSettings:
-    """How a run trains, by the names of run_pretrain.py's flags."""
+    """Settings of a run, named like run_pretrain.py's flags."""
 
     save_dir: Path
     batch_size: int
@@ -35,76 +40,108 @@ class RunSettings:
     accumulate: int
     optimizer: str
     lr: float
+    warmup_steps: int
+    max_grad_norm: float
     dropout: float
     n_negative_samples: int
+    amp: bool
     seed: int
+    epochs: int
+    max_steps: int | None
     log_freq: int
     eval_freq: int | None  # None: no evaluations
     save_freq: int
     patience: int | None
     keep: int
+    allow_changes: bool
 
 
 class Trainer:
-    """Trains a biLM from its progress on. identity: what must be the same for a resumed run to be the same run."""
+    """Trains a biLM. dev: held-out text, if any; counts: those of the corpus."""
 
     def __init__(
         self,
         settings: RunSettings,
         ranks: Ranks,
         bilm: BiLM,
-        optimizer,
-        stream: TrainStream,
-        held_out: EvalStream | None,
-        progress: Progress,
-        identity: Mapping,
+        vocabulary: Vocabulary,
+        corpus: Corpus,
+        dev: Corpus | None,
+        counts: Counts,
     ):
-        self.settings, self.ranks, self.bilm, self.optimizer = settings, ranks, bilm, optimizer
-        self.stream, self.held_out, self.progress, self.identity = stream, held_out, progress, identity
-        self.weights, self.interruption = bilm.parameters(), Interruption()
+        self.settings, self.ranks, self.bilm, self.weights = settings, ranks, bilm, bilm.parameters()
+        self.optimizer = make_optimizer(settings.optimizer, settings.lr, self.weights, settings.max_grad_norm)
+        rows, shape = settings.batch_size * settings.accumulate, (settings.unroll_steps, bilm.config.input)
+        self.stream = TrainStream(corpus, vocabulary, rows, *shape, settings.seed, ranks.rank, ranks.size)
+        self.held_out = EvalStream(dev, vocabulary, settings.batch_size, *shape) if dev else None
+        position, tokens_per_step = self.stream.position, self.stream.tokens_per_step
+        states = [bilm.zero_state(settings.batch_size) for _ in range(settings.accumulate)]
+        self.progress = Progress(tokens_per_step, counts, position, states, settings.warmup_steps * tokens_per_step)
+        data = {name: value for name, value in position["identity"].items() if name != "rank"}
+        self.fixed_settings = {**data, "dev_data": dev.identity if dev else None}
+        self.fixed_settings |= {name: getattr(settings, name) for name in FIXED_SETTINGS}
+        self.interruption = Interruption()
+
+    def restore(self, source: Path | None) -> None:
+        """Resume from a checkpoint, if one is given, as far as the changed settings allow."""
+        settings, progress = self.settings, self.progress
+        if not source:
+            progress.set_total(settings.max_steps, settings.epochs)
+            return
+        moments, saved = checkpoint.load_optimizer(source), checkpoint.load_progress(source)
+        changes = changed_settings(source, saved["settings"], self.fixed_settings, settings.allow_changes)
+        resume(progress, saved, changes, self.stream, self.ranks)
+        if "optimizer" not in changes:
+            set_optimizer_state(self.optimizer, self.bilm, moments)
+        progress.set_total(settings.max_steps, settings.epochs)
+        if settings.optimizer == "adam" and saved["total"] != progress.total:
+            log.warning(f"The learning rate reaches 0 at step {progress.total:,} instead of {saved['total']:,}.")
 
     def train(self) -> bool:
         """Train until the last step, an interruption, or the end of patience; then save.
 
-        Returns whether the run is finished, not interrupted.
+        Returns whether the run is complete, not interrupted.
         """
         settings, progress, self.meter = self.settings, self.progress, Meter(self.progress.losses)
         with self.interruption, Prefetcher(self._batches()) as batches:
-            self._evaluate_if_due()  # an evaluation that was interrupted
-            stopping = self.ranks.any(self.interruption.is_wanted())
-            while not progress.is_over(settings.patience) and not stopping:
+            self._evaluate_if_due()  # repeat an interrupted evaluation
+            stopping = self.ranks.any(self.interruption.is_requested())
+            while not progress.reached_end(settings.patience) and not stopping:
                 stopping = self._step(*next(batches))
                 if progress.step % settings.log_freq == 0 or progress.step == progress.total:
                     self._log_training()
                 self._evaluate_if_due()
-                stopping |= progress.evaluation_is_due(settings.eval_freq)  # it was interrupted
-                if progress.step % settings.save_freq == 0 and not progress.is_over(settings.patience):
+                stopping |= progress.evaluation_is_due(settings.eval_freq)  # still due: it was interrupted
+                if progress.step % settings.save_freq == 0 and not progress.reached_end(settings.patience):
                     self._save(str(progress.step))
-            finished = progress.is_finished(settings.patience, settings.eval_freq)
-            self._save("final" if finished else str(progress.step))
-            return finished
+            is_complete = progress.is_complete(settings.patience, settings.eval_freq)
+            self._save("final" if is_complete else str(progress.step))
+            return is_complete
 
     def _batches(self) -> Iterator[tuple[list[LMBatch], Candidates]]:
-        """The batches of each step and the candidate words of its softmax, which are the same on all ranks."""
+        """Yield each step's batches and softmax candidates.
+
+        All ranks share the candidates, so their gradients cover the same rows.
+        """
         rows = self.settings.batch_size
         for step, batch in enumerate(self.stream, self.progress.step + 1):
             random = np.random.default_rng([self.settings.seed, step, 0])
             starts = range(0, len(batch.lengths), rows)
-            parts = [batch.take(slice(start, start + rows)) for start in starts] if len(starts) > 1 else [batch]
-            yield parts, draw_candidates(self.bilm.config.vocab_size, self.settings.n_negative_samples, random)
+            batches = [batch.take(slice(start, start + rows)) for start in starts] if len(starts) > 1 else [batch]
+            yield batches, draw_candidates(self.bilm.config.vocab_size, self.settings.n_negative_samples, random)
 
-    def _step(self, parts: list[LMBatch], candidates: Candidates) -> bool:
-        """Make one update from the gradients of all parts. Returns whether any rank asks to stop after it."""
+    def _step(self, batches: list[LMBatch], candidates: Candidates) -> bool:
+        """Update the weights by the gradients of all batches. Returns whether any rank asks to stop after this step."""
         settings, progress, losses = self.settings, self.progress, []
         progress.step, progress.tokens = progress.step + 1, progress.tokens + progress.tokens_per_step
         seeds = np.random.SeedSequence([settings.seed, progress.step, self.ranks.rank])
-        paddle.seed(int(seeds.generate_state(1)[0]))  # of dropout
-        for k, batch in enumerate(parts):
-            both, progress.states[k] = self.bilm(batch, progress.states[k], candidates, settings.dropout)
-            (sum(both) / 2 * settings.unroll_steps / len(parts)).backward()
-            losses.append([loss.detach() / len(parts) for loss in both])
-        self.meter.add(progress.step, [sum(of_parts) for of_parts in zip(*losses, strict=True)], batch.position)
-        stopping = self.ranks.average_gradients(self.weights, self.interruption.is_wanted())
+        paddle.seed(int(seeds.generate_state(1)[0]))  # for dropout
+        for k, batch in enumerate(batches):
+            directions, progress.states[k] = self.bilm(batch, progress.states[k], candidates, settings.dropout)
+            (sum(directions) / 2 * settings.unroll_steps / len(batches)).backward()
+            losses.append([loss.detach() / len(batches) for loss in directions])
+        self.meter.add(progress.step, [sum(direction) for direction in zip(*losses, strict=True)], batch.position)
+        stopping = self.ranks.average_gradients(self.weights, self.interruption.is_requested())
         self.optimizer.set_lr(learning_rate(settings.optimizer, settings.lr, *progress.schedule))
         self.optimizer.step()
         self.optimizer.clear_grad()
@@ -113,12 +150,12 @@ class Trainer:
 
     def _save(self, name: str) -> None:
         with self.meter.paused():
-            state = self.progress.to_dict(self.identity, self.ranks)
+            state = self.progress.to_dict(self.fixed_settings, self.ranks)
             self._write(name, optimizer_state(self.optimizer, self.bilm), state)
 
     def _write(self, name: str, optimizer: Mapping | None, progress: Mapping) -> None:
         prefix, keep = self.settings.save_dir / name, self.settings.keep
-        self.ranks.on_first(lambda: run_folder.save(prefix, self.bilm, optimizer, progress, keep))
+        self.ranks.run_on_main(lambda: run_folder.save(prefix, self.bilm, optimizer, progress, keep))
 
     def _evaluate_if_due(self) -> None:
         if self.progress.evaluation_is_due(self.settings.eval_freq):
@@ -126,22 +163,22 @@ class Trainer:
                 self._evaluate()
 
     def _evaluate(self) -> None:
-        """Compute the held-out text's exact perplexity, each rank a share of the rows; keep the best model so far as `best`.
+        """Compute the exact held-out perplexity, each rank on its share of the rows; save the best model so far as `best`.
 
-        An interruption cuts it short. It is then still due.
+        Stops early if interrupted, and is then still due.
         """
         progress = self.progress
         own_batches = (batch.take(slice(self.ranks.rank, None, self.ranks.size)) for batch in self.held_out)
 
         def score_unless_interrupted() -> Score | None:
-            score = evaluate(self.bilm, takewhile(lambda _: not self.interruption.is_wanted(), own_batches))
-            return None if self.interruption.is_wanted() else score
+            score = evaluate(self.bilm, takewhile(lambda _: not self.interruption.is_requested(), own_batches))
+            return None if self.interruption.is_requested() else score
 
         try:
-            scores = self.ranks.on_each(score_unless_interrupted)
+            scores = self.ranks.run_on_all(score_unless_interrupted)
         except LostRank:
             raise
-        except Exception:  # the held-out text has gone, for instance: the steps are not lost
+        except Exception:  # e.g. the held-out files were deleted: save first
             self._save(str(progress.step))
             raise
         if None in scores:
@@ -158,9 +195,9 @@ class Trainer:
             self._write("best", None, {"step": progress.step, "best": progress.best})
 
     def _log_training(self) -> None:
-        """Log the steps since the last time."""
-        progress, rate = self.progress, self.optimizer.get_lr()
-        forward, backward, seconds = self.meter.take(self.ranks)
+        """Log the averages since the last line."""
+        progress, lr = self.progress, self.optimizer.get_lr()
+        forward, backward, seconds = self.meter.pop_means(self.ranks)
         sampled = "sampled_" * is_sampled(self.bilm.config.vocab_size, self.settings.n_negative_samples)
         values = {
             "total": progress.total,
@@ -168,7 +205,7 @@ class Trainer:
             "loss": (forward + backward) / 2,
             f"forward_{sampled}perplexity": perplexity(forward),
             f"backward_{sampled}perplexity": perplexity(backward),
-            "learning_rate": rate,
+            "learning_rate": lr,
             "tokens_per_second": progress.tokens_per_step / seconds,
             "seconds_left": (progress.total - progress.step) * seconds,
             "memory_mb": memory_in_use() / 2**20,
@@ -176,13 +213,13 @@ class Trainer:
         text = (
             f"step {progress.step:,}/{progress.total:,}  epoch {progress.epoch:.2f}  loss {values['loss']:.4f}  "
             f"{sampled.replace('_', ' ')}perplexity forward {perplexity(forward):.1f} backward {perplexity(backward):.1f}  "
-            f"lr {rate:.4g}  {values['tokens_per_second']:,.0f} tokens/s  "
-            f"{messages.duration(values['seconds_left'])} left  {values['memory_mb']:,.0f} MB"
+            f"lr {lr:.4g}  {values['tokens_per_second']:,.0f} tokens/s  "
+            f"{messages.format_duration(values['seconds_left'])} left  {values['memory_mb']:,.0f} MB"
         )
         self.log("training", text, values)
 
     def log(self, event: str, text: str, values: Mapping) -> None:
-        """Tell the user and log.jsonl."""
+        """Log text, and append the values to log.jsonl."""
         log.info(text)
-        if self.ranks.first:
+        if self.ranks.is_main:
             run_folder.append_log(self.settings.save_dir, event, self.progress.step, values)

@@ -1,7 +1,6 @@
 """The folder of a pretraining run: its checkpoints, config.json, vocab.txt, and log.jsonl with the loss curve.
 
-`source` and `step`, where a function takes them: the checkpoint that the run goes on from, and its step; None and 0 for a
-run that starts afresh. One rank writes.
+source, step: the checkpoint that the run resumes from, and its step; None and 0 for a new run. Only rank 0 writes.
 """
 
 import json
@@ -14,20 +13,20 @@ from pathlib import Path
 from elmo import BiLM
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, listed, log
+from elmo_core.machine.messages import UserError, join_names, log
 from elmo_core.text.tokens import Vocabulary
 from pretraining.meter import ADVICE
 
 
 def check_folder(folder: Path, source: Path | None, step: int, overwrite: bool) -> None:
-    """Refuse a folder that cannot be written, or that holds checkpoints of another run which may not be deleted."""
+    """Raise if the folder cannot be written, or has checkpoints of another run and may not be overwritten."""
     disk.check_output("--save_dir", folder / "config.json")
-    stale = _stale(folder, source, step)
-    if stale and not overwrite:
-        can_go_on = any(prefix.with_name(f"{prefix.name}.pdopt").exists() for prefix in stale)
-        advice = f"Go on from its latest with --init_from_ckpt={folder}, choose" if can_go_on else "Choose"
+    conflicting = _conflicting(folder, source, step)
+    if conflicting and not overwrite:
+        can_resume = any(prefix.with_name(f"{prefix.name}.pdopt").exists() for prefix in conflicting)
+        advice = f"Resume it with --init_from_ckpt={folder}, choose" if can_resume else "Choose"
         raise UserError(
-            f"--save_dir {folder} holds checkpoints of an earlier run: {', '.join(prefix.name for prefix in stale)}. "
+            f"--save_dir {folder} holds checkpoints of an earlier run: {', '.join(prefix.name for prefix in conflicting)}. "
             f"{advice} another --save_dir (and start from their weights with --finetune_from={folder}), or --overwrite them."
         )
     folder.mkdir(parents=True, exist_ok=True)
@@ -35,7 +34,7 @@ def check_folder(folder: Path, source: Path | None, step: int, overwrite: bool) 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other runs out of the folder."""
+    """Lock the folder against other runs."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         disk.lock(handle, folder)
@@ -45,11 +44,11 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def open_folder(folder: Path, source: Path | None, step: int, config: Mapping, vocabulary: Vocabulary) -> bool:
-    """Prepare the folder. A run that moves here brings its best model and its log along.
+    """Prepare the folder. A run that resumes from another folder copies its best model and log.
 
-    Returns whether there is a best model: none is left of a run that goes back to before it.
+    Returns whether there is a best model; it is not kept if the run resumes from an earlier step.
     """
-    for prefix in _stale(folder, source, step):
+    for prefix in _conflicting(folder, source, step):
         checkpoint.delete(prefix)
     checkpoint.save_config(folder, config)
     checkpoint.save_vocabulary(folder, vocabulary)
@@ -66,47 +65,47 @@ def open_folder(folder: Path, source: Path | None, step: int, config: Mapping, v
     return checkpoint.exists(folder / "best")
 
 
-def _stale(folder: Path, source: Path | None, step: int) -> list[Path]:
-    """Prefixes of an earlier run's checkpoints. In the folder that the run goes on from they are those beyond its step.
+def _conflicting(folder: Path, source: Path | None, step: int) -> list[Path]:
+    """Checkpoints of an earlier run: all in the folder or, if the run resumes from this folder, those of later steps.
 
-    There `best` alone is not one: it is from steps that were lost when the run was killed, and that will come again.
+    In the latter case `best` alone does not conflict: it comes from lost steps of a killed run, which will be repeated.
     """
-    known = [folder / name for name in checkpoint.names(folder)]
-    if not known or not source or not folder.samefile(source.parent):
-        return known
-    later = [prefix for prefix in known if checkpoint.step_of(prefix) > step]
+    prefixes = [folder / name for name in checkpoint.names(folder)]
+    if not prefixes or not source or not folder.samefile(source.parent):
+        return prefixes
+    later = [prefix for prefix in prefixes if checkpoint.step_of(prefix) > step]
     return [] if [prefix.name for prefix in later] == ["best"] else later
 
 
 def save(prefix: Path, bilm: BiLM, optimizer: Mapping | None, progress: Mapping, keep: int) -> None:
-    """Write a checkpoint and delete all numbered ones but the last `keep`. Weights that are not finite are an error."""
+    """Write a checkpoint and delete all numbered ones but the last `keep`. Raises if a weight is not finite."""
     weights = bilm.state_dict()
     broken = [name for name, weight in weights.items() if not checkpoint.is_finite(weight.numpy())]
     if broken:
-        raise UserError(f"step {progress['step']:,}: the model is not finite ({listed(broken, 3)}). {ADVICE}")
+        raise UserError(f"step {progress['step']:,}: the model is not finite ({join_names(broken, 3)}). {ADVICE}")
     checkpoint.save(prefix, weights, optimizer, progress)
     checkpoint.prune(prefix.parent, keep)
 
 
 def append_log(folder: Path, event: str, step: int, values: Mapping) -> None:
-    """Add a line to log.jsonl: a JSON object whose "event" is start, training or evaluation. A failure is logged."""
+    """Append a line to log.jsonl: a JSON object with "event" start, training or evaluation. Only warns on failure."""
     path = folder / "log.jsonl"
     try:
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"event": event, "step": step, **values}) + "\n")
     except OSError as error:
-        log.warning(f"{path} could not be written: {error.strerror}. Training goes on.")
+        log.warning(f"{path} could not be written: {error.strerror}. Training continues.")
 
 
 def plot(folder: Path) -> Path:
-    """Draw the log's perplexities over the steps, as loss.png."""
+    """Plot the perplexities in log.jsonl against the steps, as loss.png."""
     os.environ.setdefault("MPLBACKEND", "Agg")
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8, 5))
-    log = _read_log(folder)
+    events = _read_log(folder)
     for event, marker in (("training", ""), ("evaluation", "o")):
-        lines = [line for line in log if line["event"] == event]
+        lines = [line for line in events if line["event"] == event]
         for key in lines[-1] if lines else ():
             if key.startswith(("forward", "backward")):
                 values = [line.get(key, math.nan) for line in lines]
@@ -124,7 +123,7 @@ def plot(folder: Path) -> Path:
 
 
 def _read_log(folder: Path) -> list[dict]:
-    """The lines of a folder's log.jsonl, without one that a kill has cut short."""
+    """Read log.jsonl, skipping a line that a kill has cut short."""
     path, lines = folder / "log.jsonl", []
     for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         with suppress(json.JSONDecodeError):

@@ -1,1 +1,1 @@
-"""What a word means in context. No flags in here."""
+"""Word senses in context."""

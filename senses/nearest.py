@@ -1,4 +1,4 @@
-"""Vectors of occurrences, and which are nearest to each other, by the cosine.
+"""Vectors of a word's occurrences, and their nearest neighbours by cosine.
 
 An occurrence's neighbours are in other sentences: the same sentence, or one with the same tokens, never counts.
 """
@@ -13,47 +13,46 @@ import numpy as np
 import elmo
 from senses.occurrences import Occurrence, Word, is_word
 
-CANDIDATES = 5000  # frequent words among which the nearest are searched
+CANDIDATES = 5000  # most frequent words, among which the nearest are searched
 NEAREST_WORDS = 5
 TIE = 1e-6  # cosines that differ by less are equal
-ROWS_AT_ONCE = 512  # of a table of cosines
+ROWS_PER_CHUNK = 512  # of a matrix of cosines
 
 
 def embed(
-    embedder: elmo.ELMoEmbedder, words: Sequence[Word], own: Sequence[Occurrence] = ()
+    embedder: elmo.ELMoEmbedder, words: Sequence[Word], user_occurrences: Sequence[Occurrence] = ()
 ) -> list[tuple[Occurrence, np.ndarray]]:
-    """Fill in the words' vectors. Returns `own`, each with its vectors (layers, 2P)."""
-    occurrences = [*(occurrence for word in words for occurrence in word.occurrences), *own]
-    at = defaultdict(list)
+    """Fill in the words' vectors. Returns the user's occurrences, each with its vectors (layers, 2P)."""
+    occurrences = [*(occurrence for word in words for occurrence in word.occurrences), *user_occurrences]
+    by_sentence = defaultdict(list)
     for k, occurrence in enumerate(occurrences):
-        at[occurrence.tokens].append((k, occurrence.position))
+        by_sentence[occurrence.tokens].append((k, occurrence.position))
     vectors = np.empty((embedder.config.n_layers + 1, len(occurrences), embedder.dim), dtype=np.float32)
-    for tokens, array in zip(at, embedder.iter_encode(list(at)), strict=True):
-        for k, position in at[tokens]:
+    for tokens, array in zip(by_sentence, embedder.iter_encode(list(by_sentence)), strict=True):
+        for k, position in by_sentence[tokens]:
             vectors[:, k] = array[:, position]
     ends = np.cumsum([len(word.occurrences) for word in words])
-    *of_words, of_own = np.split(_unit(vectors), ends, axis=1)
-    for word, of_word in zip(words, of_words, strict=True):
+    *word_vectors, user_vectors = np.split(_unit(vectors), ends, axis=1)
+    for word, of_word in zip(words, word_vectors, strict=True):
         word.vectors = of_word
-    return list(zip(own, of_own.swapaxes(0, 1), strict=True))
+    return list(zip(user_occurrences, user_vectors.swapaxes(0, 1), strict=True))
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
-    """Vectors of length 1, so that products are cosines."""
+    """Normalise vectors to length 1, so that dot products are cosines."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), np.finfo(np.float32).tiny)
 
 
 def same_sense_shares(word: Word) -> np.ndarray:
-    """(1 + layers, n): how likely the nearest occurrence has the same sense, by chance and in each layer."""
-    chance = np.zeros((1, *word.vectors.shape[1:]), dtype=np.float32)  # where all are equally near
+    """The probability that the nearest occurrence has the same sense, by chance and per layer. (1 + layers, n)"""
+    chance = np.zeros((1, *word.vectors.shape[1:]), dtype=np.float32)  # all equally near
     return np.stack([same_sense(layer, word.senses, word.sentences) for layer in (*chance, *word.vectors)])
 
 
 def same_sense(vectors: np.ndarray, senses: np.ndarray, sentences: np.ndarray) -> np.ndarray:
-    """How likely the nearest occurrence in another sentence has the same sense.
+    """The probability that the nearest occurrence in another sentence has the same sense, one of the nearest being drawn.
 
-    vectors: (n, D) of length 1; senses, sentences: (n,). Returns (n,) 0 or 1, or, where several are equally near, the share
-    of them that have it: what drawing one of them would give on average.
+    vectors: (n, D), of length 1. senses, sentences: (n,). Returns (n,): 0 or 1, or a fraction if several are equally near.
     """
     shares = np.empty(len(vectors))
     for rows, cosines in _cosines(vectors.astype(np.float64), sentences):
@@ -64,9 +63,9 @@ def same_sense(vectors: np.ndarray, senses: np.ndarray, sentences: np.ndarray) -
 
 
 def _cosines(vectors: np.ndarray, sentences: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """The cosines (rows, n) of some rows after others with all, minus infinity within a sentence."""
-    for begin in range(0, len(vectors), ROWS_AT_ONCE):
-        rows = slice(begin, begin + ROWS_AT_ONCE)
+    """Yield slices of the rows and their cosines (rows, n) with all vectors; minus infinity within the same sentence."""
+    for begin in range(0, len(vectors), ROWS_PER_CHUNK):
+        rows = slice(begin, begin + ROWS_PER_CHUNK)
         cosines = vectors[rows] @ vectors.T
         cosines[sentences[rows, None] == sentences] = -np.inf
         yield rows, cosines
@@ -75,7 +74,7 @@ def _cosines(vectors: np.ndarray, sentences: np.ndarray) -> Iterator[tuple[slice
 def neighbours(
     occurrence: Occurrence, vectors: np.ndarray, word: Word, layer: int, n: int
 ) -> list[tuple[Occurrence, float]]:
-    """The n occurrences of the word nearest in a layer to one with the vectors (layers, 2P), and their cosines."""
+    """The word's n occurrences nearest to the given one, whose vectors are (layers, 2P), in a layer; with cosines."""
     others = np.array([other.tokens != occurrence.tokens for other in word.occurrences])
     cosines = np.where(others, word.vectors[layer] @ vectors[layer], -np.inf)
     order = np.argsort(-cosines, kind="stable")[: min(n, others.sum())]
@@ -83,18 +82,18 @@ def neighbours(
 
 
 def nearest_others(word: Word, layer: int, n: int) -> list[list[tuple[int, float]]]:
-    """Of each occurrence the n nearest others in a layer, by their places in `word.occurrences`, and their cosines."""
+    """Per occurrence, the n nearest others in a layer: indices into `word.occurrences` and cosines."""
     nearest = []
     for _, cosines in _cosines(word.vectors[layer], word.sentences):
-        found = np.argpartition(-cosines, min(n, len(cosines.T) - 1), axis=1)[:, :n]
-        for row, places in zip(cosines, found, strict=True):
-            places = places[np.argsort(-row[places], kind="stable")]
-            nearest.append([(k, float(row[k])) for k in places.tolist() if row[k] > -np.inf])
+        candidates = np.argpartition(-cosines, min(n, len(cosines.T) - 1), axis=1)[:, :n]
+        for row, indices in zip(cosines, candidates, strict=True):
+            indices = indices[np.argsort(-row[indices], kind="stable")]
+            nearest.append([(k, float(row[k])) for k in indices.tolist() if row[k] > -np.inf])
     return nearest
 
 
 def examples(word: Word, n: int, seed: int) -> list[tuple[Occurrence, np.ndarray]]:
-    """n different occurrences with their vectors, drawn in turn from each sense or, without senses, each cluster."""
+    """Draw n different occurrences, in turn from each sense or, without senses, each cluster. Returns them with vectors."""
     n = min(n, len(word.occurrences))
     if any(word.senses):
         groups = word.senses
@@ -112,17 +111,17 @@ def examples(word: Word, n: int, seed: int) -> list[tuple[Occurrence, np.ndarray
 
 
 def nearest_words(
-    embedder: elmo.ELMoEmbedder, asked: Sequence[str], background: Iterable[Sequence[str]]
+    embedder: elmo.ELMoEmbedder, query_words: Sequence[str], background: Iterable[Sequence[str]]
 ) -> dict[str, list[tuple[str, float]]]:
-    """The words nearest to each word in `asked` in layer 0, among the frequent words of the sentences."""
-    if not asked:
+    """The frequent words nearest to each query word in layer 0. background: sentences that give the frequencies."""
+    if not query_words:
         return {}
     counts = Counter(itertools.chain.from_iterable(background))
     frequent = [token for token, _ in counts.most_common() if is_word(token) and is_known(token, embedder)]
-    texts = list(dict.fromkeys([*asked, *frequent[:CANDIDATES]]))
+    texts = list(dict.fromkeys([*query_words, *frequent[:CANDIDATES]]))
     vectors = _unit(embedder.encode_tokens(texts))
     nearest = {}
-    for k, word in enumerate(asked):
+    for k, word in enumerate(query_words):
         cosines = vectors @ vectors[k]
         order = [other for other in np.argsort(-cosines, kind="stable").tolist() if other != k]
         nearest[word] = [(texts[other], float(cosines[other])) for other in order[:NEAREST_WORDS]]
@@ -130,5 +129,5 @@ def nearest_words(
 
 
 def is_known(word: str, embedder: elmo.ELMoEmbedder) -> bool:
-    """Whether the model reads the word itself, not <UNK>."""
+    """Whether the model reads the word, not <UNK>."""
     return embedder.config.reads_characters or word in embedder.vocabulary

@@ -1,4 +1,4 @@
-"""A word's occurrences in a corpus, and their senses where a file gives them."""
+"""A word's occurrences in a corpus, with senses from a file."""
 
 import random
 import unicodedata
@@ -11,15 +11,15 @@ import numpy as np
 from tqdm import tqdm
 
 from elmo_core.machine.disk import check_input
-from elmo_core.machine.messages import UserError, listed, log
+from elmo_core.machine.messages import UserError, join_names, log
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.text_files import blocks, read_sentences, split_lines
-from elmo_core.text.tokens import MARKERS
+from elmo_core.text.tokens import SPECIAL_TOKENS
 
 COLUMNS = ["file", "line", "token", "word", "sense"]
-BACKGROUND = 20000  # sentences that give the frequency of words in general
+BACKGROUND = 20000  # sentences, sampled for the general frequency of words
 
-Place = tuple[str, int, int, str]  # of an occurrence: file name, line, token, word
+Location = tuple[str, int, int, str]  # file name, line, token, word
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class Occurrence:
 
 @dataclass
 class Word:
-    """A word's occurrences, without duplicates: those at the same position of equal sentences."""
+    """A word's occurrences, without duplicates (the same position in equal sentences)."""
 
     text: str
     count: int  # in the corpus
-    eligible: int  # of these, with a sense, if senses are given
+    n_eligible: int  # with a sense, if senses are given; otherwise all
     occurrences: list[Occurrence]  # a sample of the eligible ones
-    duplicates: int  # left out of it
-    vectors: np.ndarray | None = None  # (layers, n, 2P), of length 1, once `embed` has filled them in
+    n_duplicates: int  # removed from the sample
+    vectors: np.ndarray | None = None  # (layers, n, 2P), of length 1, filled in by `embed`
 
     @property
     def senses(self) -> np.ndarray:
@@ -53,7 +53,7 @@ class Word:
 
     @property
     def sentences(self) -> np.ndarray:
-        """(n,) a number for each distinct sentence."""
+        """An id per distinct sentence. (n,)"""
         numbers: dict[tuple[str, ...], int] = {}
         return np.array([numbers.setdefault(occurrence.tokens, len(numbers)) for occurrence in self.occurrences])
 
@@ -64,18 +64,18 @@ class Word:
 
 @dataclass
 class Senses:
-    """The senses that a file gives, each with its line there."""
+    """Senses from a file, each with its line number."""
 
     path: Path
-    labels: dict[Place, tuple[str, int]]
+    labels: dict[Location, tuple[str, int]]
 
     @property
     def words(self) -> list[str]:
         return sorted({word for *_, word in self.labels})
 
 
-class Sample:
-    """A random sample of at most `size` of the items added, in their order."""
+class ReservoirSample:
+    """A random sample of at most `size` of the added items, in their order."""
 
     def __init__(self, size: int, seed: int | str):
         self.size, self.added = size, 0
@@ -90,14 +90,14 @@ class Sample:
             self._items[k] = self.added, item
 
     def items(self) -> list:
-        return [item for _, item in sorted(self._items)]  # by their numbers, of which no two are equal
+        return [item for _, item in sorted(self._items)]  # no two numbers are equal
 
 
 def read_senses(path: Path) -> Senses:
-    """A tab-separated file with the header COLUMNS; line and token are counted from 0."""
-    check_input(path, "a file with the senses of occurrences")
+    """Read a tab-separated file with the header COLUMNS; line and token are counted from 0."""
+    check_input(path, "a file with senses of occurrences")
     lines = (line for text in blocks(path) for line in split_lines(text))
-    labels: dict[Place, tuple[str, int]] = {}
+    labels: dict[Location, tuple[str, int]] = {}
     for number, line in enumerate(lines, 1):
         row = line.rstrip("\r").split("\t")
         if number == 1 and row == COLUMNS:
@@ -106,30 +106,30 @@ def read_senses(path: Path) -> Senses:
             header = f"the header {' '.join(COLUMNS)!r}"
             expected = header if number == 1 else "a file's name, line and token (numbers from 0), a word and its sense"
             raise UserError(f"{path}:{number}: found {line!r:.100}, expected {expected}, separated by tabs.")
-        place = row[0], int(row[1]), int(row[2]), row[3]
-        sense, before = labels.setdefault(place, (row[4], number))
+        location = row[0], int(row[1]), int(row[2]), row[3]
+        sense, earlier = labels.setdefault(location, (row[4], number))
         if sense != row[4]:
-            raise UserError(f"{path}:{number}: the sense is {row[4]!r}, but line {before} says {sense!r}. Remove one.")
+            raise UserError(f"{path}:{number}: the sense is {row[4]!r}, but line {earlier} says {sense!r}. Remove one.")
     if not labels:
-        raise UserError(f"{path}: it gives no senses. Expected a header and a line for each occurrence.")
+        raise UserError(f"{path} has no senses. Expected a header and one line per occurrence.")
     return Senses(path, labels)
 
 
 def find_words(
-    corpus: Corpus, asked: Sequence[str], senses: Senses | None, max_occurrences: int, seed: int
+    corpus: Corpus, query_words: Sequence[str], senses: Senses | None, max_occurrences: int, seed: int
 ) -> tuple[dict[str, Word], list[list[str]]]:
-    """The words in `asked` or with senses, by their texts; and a sample of the corpus's sentences.
+    """Find the query words and the words with senses. Returns them by text, and a sample of the corpus's sentences.
 
-    max_occurrences: a word that has more is represented by a random sample of this size.
+    max_occurrences: of a word with more occurrences, a random sample of this size is used.
     """
     names = Counter(path.name for path in corpus.paths)
     for name, *_ in senses.labels if senses else ():
         if names[name] > 1:
             raise UserError(f"{senses.path}: {names[name]} files of the corpus are called {name}. Expected one.")
-    labels = dict(senses.labels) if senses else {}  # those not found yet
-    texts = dict.fromkeys([*asked, *(senses.words if senses else ())])
-    samples = {text: Sample(max_occurrences, f"{seed} {text}") for text in texts}
-    background, counts, n_words = Sample(BACKGROUND, seed), Counts(), Counter()
+    labels = dict(senses.labels) if senses else {}  # not found yet
+    texts = dict.fromkeys([*query_words, *(senses.words if senses else ())])
+    samples = {text: ReservoirSample(max_occurrences, f"{seed} {text}") for text in texts}
+    background, counts, n_words = ReservoirSample(BACKGROUND, seed), Counts(), Counter()
     for path, line, tokens in tqdm(_sentences(corpus), unit=" sentences", unit_scale=True, disable=None, leave=False):
         counts.sentences += bool(tokens)
         counts.blank_lines += not tokens
@@ -137,7 +137,7 @@ def find_words(
             background.add(tokens)
         if samples.keys().isdisjoint(tokens):
             continue
-        sentence = tuple(tokens)  # one for all its occurrences
+        sentence = tuple(tokens)  # shared by its occurrences
         for position, token in enumerate(tokens):
             if token in samples:
                 n_words[token] += 1
@@ -149,18 +149,19 @@ def find_words(
         _check_not_found(corpus, senses, labels)
     words = {}
     for text, sample in samples.items():
-        found = sample.items()
+        occurrences = sample.items()
         distinct: dict[tuple, Occurrence] = {}
-        for occurrence in found:
+        for occurrence in occurrences:
             distinct.setdefault((occurrence.tokens, occurrence.position), occurrence)
-        words[text] = Word(text, n_words[text], sample.added, list(distinct.values()), len(found) - len(distinct))
-    for word in map(words.get, asked):
+        n_duplicates = len(occurrences) - len(distinct)
+        words[text] = Word(text, n_words[text], sample.added, list(distinct.values()), n_duplicates)
+    for word in map(words.get, query_words):
         if not word.count:
             raise UserError(f"{word.text!r} is not in the corpus. {_similar_tokens(corpus, word.text)}")
         if not word.comparable:
             raise UserError(
                 f"{word.text!r} occurs {word.count:,} times, but not {'with a sense ' if senses else ''}in two different "
-                "sentences: there is nothing to compare. More text is needed, or another word."
+                "sentences, so there is nothing to compare. Use more text, or another word."
             )
     return words, background.items()
 
@@ -171,18 +172,20 @@ def _sentences(corpus: Corpus) -> Iterator[tuple[Path, int, list[str]]]:
             yield path, line, tokens
 
 
-def _check_not_found(corpus: Corpus, senses: Senses, missing: dict[Place, tuple[str, int]]) -> None:
-    """Refuse senses at places that the corpus does not have, or of another corpus; warn of files that it lacks."""
+def _check_not_found(corpus: Corpus, senses: Senses, missing: dict[Location, tuple[str, int]]) -> None:
+    """Raise if senses are at locations that the corpus does not have, or of another corpus. Warn about missing files."""
     names = [path.name for path in corpus.paths]
     for (name, line, position, word), (_, row) in missing.items():
         if name in names:
             raise UserError(
-                f"{senses.path}:{row}: token {position} of line {line} of {name} is not {word!r}, both counted from 0. Is "
-                "it the file that the senses were made for?"
+                f"{senses.path}:{row}: token {position} of line {line} of {name} is not {word!r}, both counted from 0. Was "
+                "the file of senses made for this corpus?"
             )
     if len(missing) == len(senses.labels):
         files = sorted({name for name, *_ in missing})
-        raise UserError(f"{senses.path} is about {listed(files, 5)}. The corpus has {listed(names, 5)} instead.")
+        raise UserError(
+            f"{senses.path} is about {join_names(files, 5)}. The corpus has {join_names(names, 5)} instead."
+        )
     log.warning(
         f"{senses.path}: {len(missing):,} of its {len(senses.labels):,} occurrences are left out: their files are not in "
         "the corpus."
@@ -190,14 +193,14 @@ def _check_not_found(corpus: Corpus, senses: Senses, missing: dict[Place, tuple[
 
 
 def _similar_tokens(corpus: Corpus, word: str) -> str:
-    """Tokens of the corpus that contain the word, whatever their case and width, for a message."""
+    """A message on tokens of the corpus that contain the word, ignoring case and width."""
     counts = Counter(token for _, _, tokens in _sentences(corpus) for token in tokens)
-    wanted = _folded(word)
-    similar = [token for token in counts if wanted in _folded(token)]
-    similar.sort(key=lambda token: (_folded(token) != wanted, -counts[token]))
+    folded = _folded(word)
+    similar = [token for token in counts if folded in _folded(token)]
+    similar.sort(key=lambda token: (_folded(token) != folded, -counts[token]))
     if similar:
-        return f"Similar tokens in it: {listed([f'{token} ({counts[token]:,})' for token in similar[:8]])}."
-    return "No token contains it. Is the text tokenised so that the word is one token?"
+        return f"Similar tokens in it: {join_names([f'{token} ({counts[token]:,})' for token in similar[:8]])}."
+    return "No token contains it. Does the tokenisation keep the word as one token?"
 
 
 def _folded(text: str) -> str:
@@ -205,4 +208,4 @@ def _folded(text: str) -> str:
 
 
 def is_word(token: str) -> bool:
-    return token not in MARKERS and any(map(str.isalnum, token))
+    return token not in SPECIAL_TOKENS and any(map(str.isalnum, token))

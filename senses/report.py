@@ -1,4 +1,4 @@
-"""Occurrences, neighbours and the table of senses as lines of text."""
+"""Occurrences, neighbours and the sense table as lines of text."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,30 +8,30 @@ from senses.nearest import neighbours, same_sense_shares
 from senses.occurrences import Occurrence, Word
 from senses.terminal import display_width, pad, printable, truncate
 
-HEAD = 18  # columns before the sense and the sentence
+HEAD = 18  # columns of layer and cosine, before sense and sentence
 CORNER = "nearest has the same sense"
 
 
 def summary(word: Word, nearest: dict[str, Sequence[tuple[str, float]]]) -> list[str]:
-    """The word, how often it occurs, and the words nearest to its vectors without context, by the name of the vectors."""
+    """The word, its number of occurrences, and its nearest words. nearest: by the name of the context-free vectors."""
     parts = [f"{word.count:,} occurrences"]
-    if any(word.senses) and word.eligible < word.count:
-        parts.append(f"{word.eligible:,} with a sense")
-    if (size := len(word.occurrences) + word.duplicates) < word.eligible:
+    if any(word.senses) and word.n_eligible < word.count:
+        parts.append(f"{word.n_eligible:,} with a sense")
+    if (size := len(word.occurrences) + word.n_duplicates) < word.n_eligible:
         parts.append(f"a random sample of {size:,} (--max_occurrences, --seed)")
-    if word.duplicates:
-        parts.append(f"{word.duplicates:,} left out whose sentences are duplicates")
+    if word.n_duplicates:
+        parts.append(f"{word.n_duplicates:,} duplicates left out")
     lines = [f"{printable(word.text)}: {'; '.join(parts)}"]
     for name, words in nearest.items():
         listed = ", ".join(f"{printable(text)} {cosine:.2f}" for text, cosine in words)
-        lines.append(f"  {name}, one vector for all of them, is nearest to {listed or 'nothing, for want of words'}")
+        lines.append(f"  nearest words by the context-free vector ({name}): {listed or 'none'}")
     return lines
 
 
 def concordance(
     shown: Iterable[tuple[Occurrence, np.ndarray]], word: Word, layers: Sequence[int], n: int, width: int
 ) -> list[str]:
-    """Occurrences, given with their vectors (layers, 2P), each above its n nearest in each layer, the word in one column."""
+    """Occurrences, each above its n nearest per layer, with the word in one column. shown: with vectors (layers, 2P)."""
     rows = []
     for number, (occurrence, vectors) in enumerate(shown, 1):
         rows.append((f"  {number}", occurrence))
@@ -56,7 +56,7 @@ def _before(occurrence: Occurrence) -> str:
 
 
 def sense_table(shown: Sequence[Word], words: Sequence[Word], name: str) -> list[str]:
-    """How often the nearest neighbour has the same sense, by chance and by layer: of each word shown, and of all words."""
+    """How often the nearest neighbour has the same sense, by chance and per layer, for the shown words and for all."""
     rows = [(printable(word.text), [word]) for word in shown] + [(f"words of {name}: {len(words)}", words)]
     width = max(display_width(text) for text in (CORNER, *(title for title, _ in rows))) + 2
     heads = ["occurrences", "senses", "chance", *(f"layer {layer}" for layer in range(len(words[0].vectors)))]

@@ -1,11 +1,11 @@
-"""Text in the columns of a terminal, where Chinese characters take two."""
+"""Text in terminal columns. A Chinese character takes two."""
 
 import itertools
 import unicodedata
 
 
 def display_width(text: str) -> int:
-    """The width of a text: two for a wide character, none for a combining accent."""
+    """Width in columns: two for a wide character, none for a combining accent."""
     bases = (c for c in text if unicodedata.category(c) not in ("Mn", "Me"))
     return sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in bases)
 
@@ -15,11 +15,11 @@ def pad(text: str, width: int) -> str:
 
 
 def truncate(text: str, room: int) -> str:
-    """The text, cut to `room` columns."""
+    """Truncate a text to `room` columns."""
     ends = list(itertools.takewhile(room.__ge__, itertools.accumulate(map(display_width, text))))
     return text if len(ends) == len(text) else text[: sum(end < room for end in ends)] + "…"
 
 
 def printable(text: str) -> str:
-    """The text with control characters replaced."""
+    """Replace control characters."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)

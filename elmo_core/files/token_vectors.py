@@ -1,7 +1,7 @@
-"""Vectors of a fixed vocabulary in HDF5: dataset `embedding` (V, P), a row for each line of the vocabulary's file.
+"""Context-free vectors of a vocabulary in HDF5: dataset `embedding` (V, P), one row per line of the vocabulary file.
 
-bilm-tf's dump_token_embeddings writes the same, and its files are read here. Ours have checksums, which HDF5 verifies, and
-an attribute that says which words they are for.
+The files of bilm-tf's dump_token_embeddings have the same format and are read here. Ours also have checksums, which HDF5
+verifies, and a fingerprint of the words.
 """
 
 import hashlib
@@ -21,26 +21,26 @@ NAME, WORDS = "embedding", "vocabulary"  # dataset and attribute
 
 
 def read_words(path: str | Path) -> list[str]:
-    """The words of a vocabulary's file, one a line, in any order; `<S>` and `</S>` must be among them."""
+    """Read the words of a vocabulary file: one per line, in any order, including `<S>` and `</S>`."""
     path, words = Path(path), []
-    disk.check_input(path, "a vocabulary, one token a line")
+    disk.check_input(path, "a vocabulary, one token per line")
     for line, tokens in enumerate(read_sentences(path), 1):
         if len(tokens) != 1:
-            raise UserError(f"{path}:{line}: found {' '.join(tokens)!r:.60}, expected one token a line.")
+            raise UserError(f"{path}:{line}: found {' '.join(tokens)!r:.60}, expected one token per line.")
         words += tokens
     if missing := sorted({BOS, EOS} - set(words)):
         raise UserError(
-            f"{path}: there is no {' and no '.join(missing)}, which sentences begin or end with: add the lines."
+            f"{path}: there is no {' and no '.join(missing)}, with which sentences begin and end: add them."
         )
     return words
 
 
 def write(path: Path, words: Sequence[str], width: int, blocks: Iterable[np.ndarray]) -> None:
-    """Write a vocabulary's vectors, given as float32 arrays (n, P) that follow one another."""
-    version, row = ("v110", "v110"), 0  # of HDF5, with checksums of all its own structures
+    """Write a vocabulary's vectors. blocks: consecutive float32 arrays (n, P)."""
+    version, row = ("v110", "v110"), 0  # of HDF5, with checksums of its metadata
     with disk.atomic_write(path, "wb") as file, h5py.File(file.name, "w", libver=version) as hdf5:
         table = hdf5.create_dataset(NAME, (len(words), width), "float32", fletcher32=True)
-        # as bytes of a fixed length: HDF5 keeps strings of any length where there is no checksum
+        # fixed-length bytes: HDF5 stores variable-length strings without a checksum
         table.attrs[WORDS] = np.bytes_(_fingerprint(words))
         for block in blocks:
             table[row : row + len(block)] = block
@@ -48,16 +48,16 @@ def write(path: Path, words: Sequence[str], width: int, blocks: Iterable[np.ndar
 
 
 def read(path: Path, vocabulary: Path, width: int) -> tuple[list[str], np.ndarray]:
-    """The words of a vocabulary's file and their vectors (V, P)."""
+    """Read the words of a vocabulary file and their vectors (V, P)."""
     words = read_words(vocabulary)
     with HDF5File(path, "token vectors, as `run_embed.py --vocab` writes them") as file:
         file.check(NAME, (len(words), width), f"the model and {vocabulary}")
         fingerprint = file.attribute(NAME, WORDS)
         if fingerprint is not None and fingerprint != np.bytes_(_fingerprint(words)):
-            raise UserError(f"{path} was made for other words than those of {vocabulary}.")
+            raise UserError(f"{path} was written for other words than those in {vocabulary}.")
         return words, file.array(NAME)
 
 
 def _fingerprint(words: Sequence[str]) -> str:
-    """SHA-1 of the words in their order, as a `Vocabulary` has it."""
+    """SHA-1 of the words, as in `Vocabulary.fingerprint`."""
     return hashlib.sha1("\n".join(words).encode()).hexdigest()

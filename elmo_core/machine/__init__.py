@@ -1,1 +1,1 @@
-"""The process, its devices, other processes, the disk."""
+"""The process and its environment: devices, threads, ranks, the disk."""

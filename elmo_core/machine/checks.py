@@ -1,4 +1,4 @@
-"""What users pass to the classes of `elmo.py`: sentences, options, numbers. Errors show the right form."""
+"""Checks of arguments to the classes of `elmo.py`: sentences, options, numbers."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,14 +6,14 @@ import numpy as np
 
 from elmo_core.machine.messages import UserError
 
-RIGHT_FORM = "[['The', 'first', 'sentence', '.'], ['Second', 'one', '.']]"
+EXAMPLE = "[['The', 'first', 'sentence', '.'], ['Second', 'one', '.']]"
 
 
 def check_sentences(sentences: Sequence[Sequence[str]]) -> None:
-    """Raise a TypeError that shows the right form unless these are lists of tokens."""
+    """Raise a TypeError that shows an example unless these are lists of tokens."""
     if not _is_list(sentences):
         hint = " For a generator there is iter_encode." if isinstance(sentences, Iterator) else ""
-        raise TypeError(f"sentences: found {shown(sentences)}, expected a list of lists of tokens, {RIGHT_FORM}.{hint}")
+        raise TypeError(f"sentences: found {describe(sentences)}, expected a list of lists of tokens, {EXAMPLE}.{hint}")
     for number, sentence in enumerate(sentences):
         check_sentence(sentence, number)
 
@@ -23,16 +23,18 @@ def check_sentence(sentence: Sequence[str], number: int) -> None:
     if not _is_list(sentence):
         hint = f" Split it into tokens first: {sentence.split()[:4]!r}." if isinstance(sentence, str) else ""
         raise TypeError(
-            f"sentence {number}: found {shown(sentence)}, expected a list of tokens, as in {RIGHT_FORM}.{hint}"
+            f"sentence {number}: found {describe(sentence)}, expected a list of tokens, as in {EXAMPLE}.{hint}"
         )
     if all(isinstance(token, str) for token in sentence) and " ".join(sentence).split() == list(sentence):
         return
-    for place, token in enumerate(sentence):
+    for position, token in enumerate(sentence):
         if not isinstance(token, str):
-            raise TypeError(f"sentence {number}, token {place}: found {shown(token)}, expected a string.")
+            raise TypeError(f"sentence {number}, token {position}: found {describe(token)}, expected a string.")
         if token.split() != [token]:
-            what = "holds white space" if token else "is empty"
-            raise UserError(f"sentence {number}, token {place}: {token!r:.60} {what}. Split the sentence into tokens.")
+            fault = "contains white space" if token else "is empty"
+            raise UserError(
+                f"sentence {number}, token {position}: {token!r:.60} {fault}. Split the sentence into tokens."
+            )
 
 
 def _is_list(value: object) -> bool:
@@ -41,7 +43,7 @@ def _is_list(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
-def shown(value: object) -> str:
+def describe(value: object) -> str:
     return f"{type(value).__name__} {value!r:.60}"
 
 
@@ -50,9 +52,11 @@ def check_option(name: str, value: object, allowed: Sequence) -> None:
         raise UserError(f"{name}={value!r}: expected {' or '.join(map(repr, allowed))}.")
 
 
-def check_number(name: str, value: object, least: float, most: float = float("inf"), whole: bool = False) -> None:
-    """Raise a UserError unless this is a number in the range."""
-    kinds = (int, np.integer) if whole else (int, float, np.number)
-    if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
-        bounds = f"{least} or more" if most == float("inf") else f"from {least} to {most}"
-        raise UserError(f"{name}={value!r}: expected a {'whole ' * whole}number, {bounds}.")
+def check_number(
+    name: str, value: object, minimum: float, maximum: float = float("inf"), integer: bool = False
+) -> None:
+    """Raise a UserError unless this is a number in the range, an integer if required."""
+    kinds = (int, np.integer) if integer else (int, float, np.number)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not minimum <= value <= maximum:
+        bounds = f"{minimum} or more" if maximum == float("inf") else f"from {minimum} to {maximum}"
+        raise UserError(f"{name}={value!r}: expected a {'whole ' * integer}number, {bounds}.")

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, outputs checked before anything is computed, locks."""
+"""Atomic writes of files and folders, checks of inputs and outputs, and locks."""
 
 import errno
 import json
@@ -17,26 +17,28 @@ TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<id>[0-9a-f]{16})\.tmp")
 
 
 def check_input(path: Path, expected: str, flag: str = "") -> None:
-    """Refuse a path that is not a file. expected: what should be there, for the message."""
+    """Raise unless the path is a file. expected: what it should be, for the message."""
     if not path.is_file():
-        found = f"this is {_kind(path)}" if path.exists() else "there is no such file"
-        raise UserError(f"{flag} {path}: {found}, expected {expected}.".lstrip())
+        problem = f"this is {_describe_kind(path)}" if path.exists() else "there is no such file"
+        raise UserError(f"{flag} {path}: {problem}, expected {expected}.".lstrip())
 
 
 def read_json(path: Path, expected: str) -> dict:
-    """The object in a JSON file. expected: what should be there, for the message."""
+    """Read the object in a JSON file. expected: what it should be, for the message."""
     check_input(path, expected)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: no valid JSON ({error}), expected {expected}.") from error
+        raise UserError(f"{path}: invalid JSON ({error}), expected {expected}.") from error
     if not isinstance(values, dict):
         raise UserError(f"{path}: found {values!r:.60}, expected {expected}.")
     return values
 
 
-def check_output(flag: str, path: Path, *inputs: Path | None) -> None:
-    """Refuse, before anything is computed, a file that could not be written in the end, or that is also an input."""
+def check_output(flag: str, path: Path | None, *inputs: Path | None) -> None:
+    """Raise, before anything is computed, if a file cannot be written or is also an input. None is no file."""
+    if path is None:
+        return
     _check_is_file(path, f"{flag} {path}")
     _check_writable(flag, path)
     if any(path.exists() and source and source.exists() and path.samefile(source) for source in inputs):
@@ -44,11 +46,11 @@ def check_output(flag: str, path: Path, *inputs: Path | None) -> None:
 
 
 def check_output_folder(flag: str, path: Path) -> None:
-    """Refuse a folder that cannot be made, is not empty, or is the current one, which cannot be replaced."""
+    """Raise if a folder cannot be created, is not empty, or is the current one, which cannot be replaced."""
     if path.exists() and not (path.is_dir() and not any(path.iterdir()) and not path.samefile(".")):
-        raise UserError(f"{flag} {path} exists already. Name a new folder, or an empty one that is not the current.")
+        raise UserError(f"{flag} {path} already exists. Name a new folder, or an empty one other than the current.")
     if path.is_mount():
-        raise UserError(f"{flag} {path} is a mount point, which cannot be replaced. Name a folder in it.")
+        raise UserError(f"{flag} {path} is a mount point, which cannot be replaced. Name a folder inside it.")
     _check_writable(flag, path)
 
 
@@ -61,21 +63,21 @@ def _check_writable(flag: str, path: Path) -> None:
 
 
 def _check_is_file(path: Path, what: str) -> None:
-    """Refuse to write to a folder, a device or a pipe."""
+    """Raise if the path is a folder, a device or a pipe."""
     if path.exists() and not path.is_file():
-        raise UserError(f"{what} is {_kind(path)}. Expected the name of a file to write.")
+        raise UserError(f"{what} is {_describe_kind(path)}. Expected the name of a file to write.")
 
 
-def _kind(path: Path) -> str:
+def _describe_kind(path: Path) -> str:
     return "a folder" if path.is_dir() else "a device or a pipe"
 
 
 @contextmanager
 def atomic_write(path: str | Path, mode: str = "w", durable: bool = True) -> Iterator[IO]:
-    """Open `path` to write ("w": UTF-8 text, "wb": bytes). The file appears once the block has ended without error.
+    """Open `path` for writing ("w": UTF-8 text, "wb": bytes). The file appears when the block ends without an error.
 
-    A link stays, and the file that it leads to is written.
-    durable: wait until it is on the disk; otherwise a power failure may damage it.
+    A symbolic link is kept, and its target is written.
+    durable: wait until the data is on the disk; otherwise a power failure may damage the file.
     """
     path = Path(path)
     if path.is_symlink():
@@ -83,7 +85,7 @@ def atomic_write(path: str | Path, mode: str = "w", durable: bool = True) -> Ite
     _check_is_file(path, str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_name(path, os.urandom(8))
-    with removed_on_failure(path, [temporary]):
+    with cleanup_on_failure(path, [temporary]):
         with create(temporary, mode, durable) as file:
             yield file
         rename(temporary, path)
@@ -91,7 +93,7 @@ def atomic_write(path: str | Path, mode: str = "w", durable: bool = True) -> Ite
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, under a temporary name. It appears as `path` once the block has ended without error."""
+    """Yield a temporary folder to fill. It is renamed to `path` when the block ends without an error."""
     path = path.resolve()
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     temporary.mkdir(parents=True)
@@ -108,13 +110,14 @@ def temporary_name(path: Path, save_id: bytes) -> Path:
 
 
 def temporaries(folder: Path) -> list[tuple[Path, re.Match]]:
-    found = ((path, TEMPORARY.fullmatch(path.name)) for path in folder.iterdir())
-    return [(path, parts) for path, parts in found if parts]
+    """Temporary files in a folder, with the match of their names: groups `name` and `id`."""
+    matches = ((path, TEMPORARY.fullmatch(path.name)) for path in folder.iterdir())
+    return [(path, match) for path, match in matches if match]
 
 
 @contextmanager
 def create(temporary: Path, mode: str, durable: bool = True) -> Iterator[IO]:
-    """Create a new file. If `durable`, its content is on the disk when the block ends."""
+    """Create a new file and yield it open. If `durable`, its content is on the disk when the block ends."""
     with temporary.open(mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
         yield file
         file.flush()
@@ -123,19 +126,19 @@ def create(temporary: Path, mode: str, durable: bool = True) -> Iterator[IO]:
 
 
 def rename(temporary: Path, path: Path) -> None:
-    """Give a file or folder its name, for good: its folder is on the disk, too."""
+    """Rename a file or folder, and sync its parent folder to the disk."""
     temporary.replace(path)
-    with suppress(OSError):  # some network file systems refuse
-        number = os.open(path.parent, os.O_RDONLY)
+    with suppress(OSError):  # some network file systems cannot sync folders
+        descriptor = os.open(path.parent, os.O_RDONLY)
         try:
-            os.fsync(number)
+            os.fsync(descriptor)
         finally:
-            os.close(number)
+            os.close(descriptor)
 
 
 @contextmanager
-def removed_on_failure(path: Path, temporaries: Collection[Path]) -> Iterator[None]:
-    """Remove the temporary files if the block fails. If the disk is full, the error says how much is free."""
+def cleanup_on_failure(path: Path, temporaries: Collection[Path]) -> Iterator[None]:
+    """Remove the temporary files if the block fails. If the disk is full, the error says how much space is left."""
     try:
         yield
     except BaseException as error:
@@ -145,25 +148,22 @@ def removed_on_failure(path: Path, temporaries: Collection[Path]) -> Iterator[No
             raise
         free = f"{shutil.disk_usage(path.parent).free / 1e6:,.1f} MB are free in {path.parent}"
         raise UserError(
-            f"{path} could not be written, the disk is full: {free}. What was there before is intact. Make room or choose "
+            f"{path} could not be written, the disk is full: {free}. Existing files are intact. Free some space or choose "
             "another folder."
         ) from error
 
 
-class Busy(UserError):
-    """Another process writes there."""
+class FileLocked(UserError):
+    """Another process holds the lock."""
 
 
 def lock(handle: int, path: Path, wait: bool = False) -> None:
-    """Refuse, or wait for, an open file or folder that another process has locked.
-
-    The lock ends with the process, however it ends.
-    """
+    """Lock an open file or folder until this process ends. If another process has locked it, wait or raise."""
     try:
-        import fcntl  # which Windows lacks
+        import fcntl  # not on Windows
 
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError as error:
-        raise Busy(f"{path} is being written by another process. Wait until it has ended, or end it.") from error
+        raise FileLocked(f"{path} is being written by another process. Wait for it, or stop it.") from error
     except (OSError, ImportError) as error:  # some network file systems have no locks
         log.warning(f"{path} cannot be locked ({error}): make sure that no other process writes there.")

@@ -1,4 +1,4 @@
-"""HDF5 files from elsewhere: datasets are checked before they are read, and damage is an error message, not a crash."""
+"""Untrusted HDF5 files: datasets are checked before they are read; damage is an error, not a crash."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -9,22 +9,22 @@ import h5py
 import numpy as np
 
 from elmo_core.machine.disk import check_input
-from elmo_core.machine.messages import UserError, listed
+from elmo_core.machine.messages import UserError, join_names
 
-RATIO = 1100  # more than HDF5's own filters compress
+MAX_RATIO = 1100  # HDF5's own filters compress less
 
 
 class HDF5File:
-    """The datasets of an HDF5 file by name. what: what the file should hold, for messages."""
+    """An HDF5 file and its datasets by name. expected: what the file should contain, for messages."""
 
-    def __init__(self, path: Path, what: str):
-        check_input(path, what)
+    def __init__(self, path: Path, expected: str):
+        check_input(path, expected)
         self.path, self.size = path, path.stat().st_size
         self.datasets: dict[str, h5py.Dataset] = {}
         with path.open("rb") as file:
             begin = file.read(8)
         if not h5py.is_hdf5(path):
-            raise UserError(f"{path} is not an HDF5 file, it begins with {begin!r}. Expected {what}.")
+            raise UserError(f"{path} is not an HDF5 file, it begins with {begin!r}. Expected {expected}.")
         with self.errors_named():
             self.file = h5py.File(path, "r")
             self.file.visititems(self._note)
@@ -33,18 +33,18 @@ class HDF5File:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        with suppress(Exception):  # a damaged file can lead to errors even here
+        with suppress(Exception):  # closing a damaged file can fail too
             self.file.close()
 
-    def _note(self, name: str | bytes, found: Any) -> None:
-        if isinstance(name, bytes):  # no UTF-8
+    def _note(self, name: str | bytes, item: Any) -> None:
+        if isinstance(name, bytes):  # not UTF-8
             name = name.decode("utf-8", "backslashreplace")
-        if isinstance(found, h5py.Dataset):
-            self.datasets[name] = found
+        if isinstance(item, h5py.Dataset):
+            self.datasets[name] = item
 
     @contextmanager
     def errors_named(self, name: str = "") -> Iterator[None]:
-        """Turn any error inside, HDF5's or another, into a message about the file."""
+        """Turn any error inside the block into a UserError that names the file."""
         try:
             yield
         except (UserError, MemoryError):
@@ -54,39 +54,41 @@ class HDF5File:
             raise UserError(f"{where} cannot be read, the file is damaged or incomplete ({error}).") from error
 
     def check(self, name: str, shape: tuple[int, ...], source: str | Path, one_more_row: bool = False) -> None:
-        """Refuse a dataset that is missing, of another shape than the `source` says, or not wholly in the file."""
+        """Raise if a dataset is missing, incomplete, or not of the shape that the `source` implies."""
         if name not in self.datasets:
-            raise UserError(f"{self.path}: there is no {name}, expected it with {shape} by {source}. {self.holds()}")
+            raise UserError(
+                f"{self.path}: there is no {name}, expected {shape} according to {source}. {self.contents()}"
+            )
         dataset = self.datasets[name]
         with self.errors_named(name):
-            found, kind, stored = dataset.shape, dataset.dtype, dataset.id.get_storage_size()
-            elsewhere = dataset.is_virtual or bool(dataset.external)
-        if found != shape and not (one_more_row and found == (shape[0] + 1, *shape[1:])):
-            raise UserError(f"{self.path}: {name} is {found}, expected {shape} by {source}.")
+            actual, kind, stored = dataset.shape, dataset.dtype, dataset.id.get_storage_size()
+            external = dataset.is_virtual or bool(dataset.external)
+        if actual != shape and not (one_more_row and actual == (shape[0] + 1, *shape[1:])):
+            raise UserError(f"{self.path}: {name} is {actual}, expected {shape} according to {source}.")
         if kind.kind != "f" or kind.itemsize > 8:
-            raise UserError(f"{self.path}: {name} is of type {kind}, expected floating-point numbers.")
-        if elsewhere or kind.itemsize * np.prod(found, dtype=float) > RATIO * min(stored, self.size):
-            raise UserError(f"{self.path}: {name} is {found}, but the file does not hold that many numbers.")
+            raise UserError(f"{self.path}: {name} has type {kind}, expected floating-point numbers.")
+        if external or kind.itemsize * np.prod(actual, dtype=float) > MAX_RATIO * min(stored, self.size):
+            raise UserError(f"{self.path}: {name} is {actual}, but the file does not contain that many numbers.")
 
     def array(self, name: str) -> np.ndarray:
-        """A dataset's numbers in float32. `check` it first: nothing here bounds the memory."""
+        """Read a dataset as float32. Call `check` first: this method does not limit the memory."""
         with self.errors_named(name), np.errstate(over="ignore"):
             array = np.ascontiguousarray(self.datasets[name][...], dtype=np.float32)
         if not np.isfinite(array).all():
-            raise UserError(f"{self.path}: {name} has values that are not finite.")
+            raise UserError(f"{self.path}: {name} contains values that are not finite.")
         return array
 
     def attribute(self, name: str, attribute: str) -> Any:
         """A dataset's attribute, or None."""
         with self.errors_named(name):
             attributes = self.datasets[name].attrs
-            there = attribute in list(attributes)  # get() is silent about a damaged one
-            return attributes[attribute] if there else None
+            exists = attribute in list(attributes)  # get() hides damage
+            return attributes[attribute] if exists else None
 
-    def holds(self) -> str:
-        return f"It holds {quoted(sorted(self.datasets))}." if self.datasets else "It holds no datasets."
+    def contents(self) -> str:
+        return f"It contains {quoted(sorted(self.datasets)) or 'no datasets'}."
 
 
-def quoted(names: Iterable[str], most: int = 6) -> str:
-    """Names from a file, at most `most` of them, for messages."""
-    return listed([repr(name) for name in names], most)
+def quoted(names: Iterable[str], maximum: int = 6) -> str:
+    """Names from a file in quotes, at most `maximum` of them, for messages."""
+    return join_names([repr(name) for name in names], maximum)

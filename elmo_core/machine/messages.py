@@ -1,4 +1,4 @@
-"""What the user is told: mistakes, the log, lists and times in words."""
+"""Errors and log messages for users; lists and durations as text."""
 
 import logging
 from collections.abc import Sequence
@@ -7,16 +7,16 @@ log = logging.getLogger("elmo")
 
 
 class UserError(ValueError):
-    """A mistake in what the user gave. The message says what was found, where, what was expected and what to do."""
+    """Invalid user input. The message says what was found and where, what was expected, and what to do."""
 
 
-def listed(names: Sequence[str], most: int = 10) -> str:
-    """Names, not too many of them."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def join_names(names: Sequence[str], maximum: int = 10) -> str:
+    """Join names with commas, at most `maximum` of them."""
+    return ", ".join(names[:maximum]) + (f" and {len(names) - maximum} more" if len(names) > maximum else "")
 
 
-def duration(seconds: float) -> str:
-    """A time in words: 45 s, 12 min, 3.5 h."""
+def format_duration(seconds: float) -> str:
+    """Format a duration: 45 s, 12 min, 3.5 h."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

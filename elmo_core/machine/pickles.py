@@ -1,8 +1,8 @@
-"""Pickles of arrays and plain containers, read without running anything.
+"""Safe pickles: arrays and plain containers, read without running code.
 
-A pickle is a program, and `paddle.load` runs it. Here `scan` reads it first without running it: only opcodes that build
-data pass, no length points beyond the file's end, and there are at most MAX_OPCODES. Then `Unpickler` builds the data, and
-calls nothing but the few functions below. Together they bound what a file can cost: 300 MB and 10 times its size.
+A pickle can run arbitrary code when loaded, and `paddle.load` lets it. Here, `scan` first checks a pickle without running
+it: only opcodes that build data, no length beyond the end of the file, at most MAX_OPCODES. Then `Unpickler` builds the
+data and calls only the few functions below. Together they limit the memory to 300 MB plus 10 times the file's size.
 """
 
 import itertools
@@ -18,12 +18,12 @@ from typing import IO, Any
 import numpy as np
 
 DTYPE = re.compile(r"[biufcSU][1-9]\d{0,8}")
-MAX_AXES = 32  # of an array
-MAX_SCALAR = 256  # bytes of a NumPy scalar
+MAX_AXES = 32  # axes of an array
+MAX_SCALAR = 256  # bytes per NumPy scalar
 TOO_MUCH = "it would take far more memory than the file has bytes"
-MAX_OPCODES = 1_000_000  # each creates 216 bytes at most (an empty set), beside the text and bytes in the file
+MAX_OPCODES = 1_000_000  # each creates at most 216 bytes (an empty set), besides text and bytes from the file
 PUT, GET = {"MEMOIZE", "BINPUT", "LONG_BINPUT"}, {"BINGET", "LONG_BINGET"}
-REPEATABLE = {  # without tuples: a tuple of tuples as a key could take exponential time
+REPEATABLE = {  # no tuples: hashing nested tuples as a key could take exponential time
     "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "EMPTY_LIST", "EMPTY_DICT",
     "EMPTY_SET", "GLOBAL", "STACK_GLOBAL", "REDUCE",
 }  # fmt: skip
@@ -35,70 +35,70 @@ OPCODES = {
 
 
 class ChecksumFile:
-    """A file, with the length and the checksum of what has been written to it or read from it.
+    """Counts the bytes that are written to or read from a file, with their checksum.
 
-    At most `left` bytes can be read. Asking for more is an error and costs no memory, whatever length a pickle claims.
+    At most `remaining` bytes can be read. Requesting more is an error and allocates nothing.
     """
 
-    def __init__(self, file: IO[bytes], left: int = 0):
-        self.file, self.left, self.length, self.crc = file, left, 0, 0
+    def __init__(self, file: IO[bytes], remaining: int = 0):
+        self.file, self.remaining, self.length, self.crc = file, remaining, 0, 0
 
     def write(self, data: bytes) -> None:
         self.file.write(self._count(data))
 
     def read(self, n: int) -> bytes:
-        data = self.file.read(n) if n <= self.left else b""
+        data = self.file.read(n) if n <= self.remaining else b""
         if len(data) < n:
             raise pickle.UnpicklingError("it ends too early")
         return self._count(data)
 
     def readline(self) -> bytes:
-        return self._count(self.file.readline(self.left))
+        return self._count(self.file.readline(self.remaining))
 
     def _count(self, data: bytes) -> bytes:
-        self.left -= len(data)
+        self.remaining -= len(data)
         self.length += len(data)
         self.crc = zlib.crc32(data, self.crc)
         return data
 
 
 class Pickler(pickle.Pickler):
-    """Writes what `Unpickler` reads, and refuses the rest."""
+    """Writes only what `Unpickler` reads; anything else is a TypeError."""
 
     PASS_THROUGH = (np.ndarray, np.dtype, OrderedDict, np.empty(0).__reduce__()[0], np.float32(0).__reduce__()[0])
 
     def __init__(self, file: ChecksumFile):
-        super().__init__(file, protocol=4)  # the highest that paddle.save has
-        self.fast = True  # no memo: it would keep a copy of every array until the end
+        super().__init__(file, protocol=4)  # the highest that paddle.save supports
+        self.fast = True  # without memo, which would keep a copy of every array until the end
 
     def reducer_override(self, value: Any) -> Any:
         """Called for anything but numbers, strings and built-in containers."""
         if isinstance(value, np.dtype | OrderedDict) or any(value is known for known in self.PASS_THROUGH):
             return NotImplemented
         if not hasattr(value, "__array__"):
-            raise TypeError(f"A checkpoint holds arrays and plain containers, not {type(value)}: {value!r:.80}.")
+            raise TypeError(f"A checkpoint contains arrays and plain containers, not {type(value)}: {value!r:.80}.")
         array = np.asarray(value)
         if not DTYPE.fullmatch(array.dtype.str[1:]):
-            raise TypeError(f"A checkpoint holds arrays of numbers or strings, not of dtype {array.dtype}.")
+            raise TypeError(f"A checkpoint contains arrays of numbers or strings, not of dtype {array.dtype}.")
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
         return NotImplemented if isinstance(value, np.generic) else array.__reduce__()
 
 
 def scan(file: IO[bytes], size: int, opcodes: Collection[str] = OPCODES) -> ChecksumFile:
-    """Read a pickle of at most `size` bytes without running it. Leaves the file at its beginning.
+    """Check a pickle of at most `size` bytes without running it, then return to its start.
 
-    Raises an UnpicklingError if it may do more than build data, or could take far more memory than the file has bytes.
+    Raises an UnpicklingError if it might do more than build data or take far more memory than the file has bytes.
     """
     begin, counted, previous = file.tell(), ChecksumFile(file, size), ""
-    memo: dict[int, str] = {}  # the opcode that made each part
+    memo: dict[int, str] = {}  # the opcode that created each entry
     for count, (opcode, argument, _) in enumerate(pickletools.genops(counted)):
         name = opcode.name
         if name not in opcodes:
             raise pickle.UnpicklingError(f"it has the pickle opcode {name}")
-        if name == "FRAME" and argument > counted.left:
+        if name == "FRAME" and argument > counted.remaining:
             raise pickle.UnpicklingError("it ends too early")
         if name in GET and memo.get(argument) not in REPEATABLE:
-            raise pickle.UnpicklingError("it repeats a tuple or a part that does not exist")
+            raise pickle.UnpicklingError("it repeats a tuple or an object that does not exist")
         if count >= MAX_OPCODES or (name in PUT and (argument or 0) > count):
             raise pickle.UnpicklingError(TOO_MUCH)
         if name in PUT:
@@ -110,20 +110,20 @@ def scan(file: IO[bytes], size: int, opcodes: Collection[str] = OPCODES) -> Chec
 
 
 class Unpickler(pickle.Unpickler):
-    """Builds what `Pickler` and paddle.save write, from `size` bytes that `scan` has accepted."""
+    """Reads what `Pickler` and paddle.save write, after `scan` has accepted its `size` bytes."""
 
     def __init__(self, file: IO[bytes], size: int):
         super().__init__(file)
-        self._left = size  # bytes that may still be made of text
-        self.known: dict[tuple[str, str], Callable] = {
+        self._remaining = size  # bytes that may still be encoded from text
+        self.functions: dict[tuple[str, str], Callable] = {
             ("collections", "OrderedDict"): lambda: OrderedDict(),
             ("_codecs", "encode"): self._encode,
             ("numpy", "dtype"): Dtype,
         }
         for builtins in ("builtins", "__builtin__"):
-            self.known |= {(builtins, "bytes"): lambda: b"", (builtins, "tuple"): _tensor}
+            self.functions |= {(builtins, "bytes"): lambda: b"", (builtins, "tuple"): _tensor}
         for core in ("numpy.core", "numpy._core"):  # NumPy 1 and 2
-            self.known |= {(f"{core}.multiarray", "_reconstruct"): Array, (f"{core}.multiarray", "scalar"): _scalar}
+            self.functions |= {(f"{core}.multiarray", "_reconstruct"): Array, (f"{core}.multiarray", "scalar"): _scalar}
 
     def load(self) -> Any:
         return _arrays_in(super().load(), itertools.count())
@@ -131,27 +131,27 @@ class Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("numpy", "ndarray"):
             return "numpy.ndarray"
-        if (module, name) not in self.known:
+        if (module, name) not in self.functions:
             raise pickle.UnpicklingError(f"it asks for {f'{module}.{name}'!r:.120}")
-        return Function(self.known[module, name])
+        return Function(self.functions[module, name])
 
     def _encode(self, text: str, _encoding: str = "latin1") -> bytes:
-        """Protocol 2 writes bytes as text."""
-        self._left -= len(text)
-        if self._left < 0:
+        """Encode bytes that protocol 2 has written as text."""
+        self._remaining -= len(text)
+        if self._remaining < 0:
             raise pickle.UnpicklingError(TOO_MUCH)
         return text.encode("latin1")
 
 
 class Unchangeable:
-    """What a pickle may hold, but not change."""
+    """An object whose state a pickle cannot set."""
 
     def __setstate__(self, state: Any) -> None:
         raise pickle.UnpicklingError(f"it sets the state of a {type(self).__name__}")
 
 
 class Function(Unchangeable):
-    """What a pickle may call."""
+    """A function that a pickle may call."""
 
     def __init__(self, function: Callable):
         self._function = function
@@ -161,7 +161,7 @@ class Function(Unchangeable):
 
 
 class Dtype:
-    """A dtype while it is read: its state must agree with its name."""
+    """A dtype being read: its state must agree with its name."""
 
     def __init__(self, name: str, *_: Any):
         if not DTYPE.fullmatch(name):
@@ -174,7 +174,7 @@ class Dtype:
 
 
 class Array:
-    """An array while it is read."""
+    """An array being read."""
 
     __hash__ = None
 
@@ -184,12 +184,12 @@ class Array:
         self.array = np.empty(0, np.int8)
 
     def __setstate__(self, state: tuple) -> None:
-        self.array = _filled(*state[1:])
+        self.array = _array(*state[1:])
 
 
-def _filled(shape: tuple, dtype: Dtype, fortran: bool, data: bytes) -> np.ndarray:
-    """An array of these data, which are not copied."""
-    # NumPy does not check the number of axes here, and reads on beyond the 32 or 64 for which it has room.
+def _array(shape: tuple, dtype: Dtype, fortran: bool, data: bytes) -> np.ndarray:
+    """An array that shares the memory of `data`."""
+    # NumPy does not check the number of axes here, and reads beyond its limit of 32 or 64.
     valid = isinstance(dtype, Dtype) and type(data) is bytes and len(shape) <= MAX_AXES
     valid = valid and all(type(n) is int and n >= 0 for n in shape)
     if not valid or math.prod(shape) * dtype.dtype.itemsize != len(data):
@@ -202,18 +202,18 @@ def _filled(shape: tuple, dtype: Dtype, fortran: bool, data: bytes) -> np.ndarra
 def _scalar(dtype: Dtype, data: bytes) -> np.generic:
     if len(data) > MAX_SCALAR:
         raise pickle.UnpicklingError(f"it has a scalar of {len(data):,} bytes")
-    return _filled((), dtype, False, data)[()]
+    return _array((), dtype, False, data)[()]
 
 
 def _tensor(value: tuple) -> Array:
-    """paddle.save writes a tensor outside a state_dict as a tuple of its name and its array."""
+    """The array of a tensor: outside a state_dict, paddle.save writes a tuple of name and array."""
     if len(value) != 2 or not isinstance(value[1], Array):
-        raise pickle.UnpicklingError("it makes a tuple of something else than a tensor")
+        raise pickle.UnpicklingError("it has a tuple that is not a tensor")
     return value[1]
 
 
 def _arrays_in(value: Any, visits: Iterator[int]) -> Any:
-    """The value with every `Array` in it replaced by its array. Containers that hold each other too often are an error."""
+    """Replace every `Array` in a value by its array. Raises if containers are nested too often."""
     if next(visits) > MAX_OPCODES:
         raise pickle.UnpicklingError(TOO_MUCH)
     if isinstance(value, Array):

@@ -1,4 +1,4 @@
-"""Matrix products: in full float32, in TF32 or in bfloat16."""
+"""The precision of matrix products: full float32, TF32 or bfloat16."""
 
 import contextlib
 
@@ -6,59 +6,59 @@ from elmo_core.machine import versions
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import import_paddle
 
-_half_products = False
+_bfloat16 = False
 
 
-def has_half_products() -> bool:
-    """Whether the device can make products in bfloat16."""
+def supports_bfloat16() -> bool:
+    """Whether the device can compute products in bfloat16."""
     paddle = import_paddle()
     return paddle.get_device() == "cpu" or paddle.device.cuda.get_device_capability() >= (8, 0)
 
 
-def use_half_products(wanted: bool) -> None:
-    """Make the large products in bfloat16 from here on; everything else stays in float32."""
-    global _half_products
-    if wanted and not has_half_products():
-        raise UserError("this GPU cannot make products in bfloat16 (an A100 or later can): leave out --amp.")
-    _half_products = wanted
+def use_bfloat16(enabled: bool) -> None:
+    """Compute large products in bfloat16 from now on; everything else stays in float32."""
+    global _bfloat16
+    if enabled and not supports_bfloat16():
+        raise UserError("this GPU has no bfloat16 (an A100 or later has): omit --amp.")
+    _bfloat16 = enabled
 
 
-def half_products_wanted() -> bool:
-    return _half_products
+def bfloat16_enabled() -> bool:
+    return _bfloat16
 
 
-def use_tf32(wanted: bool) -> None:
-    """Let GPUs make the products of float32 in TF32, with 10 bits behind the point in place of 23, or forbid it.
+def use_tf32(allowed: bool) -> None:
+    """Allow GPUs to compute float32 products in TF32, with 10 bits of mantissa instead of 23, or forbid it.
 
-    Paddle's own choice differs between its versions. NVIDIA_TF32_OVERRIDE=0 in the environment forbids it too.
+    Paddle's default depends on its version. NVIDIA_TF32_OVERRIDE=0 in the environment also forbids it.
     """
-    versions.allow_tf32(import_paddle(), wanted)
+    versions.allow_tf32(import_paddle(), allowed)
 
 
 @contextlib.contextmanager
-def exact_products():
-    """Make all products in full float32 inside, whatever is chosen for training."""
-    half, tf32 = _half_products, versions.tf32_allowed(import_paddle())
-    use_half_products(False)
+def full_precision():
+    """Compute all products inside the block in full float32, whatever training uses."""
+    bfloat16, tf32 = _bfloat16, versions.tf32_allowed(import_paddle())
+    use_bfloat16(False)
     use_tf32(False)
     try:
         yield
     finally:
-        use_half_products(half)
+        use_bfloat16(bfloat16)
         use_tf32(tf32)
 
 
-def operand(weight):
-    """A weight as the products below take it: converted once, where a loop multiplies with it many times."""
-    if not _half_products or weight.dtype == import_paddle().bfloat16:
+def amp_operand(weight):
+    """Convert a weight for `amp_matmul`: once, if a loop multiplies with it many times."""
+    if not _bfloat16 or weight.dtype == import_paddle().bfloat16:
         return weight
-    half = weight.astype("bfloat16")
-    return half if weight.place.is_gpu_place() else half.astype(weight.dtype)  # a CPU has no such product: it rounds
+    rounded = weight.astype("bfloat16")
+    return rounded if weight.place.is_gpu_place() else rounded.astype(weight.dtype)  # a CPU only rounds its operands
 
 
-def product(x, weight, transpose_x: bool = False, transpose_y: bool = False):
-    """The matrix product of x and an `operand`, in x's own type. A product in bfloat16 is itself rounded to it."""
+def amp_matmul(x, weight, transpose_x: bool = False, transpose_y: bool = False):
+    """Matrix product of x and a weight or `amp_operand`, in x's type. In bfloat16, the result is rounded too."""
     matmul = import_paddle().matmul
-    if not _half_products:
+    if not _bfloat16:
         return matmul(x, weight, transpose_x, transpose_y)
-    return operand(matmul(operand(x), operand(weight), transpose_x, transpose_y)).astype(x.dtype)
+    return amp_operand(matmul(amp_operand(x), amp_operand(weight), transpose_x, transpose_y)).astype(x.dtype)

@@ -1,9 +1,9 @@
-"""The processes of a data-parallel run, as `python -m paddle.distributed.launch` starts them: one rank each.
+"""The ranks of a data-parallel run: one process each, started by `python -m paddle.distributed.launch`.
 
-A run without the launcher is one rank, and nothing here costs it anything.
+A run without the launcher is one rank, at no cost.
 
-Gradients are averaged here and not by `paddle.DataParallel`: over gloo that one aborts the whole process, without a word
-of Python, when another rank has died.
+`paddle.DataParallel` is not used to average gradients: over gloo it aborts the whole process, without a Python error,
+if another rank has died.
 """
 
 import os
@@ -19,18 +19,18 @@ import numpy as np
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 
-COLLECTIVE_ERRORS = (RuntimeError, OSError, SystemError)  # gloo's, NCCL's, and CUDA's where Paddle calls them fatal
-HEARTBEAT_SECONDS = 1.0  # between messages to the ranks that wait; gloo gives up on a rank that is silent for 30
+COLLECTIVE_ERRORS = (RuntimeError, OSError, SystemError)  # gloo's, NCCL's, and CUDA's that Paddle calls fatal
+HEARTBEAT_SECONDS = 1.0  # between messages to waiting ranks; gloo drops a rank that is silent for 30 s
 
 
 class LostRank(UserError):
-    """Another rank has ended. No more can be done together."""
+    """Another rank has ended, so no collective call can succeed."""
 
 
 class Ranks:
-    """This process's rank among `size`, and what they do together. Every rank must make the same calls.
+    """This process's rank among `size`, and collective calls, which every rank must make alike.
 
-    advice: what the user can do when a rank is lost, for the end of the error.
+    advice: what the user can do if a rank is lost, for the end of the error message.
     """
 
     def __init__(self, advice: str = ""):
@@ -38,44 +38,44 @@ class Ranks:
         self.size = int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
         self.rank = int(os.environ.get("PADDLE_TRAINER_ID", "0"))
         if self.size > 1:
-            if paddle.get_device() == "cpu":  # where there are GPUs, Paddle would take them
+            if paddle.get_device() == "cpu":  # otherwise Paddle would use GPUs if there are any
                 os.environ["PADDLE_DISTRI_BACKEND"] = "gloo"
             hosts = [name.rpartition(":")[0] for name in os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")]
             choose_network(hosts, os.environ.get("PADDLE_CURRENT_ENDPOINT", "").rpartition(":")[0])
             paddle.distributed.init_parallel_env()
 
     @property
-    def first(self) -> bool:
-        """Whether this rank is the one that writes."""
+    def is_main(self) -> bool:
+        """Whether this is rank 0, which writes files and messages."""
         return self.rank == 0
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        """The sums over all ranks."""
+        """Sum each value over all ranks."""
         if self.size == 1:
             return list(values)
-        return self._reduced(np.array(values, np.float64), paddle.distributed.ReduceOp.SUM).tolist()
+        return self._all_reduce(np.array(values, np.float64), paddle.distributed.ReduceOp.SUM).tolist()
 
     def any(self, flag: bool) -> bool:
         """Whether the flag is true on any rank."""
         return self.sum([float(flag)])[0] > 0
 
     def gather(self, value: Any) -> list[Any]:
-        """Every rank's value, on every rank."""
+        """Return the values of all ranks, on every rank."""
         if self.size == 1:
             return [value]
         values: list[Any] = []
-        with self._explained():
+        with self._collective():
             paddle.distributed.all_gather_object(values, value)
         return values
 
-    def on_first(self, work: Callable[[], Any]) -> Any:
-        """The result, on every rank, of long work that the first does while the others wait. Its error is raised on all."""
-        return self.on_each(work if self.first else lambda: None)[0]
+    def run_on_main(self, work: Callable[[], Any]) -> Any:
+        """Run long work on rank 0 while the others wait; every rank gets its result or error."""
+        return self.run_on_all(work if self.is_main else lambda: None)[0]
 
-    def on_each(self, work: Callable[[], Any]) -> list[Any]:
-        """The results, on every rank, of long work that each rank does. An error of one is raised on all.
+    def run_on_all(self, work: Callable[[], Any]) -> list[Any]:
+        """Run long work on every rank; every rank gets all results, or the error of any.
 
-        The work is done in a thread, so that the ranks can exchange messages meanwhile.
+        It runs in a thread, so that ranks can exchange heartbeats.
         """
         if self.size == 1:
             return [work()]
@@ -93,21 +93,21 @@ class Ranks:
         while self.any(worker.is_alive()):
             worker.join(HEARTBEAT_SECONDS)
         error = outcome.get("error")
-        found = self.gather((outcome.get("result"), error and f"{type(error).__name__}: {error}"))
-        for rank, (_, reason) in enumerate(found):
+        outcomes = self.gather((outcome.get("result"), error and f"{type(error).__name__}: {error}"))
+        for rank, (_, reason) in enumerate(outcomes):
             if reason:
                 raise error or UserError(f"rank {rank} stopped ({reason}).")
-        return [result for result, _ in found]
+        return [result for result, _ in outcomes]
 
-    def share_weights(self, weights: Sequence) -> None:
-        """Give every rank the first one's weights."""
+    def broadcast_weights(self, weights: Sequence) -> None:
+        """Copy rank 0's weights to all ranks."""
         if self.size > 1:
-            with self._explained():
+            with self._collective():
                 for weight in weights:
                     paddle.distributed.broadcast(weight, src=0)
 
     def average_gradients(self, weights: Sequence, flag: bool = False) -> bool:
-        """Replace every weight's gradient by the mean over the ranks; a table's has the rows that any of them has read.
+        """Replace every gradient by its mean over the ranks; a table's then covers the rows that any rank has read.
 
         Returns whether the flag is true on any rank.
         """
@@ -115,46 +115,49 @@ class Ranks:
             return flag
         dense = [weight for weight in weights if weight.grad is not None]
         tables = [weight for weight in weights if getattr(weight, "row_gradient", None) is not None]
-        gradients = [table.row_gradient for table in tables]
-        # several tables may be read at the same rows
-        reads = {id(g.ids): (g.own, len(table)) for g, table in zip(gradients, tables, strict=True)}
-        rows, flag = self._read_by_any(list(reads.values()), flag)
-        union = dict(zip(reads, rows, strict=True))
-        parts = [weight.grad for weight in dense]
-        parts += [gradient.spread(union[id(gradient.ids)]) for gradient in gradients]
-        sums = paddle.concat([part.reshape([-1]) for part in parts])
-        with self._explained():
-            paddle.distributed.all_reduce(sums)
-        means = paddle.split(sums.scale_(1 / self.size), [part.size for part in parts])
-        means = [mean.reshape(part.shape) for mean, part in zip(means, parts, strict=True)]
+        rows, flag = self._union_of_rows(tables, flag)
+        spread = [table.row_gradient.expand_to(ids) for table, ids in zip(tables, rows, strict=True)]
+        means = self._means([*(weight.grad for weight in dense), *spread])
         for weight, mean in zip(dense, means, strict=False):
             weight.grad = mean
-        for table, gradient, mean in zip(tables, gradients, means[len(dense) :], strict=True):
-            table.row_gradient = gradient.over(union[id(gradient.ids)], mean)
+        for table, ids, mean in zip(tables, rows, means[len(dense) :], strict=True):
+            table.row_gradient = table.row_gradient.with_rows(ids, mean)
         return flag
 
-    def _read_by_any(self, reads: Sequence[tuple[np.ndarray, int]], flag: bool) -> tuple[list[np.ndarray], bool]:
-        """The rows of tables that any rank has read, rising, and whether the flag is true on any.
+    def _union_of_rows(self, tables: Sequence, flag: bool) -> tuple[list[np.ndarray], bool]:
+        """Return, per table, the unshared rows that any rank has read (rising), and whether the flag is true on any rank.
 
-        reads: for each table the rows that this rank has read, and how many rows the table has.
+        The flag shares the message, to save an all-reduce.
         """
-        marks = [np.zeros(n, np.uint8) for _, n in reads]
-        for mark, (rows, _) in zip(marks, reads, strict=True):
-            mark[rows] = 1
-        marks.append(np.array([flag], np.uint8))
-        found = self._reduced(np.concatenate(marks), paddle.distributed.ReduceOp.MAX)
-        *found, flags = np.split(found, np.cumsum([n for _, n in reads]))
-        return [np.flatnonzero(mark) for mark in found], bool(flags[0])
+        distinct = {
+            id(table.row_gradient.ids): table for table in tables
+        }  # several tables may be read at the same rows
+        offsets = np.cumsum([0, *map(len, distinct.values())])
+        marks = np.zeros(offsets[-1] + 1, np.uint8)
+        for table, offset in zip(distinct.values(), offsets, strict=False):
+            marks[offset + table.row_gradient.unshared_ids] = 1
+        marks[-1] = flag
+        *parts, flags = np.split(self._all_reduce(marks, paddle.distributed.ReduceOp.MAX), offsets[1:])
+        rows = dict(zip(distinct, map(np.flatnonzero, parts), strict=True))
+        return [rows[id(table.row_gradient.ids)] for table in tables], bool(flags[0])
 
-    def _reduced(self, array: np.ndarray, how: int) -> np.ndarray:
-        with self._explained():
+    def _means(self, tensors: Sequence) -> list:
+        """Average tensors over the ranks, in one message."""
+        sums = paddle.concat([tensor.reshape([-1]) for tensor in tensors])
+        with self._collective():
+            paddle.distributed.all_reduce(sums)
+        means = paddle.split(sums.scale_(1 / self.size), [tensor.size for tensor in tensors])
+        return [mean.reshape(tensor.shape) for mean, tensor in zip(means, tensors, strict=True)]
+
+    def _all_reduce(self, array: np.ndarray, op: int) -> np.ndarray:
+        with self._collective():
             tensor = paddle.to_tensor(array)
-            paddle.distributed.all_reduce(tensor, how)
+            paddle.distributed.all_reduce(tensor, op)
             return tensor.numpy()  # where NCCL's errors appear
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Collective calls, which fail where another rank has ended."""
+    def _collective(self) -> Iterator[None]:
+        """Turn the errors of a collective call, which mean that another rank has ended, into LostRank."""
         try:
             yield
         except COLLECTIVE_ERRORS as error:
@@ -165,9 +168,9 @@ class Ranks:
 
 
 def choose_network(hosts: Sequence[str], own_host: str) -> None:
-    """Let gloo use the network that the machines announce themselves in.
+    """Make gloo use the interface with this machine's address, `own_host`.
 
-    Left to itself gloo takes the address that the machine's name stands for, which on Debian is 127.0.1.1.
+    By default gloo takes the address that the host name resolves to, on Debian 127.0.1.1.
     """
     if len(set(hosts)) == 1:
         return
@@ -175,23 +178,23 @@ def choose_network(hosts: Sequence[str], own_host: str) -> None:
         if host.startswith("127.") or host == "localhost":
             raise UserError(
                 f"a machine uses address {host}, which other machines cannot reach. Give paddle.distributed.launch "
-                "--host=ADDRESS on every machine, with its own address (docs/cluster.md)."
+                "--host=ADDRESS on every machine, with that machine's address (docs/cluster.md)."
             )
     if interface := network_interface(own_host):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
 
 
 def network_interface(address: str) -> str | None:
-    """The name of the network interface that has this IPv4 address; None if it cannot be found."""
-    import fcntl  # which Windows lacks
+    """Name of the network interface that has this IPv4 address, or None."""
+    import fcntl  # not available on Windows
 
     get_address = 0x8915  # SIOCGIFADDR of Linux
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for _, name in socket.if_nameindex():
             try:
-                found = fcntl.ioctl(any_socket, get_address, struct.pack("40s", name.encode()))
-            except OSError:  # it has none
+                request = fcntl.ioctl(any_socket, get_address, struct.pack("40s", name.encode()))
+            except OSError:  # no IPv4 address
                 continue
-            if socket.inet_ntoa(found[20:24]) == address:
+            if socket.inet_ntoa(request[20:24]) == address:
                 return name
     return None

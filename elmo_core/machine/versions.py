@@ -1,4 +1,4 @@
-"""Which Paddle is installed, 2.6.2 to 3.3, and what differs between them. Paddle itself is asked, not its number."""
+"""The versions of Paddle, 2.6.2 to 3.3: checks and differences. Features are detected, not inferred from the version."""
 
 import importlib.util
 import inspect
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-RANGE = (2, 6, 2), (3, 4)  # from, and up to but without
-WHEEL_OF_2_6 = (61, 70, 75, 80, 86)  # compute capabilities with kernels in its CUDA 11.8 wheel, which cannot list them
+RANGE = (2, 6, 2), (3, 4)  # inclusive, exclusive
+WHEEL_OF_2_6 = (61, 70, 75, 80, 86)  # compute capabilities in its CUDA 11.8 wheel, which cannot list them
 
 
 def installed() -> str | None:
-    """The version of the installed Paddle, without importing it; None if there is none."""
+    """Version of the installed Paddle, found without importing it; None if not installed."""
     package = importlib.util.find_spec("paddle")
     if package is None or package.origin is None:
         return None
@@ -22,7 +22,7 @@ def installed() -> str | None:
 
 
 def problem(version: str | None, numpy_version: str) -> str:
-    """Why the project does not run with this Paddle and this NumPy, and what to do; empty if it does."""
+    """Why these versions of Paddle and NumPy do not work, and the remedy; empty if they do."""
     if version is None:
         return "Paddle is not installed. Install it: pip install 'paddlepaddle>=2.6.2,<3.4'"
     if not RANGE[0] <= _numbers(version) < RANGE[1]:
@@ -39,7 +39,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def tf32_allowed(paddle) -> bool:
-    """Whether GPUs may multiply float32 in TF32. CPU builds before Paddle 3 have no such choice."""
+    """Whether GPUs may multiply float32 matrices in TF32. CPU builds before Paddle 3 lack this setting."""
     switch = getattr(paddle.base.core, "get_cublas_switch", None)
     return bool(switch and switch())
 
@@ -51,20 +51,26 @@ def allow_tf32(paddle, allowed: bool) -> None:
 
 
 def adam_update(paddle, rows, gradient, lr, moments: Sequence, powers: Sequence, numbers: Sequence[float]) -> None:
-    """One step of Adam, in place. powers: of beta 1 and 2; numbers: beta 1, beta 2, epsilon."""
-    amsgrad = "amsgrad" in inspect.signature(paddle.optimizer.Adam).parameters  # since Paddle 3: a third moment
+    """Apply one step of Adam in place. powers: beta1^t, beta2^t; numbers: beta1, beta2, epsilon."""
+    amsgrad = "amsgrad" in inspect.signature(paddle.optimizer.Adam).parameters  # Paddle 3 has a third moment
     unused = [None] if amsgrad else []
-    flags = (False, 1000, False, False, *([False] * amsgrad))  # lazy, rows per thread, precision, powers, amsgrad
+    flags = (
+        False,
+        1000,
+        False,
+        False,
+        *([False] * amsgrad),
+    )  # lazy_mode, min_row_size, multi_precision, use_global_beta_pow, amsgrad
     paddle._C_ops.adam_(rows, gradient, lr, *moments, *unused, *powers, None, None, *numbers, *flags)
 
 
 def to_array(x) -> np.ndarray:
-    """A tensor's values on the host; without a copy where Paddle, from 3 on, can share its memory."""
+    """A tensor as a NumPy array, without a copy if Paddle (from 3 on) can share its memory."""
     return np.from_dlpack(x) if x.place.is_cpu_place() and hasattr(x, "__dlpack__") else x.numpy()
 
 
 def missing_kernels(paddle) -> str:
-    """A warning if this build of Paddle has no kernels for the current GPU; otherwise empty."""
+    """A warning if this build of Paddle has no kernels for the current GPU, else empty."""
     archs = getattr(paddle.version, "cuda_archs", None)
     built_for = sorted(map(int, archs() if archs else WHEEL_OF_2_6 if paddle.version.major == "2" else ()))
     major, minor = paddle.device.cuda.get_device_capability()
@@ -73,5 +79,5 @@ def missing_kernels(paddle) -> str:
     return (
         f"this GPU has compute capability {major}.{minor}, and paddle {paddle.__version__} is built for "
         f"{', '.join(f'{arch // 10}.{arch % 10}' for arch in built_for)}. If it stops with a CUDA error, install a build "
-        "for this GPU: the section GPU of the README names them."
+        "for this GPU: docs/cluster.md names them."
     )

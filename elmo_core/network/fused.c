@@ -1,7 +1,8 @@
-/* The hot loops for CPUs: what lstmp.py, char_cnn.py and softmax.py else do in Paddle's operators, with one pass over the
-   data in place of a dozen. Compiled by fused.py where there is a compiler; never needed.
+/* The hot loops for CPUs: one pass over the data, where the Paddle operators of lstmp.py, char_cnn.py and softmax.py take a
+   dozen. Compiled by fused.py if there is a compiler; optional. fused.py reads the signatures of all functions that are not
+   static from this text.
 
-   All matrices are row-major float32. The matrix products are those of the MKL that Paddle brings, passed in as pointers. */
+   All matrices are row-major float32. The matrix products are those of Paddle's MKL, passed in as pointers. */
 
 #include <math.h>
 #include <stdint.h>
@@ -12,7 +13,7 @@
 
 enum { ROW_MAJOR = 101, AS_IS = 111, TRANSPOSED = 112, PACKED = 151, RIGHT_SIDE = 162 };
 
-typedef struct { /* MKL's functions: one product, and a right side that is packed once for many products */
+typedef struct { /* MKL's functions: one product, and a rhs-hand side that is packed once for many products */
     void (*product)(int layout, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda,
                     const float *b, int ldb, float beta, float *c, int ldc);
     float *(*allocate)(int side, int m, int n, int k);
@@ -22,29 +23,29 @@ typedef struct { /* MKL's functions: one product, and a right side that is packe
     void (*release)(float *packed);
 } blas_t;
 
-typedef struct { /* the right side (k, n) of products to come */
+typedef struct { /* the rhs-hand side (k, n) of later products */
     const blas_t *blas;
     const float *matrix;
-    float *packed; /* null where packing does not pay */
+    float *packed; /* NULL if packing does not pay */
     int trans, k, n, ld;
-} right_t;
+} rhs_t;
 
-/* What is to be multiplied with `matrix`, or with its transpose, in so many products of so many rows altogether. The products
-   have other numbers of rows than it is packed for, which MKL's manual leaves open: fused.py tries it, and where it does not
-   work there is no `allocate`. */
-static right_t right_side(const blas_t *blas, int trans, int k, int n, const float *matrix, int64_t products, int64_t rows) {
-    right_t right = {blas, matrix, NULL, trans, k, n, trans == AS_IS ? n : k};
-    if (blas->allocate && products > 2 && rows >= 4 * products) right.packed = blas->allocate(RIGHT_SIDE, rows / products, n, k);
-    if (right.packed) blas->pack(ROW_MAJOR, RIGHT_SIDE, trans, rows / products, n, k, 1.0f, matrix, right.ld, right.packed);
-    return right;
+/* Prepare `matrix` or its transpose as the rhs-hand side of `products` products with `rows` rows in total, packed if that
+   pays. The products have other numbers of rows than it is packed for, which MKL's manual leaves open: fused.py tests it, and
+   passes no `allocate` if it fails. */
+static rhs_t prepare_rhs(const blas_t *blas, int trans, int k, int n, const float *matrix, int64_t products, int64_t rows) {
+    rhs_t rhs = {blas, matrix, NULL, trans, k, n, trans == AS_IS ? n : k};
+    if (blas->allocate && products > 2 && rows >= 4 * products) rhs.packed = blas->allocate(RIGHT_SIDE, rows / products, n, k);
+    if (rhs.packed) blas->pack(ROW_MAJOR, RIGHT_SIDE, trans, rows / products, n, k, 1.0f, matrix, rhs.ld, rhs.packed);
+    return rhs;
 }
 
-static void release(right_t *right) {
-    if (right->packed) right->blas->release(right->packed);
+static void release(rhs_t *rhs) {
+    if (rhs->packed) rhs->blas->release(rhs->packed);
 }
 
-/* c (m, n) = a (m, k) times the right side */
-static void multiply(int m, const float *a, const right_t *b, float *c) {
+/* c (m, n) = a (m, k) times the rhs-hand side */
+static void multiply(int m, const float *a, const rhs_t *b, float *c) {
     if (b->packed)
         b->blas->compute(ROW_MAJOR, AS_IS, PACKED, m, b->n, b->k, a, b->k, b->packed, b->ld, 0.0f, c, b->n);
     else
@@ -53,13 +54,13 @@ static void multiply(int m, const float *a, const right_t *b, float *c) {
 
 static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Memory for n numbers that begins with a line of the cache: a vector across two lines costs twice. Null if there is none. */
-static float *room(int64_t n) { return aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64); }
+/* n floats aligned to a cache line: vectors across two lines cost twice. NULL if out of memory. */
+static float *alloc_aligned(int64_t n) { return aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64); }
 
 /* Elementary functions, written so that the compiler vectorises them */
 
 /* exp(x) to about 1e-7 relative: 2^n * polynomial on [-ln2/2, ln2/2]. */
-static inline float exponential(float x) {
+static inline float exp_approx(float x) {
     x = x > 88.0f ? 88.0f : x < -87.0f ? -87.0f : x;
     float n = rintf(x * 1.44269504f);
     float r = x - n * 0.693145752f - n * 1.42860677e-6f;
@@ -77,9 +78,9 @@ static inline float exponential(float x) {
     return p * scale;
 }
 
-static inline float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
+static inline float sigmoid(float x) { return 1.0f / (1.0f + exp_approx(-x)); }
 
-static inline float tangent(float x) { return 1.0f - 2.0f / (1.0f + exponential(2.0f * x)); }
+static inline float tanh_approx(float x) { return 1.0f - 2.0f / (1.0f + exp_approx(2.0f * x)); }
 
 static inline float clipped(float x, float bound) { return x > bound ? bound : x < -bound ? -bound : x; }
 
@@ -92,23 +93,23 @@ void add_product(const blas_t *blas, int64_t m, int64_t n, int64_t k, const floa
     blas->product(ROW_MAJOR, AS_IS, TRANSPOSED, m, n, k, 1.0f, a, k, b, k, 1.0f, c, n);
 }
 
-/* The projected LSTM's loop over the steps of one direction. Rows are packed as in lstmp.py: step t has sizes[t] rows, the
-   longest first. Letters: P projection, H cell, B rows, M places. */
+/* The projected LSTM's loop over the steps of one direction. Rows are packed as in lstmp.py: step t has batch_sizes[t] rows,
+   the longest first. Shapes: P projection size, H cell size, B rows, M = sum of all row lengths. */
 
-/* One row of one step: the gates before their activations are sums (4H) + input (4H). Updates c (H), sets m (H) to what is
-   projected, and where `keep` is set gates (4H) to the activations. Inlined with a constant `keep`: with a branch inside,
-   compilers do not vectorise it. */
+/* One row of one step. The gates' preactivations are sums (4H) + input (4H). Updates c (H), sets m (H) to the cell's output
+   before the projection and, if `keep` is set, gates (4H) to the activations. Inlined with a constant `keep`: compilers do not
+   vectorise a loop with a branch inside. */
 static inline __attribute__((always_inline)) void cell_forward(int64_t H, const float *restrict sums, const float *restrict input,
                                                                float *restrict c, float *restrict m, float *restrict gates,
                                                                float cell_clip, int keep) {
     for (int64_t k = 0; k < H; k++) {
         float i = sigmoid(sums[k] + input[k]);
-        float j = tangent(sums[H + k] + input[H + k]);
+        float j = tanh_approx(sums[H + k] + input[H + k]);
         float f = sigmoid(sums[2 * H + k] + input[2 * H + k]);
         float o = sigmoid(sums[3 * H + k] + input[3 * H + k]);
         float cell = clipped(f * c[k] + i * j, cell_clip);
         c[k] = cell;
-        m[k] = o * tangent(cell);
+        m[k] = o * tanh_approx(cell);
         if (keep) {
             gates[k] = i;
             gates[H + k] = j;
@@ -118,13 +119,13 @@ static inline __attribute__((always_inline)) void cell_forward(int64_t H, const 
     }
 }
 
-/* One row of one step backward: `gates` holds the activations and receives the gradients before them; d_c (H) holds the
-   gradient of this step's c and receives that of the step before. */
+/* One row of one step backward. gates: the activations, replaced by the preactivations' gradients; d_c (H): the gradient of
+   this step's c, replaced by that of the previous step's. */
 static void cell_backward(int64_t H, float *restrict gates, const float *restrict c, const float *restrict previous_c,
                           const float *restrict d_m, float *restrict d_c, float cell_clip) {
     for (int64_t k = 0; k < H; k++) {
         float i = gates[k], j = gates[H + k], f = gates[2 * H + k], o = gates[3 * H + k];
-        float t = tangent(c[k]);
+        float t = tanh_approx(c[k]);
         float d = d_c[k] + d_m[k] * o * (1.0f - t * t);
         d = fabsf(c[k]) < cell_clip ? d : 0.0f;
         gates[k] = d * j * i * (1.0f - i);
@@ -135,39 +136,39 @@ static void cell_backward(int64_t H, float *restrict gates, const float *restric
     }
 }
 
-/* The gates' input is either `inputs`: (N, 4H) products with the bias, which place a reads in row rows[a]; or `x` (M, P),
-   to be multiplied together with h, and `inputs` is the bias alone.
-   weight: the recurrent one (P, 4H), or with x the input's above it (2P, 4H). h (B, P), c (B, H): the state, from the first
-   to the last. outputs: (M, P). sums: room for one step's products (B, 4H), used by every step. For the backward pass
-   cells (M, H) and gates (M, 4H) are given, else null, and read: what is multiplied with the weight, (n, P) or (n, 2P), and m:
-   what is projected, (n, H), have n = M, else B. */
-void lstmp_forward(const blas_t *blas, int64_t steps, const int64_t *sizes, int64_t P, int64_t H, const float *inputs,
-                   const int64_t *rows, const float *x, const float *weight, const float *projection, float cell_clip,
-                   float proj_clip, float *h, float *c, float *outputs, float *sums, float *read, float *m, float *gates,
-                   float *cells) {
-    int64_t places = 0, a = 0, K = x ? 2 * P : P;
-    for (int64_t t = 0; t < steps; t++) places += sizes[t];
-    right_t recurrent = right_side(blas, AS_IS, K, 4 * H, weight, steps, places);
-    right_t down = right_side(blas, AS_IS, H, P, projection, steps, places);
+/* With x (M, P), the kernel multiplies x together with h: weight (2P, 4H) is the input weight above the recurrent one, and
+   gate_inputs (4H) the bias. Without x, weight (P, 4H) is the recurrent one, and entry a reads row indices[a] of gate_inputs
+   (N, 4H), the input products with the bias.
+   h (B, P), c (B, H): the initial state, replaced by the final one. outputs: (M, P). preactivations (B, 4H): scratch memory.
+   cells (M, H) and gates (M, 4H) are filled for the backward pass, or NULL. gemm_input (n, P or 2P), what is multiplied with
+   the weight, and cell_output (n, H), what is projected, have n = M rows with cells, else B. */
+void lstmp_forward(const blas_t *blas, int64_t steps, const int64_t *batch_sizes, int64_t P, int64_t H, const float *gate_inputs,
+                   const int64_t *indices, const float *x, const float *weight, const float *projection, float cell_clip,
+                   float proj_clip, float *h, float *c, float *outputs, float *preactivations, float *gemm_input,
+                   float *cell_output, float *gates, float *cells) {
+    int64_t M = 0, a = 0, K = x ? 2 * P : P;
+    for (int64_t t = 0; t < steps; t++) M += batch_sizes[t];
+    rhs_t recurrent = prepare_rhs(blas, AS_IS, K, 4 * H, weight, steps, M);
+    rhs_t down = prepare_rhs(blas, AS_IS, H, P, projection, steps, M);
     const float *previous = h;
     for (int64_t t = 0; t < steps; t++) {
-        int64_t n = sizes[t], place = cells ? a : 0;
-        float *step_read = read + place * K, *step_m = m + place * H, *output = outputs + a * P;
+        int64_t n = batch_sizes[t], kept = cells ? a : 0;
+        float *step_input = gemm_input + kept * K, *step_output = cell_output + kept * H, *output = outputs + a * P;
         for (int64_t r = 0; r < n; r++) {
-            if (x) memcpy(step_read + r * K, x + (a + r) * P, P * sizeof(float));
-            memcpy(step_read + (r + 1) * K - P, previous + r * P, P * sizeof(float));
+            if (x) memcpy(step_input + r * K, x + (a + r) * P, P * sizeof(float));
+            memcpy(step_input + (r + 1) * K - P, previous + r * P, P * sizeof(float));
         }
-        multiply(n, step_read, &recurrent, sums);
+        multiply(n, step_input, &recurrent, preactivations);
         for (int64_t r = 0; r < n; r++) {
-            const float *input = x ? inputs : inputs + rows[a + r] * 4 * H;
-            const float *row = sums + r * 4 * H;
+            const float *input = x ? gate_inputs : gate_inputs + indices[a + r] * 4 * H;
+            const float *row = preactivations + r * 4 * H;
             if (cells)
-                cell_forward(H, row, input, c + r * H, step_m + r * H, gates + (a + r) * 4 * H, cell_clip, 1);
+                cell_forward(H, row, input, c + r * H, step_output + r * H, gates + (a + r) * 4 * H, cell_clip, 1);
             else
-                cell_forward(H, row, input, c + r * H, step_m + r * H, NULL, cell_clip, 0);
+                cell_forward(H, row, input, c + r * H, step_output + r * H, NULL, cell_clip, 0);
         }
         if (cells) memcpy(cells + a * H, c, n * H * sizeof(float));
-        multiply(n, step_m, &down, output);
+        multiply(n, step_output, &down, output);
         for (int64_t k = 0; k < n * P; k++) output[k] = clipped(output[k], proj_clip);
         memcpy(h, output, n * P * sizeof(float));
         previous = output;
@@ -177,55 +178,57 @@ void lstmp_forward(const blas_t *blas, int64_t steps, const int64_t *sizes, int6
     release(&down);
 }
 
-/* gates: the activations, which become the gradients before them, whose sum is d_bias (4H); d_h, d_c: of the last state,
-   which become those of the first; d_projected (M, P) receives the gradient of what was projected, d_x (M, P), null where
-   there was no x, that of x; d_m and d_read are room for (B, H) and (B, 2P). */
-void lstmp_backward(const blas_t *blas, int64_t steps, const int64_t *sizes, int64_t P, int64_t H, const float *weight,
-                    const float *projection, float cell_clip, float proj_clip, const float *first_c, const float *outputs,
+/* gates: the activations, replaced by the preactivations' gradients, whose sum is d_bias (4H). d_h, d_c: the gradients of
+   the final state, replaced by those of the initial one. d_projected (M, P): set to the gradient before the projection's clip.
+   d_x (M, P): set to the gradient of x, NULL without x. d_cell_output (B, H), d_gemm_input (B, 2P): scratch memory. */
+void lstmp_backward(const blas_t *blas, int64_t steps, const int64_t *batch_sizes, int64_t P, int64_t H, const float *weight,
+                    const float *projection, float cell_clip, float proj_clip, const float *initial_c, const float *outputs,
                     const float *d_outputs, const float *cells, float *gates, float *d_h, float *d_c, float *d_projected,
-                    float *d_x, float *d_bias, float *d_m, float *d_read) {
+                    float *d_x, float *d_bias, float *d_cell_output, float *d_gemm_input) {
     int64_t a = 0, K = d_x ? 2 * P : P;
-    for (int64_t t = 0; t < steps; t++) a += sizes[t];
-    right_t up = right_side(blas, TRANSPOSED, P, H, projection, steps, a);
-    right_t recurrent = right_side(blas, TRANSPOSED, 4 * H, K, weight, steps, a);
+    for (int64_t t = 0; t < steps; t++) a += batch_sizes[t];
+    rhs_t up = prepare_rhs(blas, TRANSPOSED, P, H, projection, steps, a);
+    rhs_t recurrent = prepare_rhs(blas, TRANSPOSED, 4 * H, K, weight, steps, a);
     memset(d_bias, 0, 4 * H * sizeof(float));
     for (int64_t t = steps - 1; t >= 0; t--) {
-        int64_t n = sizes[t];
+        int64_t n = batch_sizes[t];
         a -= n;
         float *step_gates = gates + a * 4 * H, *d_output = d_projected + a * P;
-        const float *c = cells + a * H, *previous_c = t ? cells + (a - sizes[t - 1]) * H : first_c;
+        const float *c = cells + a * H, *previous_c = t ? cells + (a - batch_sizes[t - 1]) * H : initial_c;
         for (int64_t k = 0; k < n * P; k++) {
             float d = d_h[k] + d_outputs[a * P + k];
             d_output[k] = fabsf(outputs[a * P + k]) < proj_clip ? d : 0.0f;
         }
-        multiply(n, d_output, &up, d_m);
+        multiply(n, d_output, &up, d_cell_output);
         for (int64_t r = 0; r < n; r++) {
-            cell_backward(H, step_gates + r * 4 * H, c + r * H, previous_c + r * H, d_m + r * H, d_c + r * H, cell_clip);
+            const float *d_m = d_cell_output + r * H;
+            cell_backward(H, step_gates + r * 4 * H, c + r * H, previous_c + r * H, d_m, d_c + r * H, cell_clip);
             add_to(d_bias, step_gates + r * 4 * H, 4 * H);
         }
-        multiply(n, step_gates, &recurrent, d_x ? d_read : d_h);
+        multiply(n, step_gates, &recurrent, d_x ? d_gemm_input : d_h);
         for (int64_t r = 0; d_x && r < n; r++) {
-            memcpy(d_x + (a + r) * P, d_read + r * K, P * sizeof(float));
-            memcpy(d_h + r * P, d_read + r * K + P, P * sizeof(float));
+            memcpy(d_x + (a + r) * P, d_gemm_input + r * K, P * sizeof(float));
+            memcpy(d_h + r * P, d_gemm_input + r * K + P, P * sizeof(float));
         }
     }
     release(&up);
     release(&recurrent);
 }
 
-/* The character CNN: convolutions, maximum over positions, activation. A token's vector needs the windows that begin at its
-   characters and one of padding alone. Tokens are taken in blocks of about ROWS windows, which stay in the cache.
-   ids (N, C), lengths (N), table (characters, D); filter k has widths[k], numbers[k], a weight (width * D, number), a bias. */
+/* The character CNN: convolutions, max pooling over positions, activation. A token needs the windows that start at its
+   characters, and one of padding only. Tokens are processed in blocks of about ROWS windows, which stay in the cache.
+   ids (N, C), lengths (N), table (characters, D). Filters of widths[k] have a weight (widths[k] * D, filter_counts[k]) and a
+   bias. */
 
-enum { ROWS = 128 }; /* which is more than a token has windows: fused.py refuses others */
+enum { ROWS = 128 }; /* more than a token's windows: char_cnn.py raises if there are more columns */
 
 typedef struct {
     const blas_t *blas;
     int64_t columns, dim;
     const int32_t *ids, *lengths;
     const float *table;
-    int64_t n_filters;
-    const int64_t *widths, *numbers;
+    int64_t n_widths;
+    const int64_t *widths, *filter_counts;
 } cnn_t;
 
 static int64_t n_windows(const cnn_t *cnn, int64_t token, int64_t width) {
@@ -233,7 +236,7 @@ static int64_t n_windows(const cnn_t *cnn, int64_t token, int64_t width) {
     return (length < last ? length : last) + 1;
 }
 
-/* The windows (rows, width * D) of tokens a .. b, one token after another. Returns how many. */
+/* Write the windows (rows, width * D) of tokens a .. b, one token after another. Returns their number. */
 static int64_t fill_windows(const cnn_t *cnn, int64_t a, int64_t b, int64_t width, float *windows) {
     int64_t D = cnn->dim, rows = 0;
     for (int64_t token = a; token < b; token++) {
@@ -245,7 +248,7 @@ static int64_t fill_windows(const cnn_t *cnn, int64_t a, int64_t b, int64_t widt
     return rows;
 }
 
-/* The end of the block of tokens that begins at a. */
+/* The end of the block of tokens that starts at a. */
 static int64_t block_end(const cnn_t *cnn, int64_t a, int64_t end) {
     int64_t b = a;
     for (int64_t rows = 0; b < end && (b == a || rows + cnn->lengths[b] + 1 <= ROWS); b++) rows += cnn->lengths[b] + 1;
@@ -258,51 +261,52 @@ static int64_t largest(const int64_t *values, int64_t n) {
     return most;
 }
 
-/* Of tokens begin .. end: features (N, F), and places (N, F), which window each is from. Returns whether there was memory. */
-int cnn_forward(const blas_t *blas, int64_t columns, int64_t dim, const int32_t *ids, const int32_t *lengths, const float *table, int64_t n_filters,
-                const int64_t *widths, const int64_t *numbers, int64_t begin, int64_t end, const float *const *weights, const float *const *biases,
-                int is_tanh, float *features, uint8_t *places) {
-    const cnn_t cnn = {blas, columns, dim, ids, lengths, table, n_filters, widths, numbers};
-    int64_t width = largest(cnn.widths, cnn.n_filters), number = largest(cnn.numbers, cnn.n_filters), F = 0, F0 = 0;
-    for (int64_t k = 0; k < cnn.n_filters; k++) F += cnn.numbers[k];
-    float *windows = room(ROWS * width * cnn.dim), *sums = room(ROWS * number);
-    int32_t *place = malloc(number * sizeof(int32_t));
-    int whole = windows && sums && place;
-    for (int64_t a = begin, b; whole && a < end; a = b) {
+/* Compute features (N, F) of tokens begin .. end, and in argmax (N, F), unless NULL, the window each comes from. Returns 0 if
+   out of memory. */
+int cnn_forward(const blas_t *blas, int64_t columns, int64_t dim, const int32_t *ids, const int32_t *lengths,
+                const float *table, int64_t n_widths, const int64_t *widths, const int64_t *filter_counts, int64_t begin, int64_t end,
+                const float *const *weights, const float *const *biases, int is_tanh, float *features, uint8_t *argmax) {
+    const cnn_t cnn = {blas, columns, dim, ids, lengths, table, n_widths, widths, filter_counts};
+    int64_t width = largest(cnn.widths, cnn.n_widths), number = largest(cnn.filter_counts, cnn.n_widths), F = 0, F0 = 0;
+    for (int64_t k = 0; k < cnn.n_widths; k++) F += cnn.filter_counts[k];
+    float *windows = alloc_aligned(ROWS * width * cnn.dim), *sums = alloc_aligned(ROWS * number);
+    int32_t *best_window = malloc(number * sizeof(int32_t));
+    int ok = windows && sums && best_window;
+    for (int64_t a = begin, b; ok && a < end; a = b) {
         b = block_end(&cnn, a, end);
         F0 = 0;
-        for (int64_t k = 0; k < cnn.n_filters; F0 += cnn.numbers[k++]) {
-            int64_t K = cnn.widths[k] * cnn.dim, n = cnn.numbers[k];
+        for (int64_t k = 0; k < cnn.n_widths; F0 += cnn.filter_counts[k++]) {
+            int64_t K = cnn.widths[k] * cnn.dim, n = cnn.filter_counts[k];
             int64_t rows = fill_windows(&cnn, a, b, cnn.widths[k], windows);
             cnn.blas->product(ROW_MAJOR, AS_IS, AS_IS, rows, n, K, 1.0f, windows, K, weights[k], n, 0.0f, sums, n);
             const float *row = sums, *bias = biases[k];
             for (int64_t token = a; token < b; token++) {
                 float *restrict best = features + token * F + F0;
                 memcpy(best, row, n * sizeof(float));
-                memset(place, 0, n * sizeof(int32_t));
+                memset(best_window, 0, n * sizeof(int32_t));
                 row += n;
                 for (int32_t s = 1, last = n_windows(&cnn, token, cnn.widths[k]); s < last; s++, row += n)
                     for (int64_t f = 0; f < n; f++) {
-                        place[f] = row[f] > best[f] ? s : place[f];
+                        best_window[f] = row[f] > best[f] ? s : best_window[f];
                         best[f] = row[f] > best[f] ? row[f] : best[f];
                     }
                 if (is_tanh)
-                    for (int64_t f = 0; f < n; f++) best[f] = tangent(best[f] + bias[f]);
+                    for (int64_t f = 0; f < n; f++) best[f] = tanh_approx(best[f] + bias[f]);
                 else
                     for (int64_t f = 0; f < n; f++) best[f] = best[f] + bias[f] < 0.0f ? 0.0f : best[f] + bias[f];
-                for (int64_t f = 0; places && f < n; f++) places[token * F + F0 + f] = place[f];
+                for (int64_t f = 0; argmax && f < n; f++) argmax[token * F + F0 + f] = best_window[f];
             }
         }
     }
     free(windows);
     free(sums);
-    free(place);
-    return whole;
+    free(best_window);
+    return ok;
 }
 
-/* A feature is one window's product with one filter: d times either is added to the other's gradient. All of K elements. */
-static void couple(int64_t K, float d, const float *restrict window, const float *restrict filter, float *restrict d_window,
-                   float *restrict d_filter) {
+/* A feature is window . filter, so d times each is added to the other's gradient, over K elements. */
+static void add_pair_gradients(int64_t K, float d, const float *restrict window, const float *restrict filter,
+                               float *restrict d_window, float *restrict d_filter) {
     enum { LANES = 16 };
     int64_t whole = K - K % LANES;
     for (int64_t k = 0; k < whole; k += LANES)
@@ -316,22 +320,22 @@ static void couple(int64_t K, float d, const float *restrict window, const float
     }
 }
 
-/* Adds the gradients of tokens begin .. end to d_table (characters, D), d_weights and d_biases. d_features: (N, F). Of all windows
-   of a token a feature comes from one: a product over all of them would be of zeros mostly. Returns whether there was memory. */
-int cnn_backward(const blas_t *blas, int64_t columns, int64_t dim, const int32_t *ids, const int32_t *lengths, const float *table, int64_t n_filters,
-                const int64_t *widths, const int64_t *numbers, int64_t begin, int64_t end, const float *const *weights, int is_tanh, const float *features,
-                 const uint8_t *places, const float *d_features, float *d_table, float *const *d_weights,
-                 float *const *d_biases) {
-    const cnn_t cnn = {blas, columns, dim, ids, lengths, table, n_filters, widths, numbers};
-    int64_t width = largest(cnn.widths, cnn.n_filters), number = largest(cnn.numbers, cnn.n_filters), D = cnn.dim, F = 0;
-    for (int64_t k = 0; k < cnn.n_filters; k++) F += cnn.numbers[k];
-    enum { SOME = 16 };
-    float *windows = room(ROWS * width * D), *d_windows = room(ROWS * width * D);
-    float *filters = room(number * width * D), *d_filters = room(number * width * D);
-    int whole = windows && d_windows && filters && d_filters;
-    for (int64_t k = 0, F0 = 0; whole && k < cnn.n_filters; F0 += cnn.numbers[k++]) {
-        int64_t K = cnn.widths[k] * D, n = cnn.numbers[k], first[ROWS];
-        for (int64_t f = 0; f < n; f++) /* one filter after another, as the windows are */
+/* Add the gradients of tokens begin .. end to d_table (characters, D), d_weights and d_biases, from d_features (N, F). Each
+   feature comes from one window: a matrix product over all windows would mostly multiply zeros. Returns 0 if out of memory. */
+int cnn_backward(const blas_t *blas, int64_t columns, int64_t dim, const int32_t *ids, const int32_t *lengths,
+                 const float *table, int64_t n_widths, const int64_t *widths, const int64_t *filter_counts, int64_t begin, int64_t end,
+                 const float *const *weights, int is_tanh, const float *features, const uint8_t *argmax,
+                 const float *d_features, float *d_table, float *const *d_weights, float *const *d_biases) {
+    const cnn_t cnn = {blas, columns, dim, ids, lengths, table, n_widths, widths, filter_counts};
+    int64_t width = largest(cnn.widths, cnn.n_widths), number = largest(cnn.filter_counts, cnn.n_widths), D = cnn.dim, F = 0;
+    for (int64_t k = 0; k < cnn.n_widths; k++) F += cnn.filter_counts[k];
+    enum { FILTERS_PER_BLOCK = 16 };
+    float *windows = alloc_aligned(ROWS * width * D), *d_windows = alloc_aligned(ROWS * width * D);
+    float *filters = alloc_aligned(number * width * D), *d_filters = alloc_aligned(number * width * D);
+    int ok = windows && d_windows && filters && d_filters;
+    for (int64_t k = 0, F0 = 0; ok && k < cnn.n_widths; F0 += cnn.filter_counts[k++]) {
+        int64_t K = cnn.widths[k] * D, n = cnn.filter_counts[k], first[ROWS];
+        for (int64_t f = 0; f < n; f++) /* transposed: each filter contiguous, like the windows */
             for (int64_t j = 0; j < K; j++) filters[f * K + j] = weights[k][j * n + f];
         memset(d_filters, 0, n * K * sizeof(float));
         for (int64_t a = begin, b; a < end; a = b) {
@@ -339,15 +343,15 @@ int cnn_backward(const blas_t *blas, int64_t columns, int64_t dim, const int32_t
             int64_t rows = fill_windows(&cnn, a, b, cnn.widths[k], windows);
             for (int64_t token = a, row = 0; token < b; row += n_windows(&cnn, token++, cnn.widths[k])) first[token - a] = row;
             memset(d_windows, 0, rows * K * sizeof(float));
-            for (int64_t f0 = 0; f0 < n; f0 += SOME)
+            for (int64_t f0 = 0; f0 < n; f0 += FILTERS_PER_BLOCK)
                 for (int64_t token = a; token < b; token++)
-                    for (int64_t f = f0, at = token * F + F0 + f0; f < at_most(f0 + SOME, n); f++, at++) {
+                    for (int64_t f = f0, at = token * F + F0 + f0; f < at_most(f0 + FILTERS_PER_BLOCK, n); f++, at++) {
                         float slope = is_tanh ? 1.0f - features[at] * features[at] : features[at] > 0.0f;
                         float d = d_features[at] * slope;
-                        int64_t window = (first[token - a] + places[at]) * K;
+                        int64_t window = (first[token - a] + argmax[at]) * K;
                         if (d == 0.0f) continue;
                         d_biases[k][f] += d;
-                        couple(K, d, windows + window, filters + f * K, d_windows + window, d_filters + f * K);
+                        add_pair_gradients(K, d, windows + window, filters + f * K, d_windows + window, d_filters + f * K);
                     }
             const float *d_window = d_windows;
             for (int64_t token = a; token < b; token++) {
@@ -363,10 +367,11 @@ int cnn_backward(const blas_t *blas, int64_t columns, int64_t dim, const int32_t
     free(d_windows);
     free(filters);
     free(d_filters);
-    return whole;
+    return ok;
 }
 
-/* A highway's gate: y = x + g * (r - x), r = relu(t + t_bias), g = sigmoid(c + c_bias). t and c (N, F) receive r and g. */
+/* A highway layer's gate: y = x + g * (r - x), r = relu(t + t_bias), g = sigmoid(c + c_bias). t and c (N, F) are replaced by r
+   and g. */
 static void gate_row(int64_t F, const float *restrict x, const float *restrict t_bias, const float *restrict c_bias,
                      float *restrict t, float *restrict c, float *restrict y) {
     for (int64_t k = 0; k < F; k++) {
@@ -383,8 +388,8 @@ void gate_forward(int64_t begin, int64_t end, int64_t F, const float *x, const f
     for (int64_t at = begin * F; at < end * F; at += F) gate_row(F, x + at, t_bias, c_bias, t + at, c + at, y + at);
 }
 
-/* d_x (N, F) is the gradient of x as far as it comes through the gate; r and g become those of t and c, whose sums over the
-   rows are added to d_t_bias and d_c_bias (F). */
+/* Sets d_x (N, F) to the gradient of x through the gate alone. r and g are replaced by the gradients of t and c, whose sums over
+   the rows are added to d_t_bias and d_c_bias (F). */
 static void gate_row_backward(int64_t F, const float *restrict x, const float *restrict d_y, float *restrict r,
                               float *restrict g, float *restrict d_x, float *restrict d_t_bias, float *restrict d_c_bias) {
     for (int64_t k = 0; k < F; k++) {
@@ -403,12 +408,12 @@ void gate_backward(int64_t begin, int64_t end, int64_t F, const float *x, const 
         gate_row_backward(F, x + at, d_y + at, r + at, g + at, d_x + at, d_t_bias, d_c_bias);
 }
 
-/* Of each row of logits (n, S): highest (n) becomes the largest of itself and of the row, the logits become
-   exp(logit - highest), and total (n) their sum, which many small ones can make up: pieces of it are added in double. */
-void exponentials(int64_t n, int64_t S, float *logits, float *highest, float *total) {
-    enum { LANES = 16, PIECE = 64 * LANES }; /* each lane with a maximum and a sum of its own, for the sake of vectors */
+/* Replace logits (n, S) by exp(logit - row_max). row_max (n) becomes the larger of itself and the row's maximum, total (n) the
+   sum of the row: added in double by pieces, because many small terms can make it up. */
+void exp_minus_max(int64_t n, int64_t S, float *logits, float *row_max, float *total) {
+    enum { LANES = 16, PIECE = 64 * LANES }; /* a maximum and a sum per lane, to vectorise */
     for (int64_t row = 0; row < n; row++) {
-        float *restrict x = logits + row * S, most = highest[row], tops[LANES];
+        float *restrict x = logits + row * S, most = row_max[row], tops[LANES];
         for (int64_t lane = 0; lane < LANES; lane++) tops[lane] = most;
         int64_t whole = S - S % LANES;
         for (int64_t k = 0; k < whole; k += LANES)
@@ -419,12 +424,12 @@ void exponentials(int64_t n, int64_t S, float *logits, float *highest, float *to
         for (int64_t a = 0; a < whole; a += PIECE) {
             float sums[LANES] = {0};
             for (int64_t k = a; k < at_most(a + PIECE, whole); k += LANES)
-                for (int64_t lane = 0; lane < LANES; lane++) sums[lane] += x[k + lane] = exponential(x[k + lane] - most);
+                for (int64_t lane = 0; lane < LANES; lane++) sums[lane] += x[k + lane] = exp_approx(x[k + lane] - most);
             for (int64_t lane = 0; lane < LANES; lane++) sum += sums[lane];
         }
-        for (int64_t k = whole; k < S; k++) sum += x[k] = exponential(x[k] - most);
+        for (int64_t k = whole; k < S; k++) sum += x[k] = exp_approx(x[k] - most);
         total[row] = sum;
-        highest[row] = most;
+        row_max[row] = most;
     }
 }
 
@@ -432,18 +437,18 @@ static void scale_and_add(int64_t n, float *restrict x, float factor, float *res
     for (int64_t k = 0; k < n; k++) sum[k] += x[k] *= factor;
 }
 
-/* The sampled softmax of M places: h (M, P), table (S, P) and bias (S) of the candidates, of each place its target's logit
-   `true_logits` (M), and the n_hits pairs (row, candidate), rows rising, where a candidate is the target itself, which are
-   left out. Sets loss to the mean over the places, d_h (M, P), d_table (S, P), d_bias (S), and d_true (M) to the gradient of
-   the targets' logits. The logits of SLICE places at a time stay in the cache. Returns whether there was memory. */
+/* The sampled softmax of M predictions: hidden states h (M, P), table (S, P) and bias (S) of the candidates, and the targets'
+   logits target_logits (M). The n_hits accidental hits (row, candidate), with rows rising, are masked. Sets loss to the mean
+   over the predictions, d_h (M, P), d_table (S, P), d_bias (S), and d_target (M) to the gradient of the targets' logits. The
+   logits of SLICE predictions at a time stay in the cache. Returns 0 if out of memory. */
 int softmax_loss(const blas_t *blas, int64_t M, int64_t S, int64_t P, const float *h, const float *table, const float *bias,
-                 const float *true_logits, int64_t n_hits, const int64_t *hit_rows, const int64_t *hit_candidates, float *loss,
-                 float *d_h, float *d_table, float *d_bias, float *d_true) {
+                 const float *target_logits, int64_t n_hits, const int64_t *hit_rows, const int64_t *hit_candidates, float *loss,
+                 float *d_h, float *d_table, float *d_bias, float *d_target) {
     enum { SLICE = 128 };
-    float *logits = room(at_most(SLICE, M) * S);
+    float *logits = alloc_aligned(at_most(SLICE, M) * S);
     if (!logits) return 0;
     int64_t slices = (M + SLICE - 1) / SLICE, hit = 0;
-    right_t across = right_side(blas, TRANSPOSED, P, S, table, slices, M), back = right_side(blas, AS_IS, S, P, table, slices, M);
+    rhs_t across = prepare_rhs(blas, TRANSPOSED, P, S, table, slices, M), back = prepare_rhs(blas, AS_IS, S, P, table, slices, M);
     double sum = 0;
     memset(d_table, 0, S * P * sizeof(float));
     memset(d_bias, 0, S * sizeof(float));
@@ -451,14 +456,14 @@ int softmax_loss(const blas_t *blas, int64_t M, int64_t S, int64_t P, const floa
         int64_t n = at_most(SLICE, M - a);
         multiply(n, h + a * P, &across, logits);
         for (int64_t row = 0; row < n; row++) {
-            float *x = logits + row * S, true_logit = true_logits[a + row], highest = true_logit, total;
+            float *x = logits + row * S, target_logit = target_logits[a + row], row_max = target_logit, total;
             add_to(x, bias, S);
             for (; hit < n_hits && hit_rows[hit] == a + row; hit++) x[hit_candidates[hit]] = -1e30f;
-            exponentials(1, S, x, &highest, &total);
-            float chance = exponential(true_logit - highest);
-            total += chance;
-            sum += logf(total) + highest - true_logit;
-            d_true[a + row] = chance / (total * M) - 1.0f / M;
+            exp_minus_max(1, S, x, &row_max, &total);
+            float target_exp = exp_approx(target_logit - row_max);
+            total += target_exp;
+            sum += logf(total) + row_max - target_logit;
+            d_target[a + row] = target_exp / (total * M) - 1.0f / M;
             scale_and_add(S, x, 1.0f / (total * M), d_bias);
         }
         multiply(n, logits, &back, d_h + a * P);
@@ -480,8 +485,8 @@ static void adagrad_elements(int64_t n, const float *restrict g, float scale, fl
     }
 }
 
-/* Adagrad over the elements begin .. end of a weight, whose gradient g counts by `scale` (the clip of its norm). With rows:
-   over the rows[begin] .. rows[end] of a matrix of `width` columns, each of which stands there once; g holds their gradients. */
+/* Adagrad over the elements begin .. end of a weight with gradient g, scaled by `scale` (for the clip of the norm). With rows:
+   over rows[begin] .. rows[end] of a matrix with `width` columns, each at most once; g holds their gradients. */
 void adagrad(int64_t begin, int64_t end, const int64_t *rows, int64_t width, const float *g, float scale, float rate,
              float epsilon, float *weight, float *moment) {
     if (!rows) adagrad_elements(end - begin, g + begin, scale, rate, epsilon, weight + begin, moment + begin);

@@ -113,9 +113,9 @@ def _c_argument(value, kind: str, stars: int):
     return ctypes.c_void_p(value.data_ptr() if is_tensor else value.ctypes.data)
 
 
-def suits(x: paddle.Tensor) -> bool:
+def is_supported(x: paddle.Tensor) -> bool:
     """Whether there is a kernel, and it can take this tensor's place and type."""
-    fits = x.dtype == paddle.float32 and x.place.is_cpu_place() and not products.half_products_wanted()
+    fits = x.dtype == paddle.float32 and x.place.is_cpu_place() and not products.bfloat16_enabled()
     return fits and kernel() is not None
 
 

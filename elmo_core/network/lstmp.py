@@ -1,44 +1,66 @@
-"""The projected LSTM (LSTMP) with cell and projection clips, over ragged rows, with its own backward pass.
+"""A projected LSTM (LSTMP) with cell and projection clipping, over rows of different lengths.
 
     i, j, f, o = split(x W_x + h W_h + b)
     c = clip(sigmoid(f + forget_bias) * c + sigmoid(i) * tanh(j), +-cell_clip)
     h = clip((sigmoid(o) * tanh(c)) W_p, +-proj_clip)
 
-Letters: B rows, T steps, P projection, H cell, N input vectors, M = sum of all row lengths.
+Shapes: B rows, T steps, P projection size, H cell size, D directions, N input vectors, M = sum of all row lengths.
 
-Rows are packed: the longest first, and of step t only the n_t rows that still live, one step after another:
+Rows are packed like PyTorch's PackedSequence: longest first, then step by step, each step with only the n_t rows that
+are still active:
 
-    row 0:  a b c d        steps:  a e h | b f i | c g | d       sizes: 3 3 2 1
+    row 0:  a b c d        steps:  a e h | b f i | c g | d       batch sizes: 3 3 2 1
     row 1:  e f g          packed: (M, .) with no padding anywhere
     row 2:  h i
 
-So padding costs nothing, and the state a row ends with is that of its own last step. The input may be given as N
-vectors and M row numbers into them: then the input product is made once for each vector, however often it is read.
+So padding costs nothing, and a row's final state is that of its own last step. The input may also be N vectors and M
+indices into them; the compiled loops then multiply each vector with W_x only once.
 
-Why an own backward: automatic differentiation through the loop makes a product for each weight at each step and adds
-them up. Here the loop only leaves the gradients of the gates behind, and each weight's gradient is one product. Like any
-PyLayer of Paddle 3, it cannot be differentiated twice (Paddle crashes on a second pass over a retained graph).
+Why a hand-written backward pass: autograd through the loop would compute one product per weight and step, and sum them.
+Here the loop only leaves the gates' gradients behind, and each weight's gradient is a single product. Like any PyLayer of
+Paddle 3, it cannot be differentiated twice (a second backward pass over a retained graph crashes Paddle).
 """
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from elmo_core.machine.products import operand, product
-from elmo_core.machine.runtime import in_parallel, paddle, to_tensor
+from elmo_core.machine.products import amp_matmul, amp_operand
+from elmo_core.machine.runtime import paddle, run_in_parallel, to_tensor
 from elmo_core.network import fused
 
-INPUT_GATES_AT_ONCE = 2**26  # elements, 256 MB of float32: what inference holds of one direction's input products
+MAX_GATE_ELEMENTS = 2**26  # 256 MB of float32: bounds the gate inputs held in memory at once
 State = tuple[paddle.Tensor, paddle.Tensor]  # h (B, P) and c (B, H)
 
 
+class LayerInput(NamedTuple):
+    """The input, initial state and weights of one direction of a layer, or the gradients with respect to them."""
+
+    x: paddle.Tensor  # packed (M, P), or (N, P) with indices
+    h: paddle.Tensor  # (B, P)
+    c: paddle.Tensor  # (B, H)
+    input_weight: paddle.Tensor  # (P, 4H)
+    recurrent_weight: paddle.Tensor  # (P, 4H)
+    bias: paddle.Tensor  # (4H,)
+    projection_weight: paddle.Tensor  # (H, P)
+
+
+class LayerOutput(NamedTuple):
+    """The outputs and final state of one direction of a layer, or the gradients with respect to them."""
+
+    outputs: paddle.Tensor  # packed (M, P)
+    h: paddle.Tensor  # (B, P)
+    c: paddle.Tensor  # (B, H)
+
+
 @dataclass(frozen=True)
-class Cell:
-    """What of a cell is not learnt. A clip of 0 means none."""
+class CellConfig:
+    """Fixed settings of an LSTM cell. A clip of 0 disables clipping."""
 
     forget_bias: float = 1.0
     cell_clip: float = 3.0
@@ -48,7 +70,7 @@ class Cell:
 class LSTMP(paddle.nn.Layer):
     """The weights of one direction of one layer, gates in the order i, j, f, o."""
 
-    def __init__(self, input_dim: int, cell_dim: int, cell: Cell):
+    def __init__(self, input_dim: int, cell_dim: int, cell: CellConfig):
         super().__init__()
         self.cell = cell
         uniform = paddle.nn.initializer.XavierUniform()
@@ -68,338 +90,358 @@ class LSTMP(paddle.nn.Layer):
 
 @dataclass
 class Packing:
-    """How rows of given lengths are packed. All on the host: the loop over the steps never asks the device."""
+    """How rows of given lengths are packed. All in NumPy, so the loop over the steps never waits for the device."""
 
-    order: np.ndarray  # (B,) the rows, longest first
-    sizes: list[int]  # (T,) rows alive at each step
-    offsets: np.ndarray  # (T + 1,) where each step begins in the packed rows
-    row: np.ndarray  # (M,) of each packed place, its row among the given ones
-    step: np.ndarray  # (M,) and its step
+    sorted_indices: np.ndarray  # (B,) row indices, longest first
+    batch_sizes: list[int]  # (T,) active rows per step
+    offsets: np.ndarray  # (T + 1,) first packed index of each step
+    row: np.ndarray  # (M,) original row of each packed entry
+    step: np.ndarray  # (M,) its step
 
     @classmethod
-    def of(cls, lengths: np.ndarray) -> "Packing":
+    def from_lengths(cls, lengths: np.ndarray) -> "Packing":
         lengths = np.asarray(lengths)
-        order = np.argsort(-lengths, kind="stable")
+        sorted_indices = np.argsort(-lengths, kind="stable")
         longest = int(lengths.max(initial=0))
-        # how many rows are longer than t, for every t
-        sizes = len(lengths) - np.searchsorted(np.sort(lengths), np.arange(longest), side="right")
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        step = np.repeat(np.arange(longest), sizes)
-        row = order[np.arange(len(step)) - offsets[step]]
-        return cls(order, sizes.tolist(), offsets, row, step)
+        # for every t, the number of rows longer than t
+        batch_sizes = len(lengths) - np.searchsorted(np.sort(lengths), np.arange(longest), side="right")
+        offsets = np.concatenate([[0], np.cumsum(batch_sizes)])
+        step = np.repeat(np.arange(longest), batch_sizes)
+        row = sorted_indices[np.arange(len(step)) - offsets[step]]
+        return cls(sorted_indices, batch_sizes.tolist(), offsets, row, step)
 
-    def word_places(self, n_words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where the outputs of every row's words are, forward and backward (B, T), and the mask (B, T) of real words.
+    def word_indices(self, n_words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Packed indices of each row's word outputs, forward and backward (B, T), and their mask (B, T).
 
-        Step 0 of a row is its marker, step k the k-th word from the direction's own start; T is the longest row's words.
+        Step 0 of a row is its begin or end marker, step k the k-th word from the direction's start; T is the largest
+        number of words.
         """
-        rank = np.argsort(self.order)[:, None]
-        step, left = np.arange(n_words.max(initial=0)), n_words[:, None]
-        mask = step < left
+        rank = np.argsort(self.sorted_indices)[:, None]
+        step, n_words = np.arange(n_words.max(initial=0)), n_words[:, None]
+        mask = step < n_words
         forward = self.offsets[np.where(mask, 1 + step, 0)] + rank
-        backward = self.offsets[np.where(mask, left - step, 0)] + rank
+        backward = self.offsets[np.where(mask, n_words - step, 0)] + rank
         return forward * mask, backward * mask, mask
 
     def sort(self, state: State) -> State:
-        """A state's rows in the packed order."""
-        return state if self._in_order else tuple(paddle.gather(part, to_tensor(self.order)) for part in state)
+        """Reorder a state's rows to packed order."""
+        return state if self._is_sorted else _select_rows(state, self.sorted_indices)
 
     def unsort(self, state: State) -> State:
-        """A state's rows back in the given order."""
-        if self._in_order:
-            return state
-        back = to_tensor(np.argsort(self.order))
-        return tuple(paddle.gather(part, back) for part in state)
+        """Restore the original order of a state's rows."""
+        return state if self._is_sorted else _select_rows(state, np.argsort(self.sorted_indices))
 
     @property
-    def _in_order(self) -> bool:
-        return bool((np.diff(self.order) > 0).all())
+    def _is_sorted(self) -> bool:
+        return bool((np.diff(self.sorted_indices) > 0).all())
+
+
+def _select_rows(state: State, indices: np.ndarray) -> State:
+    indices = to_tensor(indices)
+    return tuple(paddle.gather(tensor, indices) for tensor in state)
 
 
 def run_layer(
     directions: Sequence[LSTMP],
     inputs: Sequence[paddle.Tensor],
     states: Sequence[State],
-    sizes: Sequence[int],
-    rows: Sequence[paddle.Tensor | None] | None = None,
-) -> tuple[list[paddle.Tensor], list[State]]:
-    """Run the directions of one layer side by side.
+    batch_sizes: Sequence[int],
+    indices: Sequence[paddle.Tensor] | None = None,
+) -> list[LayerOutput]:
+    """Run the directions of one layer.
 
-    inputs: for each direction packed (M, P), or (N, P) where `rows` gives the (M,) row numbers into it.
-    states: for each direction h (B, P) and c (B, H), rows in the packed order. There is at least one step.
-    Returns for each direction the outputs, packed (M, P), and the state each row ends with.
+    inputs: per direction, packed (M, P), or (N, P) with (M,) `indices` into it.
+    states: per direction, h (B, P) and c (B, H), in packed order. There is at least one step.
     """
-    rows = rows or [None] * len(directions)
-    tensors = [[x, *state, *lstmp.weights()] for lstmp, x, state in zip(directions, inputs, states, strict=True)]
-    cell, is_fused = directions[0].cell, fused.suits(inputs[0])
-    training = paddle.is_grad_enabled() and not all(tensor.stop_gradient for one in tensors for tensor in one)
-    fits = len(inputs[0]) * 4 * states[0][1].shape[1] <= INPUT_GATES_AT_ONCE
-    if not (is_fused and (fits or training)):
-        for one, index in zip(tensors, rows, strict=True):
-            one[0] = one[0] if index is None else paddle.gather(one[0], index)
-        rows = [None] * len(directions)
+    tensors = [LayerInput(x, *state, *d.weights()) for d, x, state in zip(directions, inputs, states, strict=True)]
+    cell, is_fused = directions[0].cell, fused.is_supported(inputs[0])
+    training = paddle.is_grad_enabled() and not all(tensor.stop_gradient for tensor in _flatten(tensors))
+    fits = len(inputs[0]) * 4 * states[0][1].shape[1] <= MAX_GATE_ELEMENTS
+    if indices and not (is_fused and (fits or training)):
+        tensors = [t._replace(x=paddle.gather(t.x, index)) for t, index in zip(tensors, indices, strict=True)]
+        indices = None
     if is_fused:
-        jobs = [_Direction(cell, sizes, index, one) for index, one in zip(rows, tensors, strict=True)]
+        indices = indices or [None] * len(tensors)
+        runs = [_FusedDirection(cell, batch_sizes, i, t) for i, t in zip(indices, tensors, strict=True)]
     else:
-        jobs = [_Stacked(cell, sizes, tensors)]
-    tensors = [tensor for job in jobs for tensor in job.tensors]
-    results = _LayerFunction.apply(jobs, *tensors) if training else _run_forward(jobs, training=False)
-    outputs = [results[k] for k in range(0, len(results), 3)]
-    return outputs, [(results[k + 1], results[k + 2]) for k in range(0, len(results), 3)]
+        runs = [_StackedDirections(cell, batch_sizes, tensors)]
+    if not training:
+        return _run_forward(runs, training=False)
+    return _regroup(LayerOutput, _LayerFunction.apply(runs, *_flatten(tensors)))
 
 
 class _LayerFunction(paddle.autograd.PyLayer):
-    """One layer's directions as one differentiable operation: 7 tensors in and 3 out for each direction."""
+    """All directions of a layer as one autograd operation, which takes and returns flat lists of tensors."""
 
     @staticmethod
-    def forward(ctx, jobs, *tensors):
-        ctx.jobs = jobs
-        for job in jobs:
-            job.wanted = [not tensor.stop_gradient for tensor in job.tensors]
-        return tuple(_run_forward(jobs, training=True))
+    def forward(ctx, runs, *tensors):
+        ctx.runs = runs
+        ctx.needs_grad = [not tensor.stop_gradient for run in runs for tensor in _flatten(run.directions)]
+        return tuple(_flatten(_run_forward(runs, training=True)))
 
     @staticmethod
     def backward(ctx, *gradients):
-        share = len(gradients) // len(ctx.jobs)
-        groups = [gradients[k : k + share] for k in range(0, len(gradients), share)]
-        tasks = [lambda j=job, g=g: j.backward(*g) for job, g in zip(ctx.jobs, groups, strict=True)]
-        return tuple(gradient for group in in_parallel(tasks) for gradient in group)
+        outputs = iter(_regroup(LayerOutput, gradients))
+        tasks = [partial(run.backward, list(itertools.islice(outputs, len(run.directions)))) for run in ctx.runs]
+        gradients = [gradient for inputs in run_in_parallel(tasks) for gradient in _flatten(inputs)]
+        return tuple(d if needed else None for d, needed in zip(gradients, ctx.needs_grad, strict=True))
 
 
-def _run_forward(jobs, training: bool) -> list[paddle.Tensor]:
-    groups = in_parallel([lambda j=job: j.forward(training) for job in jobs])
-    return [tensor for group in groups for tensor in group]
+def _flatten(tuples: Iterable[tuple]) -> list[paddle.Tensor]:
+    return [tensor for one in tuples for tensor in one]
 
 
-class _Direction:
-    """One direction of one layer over one batch by the compiled loops, and what the backward pass needs of the forward."""
+def _regroup(kind: type, tensors: Sequence[paddle.Tensor]) -> list:
+    n = len(kind._fields)
+    return [kind(*tensors[k : k + n]) for k in range(0, len(tensors), n)]
 
-    def __init__(self, cell: Cell, sizes: Sequence[int], index: paddle.Tensor | None, tensors):
-        self.cell, self.sizes, self.index, self.tensors = cell, sizes, index, tensors
-        self.wanted: list[bool] = []
 
-    def forward(self, training: bool) -> tuple[paddle.Tensor, ...]:
-        """Outputs (M, P), last h (B, P), last c (B, H)."""
-        x, h, c, input_weight, recurrent_weight, bias, _ = self.tensors
+def _run_forward(runs, training: bool) -> list[LayerOutput]:
+    return list(itertools.chain(*run_in_parallel([partial(run.forward, training) for run in runs])))
+
+
+class _FusedDirection:
+    """One direction of a layer over one batch, run by the compiled loops; keeps what backward needs."""
+
+    def __init__(self, cell: CellConfig, batch_sizes: Sequence[int], index: paddle.Tensor | None, tensors: LayerInput):
+        self.cell, self.batch_sizes, self.index, self.directions = cell, batch_sizes, index, [tensors]
+
+    def forward(self, training: bool) -> list[LayerOutput]:
+        (tensors,) = self.directions
+        cell_dim, projection_dim = tensors.projection_weight.shape
         with paddle.no_grad():
-            cell_dim = c.shape[1]
-            forget = paddle.zeros_like(bias)
+            forget = paddle.zeros_like(tensors.bias)
             forget[2 * cell_dim : 3 * cell_dim] = self.cell.forget_bias
-            bias = bias + forget
-            if self.index is None:  # x is multiplied together with h
-                inputs, weight = bias, paddle.concat([input_weight, recurrent_weight])
+            bias = tensors.bias + forget
+            if self.index is None:  # the kernel multiplies x together with h
+                weight = paddle.concat([tensors.input_weight, tensors.recurrent_weight])
+                inputs = {"x": tensors.x, "gate_inputs": bias, "indices": None}
             else:
-                inputs, weight, x = product(x, input_weight).add_(bias), recurrent_weight, None
-            h, c = h.clone(), c.clone()
-            n_places, empty = sum(self.sizes), partial(paddle.empty, dtype=h.dtype)
-            room = n_places if training else self.sizes[0]
-            outputs, read = empty([n_places, h.shape[1]]), empty([room, len(weight)])
-            sums, m = empty([self.sizes[0], 4 * cell_dim]), empty([room, cell_dim])
-            gates, cells = (empty([n_places, width]) if training else None for width in (4 * cell_dim, cell_dim))
-            buffers = {"outputs": outputs, "sums": sums, "read": read, "m": m, "gates": gates, "cells": cells}
-            given = {"inputs": inputs, "rows": self.index, "x": x, "h": h, "c": c}
-            fused.kernel().lstmp_forward(**self._arguments(weight), **given, **buffers)
-            if training:  # the tensor of the outputs itself would close a circle that is never freed
-                self.saved = weight, read, gates, m, cells, outputs.detach()
-            return outputs, h, c
+                weight = tensors.recurrent_weight
+                products = amp_matmul(tensors.x, tensors.input_weight).add_(bias)
+                inputs = {"x": None, "gate_inputs": products, "indices": self.index}
+            m, n = sum(self.batch_sizes), self.batch_sizes[0]
+            kept, empty = m if training else n, partial(paddle.empty, dtype=bias.dtype)
+            saved = {
+                "gemm_input": empty([kept, len(weight)]),
+                "cell_output": empty([kept, cell_dim]),
+                "gates": empty([m, 4 * cell_dim]) if training else None,
+                "cells": empty([m, cell_dim]) if training else None,
+            }
+            output = LayerOutput(empty([m, projection_dim]), tensors.h.clone(), tensors.c.clone())
+            sums = empty([n, 4 * cell_dim])
+            shared = self._shared_arguments(weight)
+            fused.kernel().lstmp_forward(**shared, **inputs, **saved, **output._asdict(), preactivations=sums)
+            if training:  # detached: saving the output itself would create a reference cycle that is never freed
+                self.saved = weight, saved, output.outputs.detach()
+            return [output]
 
-    def backward(self, d_outputs, d_last_h, d_last_c) -> tuple[paddle.Tensor | None, ...]:
-        """Gradients of x, h, c, W_x, W_h, b, W_p; None for those not wanted."""
-        x, _, first_c, input_weight, _, bias, _ = self.tensors
+    def backward(self, gradients: list[LayerOutput]) -> list[LayerInput]:
+        (tensors,), (d_output,) = self.directions, gradients
+        weight, saved, outputs = self.saved
+        gates, cells = saved["gates"], saved["cells"]
         with paddle.no_grad():
-            weight, read, gates, m, cells, outputs = self.saved
-            d_h, d_c = d_last_h.clone(), d_last_c.clone()
-            d_projected, d_bias = paddle.empty_like(outputs), paddle.empty_like(bias)
-            d_x = paddle.empty_like(x) if self.index is None else None
-            d_m = paddle.empty([self.sizes[0], cells.shape[1]], dtype=cells.dtype)
-            d_read = paddle.empty([self.sizes[0], len(weight)], dtype=cells.dtype)
-            given = {"first_c": first_c.contiguous(), "outputs": outputs, "d_outputs": d_outputs.contiguous()}
-            made = {"gates": gates, "d_h": d_h, "d_c": d_c, "d_projected": d_projected, "d_x": d_x, "d_bias": d_bias}
-            room = {"cells": cells, "d_m": d_m, "d_read": d_read}
-            fused.kernel().lstmp_backward(**self._arguments(weight), **given, **made, **room)
-            d_weight = product(read, gates, transpose_x=True)
-            if d_x is None:  # the gradients of places that read the same input are summed first
-                zeros = paddle.zeros([len(x), gates.shape[1]], gates.dtype)
-                d_gates = zeros.index_add_(self.index, 0, gates)
-                d_x = product(d_gates, input_weight, transpose_y=True)
-                d_input_weight, d_recurrent_weight = product(x, d_gates, transpose_x=True), d_weight
-            else:
+            d_h, d_c, d_bias = d_output.h.clone(), d_output.c.clone(), paddle.empty_like(tensors.bias)
+            d_projected = paddle.empty_like(outputs)
+            d_x = paddle.empty_like(tensors.x) if self.index is None else None
+            fused.kernel().lstmp_backward(
+                **self._shared_arguments(weight),
+                initial_c=tensors.c.contiguous(),
+                outputs=outputs,
+                d_outputs=d_output.outputs.contiguous(),
+                cells=cells,
+                gates=gates,  # overwritten by its gradient
+                d_h=d_h,
+                d_c=d_c,
+                d_projected=d_projected,
+                d_x=d_x,
+                d_bias=d_bias,
+                d_cell_output=paddle.empty([self.batch_sizes[0], cells.shape[1]], dtype=cells.dtype),
+                d_gemm_input=paddle.empty([self.batch_sizes[0], len(weight)], dtype=cells.dtype),
+            )
+            d_weight = amp_matmul(saved["gemm_input"], gates, transpose_x=True)
+            if self.index is None:
                 d_input_weight, d_recurrent_weight = d_weight.split(2)
-            d_weights = d_input_weight, d_recurrent_weight, d_bias, product(m, d_projected, transpose_x=True)
-            return _wanted((d_x, d_h, d_c, *d_weights), self.wanted)
+            else:  # sum the gate gradients of all entries that read the same vector
+                zeros = paddle.zeros([len(tensors.x), gates.shape[1]], gates.dtype)
+                d_gates = zeros.index_add_(self.index, 0, gates)
+                d_x = amp_matmul(d_gates, tensors.input_weight, transpose_y=True)
+                d_input_weight, d_recurrent_weight = amp_matmul(tensors.x, d_gates, transpose_x=True), d_weight
+            d_projection_weight = amp_matmul(saved["cell_output"], d_projected, transpose_x=True)
+            return [LayerInput(d_x, d_h, d_c, d_input_weight, d_recurrent_weight, d_bias, d_projection_weight)]
 
-    def _arguments(self, weight: paddle.Tensor) -> dict:
-        """Those of both loops."""
-        projection = self.tensors[-1]
-        (H, P), steps = projection.shape, len(self.sizes)
+    def _shared_arguments(self, weight: paddle.Tensor) -> dict:
+        """The arguments that both kernels take."""
+        projection = self.directions[0].projection_weight
+        (H, P), steps = projection.shape, len(self.batch_sizes)
         clips = {"cell_clip": self.cell.cell_clip or math.inf, "proj_clip": self.cell.proj_clip or math.inf}
-        return {
-            "steps": steps,
-            "sizes": self.sizes,
-            "P": P,
-            "H": H,
-            "weight": weight,
-            "projection": projection,
-            **clips,
-        }
+        shapes = {"steps": steps, "batch_sizes": self.batch_sizes, "P": P, "H": H}
+        return {**shapes, **clips, "weight": weight, "projection": projection}
 
 
-def _wanted(gradients: Sequence[paddle.Tensor], wanted: Sequence[bool]) -> tuple[paddle.Tensor | None, ...]:
-    return tuple(gradient if want else None for gradient, want in zip(gradients, wanted, strict=True))
+class _BlockGradients(NamedTuple):
+    """Results of the backward pass through one block of steps, the steps flattened into rows."""
+
+    d_h: paddle.Tensor  # (D, n, P) of the initial h
+    d_c: paddle.Tensor  # (D, n, H) of the initial c
+    d_gates: paddle.Tensor  # (D, t * n, 4H)
+    d_projected: paddle.Tensor  # (D, t * n, P) of the projection's output
+    cell_output: paddle.Tensor  # (D, t * n, H) the projection's input
+    previous_h: paddle.Tensor  # (D, t * n, P) each step's previous h
 
 
-class _Stacked:
+class _StackedDirections:
     """All directions of a layer over one batch in Paddle operators, stacked on an axis D.
 
-    On a GPU every operator is a kernel launch, and small models are bound by launches. So the loop over steps has as few
-    operators as possible: both directions and all four gates share each one, and whatever does not depend on the previous
-    step is computed for all steps at once. Gates are the leading axis, so gates with the same activation are contiguous.
-    `unbind`, slices and reshapes of contiguous tensors are views: writing into them writes into the whole. `split` copies.
+    On a GPU every operator is a kernel launch, and small models are bound by launches. So the loop over the steps has as
+    few operators as possible: both directions and all four gates share each one, and whatever does not depend on the
+    previous step is computed for all steps at once. Gates are the leading axis, so gates with the same activation are
+    contiguous. `unbind`, slices and reshapes of contiguous tensors are views: writing into them writes into the whole.
+    `split` copies.
     """
 
-    def __init__(self, cell: Cell, sizes: Sequence[int], directions: Sequence[Sequence[paddle.Tensor]]):
+    def __init__(self, cell: CellConfig, batch_sizes: Sequence[int], directions: Sequence[LayerInput]):
         self.cell, self.directions = cell, directions
-        self.tensors = [tensor for tensors in directions for tensor in tensors]
-        self.blocks = _blocks(sizes, 4 * sum(c.shape[1] for _, _, c, *_ in directions))
-        self.wanted: list[bool] = []
+        self.blocks = _blocks(batch_sizes, 4 * sum(direction.c.shape[1] for direction in directions))
 
-    def forward(self, training: bool) -> tuple[paddle.Tensor, ...]:
-        """Of each direction: outputs (M, P), last h (B, P), last c (B, H)."""
+    def forward(self, training: bool) -> list[LayerOutput]:
         inputs, *stacks = zip(*self.directions, strict=True)
         with paddle.no_grad():
             h, c, input_weight, recurrent_weight, bias, projection_weight = map(paddle.stack, stacks)
             input_weight, recurrent_weight = (  # (4, D, P, H)
-                operand(_gates_first(weight, "jifo")) for weight in (input_weight, recurrent_weight)
+                amp_operand(_gates_first(weight, "jifo")) for weight in (input_weight, recurrent_weight)
             )
             bias = _gates_first(bias.unsqueeze(1), "jifo")  # (4, D, 1, H)
             bias[2] += self.cell.forget_bias
-            projection_weight = operand(projection_weight)
+            projection_weight = amp_operand(projection_weight)
             self.saved, outputs, ended = [], [], []
             for first, steps, n in self.blocks:
                 if n < h.shape[1]:
                     ended.append((h[:, n:], c[:, n:]))
                     h, c = h[:, :n], c[:, :n]
                 x = paddle.stack([x[first : first + steps * n] for x in inputs])  # (D, t * n, P)
-                gates = _of_gates(x, input_weight).reshape([4 * len(x), steps, -1]).transpose([1, 0, 2]).contiguous()
+                gates = _gate_products(x, input_weight).reshape([4 * len(x), steps, -1])
+                gates = gates.transpose([1, 0, 2]).contiguous()
                 gates.reshape([steps, -1]).add_(bias.expand([4, len(x), n, c.shape[2]]).reshape([-1]))
                 gates = gates.reshape([steps, 4, *c.shape])  # (t, 4, D, n, H)
-                start, cells, projected = (h, c), [], []
-                sums, sigmoids = gates.unbind(), gates[:, 1:].unbind()
-                alone = gates.reshape([4 * steps, *c.shape]).unbind()
+                initial, cells, projected = (h, c), [], []
+                step_gates, step_sigmoids = gates.unbind(), gates[:, 1:].unbind()
+                single_gates = gates.reshape([4 * steps, *c.shape]).unbind()
                 for k in range(steps):
-                    sums[k].add_(_of_gates(h, recurrent_weight))
-                    j, i, f, o = alone[4 * k : 4 * k + 4]  # (D, n, H)
+                    step_gates[k].add_(_gate_products(h, recurrent_weight))
+                    j, i, f, o = single_gates[4 * k : 4 * k + 4]  # (D, n, H)
                     j.tanh_()
-                    sigmoids[k].sigmoid_()
+                    step_sigmoids[k].sigmoid_()
                     c = (f * c).add_(i * j)
                     if self.cell.cell_clip:
                         c = c.clip_(-self.cell.cell_clip, self.cell.cell_clip)
-                    h = product(o * c.tanh(), projection_weight)
+                    h = amp_matmul(o * c.tanh(), projection_weight)
                     if self.cell.proj_clip:
                         h = h.clip_(-self.cell.proj_clip, self.cell.proj_clip)
                     cells.append(c)
                     projected.append(h)
-                whole = paddle.stack(projected)  # (t, D, n, P)
-                outputs.append(_in_rows(whole))
+                projected = paddle.stack(projected)  # (t, D, n, P)
+                outputs.append(_steps_to_rows(projected))
                 if training:
-                    self.saved.append((start, gates, cells, whole))
+                    self.saved.append((initial, gates, cells, projected))
             ended.append((h, c))
-            last_h, last_c = (_joined(parts[::-1], axis=1) for parts in zip(*ended, strict=True))
-            outputs = _joined(outputs, axis=1)
-            return tuple(part for made in zip(outputs, last_h, last_c, strict=True) for part in made)
+            final_h, final_c = (_concat(parts[::-1]) for parts in zip(*ended, strict=True))
+            return list(map(LayerOutput, _concat(outputs), final_h, final_c))
 
-    def backward(self, *gradients) -> tuple[paddle.Tensor | None, ...]:
-        """Gradients of each direction's x, h, c, W_x, W_h, b, W_p; None for those not wanted."""
-        d_outputs, *d_last = (gradients[k::3] for k in range(3))
+    def backward(self, gradients: list[LayerOutput]) -> list[LayerInput]:
+        d_outputs, *d_final = zip(*gradients, strict=True)
         with paddle.no_grad():
             inputs, _, _, *weights = zip(*self.directions, strict=True)
             x, input_weight, recurrent_weight, _, projection_weight = map(paddle.stack, (inputs, *weights))
-            by_gate = operand(_gates_first(recurrent_weight, "ijfo"))  # (4, D, P, H)
-            projection_weight = operand(projection_weight)
-            d_last_h, d_last_c = (paddle.stack(parts) for parts in d_last)
-            d_h, d_c = (part[:, : self.blocks[-1][2]] for part in (d_last_h, d_last_c))
-            collected = []
+            recurrent_weight = amp_operand(_gates_first(recurrent_weight, "ijfo"))  # (4, D, P, H)
+            projection_weight = amp_operand(projection_weight)
+            d_final_h, d_final_c = map(paddle.stack, d_final)
+            d_h, d_c = (d_state[:, : self.blocks[-1][2]] for d_state in (d_final_h, d_final_c))
+            results = []
             for (first, steps, n), saved in zip(reversed(self.blocks), reversed(self.saved), strict=True):
-                d_h, d_c = _with_ended(d_h, d_last_h, n), _with_ended(d_c, d_last_c, n)
-                places = [x[first : first + steps * n].reshape([steps, n, -1]) for x in d_outputs]
-                d_projected = paddle.stack(places, axis=1)  # (t, D, n, P)
-                made = self._block_backward(d_projected, d_h, d_c, saved, by_gate, projection_weight)
-                d_h, d_c, *rows = made
-                collected.append(rows)
-            d_h, d_c = _with_ended(d_h, d_last_h, len(gradients[1])), _with_ended(d_c, d_last_c, len(gradients[2]))
-            parts = zip(*reversed(collected), strict=True)
-            d_gates, d_projected, m, previous_h = (_joined(part, axis=1) for part in parts)  # (D, M, .)
-            made = (
-                product(d_gates, input_weight, transpose_y=True),
-                d_h,
-                d_c,
-                product(x, d_gates, transpose_x=True),
-                product(previous_h, d_gates, transpose_x=True),
-                paddle.matmul(paddle.ones([1, d_gates.shape[1]], d_gates.dtype), d_gates).squeeze(1),  # a sum is slow
-                product(m, d_projected, transpose_x=True),
+                d_h, d_c = _append_ended(d_h, d_final_h, n), _append_ended(d_c, d_final_c, n)
+                d_blocks = [d[first : first + steps * n].reshape([steps, n, -1]) for d in d_outputs]
+                d_projected = paddle.stack(d_blocks, axis=1)  # (t, D, n, P)
+                result = self._block_backward(d_projected, d_h, d_c, saved, recurrent_weight, projection_weight)
+                d_h, d_c = result.d_h, result.d_c
+                results.append(result[2:])
+            n_rows = d_final_h.shape[1]
+            d_h, d_c = _append_ended(d_h, d_final_h, n_rows), _append_ended(d_c, d_final_c, n_rows)
+            d_gates, d_projected, cell_output, previous_h = map(
+                _concat, zip(*reversed(results), strict=True)
+            )  # (D, M, .)
+            ones = paddle.ones([1, d_gates.shape[1]], d_gates.dtype)
+            d_stacked = LayerInput(
+                x=amp_matmul(d_gates, input_weight, transpose_y=True),
+                h=d_h,
+                c=d_c,
+                input_weight=amp_matmul(x, d_gates, transpose_x=True),
+                recurrent_weight=amp_matmul(previous_h, d_gates, transpose_x=True),
+                bias=paddle.matmul(ones, d_gates).squeeze(1),  # faster than a sum
+                projection_weight=amp_matmul(cell_output, d_projected, transpose_x=True),
             )
-            return _wanted([gradient for group in zip(*made, strict=True) for gradient in group], self.wanted)
+            return list(map(LayerInput, *d_stacked))
 
-    def _block_backward(self, d_projected, d_h, d_c, saved, recurrent_weight, projection_weight):
-        """Through a block's steps, from d_projected (t, D, n, P), the gradients of its outputs, which it changes.
-
-        Returns the gradients of the h and c that it started from and, in rows, of the gates (D, t * n, 4H), of what was
-        projected (P), what was projected (H) and the h that each step started from (P).
-        """
-        (first_h, first_c), gates, cells, outputs = saved
-        slots, m = self._factors(gates, first_c, cells)
-        steps, _, *shape = slots.shape  # (t, 6, D, n, H)
-        flat = slots.reshape([steps, 6, -1])  # of equal shapes or with a vector: a CPU is slow to broadcast others
-        through_c, through_m = flat[:, :4].unbind(), flat[:, 4:].unbind()
-        to_previous, to_c, d_gates = flat[:, 0].unbind(), flat[:, 5].unbind(), slots[:, 1:5].unbind()
+    def _block_backward(self, d_projected, d_h, d_c, saved, recurrent_weight, projection_weight) -> _BlockGradients:
+        """Backpropagate through a block. d_projected (t, D, n, P): its outputs' gradients, modified in place."""
+        (initial_h, initial_c), gates, cells, outputs = saved
+        factors, cell_output = self._gradient_factors(gates, initial_c, cells)
+        steps, _, *shape = factors.shape  # (t, 6, D, n, H)
+        flat = factors.reshape([steps, 6, -1])  # other broadcasts are slow on CPUs
+        # views of the factors: every product below replaces a factor by a gradient
+        times_d_c, times_d_m = flat[:, :4].unbind(), flat[:, 4:].unbind()
+        d_previous_c, d_c_from_m, d_gates = flat[:, 0].unbind(), flat[:, 5].unbind(), factors[:, 1:5].unbind()
         d_steps = d_projected.unbind()  # (D, n, P)
-        inside = _inside(outputs, self.cell.proj_clip).unbind() if self.cell.proj_clip else None
+        proj_masks = _clip_mask(outputs, self.cell.proj_clip).unbind() if self.cell.proj_clip else None
         if self.cell.cell_clip:
-            d_c = d_c * _inside(cells[-1], self.cell.cell_clip)
+            d_c = d_c * _clip_mask(cells[-1], self.cell.cell_clip)
         d_c = d_c.reshape([-1])
         for k in reversed(range(steps)):
             d_h = d_steps[k].add_(d_h)
-            if inside:
-                d_h = d_h.multiply_(inside[k])
-            through_m[k].multiply_(product(d_h, projection_weight, transpose_y=True).reshape([-1]))
-            through_c[k].multiply_(to_c[k].add_(d_c))
-            d_c = to_previous[k]
-            d_h = product(d_gates[k], recurrent_weight, transpose_y=True).sum(0)
-        previous_h = paddle.concat([first_h.unsqueeze(0), outputs[:-1]])
-        d_gates = paddle.concat(slots.split(6, axis=1)[1:5], axis=4).squeeze(1)  # (t, D, n, 4H)
-        return d_h, d_c.reshape(shape), *map(_in_rows, (d_gates, d_projected, m, previous_h))
+            if proj_masks:
+                d_h = d_h.multiply_(proj_masks[k])
+            d_m = amp_matmul(d_h, projection_weight, transpose_y=True).reshape([-1])  # d_m = d_h W_p^T
+            times_d_m[k].multiply_(d_m)  # d_o, and the part of d_c that comes through m
+            times_d_c[k].multiply_(d_c_from_m[k].add_(d_c))  # d_c of the previous step, d_i, d_j, d_f
+            d_c = d_previous_c[k]
+            d_h = amp_matmul(d_gates[k], recurrent_weight, transpose_y=True).sum(0)  # of the previous step
+        previous_h = paddle.concat([initial_h.unsqueeze(0), outputs[:-1]])
+        d_gates = paddle.concat(factors.split(6, axis=1)[1:5], axis=4).squeeze(1)  # (t, D, n, 4H)
+        rows = map(_steps_to_rows, (d_gates, d_projected, cell_output, previous_h))
+        return _BlockGradients(d_h, d_c.reshape(shape), *rows)
 
-    def _factors(self, gates, first_c, cells):
-        """By what a step's d_c and d_m are multiplied, for all steps of a block at once; and what was projected.
+    def _gradient_factors(self, gates, initial_c, cells):
+        """Elementwise factors of the backward pass for all steps of a block, and the projection's input m.
 
-        Slots (t, 6, D, n, H): d_c by the first four, giving the gradients of the step before's c and of the gates i, j and
-        f; d_m by the last two, giving those of the gate o and of c. A clip of the cells is part of them.
+        factors (t, 6, D, n, H): 0-3 multiply d_c, giving the gradients of the previous c and of gates i, j, f; 4-5
+        multiply d_m, giving those of gate o and of c. Cell clipping is included.
         """
-        j, i, f, o = (part.squeeze(1) for part in gates.split(4, axis=1))  # (t, D, n, H)
-        previous_c, c = paddle.stack([first_c, *cells[:-1]]), paddle.stack(cells)
+        j, i, f, o = (gate.squeeze(1) for gate in gates.split(4, axis=1))  # (t, D, n, H)
+        previous_c, c = paddle.stack([initial_c, *cells[:-1]]), paddle.stack(cells)
         tanh_c = c.tanh()
-        through_i, through_j, through_f = j * (i - i * i), i * (1 - j * j), previous_c * (f - f * f)
-        through_o, to_c, m = tanh_c * (o - o * o), o * (1 - tanh_c * tanh_c), o * tanh_c
+        for_i, for_j, for_f = j * (i - i * i), i * (1 - j * j), previous_c * (f - f * f)
+        for_o, for_c, m = tanh_c * (o - o * o), o * (1 - tanh_c * tanh_c), o * tanh_c
         if self.cell.cell_clip:
-            inside = _inside(c, self.cell.cell_clip)
-            to_c.multiply_(inside)
-            if len(cells) > 1:  # what the block started from is the business of the block before
-                f[1:].multiply_(inside[:-1])
-        return paddle.stack([f, through_i, through_j, through_f, through_o, to_c], axis=1), m
+            mask = _clip_mask(c, self.cell.cell_clip)
+            for_c.multiply_(mask)
+            if len(cells) > 1:  # clipping of the initial c belongs to the previous block
+                f[1:].multiply_(mask[:-1])
+        return paddle.stack([f, for_i, for_j, for_f, for_o, for_c], axis=1), m
 
 
-def _blocks(sizes: Sequence[int], width: int) -> list[tuple[int, int, int]]:
-    """The steps in blocks of equally many rows: of each its first place, steps and rows.
+def _blocks(batch_sizes: Sequence[int], width: int) -> list[tuple[int, int, int]]:
+    """Group the steps into blocks with equally many rows: (first packed index, steps, rows).
 
-    None is longer than what INPUT_GATES_AT_ONCE allows for gates so wide.
+    Gates of `width` elements per row fit MAX_GATE_ELEMENTS in each block of more than one step.
     """
-    blocks, place = [], 0
-    for n, group in itertools.groupby(sizes):
-        left, most = len(list(group)), max(1, INPUT_GATES_AT_ONCE // (n * width))
-        while left:
-            blocks.append((place, min(left, most), n))
-            place += n * blocks[-1][1]
-            left -= blocks[-1][1]
+    blocks, first = [], 0
+    for n, group in itertools.groupby(batch_sizes):
+        remaining, max_steps = len(list(group)), max(1, MAX_GATE_ELEMENTS // (n * width))
+        while remaining:
+            steps = min(remaining, max_steps)
+            blocks.append((first, steps, n))
+            first += n * steps
+            remaining -= steps
     return blocks
 
 
@@ -409,30 +451,30 @@ def _gates_first(weights, order: str):
     return paddle.stack([gates[name] for name in order])
 
 
-def _of_gates(x, weights):
+def _gate_products(x, weights):
     """The products (4, D, n, H) of x (D, n, P) and each gate's weights (4, D, P, H).
 
-    x is repeated first: a product that repeats it by itself has a GPU wait for a list of addresses.
+    x is expanded explicitly: a broadcasting product makes the GPU wait for a list of addresses.
     """
-    return product(x.expand([4, *x.shape]), weights)
+    return amp_matmul(x.expand([4, *x.shape]), weights)
 
 
-def _in_rows(x):
+def _steps_to_rows(x):
     """(t, D, n, W) as (D, t * n, W)."""
     steps, directions, n, width = x.shape
     return x.reshape([steps, directions, -1]).transpose([1, 0, 2]).reshape([directions, steps * n, width])
 
 
-def _joined(parts: Sequence[paddle.Tensor], axis: int):
-    return parts[0] if len(parts) == 1 else paddle.concat(parts, axis)
+def _concat(tensors: Sequence[paddle.Tensor]):
+    return tensors[0] if len(tensors) == 1 else paddle.concat(tensors, axis=1)
 
 
-def _with_ended(d_state, d_last, n: int):
-    """The gradient of a state (D, m, W), and of the n rows those whose last step this is."""
+def _append_ended(d_state, d_final, n: int):
+    """Extend a state's gradient (D, m, W) to n rows with the final-state gradients of the rows that end at this step."""
     m = d_state.shape[1]
-    return d_state if m == n else paddle.concat([d_state, d_last[:, m:n]], axis=1)
+    return d_state if m == n else paddle.concat([d_state, d_final[:, m:n]], axis=1)
 
 
-def _inside(x, clip: float):
-    """1 where a clip has changed nothing, and 0 where it stops the gradient."""
-    return (x.abs() < paddle.full([], clip, x.dtype)).astype(x.dtype)  # a number alone: Paddle 2 makes it a float32
+def _clip_mask(x, clip: float):
+    """1 where clipping changed nothing, 0 where it stops the gradient."""
+    return (x.abs() < paddle.full([], clip, x.dtype)).astype(x.dtype)  # a plain number: Paddle 2 makes it a float32

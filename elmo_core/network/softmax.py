@@ -1,49 +1,50 @@
-"""The language model's head: one table for both directions, sampled softmax in training, the full one in evaluation.
+"""The language model's output layer: one table for both directions, sampled softmax in training, full in evaluation.
 
-Letters: M places in the text, P projection, V vocabulary, S candidates.
+Shapes: M predictions, P projection size, V vocabulary size, S candidates.
 
-Training predicts each place's word among S candidates instead of V words (Jean et al. 2015). The candidates are drawn
-without repetition from the log-uniform distribution over the frequency-sorted vocabulary, and every logit is corrected
-by the log of the count with which its word was to be expected. With all V words as candidates this is the full softmax.
-The gradient reaches only the rows that were read: the cost does not grow with V.
+Training scores each target against S sampled words instead of all V (Jean et al. 2015). Candidates are drawn without
+replacement from a log-uniform distribution over the frequency-sorted vocabulary, and the log of its expected count is
+subtracted from every logit. With all V words this is the full softmax. Only rows that were read get a gradient: the cost
+does not grow with V.
 
-Differences from bilm-tf: both directions share the candidates of a step, which halves the rows to read and to update.
+Difference from bilm-tf: both directions share the candidates of a step, which halves the rows to read and to update.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
-from elmo_core.machine.products import product
-from elmo_core.machine.runtime import in_parallel, paddle, to_tensor
+from elmo_core.machine.products import amp_matmul
+from elmo_core.machine.runtime import paddle, run_in_parallel, to_tensor
 from elmo_core.network import fused
-from elmo_core.network.row_gradients import read_rows
+from elmo_core.network.row_gradients import gather_rows
 
-LOGITS_AT_ONCE = 2**22  # elements: what a slice of the logits may hold, so that it stays near the processor
-REMOVED = -1e30  # the logit of an accidental hit
+LOGITS_PER_SLICE = 2**22  # elements per slice of logits, small enough for the cache
+MASKED_LOGIT = -1e30  # the logit of an accidental hit
 
 
 @dataclass
 class Candidates:
-    """Words that a step's predictions are chosen among, in rising order."""
+    """The candidate words of a step, in rising order."""
 
     ids: np.ndarray  # (S,) int64
     vocab_size: int
-    tries: int  # draws that it took; 0 for the whole vocabulary
+    tries: int  # draws it took to find them; 0: the whole vocabulary
 
-    def log_expected_of(self, words: np.ndarray) -> np.ndarray:
-        """Log of the counts with which the words (n,) were to be expected: float64 (n,)."""
+    def log_expected_counts(self, words: np.ndarray) -> np.ndarray:
+        """Log of the expected counts of words (n,): float64 (n,)."""
         if not self.tries:
             return np.zeros(len(words))
-        chances = -np.expm1(self.tries * np.log1p(-log_uniform(words, self.vocab_size)))  # to be among so many draws
-        return np.log(chances)
+        probabilities = -np.expm1(self.tries * np.log1p(-log_uniform(words, self.vocab_size)))  # drawn at least once
+        return np.log(probabilities)
 
-    def places_of(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which of the words are themselves candidates, and where: the accidental hits."""
-        place = np.minimum(np.searchsorted(self.ids, words), len(self.ids) - 1)
-        (hit,) = np.nonzero(self.ids[place] == words)
-        return hit, place[hit]
+    def accidental_hits(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Indices of the words that are also candidates, and of those candidates."""
+        candidates = np.minimum(np.searchsorted(self.ids, words), len(self.ids) - 1)
+        (hits,) = np.nonzero(self.ids[candidates] == words)
+        return hits, candidates[hits]
 
 
 def log_uniform(words: np.ndarray, vocab_size: int) -> np.ndarray:
@@ -52,12 +53,12 @@ def log_uniform(words: np.ndarray, vocab_size: int) -> np.ndarray:
 
 
 def is_sampled(vocab_size: int, n: int) -> bool:
-    """Whether n candidates are drawn: not where n is 0 or nearly all words, of which the last would take long to draw."""
+    """Whether to sample n candidates. Not if n is 0 or at least 80 % of the words: the last ones would take long to draw."""
     return 0 < 5 * n < 4 * vocab_size
 
 
 def draw_candidates(vocab_size: int, n: int, random: np.random.Generator) -> Candidates:
-    """n different words, log-uniform; or all words."""
+    """Draw n distinct words, log-uniform; or return all words if `is_sampled` is false."""
     if not is_sampled(vocab_size, n):
         return Candidates(np.arange(vocab_size), vocab_size, tries=0)
     draws = np.zeros(0, dtype=np.int64)
@@ -82,142 +83,149 @@ class Softmax(paddle.nn.Layer):
         self.bias = self.create_parameter([vocab_size, 1], is_bias=True)
 
     def losses(self, directions, targets, candidates: Candidates) -> list[paddle.Tensor]:
-        """Mean loss of each direction's predictions, the softmax being over the candidates and the target.
+        """Mean loss per direction, with a softmax over the candidates and the target.
 
-        directions: tensors (M, P); targets: for each (M,) word ids on the host.
+        directions: tensors (M, P); targets: NumPy word ids (M,) per direction.
         """
-        words, n = np.concatenate(targets), len(candidates.ids)
-        hit, place = candidates.places_of(words)
-        others = np.ones(len(words), bool)
-        others[hit] = False
-        own, places = np.unique(words[others], return_inverse=True)
-        ids = np.concatenate([candidates.ids, own])
-        rows = np.empty(len(words), np.int64)  # of the targets, in what is read
-        rows[hit], rows[others] = place, n + places.ravel()
-        weight, bias = (read_rows(table, ids, shared=n) for table in (self.weight, self.bias))  # (S + own, P or 1)
-        return list(_SampledLoss.apply(weight, bias, candidates, targets, rows, *directions))
+        ids, target_rows = _rows_to_read(candidates, np.concatenate(targets))
+        weight, bias = (gather_rows(table, ids, shared=len(candidates.ids)) for table in (self.weight, self.bias))
+        return list(_SampledLoss.apply(weight, bias, candidates, targets, target_rows, *directions))
 
     def log_probabilities(self, h: paddle.Tensor, targets: np.ndarray) -> np.ndarray:
-        """Log-probability of each target under the full softmax, in slices of the vocabulary. (M,) float64"""
+        """Log-probability of each target under the full softmax, in slices of the vocabulary: float64 (M,)."""
         with paddle.no_grad():
             vocab_size, _ = self.weight.shape
-            columns = max(1, min(vocab_size, _at_once(h) // max(1, len(h))))
-            highest = paddle.full([len(h), 1], -np.inf, h.dtype)
+            columns = max(1, min(vocab_size, _logits_per_slice(h) // max(1, len(h))))
+            row_max = paddle.full([len(h), 1], -np.inf, h.dtype)
             total = paddle.zeros([len(h), 1], "float64")
             for a in range(0, vocab_size, columns):
                 logits = paddle.matmul(h, self.weight[a : a + columns], transpose_y=True)
                 logits.add_(self.bias[a : a + columns].reshape([1, -1]))
-                new_highest, sums = _exponentials(logits, highest)
-                total = total * (highest - new_highest).astype("float64").exp() + sums.astype("float64")
-                highest = new_highest
+                new_max, sums = _exp_minus_max(logits, row_max)
+                total = total * (row_max - new_max).astype("float64").exp() + sums.astype("float64")
+                row_max = new_max
             ids = to_tensor(targets)
-            true = (h * paddle.gather(self.weight, ids)).sum(axis=1, keepdim=True) + paddle.gather(self.bias, ids)
-            return ((true - highest).astype("float64") - total.log()).squeeze(1).numpy()
+            logits = (h * paddle.gather(self.weight, ids)).sum(axis=1, keepdim=True) + paddle.gather(self.bias, ids)
+            return ((logits - row_max).astype("float64") - total.log()).squeeze(1).numpy()
 
-    def distributions(self, h: paddle.Tensor) -> np.ndarray:
-        """Log-probabilities of all words after each of a few places: float64 (M, V)."""
+    def all_log_probabilities(self, h: paddle.Tensor) -> np.ndarray:
+        """Log-probabilities of all words for a few hidden states h (M, P): float64 (M, V)."""
         logits = (paddle.matmul(h, self.weight, transpose_y=True) + self.bias.reshape([1, -1])).astype("float64")
         return paddle.nn.functional.log_softmax(logits, axis=1).numpy()
 
 
+def _rows_to_read(candidates: Candidates, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ids (S + extra,) of the candidates, then of the targets that are not among them; and each target's index there."""
+    hit_rows, hit_candidates = candidates.accidental_hits(words)
+    is_extra = np.ones(len(words), bool)
+    is_extra[hit_rows] = False
+    extra_ids, inverse = np.unique(words[is_extra], return_inverse=True)
+    target_rows = np.empty(len(words), np.int64)
+    target_rows[hit_rows], target_rows[is_extra] = hit_candidates, len(candidates.ids) + inverse.ravel()
+    return np.concatenate([candidates.ids, extra_ids]), target_rows
+
+
 class _SampledLoss(paddle.autograd.PyLayer):
-    """The loss with its gradient made on the way, slice by slice: no (M, S) logits are ever kept."""
+    """Computes the loss and its gradient together, slice by slice: the (M, S) logits are never stored in full."""
 
     @staticmethod
-    def forward(ctx, weight, bias, candidates, targets, rows, *directions):
+    def forward(ctx, weight, bias, candidates, targets, target_rows, *directions):
         n = len(candidates.ids)
-        ctx.wanted = [not tensor.stop_gradient for tensor in (weight, bias, *directions)]
-        log_expected = to_tensor(candidates.log_expected_of(candidates.ids)).astype(weight.dtype)
+        ctx.needs_grad = [not tensor.stop_gradient for tensor in (weight, bias, *directions)]
+        ctx.n_extra, ctx.target_rows = len(weight) - n, to_tensor(target_rows)
+        log_expected = to_tensor(candidates.log_expected_counts(candidates.ids)).astype(weight.dtype)
         table, table_bias = (weight[:n] if n < len(weight) else weight), bias[:n, 0] - log_expected  # (S, P), (S,)
-        ctx.n_own, ctx.rows = len(weight) - n, to_tensor(rows)
-        ends = np.cumsum([0, *map(len, targets)])
-        true = [(paddle.gather(weight, ctx.rows[a:b]), paddle.gather(bias, ctx.rows[a:b])) for a, b in pairwise(ends)]
-        tasks = [
-            lambda h=h, words=words, rows=rows: _direction_loss(h, *rows, table, table_bias, words, candidates)
-            for h, words, rows in zip(directions, targets, true, strict=True)
-        ]
-        results = in_parallel(tasks)
-        ctx.gradients = [result[1:] for result in results]
-        return tuple(result[0] for result in results)
+        tasks = []
+        for h, words, (a, b) in zip(directions, targets, pairwise(np.cumsum([0, *map(len, targets)])), strict=True):
+            rows = ctx.target_rows[a:b]
+            target = paddle.gather(weight, rows), paddle.gather(bias, rows)
+            tasks.append(partial(_direction_loss, h, *target, table, table_bias, words, candidates))
+        results = run_in_parallel(tasks)
+        ctx.gradients = [gradients for _, *gradients in results]
+        return tuple(loss for loss, *_ in results)
 
     @staticmethod
-    def backward(ctx, *upstream):
-        pairs = zip(upstream, ctx.gradients, strict=True)
+    def backward(ctx, *d_losses):
+        pairs = zip(d_losses, ctx.gradients, strict=True)
         scaled = [[gradient * scale for gradient in gradients] for scale, gradients in pairs]
-        d_h, d_true_rows, d_true, d_table, d_bias = zip(*scaled, strict=True)
+        d_h, d_target_weight, d_target_bias, d_table, d_table_bias = zip(*scaled, strict=True)
 
-        def over_rows(of_candidates, of_targets):
-            own = paddle.zeros([ctx.n_own, of_candidates.shape[1]], of_candidates.dtype)
-            return paddle.concat([of_candidates, own]).index_add_(ctx.rows, 0, paddle.concat(of_targets))
+        def scatter_rows(d_candidates, d_targets):
+            extra = paddle.zeros([ctx.n_extra, d_candidates.shape[1]], d_candidates.dtype)
+            return paddle.concat([d_candidates, extra]).index_add_(ctx.target_rows, 0, paddle.concat(d_targets))
 
-        d_weight = over_rows(sum(d_table[1:], d_table[0]), d_true_rows)
-        d_bias = over_rows(sum(d_bias[1:], d_bias[0]).unsqueeze(1), d_true)
-        return tuple(d if want else None for d, want in zip((d_weight, d_bias, *d_h), ctx.wanted, strict=True))
+        d_weight = scatter_rows(sum(d_table[1:], d_table[0]), d_target_weight)
+        d_bias = scatter_rows(sum(d_table_bias[1:], d_table_bias[0]).unsqueeze(1), d_target_bias)
+        return tuple(d if needed else None for d, needed in zip((d_weight, d_bias, *d_h), ctx.needs_grad, strict=True))
 
 
-def _direction_loss(h, true_weight, true_bias, table, bias, words: np.ndarray, candidates: Candidates):
-    """Mean loss of one direction, and its gradients by h (M, P), by the targets' weights (M, P) and biases (M, 1), and by
-    the candidates' table (S, P) and bias (S,).
+def _direction_loss(h, target_weight, target_bias, table, bias, words: np.ndarray, candidates: Candidates):
+    """Mean loss of one direction, and its gradients with respect to h (M, P), the targets' weights (M, P) and biases
+    (M, 1), and the candidates' table (S, P) and bias (S,).
     """
     with paddle.no_grad():
-        log_expected = to_tensor(candidates.log_expected_of(words)).astype(h.dtype).unsqueeze(1)
-        true = (h * true_weight).sum(axis=1, keepdim=True) + true_bias - log_expected  # (M, 1)
-        over_candidates = _fused_loss if fused.suits(h) else _sliced_loss
-        loss, d_h, d_true, d_table, d_bias = over_candidates(h, true, table, bias, *candidates.places_of(words))
-        return loss, d_h + true_weight * d_true, h * d_true, d_true, d_table, d_bias
+        log_expected = to_tensor(candidates.log_expected_counts(words)).astype(h.dtype).unsqueeze(1)
+        target_logits = (h * target_weight).sum(axis=1, keepdim=True) + target_bias - log_expected  # (M, 1)
+        compute = _fused_loss if fused.is_supported(h) else _sliced_loss
+        loss, d_h, d_target, d_table, d_bias = compute(
+            h, target_logits, table, bias, *candidates.accidental_hits(words)
+        )
+        return loss, d_h + target_weight * d_target, h * d_target, d_target, d_table, d_bias
 
 
-def _sliced_loss(h, true, table, bias, hit: np.ndarray, place: np.ndarray):
-    """Mean loss over the candidates and each place's target, whose logits `true` (M, 1) gives, without accidental hits.
+def _sliced_loss(h, target_logits, table, bias, hit_rows: np.ndarray, hit_candidates: np.ndarray):
+    """Mean loss over the candidates and the targets, whose logits (M, 1) are given, with accidental hits masked.
 
-    Returns also the gradients by h, as far as it goes through the candidates, by `true`, by the table and by the bias.
+    Also returns the gradients with respect to h (through the candidates only), target_logits, table and bias.
     """
-    step = max(1, _at_once(h) // len(table))
-    loss, d_h, d_true, d_table, d_bias = 0, [], [], 0, 0
+    step = max(1, _logits_per_slice(h) // len(table))
+    loss, d_h, d_target, d_table, d_bias = 0, [], [], 0, 0
     for a in range(0, len(h), step):
         b = min(a + step, len(h))
         logits = paddle.matmul(h[a:b], table, transpose_y=True).add_(bias)  # (m, S), never in half precision
-        here = slice(*np.searchsorted(hit, [a, b]))
-        if here.start < here.stop:
-            where = (to_tensor(hit[here] - a), to_tensor(place[here]))
-            logits.index_put_(where, paddle.to_tensor(REMOVED, dtype=logits.dtype))
-        highest, sums = _exponentials(logits, true[a:b])
-        true_chance = (true[a:b] - highest).exp()
-        total = sums + true_chance
-        loss = loss + (total.log() + highest - true[a:b]).sum()
-        weight = 1 / (total * len(h))  # (m, 1) of a place's loss in the mean, over the softmax's sum
-        chances = logits.multiply_(weight)
-        d_h.append(product(chances, table))
-        d_table = product(chances, h[a:b], transpose_x=True) + d_table
-        d_bias = chances.sum(0) + d_bias
-        d_true.append(true_chance * weight - 1 / len(h))
-    return loss / len(h), paddle.concat(d_h), paddle.concat(d_true), d_table, d_bias
+        first, last = np.searchsorted(hit_rows, [a, b])
+        if first < last:
+            masked = to_tensor(hit_rows[first:last] - a), to_tensor(hit_candidates[first:last])
+            logits.index_put_(masked, paddle.to_tensor(MASKED_LOGIT, dtype=logits.dtype))
+        row_max, sums = _exp_minus_max(logits, target_logits[a:b])
+        target_exp = (target_logits[a:b] - row_max).exp()
+        total = sums + target_exp
+        loss = loss + (total.log() + row_max - target_logits[a:b]).sum()
+        weight = 1 / (total * len(h))  # (m, 1) scales exponentials to the mean loss's gradient
+        d_logits = logits.multiply_(weight)
+        d_h.append(amp_matmul(d_logits, table))
+        d_table = amp_matmul(d_logits, h[a:b], transpose_x=True) + d_table
+        d_bias = d_logits.sum(0) + d_bias
+        d_target.append(target_exp * weight - 1 / len(h))
+    return loss / len(h), paddle.concat(d_h), paddle.concat(d_target), d_table, d_bias
 
 
-def _at_once(h) -> int:
-    """Elements of a slice of the logits: on a GPU 256 MB, so that few operators are launched."""
-    return LOGITS_AT_ONCE if h.place.is_cpu_place() else 16 * LOGITS_AT_ONCE
+def _logits_per_slice(h) -> int:
+    """Elements per slice of logits; 256 MB on a GPU, for fewer launches."""
+    return LOGITS_PER_SLICE if h.place.is_cpu_place() else 16 * LOGITS_PER_SLICE
 
 
-def _fused_loss(h, true, table, bias, hit: np.ndarray, place: np.ndarray):
+def _fused_loss(h, target_logits, table, bias, hit_rows: np.ndarray, hit_candidates: np.ndarray):
     """`_sliced_loss` by the compiled loop."""
-    made = [paddle.empty_like(x) for x in (h, true, table, bias)]
-    loss, (d_h, d_true, d_table, d_bias) = paddle.empty([], h.dtype), made
-    given = h.contiguous(), table, bias, true, len(hit), hit, place
-    fused.kernel().softmax_loss(len(h), *table.shape, *given, loss, d_h, d_table, d_bias, d_true)
-    return loss, d_h, d_true, d_table, d_bias
+    d_h, d_target, d_table, d_bias = (paddle.empty_like(x) for x in (h, target_logits, table, bias))
+    loss = paddle.empty([], h.dtype)
+    inputs = h.contiguous(), table, bias, target_logits, len(hit_rows), hit_rows, hit_candidates
+    fused.kernel().softmax_loss(len(h), *table.shape, *inputs, loss, d_h, d_table, d_bias, d_target)
+    return loss, d_h, d_target, d_table, d_bias
 
 
-def _exponentials(logits, highest):
-    """Turn logits (m, S) into exp(logit - highest), with the largest of each row and of what `highest` (m, 1) gives.
+def _exp_minus_max(logits, row_max):
+    """Replace logits (m, S) by exp(logit - max), max being the larger of the row's maximum and row_max (m, 1).
 
-    Returns that highest (m, 1) and the sum of each row (m, 1).
+    Returns max and the row sums, each (m, 1).
     """
-    if not fused.suits(logits):
-        highest = paddle.maximum(logits.max(axis=1, keepdim=True), highest)
-        precise = "float64" if logits.place.is_cpu_place() else None  # of many small ones, which a CPU adds one by one
-        sums = logits.subtract_(highest).exp_().sum(axis=1, keepdim=True, dtype=precise)
-        return highest, sums.astype(logits.dtype)
-    highest, sums = highest.clone(), paddle.empty_like(highest)
-    fused.kernel().exponentials(*logits.shape, logits, highest, sums)
-    return highest, sums
+    if not fused.is_supported(logits):
+        row_max = paddle.maximum(logits.max(axis=1, keepdim=True), row_max)
+        dtype = (
+            "float64" if logits.place.is_cpu_place() else None
+        )  # a CPU adds one by one, which would lose small terms
+        sums = logits.subtract_(row_max).exp_().sum(axis=1, keepdim=True, dtype=dtype)
+        return row_max, sums.astype(logits.dtype)
+    row_max, sums = row_max.clone(), paddle.empty_like(row_max)
+    fused.kernel().exp_minus_max(*logits.shape, logits, row_max, sums)
+    return row_max, sums

@@ -1,6 +1,6 @@
-"""How tokens become vectors: the encoders that a model can have, by the name of its `input`.
+"""Token encoders, by the name of a model's `input`.
 
-A new one is a class here, a line in TOKEN_ENCODERS and one in INPUTS of config.py, which says what it reads.
+To add one: a class here, a line in TOKEN_ENCODERS, and one in INPUTS of config.py, which says what it reads.
 """
 
 import numpy as np
@@ -8,14 +8,14 @@ import numpy as np
 from elmo_core.config import ELMoConfig
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.char_cnn import CharCNN
-from elmo_core.network.row_gradients import look_up
+from elmo_core.network.row_gradients import embedding_lookup
 from elmo_core.text.tokens import Tokens
 
 nn = paddle.nn
 
 
 class WordTable(nn.Layer):
-    """Tokens from a table of the vocabulary's words."""
+    """An embedding table of the vocabulary's words."""
 
     word_tables = ("embedding.weight",)
 
@@ -25,12 +25,12 @@ class WordTable(nn.Layer):
         self.embedding = _word_table(config.vocab_size, config.projection_dim)
 
     def forward(self, tokens: Tokens) -> paddle.Tensor:
-        """Vectors (N, P) of the distinct tokens, given by their words (N,)."""
+        """Vectors (N, P) of the distinct tokens, from their word ids (N,)."""
         return _vectors(self.embedding, tokens.words, self.sparse)
 
 
 class CharWord(CharCNN):
-    """A word's vector beside what the character CNN finds, projected together, as in ELMoForManyLangs."""
+    """A word's vector concatenated with its character CNN features, then projected, as in ELMoForManyLangs."""
 
     word_tables = ("words.weight",)
 
@@ -52,12 +52,12 @@ def _word_table(vocab_size: int, width: int) -> nn.Embedding:
 
 
 def _vectors(table: nn.Embedding, words: np.ndarray, sparse: bool) -> paddle.Tensor:
-    return look_up(table.weight, words) if sparse else table(to_tensor(words))
+    return embedding_lookup(table.weight, words) if sparse else table(to_tensor(words))
 
 
-TOKEN_ENCODERS = {"char": lambda config, sparse: CharCNN(config), "word": WordTable, "char+word": CharWord}
+TOKEN_ENCODERS = {"char": CharCNN, "word": WordTable, "char+word": CharWord}
 
 
 def token_encoder(config: ELMoConfig, sparse: bool) -> nn.Layer:
-    """The encoder of a model. sparse: whether the gradients of its tables of words are `row_gradient`s."""
+    """Build a model's encoder. sparse: its word tables collect row gradients instead of dense ones."""
     return TOKEN_ENCODERS[config.input](config, sparse)

@@ -1,4 +1,4 @@
-"""Where an embedder finds the vectors of its tokens: in the word table, in a file, or computed once and kept."""
+"""Sources of an embedder's token vectors: the word table, a file, or computed once and cached."""
 
 import itertools
 import threading
@@ -10,22 +10,22 @@ import numpy as np
 from elmo_core.config import ELMoConfig
 from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.characters import BYTES, count_cut
-from elmo_core.text.tokens import BOS, EOS, UNK, Vocabulary, padded, token_batch
+from elmo_core.text.characters import BYTES
+from elmo_core.text.tokens import BOS, EOS, UNK, Vocabulary, pad_rows, token_batch
 
-TOKENS_AT_ONCE = 2048  # new tokens in one pass of the character CNN
-CACHE_BYTES = 256 * 2**20  # of computed token vectors that are kept
+TOKENS_PER_CHUNK = 2048  # new tokens per pass of the character CNN
+CACHE_BYTES = 256 * 2**20  # of cached token vectors
 
 
-def token_table(encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None) -> "TokenTable":
-    """The table of a model's own vectors."""
+def make_token_table(encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None) -> "TokenTable":
+    """Build the table of a model's own vectors."""
     if config.reads_characters:
-        return CachedVectors(encoder, config, vocabulary)
+        return CachedTable(encoder, config, vocabulary)
     return VocabularyTable(encoder.embedding.weight, vocabulary)
 
 
-class Unread:
-    """Counts tokens that a model cannot read as they are: too many bytes, or not in the vocabulary of a word model."""
+class OOVCounter:
+    """Counts out-of-vocabulary tokens of a word model; warns once if a character model truncates tokens."""
 
     def __init__(self, config: ELMoConfig, vocabulary: Vocabulary | None):
         self.vocabulary = None if config.reads_characters else vocabulary
@@ -33,53 +33,55 @@ class Unread:
         self.total = self.unknown = 0
         self.warned = False
 
-    def count(self, tokens: Sequence[str]) -> None:
-        """Count a batch's tokens. Logs once that some are cut."""
+    def update(self, tokens: Sequence[str]) -> None:
+        """Count a batch's tokens."""
         if self.vocabulary:
             self.total += len(tokens)
             self.unknown += sum(token not in self.vocabulary or token == UNK for token in tokens)
-        elif not self.warned and (cut := count_cut(tokens, self.alphabet)):
+        elif not self.warned and (truncated := sum(map(self.alphabet.is_truncated, tokens))):
             self.warned = True
             unit, longest = self.alphabet.unit, self.alphabet.columns - 2
-            log.warning(f"{cut} tokens of a batch have more than {longest} {unit}; only the first {longest} are read.")
+            log.warning(f"{truncated} tokens in a batch are longer than {longest} {unit} and are truncated.")
 
     @property
     def oov_share(self) -> float:
-        """Share of the tokens so far that a word model does not know; 0 for a character model."""
+        """Fraction of the tokens so far that are out of vocabulary; always 0 for models that read characters."""
         return self.unknown / max(1, self.total)
 
 
 class TokenTable:
-    """Vectors of sentences' tokens, from a table with a row for each known token."""
+    """Vectors of sentences' tokens, from a table with one row per known token."""
 
     def __init__(self, table: paddle.Tensor):
         self.table = table  # (rows, P)
         self.lock = threading.Lock()  # several threads may use one embedder
 
     def __call__(self, sentences: Sequence[Sequence[str]]) -> tuple[paddle.Tensor, np.ndarray, np.ndarray]:
-        """Vectors (N, P) of the distinct tokens, their places (B, T) in the rows `<S> w1 .. wn </S>`, the rows' lengths."""
+        """Vectors (N, P) of the distinct tokens, indices (B, T) into them for the rows `<S> w1 .. wn </S>`, and the row
+        lengths.
+        """
         tokens = [token for sentence in sentences for token in (BOS, *sentence, EOS)]
         lengths = np.array([len(sentence) + 2 for sentence in sentences], dtype=np.int64)
         with self.lock:
-            distinct, place = np.unique(self.rows(tokens), return_inverse=True)
+            distinct, inverse = np.unique(self.row_ids(tokens), return_inverse=True)
             vectors = paddle.gather(self.table, paddle.to_tensor(distinct))
-        return vectors, padded(place.ravel(), lengths, lengths.max(initial=0)), lengths
+        return vectors, pad_rows(inverse.ravel(), lengths, lengths.max(initial=0)), lengths
 
-    def of(self, tokens: Sequence[str]) -> np.ndarray:
+    def lookup(self, tokens: Sequence[str]) -> np.ndarray:
         """The vectors (n, P) of tokens."""
         with self.lock:
-            rows = paddle.to_tensor(self.rows(list(tokens)))  # first: the table may have to grow for it
+            rows = paddle.to_tensor(self.row_ids(list(tokens)))  # first: the table may have to grow for it
             return paddle.gather(self.table, rows).numpy()
 
-    def rows(self, tokens: list[str]) -> np.ndarray:
-        """(n,) the tokens' rows in the table. The caller holds the lock."""
+    def row_ids(self, tokens: list[str]) -> np.ndarray:
+        """The tokens' rows (n,) in the table. The caller holds the lock."""
         raise NotImplementedError
 
     def check(self, sentence: Sequence[str], number: int) -> None:
-        """Raise a UserError about tokens that have no vector."""
+        """Raise a UserError if a token has no vector."""
 
-    def forget(self) -> None:
-        """Drop what was computed with weights that may have changed."""
+    def clear_cache(self) -> None:
+        """Drop vectors that were computed with weights that may have changed."""
 
 
 class VocabularyTable(TokenTable):
@@ -89,11 +91,11 @@ class VocabularyTable(TokenTable):
         super().__init__(table)
         self.vocabulary = vocabulary
 
-    def rows(self, tokens: list[str]) -> np.ndarray:
+    def row_ids(self, tokens: list[str]) -> np.ndarray:
         return self.vocabulary.ids(tokens)
 
 
-class FixedVectors(TokenTable):
+class PrecomputedTable(TokenTable):
     """The words of a fixed vocabulary, from a file of their vectors."""
 
     def __init__(self, path: Path, vocabulary: Path, width: int):
@@ -101,55 +103,54 @@ class FixedVectors(TokenTable):
 
         words, vectors = token_vectors.read(path, vocabulary, width)
         super().__init__(paddle.to_tensor(vectors))
-        self.path, self.places = path, {word: row for row, word in enumerate(words)}
+        self.path, self.row_of = path, {word: row for row, word in enumerate(words)}
 
     def check(self, sentence: Sequence[str], number: int) -> None:
-        for place, token in enumerate(sentence):
-            if token not in self.places:
+        for position, token in enumerate(sentence):
+            if token not in self.row_of:
                 raise UserError(
-                    f"sentence {number}, token {place}: {token!r:.60} is not among the {len(self.places):,} words of "
-                    f"{self.path}. Add it to their vocabulary and make the file again, or leave token_vectors out."
+                    f"sentence {number}, token {position}: {token!r:.60} is not among the {len(self.row_of):,} words of "
+                    f"{self.path}. Add it to their vocabulary and create the file again, or omit token_vectors."
                 )
 
-    def rows(self, tokens: list[str]) -> np.ndarray:
-        return np.fromiter(map(self.places.__getitem__, tokens), np.int64, len(tokens))
+    def row_ids(self, tokens: list[str]) -> np.ndarray:
+        return np.fromiter(map(self.row_of.__getitem__, tokens), np.int64, len(tokens))
 
 
-class CachedVectors(TokenTable):
-    """Any tokens, from their characters. They are kept, because a frozen model sees the same words again and again."""
+class CachedTable(TokenTable):
+    """Any tokens, from their characters. Cached, because a frozen model sees the same words again and again."""
 
     def __init__(self, token_encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None):
         self.token_encoder, self.config, self.vocabulary = token_encoder, config, vocabulary
         super().__init__(paddle.zeros([1024, config.projection_dim], next(iter(token_encoder.parameters())).dtype))
-        self.places: dict[str, int] = {}
+        self.row_of: dict[str, int] = {}
         self.capacity = CACHE_BYTES // (4 * config.projection_dim)
 
-    def rows(self, tokens: list[str]) -> np.ndarray:
-        rows = self._known(tokens)
+    def row_ids(self, tokens: list[str]) -> np.ndarray:
+        rows = self._cached_rows(tokens)
         if (rows < 0).any():
             self._compute(list(dict.fromkeys(tokens[k] for k in np.flatnonzero(rows < 0))), tokens)
-            rows = self._known(tokens)
+            rows = self._cached_rows(tokens)
         return rows
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         with self.lock:
-            self.places.clear()
+            self.row_of.clear()
 
-    def _known(self, tokens: list[str]) -> np.ndarray:
-        return np.fromiter(map(self.places.get, tokens, itertools.repeat(-1)), np.int64, len(tokens))
+    def _cached_rows(self, tokens: list[str]) -> np.ndarray:
+        return np.fromiter(map(self.row_of.get, tokens, itertools.repeat(-1)), np.int64, len(tokens))
 
-    def _compute(self, new: list[str], batch: list[str]) -> None:
-        if len(self.places) + len(new) > self.capacity and self.places:
-            self.places.clear()
-            new = list(dict.fromkeys(batch))
-        begin, end = len(self.places), len(self.places) + len(new)
+    def _compute(self, new: list[str], tokens: list[str]) -> None:
+        if len(self.row_of) + len(new) > self.capacity and self.row_of:
+            self.row_of.clear()
+            new = list(dict.fromkeys(tokens))
+        begin, end = len(self.row_of), len(self.row_of) + len(new)
         if end > len(self.table):
-            more = max(end, 2 * len(self.table)) - len(self.table)
-            room = paddle.zeros([more, self.table.shape[1]], self.table.dtype)
-            self.table = paddle.concat([self.table, room])
-        new.sort(key=len)  # like lengths together: padding costs time
-        for a in range(0, len(new), TOKENS_AT_ONCE):
-            batch = token_batch([new[a : a + TOKENS_AT_ONCE]], self.config.input, self.vocabulary)
+            n_rows = max(end, 2 * len(self.table)) - len(self.table)
+            self.table = paddle.concat([self.table, paddle.zeros([n_rows, self.table.shape[1]], self.table.dtype)])
+        new.sort(key=len)  # similar lengths together: padding costs time
+        for a in range(0, len(new), TOKENS_PER_CHUNK):
+            batch = token_batch([new[a : a + TOKENS_PER_CHUNK]], self.config.input, self.vocabulary)
             vectors = paddle.gather(self.token_encoder(batch.tokens), paddle.to_tensor(batch.index[0, 1:-1]))
             self.table[begin + a : begin + a + len(vectors)] = vectors
-        self.places.update(zip(new, range(begin, end), strict=True))
+        self.row_of.update(zip(new, range(begin, end), strict=True))

@@ -1,4 +1,4 @@
-"""A corpus: UTF-8 text, one sentence per line, tokens separated by white space. gzip is unpacked."""
+"""A corpus: UTF-8 text, plain or gzip, one sentence per line, tokens separated by white space."""
 
 import hashlib
 import json
@@ -12,24 +12,24 @@ from elmo_core.machine.messages import UserError, log
 from elmo_core.text.text_files import blocks, split_lines, text_files
 from elmo_core.text.tokens import BOS, EOS, Vocabulary
 
-ANNOUNCE_BYTES = 1 << 28  # counting this much takes long enough to be announced
+ANNOUNCE_BYTES = 1 << 28  # counting takes long enough to be announced
 
 
 @dataclass
 class Counts:
-    """What a corpus holds."""
+    """Statistics of a corpus."""
 
     sentences: int = 0
     tokens: int = 0
     looked_up: int = 0  # tokens that were looked up in the vocabulary
-    unknown: int = 0  # of these, not in it
+    unknown: int = 0  # out-of-vocabulary tokens among them
     blank_lines: int = 0
-    windows_lines: int = 0  # that end with CR LF
-    markers: int = 0  # <S> and </S> in the text, where they do not belong
+    windows_lines: int = 0  # lines ending in CR LF
+    markers: int = 0  # <S> and </S> in the text, where they should not be
 
     @property
     def predictions(self) -> int:
-        """In each direction: every token, and the end of every sentence."""
+        """Predictions per direction: every token, and the end of every sentence."""
         return self.tokens + self.sentences
 
     @property
@@ -41,7 +41,7 @@ class Counts:
 
 
 class Corpus:
-    """Text files, one sentence a line: a file, a folder, a glob, or several of these."""
+    """Text files, one sentence per line: a file, a folder, a glob, or several of these."""
 
     def __init__(self, source: str | Path | Iterable[str | Path]):
         sources = [source] if isinstance(source, (str, Path)) else source
@@ -49,32 +49,32 @@ class Corpus:
         self._reported: set[str] = set()
         for path in self.paths:
             if not path.stat().st_size:
-                raise UserError(f"{path}: the file is empty. Expected one sentence a line, or no such file.")
-            if Vocabulary.is_one(path):
+                raise UserError(f"{path}: the file is empty. Expected one sentence per line, or no such file.")
+            if Vocabulary.is_vocabulary_file(path):
                 raise UserError(f"{path} is a vocabulary. Expected text, for instance {path.parent / 'train' / '*'}.")
 
     @cached_property
     def identity(self) -> str:
-        """Names and sizes of the files, in brief: what a position in them depends on."""
+        """Number, size and digest of the files, to detect a changed corpus."""
         sizes = [(path.name, path.stat().st_size) for path in self.paths]
         digest = hashlib.sha1(json.dumps(sizes).encode()).hexdigest()[:12]
         return f"{len(sizes)} files of {sum(size for _, size in sizes):,} bytes (SHA-1 {digest})"
 
     def check(self, where: str | Path, counts: Counts) -> None:
-        """Refuse text without a sentence. Say once what is passed over and what looks wrong."""
+        """Raise if there are no sentences. Warn once about skipped lines and suspicious content."""
         if not counts.sentences:
-            raise UserError(f"{where}: nothing but {counts.blank_lines:,} blank lines. Expected one sentence a line.")
+            raise UserError(f"{where}: only blank lines ({counts.blank_lines:,}). Expected one sentence per line.")
         for number, what in (
             (counts.blank_lines, "blank lines, which are skipped"),
             (counts.windows_lines, "lines that end with CR LF, as on Windows, which is accepted"),
-            (counts.markers, "times <S> or </S> in the text: remove them, the batches have their own"),
+            (counts.markers, "times <S> or </S> in the text: remove them, they are added automatically"),
         ):
             if number and what not in self._reported:
                 self._reported.add(what)
                 log.warning(f"{where}: {number:,} {what}.")
 
     def count(self, vocabulary: Vocabulary, sample: bool = False) -> Counts:
-        """Count all files. sample: look up only the first few megabytes of each in the vocabulary."""
+        """Count all files. sample: look up only the first few megabytes of each file in the vocabulary."""
         if sum(path.stat().st_size for path in self.paths) > ANNOUNCE_BYTES:
             log.info(f"Counting the tokens of {len(self.paths)} files ...")
         total = Counts()

@@ -1,12 +1,12 @@
 """Raw text to sentences and tokens, English and Chinese.
 
-English tokens follow the 1 Billion Word corpus. Punctuation, currencies and clitics stand apart (`$ 2,900`, `it 's`,
-`7 / 10`); hyphenated words and dotted abbreviations stay whole (`U.S.-led`); quotation marks, apostrophes and dashes are
-ASCII; a full stop that an abbreviation already has is not written twice. The differences are deliberate: `do n't`,
-unless `--negation lm1b` asks for that corpus's own `don 't`; and what the typist has run together is taken apart
-(`fun--really`, `bad.The`).
+English tokens follow the 1 Billion Word corpus. Punctuation, currencies and clitics are separate tokens (`$ 2,900`,
+`it 's`, `7 / 10`); hyphenated words and dotted abbreviations stay whole (`U.S.-led`); quotation marks, apostrophes and
+dashes become ASCII; an abbreviation's full stop is not doubled at the end of a sentence. Two deliberate differences:
+`do n't`, unless `--negation lm1b` selects that corpus's own `don 't`; and missing spaces are restored (`fun--really`,
+`bad.The`).
 
-Chinese words are jieba's; a sentence keeps the quotation marks and brackets that close it.
+Chinese words are jieba's; a sentence includes its closing quotation marks and brackets.
 """
 
 import functools
@@ -21,34 +21,34 @@ from functools import cache
 
 HAS_WORD = re.compile(r"[^\W_]")
 BREAK = re.compile(r"</?(?:br|p|div|li|ul|ol|tr|td|h[1-6]|hr)\b[^<>]*>|[\r\n\v\f\u2028\u2029]", re.IGNORECASE)
-ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|\w+);")  # whole ones only: ?a=1&section=2 holds none
+ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|\w+);")  # with the semicolon: ?a=1&section=2 has none
 TAG = re.compile(r"</?(?:a|b|i|u|s|em|strong|span|font|sup|sub|small|big|center|img)(?:\s[^<>]*)?/?>", re.IGNORECASE)
-UNSEEN = re.compile(
+INVISIBLE = re.compile(
     r"[\x00-\x08\x0e-\x1b\x7f\xad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff\U000e0000-\U000e007f]"
 )
-# C1 controls are Windows-1252 read as latin-1 and mean what they mean there, as in HTML. Accents that stand alone are
-# typed for apostrophes and quotation marks.
-MENDED = {code: bytes([code]).decode("cp1252", "ignore") or None for code in range(0x80, 0xA0)}
-MENDED |= str.maketrans({"´": "'", "¨": '"'})
+# C1 controls are Windows-1252 read as latin-1, and mapped accordingly, as in HTML. Free-standing accents are meant as
+# apostrophes and quotation marks.
+CP1252_FIXES = {code: bytes([code]).decode("cp1252", "ignore") or None for code in range(0x80, 0xA0)}
+CP1252_FIXES |= str.maketrans({"´": "'", "¨": '"'})
 
 
 def paragraphs(line: str, form: str = "NFC") -> list[str]:
-    """The paragraphs of a line of raw text, without HTML and invisible characters, their words one space apart."""
+    """The paragraphs of a line of raw text, without HTML and invisible characters, with single spaces."""
     parts = BREAK.split(line)
     marked_up = "<" in line or "&" in line
     if marked_up:
         parts = [ENTITY.sub(lambda match: html.unescape(match[0]), TAG.sub("", part)) for part in parts]
     if marked_up or not line.isascii():
-        parts = [unicodedata.normalize(form, part.translate(MENDED)) for part in parts]
-    return [part for part in (" ".join(UNSEEN.sub("", part).split()) for part in parts) if part]
+        parts = [unicodedata.normalize(form, part.translate(CP1252_FIXES)) for part in parts]
+    return [part for part in (" ".join(INVISIBLE.sub("", part).split()) for part in parts) if part]
 
 
 def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-# English abbreviations without their last stop: NEVER_LAST do not end a sentence, TITLES keep their stop wherever they
-# stand, NUMBERED before a number; after SELDOM_LAST, a sentence begins only with one of STARTERS.
+# English abbreviations without their last full stop. NEVER_LAST do not end a sentence. TITLES always keep their full stop,
+# NUMBERED before a number. After SELDOM_LAST, a sentence begins only with one of STARTERS.
 NEVER_LAST = _set("mr mrs ms dr messrs mme mlle prof st vs v cf e.g i.e eg ie feat ft approx esp")
 TITLES = NEVER_LAST | _set(
     "adj adm adv asst bldg brig capt cmdr col comdr corp cpl drs ens gen gov hon insp lt maj msgr mt op ord pfc ph.d "
@@ -69,7 +69,7 @@ STARTERS = _set(
     "which while who whoever why will with without would yes yet you your"
 )
 
-W = r"[\w\u0300-\u036f]"  # a character of a word
+W = r"[\w\u0300-\u036f]"  # a word character
 SENTENCE_END = re.compile(r"""(?<![.!?])([.!?]+(?: [.!?]+)*)(["')\]}]*)(?:( +)|(?=[("]?[^\W\d_]))""")
 LAST_WORD = re.compile(r"""(?!')[^\s"(\[/:;,]*$""")
 NEXT_WORD = re.compile(r"[\w']*\.?")
@@ -112,7 +112,7 @@ def split_english(text: str) -> list[str]:
 
 
 def _ends_sentence(text: str, start: int, match: re.Match) -> bool:
-    """Whether the marks that SENTENCE_END has found end the sentence that begins at `start`."""
+    """Whether a match of SENTENCE_END ends the sentence that begins at `start`."""
     marks, closed, gap = match.groups()
     word = LAST_WORD.search(text[max(start, match.start() - 40) : match.start()].rstrip())[0].rstrip(")]'")
     rest = text[match.end() : match.end() + 40].lstrip("\"'([{")
@@ -121,7 +121,7 @@ def _ends_sentence(text: str, start: int, match: re.Match) -> bool:
     if not HAS_WORD.search(text, start, match.start()) or (first and first in ",;:.!?)"):
         return False
     if not gap:
-        return _is_slip(word, marks, closed, follower)
+        return _is_missing_space(word, marks, closed, follower)
     if "!" in marks or "?" in marks:
         return not first.islower() or not (closed or word.istitle())  # Yahoo! said
     if len(marks) > 1:
@@ -140,8 +140,8 @@ def _ends_sentence(text: str, start: int, match: re.Match) -> bool:
     return True
 
 
-def _is_slip(word: str, marks: str, closed: str, follower: str) -> bool:
-    """Whether a sentence ends though no space follows: bad.The, but not imdb.com, Node.Js, F.E.A.R., well...then."""
+def _is_missing_space(word: str, marks: str, closed: str, follower: str) -> bool:
+    """Whether a sentence ends without a space: bad.The, but not imdb.com, Node.Js, F.E.A.R., well...then."""
     starts, upper = follower.lower() in STARTERS, follower[:1].isupper()
     if len(word) < 2 or "." in word or word.lower() in ABBREVIATIONS or closed not in ("", ")"):
         return False
@@ -151,7 +151,7 @@ def _is_slip(word: str, marks: str, closed: str, follower: str) -> bool:
 
 
 def tokenize_english(sentence: str, negation: str = "treebank") -> list[str]:
-    """The tokens of a sentence, in the manner of the 1 Billion Word corpus."""
+    """The tokens of a sentence, in the style of the 1 Billion Word corpus."""
     sentence = FULL_STOP.sub(_full_stop, sentence)
     if negation == "treebank":
         sentence = NEGATION.sub(r" \g<0>", sentence)
@@ -159,7 +159,7 @@ def tokenize_english(sentence: str, negation: str = "treebank") -> list[str]:
 
 
 def _full_stop(match: re.Match) -> str:
-    """The full stop at the end of a word, apart from it unless it belongs to it."""
+    """The full stop at the end of a word: a separate token unless it belongs to the word."""
     text, end = match.string, match.end()
     word, rest = LAST_WORD.search(text, max(0, end - 40), end - 1)[0], text[end : end + 2].strip()
     key = word.lower()
@@ -173,19 +173,19 @@ def _full_stop(match: re.Match) -> str:
 SENTENCE_END_ZH = re.compile(
     r"(?:[。！？｡…]|[!?](?![A-Za-z0-9])|\.{3,}|(?<=[\u4e00-\u9fff])\.(?![A-Za-z0-9.]))+([”’」』）】》〉〕)\]}]*)"
 )
-GOES_ON_ZH = re.compile(r"\s*[，、；：,;:。！？…!?]")
-RUN_ZH = re.compile(r"(?<=…) (?=…)|(?<=—) (?=—)|(?<=[０-９Ａ-Ｚａ-ｚ]) (?=[０-９Ａ-Ｚａ-ｚ])")
+CONTINUES_ZH = re.compile(r"\s*[，、；：,;:。！？…!?]")
+SPLIT_RUN_ZH = re.compile(r"(?<=…) (?=…)|(?<=—) (?=—)|(?<=[０-９Ａ-Ｚａ-ｚ]) (?=[０-９Ａ-Ｚａ-ｚ])")
 
 
 def chinese(paragraph: str) -> Iterator[list[str]]:
     """The sentences of a Chinese paragraph, each a list of words."""
     cut = jieba_cut()
     for sentence in split_chinese(paragraph):
-        yield RUN_ZH.sub("", " ".join(cut(sentence))).split()
+        yield SPLIT_RUN_ZH.sub("", " ".join(cut(sentence))).split()
 
 
 def split_chinese(text: str) -> list[str]:
-    """The sentences of a paragraph. A straight quotation mark is closing if an odd number stands before it."""
+    """The sentences of a paragraph. A straight quotation mark is closing if an odd number precedes it."""
     sentences, start, quotes, counted = [], 0, 0, 0
     for match in SENTENCE_END_ZH.finditer(text):
         end = match.end()
@@ -194,7 +194,7 @@ def split_chinese(text: str) -> list[str]:
             end += quotes % 2
         before, after = text[max(start, match.start() - 30) : match.start()], text[match.start() : match.start() + 30]
         in_title = before.rfind("《") > before.rfind("》") and "》" in after
-        if not in_title and HAS_WORD.search(text, start, match.start()) and not GOES_ON_ZH.match(text, end):
+        if not in_title and HAS_WORD.search(text, start, match.start()) and not CONTINUES_ZH.match(text, end):
             sentences.append(text[start:end].strip())
             start = end
     return [*sentences, text[start:].strip()] if text[start:].strip() else sentences
@@ -202,7 +202,7 @@ def split_chinese(text: str) -> list[str]:
 
 @cache
 def jieba_cut() -> Callable[[str], list[str]]:
-    """jieba's segmentation, its dictionary loaded in silence."""
+    """Load jieba silently; returns its segmentation function."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import jieba
@@ -213,9 +213,9 @@ def jieba_cut() -> Callable[[str], list[str]]:
 
 
 def _as_corpus(split: Callable, text: str) -> list[str]:
-    """Tokens as `preprocess.py text` makes them of a corpus: in English `it 's`, `do n't`, and no HTML.
+    """Tokenise as `preprocess.py text` does: in English `it 's`, `do n't`, and no HTML.
 
-    rt-polarity itself does not split clitics (`it's`), and vectors trained on such a corpus do not know these words.
+    rt-polarity itself does not split clitics (`it's`): vectors trained on such a corpus lack these words.
     """
     sentences = map(split, paragraphs(text))
     return list(itertools.chain.from_iterable(itertools.chain.from_iterable(sentences)))

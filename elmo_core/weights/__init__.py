@@ -1,1 +1,1 @@
-"""Weights of other implementations, read and written as checkpoints."""
+"""Sources of weights: checkpoints by path or name, and the formats of other projects."""

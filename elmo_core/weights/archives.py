@@ -1,4 +1,4 @@
-"""Archives from elsewhere: zip, and tar however compressed. What could leave the folder or fill the disk is refused."""
+"""Untrusted archives: zip, and tar with any compression. They cannot write outside the folder or fill the disk."""
 
 import lzma
 import shutil
@@ -14,57 +14,59 @@ from typing import IO
 
 from elmo_core.machine.messages import UserError
 
-MEMBERS = 10_000  # an archive of weights has fewer
-RATIO = 50  # weights, and even vocabularies, shrink to more than one in so many
-SLACK = 1 << 20  # bytes, beyond that ratio
+MAX_FILES = 10_000  # archives of weights have fewer
+MAX_RATIO = 50  # unpacked to packed size: weights and vocabularies compress less
+SLACK = 1 << 20  # bytes allowed beyond that ratio
 
 
-class Damaged(UserError):
-    """Fetching it again may help."""
+class DamagedArchive(UserError):
+    """A truncated or damaged archive; downloading it again may help."""
 
 
 @contextmanager
-def unpacked(path: Path, beside: Path) -> Iterator[Path]:
-    """Yield a temporary folder in `beside` with an archive's files; a path that is no archive as it is."""
+def unpacked(path: Path, parent: Path) -> Iterator[Path]:
+    """Yield a temporary folder inside `parent` with an archive's files, or the path itself if it is not an archive."""
     if not path.is_file() or not (zipfile.is_zipfile(path) or tarfile.is_tarfile(path)):
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=".tmp", dir=beside) as folder:
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=".tmp", dir=parent) as folder:
         unpack(path, Path(folder))
         yield Path(folder)
 
 
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack the files of an archive into a folder."""
-    left = min(RATIO * archive.stat().st_size + SLACK, shutil.disk_usage(folder).free)
+    bytes_left = min(MAX_RATIO * archive.stat().st_size + SLACK, shutil.disk_usage(folder).free)
     try:
         for count, (name, size, is_file, file) in enumerate(_members(archive), 1):
             path = PurePosixPath(name.replace("\\", "/"))
-            left -= size
+            bytes_left -= size
             fault = ""
             if path.is_absolute() or ".." in path.parts or ":" in name or "\0" in name or not path.parts:
-                fault = f"{name!r} in it lies outside of the folder that it is unpacked to"
+                fault = f"{name!r} would be outside the folder"
             elif not is_file:
-                fault = f"{name!r} in it is a link or a device"
+                fault = f"{name!r} is a link, a pipe or a device"
             elif (folder / path).exists() or any((folder / parent).is_file() for parent in path.parents):
-                fault = f"it holds {name!r} twice"
-            elif count > MEMBERS:
-                fault = f"it has more than {MEMBERS:,} files"
-            elif left < 0:
-                fault = f"it would have more bytes than weights have, or than are free in {folder.parent}"
+                fault = f"it contains {name!r} twice"
+            elif count > MAX_FILES:
+                fault = f"it has more than {MAX_FILES:,} files"
+            elif bytes_left < 0:
+                fault = f"its files are larger than weights compress to, or than the free space in {folder.parent}"
             if fault:
                 raise UserError(f"{archive} cannot be unpacked: {fault}.")
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             with file, (folder / path).open("xb") as output:
                 shutil.copyfileobj(file, output)
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError, OSError) as error:
-        if getattr(error, "errno", None) is not None:  # the disk's
+        if getattr(error, "errno", None) is not None:  # an error of the disk
             raise
-        raise Damaged(f"{archive} cannot be unpacked ({error}). It is truncated or damaged: fetch it again.") from error
+        raise DamagedArchive(
+            f"{archive} cannot be unpacked ({error}). It is truncated or damaged: download it again."
+        ) from error
 
 
 def _members(archive: Path) -> Iterator[tuple[str, int, bool, IO[bytes]]]:
-    """Yield whatever is in an archive except folders: name, size, whether it is a file, and its content."""
+    """Yield everything in an archive except folders: name, size, whether it is a regular file, and its content."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as opened:
             for info in opened.infolist():

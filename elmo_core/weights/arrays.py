@@ -1,4 +1,4 @@
-"""Arrays of foreign weights: checked as they are taken, brought into our order."""
+"""Weights of other programs: checked when they are taken, converted to our layout."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,26 +9,26 @@ from elmo_core.config import ELMoConfig
 from elmo_core.machine.messages import UserError
 
 
-class Arrays:
-    """The weights in a file or folder of another program."""
+class ForeignWeights:
+    """Weights by name, from a file or folder of another program. unused: the names that have not been taken."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray], path: Path):
         self.arrays, self.path, self.unused = arrays, path, set(arrays)
 
     def take(self, name: str, *shape: int) -> np.ndarray:
-        """The array of that name in float32, which must have that shape and finite numbers."""
+        """Return an array in float32. Raises unless it has this shape and only finite values."""
         if name not in self.arrays:
-            raise UserError(f"{self.path}: there is no {name}, expected it with {shape}.")
+            raise UserError(f"{self.path}: there is no {name}, expected {shape}.")
         array = self.arrays[name]
         if array.shape != shape or array.dtype.kind != "f":
-            raise UserError(f"{self.path}: {name} is {array.shape} {array.dtype}, expected {shape} of floats.")
+            raise UserError(f"{self.path}: {name} is {array.shape} {array.dtype}, expected {shape} floats.")
         if not np.isfinite(array).all():
-            raise UserError(f"{self.path}: {name} has values that are not finite.")
+            raise UserError(f"{self.path}: {name} contains values that are not finite.")
         self.unused.discard(name)
         return np.array(array, np.float32)
 
     def convolutions(self, prefix: str, config: ELMoConfig, *axes: int) -> dict[str, np.ndarray]:
-        """Kernels (number, C, *axes, width), the axes being of length 1, as our matrices (width * C, number); and biases."""
+        """Kernels (number, C, *axes, width), axes of length 1, as our matrices (width * C, number); and biases."""
         weights = {}
         for k, (width, number) in enumerate(config.filters):
             kernel = self.take(f"{prefix}{k}.weight", number, config.character_dim, *axes, width)
@@ -39,6 +39,6 @@ class Arrays:
 
 
 def reorder_gates(array: np.ndarray, order: str) -> np.ndarray:
-    """An LSTM's weights (..., 4H), whose gates have the order given, with the gates in ours: i, g, f, o."""
+    """Reorder the gates of an LSTM's weights (..., 4H) from `order` to ours: i, g, f, o."""
     gates = dict(zip(order, np.split(array, 4, axis=-1), strict=True))
     return np.ascontiguousarray(np.concatenate([gates[gate] for gate in "igfo"], axis=-1))

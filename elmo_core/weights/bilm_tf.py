@@ -1,19 +1,19 @@
-"""bilm-tf's files, which AllenNLP, simple_elmo and flair read too: options.json, and the weights in HDF5.
+"""bilm-tf's files, which AllenNLP, simple_elmo and flair also read: options.json, and the weights in HDF5.
 
-    char_embed                                              (261, C)  a row for each character
+    char_embed                                              (261, C)  one row per character
     CNN/{W_cnn_i, b_cnn_i}                                  (1, width, C, number) (number,)
     CNN_high_i/{W_carry, b_carry, W_transform, b_transform} (F, F) (F,)
-    CNN_proj/{W_proj, b_proj}                               (F, P) (P,)  not where F = P
-    embedding                                               (V, P)  a token-input model's, in place of all above
-    RNN_d/RNN/MultiRNNCell/Cell{l}/LSTMCell/{W_0, B, W_P_0} (2P, 4H) with the input's rows first, (4H,) (H, P)
-    softmax/{W, b}                                          (V, P) (V,)  the head, which bilm-tf itself leaves out
+    CNN_proj/{W_proj, b_proj}                               (F, P) (P,)  absent if F = P
+    embedding                                               (V, P)  word models only, instead of all above
+    RNN_d/RNN/MultiRNNCell/Cell{l}/LSTMCell/{W_0, B, W_P_0} (2P, 4H), the input's rows first, (4H,) (H, P)
+    softmax/{W, b}                                          (V, P) (V,)  the head, which bilm-tf does not dump
 
-Letters: C a character's vector, F all filters, P projection, H cell, V vocabulary; d direction, l layer. All is ours as it
-is: the gates are i, j, f, o, matrices are applied as x @ W, so that a dataset is one or more of our weights end to end. B is
-without the forget bias of 1, which is added when the model runs. Before the 261 characters we have a row 0, "no token".
+Shapes: C character embedding, F all filters, P projection, H cell, V vocabulary; d direction, l layer. Our layout is the
+same: gates i, j, f, o, matrices applied as x @ W. So each dataset is one or more of our weights concatenated. B excludes
+the forget bias of 1, which is added when the model runs. Our character table has an additional padding row 0.
 
-Files written here carry more, which other readers pass over: each dataset its checksum, the tables of words also which
-words they are for, and char_embed our row 0.
+Files written here have attributes that other readers ignore: a checksum of each dataset, a fingerprint of the words that a
+table is for, and the padding row of char_embed.
 """
 
 import json
@@ -37,11 +37,11 @@ from elmo_core.machine.messages import UserError, log
 from elmo_core.text.tokens import Vocabulary
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
-CHARACTERS = 256 + 5  # bytes and marks; our table has the row 0 of the mask before them
+CHARACTERS = 256 + 5  # bytes and special characters, without the padding row 0 of our table
 SOFTMAX = ("softmax/W", "softmax/b")
 PROJECTION = ("CNN_proj/W_proj", "CNN_proj/b_proj")
 CHECKSUM, WORDS, MASK_ROW = "crc32", "vocabulary", "mask_row"  # attributes
-NETWORK = re.compile(r"char_embed|CNN|RNN_")  # how the names of a network's datasets begin
+NETWORK = re.compile(r"char_embed|CNN|RNN_")  # beginnings of the names of a network's datasets
 LSTM_OPTIONS = {"dim": "cell_dim"} | {
     name: name for name in ("projection_dim", "n_layers", "cell_clip", "proj_clip", "use_skip_connections")
 }  # and their names in ELMoConfig
@@ -57,21 +57,21 @@ Weights = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Item:
-    """A dataset, and our weights that it holds end to end."""
+    """A dataset, and our weights that it consists of."""
 
     name: str
     shape: tuple[int, ...]
     weights: tuple[str, ...]
-    ours: tuple[int, ...]  # the shape of each of them
-    table: bool = False  # a row for each character or word: some files have one row more
+    our_shape: tuple[int, ...]  # of each weight
+    table: bool = False  # one row per character or word; some files have an additional row
 
     @property
-    def of_words(self) -> bool:
+    def has_words(self) -> bool:
         return self.name in ("embedding", *SOFTMAX)
 
 
 def layout(config: ELMoConfig, head: bool, projected: bool = True) -> Iterator[Item]:
-    """A model's datasets, one by one: damaged options may ask for very many."""
+    """Yield a model's datasets. Lazy, because damaged options can imply very many."""
     table, size, cell = "token_encoder.embedding.weight", config.projection_dim, config.cell_dim
     if config.input == "char":
         width = config.character_dim
@@ -121,23 +121,23 @@ def read(
     vocabulary: Vocabulary | None = None,
     softmax_path: Path | None = None,
 ) -> tuple[ELMoConfig, Weights]:
-    """The model in bilm-tf's files, under our names. It has a head where there is a softmax and a vocabulary for it."""
+    """Read bilm-tf's files under our names, with a head if there are a softmax and its vocabulary."""
     values = read_options(options_path)
     with ExitStack() as files:
         weights = files.enter_context(HDF5File(weights_path, "bilm-tf's weights"))
         softmax = files.enter_context(HDF5File(softmax_path, "a softmax")) if softmax_path else weights
-        head = _has_head(softmax, vocabulary, must=softmax_path is not None)
+        head = _has_head(softmax, vocabulary, required=softmax_path is not None)
         if values["input"] == "word" and vocabulary is None:
             raise UserError(
-                f"{options_path} has no char_cnn: this is a model of words. Give those of its table with --vocab."
+                f"{options_path} has no char_cnn, so this is a word model. Give its vocabulary with --vocab."
             )
         if values["input"] == "word" or head:
             values["vocab_size"] = len(vocabulary)
         elif vocabulary:
             log.warning(
-                f"--vocab is not read: {weights_path} has no softmax, and a character model needs no other words."
+                f"--vocab is ignored: {weights_path} has no softmax, and a character model needs no other vocabulary."
             )
-        _name_single_cells(weights)
+        _rename_single_cells(weights)
         projected = _is_projected(weights, values)
         try:
             config = ELMoConfig(**values)
@@ -146,72 +146,74 @@ def read(
         sources = {}
         for item in layout(config, head, projected):
             sources[item] = softmax if item.name in SOFTMAX else weights
-            by = "the vocabulary" if item.of_words else options_path
-            sources[item].check(item.name, item.shape, by, one_more_row=item.table)
-        _check_the_rest(weights, {item.name for item in sources}, config, options_path)
+            implied_by = "the vocabulary" if item.has_words else options_path
+            sources[item].check(item.name, item.shape, implied_by, one_more_row=item.table)
+        _check_unused(weights, {item.name for item in sources}, config, options_path)
         params: Weights = {}
         for item, source in sources.items():
-            parts = _read_item(source, item, vocabulary).reshape(len(item.weights), *item.ours)
-            params |= dict(zip(item.weights, parts, strict=True))
+            arrays = _read_item(source, item, vocabulary).reshape(len(item.weights), *item.our_shape)
+            params |= dict(zip(item.weights, arrays, strict=True))
     if not projected:
         cells = [name.removesuffix("bias") for name in params if "_lstm." in name and name.endswith(".bias")]
         params |= {f"{cell}projection_weight": np.eye(config.cell_dim, dtype=np.float32) for cell in cells}
     return config, params
 
 
-def _has_head(softmax: HDF5File, vocabulary: Vocabulary | None, must: bool) -> bool:
-    """Whether there is a softmax, and a vocabulary with the words that it predicts."""
-    there = all(name in softmax.datasets for name in SOFTMAX)
-    if must and not there:
-        raise UserError(f"{softmax.path} has no {' and '.join(SOFTMAX)}. {softmax.holds()}")
-    if must and vocabulary is None:
-        raise UserError("--softmax needs --vocab: the words that it predicts.")
-    if there and vocabulary is None:
-        log.warning(f"The softmax in {softmax.path} is left out: --vocab is missing, the words that it predicts.")
-    return there and vocabulary is not None
+def _has_head(softmax: HDF5File, vocabulary: Vocabulary | None, required: bool) -> bool:
+    """Whether there are a softmax and the vocabulary that it predicts."""
+    has_softmax = all(name in softmax.datasets for name in SOFTMAX)
+    if required and not has_softmax:
+        raise UserError(f"{softmax.path} has no {' and '.join(SOFTMAX)}. {softmax.contents()}")
+    if required and vocabulary is None:
+        raise UserError("--softmax requires --vocab: the words that it predicts.")
+    if has_softmax and vocabulary is None:
+        log.warning(f"The softmax in {softmax.path} is ignored: --vocab is missing, the words that it predicts.")
+    return has_softmax and vocabulary is not None
 
 
-def _name_single_cells(weights: HDF5File) -> None:
-    """Give the cells of a model with one layer, which bilm-tf dumps without MultiRNNCell, the name of a first cell."""
+def _rename_single_cells(weights: HDF5File) -> None:
+    """Rename the cells of a one-layer model, which bilm-tf dumps without MultiRNNCell, to Cell0."""
     for name in list(weights.datasets):
         if cell := SINGLE_CELL.fullmatch(name):
             weights.datasets[f"{cell[1]}MultiRNNCell/Cell0/{cell[2]}"] = weights.datasets.pop(name)
 
 
 def _is_projected(weights: HDF5File, values: dict) -> bool:
-    """Whether the LSTMs have projections. Where projection_dim is dim, bilm-tf has none, and does not clip them."""
-    same = values["projection_dim"] == values["cell_dim"]
-    if not same or any(name.endswith("/W_P_0") for name in weights.datasets):
+    """Whether the LSTMs have projections. If projection_dim equals dim, bilm-tf has none and does not clip them."""
+    equal = values["projection_dim"] == values["cell_dim"]
+    if not equal or any(name.endswith("/W_P_0") for name in weights.datasets):
         return True
     values["proj_clip"] = 0.0
     return False
 
 
-def _check_the_rest(weights: HDF5File, known: set[str], config: ELMoConfig, options_path: Path) -> None:
-    """Refuse datasets of a network that the options do not mention; warn of others."""
-    left = set(weights.datasets) - known
-    if config.input == "char" and left.issuperset(PROJECTION):
-        # where F = P bilm-tf does not read CNN_proj, but AllenNLP does: it is accepted if it changes nothing
-        for name, neutral in _neutral_projection(config.projection_dim).items():
-            weights.check(name, neutral.shape, options_path)
-            if not np.array_equal(weights.array(name), neutral):
-                raise UserError(f"{weights.path}: the filters add up to projection_dim, but {name} is not neutral.")
-        left -= set(PROJECTION)
-    if parts := [name for name in sorted(left) if NETWORK.match(name)]:
-        raise UserError(f"{weights.path} holds {quoted(parts)}, which {options_path} does not mention.")
-    if left:
-        log.warning(f"{weights.path}: {len(left)} datasets are not part of the model: {quoted(sorted(left))}.")
+def _check_unused(weights: HDF5File, used: set[str], config: ELMoConfig, options_path: Path) -> None:
+    """Raise if datasets of a network are not in the options; warn about other unused datasets."""
+    unused = set(weights.datasets) - used
+    if config.input == "char" and unused.issuperset(PROJECTION):
+        # if F = P, bilm-tf does not read CNN_proj, but AllenNLP does: accept an identity
+        for name, identity in _identity_projection(config.projection_dim).items():
+            weights.check(name, identity.shape, options_path)
+            if not np.array_equal(weights.array(name), identity):
+                raise UserError(
+                    f"{weights.path}: the filters add up to projection_dim, but {name} is not the identity."
+                )
+        unused -= set(PROJECTION)
+    if unknown := [name for name in sorted(unused) if NETWORK.match(name)]:
+        raise UserError(f"{weights.path} contains {quoted(unknown)}, which {options_path} does not mention.")
+    if unused:
+        log.warning(f"{weights.path}: {len(unused)} datasets are not part of the model: {quoted(sorted(unused))}.")
 
 
-def _neutral_projection(size: int) -> Weights:
+def _identity_projection(size: int) -> Weights:
     return dict(zip(PROJECTION, (np.eye(size, dtype=np.float32), np.zeros(size, np.float32)), strict=True))
 
 
 def _read_item(file: HDF5File, item: Item, vocabulary: Vocabulary | None) -> np.ndarray:
-    """A dataset; char_embed with our row 0. Its checksum and its words are verified if it has any."""
+    """Read a dataset, char_embed with our row 0, and verify its checksum and words if it has them."""
     array = file.array(item.name)
     if item.table and len(array) > item.shape[0]:
-        array = _without_spare_row(file, item, array)
+        array = _drop_additional_row(file, item, array)
     with file.errors_named(item.name):
         if item.name == "char_embed":
             row = file.attribute(item.name, MASK_ROW)
@@ -219,43 +221,45 @@ def _read_item(file: HDF5File, item: Item, vocabulary: Vocabulary | None) -> np.
             array = np.concatenate([row[None], array])
         checksum, words = file.attribute(item.name, CHECKSUM), file.attribute(item.name, WORDS)
         if checksum is not None and int(checksum) != _checksum(item.name, array):
-            raise UserError(f"{item.name} of {file.path} is damaged: its checksum is wrong.")
-        if item.of_words and words is not None and str(words) != vocabulary.fingerprint:
-            raise UserError(f"--vocab does not have the words for which {item.name} of {file.path} was written.")
+            raise UserError(f"{item.name} of {file.path} is damaged: wrong checksum.")
+        if item.has_words and words is not None and str(words) != vocabulary.fingerprint:
+            raise UserError(f"--vocab is not the vocabulary for which {item.name} of {file.path} was written.")
     return array
 
 
-def _without_spare_row(file: HDF5File, item: Item, array: np.ndarray) -> np.ndarray:
-    """A table that has one row too many, without it."""
-    where = f"{file.path}: {item.name} has {len(array):,} rows instead of {item.shape[0]:,}"
+def _drop_additional_row(file: HDF5File, item: Item, array: np.ndarray) -> np.ndarray:
+    """Drop a table's additional row: a first row for padding, or a last character."""
+    problem = f"{file.path}: {item.name} has {len(array):,} rows instead of {item.shape[0]:,}"
     if not array[0].any():
-        log.warning(f"{where}. The first, all zero, is the mask's and left out.")
+        log.warning(f"{problem}. Ignoring the first, which is all zero: padding.")
         return array[1:]
     if item.name == "char_embed":
-        log.warning(f"{where}: it was trained with n_characters {len(array)}. The last is never read, and left out.")
+        log.warning(
+            f"{problem}: it was trained with n_characters {len(array)}. Ignoring the last, which is never read."
+        )
         return array[:-1]
-    raise UserError(f"{where} as the vocabulary has, and the first is not the mask's.")
+    raise UserError(f"{problem} as in the vocabulary, and the first is not padding.")
 
 
 # options.json
 
 
 def read_options(path: Path) -> dict[str, Any]:
-    """The numbers of an options.json as ELMoConfig takes and checks them, all but the vocabulary's size."""
+    """Read options.json as keyword arguments of ELMoConfig, without the vocabulary size."""
     options = read_json(path, "bilm-tf's options")
     lstm = _section(path, options, "lstm", LSTM_OPTIONS)
     if "use_skip_connections" not in lstm:
-        log.warning(f"{path}: lstm has no use_skip_connections, false is assumed as in bilm-tf's training.")
+        log.warning(f"{path}: lstm has no use_skip_connections; assuming false, as bilm-tf's training does.")
     lstm = {"n_layers": 1, "use_skip_connections": False, **lstm}
     values = {ours: lstm.get(theirs) for theirs, ours in LSTM_OPTIONS.items()}
     values |= {clip: values[clip] or 0.0 for clip in ("cell_clip", "proj_clip")}
     if "char_cnn" not in options:
         return {"input": "word", **values}
     cnn = _section(path, options, "char_cnn", (*CNN_OPTIONS, "embedding", "n_characters"))
-    if (found := cnn.get("n_characters", CHARACTERS)) not in (CHARACTERS, CHARACTERS + 1):
+    if (n_characters := cnn.get("n_characters", CHARACTERS)) not in (CHARACTERS, CHARACTERS + 1):
         raise UserError(
-            f"{path}: n_characters is {found!r:.60}, expected {CHARACTERS}, as in bilm-tf's training: 256 bytes and 5 "
-            f"marks; or {CHARACTERS + 1}, as in its inference, which counts the mask's row 0 that is not in the file."
+            f"{path}: n_characters is {n_characters!r:.60}, expected {CHARACTERS} (training: 256 bytes and 5 special "
+            f"characters) or {CHARACTERS + 1} (inference: with a padding row 0, which no file contains)."
         )
     values |= {ours: cnn.get(theirs) for theirs, ours in CNN_OPTIONS.items()}
     embedding = _section(path, cnn, "embedding", ("dim",))
@@ -267,7 +271,7 @@ def _section(path: Path, values: dict[str, Any], name: str, known: Collection[st
     if not isinstance(section, dict):
         raise UserError(f"{path}: {name} is {section!r:.60}, expected a JSON object.")
     if unknown := [option for option in section if option not in known]:
-        log.warning(f"{path}, {name}: {quoted(unknown)} not known, without effect.")
+        log.warning(f"{path}, {name}: ignoring unknown options {quoted(unknown)}.")
     return section
 
 
@@ -278,11 +282,11 @@ def write(folder: Path, config: ELMoConfig, params: Mapping[str, np.ndarray], vo
     """Write options.json and weights.hdf5 into the folder."""
     if config.input not in ("char", "word") or config.alphabet != "bytes":
         raise UserError(
-            "bilm-tf's files hold models of characters or of words, with the bytes of UTF-8 for characters. This "
-            f"model's input is {config.input}, its alphabet {config.alphabet}."
+            "bilm-tf's format supports only character models over UTF-8 bytes, and word models. "
+            f"This model has input {config.input} and alphabet {config.alphabet}."
         )
     items = list(layout(config, "softmax.weight" in params))
-    checkpoint.match({name: item.ours for item in items for name in item.weights}, params, "the checkpoint")
+    checkpoint.match({name: item.our_shape for item in items for name in item.weights}, params, "the checkpoint")
     with disk.atomic_write(folder / OPTIONS) as file:
         file.write(json.dumps(options(config), indent=2) + "\n")
     with disk.atomic_write(folder / WEIGHTS, "wb") as target, h5py.File(target.name, "w") as file:
@@ -291,29 +295,29 @@ def write(folder: Path, config: ELMoConfig, params: Mapping[str, np.ndarray], vo
             if item.name.endswith("/B"):
                 array[2 * config.cell_dim : 3 * config.cell_dim] += np.float32(config.forget_bias - 1)
             _write_item(file, item, array, vocabulary)
-        if config.input == "char" and config.n_filters == config.projection_dim:  # AllenNLP reads it in any case
-            for name, neutral in _neutral_projection(config.projection_dim).items():
-                file[name] = neutral
+        if config.input == "char" and config.n_filters == config.projection_dim:  # AllenNLP always reads it
+            for name, identity in _identity_projection(config.projection_dim).items():
+                file[name] = identity
 
 
 def _write_item(file: h5py.File, item: Item, array: np.ndarray, vocabulary: Vocabulary | None) -> None:
-    """Write a dataset from our numbers, of the characters with row 0 first."""
+    """Write a dataset. array: our values, which for characters include row 0."""
     rows = array.reshape(CHARACTERS + 1, -1) if item.name == "char_embed" else array.reshape(item.shape)
-    found = file.create_dataset(item.name, data=rows[-item.shape[0] :])
-    found.attrs[CHECKSUM] = _checksum(item.name, rows)
+    dataset = file.create_dataset(item.name, data=rows[-item.shape[0] :])
+    dataset.attrs[CHECKSUM] = _checksum(item.name, rows)
     if item.name == "char_embed":
-        found.attrs[MASK_ROW] = rows[0]
-    if item.of_words:
-        found.attrs[WORDS] = vocabulary.fingerprint
+        dataset.attrs[MASK_ROW] = rows[0]
+    if item.has_words:
+        dataset.attrs[WORDS] = vocabulary.fingerprint
 
 
 def _checksum(name: str, array: np.ndarray) -> int:
-    """CRC-32 of a dataset's name, shape and numbers; of the characters' with row 0."""
+    """CRC-32 of a dataset's name, shape and values; for characters including row 0."""
     return zlib.crc32(array, zlib.crc32(f"{name} {array.shape}".encode()))
 
 
 def options(config: ELMoConfig) -> dict[str, Any]:
-    """A model's options.json, for inference."""
+    """A model's options.json for inference."""
     lstm = {theirs: getattr(config, ours) for theirs, ours in LSTM_OPTIONS.items()}
     lstm |= {clip: lstm[clip] or None for clip in ("cell_clip", "proj_clip")}
     values: dict[str, Any] = {"bidirectional": True, "lstm": lstm}
@@ -325,25 +329,25 @@ def options(config: ELMoConfig) -> dict[str, Any]:
     return values
 
 
-def remarks(config: ELMoConfig) -> list[str]:
-    """What a user of the written files must know about the programs that read them."""
+def compatibility_notes(config: ELMoConfig) -> list[str]:
+    """Limitations of the programs that read the written files."""
     features, size, cell = config.n_filters, config.projection_dim, config.cell_dim
     word = config.input == "word"
-    known = (
+    notes = (
         (
             word,
-            "This model takes words from a table. bilm-tf reads it with use_character_inputs=False, "
+            "This is a word model. bilm-tf reads it with use_character_inputs=False, "
             f"embedding_weight_file={WEIGHTS} and a TokenBatcher of {checkpoint.VOCABULARY}. AllenNLP, simple_elmo and "
-            "flair read character models only: give them vectors (run_embed.py).",
+            "flair read only character models: give them vectors (run_embed.py).",
         ),
-        (not word, f"simple_elmo looks for the weights under the name model.hdf5: rename {WEIGHTS}."),
-        (not word and features < size, f"bilm-tf and simple_elmo refuse filters that add up to less than {size}, P."),
-        (not config.use_skip_connections, "AllenNLP and flair refuse models without skip connections."),
-        (size >= cell, f"bilm-tf and simple_elmo read no W_P_0 where P, {size}, is not below H, {cell}."),
+        (not word, f"simple_elmo expects the weights in model.hdf5: rename {WEIGHTS}."),
+        (not word and features < size, f"bilm-tf and simple_elmo reject fewer than {size} filters (P)."),
+        (not config.use_skip_connections, "AllenNLP and flair reject models without skip connections."),
+        (size >= cell, f"bilm-tf and simple_elmo do not read W_P_0 unless P ({size}) is less than H ({cell})."),
         (
             config.forget_bias != 1,
-            f"Readers add a forget bias of 1, this model has {config.forget_bias:g}: B was written with the difference, "
+            f"Readers add a forget bias of 1, but this model has {config.forget_bias:g}: the difference is added to B, "
             "rounded to float32.",
         ),
     )
-    return [remark for holds, remark in known if holds]
+    return [note for applies, note in notes if applies]

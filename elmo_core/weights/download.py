@@ -1,8 +1,8 @@
-"""A file over HTTP. What broke off is resumed where it stopped; what cannot be the file is refused.
+"""Download files over HTTP, resuming interrupted downloads.
 
-While it is fetched, `NAME.part` holds what has come, and `NAME.part.source` its address and the server's mark of the file's
-state (its ETag or date), without which a later attempt could not know that it goes on with the same file. The proxies of the
-environment are used, as urllib does.
+During a download, `NAME.part` contains the data so far, and `NAME.part.source` the address and the server's validator of
+the file (ETag or date), so that a later attempt can check that it resumes the same file. Proxies are taken from the
+environment, by urllib.
 """
 
 import http.client
@@ -19,27 +19,27 @@ from tqdm import tqdm
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, log
 
-TIMEOUT = 30.0  # seconds without a byte
-ATTEMPTS = 3  # without a byte of progress
+TIMEOUT = 30.0  # seconds without data
+ATTEMPTS = 3  # in a row without progress
 MOST_ATTEMPTS = 50
-PAUSE = 1.0  # seconds between them
+PAUSE = 1.0  # seconds between attempts
 BLOCK = 1 << 20
-SPARE = 2  # times the file: it is converted beside what was fetched
-BEGINNINGS = {".hdf5": b"\x89HDF", ".zip": b"PK", ".gz": b"\x1f\x8b", ".bz2": b"BZh", ".json": b"{"}
+SPACE_FACTOR = 2  # disk space per byte: for the download and the converted model
+MAGIC_BYTES = {".hdf5": b"\x89HDF", ".zip": b"PK", ".gz": b"\x1f\x8b", ".bz2": b"BZh", ".json": b"{"}
 RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 
-class Refused(UserError):
-    """Trying this address again is of no use."""
+class DownloadFailed(UserError):
+    """Retrying this address will not help."""
 
 
-def fetch(address: str, path: Path) -> None:
-    """Fetch the file at an address, going on with what an earlier attempt has left. Raises Refused."""
+def download_file(address: str, path: Path) -> None:
+    """Download a file, resuming an earlier attempt. Raises DownloadFailed."""
     if not address.startswith(("http://", "https://")):
-        raise Refused("this is no address")
+        raise DownloadFailed("not an address")
     part, failures = path.with_name(f"{path.name}.part"), 0
     for _ in range(MOST_ATTEMPTS):
-        before = _size(part)
+        before = _file_size(part)
         try:
             return _attempt(address, path, part)
         except urllib.error.HTTPError as error:
@@ -47,38 +47,38 @@ def fetch(address: str, path: Path) -> None:
             reason = f"the server answers {error.code} {error.reason}"
             if error.code == 416 and before:
                 part.unlink()
-                raise Refused(
-                    "the server's file is not longer than what has come: it has changed. Try again"
+                raise DownloadFailed(
+                    "the server's file is not longer than the part already downloaded, so it has changed. Try again"
                 ) from error
             if error.code < 500 and error.code not in (408, 429):
-                raise Refused(reason) from error
+                raise DownloadFailed(reason) from error
         except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError) as error:
-            reason = _why(error)
-        failures = 0 if _size(part) > before else failures + 1
+            reason = _reason(error)
+        failures = 0 if _file_size(part) > before else failures + 1
         if failures == ATTEMPTS:
             break
-        log.info(f"{address}: {reason}. Trying again ...")
+        log.info(f"{address}: {reason}. Retrying ...")
         time.sleep(PAUSE)
-    come = f". {_megabytes(_size(part))} have come; the same command resumes" if _size(part) else ""
-    raise Refused(f"{reason}{come}")
+    progress = f". {_megabytes(_file_size(part))} downloaded; the same command resumes" if _file_size(part) else ""
+    raise DownloadFailed(f"{reason}{progress}")
 
 
 def _attempt(address: str, path: Path, part: Path) -> None:
-    """One request, for what is missing."""
+    """Request what is missing, once."""
     source = part.with_name(f"{part.name}.source")
-    noted = source.read_text(encoding="utf-8") if source.is_file() else ""
-    known, mark = [*noted.split("\n"), ""][:2]  # a power failure may have left it empty
-    received = _size(part) if known == address and mark else 0
+    text = source.read_text(encoding="utf-8") if source.is_file() else ""
+    part_address, validator = [*text.split("\n"), ""][:2]  # empty after a power failure
+    received = _file_size(part) if part_address == address and validator else 0
     headers = {"User-Agent": "elmo-paddle", "Accept-Encoding": "identity"}
     if received:
-        headers |= {"Range": f"bytes={received}-", "If-Range": mark}
+        headers |= {"Range": f"bytes={received}-", "If-Range": validator}
     with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=TIMEOUT) as response:
-        received, total = _place(response, received)
+        received, total = _range_start(response, received)
         _check_room(part, total - received)
-        block = response.read1(BLOCK) if received else _begin(response, path)
-        source.write_text(f"{address}\n{_mark(response.headers)}", encoding="utf-8")
+        block = response.read1(BLOCK) if received else _first_bytes(response, path)
+        source.write_text(f"{address}\n{_validator(response.headers)}", encoding="utf-8")
         if not received:
-            log.warning(f"fetching      {path.name}, {_megabytes(total)}, from {address}")
+            log.warning(f"downloading   {path.name}, {_megabytes(total)}, from {address}")
         with (
             part.open("ab" if received else "wb") as file,
             tqdm(total=total or None, initial=received, unit="B", unit_scale=True, disable=None, leave=False) as bar,
@@ -89,56 +89,60 @@ def _attempt(address: str, path: Path, part: Path) -> None:
                 bar.update(len(block))
                 block = response.read1(BLOCK)
     if received < total or not received:
-        raise ConnectionError(f"the connection ended after {received:,} of {total:,} bytes")
+        raise ConnectionError(f"the connection closed after {received:,} of {total:,} bytes")
     disk.rename(part, path)
     source.unlink(missing_ok=True)
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     reason = getattr(error, "reason", error)
     if isinstance(reason, TimeoutError):
-        return f"the server was silent for {TIMEOUT:g} s"
+        return f"no data from the server for {TIMEOUT:g} s"
     return f"{getattr(reason, 'strerror', None) or reason or type(error).__name__}"
 
 
-def _place(response, received: int) -> tuple[int, int]:
-    """Where the response begins in the file, and how long the file is (0: the server does not tell)."""
+def _range_start(response, received: int) -> tuple[int, int]:
+    """The response's first position in the file, and the length of the file (0: unknown)."""
     length = response.headers.get("Content-Length") or "0"
     if response.status == 206:
-        found = RANGE.fullmatch(response.headers.get("Content-Range") or "")
-        if not received or not found or int(found[1]) != received:
-            raise Refused(f"the server sends another part than was asked for ({response.headers.get('Content-Range')})")
-        return received, int(found[3])
+        content_range = RANGE.fullmatch(response.headers.get("Content-Range") or "")
+        if not received or not content_range or int(content_range[1]) != received:
+            raise DownloadFailed(
+                f"the server sent another range than requested ({response.headers.get('Content-Range')})"
+            )
+        return received, int(content_range[3])
     if response.status != 200 or not length.isdecimal():
-        raise Refused(f"the server answers {response.status} with a length of {length!r}")
+        raise DownloadFailed(f"the server answers {response.status} with a length of {length!r}")
     return 0, int(length)
 
 
-def _mark(headers) -> str:
-    """What `If-Range` may be asked with: a strong ETag or else the file's date; empty if there is neither."""
+def _validator(headers) -> str:
+    """The value for `If-Range`: a strong ETag, else the date of the file, else empty."""
     tag = headers.get("ETag") or ""
     return tag if tag.startswith('"') else headers.get("Last-Modified") or ""
 
 
-def _begin(response, path: Path) -> bytes:
-    """The first bytes, which must be those of such a file."""
+def _first_bytes(response, path: Path) -> bytes:
+    """Read the first bytes. Raises if they are not those of such a file."""
     begin, kind = response.read(64), response.headers.get_content_type()
-    expected = BEGINNINGS.get(path.suffix, b"")
+    expected = MAGIC_BYTES.get(path.suffix, b"")
     if not begin.lstrip().startswith(expected) or (kind == "text/html" and not expected):
-        raise Refused(f"it is not a {path.suffix} file but {kind}, beginning with {begin[:30]!r}: a page, or a login?")
+        raise DownloadFailed(
+            f"not a {path.suffix} file but {kind}, beginning with {begin[:30]!r}: an error or login page?"
+        )
     return begin
 
 
 def _check_room(part: Path, missing: int) -> None:
     free = shutil.disk_usage(part.parent).free
-    if SPARE * missing > free:
+    if SPACE_FACTOR * missing > free:
         raise UserError(
-            f"{part.parent}: {_megabytes(missing)} are to be fetched and as much again is needed to convert them, but "
-            f"the disk has only {_megabytes(free)} free. Make room, or set ELMO_HOME to a folder elsewhere."
+            f"{part.parent}: the download takes {_megabytes(missing)}, and its conversion the same again, but only "
+            f"{_megabytes(free)} are free. Free some space, or set ELMO_HOME to another folder."
         )
 
 

@@ -1,18 +1,18 @@
-"""The parameter folder of Paddle Fluid's ELMo, as the published Baike checkpoint unpacks: a file for each variable.
+"""Paddle Fluid's ELMo, such as the published Baike checkpoint: a folder with one file per variable.
 
     embedding_para                        (V, P)
-    fw_layer1_gate_w, bw_layer1_gate_w .. (P, 4H)                  the input's product, without a bias
-    lstmp_k.w_0, lstmp_k.b_0, lstmp_k.w_1 (P, 4H) (1, 4H) (H, P)   k counts the forward layers, then the backward ones
-    softmax_weight, softmax_bias          (V, P) (V,)              the head, where there is one
+    fw_layer1_gate_w, bw_layer1_gate_w .. (P, 4H)                  input weights, without a bias
+    lstmp_k.w_0, lstmp_k.b_0, lstmp_k.w_1 (P, 4H) (1, 4H) (H, P)   k: forward layers, then backward layers
+    softmax_weight, softmax_bias          (V, P) (V,)              the head, if there is one
 
-The network is that of PaddlePaddle's ELMo for Fluid 1.4 (its lm_model.py and LAC_demo/bilm.py): a word table; gates in the
-order candidate, input, forget, output; no forget bias, no peepholes; cell and projection clipped at 3; the projection's
-activation is the identity; from the second layer on, a layer's input is added to its output. Its LAC demo took the
-layers before that addition, left those of the backward direction reversed, and ran sentences without <S> and </S>; here
-the layers are those that predict words, aligned, and with the marks, as in training.
+The network is PaddlePaddle's ELMo for Fluid 1.4 (its lm_model.py and LAC_demo/bilm.py): a word table; gates in the order
+candidate, input, forget, output; no forget bias, no peepholes; cell and projection clipped at 3; no activation after the
+projection; skip connections from the second layer on. Its LAC demo took the layers before the skip connections, did not
+reverse the backward direction again, and omitted <S> and </S>. Here the layers are those that predict words, aligned,
+with <S> and </S>, as in training.
 
-A variable's file, little-endian: uint32 0, the version; uint64 number of levels of detail, 0 for a parameter; uint32 0,
-the tensor's version; int32 length of a protobuf message; the message, Paddle's VarType.TensorDesc; the numbers.
+A variable's file is little-endian: uint32 version, 0; uint64 number of levels of detail, 0 for a parameter; uint32 version
+of the tensor, 0; int32 length of a protobuf message; the message, Paddle's VarType.TensorDesc; the values.
 """
 
 import math
@@ -27,63 +27,67 @@ from elmo_core.machine.hdf5_file import quoted
 from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.runtime import import_paddle
 from elmo_core.text.tokens import Vocabulary
-from elmo_core.weights.arrays import Arrays, reorder_gates
+from elmo_core.weights.arrays import ForeignWeights, reorder_gates
 
 HEADER = struct.Struct("<IQIi")  # version, levels of detail, the tensor's version, length of the description
-DESCRIPTION = 64  # bytes at most; two dimensions take 24
+DESCRIPTION = 64  # maximum bytes; two dimensions take 24
 CLIP = 3.0
 NETWORK = re.compile(r"embedding_para|(fw|bw)_layer\d+_gate_w|lstmp_\d+\.[bw]_\d+|softmax_(weight|bias)")
 
 
 def read(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np.ndarray]]:
-    """The model in a folder of Fluid's variables, under our names. It has a head where the folder has a softmax."""
+    """Read a folder of Fluid's variables under our names, with a head if it contains a softmax."""
     if not folder.is_dir():
-        raise UserError(f"{folder}: expected the folder of Paddle Fluid's ELMo. Unpack an archive first, by tar xf.")
+        raise UserError(f"{folder}: expected the folder of Paddle Fluid's ELMo. Unpack an archive first, with tar xf.")
     files = {path.name: path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")}
-    found = Arrays({name: _variable(path) for name, path in files.items() if NETWORK.fullmatch(name)}, folder)
+    source = ForeignWeights({name: _variable(path) for name, path in files.items() if NETWORK.fullmatch(name)}, folder)
     for name in ("embedding_para", "lstmp_0.w_1"):
-        if name not in files or found.arrays[name].ndim != 2:
-            raise UserError(f"{folder}: there is no {name} with 2 axes. It has {quoted(sorted(files)) or 'no files'}.")
+        if name not in files or source.arrays[name].ndim != 2:
+            raise UserError(
+                f"{folder}: there is no {name} with 2 axes. The folder contains {quoted(sorted(files)) or 'no files'}."
+            )
     config = ELMoConfig(
         input="word",
         vocab_size=len(vocabulary),
-        projection_dim=found.arrays["embedding_para"].shape[1],
-        cell_dim=len(found.arrays["lstmp_0.w_1"]),
+        projection_dim=source.arrays["embedding_para"].shape[1],
+        cell_dim=len(source.arrays["lstmp_0.w_1"]),
         n_layers=max(1, sum(f"fw_layer{k}_gate_w" in files for k in range(1, len(files) + 1))),
         cell_clip=CLIP,
         proj_clip=CLIP,
         forget_bias=0.0,
     )
     size, cell = config.projection_dim, config.cell_dim
-    weights = {"token_encoder.embedding.weight": found.take("embedding_para", len(vocabulary), size)}
+    weights = {"token_encoder.embedding.weight": source.take("embedding_para", len(vocabulary), size)}
     for d, (direction, short) in enumerate((("forward_lstm", "fw"), ("backward_lstm", "bw"))):
         for k in range(config.n_layers):
             ours, theirs = f"{direction}.{k}", f"lstmp_{d * config.n_layers + k}"
-            parts = {
-                "input_weight": found.take(f"{short}_layer{k + 1}_gate_w", size, 4 * cell),
-                "recurrent_weight": found.take(f"{theirs}.w_0", size, 4 * cell),
-                "bias": found.take(f"{theirs}.b_0", 1, 4 * cell)[0],
+            gates = {
+                "input_weight": source.take(f"{short}_layer{k + 1}_gate_w", size, 4 * cell),
+                "recurrent_weight": source.take(f"{theirs}.w_0", size, 4 * cell),
+                "bias": source.take(f"{theirs}.b_0", 1, 4 * cell)[0],
             }
-            weights |= {f"{ours}.{name}": reorder_gates(array, "gifo") for name, array in parts.items()}
-            weights[f"{ours}.projection_weight"] = found.take(f"{theirs}.w_1", cell, size)
-    if not found.unused.isdisjoint({"softmax_weight", "softmax_bias"}):
-        weights["softmax.weight"] = found.take("softmax_weight", len(vocabulary), size)
-        weights["softmax.bias"] = found.take("softmax_bias", len(vocabulary))[:, None]
-    if parts := sorted(found.unused):
-        raise UserError(f"{folder}: beside {config.n_layers} whole layers there are {quoted(parts)}, parts of others.")
-    if others := sorted(files.keys() - found.arrays.keys()):
-        log.warning(f"{folder}: {len(others)} files are no part of the model and left out: {quoted(others)}.")
+            weights |= {f"{ours}.{name}": reorder_gates(array, "gifo") for name, array in gates.items()}
+            weights[f"{ours}.projection_weight"] = source.take(f"{theirs}.w_1", cell, size)
+    if not source.unused.isdisjoint({"softmax_weight", "softmax_bias"}):
+        weights["softmax.weight"] = source.take("softmax_weight", len(vocabulary), size)
+        weights["softmax.bias"] = source.take("softmax_bias", len(vocabulary))[:, None]
+    if unused := sorted(source.unused):
+        raise UserError(
+            f"{folder}: besides {config.n_layers} complete layers there are {quoted(unused)}, parts of others."
+        )
+    if others := sorted(files.keys() - source.arrays.keys()):
+        log.warning(f"{folder}: ignoring {len(others)} files that are not part of the model: {quoted(others)}.")
     return config, weights
 
 
 def _variable(path: Path) -> np.ndarray:
-    """The numbers in a variable's file, which are read from the disk when they are used."""
+    """Map the values in a variable's file into memory, after checking everything else in it."""
     import_paddle()
     from google.protobuf.message import DecodeError
     from paddle.base.proto.framework_pb2 import VarType
 
-    def fault(what: str) -> UserError:
-        return UserError(f"{path} is not what Paddle Fluid writes for a variable: {what}.")
+    def fault(problem: str) -> UserError:
+        return UserError(f"{path} is not a variable of Paddle Fluid: {problem}.")
 
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -97,12 +101,12 @@ def _variable(path: Path) -> np.ndarray:
     if not 0 < length <= DESCRIPTION or len(begin) < offset:
         raise fault(f"its description has {length} bytes")
     try:
-        found = VarType.TensorDesc.FromString(begin[HEADER.size : offset])
+        description = VarType.TensorDesc.FromString(begin[HEADER.size : offset])
     except DecodeError as error:
         raise fault(f"its description is damaged ({error})") from error
-    if found.data_type != VarType.FP32:
-        raise fault(f"its numbers are of type {found.data_type}, expected {VarType.FP32}, float32")
-    shape = tuple(found.dims)
+    if description.data_type != VarType.FP32:
+        raise fault(f"its values have type {description.data_type}, expected {VarType.FP32}, float32")
+    shape = tuple(description.dims)
     if not shape or min(shape) < 1 or size != offset + 4 * math.prod(shape):
-        raise fault(f"its dimensions {shape} do not agree with its {size:,} bytes: truncated, or damaged")
+        raise fault(f"its dimensions {shape} do not match its {size:,} bytes: truncated or damaged")
     return np.memmap(path, "<f4", "r", offset, shape)

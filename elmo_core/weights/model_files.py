@@ -1,4 +1,4 @@
-"""A checkpoint as a model needs it: its configuration, its weights and its vocabulary, checked against each other."""
+"""Load a checkpoint's configuration, weights and vocabulary, and check that they belong together."""
 
 from pathlib import Path
 
@@ -9,14 +9,14 @@ from elmo_core.files import checkpoint
 from elmo_core.machine.disk import check_input, read_json
 from elmo_core.machine.messages import UserError
 from elmo_core.text.characters import BYTES, Bytes, CodePoints
-from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import published
 
 
 def resolve(params: str | Path) -> Path:
-    """The prefix of a checkpoint, given as prefix, file, folder, or name of a published model, which is fetched then.
+    """Resolve a prefix, file, folder or published model's name to a prefix. Models are downloaded on first use.
 
-    A path that exists is preferred to a name.
+    An existing path takes precedence over a name.
     """
     if not isinstance(params, str | Path):
         raise TypeError(
@@ -36,9 +36,9 @@ def resolve(params: str | Path) -> Path:
 def read_model(
     params: str | Path, head: bool | None = False
 ) -> tuple[Path, ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
-    """The prefix of a checkpoint (given as in `resolve`), its configuration, weights and vocabulary.
+    """Load a checkpoint (`params` as in `resolve`): its prefix, configuration, weights and vocabulary.
 
-    head: also read the softmax and its vocabulary, which a character model does not need otherwise; None: if it has one.
+    head: also load the softmax and its vocabulary, which a character model otherwise does not need; None: if it has one.
     """
     prefix = resolve(params)
     values = checkpoint.load_config(prefix.parent)
@@ -52,7 +52,7 @@ def read_model(
     if head and not has_head:
         raise UserError(
             f"{prefix}: this model has no language-model head. It can only compute vectors, or get a "
-            "new head by `run_pretrain.py --finetune_from` with a --vocab_file."
+            "new head with `run_pretrain.py --finetune_from` and --vocab_file."
         )
     if head is None:
         head = has_head
@@ -61,23 +61,23 @@ def read_model(
         if not config.needs_vocabulary:
             return prefix, config, weights, None
     training = values.get("training")
-    identity = training.get("vocabulary") if isinstance(training, dict) else None  # unknown for imported models
+    identity = training.get("vocabulary") if isinstance(training, dict) else None  # None for imported models
     return prefix, config, weights, _vocabulary(prefix.parent / checkpoint.VOCABULARY, config, identity)
 
 
 def _code_points(path: Path, config: ELMoConfig) -> CodePoints:
-    """The table of a model's own characters: a JSON object {character: row}."""
+    """Load a model's own alphabet: a JSON object {character: row}."""
     ids = read_json(path, "this model's table of characters")
-    known = not config.reads_characters or set(CodePoints.NAMES).issubset(ids)
-    if not known or not all(type(row) is int and 0 <= row < config.n_characters for row in ids.values()):
-        raise UserError(f"{path}: not this model's table of {config.n_characters} characters. Copy the original back.")
+    complete = not config.reads_characters or set(CodePoints.NAMES).issubset(ids)
+    if not complete or not all(type(row) is int and 0 <= row < config.n_characters for row in ids.values()):
+        raise UserError(f"{path}: not this model's table of {config.n_characters} characters. Restore the original.")
     return CodePoints(ids)
 
 
 def _vocabulary(path: Path, config: ELMoConfig, identity: str | None) -> Vocabulary:
     if not config.vocab_size:
-        return Vocabulary(MARKERS, alphabet=Bytes(config.max_characters))
-    check_input(path, "the vocabulary of the checkpoints beside it")
+        return Vocabulary(SPECIAL_TOKENS, alphabet=Bytes(config.max_characters))
+    check_input(path, "the vocabulary of the checkpoints next to it")
     if config.alphabet != "bytes":
         alphabet = _code_points(path.with_name(checkpoint.CHARACTERS), config)
     else:
@@ -85,12 +85,12 @@ def _vocabulary(path: Path, config: ELMoConfig, identity: str | None) -> Vocabul
     vocabulary = Vocabulary.from_file(path, alphabet)
     if len(vocabulary) != config.vocab_size:
         raise UserError(
-            f"{path} has {len(vocabulary):,} words, but the model beside it was made for {config.vocab_size:,}. "
+            f"{path} has {len(vocabulary):,} words, but the model next to it has {config.vocab_size:,}. "
             "It is not the vocabulary that this model was trained with."
         )
     if identity and vocabulary.identity != identity:
         raise UserError(
-            f"{path} is not the vocabulary that the model beside it was trained with: found {vocabulary.identity}, "
-            f"expected {identity}. Have its lines been sorted or changed? Copy the original back."
+            f"{path} is not the vocabulary that the model next to it was trained with: found {vocabulary.identity}, "
+            f"expected {identity}. Have its lines been sorted or changed? Restore the original."
         )
     return vocabulary

@@ -1,8 +1,8 @@
-"""PyTorch's state dictionaries, {name: array}, read without PyTorch and without running anything.
+"""Read PyTorch's state dictionaries, {name: array}, without PyTorch and without running code.
 
-Two formats. The new one is a zip archive: `data.pkl`, a pickle, and `data/0`, `data/1` ..., the numbers of each storage.
-The old one is a row of pickles (magic, version, machine, the object, the keys of its storages) and then, for each key, the
-number of elements and the numbers. In both, a tensor in the pickle is a call that names a storage, an offset, a shape and
+There are two formats. The new one is a zip archive: `data.pkl`, a pickle, and `data/0`, `data/1` ..., the values of each
+storage. The old one is a sequence of pickles (magic, version, machine, the object, the keys of its storages) followed, per
+key, by the number of elements and the values. In both, a pickled tensor is a call with a storage, an offset, a shape and
 strides.
 """
 
@@ -30,7 +30,7 @@ TYPES |= {"LongStorage": "i8", "IntStorage": "i4", "ByteStorage": "u1"}
 
 @dataclass(frozen=True)
 class Storage(Unchangeable):
-    """Where a tensor's numbers are."""
+    """A block of values that tensors refer to."""
 
     key: str
     dtype: np.dtype
@@ -46,23 +46,23 @@ class Tensor(Unchangeable):
     shape: tuple[int, ...]
     strides: tuple[int, ...]  # in elements
 
-    def array(self, numbers: np.ndarray) -> np.ndarray:
-        """The tensor's own array, from its storage's numbers."""
+    def array(self, values: np.ndarray) -> np.ndarray:
+        """The tensor as a contiguous array, from the values of its storage."""
         if not math.prod(self.shape):
             return np.zeros(self.shape, self.storage.dtype)
         last = self.offset + sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
-        if last >= len(numbers) or math.prod(self.shape) > len(numbers):
+        if last >= len(values) or math.prod(self.shape) > len(values):
             raise pickle.UnpicklingError("a tensor reaches beyond its storage")
-        strides = [stride * numbers.itemsize for stride in self.strides]
-        return np.ascontiguousarray(np.lib.stride_tricks.as_strided(numbers[self.offset :], self.shape, strides))
+        strides = [stride * values.itemsize for stride in self.strides]
+        return np.ascontiguousarray(np.lib.stride_tricks.as_strided(values[self.offset :], self.shape, strides))
 
 
 class TorchUnpickler(Unpickler):
-    """Knows tensors of known types and ordered dictionaries, and nothing else."""
+    """Reads only tensors of known types and ordered dictionaries."""
 
     def __init__(self, file: IO[bytes], size: int):
         super().__init__(file, size)
-        self.known = {
+        self.functions = {
             ("collections", "OrderedDict"): lambda: OrderedDict(),
             ("torch._utils", "_rebuild_tensor"): _tensor,
             ("torch._utils", "_rebuild_tensor_v2"): _tensor,
@@ -74,11 +74,11 @@ class TorchUnpickler(Unpickler):
         return super().find_class(module, name)
 
     def persistent_load(self, identity: tuple) -> Storage:
-        """('storage', type, key, place, elements, and in the old format a view, which is none)"""
+        """identity: ('storage', type, key, device, elements), and in the old format None for a view."""
         kind, name, key, _, elements, *view = identity
         valid = kind == "storage" and name in TYPES and isinstance(key, str) and view in ([], [None])
         if not valid or type(elements) is not int or elements < 0:
-            raise pickle.UnpicklingError("it has a storage of an unknown kind")
+            raise pickle.UnpicklingError("it has an unknown kind of storage")
         return Storage(key, np.dtype(TYPES[name]).newbyteorder("<"), elements)
 
 
@@ -86,42 +86,42 @@ def _tensor(storage: Storage, offset: int, shape: tuple, strides: tuple, *_: Any
     numbers = (offset, *shape, *strides)
     valid = isinstance(storage, Storage) and all(type(n) is int and 0 <= n < 2**48 for n in numbers)
     if not valid or len(shape) != len(strides) or len(shape) > MAX_AXES:
-        raise pickle.UnpicklingError("it has a tensor of an unknown kind")
+        raise pickle.UnpicklingError("it has an unknown kind of tensor")
     return Tensor(storage, offset, tuple(shape), tuple(strides))
 
 
 def _unpickle(file: IO[bytes], size: int) -> Any:
-    """The object in the pickle at the file's position, of at most `size` bytes. Leaves the file at its end."""
+    """Load the pickle, of at most `size` bytes, at the file's position. Leaves the position after it."""
     return TorchUnpickler(file, scan(file, size, OPCODES | {"BINPERSID"}).length).load()
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
-    """The weights in a file that `torch.save(module.state_dict(), path)` has written."""
+    """Read a file written by `torch.save(module.state_dict(), path)`."""
     check_input(path, "a file of PyTorch's weights")
     try:
-        content, numbers_of = (_open_new if zipfile.is_zipfile(path) else _open_old)(path)
+        content, values_of = (_open_new if zipfile.is_zipfile(path) else _open_old)(path)
         if not isinstance(content, dict) or not all(
             isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items()
         ):
-            raise pickle.UnpicklingError("it is no state dictionary")
-        bytes_of_all = sum(math.prod(tensor.shape) * tensor.storage.dtype.itemsize for tensor in content.values())
-        if bytes_of_all > 8 * path.stat().st_size:  # weights may be shared, but not by so many
+            raise pickle.UnpicklingError("it is not a state dictionary")
+        total_bytes = sum(math.prod(tensor.shape) * tensor.storage.dtype.itemsize for tensor in content.values())
+        if total_bytes > 8 * path.stat().st_size:  # tensors may share storages, but not that many
             raise pickle.UnpicklingError("its tensors would take far more memory than the file has bytes")
-        return {name: tensor.array(numbers_of(tensor.storage)) for name, tensor in content.items()}
+        return {name: tensor.array(values_of(tensor.storage)) for name, tensor in content.items()}
     except MemoryError:
         raise
-    except Exception as error:  # a damaged file can lead to any
+    except Exception as error:  # a damaged file can raise anything
         reason = error if isinstance(error, pickle.UnpicklingError) else f"{type(error).__name__} {error}"
         raise UserError(
-            f"{path} cannot be read: {reason}. Expected a state dictionary of PyTorch, tensors by name. The file is "
-            "truncated or damaged, or something else."
+            f"{path} cannot be read: {reason}. Expected a PyTorch state dictionary, tensors by name. The file is "
+            "truncated, damaged or something else."
         ) from error
 
 
 def _open_new(path: Path) -> tuple[Any, Callable[[Storage], np.ndarray]]:
     archive = zipfile.ZipFile(path)
-    (place,) = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-    folder = place.removesuffix("data.pkl")
+    (pickle_name,) = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+    folder = pickle_name.removesuffix("data.pkl")
 
     def member(name: str) -> bytes:
         info = archive.getinfo(folder + name)
@@ -140,13 +140,13 @@ def _open_old(path: Path) -> tuple[Any, Callable[[Storage], np.ndarray]]:
         size = path.stat().st_size
         magic, version, _, content, keys = (_unpickle(file, size - file.tell()) for _ in range(5))
         if (magic, version) != (MAGIC, VERSION):
-            raise pickle.UnpicklingError("it does not begin as PyTorch's files do")
+            raise pickle.UnpicklingError("it does not begin like a PyTorch file")
         tensors = content.values() if isinstance(content, dict) else []
         known = {tensor.storage.key: tensor.storage for tensor in tensors if isinstance(tensor, Tensor)}
         for key in map(str, keys):
             (elements,) = struct.unpack("<q", file.read(8))
             if key not in known or elements != known[key].elements or elements * known[key].dtype.itemsize > size:
-                raise pickle.UnpicklingError(f"storage {key} has {elements} elements, which no tensor asks for")
+                raise pickle.UnpicklingError(f"storage {key} has {elements} elements, which no tensor uses")
             data = file.read(elements * known[key].dtype.itemsize)
             storages[key] = np.frombuffer(data, known[key].dtype, elements)
     return content, lambda storage: storages[storage.key]

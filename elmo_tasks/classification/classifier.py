@@ -1,13 +1,13 @@
-"""A trained classifier: head, encoders and tokeniser, at work and as a folder.
+"""A trained classifier: head, encoders and tokeniser, in memory and as a folder.
 
-FOLDER/            as elmo_tasks/saved.py says, with the head's weights, and
+FOLDER/            see elmo_tasks/saved.py; the weights are the head's
   words.pdparams   fine-tuned word vectors: "words", UTF-8 with "\\n" between them, and "rows"
   bilm/            a biLM of its own: fine-tuned, or with random weights
 
 For each encoder k, the head takes the mean of each layer over the tokens, m (L, D); zeros for an empty text:
 
     v_k = gamma * sum_l softmax(s)_l (m_l - mean_l) / deviation_l     inputs.k.{mean,deviation}, inputs.k.mix.{scalars,gamma}
-    v   = [v_0; v_1; ...]                                             (no mix, and no gamma, where L is 1)
+    v   = [v_0; v_1; ...]                                             (without mix and gamma if L is 1)
     v   = [a; b; |a - b|; a * b]                                      if "pairs": a of the first text, b of the second
     v   = tanh(v W + b)                                               hidden.{weight,bias}, unless hidden_dim is 0
     p   = softmax(v W + b)                                            output.{weight,bias}, in the order of "classes"
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,35 +29,40 @@ from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.classification.encoders import BILM, BiLMEncoder, Encoder, WordTable
 from elmo_tasks.classification.network import Head
 from elmo_tasks.classification.scores import Results
-from elmo_tasks.classification.texts import Texts, as_texts, read_known, tokenised
+from elmo_tasks.classification.texts import Texts, as_texts, read_known, tokenise_texts
 from elmo_tasks.saved import TrainedModel
 
-LINES_PER_BATCH = 4096  # that are predicted together
+LINES_PER_BATCH = 4096
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How texts are cut, the size of the head, and its encoders."""
+class ClassifierSettings:
+    """Tokenisation, the size of the head, and its encoders."""
 
     lang: str = "en"
     max_seq_len: int = 256
     pairs: bool = False
     hidden_dim: int = 0  # 0: no hidden layer
-    layers: str = ""  # of ELMo; "": the classifier does not read it
+    layers: str = ""  # of ELMo; "": no ELMo
     owns_bilm: bool = False
-    has_words: bool = False  # word vectors, of a file or random
+    has_words: bool = False  # word vectors, from a file or random
     owns_words: bool = False
     seed: int = 0  # of the vectors of unknown words
+    choices: ClassVar[Mapping[str, Sequence[str]]] = {"lang": tuple(TOKENISERS)}
 
 
 class Classifier(TrainedModel):
-    """Predicts the class of any text, or of any pair of texts."""
+    """Predicts the classes of texts, or of pairs of texts."""
 
     kind = "classifier"
-    settings_type = Settings
+    settings_type = ClassifierSettings
 
     def __init__(
-        self, settings: Settings, classes: Sequence[str], encoders: Sequence[Encoder], head: Head | None = None
+        self,
+        settings: ClassifierSettings,
+        classes: Sequence[str],
+        encoders: Sequence[Encoder],
+        head: Head | None = None,
     ):
         self.settings, self.classes, self.encoders = settings, classes, encoders
         shapes = [encoder.shape for encoder in encoders]
@@ -66,30 +71,35 @@ class Classifier(TrainedModel):
         self.pretrained, self.vectors = sources.get(BiLMEncoder.name), sources.get(WordTable.name)
 
     @classmethod
-    def of(cls, head: Head, encoders: Sequence[Encoder], lang: str, max_seq_len: int, classes: Sequence[str]):
+    def from_head(
+        cls, head: Head, encoders: Sequence[Encoder], lang: str, max_seq_len: int, classes: Sequence[str]
+    ) -> "Classifier":
         """The classifier of a trained head."""
-        hidden = head.hidden.weight.shape[1] if head.hidden else 0
-        read = {name: value for encoder in encoders for name, value in encoder.config().items()}
-        return cls(Settings(lang, max_seq_len, head.pairs, hidden, **read), classes, encoders, head)
+        hidden_dim = head.hidden.weight.shape[1] if head.hidden else 0
+        fields = {name: value for encoder in encoders for name, value in encoder.config().items()}
+        return cls(ClassifierSettings(lang, max_seq_len, head.pairs, hidden_dim, **fields), classes, encoders, head)
 
     def probabilities(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
-        """(n, classes) of n texts; of pairs first the tokens of all first texts, then those of all second ones."""
+        """Probabilities (n, classes) of n tokenised texts; for pairs, of all first texts followed by all second ones."""
         return self.network.probabilities([encoder.means(encoder.prepare(sentences)) for encoder in self.encoders])
 
-    def predict(self, lines: Iterable[str], source: str | Path, as_json: bool = False) -> Iterator[str]:
-        """For every line: its class, the probability of that and the line, separated by tabs; or all of it as a JSON
-        object. Of pairs, a line is two texts separated by a tab. source: where they come from, for messages.
+    def predict_lines(self, lines: Iterable[str], source: str | Path, as_json: bool = False) -> Iterator[str]:
+        """Yields per line its class, the probability of this class and the line, separated by tabs; or a JSON object.
+
+        A pair is two texts separated by a tab. source: where the lines come from, for messages.
         """
-        numbered = enumerate(lines, 1)
-        while part := list(islice(numbered, LINES_PER_BATCH)):
-            lines = [line.strip("\r\n" if self.settings.pairs else None) for _, line in part]
-            texts = [line.split("\t") if self.settings.pairs else [line] for line in lines]
-            for (number, _), sides in zip(part, texts, strict=True):
-                if self.settings.pairs and len(sides) != 2:
-                    raise UserError(f"{source}:{number}: {len(sides)} columns, expected two texts separated by a tab.")
-            sides = chain.from_iterable(zip(*texts, strict=True))
-            found = self.probabilities(tokenised(list(sides), self.settings.lang, self.settings.max_seq_len, source))
-            for line, text, row in zip(lines, texts, found, strict=True):
+        settings, numbered = self.settings, enumerate(lines, 1)
+        while batch := list(islice(numbered, LINES_PER_BATCH)):
+            lines = [line.strip("\r\n" if settings.pairs else None) for _, line in batch]
+            texts = [line.split("\t") if settings.pairs else [line] for line in lines]
+            for (number, _), columns in zip(batch, texts, strict=True):
+                if settings.pairs and len(columns) != 2:
+                    raise UserError(
+                        f"{source}:{number}: {len(columns)} columns, expected two texts separated by a tab."
+                    )
+            stacked = list(chain.from_iterable(zip(*texts, strict=True)))
+            probabilities = self.probabilities(tokenise_texts(stacked, settings.lang, settings.max_seq_len, source))
+            for line, text, row in zip(lines, texts, probabilities, strict=True):
                 if as_json:
                     yield self._as_json(text, row)
                 else:
@@ -101,13 +111,13 @@ class Classifier(TrainedModel):
         return json.dumps(values, ensure_ascii=False)
 
     def evaluate(self, path: Path, columns: Sequence[str] | None) -> tuple[Results, Texts]:
-        """The predictions for a file of labelled texts."""
+        """Predict a file of labelled texts."""
         examples = read_known(path, columns, self.classes, self.settings.pairs)
         data = as_texts(examples, self.classes, self.settings.lang, self.settings.max_seq_len, path)
-        probabilities = self.probabilities(data.sentences)
-        return Results.of(data.identity, np.arange(len(data)), data.labels, probabilities, self.classes), data
+        probabilities, indices = self.probabilities(data.sentences), np.arange(len(data))
+        return Results.from_probabilities(data.identity, indices, data.labels, probabilities, self.classes), data
 
-    def own_weights(self) -> dict[str, paddle.Tensor]:
+    def saved_parameters(self) -> dict[str, paddle.Tensor]:
         return self.network.state_dict()
 
     def save_weights(self, folder: Path) -> None:
@@ -122,15 +132,16 @@ class Classifier(TrainedModel):
         return {"classes": list(self.classes)}
 
     @classmethod
-    def from_folder(cls, folder: Path, settings: Settings, values: Mapping[str, Any], **sources) -> "Classifier":
-        classes, pretrained, vectors = values.get("classes"), sources["pretrained"], sources["vectors"]
-        if settings.lang not in TOKENISERS or not isinstance(classes, list):
-            raise UserError(f"{folder / 'config.json'}: lang is {settings.lang!r:.80}, classes are {classes!r:.80}.")
+    def from_folder(
+        cls, folder: Path, settings: ClassifierSettings, values: Mapping[str, Any], **sources
+    ) -> "Classifier":
+        if not isinstance(values.get("classes"), list):
+            raise UserError(f"{folder / 'config.json'}: classes are {values.get('classes')!r:.80}, expected a list.")
         encoders: list[Encoder] = []
         if settings.layers:
-            bilm = elmo.load_bilm(folder / BILM if settings.owns_bilm else pretrained.prefix)
-            encoders.append(BiLMEncoder(*bilm, settings.layers, source=pretrained))
+            bilm = elmo.load_bilm(folder / BILM if settings.owns_bilm else sources["pretrained"].prefix)
+            encoders.append(BiLMEncoder(*bilm, settings.layers, source=sources["pretrained"]))
         if settings.has_words:
             tuned = WordTable.saved(folder) if settings.owns_words else {}
-            encoders.append(WordTable(vectors, settings.seed, **tuned))
-        return cls(settings, classes, encoders)
+            encoders.append(WordTable(sources["vectors"], settings.seed, **tuned))
+        return cls(settings, values["classes"], encoders)

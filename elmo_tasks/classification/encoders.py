@@ -1,10 +1,11 @@
-"""Encoders map tokens to vectors: a table of word vectors, and the biLM.
+"""Encoders map tokens to vectors: a word-vector table, and the biLM.
 
-Letters: n texts, B of a batch, N distinct tokens, L layers, D dimensions, P projection.
+Letters: n texts, batch size B, N distinct tokens, L layers, D dimensions.
 """
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -18,12 +19,12 @@ from elmo_core.files import checkpoint
 from elmo_core.machine.messages import log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import UNK_ID, Tokens, Vocabulary
-from elmo_tasks.pretrained import Pretrained
+from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
 
-RANDOM_DIM, RANDOM_DEVIATION = 300, 0.1  # of word vectors, where no file gives any
+RANDOM_DIM, RANDOM_STD = 300, 0.1  # of word vectors without a file
 WORDS, BILM = "words", "bilm/final"  # in a classifier's folder: its own word vectors, its own biLM
 
 
@@ -31,8 +32,7 @@ WORDS, BILM = "words", "bilm/final"  # in a classifier's folder: its own word ve
 class FineTuning:
     """How an encoder is fine-tuned.
 
-    rates: candidates for the learning rate.
-    word_dropout: share of a batch's words whose vectors are dropped.
+    rates: learning rates to select from. word_dropout: share of a batch's words whose vectors are dropped.
     dropout: between the biLM's LSTMs.
     """
 
@@ -46,25 +46,17 @@ class Encoder(nn.Layer):
 
     name: in messages and in saved files. shape: (L, D). tuning: None if its weights are frozen.
     prepare(sentences): each text as `means` and `forward` need it, made once.
-    means(texts): (n, L, D), the means over the tokens as an array, zeros for a text without tokens.
-    forward(texts): the same (B, L, D) with gradients, and with dropout in training.
-    groups(): the weights, from the bottom of the network to its top. Each group's gradient is clipped by itself.
+    means(texts): an array (n, L, D) of means over the tokens, zeros for a text without tokens.
+    forward(texts): the same as a tensor (B, L, D) with gradients, and with dropout in training.
+    groups(): the weights, from the bottom of the network to its top. Each group's gradient is clipped separately.
     config(): its fields of a classifier's settings.
-    save(folder): writes what a classifier's other files do not have.
+    log_unknown_words(sentences): logs how many words are unknown to it.
+    save(folder): writes its own weights, if it has any.
     """
 
     name: str
     shape: tuple[int, int]
     tuning: FineTuning | None = None
-
-    def log_unknown_words(self, sentences: Sequence[Sequence[str]]) -> None:
-        """Log how many of the words are unknown."""
-
-    def word_dropout(self, vectors: paddle.Tensor) -> paddle.Tensor:
-        """Word dropout on vectors (N, D) of distinct words: in training, zero some and rescale the rest."""
-        if not (self.training and self.tuning and self.tuning.word_dropout):
-            return vectors
-        return vectors * nn.functional.dropout(paddle.ones([len(vectors), 1]), self.tuning.word_dropout)
 
 
 class WordTable(Encoder):
@@ -92,7 +84,7 @@ class WordTable(Encoder):
         else:
             from gensim.models import KeyedVectors
 
-            vectors, variance = KeyedVectors(RANDOM_DIM), RANDOM_DEVIATION**2
+            vectors, variance = KeyedVectors(RANDOM_DIM), RANDOM_STD**2
         self.source, self.vectors, self.seed, self.tuning = source, vectors, seed, tuning
         self.shape = (1, vectors.vector_size)
         self.uniform_bound = math.sqrt(3 * max(0.0, variance))  # of a uniform draw of the same variance
@@ -114,7 +106,7 @@ class WordTable(Encoder):
         return [np.array([self.index[word] for word in sentence], np.int64) for sentence in sentences]
 
     def vector(self, word: str) -> np.ndarray:
-        """The file's vector, or a random one that depends on the word and the seed alone."""
+        """The file's vector, or a random one that depends only on the word and the seed."""
         if word in self.vectors:
             return self.vectors[word]
         number = int.from_bytes(hashlib.sha1(word.encode("utf-8", "surrogatepass")).digest()[:8], "big")
@@ -122,26 +114,27 @@ class WordTable(Encoder):
         return draw.uniform(-self.uniform_bound, self.uniform_bound, self.shape[1]).astype(np.float32)
 
     def log_unknown_words(self, sentences: Sequence[Sequence[str]]) -> None:
-        tokens = list(chain.from_iterable(sentences))
-        words = set(tokens)
-        unknown = {word for word in words if word not in self.vectors}
-        share = sum(token in unknown for token in tokens) / max(1, len(tokens))
+        counts = Counter(chain.from_iterable(sentences))
+        unknown = [word for word in counts if word not in self.vectors]
+        share = sum(counts[word] for word in unknown) / max(1, counts.total())
         log.info(
             f"word vectors  {len(self.vectors):,} of {self.shape[1]} dimensions; {len(unknown):,} of the texts' "
-            f"{len(words):,} words ({share:.2%} of the tokens) have none and get random ones"
+            f"{len(counts):,} words ({share:.2%} of the tokens) have none and get random ones"
         )
 
     def means(self, texts: list[np.ndarray]) -> np.ndarray:
-        table, nothing = self.table.numpy(), np.zeros(self.shape[1], np.float32)
-        found = [table[rows].mean(axis=0) if len(rows) else nothing for rows in texts]
-        return np.array(found, np.float32).reshape(-1, *self.shape)
+        table, zeros = self.table.numpy(), np.zeros(self.shape[1], np.float32)
+        means = [table[rows].mean(axis=0) if len(rows) else zeros for rows in texts]
+        return np.array(means, np.float32).reshape(-1, *self.shape)
 
     def forward(self, texts: list[np.ndarray]) -> paddle.Tensor:
-        rows, column = np.unique(np.concatenate(texts), return_inverse=True)
+        rows, inverse = np.unique(np.concatenate(texts), return_inverse=True)
         averaging = np.zeros((len(texts), len(rows)), np.float32)  # (B, N)
         lengths = np.array(list(map(len, texts)))
-        np.add.at(averaging, (np.repeat(np.arange(len(texts)), lengths), column), 1 / np.repeat(lengths, lengths))
-        vectors = self.word_dropout(nn.functional.embedding(paddle.to_tensor(rows), self.table, sparse=True))
+        np.add.at(averaging, (np.repeat(np.arange(len(texts)), lengths), inverse), 1 / np.repeat(lengths, lengths))
+        vectors = nn.functional.embedding(paddle.to_tensor(rows), self.table, sparse=True)  # (N, D)
+        if self.training and self.tuning and self.tuning.word_dropout:
+            vectors = vectors * nn.functional.dropout(paddle.ones([len(vectors), 1]), self.tuning.word_dropout)
         return (paddle.to_tensor(averaging) @ vectors).unsqueeze(1)
 
     def groups(self) -> list[list[paddle.Tensor]]:
@@ -157,13 +150,13 @@ class WordTable(Encoder):
 
     @staticmethod
     def saved(folder: Path) -> dict[str, Any]:
-        """The fine-tuned words and their rows, as `save` has written them."""
+        """Load the words and rows that `save` has written."""
         tuned = checkpoint.load_params(folder / WORDS)
         return {"words": tuned["words"].tobytes().decode().split("\n"), "rows": tuned["rows"]}
 
 
 class _PooledELMo(elmo.ELMo):
-    """ELMo whose table of words has a sparse gradient in fine-tuning, which is faster."""
+    """ELMo with a sparse gradient of the embedding table, which is faster."""
 
     def token_vectors(self, tokens: Tokens) -> paddle.Tensor:
         if self.config.reads_characters:
@@ -173,9 +166,9 @@ class _PooledELMo(elmo.ELMo):
 
 
 class BiLMEncoder(Encoder):
-    """The biLM. Its layers are concatenated here, and mixed by the head.
+    """The biLM. Its layers are concatenated here, or mixed by the head.
 
-    layers: see `elmo.ELMo`. source: the checkpoint whose weights these are; None if they are random, or fine-tuned.
+    layers: see `elmo.ELMo`. source: the checkpoint of its weights; None if they are random or fine-tuned.
     """
 
     name = "elmo"
@@ -186,7 +179,7 @@ class BiLMEncoder(Encoder):
         vocabulary: Vocabulary | None,
         layers: str = "concat",
         tuning: FineTuning | None = None,
-        source: Pretrained | None = None,
+        source: PretrainedBiLM | None = None,
     ):
         super().__init__()
         self.layers, self.tuning, self.source = layers, tuning, None if tuning else source
@@ -202,9 +195,7 @@ class BiLMEncoder(Encoder):
         if not self.elmo.config.reads_characters:
             ids = self.elmo.vocabulary.ids(list(chain.from_iterable(sentences)))
             unknown = np.count_nonzero(ids == UNK_ID) / max(1, len(ids))
-            log.info(
-                f"ELMo's words  {len(self.elmo.vocabulary):,}; {unknown:.2%} of the texts' tokens are read as <UNK>"
-            )
+            log.info(f"ELMo's words  {len(self.elmo.vocabulary):,}; {unknown:.2%} of the texts' tokens become <UNK>")
 
     def means(self, texts: list[Sequence[str]]) -> np.ndarray:
         return np.array(self.elmo.embedder("mean").encode(texts), np.float32).reshape(-1, *self.shape)

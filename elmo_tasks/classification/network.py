@@ -1,7 +1,7 @@
 """A bag-of-words text classifier: a head over the mean of each text's token vectors.
 
-    text ─▶ encoder: a vector of each token ─▶ their mean ─▶ standardised ─▶ mixed if L > 1 ─▶ head ─▶ classes
-            (word table | biLM)                 (L, D)        (L, D)           (D)
+    text ─▶ encoder: token vectors ─▶ their mean ─▶ standardised ─▶ mixed if L > 1 ─▶ head ─▶ classes
+            (word table | biLM)        (L, D)        (L, D)           (D)
 
 A pair of texts a and b becomes [a; b; |a - b|; a * b] before the head.
 
@@ -38,7 +38,7 @@ class StandardisedMix(nn.Layer):
         self.mix = elmo.ScalarMix(n_layers) if n_layers > 1 else None
 
     def fit(self, means: np.ndarray) -> None:
-        """Take mean and deviation from the training part (n, L, D)."""
+        """Compute mean and standard deviation of the training part (n, L, D)."""
         self.mean.set_value(means.mean(axis=0))
         self.deviation.set_value(means.std(axis=0) + 1e-6)
 
@@ -65,7 +65,7 @@ class Head(nn.Layer):
     def forward(self, means: Sequence[paddle.Tensor | np.ndarray]) -> paddle.Tensor:
         """Logits (B, classes) from each encoder's (B, L, D), of pairs (2B, L, D)."""
         means = [paddle.to_tensor(layers) if isinstance(layers, np.ndarray) else layers for layers in means]
-        x = paddle.concat([part(layers) for part, layers in zip(self.inputs, means, strict=True)], axis=1)
+        x = paddle.concat([mix(layers) for mix, layers in zip(self.inputs, means, strict=True)], axis=1)
         if self.pairs:
             a, b = x.chunk(2)
             x = paddle.concat([a, b, (a - b).abs(), a * b], axis=1)
@@ -81,34 +81,47 @@ class Head(nn.Layer):
             return nn.functional.softmax(self(means)).numpy()
 
     def mixes(self) -> list[list[float]]:
-        """For every encoder with several layers, their weights softmax(s) and gamma."""
-        mixes = [part.mix for part in self.inputs if part.mix]
+        """The weights softmax(s) of the layers and gamma, for each encoder with several layers."""
+        mixes = [layer.mix for layer in self.inputs if layer.mix]
         return [[*nn.functional.softmax(mix.scalars, axis=0).tolist(), mix.gamma.item()] for mix in mixes]
 
 
 class ClassifierModel(nn.Layer):
-    """Encoders, the texts' mean vectors, and the head.
+    """Encoders, the mean vectors of all texts, and a head, which `start_head` creates. Texts are referred to by index.
 
     fine_tuning: trainable encoders recompute their means; otherwise the first ones are used.
     """
 
-    def __init__(self, encoders: Sequence[Encoder], hidden: int, n_classes: int = 2, pairs: bool = False):
+    def __init__(
+        self,
+        encoders: Sequence[Encoder],
+        sentences: Sequence[Sequence[str]],
+        ranks: Ranks,
+        hidden: int,
+        n_classes: int = 2,
+        pairs: bool = False,
+    ):
+        """Each rank encodes a share of the sentences."""
         super().__init__()
         self.encoders, self.hidden, self.n_classes, self.pairs = nn.LayerList(encoders), hidden, n_classes, pairs
         self.trainable = [encoder for encoder in encoders if encoder.tuning]
         self.fine_tuning = False
-
-    def encode(self, sentences: Sequence[Sequence[str]], ranks: Ranks) -> None:
-        """Encode all texts, referred to by index from here on. Each rank computes a share."""
-        self.texts = [encoder.prepare(sentences) for encoder in self.encoders]
-        mine = range(ranks.rank, len(sentences), ranks.size)
-        pairs = list(zip(self.encoders, self.texts, strict=True))
-        shares = ranks.on_each(lambda: [encoder.means([texts[k] for k in mine]) for encoder, texts in pairs])
-        self.means = [np.empty((len(sentences), *encoder.shape), np.float32) for encoder in self.encoders]
+        self.texts = [encoder.prepare(sentences) for encoder in encoders]
+        inputs, indices = list(zip(encoders, self.texts, strict=True)), range(ranks.rank, len(sentences), ranks.size)
+        shares = ranks.run_on_all(lambda: [encoder.means([texts[k] for k in indices]) for encoder, texts in inputs])
+        self.means = [np.empty((len(sentences), *encoder.shape), np.float32) for encoder in encoders]
         for rank, share in enumerate(shares):
-            for means, part in zip(self.means, share, strict=True):
-                means[rank :: ranks.size] = part
+            for means, rank_means in zip(self.means, share, strict=True):
+                means[rank :: ranks.size] = rank_means
         self.initial_weights = self._weights("encoders.")
+
+    def start_head(self, train: np.ndarray, seed: int) -> None:
+        """Create a new head on the first means, standardised on the training part."""
+        paddle.seed(seed)
+        shapes = [encoder.shape for encoder in self.encoders]
+        self.head, self.fine_tuning = Head(shapes, self.hidden, self.n_classes, self.pairs), False
+        for mix, means in zip(self.head.inputs, self.means, strict=True):
+            mix.fit(means[self.row_numbers(train)])
 
     def forward(self, indices: np.ndarray) -> paddle.Tensor:
         """Logits (B, classes) of texts."""
@@ -119,7 +132,7 @@ class ClassifierModel(nn.Layer):
         return self.head.probabilities(self._mean_layers(indices, lambda encoder, texts: encoder.means(texts)))
 
     def _mean_layers(self, indices: np.ndarray, encode: Callable[[Encoder, list], Any]) -> list:
-        """Each encoder's (B, L, D) of texts: recomputed if it is being fine-tuned."""
+        """Each encoder's means (B, L, D) of texts, recomputed if it is being fine-tuned."""
         rows = self.row_numbers(indices)
         return [
             encode(encoder, [texts[k] for k in rows]) if self.fine_tuning and encoder.tuning else means[rows]
@@ -130,16 +143,8 @@ class ClassifierModel(nn.Layer):
         """Row numbers of the texts; for pairs, those of the second texts follow."""
         return np.concatenate([indices, indices + len(self.means[0]) // 2]) if self.pairs else indices
 
-    def reset(self, train: np.ndarray, seed: int) -> None:
-        """Start a new head on the first means, standardised on the training part."""
-        paddle.seed(seed)
-        shapes = [encoder.shape for encoder in self.encoders]
-        self.head, self.fine_tuning = Head(shapes, self.hidden, self.n_classes, self.pairs), False
-        for part, means in zip(self.head.inputs, self.means, strict=True):
-            part.fit(means[self.row_numbers(train)])
-
     def trained_weights(self) -> dict[str, np.ndarray]:
-        """A copy of what training changes: the head and, in fine-tuning, the trainable encoders."""
+        """A copy of the head's weights and, in fine-tuning, of the trainable encoders' weights."""
         return self._weights("head.") | (self._weights("encoders.") if self.fine_tuning else {})
 
     def _weights(self, prefix: str) -> dict[str, np.ndarray]:

@@ -1,20 +1,20 @@
 """The evaluation protocol, identical for all encoders:
 
-- folds over all texts, or a single split, or a test file; of each training part a tenth is held out as dev part, unless
-  there is a dev file;
-- a head is trained over the encoders' first vectors for every combination of `lr`, `weight_decay` and `dropout`. The dev
+- the test parts are folds, a single split, or a test file; a tenth of each training part is held out as the dev part if
+  there is no dev file;
+- a head is trained on the encoders' initial vectors for every combination of `lr`, `weight_decay` and `dropout`. The dev
   part selects the combination and the epoch;
-- trainable encoders are fine-tuned from there, together with that head, for every combination of their own rates. The dev
-  part selects again; the starting point is a candidate, so harmful fine-tuning is discarded;
+- trainable encoders are fine-tuned together with this head for every combination of their learning rates. The dev part
+  selects again; the starting point is a candidate, so harmful fine-tuning is discarded;
 - the test part is scored once, and never used for selection.
 
-The dev part selects by the area under the ROC curve (`scores.auc`). On a thousand reviews it is less noisy than accuracy
-and, unlike the loss, insensitive to overconfidence caused by fine-tuning.
+The dev part selects by ROC AUC (`scores.auc`). On a thousand reviews it is less noisy than accuracy and, unlike the loss,
+insensitive to overconfidence caused by fine-tuning.
 """
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,21 +32,21 @@ from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.encoders import Encoder
 from elmo_tasks.classification.network import ClassifierModel
 from elmo_tasks.classification.polarity import read_reviews
-from elmo_tasks.classification.scores import Results, comparison, macro_f1, tables
+from elmo_tasks.classification.scores import Results, comparison, tables
 from elmo_tasks.classification.texts import Texts, read_texts
-from elmo_tasks.classification.training import Fold, FoldResult, Trainer, TrainingSettings
+from elmo_tasks.classification.training import Fold, FoldResult, SearchSettings, Trainer
 from elmo_tasks.saved import check_model_folder
-from elmo_tasks.significance import spread
-
-HELD_OUT = 0.1  # share of the single split's test part, and of a training part's dev part
+from elmo_tasks.significance import mean_and_std
+from elmo_tasks.training import HELD_OUT
 
 
 @dataclass
-class ProtocolSettings(TrainingSettings):
-    """Settings of a run. Its results depend on all but OUTPUT.
+class ProtocolSettings(SearchSettings):
+    """Settings of a run. Its results depend on all but OUTPUT_FIELDS.
 
-    data_dir: of the polarity dataset; or the texts of train_file, with a dev_file and a test_file if there are any.
-    columns: of these files, see `texts.read_file`. class_weights: "balanced", or CLASS=WEIGHT of some of the classes.
+    data_dir: folder of the polarity dataset, used without a train_file.
+    columns: of train_file, dev_file and test_file, see `texts.read_file`.
+    class_weights: "balanced", or CLASS=WEIGHT for some classes.
     protocol: cv, or split. compare_with: results of other runs. save_dir: for the classifier.
     """
 
@@ -68,27 +68,27 @@ class ProtocolSettings(TrainingSettings):
     overwrite: bool = False
 
 
-OUTPUT = ("results", "compare_with", "confusion", "mistakes", "save_dir", "overwrite", "logging_step")
+OUTPUT_FIELDS = ("results", "compare_with", "confusion", "mistakes", "save_dir", "overwrite", "logging_step")
 
 
 # Folds
 
 
 def make_folds(labels: np.ndarray, settings: ProtocolSettings, n_dev: int = 0, n_test: int = 0) -> list[Fold]:
-    """n_dev, n_test: how many of the last texts are those of a dev file and of a test file, see `Texts`."""
+    """n_dev, n_test: how many texts at the end come from the dev and test files, see `Texts`."""
     seed, n_train = settings.seed, len(labels) - n_dev - n_test
     indices, dev = np.arange(n_train), np.arange(n_train, n_train + n_dev)
     if n_dev and len(set(labels[dev])) < 2:
         raise UserError("--dev_file: all texts have the same label, so it cannot select a model.")
     if n_test:
         parts = [("test", indices, np.arange(n_train + n_dev, len(labels)))]
-    elif settings.protocol == "split":  # the published scripts': a tenth, drawn without regard to the class
+    elif settings.protocol == "split":  # as in the published scripts: not stratified
         parts = [("split", *train_test_split(indices, test_size=HELD_OUT, random_state=seed))]
     else:
         smallest_class, n = int(np.bincount(labels[indices]).min()), settings.folds
         if not 2 <= n <= smallest_class // 2:
             enough = f"enough for 2 to {smallest_class // 2:,} folds"
-            what = enough if smallest_class >= 4 else "too few: leave it out, or give a --test_file"
+            what = enough if smallest_class >= 4 else "too few: remove it, or give a --test_file"
             raise UserError(f"--folds {n}: the rarest class has {smallest_class:,} texts, which is {what}.")
         pairs = StratifiedKFold(n, shuffle=True, random_state=seed).split(indices, labels[indices])
         parts = [(f"fold {k}/{n}", *pair) for k, pair in enumerate(pairs, 1)]
@@ -96,7 +96,7 @@ def make_folds(labels: np.ndarray, settings: ProtocolSettings, n_dev: int = 0, n
 
 
 def _hold_out_dev(train: np.ndarray, dev: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The training part and the dev part, which without a dev file is a stratified tenth of it."""
+    """The training and dev parts; without a dev file, the dev part is a stratified tenth of the training part."""
     if len(dev):
         return train, dev
     counts = np.bincount(labels[train], minlength=labels.max() + 1)
@@ -106,19 +106,19 @@ def _hold_out_dev(train: np.ndarray, dev: np.ndarray, labels: np.ndarray, seed: 
             return tuple(parts)
     raise UserError(
         f"{len(train):,} texts, {counts.min():,} of the rarest class, are too few: a tenth of a training part must hold "
-        "several classes. Give a --dev_file, or leave out rare classes."
+        "several classes. Give a --dev_file, or remove rare classes."
     )
 
 
-def parse_class_weights(given: Sequence[str] | None, data: Texts) -> np.ndarray | None:
-    """The weight of each class in the loss; None if nothing is given."""
-    if not given:
+def parse_class_weights(values: Sequence[str] | None, data: Texts) -> np.ndarray | None:
+    """Weights (classes,) in the loss from --class_weights; None without it."""
+    if not values:
         return None
-    if list(given) == ["balanced"]:
+    if list(values) == ["balanced"]:
         counts = np.bincount(data.labels[: len(data) - data.n_dev - data.n_test])
         return counts.sum() / (len(counts) * counts)
     weights = np.ones(len(data.classes))
-    for pair in given:
+    for pair in values:
         name, _, number = pair.rpartition("=")
         try:
             weights[list(data.classes).index(name)] = weight = float(number)
@@ -127,7 +127,7 @@ def parse_class_weights(given: Sequence[str] | None, data: Texts) -> np.ndarray 
         if not 0 < weight < np.inf:
             raise UserError(
                 f"--class_weights {pair}: expected `balanced`, or CLASS=WEIGHT with a weight above 0 and one of the classes "
-                f"{messages.listed(data.classes)}."
+                f"{messages.join_names(data.classes)}."
             )
     return weights
 
@@ -139,7 +139,7 @@ class FoldCache:
         self.folder = Path(f"{results}.parts") if results else None
 
     def open(self, identity: dict[str, str]) -> dict[int, FoldResult]:
-        """The finished folds by number. Those of a run with other settings or other weights are an error."""
+        """Load the finished folds by number. Raise if they are from a run with other settings or weights."""
         files = sorted(self.folder.glob("[0-9]*.json")) if self.folder else []
         if files and (changes := differences(self._read(self.folder / "settings.json"), identity)):
             raise UserError(
@@ -149,23 +149,18 @@ class FoldCache:
         if self.folder and not files:
             with disk.atomic_write(self.folder / "settings.json") as file:
                 file.write(json.dumps(identity))
-        return {int(path.stem): self._load(path) for path in files}
+        results = {int(path.stem): FoldResult(**self._read(path)) for path in files}
+        for result in results.values():
+            result.probabilities = np.array(result.probabilities, np.float32)
+        return results
 
     def _read(self, path: Path) -> dict:
-        return disk.read_json(path, "what an interrupted run has written; delete the folder to start over")
-
-    def _load(self, path: Path) -> FoldResult:
-        values = self._read(path)
-        arrays = {"test": np.array(values["test"]), "probabilities": np.array(values["probabilities"], np.float32)}
-        result = FoldResult(**{**values, **arrays})
-        log.info(f"{result.part}  was done before")
-        return result
+        return disk.read_json(path, "a file of an interrupted run; delete the folder to start over")
 
     def save(self, number: int, result: FoldResult) -> None:
         if self.folder:
-            arrays = {"test": result.test.tolist(), "probabilities": result.probabilities.tolist()}
             with disk.atomic_write(self.folder / f"{number}.json") as file:
-                file.write(json.dumps({**vars(result), **arrays}))
+                file.write(json.dumps({**vars(result), "probabilities": result.probabilities.tolist()}))
 
     def close(self) -> None:
         if self.folder:
@@ -178,6 +173,14 @@ class FoldCache:
 # A run
 
 
+def load_texts(settings: ProtocolSettings) -> Texts:
+    tokenisation = settings.lang, settings.max_seq_len
+    if not settings.train_file:
+        return read_reviews(settings.data_dir, *tokenisation)
+    files = settings.train_file, settings.dev_file, settings.test_file
+    return read_texts(*files, settings.columns, *tokenisation)
+
+
 class Experiment:
     """One run of the protocol. Validates the settings before encoders are built.
 
@@ -187,19 +190,13 @@ class Experiment:
     def __init__(self, settings: ProtocolSettings, flags: Mapping[str, Any]):
         self.settings = settings
         self.flags = {name: str(value) for name, value in flags.items()}
-        self.ranks = Ranks(advice="With --results, run the same command again: finished folds are kept.")
-        if not self.ranks.first:
+        self.ranks = Ranks(advice="With --results, rerun the same command: finished folds are kept.")
+        if not self.ranks.is_main:
             log.setLevel("WARNING")
-        if settings.results:
-            disk.check_output("--results", settings.results)
+        disk.check_output("--results", settings.results)
         if settings.save_dir:
             check_model_folder(settings.save_dir, "classifier", settings.overwrite)
-        tokens = settings.lang, settings.max_seq_len
-        if settings.train_file:
-            files = settings.train_file, settings.dev_file, settings.test_file
-            self.data = read_texts(*files, settings.columns, *tokens)
-        else:
-            self.data = read_reviews(settings.data_dir, *tokens)
+        self.data = load_texts(settings)
         self.folds = make_folds(self.data.labels, settings, self.data.n_dev, self.data.n_test)
         self.class_weights = parse_class_weights(settings.class_weights, self.data)
         self.compared = [(path, Results.load(path)) for path in settings.compare_with or ()]
@@ -213,74 +210,91 @@ class Experiment:
                 )
         self.cache = FoldCache(settings.results)
 
-    def run(self, encoders: Sequence[Encoder]) -> Iterator[str]:
-        """Train and score, each rank its share of the folds; then save if requested. Yields the scores as text."""
-        settings, ranks, data, began = self.settings, self.ranks, self.data, time.perf_counter()
-        for encoder in encoders:
-            encoder.log_unknown_words(data.sentences)
-        model = ClassifierModel(encoders, settings.hidden_dim, len(data.classes), data.are_pairs)
-        model.encode(data.sentences, ranks)
-        weights = {name: weight.numpy() for name, weight in model.encoders.state_dict().items()}
-        identity = {name: value for name, value in self.flags.items() if name not in OUTPUT}
-        identity |= {"data": data.identity, "weights": fingerprint(weights)[:12]}
-        done = ranks.on_first(lambda: self.cache.open(identity))
-        shapes = " and ".join(f"{encoder.name} {' x '.join(map(str, encoder.shape))}" for encoder in encoders)
-        taken = messages.duration(time.perf_counter() - began)
-        log.info(f"{data.unit:13} {data.identity}, means of layers x dimensions: {shapes}; in {taken}")
-        if ranks.size > len(self.folds):
-            log.info(f"processes     {len(self.folds)} of {ranks.size} have work: each takes whole folds")
-        mine = range(ranks.rank, len(self.folds), ranks.size)
-        n_left = sum(k + 1 not in done for k in mine)
-        trainer = Trainer(model, data.labels, settings, n_left, self.class_weights)
-        shares = ranks.on_each(lambda: [done.get(k + 1) or self._fold_result(trainer, k) for k in mine])
-        found = [shares[k % ranks.size][k // ranks.size] for k in range(len(self.folds))]
-        if ranks.first:
-            yield self._report(found, time.perf_counter() - began)
-        if settings.save_dir:
-            ranks.on_first(lambda: self._save(trainer, encoders))
-        if ranks.first:
+    def run(self, encoders: Sequence[Encoder]) -> None:
+        """Train and score each fold, print and write the scores, then save the classifier if requested."""
+        began = time.perf_counter()
+        trainer, fold_results = self._train_folds(encoders)
+        if self.ranks.is_main:
+            seconds, results = time.perf_counter() - began, self._test_results(fold_results)
+            if self.settings.results:
+                self._write_results(results, fold_results, seconds)
+            print(self._report(results, fold_results, seconds), flush=True)
+        if self.settings.save_dir:
+            self.ranks.run_on_main(lambda: self._save_classifier(trainer, encoders))
+        if self.ranks.is_main:
             self.cache.close()
 
-    def _fold_result(self, trainer: Trainer, k: int) -> FoldResult:
-        result = trainer.train(self.folds[k], k + 1)
-        self.cache.save(k + 1, result)
+    def _train_folds(self, encoders: Sequence[Encoder]) -> tuple[Trainer, list[FoldResult]]:
+        """Encode all texts and train on the folds that are not in the cache, each rank on its share."""
+        ranks, data, began = self.ranks, self.data, time.perf_counter()
+        for encoder in encoders:
+            encoder.log_unknown_words(data.sentences)
+        dims = self.settings.hidden_dim, len(data.classes)
+        model = ClassifierModel(encoders, data.sentences, ranks, *dims, data.are_pairs)
+        weights = {name: weight.numpy() for name, weight in model.encoders.state_dict().items()}
+        identity = {name: value for name, value in self.flags.items() if name not in OUTPUT_FIELDS}
+        identity |= {"data": data.identity, "weights": fingerprint(weights)[:12]}
+        done = ranks.run_on_main(lambda: self.cache.open(identity))
+        for number in done:
+            log.info(f"{self.folds[number - 1].name}  was done before")
+        shapes = " and ".join(f"{encoder.name} {' x '.join(map(str, encoder.shape))}" for encoder in encoders)
+        time_taken = messages.format_duration(time.perf_counter() - began)
+        log.info(f"{data.unit:13} {data.identity}, means of layers x dimensions: {shapes}; in {time_taken}")
+        if ranks.size > len(self.folds):
+            log.info(f"processes     {len(self.folds)} of {ranks.size} have work: each takes whole folds")
+        numbers = range(ranks.rank + 1, len(self.folds) + 1, ranks.size)
+        n_left = sum(number not in done for number in numbers)
+        trainer = Trainer(model, data.labels, self.settings, n_left, self.class_weights)
+        shares = ranks.run_on_all(
+            lambda: [done.get(number) or self._fold_result(trainer, number) for number in numbers]
+        )
+        return trainer, [shares[k % ranks.size][k // ranks.size] for k in range(len(self.folds))]
+
+    def _fold_result(self, trainer: Trainer, number: int) -> FoldResult:
+        result = trainer.train(self.folds[number - 1], number)
+        self.cache.save(number, result)
         return result
 
-    def _report(self, found: Sequence[FoldResult], seconds: float) -> str:
-        """Write the results to --results. Returns the scores as text."""
-        settings, data = self.settings, self.data
-        number = np.concatenate([one.test for one in found])
-        order = np.argsort(number)
-        number, probabilities = number[order], np.concatenate([one.probabilities for one in found])[order]
-        results = Results.of(data.identity, number, data.labels[number], probabilities, data.classes)
-        scores, first = np.array([[one.accuracy, one.first_accuracy] for one in found]).T
-        f1 = [macro_f1(one.probabilities.argmax(axis=1), data.labels[one.test]) for one in found]
-        if settings.results:
-            parts = [
-                {"name": one.part, "accuracy": one.accuracy, "settings": one.settings, "mixes": one.mixes}
-                for one in found
-            ]
-            more = {"accuracy": scores.mean(), "first_accuracy": first.mean(), "seconds": seconds, "parts": parts}
-            more["settings"] = self.flags
-            if settings.train_file:
-                more |= {"macro_f1": np.mean(f1), "classes": data.classes}
-            results.save(settings.results, **more)
-        lines = []
-        if len(found) > 1:
+    def _test_results(self, fold_results: Sequence[FoldResult]) -> Results:
+        """The predictions for all test texts, in the order of the texts."""
+        indices, data = np.concatenate([fold.test for fold in self.folds]), self.data
+        order = np.argsort(indices)
+        indices, probabilities = (
+            indices[order],
+            np.concatenate([result.probabilities for result in fold_results])[order],
+        )
+        return Results.from_probabilities(data.identity, indices, data.labels[indices], probabilities, data.classes)
+
+    def _write_results(self, results: Results, fold_results: Sequence[FoldResult], seconds: float) -> None:
+        names = ["accuracy", "first_accuracy", *(["macro_f1"] if self.settings.train_file else [])]
+        values = {name: np.mean([getattr(result, name) for result in fold_results]) for name in names}
+        values |= {"classes": self.data.classes} if self.settings.train_file else {}
+        values |= {"seconds": seconds, "settings": self.flags}
+        values["parts"] = [
+            {"name": fold.name, "accuracy": result.accuracy, "settings": result.settings, "mixes": result.mixes}
+            for fold, result in zip(self.folds, fold_results, strict=True)
+        ]
+        results.save(self.settings.results, **values)
+
+    def _report(self, results: Results, fold_results: Sequence[FoldResult], seconds: float) -> str:
+        settings, unit, lines = self.settings, self.data.unit, []
+        scores = [result.accuracy for result in fold_results]
+        first = [result.first_accuracy for result in fold_results]
+        if len(scores) > 1:
             lines.append("accuracy of each fold  " + " ".join(f"{score:.2%}" for score in scores))
-        if (scores != first).any():
-            lines.append(f"before fine-tuning     {spread(first, '%')}")
-        taken = messages.duration(seconds)
-        lines.append(f"accuracy               {spread(scores, '%')}, {len(number):,} {data.unit}, in {taken}")
+        if scores != first:
+            lines.append(f"before fine-tuning     {mean_and_std(first, '%')}")
+        of_texts = f"{len(results.number):,} {unit}, in {messages.format_duration(seconds)}"
+        lines.append(f"accuracy               {mean_and_std(scores, '%')}, {of_texts}")
         if settings.train_file:
-            lines.append(f"macro F1               {spread(f1, '%')}")
-        for mix in np.mean([one.mixes for one in found], axis=0):
+            lines.append(f"macro F1               {mean_and_std([result.macro_f1 for result in fold_results], '%')}")
+        for mix in np.mean([result.mixes for result in fold_results], axis=0):
             lines.append(f"layers                 s {' '.join(f'{s:.3f}' for s in mix[:-1])}  gamma {mix[-1]:.3f}")
-        lines += tables(results, data.texts, bool(settings.train_file), settings.confusion, settings.mistakes)
-        lines += [comparison(results, other, path, settings.seed, data.unit) for path, other in self.compared]
+        lines += tables(results, self.data.texts, bool(settings.train_file), settings.confusion, settings.mistakes)
+        lines += [comparison(results, other, path, settings.seed, unit) for path, other in self.compared]
         return "\n".join(lines)
 
-    def _save(self, trainer: Trainer, encoders: Sequence[Encoder]) -> None:
+    def _save_classifier(self, trainer: Trainer, encoders: Sequence[Encoder]) -> None:
         """Train the final head, on the only fold or on all texts, and save it with its encoders."""
         data, settings = self.data, self.settings
         if len(self.folds) > 1:
@@ -291,7 +305,7 @@ class Experiment:
         elif not trainer.done:  # its result was in the cache
             trainer.n_folds = 1
             trainer.train(self.folds[0], 1)
-        classifier = Classifier.of(trainer.model.head, encoders, settings.lang, settings.max_seq_len, data.classes)
-        folder = settings.save_dir
+        head, folder = trainer.model.head, settings.save_dir
+        classifier = Classifier.from_head(head, encoders, settings.lang, settings.max_seq_len, data.classes)
         classifier.save(folder)
         log.info(f"saved         {folder}; use it: python run_finetune.py predict --model_dir={folder}")

@@ -1,7 +1,6 @@
 """Classification scores, predictions in a file, and comparisons between two classifiers."""
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +11,18 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, r
 
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
-from elmo_tasks.significance import bootstrap, mcnemar
+from elmo_tasks.significance import mcnemar, paired_bootstrap
 
 CLASSES = ("negative", "positive")
 COLUMNS = ("number", "label", "prediction", "probability")
 
 
 def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    return float((probabilities.argmax(axis=1) == labels).mean()) if len(labels) else math.nan
+    return float((probabilities.argmax(axis=1) == labels).mean())
 
 
 def auc(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """The area under the ROC curve; of several classes the mean of their areas, each against all the others."""
+    """The area under the ROC curve; with several classes, the mean of one-vs-rest areas."""
     if probabilities.shape[1] == 2:
         return float(roc_auc_score(labels, probabilities[:, 1]))
     return float(np.mean([roc_auc_score(labels == k, probabilities[:, k]) for k in np.unique(labels)]))
@@ -36,8 +35,9 @@ def macro_f1(prediction: np.ndarray, labels: np.ndarray) -> float:
 
 @dataclass
 class Results:
-    """Predictions for test texts: number, label, class, all (n,), and the probability of the second of two classes (n,),
-    or of each of several (n, classes).
+    """Predictions for test texts: their number, label and predicted class (n,), and the probabilities.
+
+    probability: (n,), of the second of two classes; or (n, classes).
     """
 
     data: str  # identity of the texts
@@ -48,8 +48,9 @@ class Results:
     classes: Sequence[str] = CLASSES
 
     @classmethod
-    def of(cls, data: str, number: np.ndarray, label: np.ndarray, probabilities: np.ndarray, classes: Sequence[str]):
-        """From the probabilities (n, classes)."""
+    def from_probabilities(
+        cls, data: str, number: np.ndarray, label: np.ndarray, probabilities: np.ndarray, classes: Sequence[str]
+    ) -> "Results":
         probability = probabilities[:, 1] if len(classes) == 2 else probabilities
         return cls(data, number, label, probabilities.argmax(axis=1), probability, classes)
 
@@ -74,21 +75,22 @@ class Results:
             raise UserError(f"{path}: not a file of --results ({type(error).__name__}: {error}).") from error
 
 
-def comparison(mine: Results, other: Results, name: Path, seed: int, unit: str = "reviews") -> str:
-    """Whether the difference between two runs over the same texts is more than chance, in words. unit: their name."""
-    gained, lost = int((mine.is_correct & ~other.is_correct).sum()), int((other.is_correct & ~mine.is_correct).sum())
+def comparison(results: Results, other: Results, name: Path, seed: int, unit: str = "reviews") -> str:
+    """Describe the difference between two runs over the same texts and its significance. unit: name of the texts."""
+    is_correct = results.is_correct
+    gained, lost = int((is_correct & ~other.is_correct).sum()), int((other.is_correct & ~is_correct).sum())
     return (
-        f"against {name}: {mine.is_correct.mean():.2%} to {other.is_correct.mean():.2%}\n"
+        f"against {name}: {is_correct.mean():.2%} to {other.is_correct.mean():.2%}\n"
         f"  only this run is right: {gained:,}; only the other is: {lost:,}; McNemar's exact test: "
         f"p = {mcnemar(gained, lost):.2g}\n"
-        f"  bootstrap: {bootstrap(mine.is_correct, other.is_correct, seed, unit)}"
+        f"  bootstrap: {paired_bootstrap(is_correct, other.is_correct, seed, unit)}"
     )
 
 
 def confusion_table(results: Results) -> str:
-    """The matrix of labels (rows) and predictions (columns)."""
-    names, n = results.classes, range(len(results.classes))
-    rows = confusion_matrix(results.label, results.prediction, labels=n).tolist()
+    """Labels in rows, predictions in columns."""
+    names = results.classes
+    rows = confusion_matrix(results.label, results.prediction, labels=range(len(names))).tolist()
     first, width = max(len("predicted"), *map(len, names)), max(7, *map(len, names)) + 2
     lines = [f"{'predicted':{first}}" + "".join(f"{name:>{width}}" for name in names)]
     for name, row in zip(names, rows, strict=True):
@@ -97,7 +99,7 @@ def confusion_table(results: Results) -> str:
 
 
 def per_class(results: Results) -> dict[str, dict[str, float]]:
-    """Precision, recall, F1 and support, which is the number of texts, of each class."""
+    """Precision, recall, F1 and support (number of texts) of each class."""
     names, labels = results.classes, range(len(results.classes))
     columns = precision_recall_fscore_support(results.label, results.prediction, labels=labels, zero_division=0)
     figures = ("precision", "recall", "f1", "support")
@@ -108,27 +110,27 @@ def per_class(results: Results) -> dict[str, dict[str, float]]:
 def per_class_table(results: Results) -> str:
     width = max(20, *map(len, results.classes))
     return "\n".join(
-        f"{name:{width}}   precision {one['precision']:7.2%}  recall {one['recall']:7.2%}  F1 {one['f1']:7.2%}  "
-        f"support {one['support']:,.0f}"
-        for name, one in per_class(results).items()
+        f"{name:{width}}   precision {row['precision']:7.2%}  recall {row['recall']:7.2%}  F1 {row['f1']:7.2%}  "
+        f"support {row['support']:,.0f}"
+        for name, row in per_class(results).items()
     )
 
 
 def worst_mistakes(results: Results, texts: Sequence[str], most: int) -> str:
     """The misclassified texts with the least likely true class: its probability, its name, the text."""
     p = results.probability
-    own = np.where(results.label == 1, p, 1 - p) if p.ndim == 1 else p[np.arange(len(p)), results.label]
-    worst = [k for k in np.argsort(own, kind="stable") if not results.is_correct[k]][:most]
+    true = np.where(results.label == 1, p, 1 - p) if p.ndim == 1 else p[np.arange(len(p)), results.label]
+    worst = [k for k in np.argsort(true, kind="stable") if not results.is_correct[k]][:most]
     return "\n".join(
-        f"{own[k]:7.2%} {results.classes[results.label[k]]}  {texts[results.number[k]].strip()}" for k in worst
+        f"{true[k]:7.2%} {results.classes[results.label[k]]}  {texts[results.number[k]].strip()}" for k in worst
     )
 
 
 def tables(results: Results, texts: Sequence[str], classes: bool, confusion: bool, mistakes: int) -> list[str]:
-    """What the user wants to see below the scores: a table of the classes, the confusion matrix, the worst mistakes."""
-    found = [per_class_table(results)] if classes else []
+    """The requested tables: scores per class, the confusion matrix, and the `mistakes` worst mistakes."""
+    parts = [per_class_table(results)] if classes else []
     if confusion:
-        found.append(confusion_table(results))
+        parts.append(confusion_table(results))
     if mistakes and not results.is_correct.all():
-        found.append(worst_mistakes(results, texts, mistakes))
-    return found
+        parts.append(worst_mistakes(results, texts, mistakes))
+    return parts

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
 
@@ -14,17 +15,18 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import shuffled_batches
 from elmo_tasks.classification.encoders import Encoder
 from elmo_tasks.classification.network import ClassifierModel, Head
-from elmo_tasks.classification.scores import accuracy, auc
+from elmo_tasks.classification.scores import accuracy, auc, macro_f1
+from elmo_tasks.training import update
 
 nn = paddle.nn
 
-WARMUP = 0.1  # share of the training in which the learning rates rise; in the rest they fall to 0
-MAX_GRAD_NORM = 1.0  # of an encoder that is fine-tuned
+WARMUP = 0.1  # share of the training in which the learning rates rise; then they fall to 0
+MAX_GRAD_NORM = 1.0  # per parameter group of a fine-tuned encoder
 
 
 @dataclass
-class TrainingSettings:
-    """Where a field has several values, the dev part selects one."""
+class SearchSettings:
+    """If a field has several values, the dev part selects one."""
 
     lr: Sequence[float] = (0.001, 0.003)
     weight_decay: Sequence[float] = (0.1, 1.0)
@@ -34,12 +36,12 @@ class TrainingSettings:
     tune_epochs: int = 5  # of fine-tuning
     batch_size: int = 64
     seed: int = 2020
-    logging_step: int | None = None  # steps between log lines; None: a line for each fold
+    logging_step: int | None = None  # steps between log lines; None: one line per fold
 
 
 @dataclass
 class Fold:
-    """The numbers of the texts to train on, to select by, and to score."""
+    """Indices of the texts to train on, to select on, and to score."""
 
     name: str
     train: np.ndarray
@@ -48,28 +50,28 @@ class Fold:
 
 
 @dataclass
-class BestEpoch:
-    """The epoch of the highest dev AUC so far: its weights, and the settings that led to them."""
+class Candidate:
+    """A model after an epoch: its settings, its scores on the dev part, and its trained weights."""
 
+    settings: dict[str, float] = field(default_factory=dict)
     auc: float = -1.0
     accuracy: float = 0.0
-    settings: dict[str, float] = field(default_factory=dict)
     weights: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass
 class FoldResult:
-    """A fold's outcome: probabilities (n, classes) of its test texts, and what was selected on its dev part."""
+    """Probabilities (n, classes) and scores on a fold's test texts, and the selected settings.
 
-    part: str
-    test: np.ndarray
+    first_accuracy: before fine-tuning.
+    """
+
     probabilities: np.ndarray
     accuracy: float
-    first_accuracy: float  # before fine-tuning
-    dev_accuracy: float
+    first_accuracy: float
+    macro_f1: float
     settings: dict[str, float]
     mixes: list[list[float]]
-    seconds: float
 
 
 class Trainer:
@@ -82,7 +84,7 @@ class Trainer:
         self,
         model: ClassifierModel,
         labels: np.ndarray,
-        settings: TrainingSettings,
+        settings: SearchSettings,
         n_folds: int,
         class_weights: np.ndarray | None = None,
     ):
@@ -97,71 +99,52 @@ class Trainer:
         best = self._train_head(fold, seed)
         first = probabilities = self.model.probabilities(fold.test)
         if self.model.trainable:
-            self._fine_tune(fold, seed, best)
+            best = self._fine_tune(fold, seed, best)
             probabilities = self.model.probabilities(fold.test)
         self.done += 1
-        result = FoldResult(
-            part=fold.name,
-            test=fold.test,
-            probabilities=probabilities,
-            accuracy=accuracy(probabilities, labels),
-            first_accuracy=accuracy(first, labels),
-            dev_accuracy=best.accuracy,
-            settings=best.settings,
-            mixes=self.model.head.mixes(),
-            seconds=time.perf_counter() - began,
-        )
-        scored = f"accuracy {result.accuracy:.2%}  " if len(fold.test) else ""
-        times = messages.duration(result.seconds)
+        scores, test = [math.nan] * 3, ""
+        if len(labels):
+            f1 = macro_f1(probabilities.argmax(axis=1), labels)
+            scores = accuracy(probabilities, labels), accuracy(first, labels), f1
+            test = f"accuracy {scores[0]:.2%}  "
+        times = messages.format_duration(time.perf_counter() - began)
         if self.done < self.n_folds:
-            times += f"  {messages.duration(self._seconds_left(0))} left"
-        log.info(f"{fold.name}  {scored}(dev {best.accuracy:.2%})  {format_settings(best.settings)}  {times}")
-        return result
+            times += f"  {messages.format_duration(self._seconds_left(0))} left"
+        log.info(f"{fold.name}  {test}(dev {best.accuracy:.2%})  {format_settings(best.settings)}  {times}")
+        return FoldResult(probabilities, *scores, best.settings, self.model.head.mixes())
 
-    def _train_head(self, fold: Fold, seed: int) -> BestEpoch:
-        """The best head over the encoders' first means."""
-        best, grid = BestEpoch(), {name: getattr(self.settings, name) for name in ("lr", "weight_decay", "dropout")}
+    def _train_head(self, fold: Fold, seed: int) -> Candidate:
+        """Return and load the best head over the encoders' first means."""
+        grid = {name: getattr(self.settings, name) for name in ("lr", "weight_decay", "dropout")}
+        best = Candidate()
         for values in itertools.product(*grid.values()):
-            self.model.reset(fold.train, seed)
-            settings = dict(zip(grid, values, strict=True))
-            for epoch in self._epochs(fold, settings, self.settings.epochs, seed):
-                self._keep_if_best(fold, {**settings, "epoch": epoch}, best)
+            self.model.start_head(fold.train, seed)
+            candidates = self._candidates(fold, dict(zip(grid, values, strict=True)), self.settings.epochs, seed)
+            best = max(itertools.chain([best], candidates), key=attrgetter("auc"))  # the earlier of equal ones
         self.model.load_weights(best.weights)
         return best
 
-    def _fine_tune(self, fold: Fold, seed: int, best: BestEpoch) -> None:
-        """Fine-tune from the best head and the initial encoders; keep the best."""
-        model, epochs = self.model, self.settings.tune_epochs
-        begin = {**model.initial_weights, **best.weights}
-        settings = {name: value for name, value in best.settings.items() if name != "epoch"}
+    def _fine_tune(self, fold: Fold, seed: int, head: Candidate) -> Candidate:
+        """Fine-tune the initial encoders with the best head. Return and load the best candidate, at worst this head."""
+        model, epochs, best = self.model, self.settings.tune_epochs, head
+        settings = {name: value for name, value in head.settings.items() if name != "epoch"}
         grid = list(itertools.product(*(encoder.tuning.rates for encoder in model.trainable)))
         model.fine_tuning = True
         for k, rates in enumerate(grid):
-            model.load_weights(begin)
+            model.load_weights({**model.initial_weights, **head.weights})
             settings |= {f"{encoder.name}_lr": rate for encoder, rate in zip(model.trainable, rates, strict=True)}
-            for epoch in self._epochs(fold, settings, epochs, seed):
-                dev_auc, dev_accuracy = self._keep_if_best(fold, {**settings, "tune_epoch": epoch}, best)
+            for epoch, candidate in enumerate(self._candidates(fold, settings, epochs, seed), 1):
+                best = max(best, candidate, key=attrgetter("auc"))
                 left = self._seconds_left((k + epoch / epochs) / len(grid))
                 log.info(
-                    f"{fold.name}  fine-tuning {k + 1}/{len(grid)}, epoch {epoch}/{epochs}  dev AUC {dev_auc:.4f} "
-                    f"accuracy {dev_accuracy:.2%}  {messages.duration(left)} left"
+                    f"{fold.name}  fine-tuning {k + 1}/{len(grid)}, epoch {epoch}/{epochs}  dev AUC {candidate.auc:.4f} "
+                    f"accuracy {candidate.accuracy:.2%}  {messages.format_duration(left)} left"
                 )
-        model.load_weights({**begin, **best.weights})
+        model.load_weights({**model.initial_weights, **best.weights})
+        return best
 
-    def _keep_if_best(self, fold: Fold, settings: dict[str, float], best: BestEpoch) -> tuple[float, float]:
-        """Score the model on the dev part, and keep it if it is the best so far. Returns its AUC and accuracy."""
-        probabilities, labels = self.model.probabilities(fold.dev), self.labels[fold.dev]
-        if not np.isfinite(probabilities).all():
-            with_these = f"with {format_settings(settings)}"
-            raise UserError(f"{fold.name}: predictions are not finite {with_these}. Lower the learning rates.")
-        dev_auc, dev_accuracy = auc(probabilities, labels), accuracy(probabilities, labels)
-        if dev_auc > best.auc:
-            best.auc, best.accuracy, best.settings = dev_auc, dev_accuracy, settings
-            best.weights = self.model.trained_weights()
-        return dev_auc, dev_accuracy
-
-    def _epochs(self, fold: Fold, settings: Mapping[str, float], epochs: int, seed: int) -> Iterator[int]:
-        """Train the model from its present weights. Yields the number of each epoch at its end."""
+    def _candidates(self, fold: Fold, settings: Mapping[str, float], epochs: int, seed: int) -> Iterator[Candidate]:
+        """Train the model from its current weights. Yields it after each epoch."""
         model, step, random = self.model, 0, np.random.default_rng(seed)
         paddle.seed(seed)
         model.head.dropout = settings["dropout"]
@@ -174,17 +157,24 @@ class Trainer:
             for k, indices in enumerate(batches):
                 labels = paddle.to_tensor(self.labels[indices])
                 loss = nn.functional.cross_entropy(model(indices), labels, weight=self.class_weights)
-                loss.backward()
                 share = (epoch + k / len(batches)) / epochs
                 factor = max(share, 0.01) / WARMUP if share < WARMUP else (1 - share) / (1 - WARMUP)
                 for optimizer, lr in optimizers:
                     optimizer.set_lr(lr * factor)
-                    optimizer.step()
-                    optimizer.clear_grad()
+                update(loss, *(optimizer for optimizer, _ in optimizers))
                 step += 1
                 if self.settings.logging_step and step % self.settings.logging_step == 0:
                     log.info(f"{fold.name}  epoch {epoch + 1}/{epochs}  step {step:,}  loss {loss.item():.4f}")
-            yield epoch + 1
+            yield self._candidate(fold, {**settings, "tune_epoch" if model.fine_tuning else "epoch": epoch + 1})
+
+    def _candidate(self, fold: Fold, settings: dict[str, float]) -> Candidate:
+        """The current model, scored on the dev part."""
+        probabilities, labels = self.model.probabilities(fold.dev), self.labels[fold.dev]
+        if not np.isfinite(probabilities).all():
+            with_these = f"with {format_settings(settings)}"
+            raise UserError(f"{fold.name}: predictions are not finite {with_these}. Lower the learning rates.")
+        scores = auc(probabilities, labels), accuracy(probabilities, labels)
+        return Candidate(settings, *scores, self.model.trained_weights())
 
     def _batches(self, train: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
         """Shuffled batches; in fine-tuning, of texts of similar length, which encode faster."""
@@ -210,7 +200,7 @@ def _head_optimizer(head: Head, weight_decay: float) -> paddle.optimizer.Optimiz
 
 
 def _encoder_optimizer(encoder: Encoder) -> paddle.optimizer.Optimizer:
-    """Adam, which clips the gradient of each of the encoder's groups by itself."""
+    """Adam that clips the gradient of each of the encoder's parameter groups separately."""
     return paddle.optimizer.Adam(
         parameters=[{"params": group} for group in encoder.groups()],
         grad_clip=nn.ClipGradByGlobalNorm(MAX_GRAD_NORM),

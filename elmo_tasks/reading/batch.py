@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from elmo_core.text.tokens import Vocabulary, padded
+from elmo_core.text.tokens import Vocabulary, pad_rows
 from elmo_tasks.reading.text import Text, Window
 
 FEATURES = 2  # per passage token: is it a token of the question, does it occur in the question's text
@@ -52,7 +52,7 @@ class PaddedTexts:
     def from_windows(cls, windows: Sequence[Window], words: Vocabulary) -> "PaddedTexts":
         tokens = [window.tokens for window in windows]
         lengths = np.array([len(row) for row in tokens], np.int64)
-        ids = padded(np.concatenate([words.ids(row) for row in tokens]), lengths, lengths.max())
+        ids = pad_rows(np.concatenate([words.ids(row) for row in tokens]), lengths, lengths.max())
         return cls(list(windows), tokens, ids, lengths)
 
     @cached_property

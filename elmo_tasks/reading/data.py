@@ -105,7 +105,7 @@ def _question(values: Any, passage: str, where: str, faults: Counter) -> Questio
             raise UserError(f"{where}: found the answer {value!r:.80}, expected its text and answer_start.")
         located = _locate_answer(text, start, passage)
         faults["answers that are not in their passage"] += located is None
-        faults["answers moved to where their text stands"] += answer is value and located not in (start, None)
+        faults["answers moved to where their text occurs"] += answer is value and located not in (start, None)
         question.answers.append(text)
         question.answer_starts.append(located)
     return question

@@ -3,13 +3,14 @@
     passages, questions ▶ word vectors, ELMo ▶ BiGRU ▶ with ELMo again, projected ▶ h (B, T, D), u (Q, J, D)
     each question's passage with its attention to the question, and two features ▶ BiGRU ▶ logits of first and last token
 
-The encoder reads a passage once for all its questions. This is most of what ELMo adds to the cost of a step.
+The encoder, which reads ELMo, runs once per passage window for up to MAX_QUESTIONS questions.
 
 Letters: B windows of passages, Q questions, T and J tokens of either, D = 2 * hidden_dim, P projection of the biLM.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from elmo import ELMo
 from elmo_core.machine.runtime import paddle
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.reading.batch import FEATURES, Batch, PaddedTexts
-from elmo_tasks.reading.text import Window
+from elmo_tasks.reading.text import LANGUAGES, Window
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
@@ -36,6 +37,7 @@ class ReaderSettings(ELMoSettings):
     max_seq_len: int = 512
     doc_stride: int = 256
     max_answer_length: int = 50
+    choices: ClassVar[Mapping[str, Sequence[str]]] = {"lang": tuple(LANGUAGES)}
 
 
 def window_layers(elmo: ELMo, windows: Sequence[Window]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
@@ -47,7 +49,7 @@ def window_layers(elmo: ELMo, windows: Sequence[Window]) -> tuple[list[paddle.Te
 
 
 class BiDAF(nn.Layer):
-    """elmo: frozen, with two mixes. vectors: fixed word vectors."""
+    """Bidirectional attention flow. elmo: frozen, with two mixes. vectors: fixed word vectors."""
 
     elmo_at = ("input", "output")
 
@@ -96,7 +98,7 @@ class BiDAF(nn.Layer):
         """Encoded passages or questions (B, T, D)."""
         x = [self.word_embedding(paddle.to_tensor(texts.ids))]
         if self.vectors:
-            x.append(paddle.to_tensor(self.vectors.batch(texts.tokens)))
+            x.append(paddle.to_tensor(self.vectors.lookup(texts.tokens)))
         x = self.dropout(paddle.concat(x, axis=2))
         elmo = self.elmo.mixed(*window_layers(self.elmo, texts.windows)) if self.elmo else []
         h, _ = self.context(paddle.concat([x, *elmo[:1]], axis=2), sequence_length=paddle.to_tensor(texts.lengths))

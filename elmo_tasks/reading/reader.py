@@ -14,12 +14,12 @@ from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import Vocabulary, sentence_batches
-from elmo_tasks.pretrained import Pretrained
+from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, question_groups
 from elmo_tasks.reading.data import Passage, Question
 from elmo_tasks.reading.network import BiDAF, ReaderSettings
 from elmo_tasks.reading.score import Scores, score
-from elmo_tasks.reading.text import LANGUAGES, Text, TokenSpan, windows
+from elmo_tasks.reading.text import Text, TokenSpan, windows
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.word_vectors import WordVectors
 
@@ -75,7 +75,7 @@ class Reader(TrainedModel):
         self,
         settings: ReaderSettings,
         words: Vocabulary,
-        pretrained: Pretrained | None = None,
+        pretrained: PretrainedBiLM | None = None,
         vectors: WordVectors | None = None,
     ):
         self.settings, self.words, self.pretrained, self.vectors = settings, words, pretrained, vectors
@@ -120,9 +120,6 @@ class Reader(TrainedModel):
 
     @classmethod
     def from_folder(cls, folder: Path, settings: ReaderSettings, values: Mapping[str, Any], **sources) -> "Reader":
-        if settings.lang not in LANGUAGES:
-            languages = " or ".join(LANGUAGES)
-            raise UserError(f"{folder / 'config.json'}: reader.lang is {settings.lang!r:.80}, expected {languages}.")
         return cls(settings, Vocabulary.from_file(folder / checkpoint.VOCABULARY), **sources)
 
 

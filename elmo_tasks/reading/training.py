@@ -11,7 +11,7 @@ from elmo_core.text.tokens import shuffled_batches
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, question_groups
 from elmo_tasks.reading.reader import Reader, TokenisedPassage
 from elmo_tasks.reading.text import windows
-from elmo_tasks.training import Best, Schedule, fit
+from elmo_tasks.training import BestEpoch, TrainingSettings, fit
 
 
 def training_groups(passages: Sequence[TokenisedPassage], max_seq_len: int, doc_stride: int) -> list[QuestionGroup]:
@@ -43,9 +43,9 @@ def train(
     reader: Reader,
     passages: Sequence[TokenisedPassage],
     dev: Sequence[TokenisedPassage],
-    schedule: Schedule,
+    schedule: TrainingSettings,
     folder: Path | None = None,
-) -> Best:
+) -> BestEpoch:
     """Train the reader and leave it with the weights of the epoch with the highest F1 on the dev passages.
 
     folder: where it is saved.

@@ -1,1 +1,1 @@
-"""A sequence tagger: a BiGRU-CRF that reads word vectors and ELMo's. No flags in here."""
+"""A sequence tagger: a BiGRU-CRF over word vectors and ELMo."""

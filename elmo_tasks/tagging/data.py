@@ -1,4 +1,4 @@
-"""Labelled sentences, the list of labels, batches."""
+"""Labelled sentences, label lists and batches."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -11,19 +11,19 @@ import numpy as np
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import read_lines
-from elmo_core.text.tokens import Vocabulary, padded
+from elmo_core.text.tokens import Vocabulary, pad_rows
 
 
 @dataclass
 class Sentence:
-    """The tokens of a sentence and their labels."""
+    """A sentence's tokens and their labels."""
 
     tokens: list[str]
     labels: list[str]
 
 
 class Labels:
-    """The labels that a tagger gives, in the order of their numbers, and their scheme."""
+    """A tagger's labels, in the order of their ids, and their scheme."""
 
     def __init__(self, names: Iterable[str], scheme: str = "lac"):
         self.names, self.scheme = list(names), scheme
@@ -31,10 +31,10 @@ class Labels:
 
     @classmethod
     def from_file(cls, path: Path, scheme: str) -> "Labels":
-        disk.check_input(path, "labels, one a line")
+        disk.check_input(path, "labels, one per line")
         labels = cls(read_lines(path), scheme)
         if not labels.names:
-            raise UserError(f"{path}: no label. Expected one a line: n, n-B, n-I ...")
+            raise UserError(f"{path}: no labels. Expected one per line: n, n-B, n-I ...")
         return labels
 
     def save(self, path: Path) -> None:
@@ -54,19 +54,19 @@ class Batch:
     """B sentences of at most T tokens."""
 
     tokens: list[list[str]]
-    ids: np.ndarray  # (B, T) int64 numbers of the tokens in the tagger's vocabulary; padding is 0
+    ids: np.ndarray  # (B, T) int64 token ids in the tagger's vocabulary; padding is 0
     lengths: np.ndarray  # (B,) int64
     labels: np.ndarray | None  # (B, T) int64; padding is 0
-    places: np.ndarray  # (B, T) int64 places of characters in their words, plus one; 0 where they are not known
+    positions_in_word: np.ndarray  # (B, T) int64, of characters, from 1; 0 if unknown
 
 
-def batch_of(tokens: Sequence[list[str]], words: Vocabulary, labels: Sequence[list[int]] | None = None) -> Batch:
-    """Sentences, none of them empty, as a batch."""
+def make_batch(tokens: Sequence[list[str]], words: Vocabulary, labels: Sequence[list[int]] | None = None) -> Batch:
+    """Make a batch of sentences, none of them empty."""
     lengths = np.array([len(sentence) for sentence in tokens], dtype=np.int64)
 
     def table(rows: Iterable[Sequence[int]]) -> np.ndarray:
-        return padded(np.concatenate(list(rows)), lengths, lengths.max())
+        return pad_rows(np.concatenate(list(rows)), lengths, lengths.max())
 
     ids = table(words.ids(sentence) for sentence in tokens)
-    places = table([getattr(token, "place", -1) + 1 for token in sentence] for sentence in tokens)
-    return Batch(list(tokens), ids, lengths, None if labels is None else table(labels), places)
+    positions = table([getattr(token, "position_in_word", -1) + 1 for token in sentence] for sentence in tokens)
+    return Batch(list(tokens), ids, lengths, None if labels is None else table(labels), positions)

@@ -1,7 +1,7 @@
-"""The tagger's network: word vectors, with ELMo's and others beside them, bidirectional GRU or LSTM layers, perhaps ELMo
-again, emissions, and a CRF.
+"""The tagger's network: word vectors concatenated with ELMo and other features, a bidirectional GRU or LSTM, optionally
+ELMo again, emissions, and a CRF.
 
-Letters: B sentences, T tokens, K labels.
+Letters: B sentences, T tokens, K labels, D dimensions of a feature.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,30 +16,35 @@ from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.text.characters import CharTable
 from elmo_core.text.tokenise import TOKENISERS
-from elmo_core.text.tokens import Tokens, padded
+from elmo_core.text.tokens import Tokens, pad_rows
 from elmo_tasks.characters import jieba_words
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.tagging.crf import LinearChainCRF
 from elmo_tasks.tagging.data import Batch, Labels
-from elmo_tasks.tagging.scheme import impossible
+from elmo_tasks.tagging.scheme import forbidden_transitions
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
 
-CHAR_CNN = ELMoConfig(filters=((2, 32), (3, 64), (4, 64)), n_highway=0, projection_dim=160)  # of the tagger's own
-FEATURE_DIM = 16  # of the vector of a feature
-PLACE_DIM = 16  # of the vector of a character's place in its word
-MAX_PLACE = 4  # characters further back in their word count as at this place
+CHAR_CNN = ELMoConfig(filters=((2, 32), (3, 64), (4, 64)), n_highway=0, projection_dim=160)  # trained with the tagger
+FEATURE_DIM = 16  # dimensions of a column's embedding
+POSITION_DIM = 16  # dimensions of the embedding of positions in a word
+MAX_POSITION = 4  # positions in a word are clipped to this
 
 
 @dataclass(frozen=True)
-class Settings(ELMoSettings):
-    """Settings of the network. emb_lr_factor, crf_lr_factor: of the learning rate, for the word embeddings and the CRF."""
+class TaggerSettings(ELMoSettings):
+    """How text becomes tokens, and the network.
 
-    elmo_at: str = "input"  # where the network reads ELMo
-    words: str = "tokens"  # what ELMo and the word vectors read; jieba: the words that it finds in characters
-    segmentation: str = "none"  # whether characters are followed by their places in their words; see columns.py
-    lang: str = "en"  # of raw text
+    elmo_at: where the network reads ELMo. words: what ELMo and the word vectors read: the tokens, or jieba's words in
+    sentences of characters. segmentation: whether characters carry their position in the word, see columns.py.
+    lang: language of raw text. emb_lr_factor, crf_lr_factor: learning rates of word embeddings and CRF, times lr.
+    """
+
+    elmo_at: str = "input"
+    words: str = "tokens"
+    segmentation: str = "none"
+    lang: str = "en"
     word_dim: int = 128
     word_vectors_trainable: bool = False
     char_cnn: bool = False
@@ -60,14 +65,16 @@ class Settings(ELMoSettings):
 
 
 class BiGRUCRF(nn.Layer):
-    """elmo: with a mix for each place of settings.elmo_at. vectors: word vectors of a file, fixed or, where
-    settings.word_vectors_trainable, with a change for each word of the training data that is learnt. features: the
-    values of the tokens' features, if they have any.
+    """Maps sentences to emission scores and these to labels.
+
+    elmo: with one mix for each of settings.elmo_at. vectors: word vectors of a file, fixed or, if
+    settings.word_vectors_trainable, plus a trained offset for each training word. features: the values of the tokens'
+    feature column, if any.
     """
 
     def __init__(
         self,
-        settings: Settings,
+        settings: TaggerSettings,
         n_words: int,
         labels: Labels,
         elmo: ELMo | None = None,
@@ -77,7 +84,7 @@ class BiGRUCRF(nn.Layer):
         super().__init__()
         self.settings, self.vectors = settings, vectors
         self.elmo_at = settings.elmo_at.split(",") if elmo else []
-        self.feature_numbers = {value: number for number, value in enumerate(features, 1)}  # 0: any other
+        self.feature_numbers = {value: number for number, value in enumerate(features, 1)}  # 0: unknown
         rate = paddle.ParamAttr(initializer=nn.initializer.Uniform(-0.1, 0.1), learning_rate=settings.emb_lr_factor)
         self.word_embedding = nn.Embedding(n_words, settings.word_dim, weight_attr=rate)
         dims = {self._word_embeddings: settings.word_dim}
@@ -93,16 +100,16 @@ class BiGRUCRF(nn.Layer):
             self.feature_embedding = nn.Embedding(len(features) + 1, FEATURE_DIM)
             dims[self._features] = FEATURE_DIM
         if settings.segmentation == "feature":
-            self.place_embedding = nn.Embedding(MAX_PLACE + 2, PLACE_DIM)
-            dims[self._places] = PLACE_DIM
-        self.inputs = list(dims)  # methods, each from a batch to (B, T, its dimensions)
+            self.place_embedding = nn.Embedding(MAX_POSITION + 2, POSITION_DIM)
+            dims[self._positions] = POSITION_DIM
+        self.inputs = list(dims)  # methods, each from a batch to its features (B, T, D)
         self.elmo = elmo
         hidden, cell = settings.hidden_dim, {"gru": nn.GRU, "lstm": nn.LSTM}[settings.cell]
         width = sum(dims.values()) + (elmo.dim if "input" in self.elmo_at else 0)
         layers = cell(width, hidden, settings.n_layers, direction="bidirect", dropout=settings.dropout)
         setattr(self, settings.cell, layers)
         self.emission = nn.Linear(2 * hidden + (elmo.dim if "output" in self.elmo_at else 0), len(labels))
-        self.crf = LinearChainCRF(*impossible(labels.names, labels.scheme), settings.crf_lr_factor)
+        self.crf = LinearChainCRF(*forbidden_transitions(labels.names, labels.scheme), settings.crf_lr_factor)
         self.dropout = nn.Dropout(settings.dropout)
 
     @property
@@ -110,7 +117,7 @@ class BiGRUCRF(nn.Layer):
         return getattr(self, self.settings.cell)
 
     def forward(self, batch: Batch) -> paddle.Tensor:
-        """Emissions (B, T, K). Those of a sentence do not depend on its batch."""
+        """Emissions (B, T, K). A sentence's do not depend on the rest of the batch."""
         elmo = dict(zip(self.elmo_at, self._elmo(batch.tokens) if self.elmo else [], strict=True))
         x = self.token_features(batch)
         if "input" in elmo:
@@ -122,27 +129,27 @@ class BiGRUCRF(nn.Layer):
         return self.emission(x)
 
     def _elmo(self, sentences: Sequence[Sequence[str]]) -> list[paddle.Tensor]:
-        """ELMo's output for each place of elmo_at, (B, T, D)."""
+        """ELMo's output (B, T, D) for each of elmo_at."""
         if self.settings.words == "tokens":
             return self.elmo(sentences)[0]
-        words, numbers = jieba_words(sentences)
-        layers, mask = self.elmo.layers(words)  # (B, W, 2P), (B, W)
-        lengths = np.array(list(map(len, numbers)))
-        starts = mask.shape[1] * np.repeat(np.arange(len(numbers)), lengths)
-        rows = padded(starts + np.concatenate(numbers), lengths, lengths.max())  # of every character's word
+        words, word_index = jieba_words(sentences)
+        layers, word_mask = self.elmo.layers(words)  # (B, W, 2P), (B, W)
+        lengths = np.array(list(map(len, word_index)))
+        starts = word_mask.shape[1] * np.repeat(np.arange(len(word_index)), lengths)
+        rows = pad_rows(starts + np.concatenate(word_index), lengths, lengths.max())  # (B, T) into (B * W, 2P)
         index, shape = to_tensor(rows.ravel()), [*rows.shape, self.elmo.layer_dim]
         layers = [paddle.gather(x.reshape([-1, shape[-1]]), index).reshape(shape) for x in layers]
         return self.elmo.mixed(layers, to_tensor((np.arange(rows.shape[1]) < lengths[:, None]).astype(np.float32)))
 
     def token_features(self, batch: Batch) -> paddle.Tensor:
-        """All inputs but ELMo, concatenated. (B, T, D)"""
+        """All inputs except ELMo, concatenated, with dropout. (B, T, D)"""
         return self.dropout(paddle.concat([compute(batch) for compute in self.inputs], axis=-1))
 
     def _word_embeddings(self, batch: Batch) -> paddle.Tensor:
         return self.word_embedding(paddle.to_tensor(batch.ids))
 
     def _word_vectors(self, batch: Batch) -> paddle.Tensor:
-        vectors = paddle.to_tensor(self.vectors.batch(batch.tokens, self.settings.words))
+        vectors = paddle.to_tensor(self.vectors.lookup(batch.tokens, self.settings.words))
         if self.settings.word_vectors_trainable:
             vectors = vectors + self.vector_change(paddle.to_tensor(batch.ids))
         return vectors
@@ -150,28 +157,27 @@ class BiGRUCRF(nn.Layer):
     def _features(self, batch: Batch) -> paddle.Tensor:
         tokens = (token for sentence in batch.tokens for token in sentence)
         numbers = np.array([self.feature_numbers.get(getattr(token, "feature", ""), 0) for token in tokens], np.int64)
-        return self.feature_embedding(paddle.to_tensor(padded(numbers, batch.lengths, batch.ids.shape[1])))
+        return self.feature_embedding(paddle.to_tensor(pad_rows(numbers, batch.lengths, batch.ids.shape[1])))
 
-    def _places(self, batch: Batch) -> paddle.Tensor:
-        return self.place_embedding(paddle.to_tensor(np.minimum(batch.places, MAX_PLACE + 1)))
+    def _positions(self, batch: Batch) -> paddle.Tensor:
+        return self.place_embedding(paddle.to_tensor(np.minimum(batch.positions_in_word, MAX_POSITION + 1)))
 
     def _char_features(self, batch: Batch) -> paddle.Tensor:
-        """The features of the tagger's own character CNN, which reads each distinct token once. (B, T, D)"""
-        place: dict[str, int] = {}
-        numbers = [place.setdefault(token, len(place)) for sentence in batch.tokens for token in sentence]
-        table = CharTable(place)
+        """Character-CNN features (B, T, D), computed once per distinct token."""
+        row_of: dict[str, int] = {}
+        numbers = [row_of.setdefault(token, len(row_of)) for sentence in batch.tokens for token in sentence]
+        table = CharTable(row_of)
         order = np.argsort(table.lengths, kind="stable")
         features = self.char_cnn(Tokens(table.rows(order), table.lengths[order].astype(np.int32)))  # (N, D)
-        rows = padded(np.argsort(order)[numbers], batch.lengths, batch.ids.shape[1])
-        found = paddle.gather(features, paddle.to_tensor(rows.ravel()))
-        return found.reshape([*rows.shape, features.shape[1]])
+        rows = pad_rows(np.argsort(order)[numbers], batch.lengths, batch.ids.shape[1])
+        return paddle.gather(features, paddle.to_tensor(rows.ravel())).reshape([*rows.shape, features.shape[1]])
 
     def loss(self, batch: Batch) -> paddle.Tensor:
-        """The mean over the sentences, with ELMo's penalty."""
+        """Mean loss of the sentences, plus ELMo's penalty."""
         loss = self.crf(self(batch), batch.labels, batch.lengths).mean()
         return loss if self.elmo is None else loss + self.elmo.l2_loss().astype(loss.dtype)
 
     def decode(self, batch: Batch) -> list[np.ndarray]:
-        """The numbers of every sentence's labels."""
+        """The label ids of each sentence."""
         with paddle.no_grad():
             return self.crf.decode(self(batch), batch.lengths)

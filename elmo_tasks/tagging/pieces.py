@@ -1,7 +1,7 @@
-"""Words with tags, as in LAC's corpora, and the pieces of a vocabulary that they are cut into.
+"""Tagged words, as in LAC's corpora, and their pieces: entries of a vocabulary.
 
-A line of a tagged corpus is `word/TAG word/TAG ...`; a word may hold `/`, the last one counts. In LAC's scheme a word of one
-piece carries its bare tag, one of several pieces `tag-B tag-I tag-I`.
+A line of a tagged corpus is `word/TAG word/TAG ...`; a word may contain `/`, the last one counts. In LAC's scheme a word of
+one piece is labelled with its bare tag, one of several pieces with `tag-B tag-I tag-I`.
 """
 
 import unicodedata
@@ -11,30 +11,30 @@ from pathlib import Path
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import read_lines
-from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.tagging.data import Sentence
-from elmo_tasks.tagging.scheme import OUTSIDE, spans, split_label
+from elmo_tasks.tagging.scheme import OUTSIDE, spans, split_lac_label
 
-Words = list[tuple[str, str]]  # a sentence's words with their tags
+TaggedWords = list[tuple[str, str]]  # words with their tags
 
 
-class Pieces:
-    """Cuts words into what a tagger reads.
+class PieceSplitter:
+    """Splits words into the tagger's tokens.
 
-    vocabulary: its tokens are the pieces; where none of them matches, a character is a piece by itself.
-    whole: leave words whole.
+    vocabulary: its tokens are the pieces; a character that none of them matches is a piece.
+    whole: keep words whole.
 
-    Full-width forms become half-width ones (`Ａ` is `A`), unless the vocabulary has them as they are: a biLM that was
-    pretrained on `，` knows nothing of `,`.
+    Full-width characters become half-width (`Ａ` becomes `A`), unless the vocabulary contains them: a biLM pretrained on
+    `，` does not know `,`.
     """
 
     def __init__(self, vocabulary: Vocabulary | None, whole: bool = False):
-        self.known = set(vocabulary.tokens).difference(MARKERS) if vocabulary else set()
-        self.longest = max(map(len, self.known), default=1)
+        self.known = set(vocabulary.tokens).difference(SPECIAL_TOKENS) if vocabulary else set()
+        self.max_length = max(map(len, self.known), default=1)
         self.whole = whole
 
     def normalised(self, word: str) -> str:
-        """The word in the forms that the vocabulary has. Its length does not change."""
+        """Return the word in half-width characters, as far as the vocabulary lacks them. Its length does not change."""
         return word if word in self.known else "".join(map(self._narrow, word))
 
     def _narrow(self, character: str) -> str:
@@ -42,31 +42,27 @@ class Pieces:
         return chr(int(code, 16)) if kind == "<wide>" and code != "0020" and character not in self.known else character
 
     def split(self, word: str) -> list[str]:
-        """The pieces of a word: from its beginning, always the longest that the vocabulary has."""
+        """Split a word from left to right, each time into the longest piece that the vocabulary contains."""
         word = self.normalised(word)
         if self.whole or word in self.known:
             return [word]
         pieces, begin = [], 0
         while begin < len(word):
-            ends = range(min(len(word), begin + self.longest), begin + 1, -1)
+            ends = range(min(len(word), begin + self.max_length), begin + 1, -1)
             end = next((end for end in ends if word[begin:end] in self.known), begin + 1)
             pieces.append(word[begin:end])
             begin = end
         return pieces
 
-    def sentence(self, words: Words) -> Sentence:
-        """The words' pieces with their labels."""
-        sentence = Sentence([], [])
-        for word, tag in words:
-            pieces = self.split(word)
-            several = len(pieces) > 1 and tag != OUTSIDE
-            sentence.tokens += pieces
-            sentence.labels += [f"{tag}-{'I' if k else 'B'}" if several else tag for k in range(len(pieces))]
-        return sentence
+    def labelled_pieces(self, word: str, tag: str) -> Sentence:
+        pieces = self.split(word)
+        if len(pieces) == 1 or tag == OUTSIDE:
+            return Sentence(pieces, [tag] * len(pieces))
+        return Sentence(pieces, [f"{tag}-B", *[f"{tag}-I"] * (len(pieces) - 1)])
 
 
-def joined_words(tokens: Sequence[str], labels: Sequence[str]) -> Words:
-    """The words that labels of LAC's scheme make of tokens, with their tags. A token outside is a word with the tag O."""
+def joined_words(tokens: Sequence[str], labels: Sequence[str]) -> TaggedWords:
+    """Join tokens into tagged words, by labels of LAC's scheme. A token outside all words gets the tag O."""
     words, done = [], 0
     for begin, end, tag in spans(labels):
         words += [(token, OUTSIDE) for token in tokens[done:begin]]
@@ -75,22 +71,26 @@ def joined_words(tokens: Sequence[str], labels: Sequence[str]) -> Words:
     return words + [(token, OUTSIDE) for token in tokens[done:]]
 
 
-def read_tagged(path: Path, pieces: Pieces) -> list[Sentence]:
-    """The sentences of a tagged corpus, their words in pieces. Blank lines are left out."""
+def read_tagged(path: Path, splitter: PieceSplitter) -> list[Sentence]:
+    """Read the sentences of a tagged corpus, split into labelled pieces. Blank lines are skipped."""
     disk.check_input(path, "lines of word/TAG")
     sentences = []
     for number, line in enumerate(read_lines(path), 1):
-        words = [(word, tag) for word, _, tag in (token.rpartition("/") for token in line.split())]
-        for token, (word, tag) in zip(line.split(), words, strict=True):
+        sentence = Sentence([], [])
+        for text in line.split():
+            word, _, tag = text.rpartition("/")
             if not word or not tag:
-                raise UserError(f"{path}:{number}: {token!r:.60}, expected a word, a slash and its tag, as in 故事/n.")
-            if not pieces.whole and split_label(tag)[1]:
+                raise UserError(f"{path}:{number}: {text!r:.60}, expected a word, a slash and its tag, as in 故事/n.")
+            if not splitter.whole and split_lac_label(tag)[1]:
                 raise UserError(
-                    f"{path}:{number}: the tag {tag!r} ends as the labels of a word's pieces do, with -B or -I. Rename it, "
-                    "or leave out --pieces."
+                    f"{path}:{number}: the tag {tag!r} ends with -B or -I, as the labels of pieces do. Rename it, or leave "
+                    "out --pieces."
                 )
-        if words:
-            sentences.append(pieces.sentence(words))
+            pieces = splitter.labelled_pieces(word, tag)
+            sentence.tokens += pieces.tokens
+            sentence.labels += pieces.labels
+        if sentence.tokens:
+            sentences.append(sentence)
     if not sentences:
-        raise UserError(f"{path}: no sentence. Expected lines of word/TAG.")
+        raise UserError(f"{path}: no sentences. Expected lines of word/TAG.")
     return sentences

@@ -1,4 +1,4 @@
-"""A trained tagger at work on text or columns, and its labels as columns, JSON or `word/TAG`."""
+"""Tagging text or columns, and formatting the labels as columns, JSON or `word/TAG`."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +9,7 @@ from pathlib import Path
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokenise import TOKENISERS, jieba_cut
 from elmo_tasks.tagging.columns import parse_token, sentence_rows
-from elmo_tasks.tagging.pieces import Pieces, joined_words
+from elmo_tasks.tagging.pieces import PieceSplitter, joined_words
 from elmo_tasks.tagging.scheme import spans
 from elmo_tasks.tagging.tagger import Tagger
 
@@ -18,21 +18,24 @@ INPUT_FORMATS = ("text", "raw", "characters", "columns")
 
 @dataclass
 class Tagged:
-    """A sentence: what the input has for each token (the line of a column), its tokens and their labels."""
+    """A tagged sentence. originals: each token as it is in the input; of columns, its line."""
 
-    given: list[str]
+    originals: list[str]
     tokens: list[str]
     labels: list[str]
 
     def formatted(self, form: str, scheme: str) -> str:
-        """As `columns`: a line for each token, and a blank one; as `tagged`: a line of `word/TAG`, in LAC's scheme; as
-        `json`: a line with the tokens, their labels and, unless they are plain, the spans.
+        """Format the sentence, with a final newline.
+
+        form: columns (a line per token, then a blank one), tagged (one line of `word/TAG`, in LAC's scheme), or json
+        (one line with the tokens, their labels and, unless the scheme is plain, the spans).
         """
         if form == "tagged":
-            return " ".join(f"{word}/{tag}" for word, tag in joined_words(self.given, self.labels)) + "\n"
+            return " ".join(f"{word}/{tag}" for word, tag in joined_words(self.originals, self.labels)) + "\n"
         if form == "columns":
-            separator = " " if self.given and " " in self.given[0] and "\t" not in self.given[0] else "\t"
-            lines = [f"{text}{separator}{label}\n" for text, label in zip(self.given, self.labels, strict=True)]
+            first = self.originals[0] if self.originals else ""
+            separator = " " if " " in first and "\t" not in first else "\t"
+            lines = [f"{text}{separator}{label}\n" for text, label in zip(self.originals, self.labels, strict=True)]
             return "".join(lines) + "\n"
         values: dict = {"tokens": self.tokens, "labels": self.labels}
         if scheme != "plain":
@@ -46,24 +49,24 @@ class Tagged:
 def tag_text(
     tagger: Tagger, lines: Iterable[str], source: str | Path, form: str = "text", lang: str = ""
 ) -> Iterator[Tagged]:
-    """Tag lines. form: text (white space separates the tokens), raw (a tokeniser finds them), or characters.
+    """Tag lines of text.
 
-    lang: of raw text; by default that of the training.
+    form: text (tokens separated by white space), raw (tokenised by the rules of lang), or characters (each is a token).
+    lang: by default the language of the training text.
     """
     if tagger.features:
-        raise UserError("This tagger reads a feature of each token from a column: it tags columns, not text.")
+        raise UserError("This tagger was trained with --feature_column: it tags columns, not text.")
     if form == "characters":
         cut = lambda line: [character for character in line if not character.isspace()]  # noqa: E731
     else:
         lang = (lang or tagger.settings.lang) if form == "raw" else "none"
         cut = jieba_cut() if lang == "zh" else TOKENISERS[lang]
     if tagger.labels.scheme == "lac" and form != "characters":
-        pieces = Pieces(tagger.pieces or tagger.words, whole=tagger.pieces is None)
+        pieces = PieceSplitter(tagger.pieces or tagger.words, whole=tagger.pieces is None)
         return _tagged(tagger, (_cut_into_pieces(cut(line), pieces) for line in lines))
-    # characters have no places that could be stripped
-    segmentation = (
-        "none" if (form, tagger.settings.segmentation) == ("characters", "strip") else tagger.settings.segmentation
-    )
+    segmentation = tagger.settings.segmentation
+    if form == "characters" and segmentation == "strip":  # they carry no positions
+        segmentation = "none"
 
     def texts() -> Iterator[tuple[list[str], list[str]]]:
         for number, line in enumerate(lines, 1):
@@ -73,8 +76,8 @@ def tag_text(
     return _tagged(tagger, texts())
 
 
-def _cut_into_pieces(words: Sequence[str], pieces: Pieces) -> tuple[list[str], list[str]]:
-    """The pieces of words in the words' own characters, and as the tagger knows them."""
+def _cut_into_pieces(words: Sequence[str], pieces: PieceSplitter) -> tuple[list[str], list[str]]:
+    """Split words into pieces. Returns these in the words' original characters and as the tagger's tokens."""
     words = [word for word in words if not word.isspace()]
     tokens = [piece for word in words for piece in pieces.split(word)]
     characters = iter("".join(words))
@@ -82,7 +85,7 @@ def _cut_into_pieces(words: Sequence[str], pieces: Pieces) -> tuple[list[str], l
 
 
 def tag_columns(tagger: Tagger, lines: Iterable[str], source: str | Path, column: int = 0) -> Iterator[Tagged]:
-    """Tag columns, a token a line. column: that of the tokens."""
+    """Tag columns, one token per line. column: the tokens' column."""
     segmentation, feature = tagger.settings.segmentation, tagger.feature_column
 
     def texts() -> Iterator[tuple[list[str], list[str]]]:

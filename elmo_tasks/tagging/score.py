@@ -1,4 +1,4 @@
-"""Precision, recall and F1 of the spans that labels say, as `conlleval` and Paddle's `chunk_eval` count them."""
+"""Precision, recall and F1 of labelled spans, as `conlleval` and Paddle's `chunk_eval` count them."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass, field
@@ -8,11 +8,11 @@ from elmo_tasks.tagging.scheme import spans
 
 @dataclass
 class Counts:
-    """Numbers of words: predicted, expected, and correct, that is, with the same place and tag."""
+    """Numbers of spans: correct ones (same position and tag), predicted ones, and those of the gold labels."""
 
     correct: int = 0
     predicted: int = 0
-    expected: int = 0
+    gold: int = 0
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(*map(sum, zip(astuple(self), astuple(other), strict=True)))
@@ -23,28 +23,28 @@ class Counts:
 
     @property
     def recall(self) -> float:
-        return self.correct / self.expected if self.expected else 0.0
+        return self.correct / self.gold if self.gold else 0.0
 
     @property
     def f1(self) -> float:
-        return 2 * self.correct / (self.predicted + self.expected) if self.correct else 0.0
+        return 2 * self.correct / (self.predicted + self.gold) if self.correct else 0.0
 
     def figures(self) -> dict[str, float | int]:
-        return {"precision": self.precision, "recall": self.recall, "f1": self.f1, "words": self.expected}
+        return {"precision": self.precision, "recall": self.recall, "f1": self.f1, "words": self.gold}
 
 
 @dataclass
 class Score:
-    """Counts by tag, and those of unknown words: the ones that the training sentences do not have.
+    """Counts per tag, and of unknown words: those that do not occur in the training sentences.
 
-    In LAC's scheme a span is one word, put together from its tokens; in the others it is unknown if one of its tokens is.
+    In LAC's scheme a span is one word, joined from its tokens; in the others a span is unknown if one of its tokens is.
     """
 
     tags: dict[str, Counts] = field(default_factory=dict)
     unknown: Counts = field(default_factory=Counts)
     scheme: str = "lac"
-    tokens: int = 0
-    right: int = 0  # tokens whose label is right
+    n_tokens: int = 0
+    n_correct: int = 0  # tokens
 
     @property
     def total(self) -> Counts:
@@ -53,35 +53,36 @@ class Score:
     def add(
         self,
         tokens: Sequence[str],
-        expected: Sequence[str],
+        gold: Sequence[str],
         predicted: Sequence[str],
         known: Collection[str] | None = (),
     ) -> None:
-        """Count a sentence: its tokens, their labels, the predicted ones; `known`: the words of the training sentences,
-        None where they are not at hand: then none is counted as unknown.
+        """Count a sentence: its tokens, their gold and predicted labels.
+
+        known: the words of the training sentences; None if not available: then none counts as unknown.
         """
-        expected_spans, predicted_spans = set(spans(expected, self.scheme)), set(spans(predicted, self.scheme))
-        self.tokens += len(expected)
-        self.right += sum(map(str.__eq__, expected, predicted))
-        for span in sorted(expected_spans | predicted_spans):
+        gold_spans, predicted_spans = set(spans(gold, self.scheme)), set(spans(predicted, self.scheme))
+        self.n_tokens += len(gold)
+        self.n_correct += sum(map(str.__eq__, gold, predicted))
+        for span in sorted(gold_spans | predicted_spans):
             begin, end, tag = span
             words = ["".join(tokens[begin:end])] if self.scheme == "lac" else tokens[begin:end]
             is_known = known is None or all(word in known for word in words)
             for counts in [self.tags.setdefault(tag, Counts()), *([] if is_known else [self.unknown])]:
-                counts.correct += span in expected_spans and span in predicted_spans
+                counts.correct += span in gold_spans and span in predicted_spans
                 counts.predicted += span in predicted_spans
-                counts.expected += span in expected_spans
+                counts.gold += span in gold_spans
 
     @property
-    def kinds(self) -> dict[str, Counts]:
-        """The counts by what follows the tags' last dot, as in PER.NAM and PER.NOM, where all tags have one."""
-        found: dict[str, Counts] = {}
+    def subtypes(self) -> dict[str, Counts]:
+        """The counts by the part after a tag's last dot, as in PER.NAM and PER.NOM, if all tags have one."""
+        result: dict[str, Counts] = {}
         for tag in sorted(self.tags):
-            name, dot, kind = tag.rpartition(".")
-            if not (name and dot and kind):
+            name, _, subtype = tag.rpartition(".")
+            if not (name and subtype):
                 return {}
-            found[kind] = found.get(kind, Counts()) + self.tags[tag]
-        return found
+            result[subtype] = result.get(subtype, Counts()) + self.tags[tag]
+        return result
 
     @property
     def value(self) -> float:
@@ -94,28 +95,27 @@ class Score:
 
     @property
     def accuracy(self) -> float:
-        """Share of the tokens whose label is right."""
-        return self.right / self.tokens if self.tokens else 0.0
+        """Share of tokens with the correct label."""
+        return self.n_correct / self.n_tokens if self.n_tokens else 0.0
 
     def figures(self) -> dict:
         """The scores as numbers, for JSON."""
-        tags = {tag: self.tags[tag].figures() for tag in sorted(self.tags)}
         return {
             **self.total.figures(),
             "accuracy": self.accuracy,
             "unknown_words": self.unknown.figures(),
-            "tags": tags,
-            **({"kinds": {kind: counts.figures() for kind, counts in self.kinds.items()}} if self.kinds else {}),
+            "tags": {tag: self.tags[tag].figures() for tag in sorted(self.tags)},
+            **({"kinds": {name: counts.figures() for name, counts in self.subtypes.items()}} if self.subtypes else {}),
         }
 
     def table(self) -> str:
-        """A line for each tag, the most frequent first, then all words, those of each kind, and the unknown ones."""
-        rows = sorted(self.tags.items(), key=lambda pair: -pair[1].expected)
-        kinds = [(f"all .{kind}", counts) for kind, counts in self.kinds.items()]
-        unknown = [("unknown words", self.unknown)] if self.unknown.expected else []
+        """One line per tag, the most frequent first, then totals: all spans, each subtype, unknown words."""
+        rows = sorted(self.tags.items(), key=lambda pair: -pair[1].gold)
+        subtypes = [(f"all .{name}", counts) for name, counts in self.subtypes.items()]
+        unknown = [("unknown words", self.unknown)] if self.unknown.gold else []
         unit = "words" if self.scheme == "lac" else "tokens" if self.scheme == "plain" else "spans"
         return "\n".join(
             f"{name:<14} precision {counts.precision:6.2%}  recall {counts.recall:6.2%}  F1 {counts.f1:6.2%}  "
-            f"{counts.expected:,} {unit}"
-            for name, counts in [*rows, ("all", self.total), *kinds, *unknown]
+            f"{counts.gold:,} {unit}"
+            for name, counts in [*rows, ("all", self.total), *subtypes, *unknown]
         )

@@ -1,6 +1,6 @@
-"""A tagger: its network, dictionaries and settings, at work and as a folder.
+"""A trained tagger: network, dictionaries and settings; saving and loading them.
 
-FOLDER/        as elmo_tasks/saved.py says, and
+FOLDER/        as in elmo_tasks/saved.py, and
   vocab.txt    the words of the training data
   labels.txt   the labels
   pieces.txt   the vocabulary whose pieces the tokens are; absent if they are whole words
@@ -14,38 +14,38 @@ from typing import Any
 from elmo_core.files import checkpoint
 from elmo_core.machine.checks import check_sentences
 from elmo_core.machine.messages import UserError
-from elmo_core.text.tokens import Vocabulary, in_order, sentence_batches
-from elmo_tasks.pretrained import Pretrained
+from elmo_core.text.tokens import Vocabulary, restore_order, sentence_batches
+from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.saved import TrainedModel
-from elmo_tasks.tagging.data import Labels, Sentence, batch_of
-from elmo_tasks.tagging.network import BiGRUCRF, Settings
+from elmo_tasks.tagging.data import Labels, Sentence, make_batch
+from elmo_tasks.tagging.network import BiGRUCRF, TaggerSettings
 from elmo_tasks.tagging.scheme import SCHEMES
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.word_vectors import WordVectors
 
-BATCH_SIZE = 64  # sentences that are tagged at a time
-BATCH_TOKENS = 8192  # and their tokens, with padding
+BATCH_SIZE = 64  # maximum sentences per batch
+BATCH_TOKENS = 8192  # maximum tokens per batch, including padding
 
 
 class Tagger(TrainedModel):
-    """Gives tokens their labels.
+    """Labels the tokens of sentences.
 
     words: the words of the training data.
-    pretrained: the checkpoint of the biLM that it reads, if any.
-    pieces: the vocabulary whose pieces the tokens are, None if they are whole words.
-    vectors: word vectors of a file.
-    features: the values of a column of the training data that the tagger reads too; feature_column: which column.
+    pretrained: its biLM, if any.
+    pieces: the vocabulary whose pieces the tokens are; None if they are whole words.
+    vectors: word vectors of a file, if any.
+    features, feature_column: the values of a further column of the training data that the tagger reads, and its number.
     """
 
     kind = "tagger"
-    settings_type = Settings
+    settings_type = TaggerSettings
 
     def __init__(
         self,
-        settings: Settings,
+        settings: TaggerSettings,
         words: Vocabulary,
         labels: Labels,
-        pretrained: Pretrained | None = None,
+        pretrained: PretrainedBiLM | None = None,
         pieces: Vocabulary | None = None,
         vectors: WordVectors | None = None,
         features: Sequence[str] = (),
@@ -58,24 +58,24 @@ class Tagger(TrainedModel):
         self.network = BiGRUCRF(settings, len(words), labels, elmo, vectors, features)
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
-        """The labels of every sentence's tokens. An empty sentence has none."""
+        """Return the labels of each sentence's tokens; none for an empty sentence."""
         check_sentences(sentences)
         return list(self.iter_tag(sentences, math.inf))
 
     def iter_tag(self, sentences: Iterable[Sequence[str]], window: float | None = None) -> Iterator[list[str]]:
-        """The same as an iterator, which reads `window` sentences ahead (default: 16 batches)."""
+        """Yield the same. window: how many sentences to read ahead (default: 16 batches)."""
         self.network.eval()
-        return in_order(self._tagged_batches(sentences, window))
+        return restore_order(self._tagged_batches(sentences, window))
 
     def _tagged_batches(self, sentences, window: float | None):
         for positions, group in sentence_batches(sentences, BATCH_SIZE, BATCH_TOKENS, window):
-            nonempty = [list(sentence) for sentence in group if sentence]  # longest first: the empty ones are the last
-            paths = self.network.decode(batch_of(nonempty, self.words)) if nonempty else []
+            nonempty = [list(sentence) for sentence in group if sentence]  # sorted by length: empty ones come last
+            paths = self.network.decode(make_batch(nonempty, self.words)) if nonempty else []
             labels = [[self.labels.names[k] for k in path] for path in paths]
             yield positions, labels + [[]] * (len(group) - len(nonempty))
 
     def score(self, sentences: Sequence[Sentence], known: set[str] | None) -> Score:
-        """How well it tags; `known`: the words of the training data, None where they are not at hand."""
+        """Score the tagger. known: the words of the training data, None if not available."""
         score = Score(scheme=self.labels.scheme)
         for sentence, labels in zip(sentences, self.tag([s.tokens for s in sentences]), strict=True):
             score.add(sentence.tokens, sentence.labels, labels, known)
@@ -89,10 +89,10 @@ class Tagger(TrainedModel):
         return {"scheme": self.labels.scheme, "features": features}
 
     @classmethod
-    def from_folder(cls, folder: Path, settings: Settings, values: Mapping[str, Any], **sources) -> "Tagger":
+    def from_folder(cls, folder: Path, settings: TaggerSettings, values: Mapping[str, Any], **sources) -> "Tagger":
         file, features = folder / "config.json", values.get("features")
         if not isinstance(features, dict) or features.keys() != {"column", "values"}:
-            raise UserError(f"{file}: features is {features!r:.80}, expected the values of a column.")
+            raise UserError(f"{file}: features is {features!r:.80}, expected a column and its values.")
         if values.get("scheme") not in SCHEMES:
             raise UserError(f"{file}: scheme is {values.get('scheme')!r:.80}, expected one of {SCHEMES}.")
         words = Vocabulary.from_file(folder / checkpoint.VOCABULARY)

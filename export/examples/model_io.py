@@ -1,7 +1,4 @@
-"""Sentences of tokens as the arrays that the model reads, and what it gives as text: NumPy alone.
-
-inputs.json says which arrays these are.
-"""
+"""Converts sentences of tokens to the model's input arrays (see inputs.json), and its output to text. Needs only NumPy."""
 
 import json
 import re
@@ -15,52 +12,52 @@ SPECS = json.loads((HERE / "inputs.json").read_text(encoding="utf-8"))
 
 
 def arrays(sentences: list[list[str]], features: list[list[str]] | None = None) -> dict[str, np.ndarray]:
-    """Each input by its name: int64, as long as the longest sentence; the model reads the first `lengths` tokens of each.
+    """All inputs by name: int64, padded to the longest sentence.
 
-    features: of every token, for a tagger that reads a column of features; without them they are unknown.
+    features: one per token, for taggers that read a feature column; unknown if not given.
     """
     lengths = np.array([len(sentence) for sentence in sentences], np.int64)
-    made = {"lengths": lengths}
+    inputs = {"lengths": lengths}
     for name, spec in SPECS.items():
         columns = [spec["columns"]] if "columns" in spec else []
-        made[name] = np.full([len(sentences), max(lengths, default=0), *columns], spec["padding"], np.int64)
+        inputs[name] = np.full([len(sentences), max(lengths, default=0), *columns], spec["padding"], np.int64)
         tokens = (features or [[""] * n for n in lengths]) if name == "features" else sentences
-        for row, sentence in zip(made[name], tokens, strict=True):
+        for row, sentence in zip(inputs[name], tokens, strict=True):
             for k, token in enumerate(sentence):
-                token, place = placed(token) if "places" in SPECS and name != "features" else (token, 0)
+                token, position = split_position(token) if "places" in SPECS and name != "features" else (token, 0)
                 if name == "places":
-                    row[k] = min(place + 1, spec["most"])
+                    row[k] = min(position + 1, spec["most"])
                 elif columns:
                     ids = characters(token, spec)
                     row[k, : len(ids)] = ids
                 else:
                     row[k] = word(token, spec)
-    return made
+    return inputs
 
 
 def characters(token: str, spec: dict) -> list[int]:
-    """A token's UTF-8 bytes, each plus one, between 259 and 260, at most `columns` in all; or code points, by a table."""
-    room = spec["columns"] - 2
+    """The ids of a token's UTF-8 bytes (each plus one) or, with a table, code points, between begin and end ids."""
+    longest = spec["columns"] - 2
     if "table" in spec:
         ids = table(spec["table"])
-        marker = {"<S>": ["<bos>"], "</S>": ["<eos>"]}.get(token)
-        own = [ids.get(character, ids["<oov>"]) for character in marker or token[:room]]
-        return [ids["<eow>"], *own, ids["<bow>"]]  # swapped, as in ELMoForManyLangs
-    marker = {"<S>": [257], "</S>": [258]}.get(token)
-    return [259, *(marker or [byte + 1 for byte in token.encode("utf-8", "ignore")[:room]]), 260]
+        special = {"<S>": ["<bos>"], "</S>": ["<eos>"]}.get(token)
+        code_points = [ids.get(character, ids["<oov>"]) for character in special or token[:longest]]
+        return [ids["<eow>"], *code_points, ids["<bow>"]]  # begin and end swapped, as in ELMoForManyLangs
+    special = {"<S>": [257], "</S>": [258]}.get(token)
+    return [259, *(special or [byte + 1 for byte in token.encode("utf-8", "ignore")[:longest]]), 260]
 
 
 def word(token: str, spec: dict) -> int:
-    """A word's line in a table, counted from 0."""
+    """A word's line number in its table, from 0."""
     ids, token = table(spec["table"]), token[: spec.get("longest")]
     return ids.get(token, ids.get(token.lower(), spec["unknown"]) if spec.get("lower") else spec["unknown"])
 
 
-def placed(token: str) -> tuple[str, int]:
-    """科0: a character and its place in its word."""
+def split_position(token: str) -> tuple[str, int]:
+    """Split a character from its position in its word: 科0."""
     match = re.fullmatch(r"(.|\D+)(\d+)", token)
     if not match:
-        raise ValueError(f"found {token!r}, expected a character and its place in its word, as in 科0")
+        raise ValueError(f"found {token!r}, expected a character and its position in its word, as in 科0")
     return match[1], int(match[2])
 
 
@@ -71,7 +68,7 @@ def table(name: str) -> dict[str, int]:
 
 
 def lines(sentences: list[list[str]], output: np.ndarray) -> list[str]:
-    """For each sentence its labels; or its class and the probability of that. Of vectors only their shape."""
+    """Per sentence its labels, or its class with the probability. For vectors only their shape."""
     if not (HERE / "labels.txt").exists():
         return [f"vectors {output.shape}"]
     names = list(table("labels.txt"))

@@ -1,6 +1,6 @@
 """The exported model in ONNX Runtime: pip install onnxruntime numpy
 
-python run_onnx.py < sentences.txt          one sentence a line, its tokens separated by white space
+python run_onnx.py < sentences.txt          one sentence per line, tokens separated by white space
 """
 
 import sys

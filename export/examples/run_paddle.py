@@ -1,6 +1,6 @@
 """The exported model in Paddle Inference: pip install paddlepaddle numpy
 
-python run_paddle.py < sentences.txt          one sentence a line, its tokens separated by white space
+python run_paddle.py < sentences.txt          one sentence per line, tokens separated by white space
 """
 
 import ctypes
@@ -11,7 +11,7 @@ import paddle
 from model_io import HERE, arrays, lines
 from paddle import inference
 
-if platform.libc_ver()[0] == "glibc":  # keep freed memory for the next batch, which else costs a third of the time
+if platform.libc_ver()[0] == "glibc":  # keep freed memory for the next batch, which saves a third of the time
     mallopt = ctypes.CDLL(None).mallopt
     mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
     mallopt(-4, 0)  # M_MMAP_MAX

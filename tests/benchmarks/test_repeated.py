@@ -20,20 +20,20 @@ import polarity
 import steps
 
 from elmo_core.machine.messages import UserError
-from elmo_tasks.significance import bootstrap, crossed, mcnemar, spread
+from elmo_tasks.significance import crossed_difference, mcnemar, mean_and_std, paired_bootstrap
 
 
 def test_one_training_gives_the_paired_t_test_over_the_items():
     random = np.random.default_rng(0)
     mine, other = random.random((2, 40))
-    found = crossed((mine - other)[None])
+    found = crossed_difference((mine - other)[None])
     assert found.p == pytest.approx(stats.ttest_rel(mine, other).pvalue)
     assert found.low == pytest.approx(stats.ttest_rel(mine, other).confidence_interval().low)
 
 
 def test_mean_squares_of_a_table_worked_out_by_hand():
     # rows' means 1, 2, 6 and columns' 2, 4: MS_rows 2 * (4 + 1 + 9) / 2 = 14, MS_columns 3 * (1 + 1) = 6, rest 0
-    found = crossed(np.array([[0, 2], [1, 3], [5, 7.0]]))
+    found = crossed_difference(np.array([[0, 2], [1, 3], [5, 7.0]]))
     freedom = 20**2 / (14**2 / 2 + 6**2 / 1)
     assert found.mean == 3
     assert found.p == pytest.approx(2 * stats.t.sf(3 / np.sqrt(20 / 6), freedom))
@@ -43,7 +43,7 @@ def test_trainings_without_a_true_difference_are_told_apart_as_often_as_promised
     random, found = np.random.default_rng(1), []
     for _ in range(400):
         trainings, items = random.normal(0, 0.01, (3, 1)), random.normal(0, 0.3, (1, 500))
-        found.append(crossed(trainings + items + random.normal(0, 0.3, (3, 500))).p < 0.05)
+        found.append(crossed_difference(trainings + items + random.normal(0, 0.3, (3, 500))).p < 0.05)
     assert np.mean(found) < 0.08
 
 
@@ -55,16 +55,16 @@ def test_mcnemar_is_the_exact_binomial_test(gained, lost, p):
 def test_the_bootstrap_agrees_with_resampling_the_items():
     random = np.random.RandomState(0)
     mine, other = random.rand(800) < 0.8, random.rand(800) < 0.76
-    found = bootstrap(mine, other, seed=1)
+    found = paired_bootstrap(mine, other, seed=1)
     picks = random.randint(800, size=(4000, 800))
     differences = mine[picks].mean(axis=1) - other[picks].mean(axis=1)
     assert (found.low, found.high) == pytest.approx(np.percentile(differences, [2.5, 97.5]), abs=0.003)
     assert found.p == pytest.approx(2 * min((differences <= 0).mean(), (differences >= 0).mean()), abs=0.02)
-    assert bootstrap(mine, mine, seed=1).p == 1.0
+    assert paired_bootstrap(mine, mine, seed=1).p == 1.0
 
 
 def test_the_spread_of_scores():
-    assert spread([0.5]) == "50.00" and spread([0.4, 0.6], "%") == "50.00% ± 14.14"
+    assert mean_and_std([0.5]) == "50.00" and mean_and_std([0.4, 0.6], "%") == "50.00% ± 14.14"
 
 
 def parse(commands, monkeypatch):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from elmo_core.machine.runtime import paddle
-from elmo_core.network.row_gradients import look_up
+from elmo_core.network.row_gradients import embedding_lookup
 from pretraining.adam import Adam
 from pretraining.optimizer import make_optimizer
 
@@ -27,7 +27,7 @@ def paddles_rows(table, ids):
     return paddle.nn.functional.embedding(paddle.to_tensor(ids), table)
 
 
-def train(make, scale: float, look_up=look_up) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
+def train(make, scale: float, embedding_lookup=embedding_lookup) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
     """Weights and the optimizer's state after three steps, with dense gradients and a sparse one that has a row twice."""
     model, random = weights(), np.random.RandomState(1)
     optimizer = make(list(model.values()))
@@ -38,9 +38,9 @@ def train(make, scale: float, look_up=look_up) -> tuple[dict[str, np.ndarray], l
                 loss + (model[name] * paddle.to_tensor(random.standard_normal(SHAPES[name]).astype(np.float32))).sum()
             )
         for ids in ([1, 5, 5, 39], [0, 39, 7, 3]):
-            rows = look_up(model["table"], np.array(ids))
+            rows = embedding_lookup(model["table"], np.array(ids))
             loss = loss + (rows * paddle.to_tensor(random.standard_normal((4, 5)).astype(np.float32))).sum()
-        everything = look_up(model["whole"], np.arange(6))
+        everything = embedding_lookup(model["whole"], np.arange(6))
         loss = loss + (everything * paddle.to_tensor(random.standard_normal((6, 2)).astype(np.float32))).sum()
         (loss * scale).backward()
         optimizer.step()
@@ -80,7 +80,7 @@ def test_adam_updates_the_rows_that_a_step_has_read():
     optimizer = Adam(0.2, [table], max_grad_norm=1e9)
     for step, ids in enumerate([[1, 5, 5], [8, 5], [1, 2, 1]], 1):
         factors, gradient, rows = random.standard_normal((len(ids), 2)), np.zeros((9, 2)), sorted(set(ids))
-        (look_up(table, np.array(ids)) * paddle.to_tensor(factors.astype(np.float32))).sum().backward()
+        (embedding_lookup(table, np.array(ids)) * paddle.to_tensor(factors.astype(np.float32))).sum().backward()
         optimizer.step()
         optimizer.clear_grad()
         np.add.at(gradient, ids, factors)

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -79,13 +78,6 @@ def machines():
             ip("netns", "delete", machine.name)
 
 
-def wait_for_file(path: Path, process: subprocess.Popen) -> None:
-    until = time.monotonic() + 60
-    while not path.exists():
-        assert process.poll() is None and time.monotonic() < until, (path, process.returncode)
-        time.sleep(0.05)
-
-
 def test_a_run_survives_the_loss_of_a_machine(machines, tmp_path):
     """Two machines train, one is lost, the other goes on alone, and then both to the end."""
     other = machines[1]
@@ -99,7 +91,7 @@ def test_a_run_survives_the_loss_of_a_machine(machines, tmp_path):
         return [line["epoch"] for line in runs.log_lines(save_dir, "training")]
 
     started = [machine.launch(tmp_path / f"first{k}", flags(10_000)) for k, machine in enumerate(machines)]
-    wait_for_file(save_dir / "10.pdstate", started[0])
+    runs.wait_until((save_dir / "10.pdstate").exists, started[0])
     other.kill()
     assert started[0].wait(timeout=60) == 2
     output = (tmp_path / "first0" / "workerlog.0").read_text(encoding="utf-8")
@@ -125,7 +117,7 @@ def test_a_network_that_breaks_ends_the_run(machines, tmp_path):
     corpus, output = runs.write_corpus(tmp_path / "corpus"), tmp_path / "log0" / "workerlog.0"
     argv = runs.flags(corpus, tmp_path / "run", dev_data_path=None, max_steps=1_000_000, log_freq=1)
     started = [machine.launch(tmp_path / f"log{k}", argv) for k, machine in enumerate(machines)]
-    wait_for_file(output, started[0])
+    runs.wait_until(output.exists, started[0])
     runs.wait_for_step(3, started[0], output)
     ip("-n", machines[1].name, "link", "set", machines[1].card, "down")
     assert started[0].wait(timeout=120) == 2

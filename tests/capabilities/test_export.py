@@ -22,12 +22,12 @@ import export_model
 import run_finetune
 from elmo import ELMoEmbedder
 from elmo_core.machine.messages import UserError
-from elmo_core.text.tokens import MARKERS, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.classification.classifier import Classifier
-from elmo_tasks.pretrained import Pretrained
+from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.tagging.columns import Token
 from elmo_tasks.tagging.data import Labels
-from elmo_tasks.tagging.network import Settings
+from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.word_vectors import WordVectors
 
@@ -160,17 +160,17 @@ def test_the_numbers_of_characters_are_the_references(export, model):
 
 def random_tagger(folder: Path, **settings) -> Tagger:
     """A tagger of random weights, so that every part of it counts."""
-    words = Vocabulary([*MARKERS, "the", "river", "bank", "很"])
+    words = Vocabulary([*SPECIAL_TOKENS, "the", "river", "bank", "很"])
     labels = Labels(["B-x", "I-x", "E-x", "S-x", "O"], scheme="bioes")
     settings = {"hidden_dim": 5, "word_dim": 4, "n_layers": 2, "layers": "mix", **settings}
     pretrained, vectors, features = None, None, settings.pop("features", ())
     if settings.pop("elmo", True):
         prefix = tiny.save(tiny.random_bilm(**settings.pop("bilm", {})), folder / "elmo")
-        pretrained = Pretrained.of(prefix)
+        pretrained = PretrainedBiLM.from_path(prefix)
     if settings.pop("vectors", False):
         (folder / "vectors.txt").write_text("3 2\nthe 1 2\nbank 3 -1\nBank -2 2\n", encoding="utf-8")
         vectors = WordVectors(folder / "vectors.txt")
-    tagger = Tagger(Settings(**settings), words, labels, pretrained, vectors=vectors, features=features)
+    tagger = Tagger(TaggerSettings(**settings), words, labels, pretrained, vectors=vectors, features=features)
     random_weights(tagger.network, "elmo.bilm")
     tagger.network.emission.weight.set_value(4 * tagger.network.emission.weight)  # so that the labels vary
     tagger.save(folder / "tagger")
@@ -249,9 +249,9 @@ def test_characters_with_places_and_features(export, tmp_path):
     tokens = [Token("很"), Token("x"), Token("the"), Token("river"), Token("很")]
     features = ["V x", "N", "?", "N", ""]
     for token, feature, place in zip(tokens, features, [0, 1, 0, 7, 0], strict=True):
-        token.feature, token.place = feature, place
+        token.feature, token.position_in_word = feature, place
     exported = export(tmp_path / "tagger", "run_paddle")
-    found = exported([[f"{token}{token.place}" for token in tokens]], [features])
+    found = exported([[f"{token}{token.position_in_word}" for token in tokens]], [features])
     assert [[tagger.labels.names[k] for k in row] for row in found] == tagger.tag([tokens])
 
 

@@ -304,7 +304,7 @@ def test_key_words_are_rare_in_the_corpus_and_frequent_beside_the_word():
     background = [*sentences, *["the man in the house by the sea ."] * 20]
     found = [occurrences.Occurrence(tuple(text.split()), text.split().index("bank")) for text in sentences]
     word = occurrences.Word("bank", 4, 4, found, 0)
-    found = picture.key_words(word, [text.split() for text in background])
+    found = picture.keywords(word, [text.split() for text in background])
     assert found[0] == "fish river" and "river" in found[1] and "robber" in found[2] and "robber" in found[3]
 
 

@@ -1,4 +1,4 @@
-"""The house: imports run one way, as README.md's picture shows, and every script explains itself."""
+"""The house: imports run one way, as docs/development.md's picture shows, and every script explains itself."""
 
 import argparse
 import ast

@@ -1,7 +1,7 @@
-"""What one environment has written, another reads: checkpoints, runs to resume, taggers, classifiers, readers, exports.
+"""Files written in one environment are read in another: checkpoints, resumed runs, taggers, classifiers, readers, exports.
 
-The other is that of ELMO_OTHER_PYTHON, which tests/everywhere.sh sets to one with another Paddle and NumPy; by default it is
-this one, in another process.
+ELMO_OTHER_PYTHON names the other environment, which tests/everywhere.sh sets to one with another Paddle and NumPy; by
+default it is this one, in another process.
 """
 
 import json
@@ -34,7 +34,7 @@ MODELS = ["en-reviews", "zh-news"]
 
 
 def write(folder: Path) -> None:
-    """Train one of each, briefly, and keep what they answer."""
+    """Train one of each, briefly, and save their outputs."""
     corpus = runs.write_corpus(folder / "corpus")
     runs.pretrain(runs.flags(corpus, folder / "whole"))
     runs.pretrain(runs.flags(corpus, folder / "stopped"), stop_at=17)
@@ -59,7 +59,7 @@ def write(folder: Path) -> None:
 
 
 def answers(folder: Path) -> dict[str, np.ndarray]:
-    """What everything in the folder answers."""
+    """The outputs of all models in the folder."""
     found = {
         f"{name} {k}": array
         for name in ("whole", "words", *MODELS)

@@ -1,4 +1,4 @@
-"""Which Paddle is taken, and what is said where it does not suit the machine."""
+"""The supported versions of Paddle, and messages about unsupported ones."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not at all, whatever happens to process, disk and file; and data only, never a program."""
+"""Checkpoints: atomic whatever happens to process, disk and file, and never executed."""
 
 import copyreg
 import errno

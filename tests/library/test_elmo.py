@@ -130,13 +130,13 @@ def test_half_precision_stays_near_the_reference_and_spares_evaluation(n_candida
         bilm = tiny.random_bilm(dtype, input="word", cell_clip=3.0, proj_clip=3.0)
         state = random_state(bilm, len(SENTENCES))
         scores = bilm.log_probabilities(batch)[:2]
-        products.use_half_products(name == "half")
+        products.use_bfloat16(name == "half")
         try:
             loss = sum(bilm(batch, state, candidates)[0]) / 2
             loss.backward()
             np.testing.assert_allclose(bilm.log_probabilities(batch)[:2], scores, atol=1e-6)
         finally:
-            products.use_half_products(False)
+            products.use_bfloat16(False)
         gradient = [tiny.dense_gradient(weight).ravel() for weight in bilm.parameters()]
         found[name] = float(loss), np.concatenate(gradient)
     (loss, gradient), (half_loss, half_gradient) = found["exact"], found["half"]
@@ -241,7 +241,7 @@ def test_remembered_vectors_are_bounded_and_change_nothing(model, monkeypatch):
     monkeypatch.setattr(token_tables, "CACHE_BYTES", 4 * 7 * 40)
     embedder = ELMoEmbedder(model, batch_size=8)
     assert_close(embedder.encode(sentences), expected)
-    assert len(embedder.vectors.places) <= 40
+    assert len(embedder.token_table.row_of) <= 40
 
 
 @pytest.mark.parametrize("carry_state", [False, True])

@@ -8,7 +8,7 @@ import reference
 
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import fused
-from elmo_core.network.lstmp import LSTMP, Cell, Packing, run_layer
+from elmo_core.network.lstmp import LSTMP, CellConfig, Packing, run_layer
 
 P, H = 3, 7
 LENGTHS = np.array([4, 0, 2, 6, 1, 4])
@@ -38,7 +38,7 @@ def double(tensor) -> np.ndarray:
 
 
 def random_lstmp(random, clips):
-    lstmp = LSTMP(P, H, Cell(1.0, *clips))
+    lstmp = LSTMP(P, H, CellConfig(1.0, *clips))
     for weight in lstmp.parameters():
         weight.set_value(random.standard_normal(weight.shape).astype(paddle.get_default_dtype()))
     return lstmp
@@ -55,7 +55,7 @@ def reference_layer(lstmp):
 
 
 def in_rows(packed: np.ndarray, packing: Packing) -> list[np.ndarray]:
-    return [packed[(packing.row == row).nonzero()[0]] for row in range(len(packing.order))]
+    return [packed[(packing.row == row).nonzero()[0]] for row in range(len(packing.sorted_indices))]
 
 
 @pytest.mark.parametrize("clips", CLIPS.values(), ids=CLIPS)
@@ -64,7 +64,7 @@ def in_rows(packed: np.ndarray, packing: Packing) -> list[np.ndarray]:
 def test_outputs_states_and_all_gradients_equal_the_reference(clips, shared_inputs, lengths, tolerance):
     """For both directions of a layer at once, from and to explicit states, also where several places read one input."""
     random = np.random.RandomState(0)
-    packing = Packing.of(lengths)
+    packing = Packing.from_lengths(lengths)
     n_places = len(packing.row)
     lstmps = [random_lstmp(random, clips) for _ in range(2)]
     reads = [random.randint(5, size=n_places) if shared_inputs else np.arange(n_places) for _ in lstmps]
@@ -74,27 +74,24 @@ def test_outputs_states_and_all_gradients_equal_the_reference(clips, shared_inpu
         for _ in lstmps
     ]
     rows = [paddle.to_tensor(places) for places in reads] if shared_inputs else None
-    outputs, ends = run_layer(lstmps, inputs, states, packing.sizes, rows)
-    weights = [
-        [random_tensor(random, *x.shape) for x in (output, *end)] for output, end in zip(outputs, ends, strict=True)
-    ]
-    loss = 0
-    for output, end, factors in zip(outputs, ends, weights, strict=True):
-        loss = loss + sum((x * w).sum() for x, w in zip((output, *end), factors, strict=True))
-    loss.backward()
+    results = run_layer(lstmps, inputs, states, packing.batch_sizes, rows)
+    weights = [[random_tensor(random, *x.shape) for x in result] for result in results]
+    sum(
+        (x * w).sum()
+        for result, factors in zip(results, weights, strict=True)
+        for x, w in zip(result, factors, strict=True)
+    ).backward()
 
-    back = np.argsort(packing.order)
+    back = np.argsort(packing.sorted_indices)
     close = partial(np.testing.assert_allclose, rtol=tolerance, atol=tolerance)
-    for lstmp, x, read, (h, c), output, end, factors in zip(
-        lstmps, inputs, reads, states, outputs, ends, weights, strict=True
-    ):
+    for lstmp, x, read, (h, c), result, factors in zip(lstmps, inputs, reads, states, results, weights, strict=True):
         rows = in_rows(double(x)[read], packing)
         arguments = rows, double(h)[back], double(c)[back], reference_layer(lstmp), *clips
         wanted, last_h, last_c = reference.lstmp(*arguments)
-        for found, row in zip(in_rows(output.numpy(), packing), wanted, strict=True):
+        for found, row in zip(in_rows(result.outputs.numpy(), packing), wanted, strict=True):
             close(found, row.reshape(found.shape))
-        close(end[0].numpy()[back], last_h)
-        close(end[1].numpy()[back], last_c)
+        close(result.h.numpy()[back], last_h)
+        close(result.c.numpy()[back], last_c)
 
         d_output, d_h, d_c = map(double, factors)
         gradients = reference.lstmp_backward(*arguments, in_rows(d_output, packing), d_h[back], d_c[back])
@@ -107,7 +104,7 @@ def test_outputs_states_and_all_gradients_equal_the_reference(clips, shared_inpu
         for name, weight in zip(("W_x", "W_h", "B", "W_P"), lstmp.weights(), strict=True):
             close(weight.grad.numpy(), gradients[name])
     if clips[0]:
-        reached = max(float(output.abs().max()) for output in outputs)
+        reached = max(float(result.outputs.abs().max()) for result in results)
         assert reached == pytest.approx(clips[1]), "no clip bites in this test"
 
 
@@ -116,8 +113,8 @@ def test_only_what_is_asked_for_gets_a_gradient():
     lstmp = random_lstmp(random, (0.0, 0.0))
     lstmp.bias.stop_gradient = True
     x = random_tensor(random, 4, P)
-    (output,), _ = run_layer([lstmp], [x], [lstmp.zero_state(2)], [2, 2])
-    output.sum().backward()
+    (result,) = run_layer([lstmp], [x], [lstmp.zero_state(2)], [2, 2])
+    result.outputs.sum().backward()
     assert x.grad is not None and lstmp.input_weight.grad is not None
     assert lstmp.bias.grad is None
 
@@ -125,22 +122,22 @@ def test_only_what_is_asked_for_gets_a_gradient():
 @pytest.mark.parametrize("shared_inputs", [False, True])
 def test_running_in_less_memory_changes_nothing(shared_inputs, tolerance, monkeypatch):
     random = np.random.RandomState(0)
-    packing, lstmp = Packing.of(LENGTHS), random_lstmp(random, (0.3, 0.25))
+    packing, lstmp = Packing.from_lengths(LENGTHS), random_lstmp(random, (0.3, 0.25))
     state = random_tensor(random, len(LENGTHS), P), random_tensor(random, len(LENGTHS), H)
     rows = [paddle.to_tensor(random.randint(5, size=len(packing.row)))] if shared_inputs else None
     x = random_tensor(random, 5 if shared_inputs else len(packing.row), P)
     with paddle.no_grad():
-        whole = run_layer([lstmp], [x], [state], packing.sizes, rows)
-        monkeypatch.setattr("elmo_core.network.lstmp.INPUT_GATES_AT_ONCE", 4 * H * 4)
-        sliced = run_layer([lstmp], [x], [state], packing.sizes, rows)
-    for found, expected in zip((*sliced[0], *sliced[1][0]), (*whole[0], *whole[1][0]), strict=True):
+        whole = run_layer([lstmp], [x], [state], packing.batch_sizes, rows)
+        monkeypatch.setattr("elmo_core.network.lstmp.MAX_GATE_ELEMENTS", 4 * H * 4)
+        sliced = run_layer([lstmp], [x], [state], packing.batch_sizes, rows)
+    for found, expected in zip(sliced[0], whole[0], strict=True):
         np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=min(tolerance, 1e-5))
 
 
 @pytest.mark.parametrize("x", [0.0, 1e-6, 0.01, 0.5, 3.0, 20.0, 100.0, 1e30])
 def test_activations_hold_over_the_whole_range(x, tolerance):
     """All weights zero but the bias, a projection that changes nothing: what gates make of a number, and its negative."""
-    lstmp = LSTMP(2, 2, Cell(0.0, 0.0, 0.0))
+    lstmp = LSTMP(2, 2, CellConfig(0.0, 0.0, 0.0))
     for weight in lstmp.parameters():
         weight.set_value(np.zeros(weight.shape, paddle.get_default_dtype()))
     lstmp.projection_weight.set_value(np.eye(2, dtype=paddle.get_default_dtype()))
@@ -152,6 +149,6 @@ def test_activations_hold_over_the_whole_range(x, tolerance):
     cell = f + i * np.tanh(gates[1])
     for context in (paddle.no_grad(), paddle.enable_grad()):
         with context:
-            _, ((h, c),) = run_layer([lstmp], [paddle.zeros([1, 2])], [zero], [1])
+            ((_, h, c),) = run_layer([lstmp], [paddle.zeros([1, 2])], [zero], [1])
         np.testing.assert_allclose(c.numpy()[0], cell, rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(h.numpy()[0], o * np.tanh(cell), rtol=1e-6, atol=1e-6)

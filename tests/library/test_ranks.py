@@ -47,14 +47,14 @@ def test_ranks_make_the_step_that_one_makes_with_all_their_rows(one_rank, tmp_pa
 def test_one_rank_alone_does_everything_itself(monkeypatch):
     monkeypatch.delenv("PADDLE_TRAINERS_NUM", raising=False)
     ranks = Ranks()
-    assert (ranks.size, ranks.rank, ranks.first) == (1, 0, True)
+    assert (ranks.size, ranks.rank, ranks.is_main) == (1, 0, True)
     assert ranks.sum([1.5, 2.0]) == [1.5, 2.0] and ranks.gather("x") == ["x"]
-    assert ranks.any(True) and not ranks.any(False) and ranks.on_first(lambda: 3) == 3
+    assert ranks.any(True) and not ranks.any(False) and ranks.run_on_main(lambda: 3) == 3
     with pytest.raises(ZeroDivisionError):
-        ranks.on_first(lambda: 1 / 0)
+        ranks.run_on_main(lambda: 1 / 0)
     weight = paddle.create_parameter([2], "float32")
     (weight * paddle.to_tensor([1.0, 2.0])).sum().backward()
-    ranks.share_weights([weight])
+    ranks.broadcast_weights([weight])
     ranks.average_gradients([weight])
     assert weight.grad.tolist() == [1.0, 2.0]
 

@@ -12,13 +12,13 @@ from runs import PROJECT, fresh_python
 
 from elmo_core.machine import products, runtime
 from elmo_core.machine.messages import UserError
-from elmo_core.machine.runtime import in_parallel, paddle
+from elmo_core.machine.runtime import paddle, run_in_parallel
 
 
 @pytest.mark.parametrize("older", [False, True])
 @pytest.mark.parametrize(("quota", "cores"), [("max", 8), ("-1", 8), ("250000", 2), ("20000", 1), ("", 8)])
 def test_a_containers_share_of_the_processor_counts(tmp_path, monkeypatch, quota, cores, older):
-    """By the files of newer kernels, and of older ones."""
+    """In the files of cgroups v2 and v1."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
     monkeypatch.setattr(runtime, "CPU_QUOTA", tmp_path / "cpu.max")
     monkeypatch.setattr(runtime, "OLD_CPU_QUOTA", [tmp_path / "quota", tmp_path / "period"])
@@ -111,12 +111,12 @@ def test_an_unknown_device_is_a_clear_error(device):
 
 
 def test_parallel_results_keep_their_order_and_errors_come_through():
-    assert in_parallel([lambda k=k: float(paddle.to_tensor(float(k))) for k in range(2)]) == [0.0, 1.0]
+    assert run_in_parallel([lambda k=k: float(paddle.to_tensor(float(k))) for k in range(2)]) == [0.0, 1.0]
     for position in range(2):
         tasks = [lambda: 1, lambda: 2]
         tasks[position] = lambda: 1 / 0
         with pytest.raises(ZeroDivisionError):
-            in_parallel(tasks)
+            run_in_parallel(tasks)
 
 
 def test_gradients_are_on_after_parallel_work_without_them():
@@ -125,11 +125,11 @@ def test_gradients_are_on_after_parallel_work_without_them():
             return paddle.ones([2]).sum()
 
     for _ in range(20):
-        in_parallel([work, work])
+        run_in_parallel([work, work])
     assert paddle.is_grad_enabled()
 
 
-OUT_OF_MEMORY = "error: out of memory. Where there is a --batch_size"
+OUT_OF_MEMORY = "error: out of memory. Halve --batch_size"
 
 
 @pytest.mark.parametrize(
@@ -193,12 +193,12 @@ def test_a_signal_in_a_backward_pass_ends_the_script_like_any_other(number, code
 
 def test_half_products_are_near_and_off_by_default():
     x = paddle.randn([5, 40])
-    exact = products.product(x, x, transpose_y=True)
-    products.use_half_products(True)
+    exact = products.amp_matmul(x, x, transpose_y=True)
+    products.use_bfloat16(True)
     try:
-        near = products.product(x, products.operand(x), transpose_y=True)
+        near = products.amp_matmul(x, products.amp_operand(x), transpose_y=True)
     finally:
-        products.use_half_products(False)
+        products.use_bfloat16(False)
     assert near.dtype == x.dtype
     assert 0 < float((near - exact).abs().max()) < 1.0
     np.testing.assert_array_equal(near.astype("bfloat16").astype(x.dtype).numpy(), near.numpy())  # as a GPU returns it
@@ -221,7 +221,7 @@ def test_tf32_is_off_unless_it_is_asked_for():
         pytest.skip(f"this build of paddle {paddle.__version__} has no TF32 to switch")
     products.use_tf32(True)
     assert core.get_cublas_switch() and core.get_cudnn_switch()
-    with products.exact_products():
+    with products.full_precision():
         assert not core.get_cublas_switch() and not core.get_cudnn_switch()
     assert core.get_cublas_switch()
     runtime.set_device("cpu")

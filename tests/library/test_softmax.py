@@ -53,7 +53,7 @@ def test_candidates_are_distinct_and_of_the_wished_number():
 def test_all_words_are_candidates_where_none_or_too_many_are_wished(n):
     candidates = draw_candidates(V, n, generator())
     assert not is_sampled(V, n) and is_sampled(V, V // 2)
-    assert candidates.ids.tolist() == list(range(V)) and not candidates.log_expected_of(candidates.ids).any()
+    assert candidates.ids.tolist() == list(range(V)) and not candidates.log_expected_counts(candidates.ids).any()
 
 
 @once
@@ -132,7 +132,7 @@ def test_the_sampled_gradient_is_unbiased_within_the_error_of_100_draws():
 
 def test_many_places_are_the_mean_of_their_parts(monkeypatch):
     """More places than are computed at a time: loss and gradients are those of the parts, which other tests prove."""
-    monkeypatch.setattr(module, "LOGITS_AT_ONCE", 20 * 70)
+    monkeypatch.setattr(module, "LOGITS_PER_SLICE", 20 * 70)
     softmax, _, _ = random_softmax()
     random = np.random.RandomState(1)
     h, targets = random.standard_normal((500, P)).astype(np.float32), random.randint(V, size=500)
@@ -183,10 +183,10 @@ def test_evaluation_takes_the_vocabulary_in_slices(monkeypatch, at_once):
     softmax, h, targets = random_softmax(1000, spread=3.0)
     table = softmax.weight.numpy().astype(np.float64), softmax.bias.numpy()[:, 0].astype(np.float64)
     expected = [-reference.full_softmax_loss(x, table, k) for x, k in zip(h.numpy(), targets, strict=True)]
-    sizes, exponentials = [], module._exponentials
+    sizes, exponentials = [], module._exp_minus_max
     monkeypatch.setattr(
-        module, "_exponentials", lambda logits, *rest: sizes.append(logits.size) or exponentials(logits, *rest)
+        module, "_exp_minus_max", lambda logits, *rest: sizes.append(logits.size) or exponentials(logits, *rest)
     )
-    monkeypatch.setattr(module, "LOGITS_AT_ONCE", at_once)
+    monkeypatch.setattr(module, "LOGITS_PER_SLICE", at_once)
     np.testing.assert_allclose(softmax.log_probabilities(h, targets), expected, atol=2e-5)
     assert sum(sizes) == 40 * 1000 and max(sizes) <= max(40, at_once)

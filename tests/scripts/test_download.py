@@ -37,7 +37,7 @@ LM1B_ARCHIVE = archive({"1-billion-word/vocab-15w.txt": b"<S>\n", "1-billion-wor
 
 
 def run(server, tmp_path, *names, tool=None, path=None, shell="sh", **environment) -> subprocess.CompletedProcess:
-    """Runs the script into tmp_path/data, expecting the checksums of what the server holds."""
+    """Run the script with output in tmp_path/data, expecting the checksums of the server's files."""
     variables = {
         "ELMO_DATA_URL": f"{server.address}/",
         "RETRY_SECONDS": "0",

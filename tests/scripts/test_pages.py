@@ -1,12 +1,13 @@
 """The pages: their commands and their Python are run, their links lead somewhere, both languages have the same.
 
-The published commands are run as they stand but for the device, on small data of the published form: those of README.md and
-docs/embedding.md, and those of PaddleNLP's README, which our users come from. Flags at their end make the model tiny and the
-run short. Those of the other pages must be known to the scripts.
+The published commands are run as they stand but for the device, on small data of the published form: those of the pages in
+RUN, and those of PaddleNLP's README, which our users come from. Flags at their end make the model tiny and the run short.
+Those of the other pages must be known to the scripts.
 """
 
 import gzip
 import importlib
+import inspect
 import re
 import shlex
 import shutil
@@ -22,9 +23,13 @@ import tiny
 from project import PROJECT, commands, parser_of, parsers
 
 import convert
+import elmo
 import run_embed
 import run_eval
 from elmo_core.machine.runtime import paddle
+from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.reading.reader import Reader
+from elmo_tasks.tagging.tagger import Tagger
 
 PAGES = [
     "README.md",
@@ -33,6 +38,7 @@ PAGES = [
     *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name),
 ]
 READMES = ["data/README.md"]
+RUN = [["README.md"], ["docs/pretraining.md", "docs/cluster.md"], ["docs/embedding.md"]]
 PADDLENLP = """
 python -m paddle.distributed.launch --gpus '0,1' run_pretrain.py --train_data_path='./1-billion-word/training-tokenized-shuffled/*' --vocab_file='./1-billion-word/vocab-15w.txt' --save_dir='./checkpoints' --device='gpu'
 python run_eval.py --dev_data_path='./1-billion-word/heldout-tokenized-shuffled/*' --vocab_file='./1-billion-word/vocab-15w.txt' --init_from_ckpt='./checkpoints/10000' --device='gpu'
@@ -44,13 +50,35 @@ TINY = {
     "--unroll_steps=7 --n_negative_samples=11 --max_steps=4",
     "word2vec_base.py": "--folds=3 --epochs=1 --lr=0.01 --weight_decay=0",
     "run_finetune.py": "--folds=3 --epochs=1 --lr=0.01 --weight_decay=0",
+    "run_tag.py": "--epochs=1",
 }
-OTHERS_TEST = ("bash run.sh", "bash test.sh", "pip install")  # by .ci/run, .ci/run, test_wheel.py
+OTHERS_TEST = (
+    "bash run.sh",
+    "pip install",
+    "MASTER=",
+    "HOST=",
+    "export ",
+    "srun ",
+)  # .ci/run, test_wheel.py, test_cluster.py
+
+
+UNITS = {"M": 1e6, "million": 1e6, "billion": 1e9, "万": 1e4, "亿": 1e8}
+
+
+def numbers(text: str) -> set[float]:
+    """The numbers that no language spells out: fractions, and those above twelve."""
+    text = re.sub(r"\]\([^)]*\)|^```bash.*?^```", "", text, flags=re.S | re.M)
+    found = re.findall(rf"(?<![\w.])(\d+(?:,\d{{3}})*)(\.\d+)?(?: ?({'|'.join(UNITS)})(?![A-Za-z]))?", text)
+    values = {float(whole.replace(",", "") + part) * UNITS.get(unit, 1) for whole, part, unit in found}
+    return {round(value, 9) for value in values if value > 12 or value % 1}
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_both_languages_have_the_same_commands(page):
-    assert commands(page) == commands(page.replace(".md", "_zh.md"))
+def test_both_languages_have_the_same_commands_and_numbers(page):
+    chinese = page.replace(".md", "_zh.md")
+    assert commands(page) == commands(chinese)
+    texts = [(PROJECT / name).read_text(encoding="utf-8") for name in (page, chinese)]
+    assert numbers(texts[0]) == numbers(texts[1].replace(chinese_example(), ""))
 
 
 def anchors(page: Path) -> set[str]:
@@ -89,7 +117,7 @@ def test_the_commands_of_the_pages_parse(readme, monkeypatch, capsys):
 @pytest.fixture(scope="module")
 def flags() -> set[str]:
     """The flags of all scripts, of the shell scripts, and of the programs that the pages run."""
-    found = {"--host", "--master", "--gpus", "--nproc_per_node", "--backend", "--signal", "--help"}
+    found = {"--host", "--master", "--gpus", "--nproc_per_node", "--backend", "--signal", "--help", "--system"}
     for path in PROJECT.glob("*.sh"):
         found.update(re.findall(r"--[a-z]+", path.read_text(encoding="utf-8")))
     with pytest.MonkeyPatch.context() as patch:
@@ -107,24 +135,26 @@ def test_the_flags_that_a_text_names_are_those_of_scripts(name, flags):
     assert named <= flags
 
 
-def test_run_eval_prints_what_the_readme_shows(model, tmp_path, capsys):
+def test_run_eval_prints_what_the_page_shows(model, tmp_path, capsys):
     (tmp_path / "text").write_text("the unknown bank\n", encoding="utf-8")
     run_eval.main([f"--init_from_ckpt={model}", f"--dev_data_path={tmp_path / 'text'}", "--device=cpu"])
     printed, *pages = (
         re.sub(r"[\d.,]+%?", "0", text)
         for text in (
             capsys.readouterr().out,
-            *((PROJECT / page).read_text("utf-8") for page in ("README.md", "README_zh.md")),
+            *((PROJECT / f"docs/pretraining{page}.md").read_text("utf-8") for page in ("", "_zh")),
         )
     )
-    assert [page.count(printed) for page in pages] == [2, 2]
+    assert [page.count(printed) for page in pages] == [1, 1]
 
 
 def run(line: str, folder: Path) -> None:
     """A command line in a folder of its user's; in this process, if it does not ask for the launcher."""
     words = shlex.split(line.replace("--device=gpu", "--device=cpu").replace("--device='gpu'", "--device=cpu"))
     (at,) = [k for k, word in enumerate(words) if word.endswith(".py")]
-    script, argv = words[at], [*words[at + 1 :], *shlex.split(TINY.get(words[at], ""))]
+    script, argv = words[at], words[at + 1 :]
+    if argv[0] not in ("predict", "evaluate"):
+        argv += shlex.split(TINY.get(script, ""))
     if script == "run_pretrain.py":
         argv.append("--max_steps=6" if "--init_from_ckpt" in line else "--overwrite")
     launcher = words[1:at]
@@ -182,6 +212,7 @@ def folder(tmp_path, monkeypatch) -> Path:
     words = ["<S>", "</S>", "The", "first", "sentence", ".", "Second", "one"]
     Path("vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     Path("raw").mkdir()
+    Path("data").symlink_to(PROJECT / "data")
     for k in range(2):
         text = "".join(f"{n}只猫坐在河边。{n}只狗也来了,它们一起看河。\n" for n in range(500 * k, 500 * k + 500))
         Path(f"raw/{k}.txt").write_text(text, encoding="utf-8")
@@ -189,14 +220,22 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/embedding.md"])
-def test_the_readmes_commands(page, folder):
-    lines = [line for line in commands(page) if line and not line.startswith(OTHERS_TEST)]
-    assert len(lines) > 5 and all(re.match(r"python .*\.py ", line) for line in lines), lines
+@pytest.mark.parametrize("pages", RUN, ids=" ".join)
+def test_the_commands_of_pages(pages, folder):
+    lines = [line for page in pages for line in commands(page)]
+    lines = [line for line in lines if line and not line.startswith(OTHERS_TEST) and "--nnodes" not in line]
     for line in lines:
         if "--output=vectors.hdf5" in line:  # one file, made in several ways
             Path("vectors.hdf5").unlink(missing_ok=True)
         run(line, folder)
+
+
+def chinese_example() -> str:
+    """The section of README_zh.md that README.md does not have."""
+    (section,) = re.findall(
+        r"^## 一个词，两种意思\n(.*?)^## ", (PROJECT / "README_zh.md").read_text("utf-8"), re.M | re.S
+    )
+    return section
 
 
 def blocks(language: str = "") -> list[str]:
@@ -241,6 +280,29 @@ def test_the_python_of_the_readme_does_what_it_says(folder, monkeypatch, capsys)
     exec(tagger, {**space, "word_embedding": paddle.ones([2, 4, 6])})
 
 
+def test_the_reference_has_the_names_of_the_code():
+    """Each function and method that it writes with its parameters has these, and each class's table has all parameters."""
+    text = (PROJECT / "docs/reference.md").read_text(encoding="utf-8")
+    owners = [elmo, elmo.ELMoEmbedder, elmo.ELMo, Tagger, Classifier, Reader]
+    for name, listed in re.findall(r"`(\w+)\(([\w, =.]*)\)`", text.replace("`elmo(", "`forward(")):
+        signatures = [inspect.signature(getattr(owner, name)) for owner in owners if hasattr(owner, name)]
+        parameters = set(re.findall(r"(\w+)(?:=[\w.]+)?(?:, |$)", listed))
+        assert any(parameters <= set(signature.parameters) for signature in signatures), name
+    for kind in (elmo.ELMoEmbedder, elmo.ELMo):
+        table = text.partition(f"**`{kind.__name__}`**")[2].partition("| method")[0]
+        rows = re.findall(r"^\|(.*?)\| ", table, re.M)
+        assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == {
+            *inspect.signature(kind).parameters
+        } - {"params"}
+
+
+def test_the_messages_of_the_questions_are_those_of_the_code():
+    table = (PROJECT / "docs/faq.md").read_text(encoding="utf-8").partition("| message |")[2].partition("\n\n")[0]
+    messages = re.findall(r"^\| `(.*?)` \|", table, re.M)
+    code = "".join(path.read_text(encoding="utf-8") for path in PROJECT.glob("[!.]*/**/*.py"))
+    assert messages and all(message in code + (PROJECT / "setup.sh").read_text("utf-8") for message in messages)
+
+
 def test_the_lengths_that_are_left_out_are_those_of_the_readme(monkeypatch):
     flags = parser_of(PROJECT / "preprocess.py", monkeypatch).parse_args(
         ["text", "raw.txt", "--lang=en", "--output=corpus"]
@@ -249,5 +311,8 @@ def test_the_lengths_that_are_left_out_are_those_of_the_readme(monkeypatch):
     assert f"of fewer than {flags.min_tokens} or more than {flags.max_tokens} tokens" in readme
 
 
-def test_both_languages_have_the_same_python():
-    assert blocks("_zh") == blocks()
+def test_both_languages_have_the_same_python(capsys):
+    example, *others = blocks("_zh")
+    assert others == blocks()
+    exec(example, {})
+    assert f"```\n{capsys.readouterr().out}```\n" in chinese_example()

@@ -1,4 +1,4 @@
-"""Damage to files, by chance."""
+"""Random damage to files."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -21,9 +21,9 @@ def damaged(content: bytes, generator: random.Random, within: int | None = None)
 def accepted(
     path: Path, read: Callable[[], Any], times: int = 200, within: int | None = None
 ) -> Iterator[tuple[int, Any]]:
-    """Damage a file again and again, every other time near its beginning, and read it. Some damage must be noticed.
+    """Damage a file repeatedly, every other time within its first bytes, and read it. Some damage must be noticed.
 
-    Gives the length of the file and the result whenever that goes well; otherwise there must be a UserError.
+    Yields the length of the file and the result whenever reading succeeds; otherwise it must raise a UserError.
     """
     content, generator, n = path.read_bytes(), random.Random(0), 0
     for number in range(times):

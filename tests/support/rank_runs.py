@@ -1,4 +1,4 @@
-"""What each rank of a test runs: pretraining runs one after another, given as JSON: [[flags, step to be stopped at], ...].
+"""Pretraining runs of one rank, one after another, from JSON: [[flags, step to stop at], ...].
 
 Every rank leaves its weights beside the run's folder, as FOLDER.rank0.npz and so on.
 """
@@ -12,8 +12,8 @@ import runs
 
 from elmo_core.machine.ranks import Ranks
 
-models, share = [], Ranks.share_weights
-Ranks.share_weights = lambda ranks, weights: models.append(weights) or share(ranks, weights)
+models, share = [], Ranks.broadcast_weights
+Ranks.broadcast_weights = lambda ranks, weights: models.append(weights) or share(ranks, weights)
 for argv, stop_at in json.loads(sys.argv[1]):
     runs.pretrain(argv, stop_at)
     folder = dict(flag.lstrip("-").split("=") for flag in argv if "=" in flag)["save_dir"]

@@ -24,7 +24,7 @@ def step(ranks: Ranks, kind: str, optimizer_name: str, n_candidates: int) -> dic
     vocabulary = Vocabulary(WORDS)
     sentences = [[WORDS[k] for k in random.randint(3, len(WORDS), size=5)] for _ in range(8)]
     bilm = tiny.random_bilm(vocab_size=len(WORDS), **KINDS[kind])
-    ranks.share_weights(bilm.parameters())
+    ranks.broadcast_weights(bilm.parameters())
     optimizer = make_optimizer(optimizer_name, 0.1, bilm.parameters(), max_grad_norm=0.5)
     found = {}
     for number in range(2):  # the second with moments of the first
@@ -47,5 +47,5 @@ all_ranks, everything = Ranks(), {}
 for one in KINDS:
     for name, n in (("adagrad", 20), ("adam", 20), ("adagrad", 0)):
         everything |= {f"{one} {name} {n} {key}": array for key, array in step(all_ranks, one, name, n).items()}
-if all_ranks.first:
+if all_ranks.is_main:
     np.savez(sys.argv[1], **everything)

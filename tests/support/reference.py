@@ -129,7 +129,7 @@ def clip(x, bound):
 
 
 def clip_passes(x, bound):
-    """What a clip multiplies the gradient with: 0 where it bites, 1 elsewhere."""
+    """The gradient of a clip: 0 where it changes x, 1 elsewhere."""
     return np.where(np.abs(x) > bound, 0.0, 1.0) if bound else np.ones_like(x)
 
 
@@ -299,7 +299,7 @@ def log_uniform(n_classes: int) -> np.ndarray:
 
 
 def expected_count(p: np.ndarray, n_tries: int) -> np.ndarray:
-    """How often n_tries draws hold a class of probability p, repetitions not counted: 1 - (1 - p)^n_tries."""
+    """Probability that a class of probability p is drawn at least once in n_tries: 1 - (1 - p)^n_tries."""
     return -np.expm1(n_tries * np.log1p(-p))
 
 

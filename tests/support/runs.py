@@ -150,7 +150,7 @@ def wait_for_step(step: int, process: subprocess.Popen, output: Path) -> None:
 
 
 def start_ranks(script: str, argv: list[str], folder: Path, n: int = 2, **environment: str) -> list[subprocess.Popen]:
-    """The same on gloo ranks, without the launcher. Their outputs are FOLDER/rank0, FOLDER/rank1 ..."""
+    """Start a script on gloo ranks, without the launcher. Their outputs are FOLDER/rank0, FOLDER/rank1 ..."""
     endpoints = [f"127.0.0.1:{port}" for port in free_ports(n)]
     common = {
         **environment,

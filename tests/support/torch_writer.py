@@ -29,18 +29,18 @@ _rebuild_tensor_v2.__module__ = "torch._utils"
 
 
 class _Tensor:
-    def __init__(self, key: str, array: np.ndarray, place: str):
-        self.key, self.array, self.place = key, array, place
+    def __init__(self, key: str, array: np.ndarray, device: str):
+        self.key, self.array, self.device = key, array, device
 
     def __reduce__(self):
         strides = tuple(stride // self.array.itemsize for stride in self.array.strides)
-        storage = _Storage(self.key, self.array.size, self.place)
+        storage = _Storage(self.key, self.array.size, self.device)
         return _rebuild_tensor_v2, (storage, 0, self.array.shape, strides, False, OrderedDict())
 
 
 class _Storage:
-    def __init__(self, key: str, elements: int, place: str):
-        self.key, self.elements, self.place = key, elements, place
+    def __init__(self, key: str, elements: int, device: str):
+        self.key, self.elements, self.device = key, elements, device
 
 
 class _Pickler(pickle.Pickler):
@@ -51,16 +51,16 @@ class _Pickler(pickle.Pickler):
     def persistent_id(self, value):
         if not isinstance(value, _Storage):
             return None
-        return ("storage", FloatStorage, value.key, value.place, value.elements, *([None] * self.old))
+        return ("storage", FloatStorage, value.key, value.device, value.elements, *([None] * self.old))
 
 
 class _StateDict(OrderedDict):
-    """With an attribute, as PyTorch's are."""
+    """An ordered dictionary with an attribute, like PyTorch's."""
 
 
-def save(arrays: dict[str, np.ndarray], path: Path, old: bool, place: str = "cuda:0") -> None:
+def save(arrays: dict[str, np.ndarray], path: Path, old: bool, device: str = "cuda:0") -> None:
     arrays = {name: np.ascontiguousarray(array, "<f4") for name, array in arrays.items()}
-    content = OrderedDict((name, _Tensor(str(k), array, place)) for k, (name, array) in enumerate(arrays.items()))
+    content = OrderedDict((name, _Tensor(str(k), array, device)) for k, (name, array) in enumerate(arrays.items()))
     content._metadata = OrderedDict(version=1)
     modules = {"torch": types.ModuleType("torch"), "torch._utils": types.ModuleType("torch._utils")}
     modules["torch"].FloatStorage, modules["torch"]._utils = FloatStorage, modules["torch._utils"]

@@ -13,6 +13,7 @@ from elmo_core.machine.runtime import paddle
 from elmo_tasks.classification import protocol, scores, texts
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.network import Head
+from elmo_tasks.classification.texts import Example
 
 QUICK = ["--device=cpu", "--epochs=8", "--lr=0.02", "--weight_decay=0.1", "--batch_size=16", "--sent_embedding_dim=11"]
 NOTHING = ["--init_from_ckpt=none", "--lang=none"]
@@ -49,37 +50,28 @@ def read(path) -> dict:
 # Files
 
 
-@pytest.mark.parametrize(
-    ("content", "columns"),
-    [
-        ("good film\tp\nbad\t1\n", None),
-        ("\ufeffgood film\tp\r\n\r\nbad\t1", None),
-        ("text\tlabel\ngood film\tp\nbad\t1\n", None),
-        ("qid\tlabel\ttext_a\n1\tp\tgood film\n2\t1\tbad\n", None),
-        ("p\tx\tgood film\n1\tx\tbad\n", ["2", "0"]),
-        ("id\twords\tclass\n1\tgood film\tp\n2\tbad\t1\n", ["words", "class"]),
-        ('{"text": "good\\n film", "label": "p", "id": 5}\n{"label": 1, "text": "bad"}\n', None),
-        ('{"review": "good film", "stars": "p"}\n{"review": "bad", "stars": 1}\n', ["review", "stars"]),
-    ],
-)
-def test_texts_and_labels_are_found(tmp_path, content, columns):
-    path = tmp_path / "file"
-    path.write_bytes(content.encode())
-    assert texts.read_file(path, columns) == [("p", "good film"), ("1", "bad")]
+SINGLE, PAIR = [Example("p", ("good film",)), Example("1", ("bad",))], [Example("1", ("a", "b c"))]
 
 
 @pytest.mark.parametrize(
-    ("content", "columns"),
+    ("content", "columns", "expected"),
     [
-        ("a\t1\tb c\n", None),
-        ("sentence1\tsentence2\tlabel\na\tb c\t1\n", None),
-        ("a\tb c\t1\n", ["0", "2", "1"]),
-        ('{"text_a": "a", "text_b": "b c", "label": 1}\n', None),
+        ("good film\tp\nbad\t1\n", None, SINGLE),
+        ("\ufeffgood film\tp\r\n\r\nbad\t1", None, SINGLE),
+        ("qid\tlabel\ttext_a\n1\tp\tgood film\n2\t1\tbad\n", None, SINGLE),
+        ("p\tx\tgood film\n1\tx\tbad\n", ["2", "0"], SINGLE),
+        ("id\twords\tclass\n1\tgood film\tp\n2\tbad\t1\n", ["words", "class"], SINGLE),
+        ('{"text": "good\\n film", "label": "p", "id": 5}\n{"label": 1, "text": "bad"}\n', None, SINGLE),
+        ('{"review": "good film", "stars": "p"}\n{"review": "bad", "stars": 1}\n', ["review", "stars"], SINGLE),
+        ("a\t1\tb c\n", None, PAIR),
+        ("sentence1\tsentence2\tlabel\na\tb c\t1\n", None, PAIR),
+        ("a\tb c\t1\n", ["0", "2", "1"], PAIR),
+        ('{"text_a": "a", "text_b": "b c", "label": 1}\n', None, PAIR),
     ],
 )
-def test_pairs_are_found(tmp_path, content, columns):
-    (tmp_path / "file").write_text(content, encoding="utf-8")
-    assert texts.read_file(tmp_path / "file", columns) == [("1", "a", "b c")]
+def test_texts_and_labels_are_read(tmp_path, content, columns, expected):
+    (tmp_path / "file").write_bytes(content.encode())
+    assert texts.read_file(tmp_path / "file", columns) == expected
 
 
 @pytest.mark.parametrize(
@@ -133,8 +125,8 @@ def test_chinese_as_english_is_warned_of(tmp_path, caplog):
 
 
 def test_tokens_are_those_of_the_language(tmp_path):
-    assert texts.tokenised(["It's fine."], "en", 9, tmp_path) == [["It", "'s", "fine", "."]]
-    assert texts.tokenised(["酒店很好。早餐一般。"], "zh", 5, tmp_path) == [["酒店", "很", "好", "。", "早餐"]]
+    assert texts.tokenise_texts(["It's fine."], "en", 9, tmp_path) == [["It", "'s", "fine", "."]]
+    assert texts.tokenise_texts(["酒店很好。早餐一般。"], "zh", 5, tmp_path) == [["酒店", "很", "好", "。", "早餐"]]
 
 
 # Parts
@@ -292,9 +284,9 @@ def test_pairs_are_trained_and_predicted(files, small_weights, more, capsys):
     run(*argv, *flags(files, "train"), f"--results={files / 'r.json'}", f"--save_dir={files / 'model'}")
     assert read(files / "r.json")["accuracy"] == 1.0
     classifier, lines = Classifier.load(files / "model"), ["red x\tred x", "blue x\tred x", "\t"]
-    found = list(classifier.predict(lines, "new"))
+    found = list(classifier.predict_lines(lines, "new"))
     assert [line.split("\t", 2)[::2] for line in found[:2]] == [["same", lines[0]], ["other", lines[1]]]
-    assert json.loads(next(classifier.predict(lines, "new", as_json=True)))["text2"] == "red x"
+    assert json.loads(next(classifier.predict_lines(lines, "new", as_json=True)))["text2"] == "red x"
     assert classifier.evaluate(files / "train", None)[0].is_correct.mean() > 0.9
     with pytest.raises(UserError, match="new:2"):
-        list(classifier.predict(["red\tred", "red"], "new"))
+        list(classifier.predict_lines(["red\tred", "red"], "new"))

@@ -10,8 +10,8 @@ import pytest
 from elmo import ELMo
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import MARKERS, Vocabulary
-from elmo_tasks.pretrained import Pretrained
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch
 from elmo_tasks.reading.data import Dataset, Passage, Question, read_dataset
 from elmo_tasks.reading.network import MASKED_LOGIT, BiDAF, ReaderSettings, window_layers
@@ -19,14 +19,14 @@ from elmo_tasks.reading.reader import Reader, TokenisedPassage, best_spans
 from elmo_tasks.reading.score import cmrc_f1, rouge_l, score, squad_f1
 from elmo_tasks.reading.text import Text, Window, windows
 from elmo_tasks.reading.training import train, training_groups
-from elmo_tasks.significance import clustered
-from elmo_tasks.training import Schedule
+from elmo_tasks.significance import clustered_bootstrap
+from elmo_tasks.training import TrainingSettings
 
 TEXT = "老师住在北京。他在银行工作。医生住在上海。"
 QUESTIONS = {"老师住在哪里？": "北京", "谁住在上海？": "医生", "老师在哪里工作？": "银行"}
 SMALL = ReaderSettings(word_dim=5, hidden_dim=3, dropout=0.0, elmo_dropout=0.0, layers="mix", lang="zh")
 WORDS = Vocabulary(
-    [*MARKERS, *["老师", "医生", "住", "在", "北京", "上海", "银行", "工作", "他", "。", "哪里", "谁", "？"]]
+    [*SPECIAL_TOKENS, *["老师", "医生", "住", "在", "北京", "上海", "银行", "工作", "他", "。", "哪里", "谁", "？"]]
 )
 
 
@@ -187,11 +187,11 @@ def test_the_bootstrap_resamples_passages():
     """100 questions of one of eleven passages are better: with (10/11)^11 no resample has that passage."""
     passage = np.repeat(np.arange(11), [100, *[10] * 10])
     better, other = (passage == 0).astype(float), np.zeros(len(passage))
-    difference = clustered(better, other, passage)
+    difference = clustered_bootstrap(better, other, passage)
     assert difference.mean == 0.5 and difference.low == 0
     assert difference.p == pytest.approx(2 * (10 / 11) ** 11, abs=0.03)
-    assert clustered(other + 0.1, other, passage).p == pytest.approx(2 / 10_001)
-    assert clustered(other, other, passage).p == 1
+    assert clustered_bootstrap(other + 0.1, other, passage).p == pytest.approx(2 / 10_001)
+    assert clustered_bootstrap(other, other, passage).p == 1
 
 
 # The network
@@ -321,9 +321,9 @@ def test_a_reader_learns(checkpoints, kind):
     questions = {"医生住在哪里？": "北京", "谁住在上海？": "老师"}
     other = passage("医生住在北京。她在学校工作。老师住在上海。", questions, "r")
     passages = [TokenisedPassage(one, "zh") for one in (passage(), other)]
-    pretrained = kind and Pretrained.of(checkpoints[kind])
+    pretrained = kind and PretrainedBiLM.from_path(checkpoints[kind])
     reader = Reader(replace(SMALL, word_dim=8, hidden_dim=8), WORDS, pretrained)
-    schedule = Schedule(epochs=30, patience=0, batch_size=1, lr=0.02, ema=0.5)
+    schedule = TrainingSettings(epochs=30, patience=0, batch_size=1, lr=0.02, ema=0.5)
     best = train(reader, passages, passages, schedule)
     assert best.score.f1.mean() == 1 and len(reader.network.elmo.mixes if kind else []) == (2 if kind else 0)
     answers = reader.answers(passages)

@@ -12,9 +12,9 @@ import pytest
 
 import run_tag
 from elmo_core.machine.messages import UserError
-from elmo_core.text.tokens import MARKERS, UNK_ID, Vocabulary
+from elmo_core.text.tokens import SPECIAL_TOKENS, UNK_ID, Vocabulary
 from elmo_tasks.tagging.columns import read_columns
-from elmo_tasks.tagging.data import batch_of
+from elmo_tasks.tagging.data import make_batch
 from elmo_tasks.tagging.tagger import Tagger
 
 QUICK = ["--device=cpu", "--epochs=2", "--hidden_dim=7", "--n_layers=1", "--word_dim=5", "--batch_size=8"]
@@ -135,7 +135,7 @@ def test_word_vectors_are_fine_tuned(run):
     tagger.network.eval()
     changes = tagger.weights()["vector_change.weight"]
     assert np.abs(changes[tagger.words.ids(["a", "of"])]).max() > 0.01
-    known, new = (batch_of([[word]], tagger.words) for word in ("river", "unheard-of"))
+    known, new = (make_batch([[word]], tagger.words) for word in ("river", "unheard-of"))
     before = [tagger.network.token_features(batch).numpy()[0, 0, -3:] for batch in (known, new)]
     np.testing.assert_allclose(before[0], changes[tagger.words.ids(["river"])[0]] + [0, 1, 0], atol=1e-6)
     np.testing.assert_allclose(before[1], changes[UNK_ID], atol=1e-6)
@@ -147,7 +147,7 @@ def test_words_with_tags_from_training_to_raw_text(run, pieces):
     lines = ["小明/nr 爱/v 苹果/n 。/w", "我/n 爱/v 北京大学/n ，/w", "苹果/n 很/c 好/v 。/w"]
     for name in ("train", "dev", "test"):
         Path(name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    Vocabulary([*MARKERS, "苹果", "北京", "大学"]).save(Path("vocab.txt"))
+    Vocabulary([*SPECIAL_TOKENS, "苹果", "北京", "大学"]).save(Path("vocab.txt"))
     learns = ["--epochs=60", "--lr=0.03", "--batch_size=3", "--dropout=0", "--patience=0"]
     printed = train(run, NO_ELMO, "--data_format=tagged", "--lang=zh", *learns, *filter(None, [pieces]))
     assert "F1 100.00%" in printed
@@ -189,7 +189,7 @@ MISTAKES = [  # flags, a pattern that the message has
     (f"{BASELINE} --word_vectors_trainable", "--word_vectors_trainable"),
     (f"{BASELINE} --words=jieba", "--words"),
     (f"{BASELINE} --data_format=tagged --feature_column=1", "--feature_column"),
-    (f"{BASELINE} --train_file=one_label", "single label, O"),
+    (f"{BASELINE} --train_file=one_label", "one label, O"),
     ("train --train_file=one_sentence --save_dir=new --init_from_ckpt=none --device=cpu", "--dev_file"),
     (f"{BASELINE} --label_column=0", "train:1.*column 0"),
     (f"{BASELINE} --save_dir=tagger", "--overwrite"),

@@ -9,20 +9,20 @@ import pytest
 
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import MARKERS, Vocabulary
-from elmo_tasks.pretrained import Pretrained, randomise
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.reading.data import Passage, Question
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import Reader, TokenisedPassage
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.tagging import network as tagging
-from elmo_tasks.tagging.data import Labels, batch_of
+from elmo_tasks.tagging.data import Labels, make_batch
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.word_vectors import WordVectors
 
 SENTENCES = [["The", "bank"], ["q"], ["the", "苹果", "很", "好", "zzz"]]
 SMALL = {"word_dim": 5, "hidden_dim": 3}
-WORDS = Vocabulary([*MARKERS, "the", "bank", "苹果", "很"])
+WORDS = Vocabulary([*SPECIAL_TOKENS, "the", "bank", "苹果", "很"])
 PASSAGE = TokenisedPassage(
     Passage("老师住在北京。他在银行工作。", [Question("a", "谁住在北京？", ["老师"], [0])]), "zh"
 )
@@ -50,13 +50,13 @@ def build(checkpoints, tmp_path):
 
     def build(kind: str, seed: int = 1) -> TrainedModel:
         paddle.seed(seed)
-        pretrained = Pretrained.of(checkpoints["word"]) if " " in kind and kind != "tagger of all" else None
+        pretrained = PretrainedBiLM.from_path(checkpoints["word"]) if " " in kind and kind != "tagger of all" else None
         vectors = None if pretrained else WordVectors(path, limit=3)
         if "reader" in kind:
             windows = {"lang": "zh", "max_seq_len": 9, "doc_stride": 4, "max_answer_length": 3}
             return Reader(ReaderSettings(**SMALL, **KINDS[kind], **windows), WORDS, pretrained, vectors)
         settings, labels = (
-            tagging.Settings(**{**SMALL, "n_layers": 1, **KINDS[kind]}),
+            tagging.TaggerSettings(**{**SMALL, "n_layers": 1, **KINDS[kind]}),
             Labels(["O", "B-x"], scheme="bio"),
         )
         features = () if pretrained else ("NN", "VB")
@@ -73,7 +73,7 @@ def answers(model: TrainedModel) -> object:
     if isinstance(model, Reader):
         return vars(model.answers([PASSAGE])["a"])
     model.network.eval()
-    return model.network(batch_of(SENTENCES, model.words)).numpy().tolist(), model.tag([[], *SENTENCES])
+    return model.network(make_batch(SENTENCES, model.words)).numpy().tolist(), model.tag([[], *SENTENCES])
 
 
 @pytest.mark.parametrize("kind", KINDS)

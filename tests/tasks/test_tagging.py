@@ -12,18 +12,18 @@ import tiny
 from elmo import ELMoEmbedder
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import MARKERS, Vocabulary
-from elmo_tasks.pretrained import Pretrained
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.crf import LinearChainCRF
-from elmo_tasks.tagging.data import Labels, Sentence, batch_of
-from elmo_tasks.tagging.network import Settings
-from elmo_tasks.tagging.pieces import Pieces, joined_words, read_tagged
-from elmo_tasks.tagging.scheme import detect, impossible, spans, split_label
+from elmo_tasks.tagging.data import Labels, Sentence, make_batch
+from elmo_tasks.tagging.network import TaggerSettings
+from elmo_tasks.tagging.pieces import PieceSplitter, joined_words, read_tagged
+from elmo_tasks.tagging.scheme import detect_scheme, forbidden_transitions, spans, split_lac_label
 from elmo_tasks.tagging.score import Counts, Score
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.training import train
-from elmo_tasks.training import Schedule, training_words
+from elmo_tasks.training import TrainingSettings, training_words
 from elmo_tasks.word_vectors import WordVectors
 
 LABELS = Labels(["c", "n", "n-B", "n-I", "v", "v-B", "v-I", "w"])
@@ -33,7 +33,9 @@ SENTENCES = [["苹果", "很", "好"], ["q"], ["the", "bank", "of", "苹果", "x
 
 def tagger_of(vocabulary: Vocabulary, pretrained: str | None = None, **changes) -> Tagger:
     paddle.seed(1)
-    return Tagger(Settings(**{**TINY, **changes}), vocabulary, LABELS, pretrained and Pretrained.of(pretrained))
+    return Tagger(
+        TaggerSettings(**{**TINY, **changes}), vocabulary, LABELS, pretrained and PretrainedBiLM.from_path(pretrained)
+    )
 
 
 def words_of(sentences: list[Sentence]) -> Vocabulary:
@@ -77,7 +79,7 @@ def test_spans_are_conllevals_chunks(scheme, labels, found):
     ],
 )
 def test_labels_tell_their_scheme(scheme, labels):
-    assert detect([text.split() for text in labels]) == scheme
+    assert detect_scheme([text.split() for text in labels]) == scheme
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_labels_tell_their_scheme(scheme, labels):
 )
 def test_what_a_scheme_forbids(scheme, names, good, bad):
     names = names.split()
-    table, last = impossible(names, scheme)
+    table, last = forbidden_transitions(names, scheme)
 
     def forbidden(text: str) -> bool:
         k = [-1, *map(names.index, text.split())]
@@ -135,7 +137,7 @@ def test_counts_equal_paddles_chunk_eval():
     labels = ["O", *(f"{tag}-{part}".rstrip("-") for tag in tags for part in parts)]
 
     def number(label: str) -> int:
-        tag, part = split_label(label)
+        tag, part = split_lac_label(label)
         return 4 * len(tags) if tag == "O" else 4 * tags.index(tag) + parts[part]
 
     for _ in range(100):
@@ -166,10 +168,10 @@ def test_unknown_words_have_scores_of_their_own(scheme, tokens, expected, predic
 def test_tags_with_a_kind_are_added_up_by_it():
     score = Score(scheme="bio")
     score.add("abcd", ["B-PER.NAM", "B-LOC.NAM", "B-PER.NOM", "O"], ["B-PER.NAM", "O", "B-PER.NOM", "B-LOC.NOM"])
-    assert score.kinds == {"NAM": Counts(1, 1, 2), "NOM": Counts(1, 2, 1)} and "all .NAM" in score.table()
+    assert score.subtypes == {"NAM": Counts(1, 1, 2), "NOM": Counts(1, 2, 1)} and "all .NAM" in score.table()
     assert score.figures()["kinds"]["NAM"]["f1"] == pytest.approx(2 / 3)
     score.add("a", ["B-x"], ["O"])
-    assert score.kinds == {} and "kinds" not in score.figures()
+    assert score.subtypes == {} and "kinds" not in score.figures()
 
 
 # Labelled sentences
@@ -194,13 +196,15 @@ def test_characters_with_their_places(tmp_path):
     tokens = ["科", "技", "1", "��"]
     assert read_columns(path, segmentation="strip")[0].tokens == tokens
     feature = read_columns(path, segmentation="feature")[0].tokens
-    assert feature == tokens and batch_of([feature], Vocabulary(MARKERS)).places.tolist() == [[1, 2, 11, 1]]
+    assert feature == tokens and make_batch([feature], Vocabulary(SPECIAL_TOKENS)).positions_in_word.tolist() == [
+        [1, 2, 11, 1]
+    ]
 
 
 def test_tagged_words_are_cut_into_pieces_and_joined_again(tmp_path):
-    path, vocabulary = tmp_path / "tagged", Vocabulary([*MARKERS, "苹果", "北京", "大学", "，"])
+    path, vocabulary = tmp_path / "tagged", Vocabulary([*SPECIAL_TOKENS, "苹果", "北京", "大学", "，"])
     path.write_text("小明/nr 爱/v 苹果/O 1/2/n //w 上海/O\n \n北京大学/n ，Ａ/w\n", encoding="utf-8")
-    first, second = read_tagged(path, Pieces(vocabulary))
+    first, second = read_tagged(path, PieceSplitter(vocabulary))
     labels = ["nr-B", "nr-I", "v", "O", "n-B", "n-I", "n-I", "w", "O", "O"]
     assert first == Sentence(["小", "明", "爱", "苹果", "1", "/", "2", "/", "上", "海"], labels)
     assert second == Sentence(["北京", "大学", "，", "A"], ["n-B", "n-I", "w-B", "w-I"])
@@ -210,13 +214,13 @@ def test_tagged_words_are_cut_into_pieces_and_joined_again(tmp_path):
 
 
 def test_words_are_cut_into_the_longest_pieces_and_full_width_forms_are_narrowed():
-    known = Vocabulary([*MARKERS, "北京", "北京大", "大学", "学生", "A1", "，"])
-    pieces = Pieces(known)
+    known = Vocabulary([*SPECIAL_TOKENS, "北京", "北京大", "大学", "学生", "A1", "，"])
+    pieces = PieceSplitter(known)
     assert pieces.split("北京大学生") == ["北京大", "学生"]
     assert pieces.split("南京大学") == ["南", "京", "大学"]
     assert pieces.split("Ａ１") == ["A1"] and pieces.split("：") == [":"]
     assert pieces.split("，") == ["，"]  # which the vocabulary has as it is
-    assert Pieces(known, whole=True).split("北京Ａ") == ["北京A"]
+    assert PieceSplitter(known, whole=True).split("北京Ａ") == ["北京A"]
     for character in map(chr, range(sys.maxunicode + 1)):
         kind, _, narrow = unicodedata.decomposition(character).partition(" ")
         if kind == "<wide>":
@@ -224,7 +228,7 @@ def test_words_are_cut_into_the_longest_pieces_and_full_width_forms_are_narrowed
             assert pieces.normalised(character) == (character if wide else chr(int(narrow, 16)))
 
 
-COLUMNS, TAGGED = read_columns, lambda path: read_tagged(path, Pieces(None))
+COLUMNS, TAGGED = read_columns, lambda path: read_tagged(path, PieceSplitter(None))
 
 
 @pytest.mark.parametrize(
@@ -319,7 +323,7 @@ def test_gradients_equal_finite_differences(spread):
 )
 def test_decoding_finds_the_best_labels_that_the_scheme_allows(lengths, scheme, names):
     labels = Labels(names.split(), scheme=scheme)
-    table, last = impossible(labels.names, labels.scheme)
+    table, last = forbidden_transitions(labels.names, labels.scheme)
     generator = np.random.default_rng(len(lengths))
     for _ in range(20):
         crf = random_crf(len(labels), generator.uniform(0.1, 3), table, last)
@@ -346,17 +350,17 @@ def test_decoding_finds_the_best_labels_that_the_scheme_allows(lengths, scheme, 
     ],
 )
 def test_a_sentences_tags_do_not_depend_on_its_batch(checkpoints, kind, changes):
-    tagger = tagger_of(Vocabulary([*MARKERS, "苹果", "the", "of"]), checkpoints.get(kind), **changes)
+    tagger = tagger_of(Vocabulary([*SPECIAL_TOKENS, "苹果", "the", "of"]), checkpoints.get(kind), **changes)
     tagger.network.eval()
-    together = tagger.network(batch_of(SENTENCES, tagger.words)).numpy()
+    together = tagger.network(make_batch(SENTENCES, tagger.words)).numpy()
     for row, sentence in enumerate(SENTENCES):
-        alone = tagger.network(batch_of([sentence], tagger.words)).numpy()[0]
+        alone = tagger.network(make_batch([sentence], tagger.words)).numpy()[0]
         np.testing.assert_allclose(together[row, : len(sentence)], alone, atol=1e-5)
     tags = tagger.tag([[], *SENTENCES, [], SENTENCES[0] * 50])
     assert tags[0] == tags[4] == []
     assert tags[1:4] == [tagger.tag([sentence])[0] for sentence in SENTENCES]
     assert tags[5] == tagger.tag([SENTENCES[0] * 50])[0]
-    table, _ = impossible(LABELS.names, LABELS.scheme)
+    table, _ = forbidden_transitions(LABELS.names, LABELS.scheme)
     places = [-1, *(LABELS.index[label] for label in tags[5])]
     assert not any(table[a, b] for a, b in itertools.pairwise(places))
 
@@ -366,7 +370,7 @@ def test_characters_get_the_vectors_of_the_words_that_jieba_finds(small_weights,
     vectors = ELMoEmbedder(small_weights["char"], layers="top").encode([words])[0]
     expected, batch = np.repeat(vectors, [4, 1, 2, 1, 2, 1], axis=0), [tokens, tokens[:2]]
     tagger, seen = (
-        tagger_of(Vocabulary(MARKERS), small_weights["char"], words="jieba", layers="top", elmo_at="output"),
+        tagger_of(Vocabulary(SPECIAL_TOKENS), small_weights["char"], words="jieba", layers="top", elmo_at="output"),
         [],
     )
     tagger.network.eval()
@@ -374,12 +378,12 @@ def test_characters_get_the_vectors_of_the_words_that_jieba_finds(small_weights,
     for keep in (False, True):
         if keep:
             tagger.network.elmo.keep([words, words[:1]], gigabytes=1)
-        tagger.network(batch_of(batch, tagger.words))
+        tagger.network(make_batch(batch, tagger.words))
         of_elmo = seen[-1][..., -vectors.shape[1] :]
         np.testing.assert_allclose(of_elmo[0], expected, atol=1e-5)
         assert not of_elmo[1, 2:].any()
     (tmp_path / "v.txt").write_text("2 3\n北京大学 1 2 3\n学生 4 5 6\n", encoding="utf-8")
-    of_words = WordVectors(tmp_path / "v.txt").batch([tokens], "jieba")
+    of_words = WordVectors(tmp_path / "v.txt").lookup([tokens], "jieba")
     assert of_words[0, :, 0].tolist() == [1, 1, 1, 1, 0, 4, 4, 0, 0, 0, 0]
 
 
@@ -400,7 +404,7 @@ def sentences_to_learn() -> list[Sentence]:
 def test_a_tagger_learns(small_weights, kind):
     sentences = sentences_to_learn()
     tagger = tagger_of(words_of(sentences), small_weights.get(kind))
-    best = train(tagger, sentences, sentences[:9], Schedule(epochs=60, batch_size=8, lr=0.02, patience=3))
+    best = train(tagger, sentences, sentences[:9], TrainingSettings(epochs=60, batch_size=8, lr=0.02, patience=3))
     assert best.score.total.f1 > 0.98
     assert tagger.score(sentences[:9], set()).total == best.score.total
 
@@ -408,11 +412,11 @@ def test_a_tagger_learns(small_weights, kind):
 def test_parts_learn_at_their_own_rates(checkpoints):
     """Adam's first step has the length of the rate."""
     factors = {"emb_lr_factor": 5.0, "crf_lr_factor": 0.2}
-    words = Vocabulary([*MARKERS, *tiny.WORDS[3:]])
+    words = Vocabulary([*SPECIAL_TOKENS, *tiny.WORDS[3:]])
     tagger = tagger_of(words, checkpoints["word"], elmo_trainable=True, layers="mix", **factors)
     before = {name: weight.numpy().copy() for name, weight in tagger.network.state_dict().items()}
     sentence = Sentence(["苹果", "很"], ["n", "v"])
-    train(tagger, [sentence], [sentence], Schedule(epochs=1, lr=0.01, elmo_lr=0.001))
+    train(tagger, [sentence], [sentence], TrainingSettings(epochs=1, lr=0.01, elmo_lr=0.001))
     for name, rate in {
         "word_embedding.weight": 0.05,
         "emission.weight": 0.01,
@@ -430,6 +434,6 @@ def test_rare_words_become_unknown_in_training(monkeypatch):
     tagger, seen = tagger_of(words), []
     loss = tagger.network.loss
     monkeypatch.setattr(tagger.network, "loss", lambda batch: seen.extend(batch.ids.ravel().tolist()) or loss(batch))
-    train(tagger, sentences, sentences[:1], Schedule(epochs=40, patience=0))
+    train(tagger, sentences, sentences[:1], TrainingSettings(epochs=40, patience=0))
     assert 8 <= seen.count(words.index["好"]) <= 32  # of 40 times, expected 20
     assert 1900 < seen.count(words.index["苹果"]) < 2000  # of 2,000, expected 1,961

@@ -7,10 +7,10 @@ import pytest
 
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import MARKERS
+from elmo_core.text.tokens import SPECIAL_TOKENS
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.saved import TrainedModel
-from elmo_tasks.training import Schedule, fit, hold_out, training_words
+from elmo_tasks.training import TrainingSettings, fit, hold_out, training_words
 
 
 @dataclass
@@ -51,7 +51,7 @@ def fitted(scores: list[float], folder=None, **schedule) -> tuple[Line, list[flo
         seen.append(model.w)
         return Score(next(scores))
 
-    best = fit(model, lambda: [1.0, 2.0], model.loss, score, Schedule(lr=0.1, **schedule), folder)
+    best = fit(model, lambda: [1.0, 2.0], model.loss, score, TrainingSettings(lr=0.1, **schedule), folder)
     return model, seen, best
 
 
@@ -75,11 +75,11 @@ def test_the_mean_of_the_weights_is_what_is_scored_and_kept():
 def test_a_learning_rate_that_is_too_high_is_an_error():
     model = Line()
     with pytest.raises(UserError, match="--lr"):
-        fit(model, lambda: [1e30], model.loss, lambda: Score(1), Schedule(lr=1e30))
+        fit(model, lambda: [1e30], model.loss, lambda: Score(1), TrainingSettings(lr=1e30))
 
 
 def test_rare_words_are_unknown():
-    assert training_words("abbccc", 2).tokens == [*MARKERS, "c", "b"]
+    assert training_words("abbccc", 2).tokens == [*SPECIAL_TOKENS, "c", "b"]
 
 
 def test_a_tenth_is_held_out():

@@ -1,4 +1,4 @@
-"""ELMoForManyLangs' models: the vectors of its own network, written anew here in NumPy float64; files that are damaged."""
+"""ELMoForManyLangs: the vectors of its network, reimplemented in NumPy float64; damaged files."""
 
 import json
 import pickle

@@ -1,4 +1,4 @@
-"""PaddleNLP's own ELMo: layers and logits of its network, which is written anew here, and going on from its weights."""
+"""PaddleNLP's ELMo: layers and log-probabilities of its network, reimplemented with the reference."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def random_model(bias_hh: bool, names: str) -> dict[str, np.ndarray]:
 
 
 def parameters_of(found: dict[str, np.ndarray], names: str) -> reference.Parameters:
-    """The same for the reference: no projection of the LSTMs, gates input, forget, candidate, output, no skips."""
+    """The model's parameters for the reference: no projections, gates i, f, g, o, no skip connections."""
     found, lstm = {name: array.astype(np.float64) for name, array in found.items()}, {}
     for direction in reference.DIRECTIONS:
         lstm[direction] = []

@@ -1,4 +1,4 @@
-"""Published models by name, from a server that behaves, and one that does not. Nothing goes beyond 127.0.0.1."""
+"""Published models by name, from well-behaved and faulty servers, all on 127.0.0.1."""
 
 import io
 import re
@@ -52,7 +52,7 @@ def expect(monkeypatch, what: str) -> None:
 
 @pytest.fixture(scope="module")
 def fakes(tmp_path_factory) -> dict[str, dict[str, bytes]]:
-    """By format, a tiny model's files by their endings."""
+    """A tiny model's files: {format: {ending: content}}."""
     folder = tmp_path_factory.mktemp("fakes")
     foreign.write_bilm(folder / "bilm", foreign.options_of({}, {}))
     foreign.write_fluid(folder / "fluid" / "baike_elmo_checkpoint")
@@ -127,7 +127,7 @@ def test_a_model_of_each_kind_is_fetched_and_read(name, server, fakes, tmp_path,
 
 
 def test_the_table_itself(monkeypatch):
-    """What it expects are fields of a configuration, its addresses are whole, and a mirror takes their place."""
+    """Expected fields are those of a configuration, addresses are complete, and a mirror replaces them."""
     from elmo_core.config import ELMoConfig
 
     for model in FETCHED:
@@ -240,7 +240,7 @@ def test_what_a_server_does_wrong_is_named(server, fakes, tmp_path, monkeypatch)
     server.stalls = [60] * 3
     with monkeypatch.context() as hasty:
         hasty.setattr(download, "TIMEOUT", 0.2)
-        refused("silent for 0.2 s")
+        refused("for 0.2 s")
     server.lies[weights] = 100
     refused("not longer")
     server.lies.clear()
@@ -401,7 +401,7 @@ def linked() -> bytes:
         (zipped({"a\\..\\..\\outside": b"x"}), "outside"),
         (zipped({"C:outside": b"x"}), "outside"),
         (linked(), "link"),
-        (zipped({"zeros": bytes(100 << 20)}), "more"),
+        (zipped({"zeros": bytes(100 << 20)}), "larger"),
         (zipped({f"{k}": b"" for k in range(10_002)}), "more"),
         (tar_of(("../outside", tarfile.REGTYPE, b"x")), "outside"),
         (tar_of(("/outside", tarfile.REGTYPE, b"x")), "outside"),
