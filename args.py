@@ -140,9 +140,9 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         if field.name == "filters":
             options["type"] = _filters
         elif field.type is int:
-            options["type"] = positive_int if metadata["least"] else non_negative_int
+            options["type"] = positive_int if metadata["minimum"] else non_negative_int
         elif field.type is float:
-            options["type"] = non_negative_float if metadata["least"] == 0 else finite_float
+            options["type"] = non_negative_float if metadata["minimum"] == 0 else finite_float
         group.add_argument(f"--{field.name}", *metadata.get("flags", ()), **options)
 
 

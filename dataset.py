@@ -109,7 +109,7 @@ class _RowStreams:
         return np.concatenate(ids), np.cumsum(np.concatenate(lengths))
 
     def restore(self, corpus: Corpus, saved: np.ndarray, n_current: int) -> None:
-        """Load sentences saved as (n, 3): file, index in it, steps emitted. Those after the first n_current have no row."""
+        """Restore open sentences (n, 3): file, index in it, steps emitted. The first n_current have a row."""
         sentences = [_Sentence(NO_IDS, *row) for row in saved.tolist()]
         self.current[:n_current], self.pending = sentences[:n_current], sentences[n_current:]
         for file in sorted({sentence.file for sentence in sentences} - {-1}):
@@ -160,10 +160,10 @@ class EvalStream:
 
 @dataclass(frozen=True)
 class Partition:
-    """The sentences of a file that one rank reads: those whose index modulo `stride` is `offset`.
+    """The part of a file that one rank reads: the sentences whose index modulo `stride` is `offset`.
 
-    unread: partitions of an earlier run, each with how many of its sentences were read. If there are any, every
-    stride-th sentence that they have left, from offset on.
+    unread: an earlier run's partitions, each with the number of sentences already read. If given, the part is every
+    stride-th of what is left of them, from offset on.
     """
 
     offset: int = 0
@@ -225,7 +225,7 @@ class TrainStream:
 
     @property
     def position(self) -> dict:
-        """Where the stream stands. "sentence": how many were read of the current file; "rows": the open sentences."""
+        """The stream's position: sentences read from the current file, and the open sentences."""
         open_sentences = [*self._rows.current, *self._rows.pending]
         at_end = self._shard == len(self._files)
         return {
@@ -233,7 +233,7 @@ class TrainStream:
             "shard": self._shard,  # index in this rank's list of files
             "file": "" if at_end else str(self._corpus.paths[self._files[self._shard][0]]),
             "sentence": self._sentence,
-            "rows": np.array([(s.file, s.index, s.n_done) for s in open_sentences], np.int64),
+            "rows": np.array([(s.file, s.index, s.n_done) for s in open_sentences], np.int64),  # (B + pending, 3)
             "history": self._history,
             "identity": self._identity,
         }
@@ -324,7 +324,7 @@ class TrainStream:
             first, n_read = (shard, sentence) if reached == epoch else (0, 0)
             for file, partition in files[first:]:
                 unread.setdefault(file, []).append((partition, n_read))
-                n_read = 0  # of the files after the current one, nothing is read
+                n_read = 0  # the files after the current one are unread
         return unread
 
     def _unread_indices(self, n: int, file: int, partition: Partition) -> np.ndarray:

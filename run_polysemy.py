@@ -54,8 +54,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     group.add_argument("--examples", **arguments.COUNT, default=3, help="occurrences to show per word")
     nearest = "nearest neighbours to show per occurrence and layer"
     group.add_argument("--neighbours", **arguments.COUNT, default=3, help=nearest)
-    own = "your own sentence with the word, instead of examples from the corpus; repeatable"
-    group.add_argument("--sentence", **repeatable, metavar="TEXT", help=own)
+    sentence = "your own sentence with the word, instead of examples from the corpus; repeatable"
+    group.add_argument("--sentence", **repeatable, metavar="TEXT", help=sentence)
     group.add_argument("--layers", type=_layers, metavar="N[,...]", help="layers to show (default: all but 0)")
     group.add_argument("--word2vec", **arguments.FILE, help="static vectors of the same text to compare with")
 

@@ -27,8 +27,8 @@ from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import model_files
 from pretraining import run_folder
-from pretraining.model import check_vocabulary, load_model, new_model
-from pretraining.run import RunSettings, Trainer
+from pretraining.model import check_vocabulary, initialise_from_vectors, load_model
+from pretraining.run import Trainer
 
 # must also agree across ranks, besides Trainer.fixed_settings
 SAME_ON_ALL_RANKS = ("accumulate", "max_steps", "epochs", "patience", "eval_freq", "save_freq", "log_freq")
@@ -97,8 +97,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     script.seed_everything(args.seed)
     bilm, vocabulary = initial_model(args, ranks, source, step)
     counts = ranks.run_on_main(lambda: count(corpus, dev, vocabulary, resumed))
-    settings = arguments.from_flags(RunSettings, args)
-    trainer = Trainer(settings, ranks, bilm, vocabulary, corpus, dev, counts)
+    trainer = Trainer(args, ranks, bilm, vocabulary, corpus, dev, counts)
     check_ranks(ranks, {**trainer.fixed_settings, **{name: getattr(args, name) for name in SAME_ON_ALL_RANKS}})
     trainer.restore(resumed)
     progress = trainer.progress
@@ -134,9 +133,8 @@ def initial_model(args: argparse.Namespace, ranks: Ranks, source: Path | None, s
     if not ranks.is_main:
         args.pretrained_word_embeddings = None  # rank 0's weights are copied to all
     models = []  # filled as a side effect: run_on_all sends results between ranks, and a model cannot be sent
-    ranks.run_on_all(
-        lambda: models.append(build_model(args, source))
-    )  # keeps waiting ranks alive: fitting to word vectors takes minutes
+    # run_on_all keeps waiting ranks alive: fitting to word vectors takes minutes
+    ranks.run_on_all(lambda: models.append(build_model(args, source)))
     bilm, vocabulary = models[0]
     check_ranks(ranks, {**bilm.config.to_dict(), "vocabulary": vocabulary.identity, "step": step})
     ranks.broadcast_weights(bilm.parameters())
@@ -153,7 +151,10 @@ def build_model(args: argparse.Namespace, source: Path | None) -> tuple[BiLM, Vo
         config = ELMoConfig.preset(size or arguments.MODEL_SIZE, vocab_size=len(given_vocabulary), **changes)
         if ignored := [f"--{name}" for name in changes if not config.reads(name)]:
             log.warning(f"--input={config.input} does not read {' '.join(ignored)}.")
-        return new_model(config, given_vocabulary, args.pretrained_word_embeddings), given_vocabulary
+        bilm = BiLM(config)
+        if args.pretrained_word_embeddings:
+            initialise_from_vectors(bilm, given_vocabulary, args.pretrained_word_embeddings)
+        return bilm, given_vocabulary
     if args.pretrained_word_embeddings:
         log.warning(f"--pretrained_word_embeddings is not read: {source} has its own vectors.")
     expected = {**(PRESETS[size] if size else {}), **changes}

@@ -38,17 +38,14 @@ from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.training import known_words, train
 from elmo_tasks.training import TrainingSettings, hold_out, report, training_words
 from elmo_tasks.word_vectors import WordVectors
+from task_flags import field_defaults
 
 COLUMN = {"type": int, "metavar": "N"}
-ELMO_DEFAULTS = task_flags.field_defaults(TaggerSettings, "elmo_dropout", "elmo_l2_coef") | {
-    "elmo_lr": TrainingSettings.elmo_lr,
-    "cache_gb": 4.0,
-}
-NETWORK_DEFAULTS = task_flags.field_defaults(TaggerSettings, "word_dim", "hidden_dim", "n_layers", "dropout")
-TRAINING_DEFAULTS = task_flags.field_defaults(
-    TrainingSettings, "epochs", "patience", "batch_size", "lr", "max_grad_norm"
-)
-TRAINING_DEFAULTS |= task_flags.field_defaults(TaggerSettings, "emb_lr_factor", "crf_lr_factor")
+ELMO_DEFAULTS = field_defaults(TaggerSettings, "elmo_dropout", "elmo_l2_coef")
+ELMO_DEFAULTS |= {"elmo_lr": TrainingSettings.elmo_lr, "cache_gb": 4.0}
+NETWORK_DEFAULTS = field_defaults(TaggerSettings, "word_dim", "hidden_dim", "n_layers", "dropout")
+TRAINING_DEFAULTS = field_defaults(TrainingSettings, "epochs", "patience", "batch_size", "lr", "max_grad_norm")
+TRAINING_DEFAULTS |= field_defaults(TaggerSettings, "emb_lr_factor", "crf_lr_factor")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -71,17 +68,8 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--pieces", **FILE, help="vocabulary whose entries the words of `word/TAG` are split into")
     data.add_argument("--feature_column", **COLUMN, help="column of a further input, such as the part of speech")
     data.add_argument("--scheme", choices=SCHEMES, help="scheme of the labels (default: detected)")
-    add_choice(
-        data,
-        "segmentation",
-        "for characters that carry their position in the word, as in 科0 技1: strip it, or use it as a feature",
-    )
-    add_choice(
-        data,
-        "words",
-        "what ELMo and --word_vectors read: the tokens or, if these are characters, jieba's words, whose vectors each of "
-        "their characters gets",
-    )
+    add_choice(data, "segmentation", "of characters with their position in the word (科0 技1): strip it, or embed it")
+    add_choice(data, "words", "what ELMo and --word_vectors read: the tokens, or jieba's words in characters")
     task_flags.add_language(data, help="how `predict` tokenises raw text; none: at white space")
     task_flags.add_save(data, "tagger")
     task_flags.add_json(data)
@@ -104,9 +92,7 @@ def add_choice(group, name: str, help: str, **options) -> None:
 def add_format(group) -> None:
     formats = {"choices": ("columns", "tagged"), "default": "columns"}
     group.add_argument("--data_format", **formats, help="columns or lines of word/TAG")
-    group.add_argument(
-        "--token_column", **COLUMN, default=0, help="column of the tokens, from 0; from the end if negative"
-    )
+    group.add_argument("--token_column", **COLUMN, default=0, help="column of the tokens, from 0; -1 is the last")
     group.add_argument("--label_column", **COLUMN, default=-1, help="column of the labels")
 
 
@@ -121,13 +107,10 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
     task_flags.add_saved_model(parser, "tagger")
     task_flags.add_input(parser)
     task_flags.add_output(parser, ("columns", "json", "tagged"))
-    parser.add_argument(
-        "--input_format",
-        choices=INPUT_FORMATS,
-        default="text",
-        help="text: one sentence per line, tokens separated by white space; raw: untokenised text; characters: each is a "
-        "token; or columns",
+    help = (
+        "text: a sentence per line, tokens separated by spaces; raw: untokenised; characters: each is a token; columns"
     )
+    parser.add_argument("--input_format", choices=INPUT_FORMATS, default="text", help=help)
     task_flags.add_language(parser, default=None, help="language of raw text (default: as in training)")
     parser.add_argument("--token_column", **COLUMN, default=0, help="column of the tokens")
 
@@ -157,15 +140,12 @@ def train_tagger(args: argparse.Namespace) -> None:
         log.warning(f"{args.test_file} is both --dev_file and --test_file: the test scores will be optimistic.")
     pieces = Vocabulary.from_file(args.pieces) if args.pieces else None
     labelled, dev, test = (file and read(file, args, pieces, args.segmentation, args.feature_column) for file in files)
-    scheme = args.scheme or (
-        "lac" if args.data_format == "tagged" else detect_scheme(sentence.labels for sentence in labelled)
-    )
+    scheme = args.scheme or ("lac" if args.data_format == "tagged" else detect_scheme(s.labels for s in labelled))
     sentences, dev = (labelled, dev) if dev else hold_out(labelled, args.seed)
     tagger = build_tagger(args, sentences, scheme, pieces)
-    warn_about_labels(tagger.labels, sentences, {"dev": dev, "test": test or []})
+    warn_about_labels(tagger, sentences, {"dev": dev, "test": test or []})
     log.info(
-        f"{len(sentences):,} training sentences, {len(dev):,} dev sentences, {len(tagger.labels)} labels, "
-        f"scheme {scheme}."
+        f"{len(sentences):,} training and {len(dev):,} dev sentences, {len(tagger.labels)} labels, scheme {scheme}."
     )
     if args.init_from_ckpt and not args.elmo_trainable:
         args.save_dir.mkdir(parents=True, exist_ok=True)
@@ -194,7 +174,7 @@ def build_tagger(
     args: argparse.Namespace, sentences: Sequence[Sentence], scheme: str, pieces: Vocabulary | None
 ) -> Tagger:
     """Build a tagger, with untrained weights, for training sentences."""
-    labels = Labels(sorted({label for sentence in sentences for label in sentence.labels}), scheme)
+    labels = Labels(sorted({label for sentence in sentences for label in sentence.labels}))
     if len(labels) < 2:
         raise UserError(f"--train_file has only one label, {labels.names[0]}. Is --label_column right?")
     script.seed_everything(args.seed)
@@ -207,26 +187,27 @@ def build_tagger(
     if vectors:
         vectors.log_coverage([sentence.tokens for sentence in sentences], args.words)
     features = sorted({t.feature for s in sentences for t in s.tokens}) if args.feature_column is not None else ()
-    settings = arguments.from_flags(TaggerSettings, args)
+    settings = arguments.from_flags(TaggerSettings, args, scheme=scheme)
     tagger = Tagger(settings, words, labels, pretrained, pieces, vectors, features, args.feature_column)
     if settings.random_weights:
         randomise(tagger.network.elmo.bilm, settings.random_weights, args.seed)
     return tagger
 
 
-def warn_about_labels(labels: Labels, sentences: Sequence[Sentence], others: Mapping[str, Sequence[Sentence]]) -> None:
+def warn_about_labels(tagger: Tagger, sentences: Sequence[Sentence], others: Mapping[str, Sequence[Sentence]]) -> None:
     """Warn about labels that break the scheme or cannot be predicted. sentences: to train on; others: to score, by name."""
+    labels, scheme = tagger.labels, tagger.settings.scheme
     for name, scored in others.items():
         if unknown := {label for sentence in scored for label in sentence.labels} - labels.index.keys():
             log.warning(
                 f"the {name} sentences have labels that do not occur in the training sentences and cannot be predicted: "
                 f"{join_names(sorted(unknown))}."
             )
-    table, last = forbidden_transitions(labels.names, labels.scheme)
+    table, last = forbidden_transitions(labels.names, scheme)
     numbers = [[labels.index[label] for label in sentence.labels] for sentence in sentences]
     if broken := sum(bool(table[[-1, *row[:-1]], row].any() or last[row[-1]]) for row in numbers):
         log.warning(
-            f"{broken:,} of {len(sentences):,} training sentences break the rules of the scheme {labels.scheme}, "
+            f"{broken:,} of {len(sentences):,} training sentences break the rules of the scheme {scheme}, "
             "which predictions never do: are there mistakes in the labels, or is --scheme wrong?"
         )
 
@@ -235,17 +216,17 @@ def evaluate(args: argparse.Namespace) -> None:
     disk.check_output("--json", args.json, args.test_file)
     tagger = task_flags.load(Tagger, args)
     sentences = read(args.test_file, args, tagger.pieces, tagger.settings.segmentation, tagger.feature_column)
-    warn_about_labels(tagger.labels, [], {"test": sentences})
+    warn_about_labels(tagger, [], {"test": sentences})
     # in LAC's scheme words are joined from tokens, and the tagger knows only these
-    score = tagger.score(sentences, None if tagger.labels.scheme == "lac" else set(tagger.words.tokens))
+    score = tagger.score(sentences, None if tagger.settings.scheme == "lac" else set(tagger.words.tokens))
     show("test", score)
     script.write_json(args.json, {"test": score.figures()})
 
 
 def predict(args: argparse.Namespace) -> None:
     tagger = task_flags.load(Tagger, args)
-    if args.output_format == "tagged" and tagger.labels.scheme != "lac":
-        raise UserError(f"--output_format=tagged requires LAC's scheme; this tagger's is {tagger.labels.scheme}.")
+    if args.output_format == "tagged" and tagger.settings.scheme != "lac":
+        raise UserError(f"--output_format=tagged requires LAC's scheme; this tagger's is {tagger.settings.scheme}.")
     if args.input:
         disk.check_input(args.input, "text", "--input")
     lines, source = (read_lines(args.input), args.input) if args.input else (stdin_lines(), "standard input")
@@ -255,7 +236,7 @@ def predict(args: argparse.Namespace) -> None:
         sentences = tag_text(tagger, lines, source, args.input_format, args.lang)
     with script.output(args.output, args.input) as target:
         for sentence in sentences:
-            target.write(sentence.formatted(args.output_format, tagger.labels.scheme))
+            target.write(sentence.formatted(args.output_format, tagger.settings.scheme))
 
 
 def show(name: str, score: Score) -> None:

@@ -5,6 +5,7 @@ default that is a list makes the flag take several values.
 """
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ def add_save(group, kind: str, required: bool = True) -> None:
 
 def add_saved_model(parser: argparse.ArgumentParser, kind: str, required: bool = True) -> None:
     """Add a trained model and the new locations of its ELMo and word vectors."""
-    parser.add_argument("--model_dir", type=Path, required=required, metavar="DIR", help=f"folder of a trained {kind}")
+    parser.add_argument("--model_dir", **DIR, required=required, help=f"folder of a trained {kind}")
     parser.add_argument("--init_from_ckpt", metavar="CKPT", help="its ELMo, if it has moved since training")
     parser.add_argument("--word_vectors", **FILE, help="its word vectors, if they have moved since training")
     add_device(parser)
@@ -116,10 +117,7 @@ def add_json(group) -> None:
 
 def layers(text: str) -> str:
     """A type of flags: the choice of ELMo's layers. Only the syntax is checked."""
-    how, _, numbers = text.partition(":")
-    if text in ("concat", "mix", "average", "top") or text.isdecimal():
-        return text
-    if how in ("concat", "mix") and all(number.isdecimal() for number in numbers.split(",")):
+    if re.fullmatch(r"average|top|\d+|(concat|mix)(:\d+(,\d+)*)?", text, re.ASCII):
         return text
     raise argparse.ArgumentTypeError(
         f"{text!r}: expected concat or mix (of all layers), concat:0,1 or mix:0,1 (of some), average, top, or a number"
@@ -199,13 +197,7 @@ def add_training(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
 
 # The classifier, for run_finetune.py and word2vec_base.py
 
-CLASSIFIER_DEFAULTS = {
-    "lr": [0.001, 0.003],
-    "weight_decay": [0.1, 1.0],
-    "dropout": [0.5],
-    "epochs": 15,
-    "batch_size": 64,
-}
+HEAD_DEFAULTS = {"lr": [0.001, 0.003], "weight_decay": [0.1, 1.0], "dropout": [0.5], "epochs": 15, "batch_size": 64}
 WORD_VECTORS_DEFAULTS = {"word_vectors_lr": [0.0003, 0.001]}
 FINE_TUNING_DEFAULTS = {"tune_epochs": 5, "word_dropout": 0.1}
 LABELLED_TEXTS = "TSV or JSON lines: text, label and, for pairs, a second text"
@@ -226,9 +218,7 @@ def add_columns(group) -> None:
 
 def add_tables(group) -> None:
     group.add_argument("--confusion", action="store_true", help="print the confusion matrix")
-    group.add_argument(
-        "--mistakes", **WHOLE, default=0, help="print the N errors whose true class was rated least likely"
-    )
+    group.add_argument("--mistakes", **WHOLE, default=0, help="print the N errors with the least likely true class")
 
 
 def add_classifier(parser: argparse.ArgumentParser) -> None:
@@ -242,7 +232,7 @@ def add_classifier(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--protocol", choices=("cv", "split"), default="cv", help=help)
     data.add_argument("--folds", **COUNT, default=10, help="folds of the cross-validation")
     add_save(data, "classifier", required=False)
-    training = add_training(parser, CLASSIFIER_DEFAULTS)
+    training = add_training(parser, HEAD_DEFAULTS)
     training.description = "of several values, the dev part of each fold selects one"
     help = "size of the hidden layer; 0: none"
     training.add_argument("--hidden_dim", "--sent_embedding_dim", **WHOLE, default=64, help=help)
@@ -251,12 +241,8 @@ def add_classifier(parser: argparse.ArgumentParser) -> None:
     add_numbers(training, FINE_TUNING_DEFAULTS, conditional=True)
     training.add_argument("--logging_step", **COUNT, help="steps between log lines (default: one line per fold)")
     out = parser.add_argument_group("scores")
-    out.add_argument(
-        "--results", **FILE, help="write scores and the prediction for each text as JSON; resumed if killed"
-    )
-    out.add_argument(
-        "--compare_with", **FILE, nargs="+", help="test the difference from other runs, given their --results"
-    )
+    out.add_argument("--results", **FILE, help="write scores and predictions as JSON; a killed run resumes")
+    out.add_argument("--compare_with", **FILE, nargs="+", help="test the difference from the --results of other runs")
     add_tables(out)
 
 

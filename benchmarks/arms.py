@@ -1,21 +1,21 @@
-"""What ELMo adds to a task, and where the gain comes from: the same training without it and with parts of it.
+"""Measure how much ELMo improves a task, and why: the same training without it and with parts of it.
 
     python benchmarks/arms.py --task=weibo-ner --data=DIR --elmo=zh-news --vectors=news/word2vec.bin --output=runs/weibo
     python benchmarks/arms.py ... --table                              (print the results so far)
 
-nothing     word embeddings that are trained with the task
-word2vec    --vectors beside them, which should be trained on the ELMo's own text
-layer0      layer 0 of ELMo: token vectors without context
-random      ELMo, its LSTMs with random weights
-mix         ELMo, its layers mixed with one trained weight each
+nothing     word embeddings trained with the task
+word2vec    --vectors, which should be trained on the same text as the ELMo
+layer0      layer 0 of ELMo: context-free token vectors
+random      ELMo with random LSTMs
+mix         ELMo, a trained mix of its layers
 elmo        ELMo, its layers concatenated
-both        ELMo beside word2vec
-word        --word_elmo, mixed: another ELMo, as the one with word input in docs/chinese-lac.md
+both        ELMo and word2vec
+word        --word_elmo, mixed: another ELMo, for instance the one with word input in docs/chinese-lac.md
 
-Each run is one training with run_tag.py, run_read.py or run_finetune.py; flags after `--` go to it. Runs that are there are
-skipped. In cmrc2018 all arms but `nothing` read --vectors. The interval and p-value of a difference are about
-other seeds and other texts of the same kind, with these pretrained models (elmo_tasks/significance.py); in cmrc2018, about
-other passages. The F1 of spans is decomposed into the sentences' shares in it, to first order.
+Each run is one training with run_tag.py, run_read.py or run_finetune.py, which gets the flags after `--`. Finished runs are
+skipped. In cmrc2018 all arms but `nothing` also read --vectors. Intervals and p-values of differences cover other seeds and
+other texts of the same kind, with these pretrained models (elmo_tasks/significance.py); in cmrc2018, other passages. An
+arm's span F1 is linearised into per-sentence contributions.
 """
 
 import argparse
@@ -59,15 +59,14 @@ ARMS = {
     "word": ["--init_from_ckpt={word_elmo}", "--layers=mix"],
 }
 WITHOUT_CONTEXT = ("nothing", "word2vec", "layer0")
-MODELS = ("elmo", "vectors", "word_elmo")  # flags that an arm may need
+MODELS = ("elmo", "vectors", "word_elmo")  # flags
 
 
 @dataclass(frozen=True)
 class Task:
     """How to train for a task.
 
-    files: to train, select the epoch and score on. pretrained: flags of the arms that read anything pretrained.
-    nothing: flags of the arm that does not.
+    files: train, dev (selects the epoch) and test. pretrained: flags of all arms but `nothing`. nothing: flags of that arm.
     """
 
     script: str
@@ -83,7 +82,7 @@ TASKS = {
     "weibo-ner": Task("run_tag.py", ["--segmentation=strip"], pretrained=["--words=jieba"]),
     "duie-lac": Task("run_tag.py", scheme="plain"),
     "lac": Task("run_tag.py", ["--epochs=15", "--patience=0"], ("train.txt", "", "test.txt"), "lac"),
-    "chnsenticorp": Task(  # whose test.tsv has no labels
+    "chnsenticorp": Task(  # its test.tsv has no labels
         "run_finetune.py",
         ["--lang=zh"],
         ("train.tsv", "", "dev.tsv"),
@@ -93,29 +92,29 @@ TASKS = {
         "run_read.py", ["--lang=zh"], ("train.json", "trial.json", "dev.json"), pretrained=["--word_vectors={vectors}"]
     ),
 }
-TAGGED = ("duie-lac", "lac")  # lines of word/TAG in train.txt and dev.txt, which become columns
+TAGGED = ("duie-lac", "lac")  # data in lines of word/TAG, train.txt and dev.txt
 
 
 def main() -> None:
     parser = arguments.parser(__doc__)
     parser.add_argument("--task", choices=TASKS, required=True)
     parser.add_argument("--data", type=Path, required=True, help="folder with the task's files")
-    parser.add_argument("--elmo", help="a checkpoint or a model's name")
-    parser.add_argument("--word_elmo", help="another, for the arm `word`")
+    parser.add_argument("--elmo", help="checkpoint or model name")
+    parser.add_argument("--word_elmo", help="another, for arm `word`")
     parser.add_argument("--vectors", help="word vectors in word2vec's or GloVe's format")
-    parser.add_argument("--pieces", type=Path, help="of the task lac: vocabulary whose pieces words are cut into")
+    parser.add_argument("--pieces", type=Path, help="vocabulary of word pieces, for task lac")
     parser.add_argument("--output", type=Path, required=True, help="folder for the results")
-    parser.add_argument("--arms", nargs="+", choices=ARMS, help="default: all whose models are given")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, help="arms to train (default: all whose models are given)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
-    parser.add_argument("--jobs", type=int, default=2, help="runs at a time, of one thread each")
-    parser.add_argument("--against", choices=ARMS, help="compare with this arm (default: the best without context)")
-    parser.add_argument("--table", action="store_true", help="print the table of what is there, and run nothing")
-    parser.add_argument("flags", nargs="*", metavar="FLAG", help="after --: further flags of the task's script")
+    parser.add_argument("--jobs", type=int, default=2, help="parallel runs, one thread each")
+    parser.add_argument("--against", choices=ARMS, help="baseline arm (default: the best context-free one)")
+    parser.add_argument("--table", action="store_true", help="only print the results so far")
+    parser.add_argument("flags", nargs="*", metavar="FLAG", help="after --: flags for the task's script")
     args = parser.parse_args()
     if not args.table:
         if args.task == "lac" and not args.pieces:
             parser.error("--task=lac needs --pieces")
-        lacking = {arm: [one for one in needs(args.task, arm) if not getattr(args, one)] for arm in ARMS}
+        lacking = {arm: [flag for flag in needs(args.task, arm) if not getattr(args, flag)] for arm in ARMS}
         if missing := next((lacking[arm] for arm in args.arms or () if lacking[arm]), None):
             parser.error(f"--arms needs --{missing[0]}")
         arms = args.arms or [arm for arm in ARMS if not lacking[arm]]
@@ -129,14 +128,14 @@ def needs(task: str, arm: str) -> list[str]:
 
 
 def flags_of(task: str, arm: str) -> list[str]:
-    own = TASKS[task]
-    scheme = [f"--scheme={own.scheme}"] if own.scheme else []
-    more = own.nothing if arm == "nothing" else own.pretrained
-    return list(dict.fromkeys([*ARMS[arm], *own.flags, *scheme, *more]))
+    settings = TASKS[task]
+    scheme = [f"--scheme={settings.scheme}"] if settings.scheme else []
+    more = settings.nothing if arm == "nothing" else settings.pretrained
+    return list(dict.fromkeys([*ARMS[arm], *settings.flags, *scheme, *more]))
 
 
 def run(args: argparse.Namespace, arms: Sequence[str], more: Sequence[str]) -> None:
-    """Train the arms with each seed, and keep what they predict for the test part."""
+    """Train the arms with each seed, and save the predictions for the test set."""
     os.environ["OMP_NUM_THREADS"] = "1"
     tagged_lines = [args.data / name for name in ("train.txt", "dev.txt")] if args.task in TAGGED else []
     data = steps.digest(*(tagged_lines or files(args).values()), *([args.pieces] if args.pieces else []))
@@ -152,26 +151,26 @@ def model_file(name: str) -> Path:
 
 
 def step_of(args: argparse.Namespace, seed: int, arm: str, more: Sequence[str]) -> steps.Step:
-    task, found = TASKS[args.task], files(args)
+    task, paths = TASKS[args.task], files(args)
     result, folder = args.output / f"{arm}-{seed}{suffix(args.task)}", args.output / f"{arm}-{seed}"
     models = {name: getattr(args, name) for name in MODELS}
-    flags = [f"--{part}_file={path}" for part, path in found.items()]
+    flags = [f"--{part}_file={path}" for part, path in paths.items()]
     flags += [*(flag.format(**models) for flag in flags_of(args.task, arm)), f"--seed={seed}"]
     if task.script == "run_finetune.py":
         return steps.Step(result, [[task.script, "train", *flags, f"--results={result}", *more]])
     train = [task.script, "train", *flags, f"--save_dir={folder}", "--overwrite", *more]
-    predict = [task.script, "predict", f"--model_dir={folder}", f"--input={found['test']}", f"--output={result}"]
+    predict = [task.script, "predict", f"--model_dir={folder}", f"--input={paths['test']}", f"--output={result}"]
     predict += ["--input_format=columns"] * (task.script == "run_tag.py")
     return steps.Step(result, [train, predict], scratch=folder)
 
 
 def suffix(task: str) -> str:
-    """Of a run's result."""
+    """The suffix of result files."""
     return ".txt" if TASKS[task].script == "run_tag.py" else ".json"
 
 
 def files(args: argparse.Namespace) -> dict[str, Path]:
-    """The task's files by part. Without dev, a script holds out a tenth of train, drawn by its seed."""
+    """The task's files by part. Without dev, the script holds out a random tenth of train."""
     folder = args.output if args.task in TAGGED else args.data
     return {
         part: folder / name for part, name in zip(("train", "dev", "test"), TASKS[args.task].files, strict=True) if name
@@ -179,39 +178,40 @@ def files(args: argparse.Namespace) -> dict[str, Path]:
 
 
 def write_columns(args: argparse.Namespace) -> None:
-    """Write lines of word/TAG as columns: whole words or, for lac, pieces. dev.txt is the test part; the last tenth of
-    train.txt is the dev part, where there is one.
+    """Convert word/TAG lines to columns, for lac with words split into pieces. dev.txt is the test set; for duie-lac, the
+    last tenth of train.txt is the dev set.
     """
     train, test = (
         [[word.rpartition("/")[::2] for word in line.split()] for line in read_lines(args.data / name) if line.strip()]
         for name in ("train.txt", "dev.txt")
     )
-    pieces = PieceSplitter(Vocabulary.from_file(args.pieces)) if args.task == "lac" else None
-    cut = len(train) if pieces else len(train) * 9 // 10
+    splitter = PieceSplitter(Vocabulary.from_file(args.pieces)) if args.task == "lac" else None
+    cut = len(train) if splitter else len(train) * 9 // 10
     for part, path in files(args).items():
         with disk.atomic_write(path) as file:
             for words in {"train": train[:cut], "dev": train[cut:], "test": test}[part]:
-                if pieces:
-                    sentence = pieces.sentence(words)
-                    words = zip(sentence.tokens, sentence.labels, strict=True)
+                if splitter:
+                    pieces = [splitter.labelled_pieces(word, tag) for word, tag in words]
+                    words = [pair for word in pieces for pair in zip(word.tokens, word.labels, strict=True)]
                 file.write("".join(f"{token}\t{label}\n" for token, label in words) + "\n")
 
 
 def table(args: argparse.Namespace) -> list[str]:
-    """Mean and deviation of each arm over the seeds, and its difference from the arm that all are compared with."""
-    scores = {arm: by_seed(args, arm) for arm in ARMS}
-    scores = {arm: found for arm, found in scores.items() if found}
+    """Each arm's mean and standard deviation over seeds, and its difference from the baseline arm."""
+    scores = {arm: scores_by_seed(args, arm) for arm in ARMS}
+    scores = {arm: runs for arm, runs in scores.items() if runs}
     lines = []
     for measure in next(iter(next(iter(scores.values())).values()), {}) if scores else []:
-        means = {arm: [float(one[measure].mean()) for one in found.values()] for arm, found in scores.items()}
+        means = {arm: [float(run[measure].mean()) for run in runs.values()] for arm, runs in scores.items()}
         static = [arm for arm in WITHOUT_CONTEXT if arm in means]
-        best = args.against or max(static, key=lambda arm: np.mean(means[arm]), default=None)
-        lines.append(f"{measure:16} seeds {'mean':>16}  {f'against {best}' if best else ''}")
-        for arm, found in scores.items():
-            line = f"{arm:16} {len(found):5} {mean_and_std(means[arm]):>16}"
-            both = [seed for seed in found if seed in scores.get(best, ())]
-            if arm != best and both:
-                line += f"  {difference(args, np.array([found[k][measure] - scores[best][k][measure] for k in both]))}"
+        baseline = args.against or max(static, key=lambda arm: np.mean(means[arm]), default=None)
+        lines.append(f"{measure:16} seeds {'mean':>16}  {f'against {baseline}' if baseline else ''}")
+        for arm, runs in scores.items():
+            line = f"{arm:16} {len(runs):5} {mean_and_std(means[arm]):>16}"
+            seeds = [seed for seed in runs if seed in scores.get(baseline, ())]
+            if arm != baseline and seeds:
+                differences = [runs[seed][measure] - scores[baseline][seed][measure] for seed in seeds]
+                line += f"  {difference(args, np.array(differences))}"
             lines.append(line)
     return lines
 
@@ -220,20 +220,20 @@ def difference(args: argparse.Namespace, differences: np.ndarray) -> Difference:
     """differences: (n_seeds, n_texts)."""
     if args.task != "cmrc2018":
         return crossed_difference(differences, "seeds", "texts")
-    passages = read_dataset(files(args)["test"]).passages  # whose questions depend on each other
-    group = np.repeat(np.arange(len(passages)), [len(one.questions) for one in passages])
+    passages = read_dataset(files(args)["test"]).passages  # questions on a passage depend on each other
+    group = np.repeat(np.arange(len(passages)), [len(passage.questions) for passage in passages])
     return clustered_bootstrap(differences.mean(axis=0), np.zeros(len(group)), group, groups="passages")
 
 
-def by_seed(args: argparse.Namespace, arm: str) -> dict[int, dict[str, np.ndarray]]:
-    """For each run of an arm, by measure, a value for each test text, whose mean is the score."""
+def scores_by_seed(args: argparse.Namespace, arm: str) -> dict[int, dict[str, np.ndarray]]:
+    """Per run of an arm and measure, one value per test text; their mean is the score."""
     scores = {"run_tag.py": tagged, "run_read.py": read, "run_finetune.py": classified}[TASKS[args.task].script]
     paths = steps.results(args.output, arm, suffix(args.task))
     return {seed: scores(args, path, seed) for seed, path in paths.items()}
 
 
 def classified(args: argparse.Namespace, result: Path, seed: int) -> dict[str, np.ndarray]:
-    return {"accuracy": steps.right(result)}
+    return {"accuracy": steps.correct(result)}
 
 
 def read(args: argparse.Namespace, result: Path, seed: int) -> dict[str, np.ndarray]:
@@ -243,31 +243,31 @@ def read(args: argparse.Namespace, result: Path, seed: int) -> dict[str, np.ndar
 
 def tagged(args: argparse.Namespace, result: Path, seed: int) -> dict[str, np.ndarray]:
     gold, predicted = (read_columns(result, label=column) for column in (-2, -1))
-    scheme = TASKS[args.task].scheme or detect_scheme(one.labels for one in gold)
-    pairs = [tuple(set(spans(one.labels, scheme)) for one in pair) for pair in zip(gold, predicted, strict=True)]
-    found = {"F1": f1_of(pairs)}
+    scheme = TASKS[args.task].scheme or detect_scheme(sentence.labels for sentence in gold)
+    pairs = [tuple(set(spans(x.labels, scheme)) for x in pair) for pair in zip(gold, predicted, strict=True)]
+    scores = {"F1": f1_contributions(pairs)}
     if args.task == "weibo-ner":
-        named = [tuple({span for span in one if span[2].endswith(".NAM")} for one in pair) for pair in pairs]
-        found["F1, named only"] = f1_of(named)
+        named = [tuple({span for span in side if span[2].endswith(".NAM")} for side in pair) for pair in pairs]
+        scores["F1, named only"] = f1_contributions(named)
     if args.task == "lac":
         train, _ = hold_out(read_columns(files(args)["train"]), seed)
         known = known_words(train, scheme)
         unknown = [
-            tuple({(i, j, tag) for i, j, tag in one if "".join(sentence.tokens[i:j]) not in known} for one in pair)
+            tuple({(i, j, tag) for i, j, tag in side if "".join(sentence.tokens[i:j]) not in known} for side in pair)
             for sentence, pair in zip(gold, pairs, strict=True)
         ]
-        found["F1, unknown"] = f1_of(unknown)
-    return found
+        scores["F1, unknown"] = f1_contributions(unknown)
+    return scores
 
 
-def f1_of(pairs: list[tuple[set, set]]) -> np.ndarray:
-    """A value for each sentence, whose mean is the F1 of all and whose spread is that of the F1, to first order.
+def f1_contributions(pairs: list[tuple[set, set]]) -> np.ndarray:
+    """Linearise the F1 into one value per sentence. Their mean is the F1, and their spread that of the F1, to first order.
 
-    pairs: the expected and the predicted spans.
+    pairs: gold and predicted spans.
     """
-    correct, both = np.array([(len(gold & guess), len(gold) + len(guess)) for gold, guess in pairs]).T
-    f1 = 2 * correct.sum() / both.sum()
-    return f1 + 2 * len(pairs) * (correct - f1 / 2 * both) / both.sum()
+    correct, total = np.array([(len(gold & guess), len(gold) + len(guess)) for gold, guess in pairs]).T
+    f1 = 2 * correct.sum() / total.sum()
+    return f1 + 2 * len(pairs) * (correct - f1 / 2 * total) / total.sum()
 
 
 if __name__ == "__main__":

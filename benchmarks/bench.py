@@ -1,15 +1,15 @@
-"""How near the machine's limit the work comes: embedding, training, reading.
+"""Efficiency against the machine's peak: embedding, training, data loading.
 
     python benchmarks/bench.py encode --model_size small
     python benchmarks/bench.py train --model_size original
-    python benchmarks/bench.py data           (out of the training stream: text, unknown words, shuffling, character ids)
-    python benchmarks/bench.py operators      (of a training step of `small`, 64 x 20, without the compiled loops)
-    python benchmarks/bench.py environment    (R with that of elmo_core/machine/runtime.py, and with plain Paddle)
+    python benchmarks/bench.py data           (the training stream: text, unknown words, shuffling, character ids)
+    python benchmarks/bench.py operators      (in a training step of `small`, 64 x 20, without the compiled loops)
+    python benchmarks/bench.py environment    (R with the environment of elmo_core/machine/runtime.py, and with plain Paddle)
 
-The limit is R, the rate of a 2048 x 2048 float32 product in Paddle, measured around every run. The useful work of a token
-is counted once, from the LSTM alone: F = 2 * layers * 2 * (2 * P * 4H + H * P) FLOP; training counts
-3 * (F + 2 * 2 * P * candidates). efficiency = real tokens/s * F / R: padding, character CNN and Python count against us.
-What the LSTM takes beyond its share of the efficiency are products slower than R, and elementwise work.
+The peak R is the rate of a 2048 x 2048 float32 product in Paddle, measured before and after every run. The useful work per
+token is the LSTM's alone: F = 2 * layers * 2 * (2 * P * 4H + H * P) FLOP; in training 3 * (F + 2 * 2 * P * candidates).
+efficiency = real tokens/s * F / R: padding, character CNN and Python count against us. The LSTM's time beyond its share of
+the efficiency is due to products slower than R and elementwise operators.
 """
 
 import argparse
@@ -53,23 +53,23 @@ from pretraining.prefetch import Prefetcher
 
 SHARED = PROJECT.parent / "shared" / "data"
 SAMPLE = PROJECT / "data" / "train"
-REVIEWS = (PROJECT / "sentence-polarity-dataset-v1", SHARED / "rt-polarity")  # where they may be, or else the sample
+REVIEWS = (PROJECT / "sentence-polarity-dataset-v1", SHARED / "rt-polarity")  # candidates; otherwise the sample is used
 NEWS = (SHARED / "lm1b", PROJECT / "1-billion-word" / "heldout-tokenized-shuffled")
-STEPS = 20  # of a row in a batch: --unroll_steps of run_pretrain.py
+STEPS = 20  # per row and batch: --unroll_steps of run_pretrain.py
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_DEBUG_CPU_TYPE", "KMP_BLOCKTIME")
 
 
 def main() -> None:
     parser = arguments.parser(__doc__)
-    measurements = {one.__name__: one for one in (encode, train, data, latency, operators, environment)}
+    measurements = {measure.__name__: measure for measure in (encode, train, data, latency, operators, environment)}
     parser.add_argument("what", choices=tuple(measurements))
     parser.add_argument("--model_size", choices=tuple(PRESETS), default="small")
     parser.add_argument("--batch_size", **arguments.COUNT, default=128)
-    parser.add_argument("--vocab_size", **arguments.COUNT, default=150_000, help="train: words to predict")
-    parser.add_argument("--candidates", **arguments.COUNT, default=8192, help="train: of the sampled softmax")
-    parser.add_argument("--sentences", **arguments.COUNT, help="encode: only so many, in place of all")
-    parser.add_argument("--runs", **arguments.COUNT, default=3, help="the median of so many is reported")
-    parser.add_argument("--steps", **arguments.COUNT, default=10, help="train: steps of a run")
+    parser.add_argument("--vocab_size", **arguments.COUNT, default=150_000, help="train: vocabulary size")
+    parser.add_argument("--candidates", **arguments.COUNT, default=8192, help="train: sampled-softmax candidates")
+    parser.add_argument("--sentences", **arguments.COUNT, help="encode: number of sentences (default: all)")
+    parser.add_argument("--runs", **arguments.COUNT, default=3, help="number of runs; the median is reported")
+    parser.add_argument("--steps", **arguments.COUNT, default=10, help="train: steps per run")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     runtime.set_device("cpu")
@@ -83,70 +83,70 @@ def main() -> None:
         print(f"{name:22} {shown:,.4g}" if isinstance(shown, float | int) else f"{name:22} {shown}")
 
 
-# What is measured
+# Measurements
 
 
 def encode(args: argparse.Namespace) -> dict:
     """`ELMoEmbedder.encode` over real sentences in random order, all layers, random weights."""
     sentences = polarity_sentences()[: args.sentences]
-    embedder = embedder_of(args.model_size, args.batch_size)
+    embedder = random_embedder(args.model_size, args.batch_size)
     embedder.encode(sentences[:200])
     tokens = sum(map(len, sentences))
-    work = lstm_flop(embedder.config)
+    flop_per_token = lstm_flop(embedder.config)
 
     def run(clock: "Clock") -> tuple[int, float]:
         embedder.token_table = make_token_table(embedder.bilm.token_encoder, embedder.config, None)  # an empty cache
-        with clock.watching(CharCNN, "forward", "token encoder"), clock.watching(elmo, "run_layer", "LSTM"):
+        with clock.timing(CharCNN, "forward", "token encoder"), clock.timing(elmo, "run_layer", "LSTM"):
             return tokens, seconds_of(embedder.encode, sentences)
 
-    where = {"text": str(first_there(REVIEWS)), "sentences": len(sentences), "tokens": tokens}
-    return {**where, **measured(run, args.runs, work, embedder.config)}
+    where = {"text": str(first_existing(REVIEWS)), "sentences": len(sentences), "tokens": tokens}
+    return {**where, **measured(run, args.runs, flop_per_token, embedder.config)}
 
 
 def train(args: argparse.Namespace) -> dict:
     """Whole training steps in the steady state: data, forward, backward, clip and Adagrad."""
     corpus, vocabulary = training_text(args.vocab_size)
     config = elmo.ELMoConfig.preset(args.model_size, vocab_size=len(vocabulary))
-    training, random = Training(config, args.batch_size), np.random.default_rng(0)
+    training_step, random = TrainingStep(config, args.batch_size), np.random.default_rng(0)
     batches = Prefetcher(dataset.TrainStream(corpus, vocabulary, args.batch_size, STEPS))
 
     def step(clock: "Clock") -> None:
         with clock.part("data"):
             batch = next(batches)
             candidates = softmax.draw_candidates(len(vocabulary), args.candidates, random)
-        training.step(batch, candidates, clock.lap)
+        training_step(batch, candidates, clock.lap)
 
     for _ in range(3):
         step(Clock())
-    work = 3 * (lstm_flop(config) + 2 * 2 * config.projection_dim * args.candidates)
+    flop_per_token = 3 * (lstm_flop(config) + 2 * 2 * config.projection_dim * args.candidates)
 
     def run(clock: "Clock") -> tuple[int, float]:
         with (
-            clock.watching(CharCNN, "forward", "token encoder"),
-            clock.watching(elmo, "run_layer", "LSTM"),
-            clock.watching(lstmp._LayerFunction, "backward", "LSTM backward"),
-            clock.watching(softmax.Softmax, "losses", "softmax"),
-            clock.watching(softmax._SampledLoss, "backward", "softmax backward"),
+            clock.timing(CharCNN, "forward", "token encoder"),
+            clock.timing(elmo, "run_layer", "LSTM"),
+            clock.timing(lstmp._LayerFunction, "backward", "LSTM backward"),
+            clock.timing(softmax.Softmax, "losses", "softmax"),
+            clock.timing(softmax._SampledLoss, "backward", "softmax backward"),
         ):
             seconds = sum(seconds_of(step, clock) for _ in range(args.steps))
         parts = clock.seconds
         backward = {part: parts.pop(f"{part} backward") for part in ("LSTM", "softmax")}
-        backward["token encoder"] = parts.pop("backward") - sum(backward.values())  # all that is neither of the two
-        for part, spent in backward.items():
-            parts[part] += spent
-        del parts["forward"], parts["exchange"]  # the parts of the first have been timed; there is no second rank
+        backward["token encoder"] = parts.pop("backward") - sum(backward.values())  # the rest
+        for part, seconds_backward in backward.items():
+            parts[part] += seconds_backward
+        del parts["forward"], parts["exchange"]  # the forward pass is timed by part; there is one rank
         return args.steps * args.batch_size * STEPS, seconds
 
-    result = measured(run, args.runs, work, config)
+    result = measured(run, args.runs, flop_per_token, config)
     batches.close()
-    where = {"text": str(first_there(NEWS)), "vocabulary": len(vocabulary), "candidates": args.candidates}
+    where = {"text": str(first_existing(NEWS)), "vocabulary": len(vocabulary), "candidates": args.candidates}
     return {**where, **result}
 
 
 def data(args: argparse.Namespace) -> dict:
-    """Tokens/s out of the training stream, ends of sentences not counted, on one thread, three seconds a run."""
+    """Tokens/s of the training stream, without ends of sentences, on one thread; three seconds per run."""
     corpus, vocabulary = training_text(args.vocab_size)
-    result = {"text": str(first_there(NEWS)), "vocabulary": len(vocabulary)}
+    result = {"text": str(first_existing(NEWS)), "vocabulary": len(vocabulary)}
     for kind in ("char", "word"):
         stream, rates = dataset.TrainStream(corpus, vocabulary, args.batch_size, STEPS, kind), []
         for _ in range(args.runs):
@@ -160,7 +160,7 @@ def data(args: argparse.Namespace) -> dict:
 
 def latency(args: argparse.Namespace) -> dict:
     """One sentence of 20 tokens, and loading a checkpoint."""
-    embedder = embedder_of(args.model_size, args.batch_size)
+    embedder = random_embedder(args.model_size, args.batch_size)
     sentences = [sentence for sentence in polarity_sentences() if len(sentence) == 20]
     times = [seconds_of(embedder.encode, [sentence]) for sentence in sentences[:100]]
     with tempfile.TemporaryDirectory() as folder:
@@ -172,23 +172,23 @@ def latency(args: argparse.Namespace) -> dict:
 
 
 def operators(args: argparse.Namespace) -> dict:
-    """How many operators Paddle runs for a training step, each a launch or two on a GPU, and what they take by themselves.
+    """Number of operators in a training step, each a launch or two on a GPU, and their overhead.
 
-    The time is that of a model so small that there is almost no arithmetic: the least of many steps, on one thread of a
-    machine that does nothing else.
+    The overhead is measured with a model too small for arithmetic to matter: the minimum over many steps, on one thread of
+    an otherwise idle machine.
     """
     fused.kernel = lambda: None
     corpus, vocabulary = training_text(args.vocab_size)
     config = elmo.ELMoConfig.preset("small", vocab_size=len(vocabulary))
     counts = count_operators(same_step(config, corpus, vocabulary, args.candidates))
-    least = {"projection_dim": 8, "cell_dim": 16, "character_dim": 4, "filters": [(width, 2) for width in range(1, 8)]}
-    step = same_step(replace(config, **least), corpus, vocabulary, candidates=64)
+    tiny = {"projection_dim": 8, "cell_dim": 16, "character_dim": 4, "filters": [(width, 2) for width in range(1, 8)]}
+    step = same_step(replace(config, **tiny), corpus, vocabulary, candidates=64)
     times = [1000 * seconds_of(step) for _ in range(20 * args.runs)]
     return {**counts, "at P 8, H 16, ms": min(times), "their median, ms": statistics.median(times)}
 
 
 def environment(args: argparse.Namespace) -> dict:
-    """R in a Python that imports Paddle plainly, and in one that takes it from runtime.py, in turns. R itself varies."""
+    """R with plain Paddle and with runtime.py's environment, alternating, because R varies over time."""
     outer = {name: value for name, value in os.environ.items() if name not in THREADS}
     rates = defaultdict(list)
     for name, first in [("plain, GFLOP/s", "import paddle"), ("runtime, GFLOP/s", "")] * args.runs:
@@ -197,44 +197,44 @@ def environment(args: argparse.Namespace) -> dict:
         done = subprocess.run(command, cwd=cwd, env=outer, capture_output=True, text=True, check=True)
         rates[name].append(float(done.stdout.split()[-1]))
     ratio = statistics.median(tuned / plain for plain, tuned in zip(*rates.values(), strict=True))
-    return {name: statistics.median(found) for name, found in rates.items()} | {"ratio": ratio}
+    return {name: statistics.median(values) for name, values in rates.items()} | {"ratio": ratio}
 
 
-# What they share, with the other benchmarks too
+# Shared with the other benchmarks
 
 
-class Training:
-    """A model of random weights in training: each step is forward, backward, exchange of gradients, clip and update."""
+class TrainingStep:
+    """Training steps of a random model: forward, backward, exchange of gradients, clipping and update."""
 
     def __init__(self, config: elmo.ELMoConfig, rows: int, optimizer: str = "adagrad", ranks: Ranks | None = None):
         self.bilm, self.ranks = elmo.BiLM(config), ranks
         self.optimizer = make_optimizer(optimizer, 0.2, list(self.bilm.parameters()), max_grad_norm=10.0)
         self.state = self.bilm.zero_state(rows)
 
-    def step(self, batch: LMBatch, candidates, after: Callable[[str], None] = lambda part: None) -> None:
-        """after: called with the name of each part at its end."""
+    def __call__(self, batch: LMBatch, candidates, on_phase: Callable[[str], None] = lambda phase: None) -> None:
+        """on_phase: called at the end of each phase, with its name."""
         losses, self.state = self.bilm(batch, self.state, candidates, dropout=0.1)
-        after("forward")
+        on_phase("forward")
         (sum(losses) / 2 * STEPS).backward()
-        after("backward")
+        on_phase("backward")
         if self.ranks:
             self.ranks.average_gradients(self.bilm.parameters())
-        after("exchange")
+        on_phase("exchange")
         self.optimizer.step()
         self.optimizer.clear_grad()
-        after("update")
+        on_phase("update")
 
 
 def same_step(config: elmo.ELMoConfig, corpus, vocabulary: Vocabulary, candidates: int, rows: int = 64) -> Callable:
-    """A function that makes a step of training with the same batch again and again; it has been called once."""
-    training, batch = Training(config, rows), next(dataset.TrainStream(corpus, vocabulary, rows, STEPS))
+    """A function that repeats a training step with the same batch, and has already been called once."""
+    training_step, batch = TrainingStep(config, rows), next(dataset.TrainStream(corpus, vocabulary, rows, STEPS))
     drawn = softmax.draw_candidates(len(vocabulary), candidates, np.random.default_rng(0))
-    training.step(batch, drawn)
-    return lambda: training.step(batch, drawn)
+    training_step(batch, drawn)
+    return lambda: training_step(batch, drawn)
 
 
 def count_operators(work: Callable[[], object]) -> dict[str, int]:
-    """Operators that Paddle runs for the work, forward and backward, and the kernels that it starts for them."""
+    """Count the operators that Paddle runs, forward and backward, and the kernels that it launches."""
     profiler = paddle.profiler.Profiler(targets=[paddle.profiler.ProfilerTarget.CPU], on_trace_ready=lambda _: None)
     profiler.start()
     work()
@@ -249,16 +249,16 @@ def count_operators(work: Callable[[], object]) -> dict[str, int]:
 
 
 class Clock:
-    """Seconds that the parts of a run took."""
+    """Seconds spent in the parts of a run."""
 
     def __init__(self):
         self.seconds: dict[str, float] = defaultdict(float)
         self.last = time.perf_counter()
 
     def lap(self, name: str) -> None:
-        """The part that ends here began where the last one ended."""
-        before, self.last = self.last, time.perf_counter()
-        self.seconds[name] += self.last - before
+        """Add the time since the last lap to a part."""
+        began, self.last = self.last, time.perf_counter()
+        self.seconds[name] += self.last - began
 
     @contextlib.contextmanager
     def part(self, name: str):
@@ -267,8 +267,8 @@ class Clock:
         self.seconds[name] += time.perf_counter() - began
 
     @contextlib.contextmanager
-    def watching(self, owner, attribute: str, name: str):
-        """Time every call of an attribute of a module or class while inside."""
+    def timing(self, owner, attribute: str, name: str):
+        """In a with block, time every call of a module's or class's attribute."""
         original, call = inspect.getattr_static(owner, attribute), getattr(owner, attribute)
 
         def timed(*arguments, **options):
@@ -280,22 +280,22 @@ class Clock:
         setattr(owner, attribute, original)
 
 
-def measured(run, runs: int, work: float, config: elmo.ELMoConfig) -> dict:
-    """Rates of several runs, each between two measurements of R, and where the time of the median run went."""
+def measured(run, runs: int, flop_per_token: float, config: elmo.ELMoConfig) -> dict:
+    """Rates of several runs, each between two measurements of R, and how the median run spent its time."""
     results = []
     rate = matrix_rate()
     for _ in range(runs):
         clock = Clock()
         tokens, seconds = run(clock)
         before, rate = rate, matrix_rate()
-        limit = (before + rate) / 2
-        results.append((tokens / seconds * work / limit, tokens / seconds, limit, seconds, clock.seconds))
-    efficiency, speed, limit, seconds, parts = sorted(results, key=lambda result: result[0])[len(results) // 2]
+        peak = (before + rate) / 2
+        results.append((tokens / seconds * flop_per_token / peak, tokens / seconds, peak, seconds, clock.seconds))
+    efficiency, speed, peak, seconds, parts = sorted(results, key=lambda result: result[0])[len(results) // 2]
     shares = {name: part / seconds for name, part in parts.items()}
     shares["rest"] = 1 - sum(shares.values())
     return {
         "model": f"P {config.projection_dim}, H {config.cell_dim}, {config.n_layers} layers",
-        "R, GFLOP/s": limit / 1e9,
+        "R, GFLOP/s": peak / 1e9,
         "tokens/s": speed,
         "efficiency": efficiency,
         "efficiencies": " ".join(f"{result[0]:.3f}" for result in results),
@@ -305,7 +305,7 @@ def measured(run, runs: int, work: float, config: elmo.ELMoConfig) -> dict:
 
 
 def matrix_rate(size: int = 2048) -> float:
-    """FLOP/s of a square product, the median of seven."""
+    """FLOP/s of a square product, median of seven."""
     a = paddle.randn([size, size])
     times = [seconds_of(paddle.matmul, a, a) for _ in range(8)]
     return 2 * size**3 / statistics.median(times[1:])
@@ -326,20 +326,20 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def embedder_of(model_size: str, batch_size: int) -> elmo.ELMoEmbedder:
-    """An embedder of random weights."""
+def random_embedder(model_size: str, batch_size: int) -> elmo.ELMoEmbedder:
+    """An embedder with random weights."""
     bilm = elmo.BiLM(elmo.ELMoConfig.preset(model_size))
     return elmo.ELMoEmbedder((bilm, None), batch_size=batch_size, device="cpu")
 
 
-def first_there(folders: Sequence[Path]) -> Path:
-    """The first of the folders that there is, or the sample."""
+def first_existing(folders: Sequence[Path]) -> Path:
+    """The first existing folder, or the sample."""
     return next((folder for folder in folders if folder.is_dir()), SAMPLE)
 
 
 def polarity_sentences() -> list[list[str]]:
-    """rt-polarity's sentences in random order, or the sample's where it is absent."""
-    files = sorted(first_there(REVIEWS).glob("rt-polarity.*"))
+    """The sentences of rt-polarity, or of the sample if that is missing, in random order."""
+    files = sorted(first_existing(REVIEWS).glob("rt-polarity.*"))
     if files:
         lines = (line.split() for path in files for line in path.read_text(encoding="latin-1").split("\n"))
     else:
@@ -349,13 +349,13 @@ def polarity_sentences() -> list[list[str]]:
 
 
 def training_text(vocab_size: int) -> tuple[Corpus, Vocabulary]:
-    """The 1 Billion Word sample, or ours, and a vocabulary of its words, filled up to the wished size."""
+    """The 1 Billion Word sample, or ours, and a vocabulary of its words, filled up to the given size."""
     n_words = vocab_size - len(SPECIAL_TOKENS)
     if n_words < 1:
         raise messages.UserError(
-            f"--vocab_size {vocab_size}: expected {len(SPECIAL_TOKENS) + 1} or more, markers included."
+            f"--vocab_size {vocab_size}: expected {len(SPECIAL_TOKENS) + 1} or more, special tokens included."
         )
-    corpus = Corpus(first_there(NEWS))
+    corpus = Corpus(first_existing(NEWS))
     counts = Counter(token for path in corpus.paths for sentence in read_sentences(path) for token in sentence)
     words = sorted(counts, key=lambda word: (-counts[word], word))[:n_words]
     filler = [f"word-{k}" for k in range(n_words - len(words))]

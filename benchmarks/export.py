@@ -1,10 +1,10 @@
-"""What an exported model costs beside ELMoEmbedder: tokens a second of one thread, latency of a sentence, memory.
+"""Speed of exported models against ELMoEmbedder: tokens/s on one thread, latency of a sentence, memory.
 
     python benchmarks/export.py --model_size small
     python benchmarks/export.py --model_size original --sentences 128 --batch_size 32
 
-The same batches go to each in turn; weights are random. Seconds are those of the processor, which neighbours disturb less
-than a clock. ONNX Runtime is measured where the packages onnx and onnxruntime are installed.
+The same batches go to each in turn; weights are random. Times are CPU seconds, which other processes disturb less than wall
+time. ONNX Runtime is measured if the packages onnx and onnxruntime are installed.
 """
 
 import importlib
@@ -24,7 +24,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
 import numpy as np
-from bench import embedder_of, seconds_of
+from bench import random_embedder, seconds_of
 
 import args as arguments
 from elmo import layer_choice
@@ -48,22 +48,18 @@ def main() -> None:
     runtime.keep_freed_memory()
     sentences = random.Random(1).sample([words for words in read_sentences(args.text) if words], args.sentences)
     batches = [batch for _, batch in sentence_batches(sentences, args.batch_size, window=len(sentences))]
-    embedder = embedder_of(args.model_size, args.batch_size)
-    embedder._may_change = False  # its token vectors stay from batch to batch, as those of a checkpoint do
+    embedder = random_embedder(args.model_size, args.batch_size)
+    embedder._may_change = False  # keep token vectors from batch to batch, as for a checkpoint
 
-    def encode_anew(batch):
+    def encode_uncached(batch):
         embedder.token_table.clear_cache()
         return embedder.encode(batch)
 
-    runners = {"ELMoEmbedder": embedder.encode, "without its cache": encode_anew}
-    with tempfile.TemporaryDirectory() as place:
-        output = Path(place) / "exported"
-        folder.write(
-            EmbedderNetwork(embedder.bilm, None, layer_choice("all", 3, ("each",))),
-            output,
-            args.model_size,
-            onnx=HAS_ONNX,
-        )
+    runners = {"ELMoEmbedder": embedder.encode, "without its cache": encode_uncached}
+    with tempfile.TemporaryDirectory() as temporary:
+        output = Path(temporary) / "exported"
+        network = EmbedderNetwork(embedder.bilm, None, layer_choice("all", 3, ("each",)))
+        folder.write(network, output, args.model_size, HAS_ONNX)
         sys.path.insert(0, str(output))
         examples = {"Paddle Inference": "run_paddle", **({"ONNX Runtime": "run_onnx"} if HAS_ONNX else {})}
         for name, example in examples.items():
@@ -87,7 +83,7 @@ def measure(runners: dict[str, Callable], batches: list[list[list[str]]]) -> Non
         for name, run in runners.items():
             seconds[name].append(seconds_of(run, batch, clock=time.process_time))
     tokens, first = np.array([sum(map(len, batch)) for batch in batches]), np.array(seconds["ELMoEmbedder"])
-    sentence = min((sentence for batch in batches for sentence in batch), key=lambda one: abs(len(one) - 20))
+    sentence = min((sentence for batch in batches for sentence in batch), key=lambda sentence: abs(len(sentence) - 20))
     for name, run in runners.items():
         latencies = [seconds_of(run, [sentence], clock=time.process_time) for _ in range(7)]
         speed, ratio = tokens.sum() / sum(seconds[name]), np.median(first / seconds[name])

@@ -1,7 +1,7 @@
-"""What a training step costs by its code, and what it takes on this machine's GPUs: the measurements to make first.
+"""The cost of a training step: counted from the code, and measured on this machine's GPUs.
 
-    python benchmarks/gpu.py                             # all measurements; on a CPU in small sizes, in seconds
-    python benchmarks/gpu.py --expect                    # no measurement: the counted cost, and what it lets one expect
+    python benchmarks/gpu.py                             # all measurements; on a CPU with small sizes, in seconds
+    python benchmarks/gpu.py --expect                    # no measurement: the counted cost, and estimates from it
     python -m paddle.distributed.launch --gpus '0,1,2,3,4,5,6,7' benchmarks/gpu.py
 
 docs/scale.md explains the columns.
@@ -20,7 +20,7 @@ import numpy as np
 PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
-from bench import STEPS, Clock, Training, count_operators, training_text
+from bench import STEPS, Clock, TrainingStep, count_operators, training_text
 
 import args as arguments
 import dataset
@@ -33,47 +33,48 @@ from elmo_core.network import softmax
 from pretraining.meter import memory_in_use
 
 PRODUCTS = "float32", "tf32", "bfloat16"
-DISTINCT = {64: 1_030, 128: 1_780, 512: 5_000, 2048: 12_900}  # tokens of the 1 Billion Word Benchmark in so many rows
-OWN = {64: 410, 128: 800, 512: 2_900, 1024: 5_200, 2048: 9_200, 4096: 15_000}  # targets there that are no candidates
-WINDOWS = 13.3  # of the filters on such a token, by the lengths that are encoded together
-PUBLISHED = 10 * (768_648_884 + 30_301_028)  # ten epochs of that benchmark: words and ends of sentences
+DISTINCT_TOKENS = {64: 1_030, 128: 1_780, 512: 5_000, 2048: 12_900}  # by rows, 1 Billion Word Benchmark
+# by rows, targets that are no candidates
+EXTRA_TARGETS = {64: 410, 128: 800, 512: 2_900, 1024: 5_200, 2048: 9_200, 4096: 15_000}
+WINDOWS = 13.3  # filter windows per token, with tokens of similar lengths encoded together
+PUBLISHED = 10 * (768_648_884 + 30_301_028)  # tokens of ten epochs, ends of sentences included
 
 
 @dataclass
 class Cost:
-    """Of one step on one GPU."""
+    """Cost of one step on one GPU."""
 
-    flop: dict[str, float]  # of the products, forward and backward, by part
-    bytes: dict[str, float]  # read and written by all operators, by part, if nothing stays in a cache
-    exchanged: float  # bytes that this GPU sends in the exchange of gradients
+    flop: dict[str, float]  # matrix products, forward and backward, by part
+    bytes: dict[str, float]  # read and written by all operators, by part, without caches
+    exchanged: float  # bytes sent in the exchange of gradients
 
 
 def cost(config: ELMoConfig, rows: int, candidates: int, distinct: float, ranks: int = 1) -> Cost:
-    """Counted from the operators that char_cnn.py, lstmp.py, softmax.py and the optimizer run without the C loops."""
-    p, h, places = config.projection_dim, config.cell_dim, rows * STEPS
-    loops = 2 * config.n_layers  # LSTMs: directions and layers
+    """Count the operators that char_cnn.py, lstmp.py, softmax.py and the optimizer run without the C loops."""
+    p, h, tokens = config.projection_dim, config.cell_dim, rows * STEPS
+    lstms = 2 * config.n_layers
     filters = config.n_filters
     window = max(width for width, _ in config.filters) * config.character_dim
     dense = dense_weights(config)
-    read = candidates + counted(OWN, rows)  # rows of the softmax's table
-    read_by_all = candidates + counted(OWN, rows * ranks)
+    table_rows = candidates + interpolated(EXTRA_TARGETS, rows)
+    table_rows_of_all = candidates + interpolated(EXTRA_TARGETS, rows * ranks)
     flop = {
         "characters": 3 * 2 * distinct * (WINDOWS * window * filters + config.n_highway * 2 * filters**2 + filters * p),
-        "LSTM": 3 * 2 * loops * places * 9 * h * p,
-        "softmax": 3 * 2 * 2 * places * p * candidates,
+        "LSTM": 3 * 2 * lstms * tokens * 9 * h * p,
+        "softmax": 3 * 2 * 2 * tokens * p * candidates,
     }
-    floats = {  # the factors: how often the operators read or write such a tensor
+    floats = {  # factors: how often the operators read or write such a tensor
         "characters": distinct * (WINDOWS * (6 * window + 8 * filters) + config.n_highway * 50 * filters),
-        "LSTM": loops * (STEPS * (193 * rows * h + 2 * 5 * h * p) + 8 * 9 * h * p),
-        "softmax": 14 * 2 * places * candidates + 18 * (read + 2 * places) * p,
+        "LSTM": lstms * (STEPS * (193 * rows * h + 2 * 5 * h * p) + 8 * 9 * h * p),
+        "softmax": 14 * 2 * tokens * candidates + 18 * (table_rows + 2 * tokens) * p,
         "update": 8 * dense,
     }
-    around = 2 * (ranks - 1) / ranks * (dense + read_by_all * (p + 1))  # a ring
-    return Cost(flop, {part: 4 * count for part, count in floats.items()}, 4 * around)
+    exchanged = 2 * (ranks - 1) / ranks * (dense + table_rows_of_all * (p + 1))  # ring all-reduce
+    return Cost(flop, {part: 4 * count for part, count in floats.items()}, 4 * exchanged)
 
 
 def dense_weights(config: ELMoConfig) -> int:
-    """Numbers of a character model's weights that get a gradient for every row: all but the tables."""
+    """Number of a character model's weights with dense gradients: all but the tables."""
     p, h, filters = config.projection_dim, config.cell_dim, config.n_filters
     convolutions = sum((width * config.character_dim + 1) * number for width, number in config.filters)
     highways = config.n_highway * 2 * filters * (filters + 1)
@@ -83,8 +84,8 @@ def dense_weights(config: ELMoConfig) -> int:
 
 @dataclass
 class GPU:
-    """From its data sheet: TFLOP/s of dense products, TB/s of its memory, GB/s in one direction to other GPUs. Dollars an
-    hour are a guess at what renting it costs.
+    """Data sheet: TFLOP/s of dense products, TB/s of memory, GB/s per direction to other GPUs. price: guessed rent, dollars
+    per hour.
     """
 
     name: str
@@ -99,15 +100,15 @@ GPUS = (
     GPU("A100 80 GB", 19.5, 156, 2.0, 300, (1.3, 4.0)),
     GPU("H100 SXM", 67, 494, 3.35, 450, (2.0, 6.0)),
 )
-LAUNCH = 5e-6, 12e-6  # best and worst: seconds of Python, Paddle and driver for an operator
-SHARE_OF_PRODUCTS = {"float32": (0.8, 0.5), "tf32": (0.5, 0.2)}  # of the peak
+LAUNCH = 5e-6, 12e-6  # best and worst: seconds per operator in Python, Paddle and driver
+SHARE_OF_PRODUCTS = {"float32": (0.8, 0.5), "tf32": (0.5, 0.2)}  # of peak, as the next two
 SHARE_OF_MEMORY = 0.85, 0.5
 SHARE_OF_LINK = 0.7, 0.3
 
 
 def expected_seconds(cost: Cost, launches: int, gpu: GPU, precision: str, case: int) -> dict[str, float]:
-    """Of a step, in case 0 by the best of the assumptions, in case 1 by the worst. The host works ahead of the device: the
-    slower of the two counts.
+    """Estimate a step's time with the best (case 0) or worst (case 1) assumptions. The host works ahead of the device, so
+    the slower of the two counts.
     """
     products = sum(cost.flop.values()) / (getattr(gpu, precision) * 1e12 * SHARE_OF_PRODUCTS[precision][case])
     memory = sum(cost.bytes.values()) / (gpu.memory * 1e12 * SHARE_OF_MEMORY[case])
@@ -116,17 +117,17 @@ def expected_seconds(cost: Cost, launches: int, gpu: GPU, precision: str, case: 
     return {"host": host, "products": products, "memory": memory, "step": max(host, products + memory) + exchange}
 
 
-def bound(seconds: dict[str, float]) -> str:
-    """What takes most of an expected step."""
+def bottleneck(seconds: dict[str, float]) -> str:
+    """The slowest part of an estimated step."""
     device = max(("products", "memory"), key=seconds.get)
     return "host" if seconds["host"] > seconds["products"] + seconds["memory"] else device
 
 
-def expect(args: argparse.Namespace) -> None:
+def print_estimates(args: argparse.Namespace) -> None:
     """Print the tables of docs/scale.md."""
     table = []
     for size, rows in itertools.product(args.model_size, args.rows):
-        config, distinct = ELMoConfig.preset(size), counted(DISTINCT, rows)
+        config, distinct = ELMoConfig.preset(size), interpolated(DISTINCT_TOKENS, rows)
         one, eight = (cost(config, rows, args.candidates, distinct, ranks) for ranks in (1, 8))
         flop, traffic = ([*part.values(), sum(part.values())] for part in (one.flop, one.bytes))
         cells = [*(f"{x / 1e9:,.0f}" for x in flop), *(f"{x / 1e9:.1f}" for x in traffic)]
@@ -138,9 +139,9 @@ def expect(args: argparse.Namespace) -> None:
     for size, rows, gpu, precision in itertools.product(args.model_size, args.rows, GPUS, SHARE_OF_PRODUCTS):
         cells = []
         for n in (1, 8):
-            one = cost(ELMoConfig.preset(size), rows, args.candidates, counted(DISTINCT, rows), n)
+            one = cost(ELMoConfig.preset(size), rows, args.candidates, interpolated(DISTINCT_TOKENS, rows), n)
             cases = [expected_seconds(one, args.launches, gpu, precision, case) for case in (0, 1)]
-            bounds = [bound(case) for case in cases]
+            bounds = [bottleneck(case) for case in cases]
             rates = [n * rows * STEPS / case["step"] for case in cases]
             days = [PUBLISHED / rate / 86400 for rate in rates]
             dollars = [n * 24 * d * price for d, price in zip(days, gpu.price, strict=True)]
@@ -152,8 +153,8 @@ def expect(args: argparse.Namespace) -> None:
     show(["model", "rows", "GPU", "products", *columns], table)
 
 
-def counted(known: dict[int, int], rows: int) -> float:
-    """What was counted for so many rows, or lies between."""
+def interpolated(known: dict[int, int], rows: int) -> float:
+    """The count for this number of rows, interpolated."""
     return float(np.exp(np.interp(np.log(rows), *np.log(list(known.items())).T)))
 
 
@@ -169,14 +170,14 @@ def measure(args: argparse.Namespace, ranks: Ranks) -> None:
 
 
 def trainings(args: argparse.Namespace, ranks: Ranks) -> Iterator[list]:
-    """The lines of the table of training steps."""
+    """Yield the rows of the table of training steps."""
     corpus, vocabulary = training_text(args.vocab_size)
     for size, rows, precision in itertools.product(args.model_size, args.rows, possible_products()):
         choose_products(precision)
         config = ELMoConfig.preset(size, vocab_size=len(vocabulary))
         try:
             measured = training(args, ranks, config, corpus, vocabulary, rows)
-        except (MemoryError, OSError) as error:  # OSError: from within a backward pass
+        except (MemoryError, OSError) as error:  # OSError: out of memory in a backward pass
             measured = ["out of memory?", " ".join(str(error).split())[-200:]]
         yield [size, rows, precision, *measured]
     choose_products("float32")
@@ -187,13 +188,13 @@ def possible_products() -> Sequence[str]:
 
 
 def choose_products(precision: str) -> None:
-    """As run_pretrain.py makes them by default, with --tf32 and with --amp."""
+    """Compute products as run_pretrain.py does by default, with --tf32 or with --amp."""
     products.use_tf32(precision == "tf32")
     products.use_bfloat16(precision == "bfloat16")
 
 
 def machine(args: argparse.Namespace, ranks: Ranks, on_gpu: bool) -> list[list[str]]:
-    """Products, memory, launches and links by themselves."""
+    """Rates of products, memory, launches and links."""
     size, elements = (8192, 2**28) if on_gpu else (256, 2**20)
     found = []
 
@@ -224,32 +225,32 @@ def machine(args: argparse.Namespace, ranks: Ranks, on_gpu: bool) -> list[list[s
 
 
 def training(args, ranks: Ranks, config: ELMoConfig, corpus, vocabulary, rows: int) -> list[str]:
-    """One configuration: the columns of the table that `measure` prints."""
+    """Measure one configuration: columns of the table that `measure` prints."""
     if paddle.get_device().startswith("gpu"):
         paddle.device.cuda.reset_max_memory_allocated()
-    trained = Training(config, rows, ranks=ranks)
+    training_step = TrainingStep(config, rows, ranks=ranks)
     stream = dataset.TrainStream(corpus, vocabulary, rows, STEPS, config.input, 0, ranks.rank, ranks.size)
     random, batches = np.random.default_rng(0), [next(stream) for _ in range(args.steps)]
-    given = [(batch, softmax.draw_candidates(len(vocabulary), args.candidates, random)) for batch in batches]
-    trained.step(*given[0])
-    launches = count_operators(lambda: trained.step(*given[0]))["launches"]
+    inputs = [(batch, softmax.draw_candidates(len(vocabulary), args.candidates, random)) for batch in batches]
+    training_step(*inputs[0])
+    launches = count_operators(lambda: training_step(*inputs[0]))["launches"]
     synchronise()
     began = time.perf_counter()
-    for batch, candidates in given:
-        trained.step(batch, candidates)
+    for batch, candidates in inputs:
+        training_step(batch, candidates)
     host = time.perf_counter() - began
     synchronise()
     seconds = (time.perf_counter() - began) / args.steps
     clock = Clock()
 
-    def after(part: str) -> None:
+    def on_phase(phase: str) -> None:
         synchronise()
-        clock.lap(part)
+        clock.lap(phase)
 
-    for batch, candidates in given:
-        trained.step(batch, candidates, after)
+    for batch, candidates in inputs:
+        training_step(batch, candidates, on_phase)
     distinct = float(np.mean([len(batch.tokens.lengths) for batch in batches]))
-    flop = sum(cost(config, rows, len(given[0][1].ids), distinct).flop.values())
+    flop = sum(cost(config, rows, len(inputs[0][1].ids), distinct).flop.values())
     return [
         f"{ranks.size * rows * STEPS / seconds:,.0f}",
         f"{1e3 * seconds:.1f}",
@@ -268,7 +269,7 @@ def synchronise() -> None:
 
 
 def timed(work: Callable[[], object], times: int) -> float:
-    """Seconds of one call, the device's work included."""
+    """Seconds per call, the device's work included."""
     work()
     synchronise()
     began = time.perf_counter()
@@ -279,13 +280,13 @@ def timed(work: Callable[[], object], times: int) -> float:
 
 
 def span(values: Iterable[float]) -> str:
-    """Two numbers to two digits: 12-34."""
+    """Format a range with two digits: 12-34."""
     low, high = (f"{float(f'{value:.2g}'):,.10g}" for value in values)
     return low if low == high else f"{low}-{high}"
 
 
 def show(header: Sequence[str], table: Iterable[Sequence], ranks: Ranks | None = None) -> None:
-    """Print a table in Markdown, on the first rank, each line as soon as it is there."""
+    """Print a Markdown table on rank 0, each row as soon as it is computed."""
     for line in itertools.chain([header, ["---"] * len(header)], table, [None]):
         if ranks is None or ranks.is_main:
             print(f"| {' | '.join(map(str, line))} |" if line else "", flush=True)
@@ -294,24 +295,28 @@ def show(header: Sequence[str], table: Iterable[Sequence], ranks: Ranks | None =
 def main() -> None:
     parser = arguments.parser(__doc__)
     arguments.add_device(parser)
-    parser.add_argument("--model_size", nargs="+", choices=tuple(PRESETS), help="small and original; on a CPU tiny")
-    rows = "of a batch, on each GPU: 128, 512 and 2048; on a CPU 4 and 8"
+    parser.add_argument(
+        "--model_size", nargs="+", choices=tuple(PRESETS), help="presets (default: small and original; on a CPU tiny)"
+    )
+    rows = "batch sizes per GPU (default: 128, 512 and 2048; on a CPU 4 and 8)"
     parser.add_argument("--rows", nargs="+", **arguments.COUNT, help=rows)
-    parser.add_argument("--vocab_size", **arguments.COUNT, help="words to predict: 800,000; on a CPU 1,000")
-    parser.add_argument("--candidates", **arguments.COUNT, help="of the sampled softmax: 8,192; on a CPU 64")
-    parser.add_argument("--steps", **arguments.COUNT, help="of each measurement: 20; on a CPU 2")
-    parser.add_argument("--expect", action="store_true", help="measure nothing: count, and print what to expect")
-    parser.add_argument("--launches", **arguments.COUNT, default=1_800, help="--expect: operators of a step")
+    parser.add_argument("--vocab_size", **arguments.COUNT, help="vocabulary size (default: 800,000; on a CPU 1,000)")
+    parser.add_argument(
+        "--candidates", **arguments.COUNT, help="sampled-softmax candidates (default: 8,192; on a CPU 64)"
+    )
+    parser.add_argument("--steps", **arguments.COUNT, help="steps per measurement (default: 20; on a CPU 2)")
+    parser.add_argument("--expect", action="store_true", help="measure nothing: print the counted cost and estimates")
+    parser.add_argument("--launches", **arguments.COUNT, default=1_800, help="--expect: operators per step")
     args = parser.parse_args()
-    if args.expect and not all(min(DISTINCT) <= rows <= max(DISTINCT) for rows in args.rows or ()):
-        parser.error(f"--rows of --expect are {min(DISTINCT)} to {max(DISTINCT)}: for these, text has been counted")
+    if args.expect and not all(min(DISTINCT_TOKENS) <= rows <= max(DISTINCT_TOKENS) for rows in args.rows or ()):
+        parser.error(f"--expect: --rows must be {min(DISTINCT_TOKENS)} to {max(DISTINCT_TOKENS)}, the counted range")
     on_gpu = args.expect or runtime.set_device(args.device).startswith("gpu")
     args.model_size = args.model_size or (["small", "original"] if on_gpu else ["tiny"])
     args.rows = args.rows or ([128, 512] if args.expect else [128, 512, 2048] if on_gpu else [4, 8])
     args.vocab_size = args.vocab_size or (800_000 if on_gpu else 1_000)
     args.candidates = args.candidates or (8192 if on_gpu else 64)
     args.steps = args.steps or (20 if on_gpu else 2)
-    expect(args) if args.expect else measure(args, Ranks())
+    print_estimates(args) if args.expect else measure(args, Ranks())
 
 
 if __name__ == "__main__":

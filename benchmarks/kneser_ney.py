@@ -1,18 +1,18 @@
-"""Perplexity of interpolated modified Kneser-Ney n-grams: what a biLM has to beat on the same text.
+"""Perplexity of interpolated modified Kneser-Ney n-grams, a baseline for a biLM on the same text.
 
     python benchmarks/kneser_ney.py --train_data_path='corpus/train/*' --dev_data_path='corpus/dev/*' \\
         --vocab_file=corpus/vocab.txt
 
-Comparable with run_eval.py: the same vocabulary, words outside it as <UNK>, and the same predictions, which are every
-word and the marker at the sentence's end. The backward model reads, and has learnt from, the sentences reversed. One
-thing differs: an n-gram sees nothing before its sentence, the biLM's state comes from the sentences before.
+Comparable with run_eval.py: the same vocabulary, with OOV words as <UNK>, and the same predictions: every word and the
+special token at the sentence's end. The backward model is trained on reversed sentences. One difference remains: an n-gram
+sees nothing before its sentence, while the biLM's state comes from the sentences before.
 
-The model is that of Chen and Goodman (1999): c is the count of an n-gram, D one of three discounts for counts of 1, 2
-and 3 or more, and below the highest order c is the number of different words that the n-gram follows:
+The model is Chen and Goodman's (1999): c is the count of an n-gram and D one of three discounts, for counts of 1, 2 and 3
+or more. Below the highest order, c is the number of distinct words that precede the n-gram:
 
-    p(w | u v) = (c(u v w) - D(c)) / c(u v .)  +  (what was discounted after u v) / c(u v .) * p(w | v)
+    p(w | u v) = (c(u v w) - D(c)) / c(u v .)  +  (sum of the discounts after u v) / c(u v .) * p(w | v)
 
-The recursion ends with 1 / V. An n-gram that begins with the marker follows nothing and keeps its count.
+The recursion ends with 1 / V. An n-gram that begins with <S> has no preceding word and keeps its count.
 """
 
 import sys
@@ -31,106 +31,106 @@ from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import BOS, EOS, Vocabulary
 
-COARSE = (0.5, 1.0, 1.5)  # the discounts where a text is too small to estimate them
+FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)  # for texts too small to estimate discounts
 
 
 @dataclass
 class Level:
-    """What is known of the n-grams of one length, each under its id, and of their contexts, the n-grams one shorter."""
+    """Counts of the n-grams of one length, by id, and of their contexts, the n-grams one word shorter."""
 
-    kept: np.ndarray  # (n-grams,) float64 counts after the discount
-    total: np.ndarray  # (contexts,) float64 sums of the counts
-    released: np.ndarray  # (contexts,) float64 sums of the discounts
+    discounted: np.ndarray  # (n-grams,) float64 counts minus discounts
+    total: np.ndarray  # (contexts,) float64 sums of counts
+    discount_mass: np.ndarray  # (contexts,) float64 sums of discounts
     discounts: tuple[float, float, float]
 
 
 class KneserNey:
     """N-grams of all lengths up to `order`, from sentences of word ids `<S> w1 .. wn </S>`, or these reversed.
 
-    An n-gram has a key, a number made of its first word and the id of the rest; its id is the key's place among all keys.
-    discount: one for all counts, in place of the three that are estimated for each length.
+    An n-gram's key combines its first word and the id of the rest; its id is the key's index in the sorted keys.
+    discount: one for all counts, instead of three estimated per length.
     """
 
     def __init__(self, sentences: Sequence[Sequence[int]], vocab_size: int, order: int, discount: float | None = None):
         self.vocab_size = vocab_size
-        self.keys: list[np.ndarray] = []  # of each length, rising
-        words, depth = _end_to_end(sentences)
-        ids = [np.zeros(len(words), np.int64)]  # of the n-gram of each length that ends at a place; -1: there is none
-        for k in range(1, min(order, 1 + int(depth.max())) + 1):  # none is longer than the longest sentence
-            key, there = self._keys_at(k, words, depth, ids[-1])
-            self.keys.append(np.unique(key[there]))
-            ids.append(_find(self.keys[-1], key, there))
+        self.keys: list[np.ndarray] = []  # per length, sorted
+        words, depth = _concatenate(sentences)
+        ids = [np.zeros(len(words), np.int64)]  # per length, ids of the n-grams that end at each word; -1: none
+        for k in range(1, min(order, 1 + int(depth.max())) + 1):  # at most as long as the longest sentence
+            key, is_ngram = self._keys_at(k, words, depth, ids[-1])
+            self.keys.append(np.unique(key[is_ngram]))
+            ids.append(_find(self.keys[-1], key, is_ngram))
         self.levels = []
         for k in range(1, len(self.keys) + 1):
-            there = (depth > 0) & (ids[k] >= 0)  # nothing predicts the first marker
-            gram, context = ids[k][there], np.r_[0, ids[k - 1][:-1]][there]
+            is_ngram = (depth > 0) & (ids[k] >= 0)  # nothing predicts <S>
+            gram, context = ids[k][is_ngram], np.r_[0, ids[k - 1][:-1]][is_ngram]
             self.levels.append(self._level(k, gram, context, int(words[0]), discount))
 
     def _level(self, k: int, gram: np.ndarray, context: np.ndarray, begin: int, discount: float | None) -> Level:
-        """gram, context (n,): the ids of the n-grams of length k and of their contexts, wherever there is one."""
+        """gram, context: ids (n,) of all n-grams of length k in the text, and of their contexts."""
         counts = np.bincount(gram, minlength=self._size(k))
-        if k < len(self.keys):  # how many different words each follows, unless it begins with the marker
-            follows = np.bincount(self.keys[k] % self._size(k), minlength=self._size(k))
-            counts = np.where(self.keys[k - 1] // self._size(k - 1) == begin, counts, follows)
-        three = estimated_discounts(counts) if discount is None else (discount,) * 3
-        discounted = np.array([0.0, *three])[np.minimum(counts, 3)]
+        if k < len(self.keys):  # number of distinct preceding words, unless it begins with <S>
+            preceding = np.bincount(self.keys[k] % self._size(k), minlength=self._size(k))
+            counts = np.where(self.keys[k - 1] // self._size(k - 1) == begin, counts, preceding)
+        by_count = estimated_discounts(counts) if discount is None else (discount,) * 3
+        discounts = np.array([0.0, *by_count])[np.minimum(counts, 3)]
         context_of = np.zeros(self._size(k), np.int64)
         context_of[gram] = context
-        total, released = (np.bincount(context_of, values, self._size(k - 1)) for values in (counts, discounted))
-        return Level(counts - discounted, total, released, three)
+        total, discount_mass = (np.bincount(context_of, values, self._size(k - 1)) for values in (counts, discounts))
+        return Level(counts - discounts, total, discount_mass, by_count)
 
     def probabilities(self, sentences: Sequence[Sequence[int]]) -> np.ndarray:
-        """Probability of every prediction: of all that follows the first id of each sentence, end to end."""
-        words, depth = _end_to_end(sentences)
+        """Probabilities of all predictions (every id except each sentence's first), concatenated."""
+        words, depth = _concatenate(sentences)
         ids, probability = np.zeros(len(words), np.int64), np.full(len(words), 1 / self.vocab_size)
         for k, level in enumerate(self.levels, 1):
             context = np.where(depth >= max(1, k - 1), np.r_[0, ids[:-1]], -1)
             ids = _find(self.keys[k - 1], *self._keys_at(k, words, depth, ids))
             total = np.where(context >= 0, level.total[context], 0.0)
-            kept = np.where(ids >= 0, level.kept[ids], 0.0)
+            discounted = np.where(ids >= 0, level.discounted[ids], 0.0)
             seen = total > 0
-            probability[seen] = ((kept + level.released[context] * probability)[seen]) / total[seen]
+            probability[seen] = ((discounted + level.discount_mass[context] * probability)[seen]) / total[seen]
         return probability[depth > 0]
 
     def perplexity(self, sentences: Sequence[Sequence[int]]) -> float:
-        with np.errstate(divide="ignore"):  # without any discount it may be infinite
+        with np.errstate(divide="ignore"):  # with a discount of 0 it may be infinite
             return float(np.exp(-np.log(self.probabilities(sentences)).mean()))
 
     def _keys_at(self, k: int, words: np.ndarray, depth: np.ndarray, rest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Key of the n-gram of length k that ends at each place, and whether one does whose rest is known."""
-        first = np.roll(words, k - 1)  # what it rolls over the end is not deep enough
+        """Keys of the n-grams of length k that end at each word, and whether each one exists and its rest is known."""
+        first = np.roll(words, k - 1)  # values that wrap around are invalid by their depth
         return first * self._size(k - 1) + rest, (depth >= k - 1) & (rest >= 0)
 
     def _size(self, k: int) -> int:
-        """How many n-grams of length k there are; of length 0 there is one."""
+        """Number of n-grams of length k; 1 for length 0."""
         return len(self.keys[k - 1]) if k else 1
 
 
 def estimated_discounts(counts: np.ndarray) -> tuple[float, float, float]:
-    """The discounts of counts 1, 2, and 3 or more, from how many n-grams have the counts 1 to 4."""
+    """Discounts for counts of 1, 2, and 3 or more, from the numbers of n-grams with counts 1 to 4."""
     n1, n2, n3, n4 = (np.count_nonzero(counts == count) for count in (1, 2, 3, 4))
     if not (n1 and n2 and n3):
-        return COARSE
+        return FALLBACK_DISCOUNTS
     y = n1 / (n1 + 2 * n2)
-    found = 1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3
-    return found if min(found) > 0 else COARSE
+    discounts = 1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3
+    return discounts if min(discounts) > 0 else FALLBACK_DISCOUNTS
 
 
-def _end_to_end(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """All ids in one array, and the place of each within its sentence."""
+def _concatenate(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """All ids in one array, and each one's position in its sentence."""
     lengths = np.array([len(sentence) for sentence in sentences])
     words = np.concatenate([np.asarray(sentence, np.int64) for sentence in sentences])
     return words, np.arange(len(words)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
-def _find(keys: np.ndarray, wanted: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Where in the rising `keys` the wanted ones are; -1 for those that are not, or not `there`."""
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(there & (keys[place] == wanted), place, -1)
+def _find(keys: np.ndarray, queries: np.ndarray, is_valid: np.ndarray) -> np.ndarray:
+    """Indices of the valid queries in the sorted keys; -1 for all others."""
+    index = np.minimum(np.searchsorted(keys, queries), len(keys) - 1)
+    return np.where(is_valid & (keys[index] == queries), index, -1)
 
 
 def read(corpus: Corpus, vocabulary: Vocabulary) -> list[np.ndarray]:
-    """The ids of every sentence, between its markers."""
+    """The ids of all sentences, with special tokens."""
     sentences = (words for path in corpus.paths for words in read_sentences(path) if words)
     return [vocabulary.ids([BOS, *words, EOS]) for words in sentences]
 
@@ -140,8 +140,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--train_data_path", required=True, metavar="PATH", help="text to count")
     arguments.add_dev_data(parser, required=True)
     arguments.add_vocabulary(parser, required=True)
-    parser.add_argument("--orders", **arguments.COUNT, nargs="+", default=[3, 5], help="lengths of the n-grams")
-    parser.add_argument("--discount", type=arguments.fraction, metavar="D", help="one for all counts, not estimated")
+    parser.add_argument("--orders", **arguments.COUNT, nargs="+", default=[3, 5], help="lengths of n-grams")
+    parser.add_argument(
+        "--discount",
+        type=arguments.fraction,
+        metavar="D",
+        help="one discount for all counts, instead of estimating them",
+    )
     args = parser.parse_args(argv)
     vocabulary = Vocabulary.from_file(args.vocab_file)
     train, dev = Corpus(args.train_data_path), Corpus(args.dev_data_path)
@@ -152,12 +157,12 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"in each direction; {counts.unknown / counts.tokens:.2%} outside the vocabulary of {len(vocabulary):,} words"
         )
     train, dev = read(train, vocabulary), read(dev, vocabulary)
-    backwards = [[sentence[::-1] for sentence in sentences] for sentences in (train, dev)]
+    backward_texts = [[sentence[::-1] for sentence in sentences] for sentences in (train, dev)]
     print("perplexity     forward  backward      mean")
     for order in args.orders:
         forward, backward = (
-            KneserNey(learnt, len(vocabulary), order, args.discount).perplexity(scored)
-            for learnt, scored in ((train, dev), backwards)
+            KneserNey(training_text, len(vocabulary), order, args.discount).perplexity(scored)
+            for training_text, scored in ((train, dev), backward_texts)
         )
         print(f"{order}-gram    {forward:>12.2f}{backward:>10.2f}{(forward + backward) / 2:>10.2f}")
 

@@ -1,5 +1,5 @@
-"""The steps of an experiment: scripts that run as processes. What they have made is kept, so that the same command goes on
-after an interruption.
+"""Steps of an experiment: scripts that run as processes. Finished steps are kept, so the same command resumes after an
+interruption.
 """
 
 import hashlib
@@ -23,77 +23,77 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 @dataclass
 class Step:
-    """Commands for Python, and what is there once they have run.
+    """Python commands, and the file or folder that exists once they have run.
 
-    checkpoints: the folder of a pretraining, which is resumed. scratch: a folder that is removed at the end.
+    checkpoints: the folder of a pretraining, to resume it. scratch: a folder to remove at the end.
     """
 
-    makes: Path
+    target: Path
     commands: list[list[str]]
     checkpoints: Path | None = None
     scratch: Path | None = None
 
 
 def check_settings(folder: Path, settings: Mapping[str, str | None]) -> None:
-    """Refuse a folder that has results of other settings. One that is None now may be given later."""
+    """Raise if the folder has results of other settings. A setting that is None may be given later."""
     path = folder / "settings.json"
-    kept = disk.read_json(path, "settings of an experiment") if path.exists() else {}
-    given = {name: value for name, value in settings.items() if value is not None}
-    for name, value in given.items():
-        if kept.get(name, value) != value:
+    saved = disk.read_json(path, "settings of an experiment") if path.exists() else {}
+    settings = {name: value for name, value in settings.items() if value is not None}
+    for name, value in settings.items():
+        if saved.get(name, value) != value:
             raise UserError(
-                f"{folder} has results of another {name}: {kept[name]}, not {value}. Name another --output."
+                f"{folder} has results of another {name}: {saved[name]}, not {value}. Choose another --output."
             )
     with disk.atomic_write(path) as file:
-        file.write(json.dumps({**kept, **given}, indent=1) + "\n")
+        file.write(json.dumps({**saved, **settings}, indent=1) + "\n")
 
 
 def digest(*paths: Path) -> str:
-    """Names and content of files."""
+    """Names and checksums of files."""
     return ", ".join(f"{path.name} {hashlib.sha1(path.read_bytes()).hexdigest()[:12]}" for path in paths)
 
 
 def results(folder: Path, name: str, suffix: str = ".json") -> dict[int, Path]:
-    """The results of the runs of a name, by seed."""
+    """The result files of the runs with this name, by seed."""
     paths = {int(path.stem.rpartition("-")[2]): path for path in folder.glob(f"{name}-[0-9]*{suffix}")}
     return dict(sorted(paths.items()))
 
 
-def right(result: Path) -> np.ndarray:
-    """Whether each text was classified rightly, as 0 or 1, in results of run_finetune.py."""
+def correct(result: Path) -> np.ndarray:
+    """Whether each text was classified correctly, as 0 or 1. result: written by run_finetune.py."""
     texts = disk.read_json(result, "results of run_finetune.py")["reviews"]
     return np.equal(texts["label"], texts["prediction"]).astype(float)
 
 
 def run(steps: Iterable[Step], jobs: int = 1) -> None:
-    """Run the steps whose results are missing, `jobs` at a time; with several, only failures show their output."""
+    """Run the steps whose targets are missing, `jobs` at a time. With several jobs, only failures show their output."""
     running: set[subprocess.Popen] = set()
-    ends: list[int] = []  # exit codes; where there is one, nothing more begins
+    exit_codes: list[int] = []  # once there is one, no further command starts
 
     def end(number: int, _) -> None:
-        """Let the steps save. Ctrl-C has reached them too. At SIGTERM, Paddle's launcher would leave processes behind."""
-        ends.append(128 + number)
+        """Let the steps save. They receive Ctrl-C themselves. On SIGTERM, Paddle's launcher would leave processes behind."""
+        exit_codes.append(128 + number)
         for process in [*running] if number == signal.SIGTERM else []:
             process.send_signal(signal.SIGINT)
 
     def execute(step: Step) -> None:
-        if step.makes.exists():
+        if step.target.exists():
             return
         for command in step.commands:
-            if ends:
-                sys.exit(ends[0])
+            if exit_codes:
+                sys.exit(exit_codes[0])
             command = resumed(step, command)
             print("$ python", *command, flush=True)
             command = [str(PROJECT / part) if part.endswith(".py") else part for part in command]
-            output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} if jobs > 1 else {}
-            process = subprocess.Popen([sys.executable, *command], **output)
+            streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} if jobs > 1 else {}
+            process = subprocess.Popen([sys.executable, *command], **streams)
             running.add(process)
-            shown, _ = process.communicate()
+            output, _ = process.communicate()
             running.remove(process)
             if code := process.returncode:
-                ends.append(code if code > 0 else 128 - code)
-                print(shown or "", "Not finished. What is done is kept: run this again to go on.", file=sys.stderr)
-                sys.exit(ends[0])
+                exit_codes.append(code if code > 0 else 128 - code)
+                print(output or "", "Not finished. Run the same command again to resume.", file=sys.stderr)
+                sys.exit(exit_codes[0])
         if step.scratch:
             shutil.rmtree(step.scratch)
 
@@ -108,7 +108,7 @@ def run(steps: Iterable[Step], jobs: int = 1) -> None:
 
 
 def resumed(step: Step, command: list[str]) -> list[str]:
-    """The command that goes on from the last checkpoint of an interrupted pretraining."""
+    """The command, resuming from the last checkpoint if the pretraining was interrupted."""
     if not step.checkpoints or not any(step.checkpoints.glob("*.pdparams")):
         return command
     command = [part for part in command if not part.startswith("--finetune_from=")]

@@ -1,8 +1,8 @@
-"""Probabilistic grammars without recursion: their notation, and exact arithmetic on what they say.
+"""Probabilistic grammars without recursion: their notation, and exact entropy and probabilities.
 
-Such a grammar is a finite automaton over words: a state is what remains to be said, an edge says one word. On it the
-entropy of a sentence, its expected length and the probability of a given sentence are exact sums, and it can be decided
-whether any sentence has two derivations. README.md explains the notation.
+Such a grammar is a finite automaton over words: a state is the rest of a sentence, an edge emits one word. The entropy of a
+sentence, its expected length and the probability of a given sentence are exact sums over it, and it is decidable whether
+some sentence has two derivations. README.md explains the notation.
 """
 
 import math
@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 
 class GrammarError(ValueError):
-    """A mistake in a grammar: where and what."""
+    """A mistake in a grammar, with its location."""
 
 
 class Word(NamedTuple):
-    """A terminal: its text, its part of speech ("" where the grammar has none) and its sense ("" where it has but one)."""
+    """A terminal: its text, part of speech ("" if the grammar has none) and sense ("" if there is only one)."""
 
     text: str
     tag: str = ""
@@ -36,7 +36,7 @@ Rules = dict[str, list[tuple[float, Stack]]]
 
 
 class GrammarReader:
-    """Reads the notation into `rules`. With `held_out`, words marked `!` may be said, otherwise never."""
+    """Reads the notation into `rules`. Words marked `!` are included only with `held_out`."""
 
     VARIABLE = re.compile(r"@\w+")
     WEIGHT = re.compile(r"(.*?)(?:\s+\*(\d+))?", re.DOTALL)
@@ -47,8 +47,8 @@ class GrammarReader:
     def __init__(self, held_out: bool = False):
         self.held_out = held_out
         self.rules: Rules = {}
-        self.values: dict[str, list[str]] = {}  # of each @variable
-        self.tags: dict[str, str] = {}  # of words that are written without one
+        self.values: dict[str, list[str]] = {}  # by @variable
+        self.tags: dict[str, str] = {}  # default tags, by word
 
     def read(self, path: Path) -> None:
         # Variables and tags first: they may stand anywhere in the file.
@@ -60,7 +60,7 @@ class GrammarReader:
 
     @staticmethod
     def definitions(path: Path) -> Iterator[tuple[int, str]]:
-        """Each definition, its indented lines included, and the number of its first line."""
+        """Yield each definition with its indented lines, and the number of its first line."""
         first, lines = 0, []
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if not line.strip() or line.startswith("#"):
@@ -87,7 +87,7 @@ class GrammarReader:
             self.define_alternatives(head, re.split(r"[|\n]", body))
 
     def define_list(self, head: str, entries: list[str]) -> None:
-        """`name.a,b:tag ~ x,y z`: side by side the lists name.a (x z) and name.b (y z), the earlier the more frequent."""
+        """`name.a,b:tag ~ x,y z` defines the parallel lists name.a (x z) and name.b (y z), most frequent first."""
         head, _, tag = head.partition(":")
         first, *others = head.split(",")
         names = [first, *(f"{first.rpartition('.')[0]}.{other}" for other in others)]
@@ -105,8 +105,8 @@ class GrammarReader:
                 self.add(name, weight, self.symbols(self.JOINT.sub(" ", form), tag))
 
     def define_alternatives(self, head: str, alternatives: list[str]) -> None:
-        """`name = x | y *3`, once for every value of the variables in the name. An alternative with further variables
-        becomes one for every value of those, which share its weight."""
+        """`name = x | y *3`, once per value of the variables in the name. An alternative with further variables becomes one
+        per value of these, with an equal share of its weight."""
         for text in filter(str.strip, alternatives):
             body, weight = self.WEIGHT.fullmatch(text.strip()).groups()
             for outer in self.assignments(head):
@@ -149,7 +149,7 @@ class GrammarReader:
 
 
 def normalise(rules: Rules, start: str) -> Rules:
-    """Weights become probabilities. Rules that are missing, never used, or use themselves are errors."""
+    """Turn weights into probabilities. Raise for rules that are undefined, unused or recursive."""
     seen: set[str] = set()
 
     def visit(name: str, above: tuple[str, ...]) -> None:
@@ -182,7 +182,7 @@ class Edge(NamedTuple):
 
 
 class Automaton:
-    """All that a rule can say. States are numbered so that every edge leads to a smaller number; 0 is the end."""
+    """All sentences of a rule. States are numbered so that every edge leads to a smaller number; 0 is the end."""
 
     def __init__(self, rules: Rules, start: str):
         self.rules = rules
@@ -197,7 +197,7 @@ class Automaton:
             self.by_text.append(index)
 
     def add_state(self, stack: Stack, numbers: dict[Stack, int]) -> int:
-        """The number of the state in which `stack` remains to be said; `numbers` holds those of the known ones."""
+        """The number of the state whose remaining symbols are `stack`. numbers: the known states."""
         if stack not in numbers:
             probabilities: dict[tuple[Word, Stack], float] = defaultdict(float)
             for probability, word, rest in self.first_words(stack):
@@ -208,7 +208,7 @@ class Automaton:
         return numbers[stack]
 
     def first_words(self, stack: Stack) -> Iterator[tuple[float, Word, Stack]]:
-        """Each word that `stack` can begin with: its probability, the word, and what remains after it."""
+        """Yield the first words of `stack`: probability, word, and the remaining symbols."""
         if not stack:
             raise GrammarError("a sentence is empty, or an article has nothing after it")
         head, rest = stack[0], stack[1:]
@@ -234,7 +234,7 @@ class Automaton:
                     yield outer * inner, word, remaining
 
     def draw(self, rng: random.Random) -> list[Word]:
-        """A random sentence. Takes `rng.random()` only, whose numbers Python promises not to change."""
+        """A random sentence. Uses only `rng.random()`, whose numbers Python promises not to change."""
         state, words = self.start, []
         while state:
             chosen = bisect(self.cumulative[state], rng.random() * self.cumulative[state][-1])
@@ -244,9 +244,9 @@ class Automaton:
         return words
 
     def parse(self, tokens: Iterable[str]) -> tuple[float, list[Word]]:
-        """Log-probability of a sentence, summed over its derivations, and the words of one of them with tags and senses.
+        """Log-probability of a sentence, summed over its derivations, and one derivation's words with tags and senses.
 
-        The log-probability of a sentence that the grammar cannot say is minus infinity, and it has no words.
+        Returns minus infinity and no words if the grammar cannot generate the sentence.
         """
         paths = {self.start: (1.0, None)}  # state: its probability so far, and its words linked from the latest back
         for token in tokens:
@@ -266,7 +266,7 @@ class Automaton:
         return math.log(probability), words[::-1]
 
     def entropy(self) -> float:
-        """Entropy of a derivation in nats: that of a sentence, if no sentence has two."""
+        """Entropy of a derivation in nats; of a sentence, if none has two derivations."""
         nats = []
         for edges in self.edges:
             nats.append(math.fsum(p * (nats[target] - math.log(p)) for p, _, target in edges))
@@ -280,10 +280,10 @@ class Automaton:
         return words[self.start]
 
     def ambiguous_ending(self) -> list[str] | None:
-        """The last words of some sentence that has two derivations, from where these part. None if there is none.
+        """The last words of a sentence with two derivations, from where they diverge. None if no sentence has two.
 
-        Two derivations are two paths. They part at some state by one word; from there the pair of their states moves by
-        words that both can say, until it meets, at the end at the latest. Every such pair is looked at once.
+        Two derivations are two paths that diverge at some state by one word. From there the pair of states advances by
+        words that both can emit, until the paths meet, at the end at the latest. Every pair is visited once.
         """
         hopeless: set[tuple[int, int]] = set()
 
@@ -308,7 +308,7 @@ class Automaton:
         return None
 
     def any_ending(self, state: int) -> list[str]:
-        """Words that lead from a state to the end."""
+        """Words from a state to the end."""
         words = []
         while state:
             edge = max(self.edges[state])

@@ -1,13 +1,12 @@
-"""Write the sample of this folder: text drawn from two small grammars, whose exact entropy is known.
+"""Write this folder's sample: text generated from two small grammars, whose entropy is known exactly.
 
     python data/make_sample.py                         # writes everything again, byte for byte the same
     python data/make_sample.py --show 20 --start bank  # prints random sentences of one rule
     python data/make_sample.py --senses FILE ...       # prints the sense of every ambiguous word of such files
     python data/make_sample.py --score FILE ...        # prints the exact log-probability of every sentence of such files
 
-`grammar_en.txt` and `grammar_zh.txt` hold the language, `grammar.py` the arithmetic, `passages.py` the passages to answer
-questions on; here is what is drawn and written.
-Needs nothing but Python.
+`grammar_en.txt` and `grammar_zh.txt` define the language, `grammar.py` computes with them, `passages.py` writes passages
+with questions. Needs only Python.
 """
 
 import argparse
@@ -27,16 +26,16 @@ HERE = Path(__file__).resolve().parent
 SEED = 2018
 TRAIN_SHARDS, SENTENCES_PER_TRAIN_SHARD = 4, 7500
 DEV_SHARDS, SENTENCES_PER_DEV_SHARD = 2, 1500
-POLARITY_SENTENCES = 600  # of each class
-POLARITY_NOISE = 0.04  # share of reviews that say nothing, and again of reviews in the wrong file
+POLARITY_SENTENCES = 600  # per class
+POLARITY_NOISE = 0.04  # fraction of neutral reviews, and of reviews in the wrong file
 LAC_TRAIN_SENTENCES, LAC_DEV_SENTENCES = 500, 150
 READING_TRAIN_PASSAGES, READING_DEV_PASSAGES = 120, 40
 SPECIAL_TOKENS = ("<S>", "</S>", "<UNK>")
-MOST_SHOWN = 1_000_000  # sentences; they are in memory
+MAX_SHOWN = 1_000_000  # sentences, held in memory
 
 
 def read_grammar(held_out: bool = False) -> Rules:
-    """The rules of both languages under one start, `sample`: half of the sentences are English, half Chinese."""
+    """The rules of both languages, with the start rule `sample`: half English, half Chinese."""
     english, chinese = GrammarReader(), GrammarReader(held_out)
     english.read(HERE / "grammar_en.txt")
     chinese.read(HERE / "grammar_zh.txt")
@@ -53,7 +52,7 @@ def text_of(words: Iterable[Word]) -> str:
 
 
 def bound(automaton: Automaton) -> dict[str, float]:
-    """What no model can beat on fresh text: n words and the marker at the sentence's end (or beginning) are predicted."""
+    """The best possible perplexity on new text. Predictions: n words and the special token at the end (or beginning)."""
     entropy, predictions = automaton.entropy(), automaton.expected_length() + 1
     return {
         "sentence_entropy_nats": round(entropy, 6),
@@ -63,7 +62,7 @@ def bound(automaton: Automaton) -> dict[str, float]:
 
 
 def bound_on(automaton: Automaton, sentences: list[str]) -> dict[str, float]:
-    """What the grammar itself scores on these very sentences."""
+    """The grammar's own perplexity on these sentences, the best possible."""
     log_probability = math.fsum(automaton.parse(sentence.split())[0] for sentence in sentences)
     predictions = sum(len(sentence.split()) + 1 for sentence in sentences)
     return {
@@ -75,7 +74,7 @@ def bound_on(automaton: Automaton, sentences: list[str]) -> dict[str, float]:
 
 
 def senses(automaton: Automaton, sentences: Iterable[str]) -> Iterator[tuple[int, int, str, str]]:
-    """(sentence, position, word, sense) of every ambiguous word; sentences and positions are counted from 0."""
+    """Yield (sentence, position, word, sense) for every ambiguous word, counted from 0."""
     for number, sentence in enumerate(sentences):
         for position, word in enumerate(automaton.parse(sentence.split())[1]):
             if word.sense:
@@ -95,7 +94,7 @@ def sense_table(automaton: Automaton, paths: Iterable[Path]) -> list[str]:
         lines = lines_of(path)
         for number, line in enumerate(lines, 1):
             if line.split() and automaton.parse(line.split())[0] == -math.inf:
-                raise GrammarError(f"{path}, line {number}: the grammar does not say this: {line[:60]}")
+                raise GrammarError(f"{path}, line {number}: the grammar cannot generate this: {line[:60]}")
         rows += ["\t".join(map(str, (path.name, *row))) for row in senses(automaton, lines)]
     return rows
 
@@ -110,7 +109,7 @@ def score_table(automaton: Automaton, paths: Iterable[Path]) -> list[str]:
 
 
 def vocabulary(sentences: Iterable[str]) -> list[str]:
-    """Special tokens, then falling frequency, ties in the order of the code points."""
+    """Special tokens, then the tokens by decreasing frequency, ties by code points."""
     counts = Counter(token for sentence in sentences for token in sentence.split())
     return [*SPECIAL_TOKENS, *sorted(counts, key=lambda token: (-counts[token], token))]
 
@@ -129,7 +128,7 @@ def write_shards(folder: Path, sentences: list[str], shards: int) -> list[Path]:
 
 
 def fresh(draw: Callable[[], list[Word]], known: set[str]) -> list[Word]:
-    """A sentence that is not among the known ones; from here on it is."""
+    """Draw a sentence that is not known, and add it to the known ones."""
     while text_of(words := draw()) in known:
         pass
     known.add(text_of(words))
@@ -137,7 +136,7 @@ def fresh(draw: Callable[[], list[Word]], known: set[str]) -> list[Word]:
 
 
 def write_polarity(folder: Path, rules: Rules, known: set[str], rng: random.Random) -> None:
-    """Film reviews as in the sentence polarity dataset. Some say nothing and some stand in the wrong file, as in life."""
+    """Write film reviews as in the sentence polarity dataset, some of them neutral or in the wrong file."""
     reviews = {kind: Automaton(rules, f"review.{kind}") for kind in ("pos", "neg", "neutral")}
 
     def draw(kind: str, other: str) -> list[Word]:
@@ -151,7 +150,7 @@ def write_polarity(folder: Path, rules: Rules, known: set[str], rng: random.Rand
 
 
 def write_lac(folder: Path, train: Automaton, dev: Automaton, known: set[str], rng: random.Random) -> None:
-    """Chinese sentences with the tags of LAC, in columns. Those of the dev set have words that are nowhere else."""
+    """Write Chinese sentences with LAC's tags, in columns. The dev set has words that occur nowhere else."""
     for name, automaton, n in (("train", train, LAC_TRAIN_SENTENCES), ("dev", dev, LAC_DEV_SENTENCES)):
         sentences = [fresh(partial(automaton.draw, rng), known) for _ in range(n)]
         lines = ("".join(f"{word.text}\t{word.tag}\n" for word in words) for words in sentences)
@@ -159,7 +158,7 @@ def write_lac(folder: Path, train: Automaton, dev: Automaton, known: set[str], r
 
 
 def write_reading(folder: Path, rng: random.Random) -> None:
-    """Passages and questions in SQuAD's JSON. Those of the dev set have words that are nowhere else."""
+    """Write passages and questions in SQuAD's JSON. The dev set has words that occur nowhere else."""
     for name, n in (("train", READING_TRAIN_PASSAGES), ("dev", READING_DEV_PASSAGES)):
         articles = [{"title": "", "paragraphs": [paragraph]} for paragraph in passages(n, name == "dev", rng)]
         data = ",\n".join(json.dumps(article, ensure_ascii=False) for article in articles)
@@ -170,7 +169,7 @@ def write_sample(folder: Path, seed: int = SEED) -> None:
     rules = read_grammar()
     whole, english, chinese = (Automaton(rules, start) for start in ("sample", "en", "zh"))
     if ending := whole.ambiguous_ending():
-        raise GrammarError(f"a sentence has two derivations; from where they part: {' '.join(ending)}")
+        raise GrammarError(f"a sentence has two derivations, which diverge at: {' '.join(ending)}")
 
     def rng(part: str) -> random.Random:
         return random.Random(f"{seed} {part}")
@@ -209,13 +208,13 @@ def write_sample(folder: Path, seed: int = SEED) -> None:
 
 
 def shown_number(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text[:20]) <= MOST_SHOWN:
-        raise argparse.ArgumentTypeError(f"{text!r:.60}: expected a whole number from 1 to {MOST_SHOWN:,}")
+    if not text.isdecimal() or not 0 < int(text[:20]) <= MAX_SHOWN:
+        raise argparse.ArgumentTypeError(f"{text!r:.60}: expected a whole number from 1 to {MAX_SHOWN:,}")
     return int(text)
 
 
 def random_sentences(start: str, n: int, seed: int) -> list[str]:
-    """What any rule says: also one whose last part may be left out, which has to be followed by something."""
+    """Sentences of any rule. A final word is added and removed, because optional parts must be followed by something."""
     rules = read_grammar()
     if start not in rules:
         raise GrammarError(f"there is no rule {start!r}")
@@ -224,10 +223,10 @@ def random_sentences(start: str, n: int, seed: int) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Write the sample: text whose exact entropy is known.")
+    parser = argparse.ArgumentParser(description="Write the sample: text whose entropy is known exactly.")
     parser.add_argument("--output", type=Path, default=HERE, help="folder to write to (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=SEED, help="another seed, another sample (default: %(default)s)")
-    parser.add_argument("--start", metavar="RULE", help="with --show: the rule that says them (default: sample)")
+    parser.add_argument("--seed", type=int, default=SEED, help="random seed (default: %(default)s)")
+    parser.add_argument("--start", metavar="RULE", help="with --show: rule to generate from (default: sample)")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--show", type=shown_number, metavar="N", help="only print N random sentences")
     only.add_argument("--senses", type=Path, nargs="+", metavar="FILE", help="only print the senses in these files")
@@ -235,7 +234,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.start is not None and args.show is None:
         parser.error("--start has no effect without --show")
-    sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal's encoding lacks
+    sys.stdout.reconfigure(errors="backslashreplace")  # characters that the terminal's encoding lacks
     try:
         if args.show is not None:
             print(*random_sentences(args.start or "sample", args.show, args.seed), sep="\n")

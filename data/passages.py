@@ -1,8 +1,8 @@
 """Chinese passages with questions, in SQuAD's JSON: who lives where, works, travels, eats, learns and buys what.
 
-Every passage tells two or three things each of three or four people, often as what "he" or "she" does, and other people
-do the same elsewhere. So the person and the deed decide together, and who is meant may be said two sentences before. What
-has a ! is in the dev passages alone.
+Every passage states two or three facts about each of three or four people, often with "he" or "she", and other people do
+the same things elsewhere. So an answer depends on both person and deed, and the name may be two sentences away. Words with
+a ! occur only in dev passages.
 """
 
 import random
@@ -23,7 +23,7 @@ WORDS = {
     "数": "两 五 十 二十 三十 五十 !八十",
     "物": "一本书 一幅画 一部手机 一辆车 一杯茶 两斤苹果 !一把伞",
 }
-DEEDS = [  # what is told, and two questions, each with its answer
+DEEDS = [  # statement, and two questions with answers
     ("{人}住在{地}。", ("{人}住在哪里？", "{地}"), ("谁住在{地}？", "{人}")),
     ("{人}在{单位}工作。", ("{人}在哪里工作？", "{单位}"), ("谁在{单位}工作？", "{人}")),
     ("{人}{时}去{国}旅行了。", ("{人}什么时候去{国}旅行？", "{时}"), ("{人}{时}去了哪个国家？", "{国}")),
@@ -31,21 +31,21 @@ DEEDS = [  # what is told, and two questions, each with its answer
     ("{人}正在{校}学习{语}。", ("{人}在哪个学校学习？", "{校}"), ("{人}在学习什么？", "{语}")),
     ("{人}花{数}块钱买了{物}。", ("{人}买了什么？", "{物}"), ("{人}买{物}花了多少钱？", "{数}块钱")),
 ]
-QUESTIONS = 4  # of a passage
+QUESTIONS = 4  # per passage
 
 
 def shuffled(items: Sequence, rng: random.Random) -> list:
-    """The items in random order, by the only method whose numbers Python promises to keep."""
+    """The items in random order. Uses only `rng.random()`, whose numbers Python promises not to change."""
     return [items[k] for _, k in sorted((rng.random(), k) for k in range(len(items)))]
 
 
 def choose(text: str, held_out: bool, rng: random.Random) -> list[str]:
-    """The words of a list in random order; those with a ! only if `held_out`."""
+    """Words in random order, those with a ! only if `held_out`."""
     return shuffled([word.removeprefix("!") for word in text.split() if held_out or not word.startswith("!")], rng)
 
 
 def passages(n: int, held_out: bool, rng: random.Random) -> Iterator[dict]:
-    """n paragraphs as in SQuAD's JSON."""
+    """Yield n paragraphs of SQuAD's JSON."""
     for number in range(1, n + 1):
         words = {kind: choose(text, held_out, rng) for kind, text in WORDS.items()}
         names = {pronoun: choose(text, held_out, rng) for pronoun, text in NAMES.items()}

@@ -1,4 +1,4 @@
-"""The numbers of a model: what `config.json` in a checkpoint's folder holds. Without Paddle."""
+"""The configuration of a model, stored as config.json. Does not import Paddle."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -6,22 +6,22 @@ from dataclasses import dataclass
 
 from elmo_core.machine.messages import UserError
 
-MAX_CHARS = 50  # of a token, its begin and end included; imported models may read fewer or more, up to ...
-MAX_CHARS_LIMIT = 127
+MAX_CHARS = 50  # per token, begin and end markers included
+MAX_CHARS_LIMIT = 127  # for imported models
 
 
 @dataclass(frozen=True)
-class Input:
-    """What a token encoder reads of a token. Characters give every word a vector of its own, words need a vocabulary."""
+class InputKind:
+    """Input of a token encoder: a token's characters, its entry in the vocabulary, or both."""
 
     characters: bool
     words: bool
 
 
 INPUTS = {
-    "char": Input(characters=True, words=False),
-    "word": Input(characters=False, words=True),
-    "char+word": Input(characters=True, words=True),
+    "char": InputKind(characters=True, words=False),
+    "word": InputKind(characters=False, words=True),
+    "char+word": InputKind(characters=True, words=True),
 }
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 PRESETS = {
@@ -30,13 +30,13 @@ PRESETS = {
     "medium": {"cell_dim": 2048, "projection_dim": 256, "n_highway": 1},
     "original": {"cell_dim": 4096, "projection_dim": 512, "n_highway": 2},
 }
-MAX_FLOAT = 1e30  # what a float32 still holds
+MAX_FLOAT = 1e30  # fits a float32
 
 
-def _number(default: int | float, help: str, letter: str, least: float = 0, most: float | None = None, flags=()):
-    """A field whose command-line flag args.py derives from it; `flags` are its further names."""
-    most = most or (2**31 - 1 if isinstance(default, int) else MAX_FLOAT)
-    return _described(default, help=help, metavar=letter, least=least, most=most, flags=flags)
+def _number(default: int | float, help: str, letter: str, minimum: float = 0, maximum: float | None = None, flags=()):
+    """A field with a command-line flag, which args.py adds; `flags` are further names of it."""
+    maximum = maximum or (2**31 - 1 if isinstance(default, int) else MAX_FLOAT)
+    return _described(default, help=help, metavar=letter, minimum=minimum, maximum=maximum, flags=flags)
 
 
 def _choice(default: str, help: str, choices: Iterable[str]):
@@ -49,27 +49,27 @@ def _described(default, **metadata):
 
 @dataclass(frozen=True)
 class ELMoConfig:
-    """Everything needed to rebuild a model. `config.json` in a checkpoint's folder is its JSON form."""
+    """Everything needed to rebuild a model, stored as `config.json` next to its checkpoints."""
 
-    input: str = _choice("char", "what the model reads of a token: its characters, a table of words, or both", INPUTS)
-    vocab_size: int = _described(0, least=0, most=2**31 - 1)  # words that are predicted and in the table; 0: no head
-    character_dim: int = _number(16, "size of a character's vector", "N", least=1, flags=("--char_embed_dim",))
+    input: str = _choice("char", "token input: characters, a table of words, or both", INPUTS)
+    vocab_size: int = _described(0, minimum=0, maximum=2**31 - 1)  # of softmax and word table; 0: no softmax
+    character_dim: int = _number(16, "character embedding size", "N", minimum=1, flags=("--char_embed_dim",))
     filters: tuple[tuple[int, int], ...] = _described(
         FILTERS, help="character CNN filters as width:number, e.g. 1:32,2:64", metavar="W:N,..."
     )
-    activation: str = _choice("relu", "of the character CNN", ("relu", "tanh"))
-    n_highway: int = _number(2, "highway layers of the character CNN", "N", most=100, flags=("--num_highways",))
-    projection_dim: int = _number(512, "vectors have 2P dimensions", "P", least=1)
-    cell_dim: int = _number(4096, "size of an LSTM's cell", "H", least=1)
-    n_layers: int = _number(2, "LSTM layers", "L", least=1, most=100, flags=("--num_layers",))
+    activation: str = _choice("relu", "activation of the character CNN", ("relu", "tanh"))
+    n_highway: int = _number(2, "highway layers of the character CNN", "N", maximum=100, flags=("--num_highways",))
+    projection_dim: int = _number(512, "LSTM projection size; vectors have 2P dimensions", "P", minimum=1)
+    cell_dim: int = _number(4096, "LSTM cell size", "H", minimum=1)
+    n_layers: int = _number(2, "LSTM layers", "L", minimum=1, maximum=100, flags=("--num_layers",))
     use_skip_connections: bool = _described(True, help="do not add each layer's input to its output")
-    cell_clip: float = _number(3.0, "bound of an LSTM's cell; 0: none", "X")
-    proj_clip: float = _number(3.0, "bound of an LSTM's output; 0: none", "X")
-    forget_bias: float = _number(1.0, "added to an LSTM's forget gate", "X", least=-MAX_FLOAT)
-    word_dim: int = _number(100, "size of a word's vector, with --input=char+word", "N", least=1)
-    n_characters: int = _described(262, least=1, most=2**31 - 1)  # rows of the table of characters
-    alphabet: str = _described("bytes", choices=("bytes", "code points"))  # by a table of their own, in imported models
-    max_characters: int = _described(MAX_CHARS, least=3, most=MAX_CHARS_LIMIT)  # of a token; others in imported models
+    cell_clip: float = _number(3.0, "clip LSTM cells to +-X; 0: off", "X")
+    proj_clip: float = _number(3.0, "clip LSTM outputs to +-X; 0: off", "X")
+    forget_bias: float = _number(1.0, "bias added to the LSTM forget gate", "X", minimum=-MAX_FLOAT)
+    word_dim: int = _number(100, "word embedding size, with --input=char+word", "N", minimum=1)
+    n_characters: int = _described(262, minimum=1, maximum=2**31 - 1)  # rows of the character embedding
+    alphabet: str = _described("bytes", choices=("bytes", "code points"))  # "code points" in imported models
+    max_characters: int = _described(MAX_CHARS, minimum=3, maximum=MAX_CHARS_LIMIT)  # per token
 
     def __post_init__(self):
         self._validate()
@@ -94,7 +94,7 @@ class ELMoConfig:
         return dataclasses.asdict(self)
 
     def reads(self, field: str) -> bool:
-        """Whether the model depends on a field."""
+        """Whether the model uses a field."""
         if field in ("character_dim", "filters", "activation", "n_highway"):
             return self.reads_characters
         return field != "word_dim" or (self.reads_characters and self.reads_words)
@@ -105,7 +105,7 @@ class ELMoConfig:
 
     @property
     def needs_vocabulary(self) -> bool:
-        """Whether tokens cannot be read without the vocabulary beside the checkpoint, its alphabet included."""
+        """Whether reading tokens requires the vocabulary stored with the checkpoint, or its alphabet."""
         return self.reads_words or self.alphabet != "bytes" or self.max_characters != MAX_CHARS
 
     @property
@@ -114,37 +114,38 @@ class ELMoConfig:
 
     @property
     def n_filters(self) -> int:
-        """The filters of all widths."""
+        """Number of filters over all widths."""
         return sum(number for _, number in self.filters)
 
     def _validate(self) -> None:
-        def need(field: str, holds: bool, expected: str) -> None:
+        def require(field: str, holds: bool, expected: str) -> None:
             if not holds:
                 raise UserError(f"model configuration: {field} is {getattr(self, field)!r}, expected {expected}.")
 
         for field in dataclasses.fields(self):
             value, limits = getattr(self, field.name), field.metadata
             if "choices" in limits:
-                need(field.name, value in limits["choices"], " or ".join(map(repr, limits["choices"])))
-            elif "least" in limits:
+                require(field.name, value in limits["choices"], " or ".join(map(repr, limits["choices"])))
+            elif "minimum" in limits:
                 kinds, kind = ((int,), "whole ") if isinstance(field.default, int) else ((int, float), "")
-                fits = type(value) in kinds and limits["least"] <= value <= limits["most"]
-                need(field.name, fits, f"a {kind}number from {limits['least']} to {limits['most']:,}")
-        need("vocab_size", not self.reads_words or self.vocab_size > 0, "the number of words (of a word table)")
-        need("use_skip_connections", isinstance(self.use_skip_connections, bool), "true or false")
+                fits = type(value) in kinds and limits["minimum"] <= value <= limits["maximum"]
+                require(field.name, fits, f"a {kind}number from {limits['minimum']} to {limits['maximum']:,}")
+        require("vocab_size", not self.reads_words or self.vocab_size > 0, "the number of words (of a word table)")
+        require("use_skip_connections", isinstance(self.use_skip_connections, bool), "true or false")
         pairs = self.filters if isinstance(self.filters, list | tuple) and len(self.filters) <= 100 else [None]
-        whole = all(
+        valid = all(
             isinstance(pair, list | tuple)
             and len(pair) == 2
             and all(type(number) is int and 0 < number < 2**31 for number in pair)
             and pair[0] <= self.max_characters
             for pair in pairs
         )
-        need("filters", whole, f"up to 100 pairs [width, number] of whole numbers, widths up to {self.max_characters}")
-        need("filters", not self.reads_characters or bool(self.filters), "at least one pair [width, number]")
+        expected = f"up to 100 pairs [width, number] of whole numbers, widths up to {self.max_characters}"
+        require("filters", valid, expected)
+        require("filters", not self.reads_characters or bool(self.filters), "at least one pair [width, number]")
 
 
-def differences(saved: Mapping, wanted: Mapping) -> dict[str, str]:
-    """The settings that have changed since they were saved, each with what it was and is: {"seed": "seed was 1, is 2"}."""
-    names = [name for name in {**wanted, **saved} if saved.get(name) != wanted.get(name)]
-    return {name: f"{name} was {saved.get(name)}, is {wanted.get(name)}" for name in names}
+def differences(saved: Mapping, current: Mapping) -> dict[str, str]:
+    """Settings that have changed since they were saved, each with a description: {"seed": "seed was 1, is 2"}."""
+    names = [name for name in {**current, **saved} if saved.get(name) != current.get(name)]
+    return {name: f"{name} was {saved.get(name)}, is {current.get(name)}" for name in names}

@@ -37,7 +37,7 @@ class ELMoPart:
         vectors, inverse = self._token_vectors(batch)
         token = ops.lookup(vectors, ops.reshape(inverse, [batch.rows, batch.steps]))
         layers, x = [ops.concat([token, token], axis=2)], None
-        for layer in range(self.choice.highest):
+        for layer in range(self.choice.max_layer):
             pair = self.bilm.forward_lstm[layer], self.bilm.backward_lstm[layer]
             weight, recurrent, projection = _weights(pair, self.config.forget_bias)
             if x is None:  # (N, P): one product per distinct token
@@ -50,7 +50,7 @@ class ELMoPart:
             y = run(ops, self._step(ops, recurrent, projection), states, products, indices)
             x = y + x if x is not None and self.config.use_skip_connections else y
             layers.append(batch.align_outputs(x, width))
-        return self.choice.of(layers)
+        return self.choice.select(layers)
 
     def _token_vectors(self, batch: Sentences) -> tuple[Array, Array]:
         """Vectors (N, P) of the distinct tokens, and each token's index among them (B * T,)."""
@@ -80,7 +80,7 @@ def _weights(pair: tuple[LSTMP, LSTMP], forget_bias: float) -> tuple[np.ndarray,
     """Both directions' weights of a layer: input (D, P + 1, 4H), recurrent (D, P, 4H), projection (D, H, P).
 
     The input weights' last row is the bias. sigmoid(x) equals (tanh(x / 2) + 1) / 2, and Paddle's tanh is three times
-    faster than its sigmoid. So the gates' weights are halved here, and so is the projection, for the output gate.
+    faster than its sigmoid. So the gates' weights are halved at export, and so is the projection, for the output gate.
     """
     directions = zip(*(lstmp.weights() for lstmp in pair), strict=True)
     weight, recurrent, bias, projection = (np.stack([x.numpy() for x in weights]) for weights in directions)

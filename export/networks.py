@@ -55,7 +55,7 @@ class EmbedderNetwork(Network):
         self.inputs = self.elmo.inputs
         several = [layers.n_layers] if layers.how == "each" else []
         shape = (*several, "B", *([] if pool else ["T"]), 2 * bilm.config.projection_dim)
-        which = f"layers {', '.join(map(str, layers.numbers))}" if several else "vectors"
+        which = f"layers {', '.join(map(str, layers.indices))}" if several else "vectors"
         meaning = "means over the tokens" if pool else "forward and backward; zero at padding"
         self.output = Output("vectors", shape, "float32", f"{which}: {meaning}", "zeros")
 

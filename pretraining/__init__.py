@@ -1,1 +1,1 @@
-"""Pretraining: the start of a run, its optimizer, its folder, perplexity. No flags in here."""
+"""Pretraining: the training loop, optimizers, resuming, the run's folder, perplexity."""

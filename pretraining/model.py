@@ -14,14 +14,6 @@ from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from pretraining.fit import fit_characters
 
 
-def new_model(config: ELMoConfig, vocabulary: Vocabulary, word_vectors: Path | None = None) -> BiLM:
-    """Build a model with random weights. word_vectors: a word2vec file to initialise the token encoder from."""
-    bilm = BiLM(config)
-    if word_vectors:
-        _initialise_from_vectors(bilm, vocabulary, word_vectors)
-    return bilm
-
-
 def load_model(source: Path, expected: Mapping, vocabulary: Vocabulary | None) -> tuple[BiLM, Vocabulary]:
     """Load a checkpoint's model, with another vocabulary if given. expected: config fields that it must have."""
     head = vocabulary is None or "softmax.weight" in checkpoint.load_params(source)
@@ -38,12 +30,12 @@ def load_model(source: Path, expected: Mapping, vocabulary: Vocabulary | None) -
     return _with_vocabulary(bilm, old_vocabulary, vocabulary), vocabulary
 
 
-def check_vocabulary(path: Path, given: Vocabulary, source: str | Path, known: Vocabulary) -> None:
-    """Raise if a vocabulary file is not the vocabulary of the checkpoint."""
-    if given.fingerprint != known.fingerprint:
+def check_vocabulary(path: Path, vocabulary: Vocabulary, source: str | Path, expected: Vocabulary) -> None:
+    """Raise if the vocabulary of a file is not that of the checkpoint `source`."""
+    if vocabulary.fingerprint != expected.fingerprint:
         raise UserError(
-            f"--vocab_file {path} ({len(given):,} words) is not the vocabulary that {source} was trained with "
-            f"({len(known):,} words, vocab.txt in its folder). Leave it out, or change it with `run_pretrain.py "
+            f"--vocab_file {path} ({len(vocabulary):,} words) is not the vocabulary that {source} was trained with "
+            f"({len(expected):,} words, vocab.txt in its folder). Omit it, or change it with `run_pretrain.py "
             "--finetune_from`."
         )
 
@@ -73,8 +65,8 @@ def _with_vocabulary(bilm: BiLM, old: Vocabulary, new: Vocabulary) -> BiLM:
     return new_bilm
 
 
-def _initialise_from_vectors(bilm: BiLM, vocabulary: Vocabulary, path: Path) -> None:
-    """Fill the word table, or fit the character network. Words that are not in the file stay randomly initialised."""
+def initialise_from_vectors(bilm: BiLM, vocabulary: Vocabulary, path: Path) -> None:
+    """Initialise the word table, or fit the character network, from a word2vec file. Other words stay as they are."""
     tables, config = bilm.token_encoder.word_tables, bilm.config
     flag = "word_dim" if config.input == "char+word" else "projection_dim"
     vectors = load_word_vectors(path)

@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 
@@ -24,7 +25,9 @@ class Prefetcher:
 
     def __exit__(self, *exception: object) -> None:
         self._stop.set()
-        self._thread.join()
+        while self._thread.is_alive():
+            with suppress(queue.Empty):
+                self._items.get(timeout=0.05)  # makes room, so that the thread gets to see the stop
 
     def __iter__(self) -> "Prefetcher":
         return self
@@ -40,16 +43,9 @@ class Prefetcher:
 
     def _prefetch(self, iterator: Iterator[Any]) -> None:
         """Put (item, None) for every item, then (None, the exception that ends the iterator)."""
-        entry = None
         while not self._stop.is_set():
             try:
-                entry = entry or (next(iterator), None)
+                self._items.put((next(iterator), None))
             except BaseException as end:
-                entry = (None, end)
-            try:
-                self._items.put(entry, timeout=0.05)
-                if entry[1] is not None:
-                    return
-                entry = None
-            except queue.Full:
-                pass
+                self._items.put((None, end))
+                return

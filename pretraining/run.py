@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,38 +30,15 @@ from pretraining.resume import Progress, changed_settings, resume
 FIXED_SETTINGS = ("optimizer", "lr", "warmup_steps", "max_grad_norm", "dropout", "n_negative_samples", "amp")
 
 
-@dataclass
-class RunSettings:
-    """Settings of a run, named like run_pretrain.py's flags."""
-
-    save_dir: Path
-    batch_size: int
-    unroll_steps: int
-    accumulate: int
-    optimizer: str
-    lr: float
-    warmup_steps: int
-    max_grad_norm: float
-    dropout: float
-    n_negative_samples: int
-    amp: bool
-    seed: int
-    epochs: int
-    max_steps: int | None
-    log_freq: int
-    eval_freq: int | None  # None: no evaluations
-    save_freq: int
-    patience: int | None
-    keep: int
-    allow_changes: bool
-
-
 class Trainer:
-    """Trains a biLM. dev: held-out text, if any; counts: those of the corpus."""
+    """Trains a biLM.
+
+    settings: attributes named like run_pretrain.py's flags; dev: held-out text, if any; counts: those of the corpus.
+    """
 
     def __init__(
         self,
-        settings: RunSettings,
+        settings: Any,
         ranks: Ranks,
         bilm: BiLM,
         vocabulary: Vocabulary,

@@ -252,14 +252,12 @@ def _names(folder: Path) -> list[str]:
 
 def _latest(folder: Path) -> str:
     candidates = names(folder)
-    steps = {name: int(name) for name in candidates if _is_number(name)}
-    if "final" in candidates:
-        steps["final"] = step_of(folder / "final") if steps else 0
-    elif "best" in candidates and not steps:
-        steps["best"] = 0
-    if not steps:
+    numbers = [name for name in candidates if _is_number(name)]
+    if not candidates:
         raise UserError(f"{folder}: no checkpoint named by a number, final or best. {_available(folder)}.")
-    return max(steps, key=lambda name: (steps[name], name == "final"))
+    if "final" in candidates and (not numbers or step_of(folder / "final") >= int(numbers[-1])):
+        return "final"
+    return numbers[-1] if numbers else "best"
 
 
 def _available(folder: Path) -> str:

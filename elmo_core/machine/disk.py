@@ -95,7 +95,7 @@ def atomic_write(path: str | Path, mode: str = "w", durable: bool = True) -> Ite
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder to fill. It is renamed to `path` when the block ends without an error."""
     path = path.resolve()
-    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
+    temporary = temporary_name(path, os.urandom(8))
     temporary.mkdir(parents=True)
     try:
         yield temporary

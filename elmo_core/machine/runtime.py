@@ -163,15 +163,11 @@ def device_name(name: str = "auto") -> str:
     kind, _, number = str(name).partition(":")
     if name != "cpu" and not (kind == "gpu" and (number.isdigit() or name == "gpu")):
         raise UserError(f"device {name}: expected auto, cpu, gpu or gpu:N (for instance gpu:0).")
-    if kind == "gpu" and not paddle.is_compiled_with_cuda():
-        raise UserError(
-            f"device {name}: this build of Paddle is for CPU only. Install paddlepaddle-gpu as "
-            "docs/cluster.md says, or give cpu as the device."
-        )
     if kind == "gpu" and int(number or 0) >= gpus:
-        raise UserError(
-            f"device {name}: Paddle sees {gpus} GPUs. Check nvidia-smi, CUDA_VISIBLE_DEVICES; or cpu as the device."
-        )
+        problem = f"Paddle sees {gpus} GPUs. Check nvidia-smi and CUDA_VISIBLE_DEVICES"
+        if not paddle.is_compiled_with_cuda():
+            problem = "this build of Paddle is for CPU only. Install paddlepaddle-gpu as in the README"
+        raise UserError(f"device {name}: {problem}, or give cpu as the device.")
     with on_device(name):
         return paddle.get_device()
 

@@ -1,1 +1,1 @@
-"""What the paper describes, from characters to the softmax, and its fast implementation."""
+"""The network of the paper, from characters to the softmax, and its fast implementation."""

@@ -1,8 +1,8 @@
 """An optional accelerator: the hot loops of the LSTM, the character CNN and the softmax in C, for float32 on CPUs.
 
-Built on first use with the machine's C compiler and kept in the user's cache, $XDG_CACHE_HOME/elmo or ~/.cache/elmo. Where
-there is neither library nor compiler, or Paddle does not bring MKL, `kernel()` is None and lstmp.py, char_cnn.py and
-softmax.py do the same in Paddle's operators. ELMO_FUSED=0 turns it off.
+Built on first use with the machine's C compiler and cached in $XDG_CACHE_HOME/elmo or ~/.cache/elmo. Without a compiler,
+or if Paddle comes without MKL, `kernel()` is None, and lstmp.py, char_cnn.py and softmax.py use Paddle's operators.
+ELMO_FUSED=0 turns it off.
 """
 
 import contextlib
@@ -27,23 +27,24 @@ SOURCE = Path(__file__).with_name("fused.c")
 FLAGS = "-O3 -march=native -mprefer-vector-width=512 -fno-math-errno -fno-trapping-math -shared -fPIC"
 BUILD_SECONDS = 60
 ROW_MAJOR, AS_IS, TRANSPOSED, PACKED, RIGHT_SIDE = 101, 111, 112, 151, 162  # as in fused.c
-FUNCTION = re.compile(r"^(int|void) (\w+)\((.*?)\) {", re.MULTILINE | re.DOTALL)  # those of fused.c that are not static
+FUNCTION = re.compile(r"^(int|void) (\w+)\((.*?)\) {", re.MULTILINE | re.DOTALL)  # in fused.c, unless static
 PARAMETER = re.compile(r"(\w+) ((?:[*\s]|const\b|restrict\b)*)(\w+)(?:,|$)")
 NUMBERS = {"int": ctypes.c_int, "int64_t": ctypes.c_int64, "float": ctypes.c_float}
 
 
 class Kernel:
-    """The functions of fused.c, with the parameters that they have there, all but `blas`.
+    """The functions of fused.c as methods, with the parameters declared there, except `blas`.
 
-    A pointer takes a contiguous tensor on the CPU or NumPy array of the declared type, a sequence of integers or of
-    tensors, or None. Raises MemoryError where a function reports that there was no memory.
+    A pointer takes a NumPy array or CPU tensor, contiguous and of the declared type, a sequence of integers or of tensors,
+    or None. Raises MemoryError if a function runs out of memory.
     """
 
     def __init__(self, library: ctypes.CDLL, mkl: ctypes.CDLL):
         functions = [mkl.cblas_sgemm]
         if _packed_products_work(mkl):
             functions += [mkl.cblas_sgemm_alloc, mkl.cblas_sgemm_pack, mkl.cblas_sgemm_compute, mkl.cblas_sgemm_free]
-        self.blas = (ctypes.c_void_p * 5)(*(ctypes.cast(one, ctypes.c_void_p) for one in functions))  # a blas_t
+        addresses = [ctypes.cast(function, ctypes.c_void_p) for function in functions]
+        self.blas = (ctypes.c_void_p * 5)(*addresses)  # a blas_t
         for result, name, declared in FUNCTION.findall(SOURCE.read_text(encoding="utf-8")):
             function = getattr(library, name)
             function.restype = None if result == "void" else ctypes.c_int
@@ -60,12 +61,12 @@ class Kernel:
 
 
 def _packed_products_work(mkl: ctypes.CDLL) -> bool:
-    """Whether a packed matrix can be multiplied with other numbers of rows than it was packed for.
+    """Whether MKL can multiply a packed matrix with other numbers of rows than it was packed for.
 
-    fused.c does that, and MKL's manual leaves it open.
+    fused.c does that; MKL's manual leaves it open.
     """
     k, n, packed_for = 70, 83, 4
-    one, zero = ctypes.c_float(1), ctypes.c_float(0)
+    one, zero, address = ctypes.c_float(1), ctypes.c_float(0), functools.partial(_c_argument, kind="float", stars=1)
     generator = np.random.default_rng(0)
     a, b = generator.standard_normal((9, k), np.float32), generator.standard_normal((k, n), np.float32)
     mkl.cblas_sgemm_alloc.restype = ctypes.c_void_p
@@ -73,22 +74,12 @@ def _packed_products_work(mkl: ctypes.CDLL) -> bool:
         packed = ctypes.c_void_p(mkl.cblas_sgemm_alloc(RIGHT_SIDE, packed_for, n, k))
         if not packed:
             return False
-        mkl.cblas_sgemm_pack(
-            ROW_MAJOR,
-            RIGHT_SIDE,
-            transposition,
-            packed_for,
-            n,
-            k,
-            one,
-            _c_argument(matrix, "float", 1),
-            ld,
-            packed,
-        )
+        shape = packed_for, n, k
+        mkl.cblas_sgemm_pack(ROW_MAJOR, RIGHT_SIDE, transposition, *shape, one, address(matrix), ld, packed)
         products = [np.zeros((m, n), np.float32) for m in (1, packed_for, len(a))]
         for c in products:
-            right = PACKED, len(c), n, k, _c_argument(a, "float", 1), k, packed, ld
-            mkl.cblas_sgemm_compute(ROW_MAJOR, AS_IS, *right, zero, _c_argument(c, "float", 1), n)
+            right = PACKED, len(c), n, k, address(a), k, packed, ld
+            mkl.cblas_sgemm_compute(ROW_MAJOR, AS_IS, *right, zero, address(c), n)
         mkl.cblas_sgemm_free(packed)
         if not all(np.allclose(c, a[: len(c)] @ b, atol=1e-4) for c in products):
             return False
@@ -96,7 +87,7 @@ def _packed_products_work(mkl: ctypes.CDLL) -> bool:
 
 
 def _c_argument(value, kind: str, stars: int):
-    """A value as an argument of type `kind`, followed by so many `*`."""
+    """Convert a value to a C argument of type `kind` with this number of `*`."""
     if not stars:
         return NUMBERS[kind](value)
     if value is None or isinstance(value, ctypes.Array):
@@ -114,14 +105,14 @@ def _c_argument(value, kind: str, stars: int):
 
 
 def is_supported(x: paddle.Tensor) -> bool:
-    """Whether there is a kernel, and it can take this tensor's place and type."""
+    """Whether the compiled loops are available and support this tensor's device and dtype."""
     fits = x.dtype == paddle.float32 and x.place.is_cpu_place() and not products.bfloat16_enabled()
     return fits and kernel() is not None
 
 
 @functools.cache
 def kernel() -> Kernel | None:
-    """The compiled loops, or None."""
+    """Load the compiled loops, building them if necessary; None if unavailable."""
     mkl = runtime.mkl()
     if mkl is None or os.environ.get("ELMO_FUSED") == "0":
         return None
@@ -130,33 +121,33 @@ def kernel() -> Kernel | None:
     except (OSError, subprocess.SubprocessError, AttributeError) as error:
         output = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip().splitlines()[-1:]
         reason = " ".join([str(error), *output])
-        messages.log.info(f"without the compiled loops of fused.c, which would be faster: {reason}")
+        messages.log.info(f"running without the compiled loops of fused.c (slower): {reason}")
         return None
 
 
 def _library() -> ctypes.CDLL:
-    """The library for this source and processor (a home folder may be shared): from the user's cache, or built."""
+    """Load the library for this source and processor (machines may share a home folder) from the cache, or build it."""
     key = hashlib.sha256(b"\0".join([SOURCE.read_bytes(), FLAGS.encode(), runtime.processor().encode()]))
     name = f"fused-{key.hexdigest()[:16]}.so"
     cache = _cache()
     if cache and _is_safe(cache / name):
-        with contextlib.suppress(OSError):  # damaged, or made for another C library
+        with contextlib.suppress(OSError):  # damaged, or built for another C library
             return ctypes.CDLL(str(cache / name))
-    keep = cache is not None and os.access(cache, os.W_OK)
-    with tempfile.TemporaryDirectory(dir=cache if keep else None) as folder:
+    writable = cache is not None and os.access(cache, os.W_OK)
+    with tempfile.TemporaryDirectory(dir=cache if writable else None) as folder:
         built = Path(folder, name)
         compiler = shlex.split(os.environ.get("CC") or "cc")
         command = [*compiler, *FLAGS.split(), str(SOURCE), "-o", str(built), "-lm"]
         subprocess.run(command, check=True, capture_output=True, timeout=BUILD_SECONDS)
         library = ctypes.CDLL(str(built))
-        if keep:
+        if writable:
             built.chmod(0o700)
             built.replace(cache / name)
         return library
 
 
 def _cache() -> Path | None:
-    """The user's folder for built libraries; None if there is none, or if others could put a library there."""
+    """The user's folder for built libraries; None if it is missing or other users could write to it."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     folder = Path(base if Path(base).is_absolute() else os.path.expanduser("~/.cache"), "elmo")  # noqa: PTH111
     if not folder.is_absolute():  # no home
@@ -164,14 +155,14 @@ def _cache() -> Path | None:
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.is_dir() and not _is_safe(folder):
-        messages.log.info(f"{folder} belongs to another user or can be written to by others: it is not used.")
+        messages.log.info(f"{folder} is not used: it belongs to another user, or others can write to it.")
     return folder if _is_safe(folder) else None
 
 
 def _is_safe(path: Path) -> bool:
-    """Whether nobody but this user and root can have written what is there."""
+    """Whether only this user and root can write to the path."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return False
-    return found.st_uid in (os.getuid(), 0) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid in (os.getuid(), 0) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -187,8 +187,8 @@ class _LayerFunction(paddle.autograd.PyLayer):
         return tuple(d if needed else None for d, needed in zip(gradients, ctx.needs_grad, strict=True))
 
 
-def _flatten(tuples: Iterable[tuple]) -> list[paddle.Tensor]:
-    return [tensor for one in tuples for tensor in one]
+def _flatten(groups: Iterable[Sequence]) -> list:
+    return list(itertools.chain.from_iterable(groups))
 
 
 def _regroup(kind: type, tensors: Sequence[paddle.Tensor]) -> list:
@@ -197,7 +197,7 @@ def _regroup(kind: type, tensors: Sequence[paddle.Tensor]) -> list:
 
 
 def _run_forward(runs, training: bool) -> list[LayerOutput]:
-    return list(itertools.chain(*run_in_parallel([partial(run.forward, training) for run in runs])))
+    return _flatten(run_in_parallel([partial(run.forward, training) for run in runs]))
 
 
 class _FusedDirection:
@@ -244,21 +244,18 @@ class _FusedDirection:
             d_h, d_c, d_bias = d_output.h.clone(), d_output.c.clone(), paddle.empty_like(tensors.bias)
             d_projected = paddle.empty_like(outputs)
             d_x = paddle.empty_like(tensors.x) if self.index is None else None
-            fused.kernel().lstmp_backward(
-                **self._shared_arguments(weight),
-                initial_c=tensors.c.contiguous(),
-                outputs=outputs,
-                d_outputs=d_output.outputs.contiguous(),
-                cells=cells,
-                gates=gates,  # overwritten by its gradient
-                d_h=d_h,
-                d_c=d_c,
-                d_projected=d_projected,
-                d_x=d_x,
-                d_bias=d_bias,
-                d_cell_output=paddle.empty([self.batch_sizes[0], cells.shape[1]], dtype=cells.dtype),
-                d_gemm_input=paddle.empty([self.batch_sizes[0], len(weight)], dtype=cells.dtype),
-            )
+            empty = partial(paddle.empty, dtype=cells.dtype)
+            n, width = self.batch_sizes[0], cells.shape[1]
+            scratch = {"d_cell_output": empty([n, width]), "d_gemm_input": empty([n, len(weight)])}
+            inputs = {
+                "initial_c": tensors.c.contiguous(),
+                "outputs": outputs,
+                "d_outputs": d_output.outputs.contiguous(),
+            }
+            results = {"d_h": d_h, "d_c": d_c, "d_projected": d_projected, "d_x": d_x, "d_bias": d_bias}
+            shared = self._shared_arguments(weight)
+            # gates is overwritten by its gradient
+            fused.kernel().lstmp_backward(**shared, **inputs, cells=cells, gates=gates, **results, **scratch)
             d_weight = amp_matmul(saved["gemm_input"], gates, transpose_x=True)
             if self.index is None:
                 d_input_weight, d_recurrent_weight = d_weight.split(2)
@@ -367,9 +364,8 @@ class _StackedDirections:
                 results.append(result[2:])
             n_rows = d_final_h.shape[1]
             d_h, d_c = _append_ended(d_h, d_final_h, n_rows), _append_ended(d_c, d_final_c, n_rows)
-            d_gates, d_projected, cell_output, previous_h = map(
-                _concat, zip(*reversed(results), strict=True)
-            )  # (D, M, .)
+            results = map(_concat, zip(*reversed(results), strict=True))
+            d_gates, d_projected, cell_output, previous_h = results  # (D, M, .)
             ones = paddle.ones([1, d_gates.shape[1]], d_gates.dtype)
             d_stacked = LayerInput(
                 x=amp_matmul(d_gates, input_weight, transpose_y=True),

@@ -221,9 +221,7 @@ def _exp_minus_max(logits, row_max):
     """
     if not fused.is_supported(logits):
         row_max = paddle.maximum(logits.max(axis=1, keepdim=True), row_max)
-        dtype = (
-            "float64" if logits.place.is_cpu_place() else None
-        )  # a CPU adds one by one, which would lose small terms
+        dtype = "float64" if logits.place.is_cpu_place() else None  # a CPU adds one by one
         sums = logits.subtract_(row_max).exp_().sum(axis=1, keepdim=True, dtype=dtype)
         return row_max, sums.astype(logits.dtype)
     row_max, sums = row_max.clone(), paddle.empty_like(row_max)

@@ -42,15 +42,10 @@ SOFTMAX = ("softmax/W", "softmax/b")
 PROJECTION = ("CNN_proj/W_proj", "CNN_proj/b_proj")
 CHECKSUM, WORDS, MASK_ROW = "crc32", "vocabulary", "mask_row"  # attributes
 NETWORK = re.compile(r"char_embed|CNN|RNN_")  # beginnings of the names of a network's datasets
-LSTM_OPTIONS = {"dim": "cell_dim"} | {
-    name: name for name in ("projection_dim", "n_layers", "cell_clip", "proj_clip", "use_skip_connections")
-}  # and their names in ELMoConfig
-CNN_OPTIONS = {
-    "filters": "filters",
-    "activation": "activation",
-    "n_highway": "n_highway",
-    "max_characters_per_token": "max_characters",
-}
+# options and the fields of ELMoConfig that they set
+LSTM_OPTIONS = {"dim": "cell_dim"}
+LSTM_OPTIONS |= {n: n for n in ("projection_dim", "n_layers", "cell_clip", "proj_clip", "use_skip_connections")}
+CNN_OPTIONS = {"max_characters_per_token": "max_characters"} | {n: n for n in ("filters", "activation", "n_highway")}
 SINGLE_CELL = re.compile(r"(RNN_[01]/RNN/)(LSTMCell/.*)")
 Weights = dict[str, np.ndarray]
 

@@ -83,14 +83,9 @@ def _vocabulary(path: Path, config: ELMoConfig, identity: str | None) -> Vocabul
     else:
         alphabet = BYTES if config.max_characters == MAX_CHARS else Bytes(config.max_characters)
     vocabulary = Vocabulary.from_file(path, alphabet)
-    if len(vocabulary) != config.vocab_size:
-        raise UserError(
-            f"{path} has {len(vocabulary):,} words, but the model next to it has {config.vocab_size:,}. "
-            "It is not the vocabulary that this model was trained with."
-        )
-    if identity and vocabulary.identity != identity:
+    if len(vocabulary) != config.vocab_size or identity not in (None, vocabulary.identity):
         raise UserError(
             f"{path} is not the vocabulary that the model next to it was trained with: found {vocabulary.identity}, "
-            f"expected {identity}. Have its lines been sorted or changed? Restore the original."
+            f"expected {identity or f'{config.vocab_size:,} tokens'}. Restore the original, with its lines in their order."
         )
     return vocabulary

@@ -57,27 +57,13 @@ class Classifier(TrainedModel):
     kind = "classifier"
     settings_type = ClassifierSettings
 
-    def __init__(
-        self,
-        settings: ClassifierSettings,
-        classes: Sequence[str],
-        encoders: Sequence[Encoder],
-        head: Head | None = None,
-    ):
-        self.settings, self.classes, self.encoders = settings, classes, encoders
-        shapes = [encoder.shape for encoder in encoders]
-        self.network = head or Head(shapes, settings.hidden_dim, len(classes), settings.pairs)
-        sources = {encoder.name: encoder.source for encoder in encoders}
-        self.pretrained, self.vectors = sources.get(BiLMEncoder.name), sources.get(WordTable.name)
-
-    @classmethod
-    def from_head(
-        cls, head: Head, encoders: Sequence[Encoder], lang: str, max_seq_len: int, classes: Sequence[str]
-    ) -> "Classifier":
-        """The classifier of a trained head."""
+    def __init__(self, head: Head, encoders: Sequence[Encoder], classes: Sequence[str], lang: str, max_seq_len: int):
+        self.network, self.encoders, self.classes = head, encoders, classes
         hidden_dim = head.hidden.weight.shape[1] if head.hidden else 0
         fields = {name: value for encoder in encoders for name, value in encoder.config().items()}
-        return cls(ClassifierSettings(lang, max_seq_len, head.pairs, hidden_dim, **fields), classes, encoders, head)
+        self.settings = ClassifierSettings(lang, max_seq_len, head.pairs, hidden_dim, **fields)
+        sources = {encoder.name: encoder.source for encoder in encoders}
+        self.pretrained, self.vectors = sources.get(BiLMEncoder.name), sources.get(WordTable.name)
 
     def probabilities(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
         """Probabilities (n, classes) of n tokenised texts; for pairs, of all first texts followed by all second ones."""
@@ -144,4 +130,6 @@ class Classifier(TrainedModel):
         if settings.has_words:
             tuned = WordTable.saved(folder) if settings.owns_words else {}
             encoders.append(WordTable(sources["vectors"], settings.seed, **tuned))
-        return cls(settings, values["classes"], encoders)
+        shapes = [encoder.shape for encoder in encoders]
+        head = Head(shapes, settings.hidden_dim, len(values["classes"]), settings.pairs)
+        return cls(head, encoders, values["classes"], settings.lang, settings.max_seq_len)

@@ -86,6 +86,7 @@ class WordTable(Encoder):
 
             vectors, variance = KeyedVectors(RANDOM_DIM), RANDOM_STD**2
         self.source, self.vectors, self.seed, self.tuning = source, vectors, seed, tuning
+        self.is_tuned = bool(tuning or words)
         self.shape = (1, vectors.vector_size)
         self.uniform_bound = math.sqrt(3 * max(0.0, variance))  # of a uniform draw of the same variance
         self.index = {word: k for k, word in enumerate(words)}
@@ -141,10 +142,10 @@ class WordTable(Encoder):
         return [[self.table]]
 
     def config(self) -> dict[str, Any]:
-        return {"has_words": True, "owns_words": bool(self.tuning), "seed": self.seed}
+        return {"has_words": True, "owns_words": self.is_tuned, "seed": self.seed}
 
     def save(self, folder: Path) -> None:
-        if self.tuning:
+        if self.is_tuned:
             words = np.frombuffer("\n".join(self.index).encode(), np.uint8)
             checkpoint.save(folder / WORDS, {"words": words, "rows": self.table.numpy()})
 

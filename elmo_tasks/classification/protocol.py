@@ -306,6 +306,5 @@ class Experiment:
             trainer.n_folds = 1
             trainer.train(self.folds[0], 1)
         head, folder = trainer.model.head, settings.save_dir
-        classifier = Classifier.from_head(head, encoders, settings.lang, settings.max_seq_len, data.classes)
-        classifier.save(folder)
+        Classifier(head, encoders, data.classes, settings.lang, settings.max_seq_len).save(folder)
         log.info(f"saved         {folder}; use it: python run_finetune.py predict --model_dir={folder}")

@@ -23,16 +23,16 @@ class Sentence:
 
 
 class Labels:
-    """A tagger's labels, in the order of their ids, and their scheme."""
+    """A tagger's labels, in the order of their ids."""
 
-    def __init__(self, names: Iterable[str], scheme: str = "lac"):
-        self.names, self.scheme = list(names), scheme
+    def __init__(self, names: Iterable[str]):
+        self.names = list(names)
         self.index = {name: number for number, name in enumerate(self.names)}
 
     @classmethod
-    def from_file(cls, path: Path, scheme: str) -> "Labels":
+    def from_file(cls, path: Path) -> "Labels":
         disk.check_input(path, "labels, one per line")
-        labels = cls(read_lines(path), scheme)
+        labels = cls(read_lines(path))
         if not labels.names:
             raise UserError(f"{path}: no labels. Expected one per line: n, n-B, n-I ...")
         return labels

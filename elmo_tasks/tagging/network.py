@@ -21,7 +21,7 @@ from elmo_tasks.characters import jieba_words
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.tagging.crf import LinearChainCRF
 from elmo_tasks.tagging.data import Batch, Labels
-from elmo_tasks.tagging.scheme import forbidden_transitions
+from elmo_tasks.tagging.scheme import SCHEMES, forbidden_transitions
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
@@ -34,17 +34,18 @@ MAX_POSITION = 4  # positions in a word are clipped to this
 
 @dataclass(frozen=True)
 class TaggerSettings(ELMoSettings):
-    """How text becomes tokens, and the network.
+    """Settings of tokens and labels, and of the network.
 
-    elmo_at: where the network reads ELMo. words: what ELMo and the word vectors read: the tokens, or jieba's words in
-    sentences of characters. segmentation: whether characters carry their position in the word, see columns.py.
-    lang: language of raw text. emb_lr_factor, crf_lr_factor: learning rates of word embeddings and CRF, times lr.
+    scheme: of the labels. segmentation: whether characters carry their position in the word, see columns.py. lang: of raw
+    text. words: what ELMo and the word vectors read: the tokens, or jieba's words in sentences of characters. elmo_at:
+    where the network reads ELMo. emb_lr_factor, crf_lr_factor: learning rates of word embeddings and CRF, times lr.
     """
 
-    elmo_at: str = "input"
-    words: str = "tokens"
+    scheme: str = "bio"
     segmentation: str = "none"
     lang: str = "en"
+    words: str = "tokens"
+    elmo_at: str = "input"
     word_dim: int = 128
     word_vectors_trainable: bool = False
     char_cnn: bool = False
@@ -55,6 +56,7 @@ class TaggerSettings(ELMoSettings):
     emb_lr_factor: float = 2.5
     crf_lr_factor: float = 0.2
     choices: ClassVar[Mapping[str, Sequence[str]]] = {
+        "scheme": SCHEMES,
         "elmo_at": ("input", "output", "input,output"),
         "random_weights": ("", "all", "lstm"),
         "words": ("tokens", "jieba"),
@@ -109,7 +111,7 @@ class BiGRUCRF(nn.Layer):
         layers = cell(width, hidden, settings.n_layers, direction="bidirect", dropout=settings.dropout)
         setattr(self, settings.cell, layers)
         self.emission = nn.Linear(2 * hidden + (elmo.dim if "output" in self.elmo_at else 0), len(labels))
-        self.crf = LinearChainCRF(*forbidden_transitions(labels.names, labels.scheme), settings.crf_lr_factor)
+        self.crf = LinearChainCRF(*forbidden_transitions(labels.names, settings.scheme), settings.crf_lr_factor)
         self.dropout = nn.Dropout(settings.dropout)
 
     @property

@@ -61,7 +61,7 @@ def tag_text(
     else:
         lang = (lang or tagger.settings.lang) if form == "raw" else "none"
         cut = jieba_cut() if lang == "zh" else TOKENISERS[lang]
-    if tagger.labels.scheme == "lac" and form != "characters":
+    if tagger.settings.scheme == "lac" and form != "characters":
         pieces = PieceSplitter(tagger.pieces or tagger.words, whole=tagger.pieces is None)
         return _tagged(tagger, (_cut_into_pieces(cut(line), pieces) for line in lines))
     segmentation = tagger.settings.segmentation

@@ -79,7 +79,7 @@ def detect_scheme(sentences: Iterable[Sequence[str]]) -> str:
 
 
 def _has_iob2_begin(labels: Sequence[str]) -> bool:
-    """Whether some B does not follow a span of its tag; IOB1 would use I there."""
+    """Return whether some B does not follow a span of its tag; IOB1 would use I there."""
     pairs = [prefix_and_tag(label, "bio") for label in [OUTSIDE, *labels]]
     return any(
         prefix == "B" and (previous == OUTSIDE or previous_tag != tag)

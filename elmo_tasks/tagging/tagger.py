@@ -19,7 +19,6 @@ from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.tagging.data import Labels, Sentence, make_batch
 from elmo_tasks.tagging.network import BiGRUCRF, TaggerSettings
-from elmo_tasks.tagging.scheme import SCHEMES
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.word_vectors import WordVectors
 
@@ -76,7 +75,7 @@ class Tagger(TrainedModel):
 
     def score(self, sentences: Sequence[Sentence], known: set[str] | None) -> Score:
         """Score the tagger. known: the words of the training data, None if not available."""
-        score = Score(scheme=self.labels.scheme)
+        score = Score(scheme=self.settings.scheme)
         for sentence, labels in zip(sentences, self.tag([s.tokens for s in sentences]), strict=True):
             score.add(sentence.tokens, sentence.labels, labels, known)
         return score
@@ -85,19 +84,21 @@ class Tagger(TrainedModel):
         return {checkpoint.VOCABULARY: self.words, "labels.txt": self.labels, "pieces.txt": self.pieces}
 
     def config(self) -> dict[str, Any]:
-        features = {"column": self.feature_column, "values": list(self.features)}
-        return {"scheme": self.labels.scheme, "features": features}
+        return {"features": {"column": self.feature_column, "values": list(self.features)}}
 
     @classmethod
     def from_folder(cls, folder: Path, settings: TaggerSettings, values: Mapping[str, Any], **sources) -> "Tagger":
-        file, features = folder / "config.json", values.get("features")
+        features, pieces = values.get("features"), folder / "pieces.txt"
         if not isinstance(features, dict) or features.keys() != {"column", "values"}:
-            raise UserError(f"{file}: features is {features!r:.80}, expected a column and its values.")
-        if values.get("scheme") not in SCHEMES:
-            raise UserError(f"{file}: scheme is {values.get('scheme')!r:.80}, expected one of {SCHEMES}.")
-        words = Vocabulary.from_file(folder / checkpoint.VOCABULARY)
-        labels = Labels.from_file(folder / "labels.txt", values["scheme"])
-        pieces = folder / "pieces.txt"
-        pieces = Vocabulary.from_file(pieces) if pieces.is_file() else None
-        own = {"pieces": pieces, "features": features["values"], "feature_column": features["column"]}
-        return cls(settings, words, labels, **own, **sources)
+            raise UserError(
+                f"{folder / 'config.json'}: features is {features!r:.80}, expected a column and its values."
+            )
+        return cls(
+            settings,
+            Vocabulary.from_file(folder / checkpoint.VOCABULARY),
+            Labels.from_file(folder / "labels.txt"),
+            pieces=Vocabulary.from_file(pieces) if pieces.is_file() else None,
+            features=features["values"],
+            feature_column=features["column"],
+            **sources,
+        )

@@ -24,7 +24,7 @@ def train(
 
     folder: where the best epoch so far is saved.
     """
-    known, random = known_words(sentences, tagger.labels.scheme), np.random.default_rng(settings.seed)
+    known, random = known_words(sentences, tagger.settings.scheme), np.random.default_rng(settings.seed)
 
     def batches() -> list[Batch]:
         return _batches(tagger, sentences, settings.batch_size, random)

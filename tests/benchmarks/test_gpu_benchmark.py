@@ -1,4 +1,4 @@
-"""benchmarks/gpu.py: it runs on a CPU too, and its cost of a step is that of the model."""
+"""benchmarks/gpu.py: it also runs on a CPU, and its counted cost is the model's."""
 
 import sys
 
@@ -25,7 +25,7 @@ def test_the_cost_of_a_step_is_that_of_the_model():
     weights = BiLM(config).named_parameters()
     assert gpu.dense_weights(config) == sum(weight.size for name, weight in weights if name not in tables)
     original = ELMoConfig.preset("original")
-    flop = gpu.cost(original, 128, 8192, gpu.DISTINCT[128]).flop
+    flop = gpu.cost(original, 128, 8192, gpu.DISTINCT_TOKENS[128]).flop
     assert flop["LSTM"] == 3 * bench.lstm_flop(original) * 128 * 20
     assert round(flop["LSTM"] + flop["softmax"], -11) == 1.3e12
 

@@ -1,4 +1,4 @@
-"""The n-grams that the biLM is measured against: the formula itself, sums of one, the same predictions as run_eval.py."""
+"""benchmarks/kneser_ney.py: it equals the formula and scores the same predictions as run_eval.py."""
 
 import random
 import re
@@ -15,7 +15,7 @@ from elmo_core.text.corpus import Corpus
 sys.path.insert(0, str(runs.PROJECT / "benchmarks"))
 
 import kneser_ney
-from kneser_ney import COARSE, KneserNey
+from kneser_ney import FALLBACK_DISCOUNTS, KneserNey
 
 from elmo_core.text.tokens import Vocabulary
 
@@ -23,13 +23,13 @@ WORDS = 9  # ids 0 and 1 are the markers, 8 is never seen
 
 
 def sentences(n: int, seed: int) -> list[list[int]]:
-    """Words that come often and words that come rarely, some of them twice in a sentence."""
+    """Sentences with frequent and rare words, some of them repeated."""
     generator = random.Random(seed)
     return [[0, *(2 + int(6 * generator.random() ** 2) for _ in range(generator.randrange(6))), 1] for _ in range(n)]
 
 
 class Naive:
-    """The formula as it is written, one n-gram at a time. No sentence is long enough for n-grams of 9."""
+    """The formula as written, one n-gram at a time. No sentence is long enough for 9-grams."""
 
     def __init__(self, text: list[list[int]], order: int):
         self.order, self.begin = order, text[0][0]
@@ -45,7 +45,7 @@ class Naive:
                 y = n[1] / (n[1] + 2 * n[2])
                 self.discounts[k] = [i - (i + 1) * y * n[i + 1] / n[i] for i in (1, 2, 3)]
             if k not in self.discounts or min(self.discounts[k]) <= 0:
-                self.discounts[k] = COARSE
+                self.discounts[k] = FALLBACK_DISCOUNTS
 
     def count(self, gram: tuple) -> int:
         if len(gram) == self.order or gram[0] == self.begin:
@@ -97,7 +97,7 @@ def test_scores_the_predictions_of_run_eval(tmp_path):
 
 
 def test_the_command_prints_both_directions(tmp_path):
-    """On the sample the figures are those that data/README.md has from outside the project."""
+    """The sample's figures equal those in data/README.md, which another program computed."""
     argv = [f"--train_data_path={runs.PROJECT}/data/train/*", f"--dev_data_path={runs.PROJECT}/data/dev"]
     argv += [f"--vocab_file={runs.PROJECT}/data/vocabulary.txt", "--orders", "2", "3", "--discount=0.75"]
     assert runs.start("benchmarks/kneser_ney.py", argv, tmp_path / "output").wait(timeout=60) == 0

@@ -1,4 +1,4 @@
-"""How many operators a training step runs without the compiled loops: on a GPU each is a launch, which takes its time."""
+"""The number of operators in a training step without the compiled loops: on a GPU each costs a launch."""
 
 import sys
 from dataclasses import replace
@@ -13,7 +13,7 @@ import bench
 
 
 def test_a_training_step_runs_few_operators(monkeypatch):
-    """Of 64 rows of 20 steps, with as many layers and filter widths as `small`; the sizes change little."""
+    """A batch of 64 x 20, with the layers and filter widths of `small`; other sizes hardly matter."""
     monkeypatch.setattr(fused, "kernel", lambda: None)
     corpus, vocabulary = bench.training_text(1000)
     sizes = {"projection_dim": 5, "cell_dim": 7, "character_dim": 3, "filters": [(width, 2) for width in range(1, 8)]}

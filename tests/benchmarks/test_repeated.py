@@ -1,4 +1,4 @@
-"""Experiments over several seeds: their commands are those of the scripts, what is there is kept, their tables are right."""
+"""Experiments with several seeds: their commands are valid, finished steps are kept, the tables are correct."""
 
 import argparse
 import json
@@ -78,7 +78,7 @@ def test_the_steps_of_polarity_are_commands_that_the_scripts_know(tmp_path, monk
     models = ["word2vec", "a", "a2", "b2"]
     args = argparse.Namespace(text="a.txt", data_dir="d", output=tmp_path, seeds=[1], models=models, processes=2)
     found = list(polarity.steps_of(args))
-    assert len({step.makes for step in found}) == len(found)
+    assert len({step.target for step in found}) == len(found)
     for step in found:
         parse(step.commands, monkeypatch)
 
@@ -94,7 +94,7 @@ def test_a_step_is_run_once_and_a_failure_ends_the_experiment(tmp_path):
     after = steps.Step(tmp_path / "after", [["-c", count, str(tmp_path / "count"), str(tmp_path / "after")]])
     with pytest.raises(SystemExit, match="3"):
         steps.run([steps.Step(tmp_path / "failed", [["-c", "raise SystemExit(3)"]]), after])
-    assert not after.makes.exists()
+    assert not after.target.exists()
 
 
 def test_an_interrupted_pretraining_is_resumed(tmp_path):

@@ -13,14 +13,14 @@ from pretraining.optimizer import make_optimizer
 SHAPES = {"large": (300, 301), "small": (7,), "table": (40, 5), "whole": (6, 2), "frozen": (3, 2)}
 
 
-def weights():
+def random_weights():
     random = np.random.RandomState(0)
-    made = {}
+    weights = {}
     for name, shape in SHAPES.items():
-        made[name] = paddle.create_parameter(list(shape), "float32")
-        made[name].set_value(random.standard_normal(shape).astype(np.float32))
-    made["frozen"].stop_gradient = True
-    return made
+        weights[name] = paddle.create_parameter(list(shape), "float32")
+        weights[name].set_value(random.standard_normal(shape).astype(np.float32))
+    weights["frozen"].stop_gradient = True
+    return weights
 
 
 def paddles_rows(table, ids):
@@ -28,8 +28,8 @@ def paddles_rows(table, ids):
 
 
 def train(make, scale: float, embedding_lookup=embedding_lookup) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
-    """Weights and the optimizer's state after three steps, with dense gradients and a sparse one that has a row twice."""
-    model, random = weights(), np.random.RandomState(1)
+    """Return weights and optimizer state after three steps with dense gradients, and a sparse one with a row twice."""
+    model, random = random_weights(), np.random.RandomState(1)
     optimizer = make(list(model.values()))
     for _ in range(3):
         loss = 0
@@ -50,7 +50,7 @@ def train(make, scale: float, embedding_lookup=embedding_lookup) -> tuple[dict[s
 
 
 @pytest.mark.usefixtures("implementation")
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])  # below the bound of the norm, and above
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])  # below and above the maximum norm
 @pytest.mark.parametrize(
     ("name", "of_paddle"),
     [
@@ -62,16 +62,15 @@ def test_it_is_paddles_with_a_clip(name, of_paddle, scale):
     def expected_optimizer(parameters):
         return of_paddle(learning_rate=0.2, parameters=parameters, grad_clip=paddle.nn.ClipGradByGlobalNorm(10.0))
 
-    found, state = train(lambda parameters: make_optimizer(name, 0.2, parameters, max_grad_norm=10.0), scale)
+    actual, state = train(lambda parameters: make_optimizer(name, 0.2, parameters, max_grad_norm=10.0), scale)
     expected, expected_state = train(expected_optimizer, scale, paddles_rows)
     for key, weight in expected.items():
-        np.testing.assert_allclose(found[key], weight, rtol=1e-5, atol=1e-5, err_msg=key)
+        np.testing.assert_allclose(actual[key], weight, rtol=1e-5, atol=1e-5, err_msg=key)
     assert len(state) == len(expected_state) == (4 if name == "adagrad" else 16)
-    for one, other in zip(sorted(state, key=np.shape), sorted(expected_state, key=np.shape), strict=True):
-        assert one.shape == other.shape
+    assert sorted(map(np.shape, state)) == sorted(map(np.shape, expected_state))
 
 
-def test_adam_updates_the_rows_that_a_step_has_read():
+def test_adam_updates_the_rows_that_a_step_reads():
     """With Adam's formula. (Paddle's lazy_mode takes the powers of the next step for the rows of sparse gradients.)"""
     random = np.random.RandomState(0)
     table = paddle.create_parameter([9, 2], "float32")

@@ -1,4 +1,4 @@
-"""Several machines: two network namespaces, joined by a cable, that know of each other only what machines would."""
+"""Several machines, as two network namespaces joined by a virtual cable."""
 
 import os
 import re
@@ -23,25 +23,25 @@ def ip(*arguments: str) -> str:
 
 
 class Machine:
-    """A network namespace with one card."""
+    """A network namespace with one interface."""
 
     def __init__(self, k: int):
-        self.address, self.name, self.card = ADDRESSES[k], f"elmo{os.getpid()}-{k}", f"v{os.getpid()}-{k}"
+        self.address, self.name, self.interface = ADDRESSES[k], f"elmo{os.getpid()}-{k}", f"v{os.getpid()}-{k}"
         ip("netns", "add", self.name)
         ip("-n", self.name, "link", "set", "lo", "up")
 
     def connect(self) -> None:
-        ip("-n", self.name, "address", "add", f"{self.address}/24", "dev", self.card)
-        ip("-n", self.name, "link", "set", self.card, "up")
+        ip("-n", self.name, "address", "add", f"{self.address}/24", "dev", self.interface)
+        ip("-n", self.name, "link", "set", self.interface, "up")
 
     def launch(self, folder: Path, argv: list[str]) -> subprocess.Popen:
-        """run_pretrain.py by Paddle's launcher, with the other machine. Its output is FOLDER/workerlog.0."""
+        """Start run_pretrain.py with Paddle's launcher, as one of two machines. The output is FOLDER/workerlog.0."""
         launcher = f"-m paddle.distributed.launch --nnodes 2 --nproc_per_node 1 --master {ADDRESSES[0]}:8200".split()
-        place = ["--host", self.address, "--log_dir", str(folder)]
+        options = ["--host", self.address, "--log_dir", str(folder)]
         folder.mkdir()
         with (folder / "launcher").open("w", encoding="utf-8") as file:
             process = subprocess.Popen(
-                ["ip", "netns", "exec", self.name, sys.executable, *launcher, *place, "run_pretrain.py", *argv],
+                ["ip", "netns", "exec", self.name, sys.executable, *launcher, *options, "run_pretrain.py", *argv],
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 cwd=runs.PROJECT,
@@ -51,7 +51,7 @@ class Machine:
         return process
 
     def kill(self) -> None:
-        """End everything that runs there at once, as a loss of power does."""
+        """Kill everything that runs on it, like a power failure."""
         for process in ip("netns", "pids", self.name).split():
             os.kill(int(process), signal.SIGKILL)
 
@@ -61,25 +61,26 @@ def machines():
     """Two machines and a cable."""
     if not shutil.which("ip"):
         pytest.skip("no `ip` (iproute2)")
-    made: list[Machine] = []
+    machines: list[Machine] = []
     try:
         try:
-            made.extend(Machine(k) for k in range(2))
-            one, other = made
-            ip("link", "add", one.card, "netns", one.name, "type", "veth", "peer", other.card, "netns", other.name)
-            one.connect()
-            other.connect()
+            machines.extend(Machine(k) for k in range(2))
+            first, second = machines
+            peer = f"type veth peer {second.interface} netns {second.name}"
+            ip(*f"link add {first.interface} netns {first.name} {peer}".split())
+            first.connect()
+            second.connect()
         except subprocess.CalledProcessError as error:
             pytest.skip(f"no network namespaces: {error.stderr.strip()}")
-        yield made
+        yield machines
     finally:
-        for machine in made:
+        for machine in machines:
             machine.kill()
             ip("netns", "delete", machine.name)
 
 
 def test_a_run_survives_the_loss_of_a_machine(machines, tmp_path):
-    """Two machines train, one is lost, the other goes on alone, and then both to the end."""
+    """Two machines train, one is lost, the other continues alone, then both to the end."""
     other = machines[1]
     corpus, save_dir = runs.write_corpus(tmp_path / "corpus"), tmp_path / "run"
     changes = {"dev_data_path": None, "max_steps": None, "save_freq": 10, "log_freq": 1}
@@ -102,24 +103,25 @@ def test_a_run_survives_the_loss_of_a_machine(machines, tmp_path):
     resumed = {"init_from_ckpt": save_dir, "allow_changes": True}
     runs.pretrain(flags(10_000, **resumed), stop_at=saved + 10)
     lost = epochs()[saved - 1]
-    assert epochs()[-1] == pytest.approx(lost + 10 / 2 * lost / saved, rel=0.02)  # a step of one reads half as much
+    # a step of one machine reads half as much
+    assert epochs()[-1] == pytest.approx(lost + 10 / 2 * lost / saved, rel=0.02)
 
-    wanted = int(epochs()[-1]) + 2
-    started = [machine.launch(tmp_path / f"second{k}", flags(wanted, **resumed)) for k, machine in enumerate(machines)]
+    end = int(epochs()[-1]) + 2
+    started = [machine.launch(tmp_path / f"second{k}", flags(end, **resumed)) for k, machine in enumerate(machines)]
     assert [process.wait(timeout=60) for process in started] == [0, 0]
     assert (save_dir / "final.pdparams").exists()
-    assert wanted <= epochs()[-1] < wanted + 0.1
+    assert end <= epochs()[-1] < end + 0.1
 
 
 @pytest.mark.slow
 def test_a_network_that_breaks_ends_the_run(machines, tmp_path):
-    """Unlike the death of a process, a cable that is pulled closes no connection: what is missing is an answer."""
+    """Unlike a process that dies, a pulled cable closes no connection: there is just no answer."""
     corpus, output = runs.write_corpus(tmp_path / "corpus"), tmp_path / "log0" / "workerlog.0"
     argv = runs.flags(corpus, tmp_path / "run", dev_data_path=None, max_steps=1_000_000, log_freq=1)
     started = [machine.launch(tmp_path / f"log{k}", argv) for k, machine in enumerate(machines)]
     runs.wait_until(output.exists, started[0])
     runs.wait_for_step(3, started[0], output)
-    ip("-n", machines[1].name, "link", "set", machines[1].card, "down")
+    ip("-n", machines[1].name, "link", "set", machines[1].interface, "down")
     assert started[0].wait(timeout=120) == 2
     text = output.read_text(encoding="utf-8")
     assert re.search(r"^error: .* rank was lost", text, re.M) and "Traceback" not in text

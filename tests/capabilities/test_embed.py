@@ -1,4 +1,4 @@
-"""run_embed.py: what is in its files, interruptions, processes that share the work, damage, and vectors of a vocabulary."""
+"""run_embed.py: its files, interruptions, shared work, damage, and vectors of a vocabulary."""
 
 import gzip
 import json
@@ -34,7 +34,7 @@ DIM = 2 * tiny.CHAR["projection_dim"]
 
 
 def text_of(folder: Path, n: int = 300, seed: int = 0, longest: int = 9) -> Path:
-    """A text of n lines, some blank, some repeated."""
+    """Write a text of n lines, some blank, some repeated."""
     generator = random.Random(seed)
     words = [*tiny.WORDS[3:], "日本語", 'a"quote\\', "x" * 60, *(f"u{k}" for k in range(200))]
     lines = [" ".join(generator.choices(words, k=generator.randrange(longest))) for _ in range(n)]
@@ -80,7 +80,7 @@ def whole(model, text, tmp_path_factory):
 
 
 def assert_close(path: Path, expected: dict[str, np.ndarray]) -> None:
-    """A file has the expected datasets, and its parts are gone."""
+    """Check that a file has the expected datasets and its parts are deleted."""
     found = contents(path)
     assert found.keys() == expected.keys() and found["sentence_to_index"] == expected["sentence_to_index"]
     for name in expected.keys() - {"sentence_to_index"}:
@@ -92,7 +92,7 @@ def assert_close(path: Path, expected: dict[str, np.ndarray]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "options"),
+    ("arguments", "options"),
     [
         ([], {}),
         (["--layers=average"], {"layers": "average"}),
@@ -100,8 +100,8 @@ def assert_close(path: Path, expected: dict[str, np.ndarray]) -> None:
         (["--pool=mean", "--layers=1", "--dtype=float16"], {"pool": "mean", "layers": 1, "dtype": "float16"}),
     ],
 )
-def test_the_vectors_are_those_of_the_embedder(model, text, output, given, options):
-    found = contents(embed(model, text, output, *given))
+def test_the_vectors_are_those_of_the_embedder(model, text, output, arguments, options):
+    found = contents(embed(model, text, output, *arguments))
     expected = ELMoEmbedder(model, device="cpu", **options).encode(sentences_of(text))
     assert len(found) == len(expected) + 1
     for line, array in enumerate(expected):
@@ -121,7 +121,7 @@ def test_a_mix_is_what_a_scalar_mix_makes(model, text, output):
 
 
 def test_the_file_has_allennlps_layout(model, text, output):
-    """As contexteval and others do: sentences by their text, and every other key a number."""
+    """Read it as contexteval and others do: lines by sentence, and all other keys are numbers."""
     lines = [" ".join(tokens) for tokens in sentences_of(text)]
     with h5py.File(embed(model, text, output)) as file:
         assert file["sentence_to_index"].shape == (1,)
@@ -171,7 +171,7 @@ def test_the_size_is_logged_before(model, tmp_path, messages):
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_text(model, tmp_path):
-    """The peak over 30,000 lines, whose vectors are 150 MB, against that over 3,000. HDF5 and malloc keep some."""
+    """Compare the peak for 30,000 lines, whose vectors take 150 MB, with that for 3,000. HDF5 and malloc keep some."""
     lines = text_of(tmp_path, n=500, longest=60).read_text(encoding="utf-8").splitlines(keepends=True)
     peaks = []
     for times in (6, 60):
@@ -306,7 +306,7 @@ def merge(output: Path, *folders: Path) -> Path:
 
 @pytest.mark.parametrize("n", [2, 12])
 def test_merged_shares_equal_one_process(model, text, whole, tmp_path, output, n):
-    """More shares than windows, too; interrupted, finished and moved."""
+    """Shares that were interrupted, resumed and moved; also more shares than windows."""
     embed_some(model, text, tmp_path / "0", 1 if n == 2 else 0, more=(f"--shard=0/{n}",))
     for k in range(n):
         embed(model, text, tmp_path / str(k), f"--shard={k}/{n}")
@@ -318,14 +318,14 @@ def test_incomplete_shares_are_refused(model, text, tmp_path):
     shares = [embed(model, text, tmp_path / f"part{k}", f"--shard={k}/3") for k in range(3)]
     top = embed(model, text, tmp_path / "top", "--shard=1/3", "--layers=top")
     (tmp_path / "file").touch()
-    for given, message in (
+    for arguments, message in (
         ([shares[0], shares[2]], "3 of 10 windows"),
         ([shares[0], top, shares[2]], "top.* layers was"),
         ([shares[0], tmp_path / "file"], "file"),
         ([shares[0], tmp_path / "nothing"], "nothing"),
     ):
         with pytest.raises(UserError, match=message):
-            merge(tmp_path / "v.hdf5", *given)
+            merge(tmp_path / "v.hdf5", *arguments)
         assert not (tmp_path / "v.hdf5").exists()
     with pytest.raises(UserError, match=r"--output .*part0"):
         merge(shares[0], *shares)
@@ -342,7 +342,7 @@ def test_two_ranks_make_one_file(model, text, whole, tmp_path, output):
 
 
 def test_a_dead_process_does_not_block_the_others(model, text, whole, output, monkeypatch):
-    """Rank 0 of 2 dies, rank 1 does its share. A run with another number of processes finishes the work."""
+    """Rank 0 of 2 dies, rank 1 does its share. A single process finishes the work."""
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
     embed_some(model, text, output, 2)
     monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
@@ -381,7 +381,7 @@ def test_a_resumed_run_needs_only_what_is_missing(model, tmp_path):
 
 
 def test_damage_to_a_part_is_found(model, text, whole, tmp_path):
-    """Wherever it is damaged, the part is deleted, computed again, or reads the same."""
+    """A damaged part is deleted and computed again, or still reads the same."""
     folder, output, generator, found = tmp_path / "share", tmp_path / "v.hdf5", random.Random(0), 0
     embed(model, text, folder, "--shard=0/1")
     part = folder / "000004.zip"
@@ -421,7 +421,7 @@ def embed_words(model: str, path: Path, output: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def words(model, tmp_path_factory):
-    """A vocabulary's file, and the file of its vectors."""
+    """A vocabulary file and the file of its vectors."""
     path = vocabulary(tmp_path_factory.mktemp("words"), 5000)
     return path, embed_words(model, path, path.with_name("words.hdf5"))
 

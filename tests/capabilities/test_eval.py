@@ -57,7 +57,7 @@ def evaluate(capsys, checkpoint_, folder, *more) -> tuple[dict[str, float], str]
 
 
 def log_probability(weights: reference.Parameters, direction: str, sentences: list[list[str]]) -> float:
-    """Of all predictions in a stream of sentences that begins in the zero state."""
+    """Sum over all predictions in a stream of sentences that begins in the zero state."""
     begin, end = (BOS, EOS) if direction == "forward" else (EOS, BOS)
     order = 1 if direction == "forward" else -1
     inputs, targets = [], []
@@ -71,7 +71,7 @@ def log_probability(weights: reference.Parameters, direction: str, sentences: li
 
 
 def streams(sentences: list[list[str]], batch_size: int, unroll_steps: int) -> list[list[list[str]]]:
-    """The sentences that each row reads: rows take unroll_steps in turn, and a new sentence when one has ended."""
+    """The sentences that each row reads: rows take unroll_steps in turn, and a new sentence after the end of one."""
     rows, left, waiting = [[] for _ in range(batch_size)], [0] * batch_size, list(sentences)
     while waiting or any(left):
         for row in range(batch_size):
@@ -98,9 +98,9 @@ def test_perplexity_equals_the_reference(variant, text, capsys, batch_size, unro
     forward, backward = (sum(log_probability(weights, d, row) for row in rows) for d in reference.DIRECTIONS)
     losses = -forward / predictions, -backward / predictions
     expected = [*np.exp(losses), np.mean(np.exp(losses)), np.exp(np.mean(losses))]
-    found, output = evaluate(capsys, prefix, folder, f"--batch_size={batch_size}", f"--unroll_steps={unroll_steps}")
-    assert [found[name] for name in FIGURES] == pytest.approx(expected, rel=2e-5, abs=6e-4)
-    assert len(set(found.values())) == 4, "the test has lost its power: two figures are the same"
+    figures, output = evaluate(capsys, prefix, folder, f"--batch_size={batch_size}", f"--unroll_steps={unroll_steps}")
+    assert [figures[name] for name in FIGURES] == pytest.approx(expected, rel=2e-5, abs=6e-4)
+    assert len(set(figures.values())) == 4, "the test has lost its power: two figures are the same"
     words = [word for line in lines for word in line]
     unknown = sum(word in UNKNOWN for word in words) / len(words)
     text = f"{len(words)} tokens in {sum(map(bool, lines))} sentences; {unknown:.2%}"
@@ -112,9 +112,9 @@ def test_it_is_the_perplexity_that_pretraining_reported(tmp_path, capsys):
     runs.pretrain(runs.flags(corpus, tmp_path / "run", max_steps=12, dropout=0.5))
     reported = runs.log_lines(tmp_path / "run", "evaluation")[-1]
     more = ("--batch_size=5", "--unroll_steps=7", f"--vocab_file={corpus / 'vocab.txt'}")
-    found, _ = evaluate(capsys, tmp_path / "run", corpus / "dev.txt", *more)
+    figures, _ = evaluate(capsys, tmp_path / "run", corpus / "dev.txt", *more)
     for name, key in (("forward", "forward_"), ("backward", "backward_"), ("mean of the two", "")):
-        assert found[name] == pytest.approx(reported[f"{key}perplexity"], abs=6e-4)
+        assert figures[name] == pytest.approx(reported[f"{key}perplexity"], abs=6e-4)
 
 
 @pytest.mark.ranks
@@ -122,9 +122,11 @@ def test_ranks_find_the_figures_of_one_process(model, text, tmp_path, capsys):
     flags = [f"--init_from_ckpt={model}", f"--dev_data_path={text[0]}", "--device=cpu", "--batch_size=3"]
     processes = runs.start_ranks("run_eval.py", flags, tmp_path)
     assert [process.wait(timeout=120) for process in processes] == [0, 0], (tmp_path / "rank0").read_text()
-    found = re.findall(r"^perplexity.* ([\d.]+)$", (tmp_path / "rank0").read_text(encoding="utf-8"), re.M)
+    printed = re.findall(r"^perplexity.* ([\d.]+)$", (tmp_path / "rank0").read_text(encoding="utf-8"), re.M)
     expected, _ = evaluate(capsys, model, text[0], "--batch_size=3")
-    assert len(found) == 4 and list(map(float, found)) == pytest.approx(list(expected.values()), rel=1e-6, abs=1.1e-3)
+    assert len(printed) == 4 and list(map(float, printed)) == pytest.approx(
+        list(expected.values()), rel=1e-6, abs=1.1e-3
+    )
     assert not re.search("^perplexity", (tmp_path / "rank1").read_text(encoding="utf-8"), re.M)
 
 
@@ -151,13 +153,13 @@ def test_every_sentence_has_its_score_in_any_batch(variant, text, tmp_path, caps
     scores = {}
     for size in (1, 3, 128):
         path = tmp_path / f"{size}.tsv"
-        found, output = evaluate(capsys, prefix, folder, f"--batch_size={size}", "--per_sentence", path)
+        figures, output = evaluate(capsys, prefix, folder, f"--batch_size={size}", "--per_sentence", path)
         scores[size] = read_scores(path)
         assert scores[size].shape == (len(lines), 3)
         np.testing.assert_allclose(scores[size][:, :2], expected, atol=1e-4, rtol=0)
         np.testing.assert_allclose(scores[size][:, 2], expected.mean(axis=1), atol=1e-4, rtol=0)
         losses = -expected[counted].sum(axis=0) / predictions
-        assert [found["forward"], found["backward"]] == pytest.approx(np.exp(losses), rel=2e-5, abs=6e-4)
+        assert [figures["forward"], figures["backward"]] == pytest.approx(np.exp(losses), rel=2e-5, abs=6e-4)
         assert f"in each direction  {predictions} in" in output and f"sentences by themselves        {path}" in output
     np.testing.assert_allclose(scores[1], scores[128], atol=1e-4, rtol=0)
     np.testing.assert_allclose(scores[1], scores[3], atol=1e-4, rtol=0)

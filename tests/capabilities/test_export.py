@@ -1,4 +1,4 @@
-"""export_model.py: its graphs give what the models give, in Paddle Inference and ONNX Runtime, whatever goes in."""
+"""export_model.py: exported graphs equal the models, in Paddle Inference and ONNX Runtime, for any input."""
 
 import importlib
 import itertools
@@ -36,7 +36,7 @@ SENTENCES = tiny.SENTENCES
 
 
 class Exported:
-    """A model's folder, run by the example in it."""
+    """An exported folder, run by its example."""
 
     def __init__(self, folder: Path, runtime: str):
         for name in ("model_io", runtime):
@@ -67,11 +67,11 @@ def export(tmp_path, no_fsync):
     return run
 
 
-def check(found: np.ndarray, sentences, wanted) -> None:
-    """found (..., B, T, 2P): the wanted vectors, and zeros behind them."""
-    for row, (sentence, vectors) in enumerate(zip(sentences, wanted, strict=True)):
-        np.testing.assert_allclose(found[..., row, : len(sentence), :], vectors, atol=1e-5, rtol=0)
-        assert not found[..., row, len(sentence) :, :].any()
+def check(output: np.ndarray, sentences, expected) -> None:
+    """Check that the output (..., B, T, 2P) has the expected vectors, and zeros at padding."""
+    for row, (sentence, vectors) in enumerate(zip(sentences, expected, strict=True)):
+        np.testing.assert_allclose(output[..., row, : len(sentence), :], vectors, atol=1e-5, rtol=0)
+        assert not output[..., row, len(sentence) :, :].any()
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -88,9 +88,9 @@ def check(found: np.ndarray, sentences, wanted) -> None:
 def test_vectors_are_the_embedders_whatever_the_batch(export, tmp_path, runtime, changes):
     prefix = tiny.save(tiny.random_bilm(**changes), tmp_path / "model")
     exported, embedder = export(prefix, runtime), ELMoEmbedder(prefix, device="cpu")
-    wanted = embedder.encode(SENTENCES)
-    check(exported(SENTENCES), SENTENCES, wanted)
-    for sentence, vectors in zip(SENTENCES, wanted, strict=True):
+    expected = embedder.encode(SENTENCES)
+    check(exported(SENTENCES), SENTENCES, expected)
+    for sentence, vectors in zip(SENTENCES, expected, strict=True):
         check(exported([sentence]), [sentence], [vectors])
 
 
@@ -100,8 +100,8 @@ def test_code_points_and_their_words(export, tmp_path, runtime, word_dim, char_d
     tokens, encoder = manylangs_model.write_model(tmp_path / "zhs", word_dim, char_dim)
     convert.main(["manylangs", str(tmp_path / "zhs"), f"--output={tmp_path / 'model'}"])
     sentences = manylangs_model.SENTENCES
-    wanted = [manylangs_model.expected(tokens, encoder, sentence) for sentence in sentences]
-    check(export(tmp_path / "model", runtime)(sentences), sentences, wanted)
+    expected = [manylangs_model.expected(tokens, encoder, sentence) for sentence in sentences]
+    check(export(tmp_path / "model", runtime)(sentences), sentences, expected)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -117,23 +117,23 @@ def test_code_points_and_their_words(export, tmp_path, runtime, word_dim, char_d
 )
 def test_layers_and_pools(export, model, runtime, flags, layers, pool):
     found = export(model, runtime, *flags)(SENTENCES)
-    wanted = ELMoEmbedder(model, device="cpu", layers=layers, pool=pool).encode(SENTENCES)
+    expected = ELMoEmbedder(model, device="cpu", layers=layers, pool=pool).encode(SENTENCES)
     if not pool:
-        return check(found, SENTENCES, wanted)
+        return check(found, SENTENCES, expected)
     axis = 0 if layers == "average" else 1
-    np.testing.assert_allclose(found, np.stack(wanted, axis=axis), atol=1e-5, rtol=0)
+    np.testing.assert_allclose(found, np.stack(expected, axis=axis), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_bad_input_is_zeros_or_an_error(export, model, runtime):
     exported = export(model, runtime)
     arrays = exported.arrays(SENTENCES)
-    wanted = exported.of_arrays(arrays)
+    expected = exported.of_arrays(arrays)
     ids, lengths = arrays["characters"].copy(), arrays["lengths"].copy()
     ids[0, 1, 3], ids[3, 0, 0], ids[4, 2, 0] = 262, -7, 0  # outside the table
     lengths[2] += 5  # beyond T
     found = exported.of_arrays({"characters": ids, "lengths": lengths})
-    np.testing.assert_allclose(found[:, 2], wanted[:, 2], atol=1e-5, rtol=0)
+    np.testing.assert_allclose(found[:, 2], expected[:, 2], atol=1e-5, rtol=0)
     assert not found[:, [0, 1, 3, 4]].any()
     ids[0, 1, 3] = ids[2, 6, 0] = 2**62
     ids[0, 6, 3] = -(2**62)  # padding
@@ -159,10 +159,10 @@ def test_the_numbers_of_characters_are_the_references(export, model):
 
 
 def random_tagger(folder: Path, **settings) -> Tagger:
-    """A tagger of random weights, so that every part of it counts."""
+    """A tagger with random weights, so that every part affects the labels."""
     words = Vocabulary([*SPECIAL_TOKENS, "the", "river", "bank", "很"])
-    labels = Labels(["B-x", "I-x", "E-x", "S-x", "O"], scheme="bioes")
-    settings = {"hidden_dim": 5, "word_dim": 4, "n_layers": 2, "layers": "mix", **settings}
+    labels = Labels(["B-x", "I-x", "E-x", "S-x", "O"])
+    settings = {"scheme": "bioes", "hidden_dim": 5, "word_dim": 4, "n_layers": 2, "layers": "mix", **settings}
     pretrained, vectors, features = None, None, settings.pop("features", ())
     if settings.pop("elmo", True):
         prefix = tiny.save(tiny.random_bilm(**settings.pop("bilm", {})), folder / "elmo")
@@ -201,18 +201,18 @@ def test_a_tagger_gives_the_same_labels(export, tmp_path, runtime, settings):
     tagger, generator = random_tagger(tmp_path, **settings), random.Random(7)
     words = [*tiny.WORDS[3:], "The", "BANK", "Bank", "x" * 60]
     sentences = [generator.choices(words, k=k) for k in (5, 0, 1, 9, 2, 3, 7, 12)]
-    wanted = [[tagger.labels.index[label] for label in labels] for labels in tagger.tag(sentences)]
+    expected = [[tagger.labels.index[label] for label in labels] for labels in tagger.tag(sentences)]
     exported = export(tmp_path / "tagger", runtime)
     found = exported(sentences)
-    assert found.shape == (8, 12) and len({k for row in wanted for k in row}) > 1
-    for row, sentence, labels in zip(found, sentences, wanted, strict=True):
+    assert found.shape == (8, 12) and len({k for row in expected for k in row}) > 1
+    for row, sentence, labels in zip(found, sentences, expected, strict=True):
         assert row.tolist() == labels + [-1] * (12 - len(sentence))
         assert exported([sentence]).tolist() == [labels]
     assert exported([]).shape == (0, 0) and exported([[]]).shape == (1, 0)
 
 
 def test_labels_are_right_with_onednn_for_batches_of_any_shape(export, tmp_path):
-    """In Paddle 3.3 oneDNN gives wrong numbers for sums in which both parts are repeated."""
+    """In Paddle 3.3, oneDNN computes wrong sums if both operands are broadcast."""
     tagger = random_tagger(tmp_path, elmo=False)
     exported = export(tmp_path / "tagger", "run_paddle")
     config = exported.example.inference.Config
@@ -221,9 +221,9 @@ def test_labels_are_right_with_onednn_for_batches_of_any_shape(export, tmp_path)
         exported.model = exported.example.load()
     for rows, steps in itertools.product([1, 2, 3, 4, 7, 8, 9, 16, 33], [1, 2, 3, 8, 15, 16, 17]):
         sentences = [random.Random(k).choices(tiny.WORDS[3:], k=max(0, steps - k % 5)) for k in range(rows)]
-        wanted = [[tagger.labels.index[label] for label in labels] for labels in tagger.tag(sentences)]
+        expected = [[tagger.labels.index[label] for label in labels] for labels in tagger.tag(sentences)]
         found = exported(sentences)
-        assert [row[: len(labels)].tolist() for row, labels in zip(found, wanted, strict=True)] == wanted
+        assert [row[: len(labels)].tolist() for row, labels in zip(found, expected, strict=True)] == expected
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -238,8 +238,8 @@ def test_the_examples_run_without_this_project(tmp_path, runtime):
         command, cwd=folder, input=text, env=environment, capture_output=True, encoding="utf-8", timeout=300
     )
     pairs = [zip(*both, strict=True) for both in zip(sentences, tagger.tag(sentences), strict=True)]
-    wanted = [" ".join(f"{token}/{label}" for token, label in row) for row in pairs]
-    assert not done.returncode and done.stdout.splitlines() == wanted, done.stderr
+    expected = [" ".join(f"{token}/{label}" for token, label in row) for row in pairs]
+    assert not done.returncode and done.stdout.splitlines() == expected, done.stderr
     readme = (folder / "README.md").read_text(encoding="utf-8")
     assert "(B, T, 50)" in readme and "labels.txt" in readme and f"{runtime}.py" in readme
 
@@ -267,7 +267,7 @@ def test_a_tagger_of_jiebas_words_is_not_exported(tmp_path):
 
 @pytest.fixture(scope="module")
 def heads(tmp_path_factory):
-    """Folders of classifiers, by what was classified: texts, with the layers side by side or mixed, or pairs."""
+    """Folders of classifiers: of texts, with concatenated or mixed layers, and of pairs."""
     folder, generator = tmp_path_factory.mktemp("heads"), random.Random(3)
     model = tiny.save(tiny.random_bilm(scale=1.0), folder / "elmo")
     rows = [generator.choice([("river bank", "a"), ("of the", "b"), ("苹果 很", "c")]) for _ in range(40)]
@@ -289,9 +289,9 @@ def heads(tmp_path_factory):
 @pytest.mark.parametrize("name", ["texts", "mix", "pairs"])
 def test_a_classifier_gives_the_same_probabilities(export, heads, runtime, name):
     sentences = [*SENTENCES, ["the", "苹果", "bank"]]  # three pairs
-    wanted = Classifier.load(heads[name]).probabilities(sentences)
+    expected = Classifier.load(heads[name]).probabilities(sentences)
     exported = export(heads[name], runtime)
-    np.testing.assert_allclose(exported(sentences), wanted, atol=1e-5)
+    np.testing.assert_allclose(exported(sentences), expected, atol=1e-5)
     assert exported([]).shape == (0, 3)
 
 

@@ -1,4 +1,4 @@
-"""The page about words in context: what it holds, and what it does in a real browser."""
+"""The page of words in context: its data, and its behaviour in a real browser."""
 
 import json
 import re
@@ -52,7 +52,7 @@ def random_word(text: str, n: int, senses: int = 0) -> occurrences.Word:
     return occurrences.Word(text, 2 * n, n, found, 0, vectors)
 
 
-# What it holds
+# Data
 
 
 def test_every_occurrence_is_there_with_its_nearest_others(tmp_path):
@@ -75,7 +75,7 @@ def test_every_occurrence_is_there_with_its_nearest_others(tmp_path):
 
 
 def test_layers_are_turned_towards_each_other(tmp_path):
-    """A layer that is another one turned around, or seen in a mirror, is drawn as that one is."""
+    """A rotated or mirrored layer is drawn like the original."""
     word, random = random_word("bank", 50), np.random.default_rng(1)
     for _ in range(5):
         turn, _ = np.linalg.qr(random.standard_normal((6, 6)))
@@ -99,7 +99,7 @@ def test_all_words_of_a_file_of_senses_are_prepared_unless_some_are_asked_for(mo
     assert data_of(tmp_path / "words.html")["words"][0]["senses"] == ["fruit"]
 
 
-# What it does in a browser
+# In a browser
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def started(tmp_path_factory):
 
 @pytest.fixture
 def window(started):
-    """A window in which nothing goes wrong and nothing is fetched but the page itself."""
+    """A window without errors, which loads only the page itself."""
     started.resize(1200, 800)
     started.complaints.clear()
     started.requests.clear()
@@ -135,7 +135,7 @@ def show(window, page, language: str = "en") -> None:
 
 
 def place(window, k: int) -> tuple[float, float]:
-    """Where an occurrence is in the window."""
+    """An occurrence's position in the window."""
     return window.run(f"(([x, y], box) => [x + box.x, y + box.y])(positionOf({k}), canvas.getBoundingClientRect())")
 
 

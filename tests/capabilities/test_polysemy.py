@@ -1,4 +1,4 @@
-"""What a word means in context: the sample's senses, the nearest occurrences, the picture, mistakes."""
+"""run_polysemy.py: the sample's senses, nearest occurrences, the picture, mistakes."""
 
 import re
 from pathlib import Path
@@ -57,7 +57,7 @@ def senses(tmp_path):
 
 @pytest.fixture
 def printed(capsys):
-    """Runs the script and returns the lines that it prints."""
+    """Run the script and return its output lines."""
 
     def run(model, corpus, *argv) -> list[str]:
         capsys.readouterr()
@@ -77,13 +77,13 @@ def write_senses(path: Path, labels, header=SENSES, file="text.txt") -> Path:
 
 
 def table(lines) -> dict[str, list[float]]:
-    """Chance and the layers' shares, in percent, of each row of the table."""
+    """Parse the table: per row, chance and the layers' shares in percent."""
     rows = (re.fullmatch(r"(.+?) {2,}[\d,]+ +\d+ +(\d.*%)", line) for line in lines)
     return {row[1]: [float(share.rstrip("%")) for share in row[2].split()] for row in rows if row}
 
 
 def sentence_of(line: str) -> str:
-    """The sentence in a line that shows an occurrence."""
+    """The sentence in an occurrence's line."""
     return line[report.HEAD :].replace("[", "").replace("]", "").strip()
 
 
@@ -152,7 +152,7 @@ def test_neighbours_are_the_nearest_by_layer(model, corpus, printed):
 
 
 def agrees(line: str, text: str) -> bool:
-    """Whether the line shows the sentence, perhaps with its ends cut."""
+    """Whether the line shows the sentence, possibly truncated."""
     return sentence_of(line).strip("…") in text
 
 
@@ -255,8 +255,8 @@ def test_the_picture_has_a_panel_for_each_word_and_layer(model, corpus, senses, 
     two, one = imread(tmp_path / "made" / "two.png"), imread(tmp_path / "one.PNG")
     assert two.shape[0] == one.shape[0] and two.shape[1] == 2 * one.shape[1]
     for colour in picture.COLOURS[:2]:  # of two senses
-        wanted = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-        assert (np.abs(one[:, :, :3] - wanted).max(axis=2) < 0.02).any()
+        expected = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+        assert (np.abs(one[:, :, :3] - expected).max(axis=2) < 0.02).any()
 
 
 def test_one_warning_where_the_fonts_lack_characters(model, printed, tmp_path, caplog, monkeypatch):

@@ -143,7 +143,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def text(source, output, *options) -> dict[str, bytes]:
-    """The corpus made from `source`: the files and their bytes."""
+    """Write a corpus and return its files and their bytes."""
     sources = source if isinstance(source, list) else [source]
     run("text", *sources, "--lang", "en", "--output", output, "--shards", 3, "--processes", 1, *options)
     return files_of(output)

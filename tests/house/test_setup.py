@@ -1,4 +1,4 @@
-"""setup.sh: what it refuses to touch, and that it leaves Paddle's GPU build alone."""
+"""setup.sh: it changes neither other folders nor Paddle's GPU build."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ def test_a_python_that_is_not_there_is_named(tmp_path):
 
 
 def test_the_gpu_build_is_not_overwritten(tmp_path):
-    """In an environment whose Python says yes to everything, and has Paddle 2.6.2, which needs an older NumPy."""
+    """With a fake Python that has Paddle 2.6.2, which needs an older NumPy."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/calls\necho Version: 2.6.2\n')
     (tmp_path / "bin" / "python").chmod(0o755)

@@ -1,4 +1,4 @@
-"""The library as `pip install .` leaves it: usable from any folder, beside files that have the names of ours."""
+"""The library after `pip install .`: usable from any folder, next to files with the names of ours."""
 
 import os
 import re

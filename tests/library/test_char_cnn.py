@@ -14,7 +14,7 @@ FILTERS = ((1, 3), (2, 5), (7, 19))
 
 
 def random_tokens(n: int) -> Tokens:
-    """Of all lengths that there are, from an empty token to one that is cut."""
+    """Tokens of all lengths, from empty to truncated."""
     random = np.random.RandomState(0)
     words = ["", "x" * 60, *("".join(random.choice(list("abcdeé苹"), random.randint(1, 49))) for _ in range(n - 2))]
     characters = CharTable(words)
@@ -41,10 +41,10 @@ def test_both_implementations_agree(n, activation, monkeypatch):
     if fused.kernel() is None:
         pytest.skip("no C compiler, or a Paddle without MKL")
     tokens = random_tokens(n)
-    found = run(tokens, activation)
+    actual = run(tokens, activation)
     monkeypatch.setattr(fused, "kernel", lambda: None)
     for name, expected in run(tokens, activation).items():
-        np.testing.assert_allclose(found[name], expected, atol=1e-5 * np.abs(expected).max(), err_msg=name)
+        np.testing.assert_allclose(actual[name], expected, atol=1e-5 * np.abs(expected).max(), err_msg=name)
 
 
 @pytest.mark.usefixtures("implementation")
@@ -62,7 +62,7 @@ def test_a_frozen_part_gets_no_gradient_and_the_others_theirs(frozen):
     for name, weight in cnn.named_parameters():
         weight.stop_gradient = name.startswith(frozen)
     cnn(random_tokens(9)).sum().backward()
-    found = {name: weight.grad.numpy() for name, weight in cnn.named_parameters() if weight.grad is not None}
-    assert found.keys() == expected.keys()
+    actual = {name: weight.grad.numpy() for name, weight in cnn.named_parameters() if weight.grad is not None}
+    assert actual.keys() == expected.keys()
     for name, gradient in expected.items():
-        np.testing.assert_allclose(found[name], gradient, rtol=1e-6, err_msg=name)
+        np.testing.assert_allclose(actual[name], gradient, rtol=1e-6, err_msg=name)

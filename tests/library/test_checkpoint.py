@@ -39,7 +39,7 @@ def weights(value: float, rows: int = 7) -> dict[str, np.ndarray]:
 
 
 def save(prefix: Path, value: int, rows: int = 7) -> None:
-    """A checkpoint whose files all hold one value."""
+    """Save a checkpoint with a single value in all files."""
     checkpoint.save(prefix, weights(value, rows), {"moment": np.full((rows, 13), value)}, {"step": value})
 
 
@@ -190,7 +190,7 @@ def test_pickles_of_either_numpy(tmp_path, protocol, core):
 
 
 class Call:
-    """Pickles as the call of a function."""
+    """An object that pickles as a function call."""
 
     def __init__(self, function, *arguments):
         self.call = function, arguments
@@ -200,7 +200,7 @@ class Call:
 
 
 def opcodes(*parts: bytes | str) -> bytes:
-    """A pickle put together by hand. A str stands for itself, "module:name" for the global of that name."""
+    """Assemble a pickle from opcodes and strings; "module:name" is a global."""
     content = b"\x80\x04"
     for part in parts:
         if isinstance(part, bytes):
@@ -213,7 +213,7 @@ def opcodes(*parts: bytes | str) -> bytes:
 
 
 def attacks(command: str) -> dict[str, bytes]:
-    """Pickles that run a command when they are unpickled, in every way that the format offers."""
+    """Pickles that run a command when loaded, in every way that the format allows."""
     set_state = (b"}", "__setstate__", "os:system", b"sb", command, b"b")
     return {
         "GLOBAL": opcodes("os:system", command, b"\x85R"),
@@ -261,7 +261,7 @@ RECONSTRUCT = ("numpy.core.multiarray:_reconstruct", "numpy:ndarray", b"K\0\x85C
 
 
 def entry(*parts: bytes | str) -> bytes:
-    """The pickle of a dictionary with one weight, put together by hand."""
+    """Assemble the pickle of a dictionary with one weight."""
     return opcodes(b"}", "w", *parts, b"s")
 
 
@@ -331,7 +331,7 @@ def test_false_lengths_take_no_memory(tmp_path):
 
 
 def doubled(start: bytes, container: bytes, times: int = 60) -> bytes:
-    """A container of two of the same container of two of the same ..., as a pickle's memo makes it."""
+    """Nested containers, each with two references to the next, made with the memo."""
     part = start + b"q\0"
     return part + b"".join(container.replace(b"x", b"h\0h\0") + b"q\0" for _ in range(times))
 
@@ -353,7 +353,7 @@ BOMBS = {
 
 
 def read_bombs(folder: str) -> None:
-    """Print what is refused, in a process that may take 300 MB more than it has."""
+    """Print which files are rejected, in a process that can take 300 MB more than it has."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 300_000_000,) * 2)
     for path in sorted(Path(folder).iterdir()):
@@ -396,7 +396,7 @@ def test_damage_to_a_file_of_paddle_is_an_error(tmp_path, protocol):
 
 
 def in_python(call: str, *arguments, **options) -> subprocess.Popen:
-    """A process that calls a function of this file."""
+    """Start a process that calls a function of this file."""
     paths = os.pathsep.join([str(PROJECT), str(Path(__file__).parent), str(PROJECT / "tests" / "support")])
     code = f"import sys, test_checkpoint; test_checkpoint.{call}(*sys.argv[1:])"
     command = [sys.executable, "-c", code, *map(str, arguments)]
@@ -404,7 +404,7 @@ def in_python(call: str, *arguments, **options) -> subprocess.Popen:
 
 
 def kill_at_every_line(folder: str, scenario: str) -> None:
-    """Print what a checkpoint is if the process that replaces 1 by 2 is killed before its first, second, ... line."""
+    """Print the checkpoint's value if the process that replaces 1 by 2 is killed before its first, second, ... line."""
     os.fsync = lambda _: None  # nobody pulls the plug
     line, status = 0, None
     while status != 0:
@@ -427,7 +427,7 @@ def kill_at_every_line(folder: str, scenario: str) -> None:
 
 
 def die_at(line: int) -> None:
-    """End this process, as a kill would, when that many lines of checkpoint.py and disk.py have been run."""
+    """End this process abruptly after so many lines of checkpoint.py and disk.py."""
     lines = 0
 
     def trace(frame, event, _):
@@ -466,7 +466,7 @@ def value_left(prefix: Path) -> int:
 
 @pytest.mark.parametrize("scenario", ["another", "same", "fewer"])
 def test_a_kill_at_any_line_of_a_save_leaves_a_whole_checkpoint(tmp_path, scenario):
-    """The old one or the new one; and the next save removes or finishes what is left."""
+    """It leaves the old or the new one, and the next save removes or finishes the rest."""
     process = in_python("kill_at_every_line", tmp_path / scenario, scenario, stdout=subprocess.PIPE)
     values = process.communicate()[0].split()
     assert process.returncode == 0

@@ -1,4 +1,4 @@
-"""The network against the float64 reference, and what users of its vectors rely on."""
+"""The network against the float64 reference, and the properties that users of its vectors rely on."""
 
 import gc
 import json
@@ -58,17 +58,17 @@ def test_clips_bite_in_these_tests():
 
 
 def lm_rows(batch: LMBatch):
-    """A batch's inputs as the reference takes them (character ids of each token, or its vocabulary id), and targets."""
+    """A batch's inputs for the reference (each token's character ids or vocabulary id), and its targets."""
     inputs, targets = {}, {}
 
     def at(ids, k):
         return None if ids is None else ids[k]
 
     for direction in reference.DIRECTIONS:
-        places = getattr(batch, f"{direction}_input")
+        indices = getattr(batch, f"{direction}_input")
         goals = getattr(batch, f"{direction}_target")
-        tokens = [(at(batch.tokens.characters, k), at(batch.tokens.words, k)) for k in range(places.max() + 1)]
-        inputs[direction] = [[tokens[k] for k in row[:n]] for row, n in zip(places, batch.lengths, strict=True)]
+        tokens = [(at(batch.tokens.characters, k), at(batch.tokens.words, k)) for k in range(indices.max() + 1)]
+        inputs[direction] = [[tokens[k] for k in row[:n]] for row, n in zip(indices, batch.lengths, strict=True)]
         targets[direction] = [list(row[:n]) for row, n in zip(goals, batch.lengths, strict=True)]
     return inputs, targets
 
@@ -103,7 +103,7 @@ def test_training_loss_and_state_equal_the_reference(variant, sampled):
     if sampled:
         expected_counts = reference.expected_count(reference.log_uniform(len(tiny.WORDS)), candidates.tries)
     inputs, targets = lm_rows(batch)
-    wanted, last = reference.lm_loss(
+    desired, last = reference.lm_loss(
         tiny.reference_of(variant),
         inputs,
         targets,
@@ -111,11 +111,11 @@ def test_training_loss_and_state_equal_the_reference(variant, sampled):
         dict.fromkeys(reference.DIRECTIONS, (candidates.ids, expected_counts)) if sampled else None,
     )
     losses, after = variant(batch, state, candidates)
-    assert float(sum(losses)) / 2 == pytest.approx(wanted, abs=1e-5)
+    assert float(sum(losses)) / 2 == pytest.approx(desired, abs=1e-5)
     for direction, layers in reference_state(after).items():
-        for found, expected in zip(layers, last[direction], strict=True):
-            assert_close(found, expected)
-    assert all(part.stop_gradient for pair in after for one in pair for part in one)
+        for actual, expected in zip(layers, last[direction], strict=True):
+            assert_close(actual, expected)
+    assert all(tensor.stop_gradient for layer in after for direction in layer for tensor in direction)
 
 
 @pytest.mark.parametrize("n_candidates", [0, 6])
@@ -125,7 +125,7 @@ def test_half_precision_stays_near_the_reference_and_spares_evaluation(n_candida
     """
     batch = dataset.lm_batch(SENTENCES, Vocabulary(tiny.WORDS), "word")
     candidates = draw_candidates(len(tiny.WORDS), n_candidates, np.random.Generator(np.random.Philox(3)))
-    found = {}
+    actual = {}
     for name, dtype in (("exact", "float64"), ("half", "float32")):
         bilm = tiny.random_bilm(dtype, input="word", cell_clip=3.0, proj_clip=3.0)
         state = random_state(bilm, len(SENTENCES))
@@ -138,8 +138,8 @@ def test_half_precision_stays_near_the_reference_and_spares_evaluation(n_candida
         finally:
             products.use_bfloat16(False)
         gradient = [tiny.dense_gradient(weight).ravel() for weight in bilm.parameters()]
-        found[name] = float(loss), np.concatenate(gradient)
-    (loss, gradient), (half_loss, half_gradient) = found["exact"], found["half"]
+        actual[name] = float(loss), np.concatenate(gradient)
+    (loss, gradient), (half_loss, half_gradient) = actual["exact"], actual["half"]
     assert 0 < abs(half_loss - loss) < 0.01 * loss, (half_loss, loss)
     assert np.linalg.norm(half_gradient - gradient) < 0.05 * np.linalg.norm(gradient)
 
@@ -148,7 +148,7 @@ def test_half_precision_stays_near_the_reference_and_spares_evaluation(n_candida
 @pytest.mark.parametrize("input_kind", ["char", "word"])
 @pytest.mark.parametrize("n_candidates", [0, 6])
 def test_training_gradients_equal_finite_differences(input_kind, n_candidates):
-    """Of every weight, through ragged rows, active clips and the sampled softmax, and from a network above, in float64."""
+    """For every weight, in float64: with ragged rows, active clips, the sampled softmax, and a task network on top."""
     bilm = tiny.random_bilm("float64", input=input_kind)
     vocabulary = Vocabulary(tiny.WORDS)
     batch = dataset.lm_batch(SENTENCES, vocabulary, input_kind)
@@ -173,10 +173,10 @@ def test_training_gradients_equal_finite_differences(input_kind, n_candidates):
             with paddle.no_grad():
                 return float(loss())
 
-        wanted = reference.numerical_gradient(at, values.copy(), 1e-5, entries)
+        desired = reference.numerical_gradient(at, values.copy(), 1e-5, entries)
         weight.set_value(values)
         for entry in entries:
-            assert gradient[entry] == pytest.approx(wanted[entry], abs=2e-7), (name, entry)
+            assert gradient[entry] == pytest.approx(desired[entry], abs=2e-7), (name, entry)
 
 
 @pytest.mark.usefixtures("implementation")
@@ -186,14 +186,14 @@ def test_log_probabilities_equal_the_reference(variant):
     inputs, targets = lm_rows(batch)
     parameters = tiny.reference_of(variant)
     state = reference.start_state(parameters, len(SENTENCES))
-    for direction, found in (("forward", forward), ("backward", backward)):
+    for direction, actual in (("forward", forward), ("backward", backward)):
         for row, n in enumerate(batch.lengths):
             start = [tuple(part[row : row + 1] for part in layer) for layer in state[direction]]
-            wanted, _ = reference.direction_loss(
+            desired, _ = reference.direction_loss(
                 parameters, direction, [inputs[direction][row]], [targets[direction][row]], start
             )
-            assert -found[row, :n].mean() == pytest.approx(wanted, abs=1e-5)
-            assert not found[row, n:].any()
+            assert -actual[row, :n].mean() == pytest.approx(desired, abs=1e-5)
+            assert not actual[row, n:].any()
 
 
 def test_token_vectors_do_not_depend_on_the_batch():
@@ -203,14 +203,14 @@ def test_token_vectors_do_not_depend_on_the_batch():
     table = CharTable(tokens)
     order = np.argsort(table.lengths, kind="stable")
     crowd = encoder(Tokens(table.rows(order), table.lengths[order].astype(np.int32))).numpy()
-    for place, number in enumerate(order):
+    for row, number in enumerate(order):
         ids = tiny.char_ids([tokens[number]])
         every_column = encoder(Tokens(ids, np.array([50]))).numpy()[0]
-        np.testing.assert_allclose(crowd[place], every_column, atol=1e-5)
+        np.testing.assert_allclose(crowd[row], every_column, atol=1e-5)
 
 
 def test_causality(model):
-    """A changed word moves no earlier forward state and no later backward state, and does move the others."""
+    """Changing a word changes no earlier forward state and no later backward state, but all others."""
     half, sentence = 7, ["the", "bank", "of", "the", "river"]
     before, after = ELMoEmbedder(model).encode([sentence, ["the", "bank", "q", "the", "river"]])
     moved = np.abs(before - after).max(axis=(0,))  # (n, 2P) over layers
@@ -268,30 +268,30 @@ def test_layers_and_pooling(model):
         (0.5, 0.0, 0.0): [0.5, 0, 0],
     }.items():
         embedder = ELMoEmbedder(model, layers=choice)
-        found = embedder.encode(SENTENCES)
-        assert found[0].shape == embedder.shape(3) == (3, 14)
-        assert_close(found, [np.tensordot(np.array(weights), array, 1) for array in everything], 1e-5)
-    found = ELMoEmbedder(model, layers="0,1").encode(SENTENCES)
-    assert_close(found, [array[:2] for array in everything])
+        actual = embedder.encode(SENTENCES)
+        assert actual[0].shape == embedder.shape(3) == (3, 14)
+        assert_close(actual, [np.tensordot(np.array(weights), array, 1) for array in everything], 1e-5)
+    actual = ELMoEmbedder(model, layers="0,1").encode(SENTENCES)
+    assert_close(actual, [array[:2] for array in everything])
     for choice, chosen in (("concat", [0, 1, 2]), ("concat:2,0", [2, 0])):
         embedder = ELMoEmbedder(model, layers=choice)
-        found = embedder.encode(SENTENCES)
-        assert found[0].shape == embedder.shape(3) == (3, len(chosen) * 14)
-        assert_close(found, [np.concatenate(array[chosen], axis=-1) for array in everything])
+        actual = embedder.encode(SENTENCES)
+        assert actual[0].shape == embedder.shape(3) == (3, len(chosen) * 14)
+        assert_close(actual, [np.concatenate(array[chosen], axis=-1) for array in everything])
     for pool in ("mean", "max"):
-        found = ELMoEmbedder(model, pool=pool).encode([s for s in SENTENCES if s])
-        assert_close(found, [getattr(array, pool)(axis=1) for array in everything if array.shape[1]], 1e-5)
+        actual = ELMoEmbedder(model, pool=pool).encode([s for s in SENTENCES if s])
+        assert_close(actual, [getattr(array, pool)(axis=1) for array in everything if array.shape[1]], 1e-5)
     half = ELMoEmbedder(model, dtype="float16").encode(SENTENCES)
     assert half[0].dtype == np.float16
-    for found, exact in zip(half, everything, strict=True):
-        np.testing.assert_allclose(found, exact, rtol=1e-3, atol=1e-3)
+    for actual, exact in zip(half, everything, strict=True):
+        np.testing.assert_allclose(actual, exact, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(("layers", "n_run"), [("all", 2), ("0,1", 1), (1, 1), (0, 0), ([0.5, 0.5, 0.0], 1)])
 @pytest.mark.parametrize("carry_state", [False, True])
-def test_only_the_layers_that_are_wanted_are_run(model, monkeypatch, layers, n_run, carry_state):
+def test_only_the_requested_layers_are_run(model, monkeypatch, layers, n_run, carry_state):
     ran = []
-    monkeypatch.setattr(elmo, "run_layer", lambda *given: ran.append(given) or run_layer(*given))
+    monkeypatch.setattr(elmo, "run_layer", lambda *arguments: ran.append(arguments) or run_layer(*arguments))
     ELMoEmbedder(model, layers=layers, carry_state=carry_state).encode([["the", "bank"]])
     assert len(ran) == n_run
 
@@ -331,10 +331,10 @@ def test_substitutes_equal_the_reference(input, tmp_path):
     bilm = tiny.random_bilm(input=input)
     parameters, sentence = tiny.reference_of(bilm), ["the", "unknown", "bank", "of", "苹果"]
     embedder = ELMoEmbedder(tiny.save(bilm, tmp_path), carry_state=True)
-    markers, words = tiny.WORDS[:3], tiny.WORDS[3:]
-    for place in range(len(sentence)):
-        before = [reference.BOS, *sentence[:place]]
-        after = [reference.EOS, *reversed(sentence[place + 1 :])]
+    special, words = tiny.WORDS[:3], tiny.WORDS[3:]
+    for position in range(len(sentence)):
+        before = [reference.BOS, *sentence[:position]]
+        after = [reference.EOS, *reversed(sentence[position + 1 :])]
         expected = dict.fromkeys(words, 0.0)
         for direction, tokens in (("forward", before), ("backward", after)):
             rows, state = [reference.token_vectors(parameters, tokens)], reference.start_state(parameters, 1)
@@ -342,12 +342,12 @@ def test_substitutes_equal_the_reference(input, tmp_path):
             for word in words:
                 target = tiny.WORDS.index(word)
                 expected[word] -= reference.full_softmax_loss(outputs[-1][0][-1], parameters.softmax, target)
-        found = embedder.substitutes(sentence, place, k=99)
-        assert [word for word, _ in found] == sorted(words, key=expected.get, reverse=True)
-        assert_close([np.array(score) for _, score in found], [np.array(expected[word]) for word, _ in found])
-        assert not set(markers).intersection(dict(found)) and embedder.substitutes(sentence, place, 2) == found[:2]
-        changed = [*sentence[:place], "anything", *sentence[place + 1 :]]
-        assert dict(embedder.substitutes(changed, place, k=99)) == pytest.approx(dict(found), abs=1e-5)
+        actual = embedder.substitutes(sentence, position, k=99)
+        assert [word for word, _ in actual] == sorted(words, key=expected.get, reverse=True)
+        assert_close([np.array(score) for _, score in actual], [np.array(expected[word]) for word, _ in actual])
+        assert not set(special).intersection(dict(actual)) and embedder.substitutes(sentence, position, 2) == actual[:2]
+        changed = [*sentence[:position], "anything", *sentence[position + 1 :]]
+        assert dict(embedder.substitutes(changed, position, k=99)) == pytest.approx(dict(actual), abs=1e-5)
 
 
 def test_substitutes_of_a_model_of_ones_own_and_mistakes(model, tmp_path):
@@ -360,13 +360,13 @@ def test_substitutes_of_a_model_of_ones_own_and_mistakes(model, tmp_path):
     for embedder in (headless, ELMoEmbedder(tmp_path / "headless")):
         with pytest.raises(UserError, match="head"):
             embedder.substitutes(SENTENCES[0], 1)
-    for place, k, word in ((3, 1, "place"), (-1, 1, "place"), (0, 0, "k=")):
+    for position, k, word in ((3, 1, "position"), (-1, 1, "position"), (0, 0, "k=")):
         with pytest.raises(UserError, match=word):
-            headless.substitutes(SENTENCES[0], place, k)
+            headless.substitutes(SENTENCES[0], position, k)
 
 
 @pytest.mark.parametrize("kind", [ELMoEmbedder.encode, ELMo.forward])
-def test_tokens_that_are_cut_are_reported_once(model, caplog, kind):
+def test_truncated_tokens_are_reported_once(model, caplog, kind):
     embedder = {ELMoEmbedder.encode: ELMoEmbedder, ELMo.forward: ELMo}[kind](model)
     for _ in range(2):
         kind(embedder, [["x" * 49, "the", "好" * 17], ["x" * 48]])
@@ -422,16 +422,16 @@ def test_an_embedder_follows_weights_that_change(model):
 
 def test_several_threads_may_share_an_embedder(model):
     groups = [[[f"w{k}{j}", "the", f"v{j}"] for j in range(20)] for k in range(8)]
-    wanted = [ELMoEmbedder(model).encode(group) for group in groups]
+    desired = [ELMoEmbedder(model).encode(group) for group in groups]
     embedder = ELMoEmbedder(model)
     with ThreadPoolExecutor(4) as pool:
-        for found, expected in zip(pool.map(embedder.encode, groups * 3), wanted * 3, strict=True):
-            assert_close(found, expected)
+        for actual, expected in zip(pool.map(embedder.encode, groups * 3), desired * 3, strict=True):
+            assert_close(actual, expected)
 
 
 @pytest.mark.slow
 def test_memory_does_not_grow(model):
-    """Neither in the embedder nor in a trainable layer whose graph nobody differentiates."""
+    """Neither in the embedder nor in a trainable layer without a backward pass."""
     embedder, layer = ELMoEmbedder(model), ELMo(model, trainable=True)
     sentences = [["the", "bank", "of", f"w{k % 50}", "river"] * 20 for k in range(200)]
 
@@ -465,7 +465,7 @@ def test_dropout_of_the_language_model_is_for_training_only():
     assert loss(0.5) == pytest.approx(exact, abs=1e-5)
 
 
-def test_another_vocabulary_of_the_same_size_is_refused(tmp_path):
+def test_another_vocabulary_of_the_same_size_is_an_error(tmp_path):
     bilm = tiny.random_bilm(input="word")
     prefix, vocabulary = tiny.save(bilm, tmp_path), Vocabulary(tiny.WORDS)
     config = {"model": bilm.config.to_dict(), "training": {"vocabulary": vocabulary.identity}}
@@ -499,12 +499,12 @@ def test_mixes_equal_the_reference(model, layer_norm):
     assert mask.numpy().sum(axis=1).tolist() == [len(s) for s in SENTENCES]
     expected, _ = reference.embed(tiny.reference_of(layer.bilm), SENTENCES)
     for mixed, scalars, gamma in ((first, np.zeros(3), 1.0), (second, np.array([0.3, -1.0, 2.0]), 1.7)):
-        wanted = reference.scalar_mix(expected, scalars, gamma, layer_norm)
-        assert_close([row[: len(s)] for row, s in zip(mixed.numpy(), SENTENCES, strict=True)], wanted, 5e-5)
+        desired = reference.scalar_mix(expected, scalars, gamma, layer_norm)
+        assert_close([row[: len(s)] for row, s in zip(mixed.numpy(), SENTENCES, strict=True)], desired, 5e-5)
         assert not (mixed.numpy() * (1 - mask.numpy()[:, :, None])).any()
 
 
-OF_LAYERS = {  # what an untrained ELMo makes of all layers (3, n, 2P)
+OF_LAYERS = {  # the output of an untrained ELMo, from all layers (3, n, 2P)
     "mix": lambda layers: layers.mean(axis=0),
     "mix:0,2": lambda layers: layers[[0, 2]].mean(axis=0),
     "concat": lambda layers: np.concatenate(layers, axis=-1),
@@ -523,7 +523,7 @@ OF_LAYERS = {  # what an untrained ELMo makes of all layers (3, n, 2P)
 def test_chosen_layers_are_the_same_computed_and_kept(
     model, tmp_path, monkeypatch, messages, layers, pool, share, where
 ):
-    """share: of the memory that they take in float32."""
+    """share: fraction of the memory that the layers need in float32."""
     expected = [OF_LAYERS[layers](array) for array in ELMoEmbedder(model).encode(SENTENCES)]
     layer = ELMo(model, n_mixes=2, dropout=0.0, layers=layers, pool=pool)
     if where:
@@ -532,15 +532,15 @@ def test_chosen_layers_are_the_same_computed_and_kept(
         assert f"kept in {where}" in messages() and not list(tmp_path.iterdir())  # the file has no name
         monkeypatch.setattr(layer.bilm, "encode", None)  # nothing is computed again
     close = {"atol": 1e-3, "rtol": 1e-3} if "16" in where else {"atol": 1e-5}
-    for sentences, wanted in ((SENTENCES, expected), (SENTENCES[2:3], expected[2:3])):
+    for sentences, desired in ((SENTENCES, expected), (SENTENCES[2:3], expected[2:3])):
         (_, output), mask = layer(sentences)
         assert mask.numpy().sum(axis=1).tolist() == [len(s) for s in sentences]
-        for found, array in zip(output.numpy(), wanted, strict=True):
+        for actual, array in zip(output.numpy(), desired, strict=True):
             if pool:
-                np.testing.assert_allclose(found, array.mean(axis=0) if len(array) else 0 * found, **close)
+                np.testing.assert_allclose(actual, array.mean(axis=0) if len(array) else 0 * actual, **close)
             else:
-                np.testing.assert_allclose(found[: len(array)], array, **close)
-                assert not found[len(array) :].any()
+                np.testing.assert_allclose(actual[: len(array)], array, **close)
+                assert not actual[len(array) :].any()
 
 
 def test_arrays_are_kept_or_computed_now(model):
@@ -556,7 +556,7 @@ def test_arrays_are_kept_or_computed_now(model):
 
 
 def test_too_little_room_is_a_warning_and_everything_is_computed(model, tmp_path, monkeypatch, caplog):
-    """In the memory and, with a folder, on its disk, of which a gigabyte is left to others."""
+    """In memory and, with a folder, on its disk, where a gigabyte stays free."""
     layer, disk = ELMo(model, dropout=0.0), shutil.disk_usage(tmp_path)
     expected = layer(SENTENCES[:3])[0][0].numpy()
     monkeypatch.setattr(shutil, "disk_usage", lambda _: disk._replace(free=10**9))
@@ -611,7 +611,7 @@ def test_presets_have_the_published_sizes(name, millions):
 
 
 def test_parameter_names():
-    """They are the keys of every checkpoint: to change one is to break everybody's files."""
+    """They are the keys of every checkpoint: changing one breaks all files."""
     names = set(tiny.random_bilm(n_highway=1, filters=((2, 3),)).state_dict())
     lstm = {"input_weight", "recurrent_weight", "bias", "projection_weight"}
     assert names == {
@@ -657,9 +657,9 @@ def test_wrong_weights_are_listed_and_nothing_is_loaded(model, tmp_path):
         ELMoEmbedder(prefix)
     bilm = elmo.BiLM(ELMoConfig.from_dict(config["model"]), head=False)
     before = {name: weight.numpy() for name, weight in bilm.state_dict().items()}
-    found = {name: weight.numpy() for name, weight in other.state_dict().items() if name in before}
+    actual = {name: weight.numpy() for name, weight in other.state_dict().items() if name in before}
     with pytest.raises(UserError, match=wrong):
-        elmo.set_weights(bilm, found, str(prefix))
+        elmo.set_weights(bilm, actual, str(prefix))
     assert all((weight.numpy() == before[name]).all() for name, weight in bilm.state_dict().items())
     (tmp_path / "config.json").write_text(json.dumps({**config, "model": {"colour": 1}}), encoding="utf-8")
     with pytest.raises(UserError, match=r"config\.json.*colour"):

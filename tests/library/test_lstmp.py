@@ -1,4 +1,4 @@
-"""The projected LSTM: its outputs and its own backward pass against the float64 reference, over ragged rows."""
+"""The projected LSTM: outputs and hand-written backward pass against the float64 reference, over ragged rows."""
 
 from functools import partial
 
@@ -18,7 +18,7 @@ CLIPS = {"clips that bite": (0.3, 0.25), "no clips": (0.0, 0.0)}
 
 @pytest.fixture(autouse=True, params=["Paddle's operators, float64", "Paddle's operators, float32", "fused, float32"])
 def tolerance(request, monkeypatch):
-    """Every test runs on both implementations; the value is how near they must come to the reference."""
+    """Every test runs on both implementations; the value is the tolerance against the reference."""
     if "fused" not in request.param:
         monkeypatch.setattr(fused, "kernel", lambda: None)
     elif fused.kernel() is None:
@@ -62,18 +62,18 @@ def in_rows(packed: np.ndarray, packing: Packing) -> list[np.ndarray]:
 @pytest.mark.parametrize("shared_inputs", [False, True])
 @pytest.mark.parametrize("lengths", [LENGTHS, MANY_LENGTHS], ids=["few rows", "many rows"])
 def test_outputs_states_and_all_gradients_equal_the_reference(clips, shared_inputs, lengths, tolerance):
-    """For both directions of a layer at once, from and to explicit states, also where several places read one input."""
+    """Both directions of a layer, with explicit initial and final states; also with several entries reading one input."""
     random = np.random.RandomState(0)
     packing = Packing.from_lengths(lengths)
-    n_places = len(packing.row)
+    n_entries = len(packing.row)
     lstmps = [random_lstmp(random, clips) for _ in range(2)]
-    reads = [random.randint(5, size=n_places) if shared_inputs else np.arange(n_places) for _ in lstmps]
-    inputs = [random_tensor(random, 5 if shared_inputs else n_places, P) for _ in lstmps]
+    indices = [random.randint(5, size=n_entries) if shared_inputs else np.arange(n_entries) for _ in lstmps]
+    inputs = [random_tensor(random, 5 if shared_inputs else n_entries, P) for _ in lstmps]
     states = [
         (random_tensor(random, len(lengths), P, scale=0.2), random_tensor(random, len(lengths), H, scale=0.2))
         for _ in lstmps
     ]
-    rows = [paddle.to_tensor(places) for places in reads] if shared_inputs else None
+    rows = [paddle.to_tensor(index) for index in indices] if shared_inputs else None
     results = run_layer(lstmps, inputs, states, packing.batch_sizes, rows)
     weights = [[random_tensor(random, *x.shape) for x in result] for result in results]
     sum(
@@ -84,12 +84,12 @@ def test_outputs_states_and_all_gradients_equal_the_reference(clips, shared_inpu
 
     back = np.argsort(packing.sorted_indices)
     close = partial(np.testing.assert_allclose, rtol=tolerance, atol=tolerance)
-    for lstmp, x, read, (h, c), result, factors in zip(lstmps, inputs, reads, states, results, weights, strict=True):
-        rows = in_rows(double(x)[read], packing)
+    for lstmp, x, index, (h, c), result, factors in zip(lstmps, inputs, indices, states, results, weights, strict=True):
+        rows = in_rows(double(x)[index], packing)
         arguments = rows, double(h)[back], double(c)[back], reference_layer(lstmp), *clips
-        wanted, last_h, last_c = reference.lstmp(*arguments)
-        for found, row in zip(in_rows(result.outputs.numpy(), packing), wanted, strict=True):
-            close(found, row.reshape(found.shape))
+        desired, last_h, last_c = reference.lstmp(*arguments)
+        for actual, row in zip(in_rows(result.outputs.numpy(), packing), desired, strict=True):
+            close(actual, row.reshape(actual.shape))
         close(result.h.numpy()[back], last_h)
         close(result.c.numpy()[back], last_c)
 
@@ -97,7 +97,7 @@ def test_outputs_states_and_all_gradients_equal_the_reference(clips, shared_inpu
         gradients = reference.lstmp_backward(*arguments, in_rows(d_output, packing), d_h[back], d_c[back])
         d_x = np.zeros(x.shape)
         for row, d_row in enumerate(gradients["rows"]):
-            np.add.at(d_x, read[(packing.row == row).nonzero()[0]], np.reshape(d_row, (-1, P)))
+            np.add.at(d_x, index[(packing.row == row).nonzero()[0]], np.reshape(d_row, (-1, P)))
         close(x.grad.numpy(), d_x)
         close(h.grad.numpy()[back], gradients["h0"])
         close(c.grad.numpy()[back], gradients["c0"])
@@ -108,7 +108,7 @@ def test_outputs_states_and_all_gradients_equal_the_reference(clips, shared_inpu
         assert reached == pytest.approx(clips[1]), "no clip bites in this test"
 
 
-def test_only_what_is_asked_for_gets_a_gradient():
+def test_frozen_weights_get_no_gradient():
     random = np.random.RandomState(0)
     lstmp = random_lstmp(random, (0.0, 0.0))
     lstmp.bias.stop_gradient = True
@@ -130,13 +130,13 @@ def test_running_in_less_memory_changes_nothing(shared_inputs, tolerance, monkey
         whole = run_layer([lstmp], [x], [state], packing.batch_sizes, rows)
         monkeypatch.setattr("elmo_core.network.lstmp.MAX_GATE_ELEMENTS", 4 * H * 4)
         sliced = run_layer([lstmp], [x], [state], packing.batch_sizes, rows)
-    for found, expected in zip(sliced[0], whole[0], strict=True):
-        np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=min(tolerance, 1e-5))
+    for actual, expected in zip(sliced[0], whole[0], strict=True):
+        np.testing.assert_allclose(actual.numpy(), expected.numpy(), atol=min(tolerance, 1e-5))
 
 
 @pytest.mark.parametrize("x", [0.0, 1e-6, 0.01, 0.5, 3.0, 20.0, 100.0, 1e30])
 def test_activations_hold_over_the_whole_range(x, tolerance):
-    """All weights zero but the bias, a projection that changes nothing: what gates make of a number, and its negative."""
+    """All weights are zero except the bias, the projection is the identity: only the activations of +-x remain."""
     lstmp = LSTMP(2, 2, CellConfig(0.0, 0.0, 0.0))
     for weight in lstmp.parameters():
         weight.set_value(np.zeros(weight.shape, paddle.get_default_dtype()))

@@ -1,4 +1,4 @@
-"""Several processes on gloo: what they do together, and how they end when one of them dies."""
+"""Several processes on gloo: collective calls, and the end of all if one dies."""
 
 import re
 import signal
@@ -32,15 +32,15 @@ def one_rank(tmp_path_factory):
 def test_ranks_make_the_step_that_one_makes_with_all_their_rows(one_rank, tmp_path, n):
     processes = runs.start_ranks("tests/support/rank_step.py", [str(tmp_path / "step.npz")], tmp_path, n=n)
     assert [process.wait(timeout=180) for process in processes] == [0] * n, (tmp_path / "rank0").read_text()
-    found = np.load(tmp_path / "step.npz")
-    assert found.files == one_rank.files
-    for name in found.files:
+    several = np.load(tmp_path / "step.npz")
+    assert several.files == one_rank.files
+    for name in several.files:
         expected = one_rank[name]
         if "gradient 1" in name or "losses 1" in name or {"weight", "optimizer"} & set(name.split()):  # after an update
-            tolerance = 2e-3 if "adam" in name else 1e-5  # Adam makes a gradient of almost 0 a whole step
+            tolerance = 2e-3 if "adam" in name else 1e-5  # Adam turns a gradient of almost 0 into a whole step
         else:
             tolerance = 1e-6
-        error = np.abs(found[name] - expected).max() / max(1, np.abs(expected).max())
+        error = np.abs(several[name] - expected).max() / max(1, np.abs(expected).max())
         assert error < tolerance, name
 
 
@@ -61,7 +61,7 @@ def test_one_rank_alone_does_everything_itself(monkeypatch):
 
 @pytest.fixture
 def three_ranks(tmp_path):
-    """Three ranks in the midst of pretraining."""
+    """Three ranks in the middle of pretraining."""
     changes = {"dev_data_path": None, "max_steps": 100000, "log_freq": 1}
     argv = runs.flags(runs.write_corpus(tmp_path / "corpus"), tmp_path / "run", **changes)
     processes = runs.start_ranks("run_pretrain.py", argv, tmp_path, n=3)

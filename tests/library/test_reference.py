@@ -151,9 +151,9 @@ def test_lstmp_backward_against_finite_differences(rng, clips):
         assert 0.1 < bitten[k] / total[k] < 0.9 if 0 < bound < 1 else bitten[k] == 0
 
     grads = ref.lstmp_backward(rows, h0, c0, layer, *clips, d_outputs, d_h, d_c)
-    wanted = {name: (grads[name], array) for name, array in (layer | {"h0": h0, "c0": c0}).items()}
-    wanted |= {f"row {b}": (grads["rows"][b], row) for b, row in enumerate(rows)}
-    for name, (gradient, array) in wanted.items():
+    desired = {name: (grads[name], array) for name, array in (layer | {"h0": h0, "c0": c0}).items()}
+    desired |= {f"row {b}": (grads["rows"][b], row) for b, row in enumerate(rows)}
+    for name, (gradient, array) in desired.items():
         numerical = ref.numerical_gradient(scalar, array)
         np.testing.assert_allclose(gradient, numerical, rtol=1e-6, atol=1e-8, err_msg=name)
 

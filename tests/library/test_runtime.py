@@ -1,4 +1,4 @@
-"""Threads, device and errors, each in a fresh Python where importing Paddle matters."""
+"""Threads, device and errors, in a fresh Python if importing Paddle matters."""
 
 import os
 import shlex
@@ -35,7 +35,7 @@ def test_paddle_takes_all_cores_silently():
 
 
 def test_the_users_own_logging_works_and_other_libraries_stay_quiet():
-    """Paddle gives the root logger a handler and a level at which gensim and others would print what they do."""
+    """Paddle gives the root logger a handler and level that would show messages of gensim and others."""
     ours = "logging.warning('mine'); logging.getLogger('elmo').warning('ours')"
     done = fresh_python(f"import elmo, logging; {ours}; logging.getLogger('gensim').info('chatter')")
     assert "mine" in done.stderr and "ours" in done.stderr and "chatter" not in done.stderr
@@ -82,7 +82,7 @@ def test_preparing_text_does_not_need_paddle():
 
 
 def test_an_import_leaves_the_users_process_alone():
-    """Neither malloc nor the signals of a process change by `import elmo`, beyond what Paddle does itself."""
+    """`import elmo` changes malloc and signals no more than Paddle does."""
     program = (
         "import re, pathlib, {module}, numpy\n"
         "def status(name): return re.search(name + r':\\s*(\\w+)', pathlib.Path('/proc/self/status').read_text())[1]\n"
@@ -166,7 +166,7 @@ script.run(lambda: print('x'))
     ],
 )
 def test_output_that_cannot_be_written(shell, code, message):
-    """Python's own last flush must not fail once more."""
+    """Python's final flush must not fail again."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = f'{shlex.quote(sys.executable)} -c "$0" {shell}; exit ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", command, PRINTS], env=environment, capture_output=True, text=True, check=False)
@@ -175,7 +175,7 @@ def test_output_that_cannot_be_written(shell, code, message):
 
 @pytest.mark.parametrize(("number", "code", "message"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "")])
 def test_a_signal_in_a_backward_pass_ends_the_script_like_any_other(number, code, message):
-    """Paddle makes an error of its own of whatever is raised there."""
+    """Paddle replaces exceptions raised there by its own."""
     program = (
         "import signal; from script import run; from elmo_core.machine.runtime import paddle\n"
         "class Same(paddle.autograd.PyLayer):\n"

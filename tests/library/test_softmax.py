@@ -28,7 +28,7 @@ def random_softmax(vocab_size=V, spread=1.0):
 
 
 def dense(weight):
-    """Its gradient as a full array, once."""
+    """A weight's gradient as a full array; clears it."""
     gradient = dense_gradient(weight)
     weight.row_gradient = None
     return gradient
@@ -40,7 +40,7 @@ def test_log_uniform_equals_the_reference():
 
 
 @once
-def test_candidates_are_distinct_and_of_the_wished_number():
+def test_candidates_are_distinct_and_of_the_requested_number():
     for vocab_size, n in ((1000, 1), (1000, 50), (1000, 799), (150_000, 8192)):
         candidates = draw_candidates(vocab_size, n, generator())
         assert len(candidates.ids) == n == len(np.unique(candidates.ids))
@@ -50,7 +50,7 @@ def test_candidates_are_distinct_and_of_the_wished_number():
 
 @once
 @pytest.mark.parametrize("n", [0, V * 4 // 5, V, V + 1])
-def test_all_words_are_candidates_where_none_or_too_many_are_wished(n):
+def test_all_words_are_candidates_if_none_or_too_many_are_requested(n):
     candidates = draw_candidates(V, n, generator())
     assert not is_sampled(V, n) and is_sampled(V, V // 2)
     assert candidates.ids.tolist() == list(range(V)) and not candidates.log_expected_counts(candidates.ids).any()
@@ -72,7 +72,7 @@ def test_candidates_come_as_often_as_expected():
 
 
 @pytest.mark.parametrize("frozen", [("weight", "bias"), ("weight",), ("h",), ("h", "bias")])
-def test_what_is_frozen_gets_no_gradient_and_the_rest_theirs(frozen):
+def test_frozen_tensors_get_no_gradient_and_the_others_theirs(frozen):
     gradients = []
     for stop in ((), frozen):
         softmax, h, targets = random_softmax()
@@ -94,8 +94,8 @@ def test_with_all_candidates_the_loss_is_the_full_softmax():
     loss.backward()
     weight, bias = (parameter.numpy() for parameter in softmax.parameters())
     table, one = softmax.weight.numpy(), softmax.bias.numpy()[:, 0]
-    wanted = [reference.full_softmax_loss(x, (table, one), k) for x, k in zip(h.numpy(), targets, strict=True)]
-    assert float(loss) == pytest.approx(np.mean(wanted), abs=1e-5)
+    desired = [reference.full_softmax_loss(x, (table, one), k) for x, k in zip(h.numpy(), targets, strict=True)]
+    assert float(loss) == pytest.approx(np.mean(desired), abs=1e-5)
 
     logits = h.numpy() @ weight.T + bias[:, 0]
     chances = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -130,8 +130,8 @@ def test_the_sampled_gradient_is_unbiased_within_the_error_of_100_draws():
     assert (np.abs(sampled.mean(axis=0) - full) < 5 * error).all()
 
 
-def test_many_places_are_the_mean_of_their_parts(monkeypatch):
-    """More places than are computed at a time: loss and gradients are those of the parts, which other tests prove."""
+def test_many_predictions_are_the_mean_of_their_parts(monkeypatch):
+    """More predictions than are computed at a time: loss and gradients equal those of the parts, which other tests prove."""
     monkeypatch.setattr(module, "LOGITS_PER_SLICE", 20 * 70)
     softmax, _, _ = random_softmax()
     random = np.random.RandomState(1)
@@ -163,23 +163,23 @@ def test_the_gradient_touches_only_what_was_read():
     assert sorted(gradient.ids) == sorted({*candidates.ids.tolist(), *targets.tolist()})
 
 
-def test_many_small_chances_are_not_lost_beside_a_large_one():
-    """In float32 the sum over a large vocabulary, taken word by word, would be too small by up to 1e-4."""
+def test_many_small_probabilities_are_not_lost_next_to_a_large_one():
+    """In float32 the sum over a large vocabulary, added word by word, would be too small by up to 1e-4."""
     vocab_size = 40_000
     softmax, h, targets = random_softmax(vocab_size)
     softmax.weight.set_value(softmax.weight.numpy() / 2)
     likely = np.where(np.arange(vocab_size) < 20, 16, 0)[:, None]
     softmax.bias.set_value((softmax.bias.numpy() + likely).astype(np.float32))
-    found = softmax.log_probabilities(h, targets)
+    actual = softmax.log_probabilities(h, targets)
     logits = h.numpy().astype(np.float64) @ softmax.weight.numpy().astype(np.float64).T + softmax.bias.numpy()[:, 0]
     highest = logits.max(axis=1)
     expected = logits[np.arange(40), targets] - highest - np.log(np.exp(logits - highest[:, None]).sum(axis=1))
-    assert abs(np.mean(found - expected)) < 1e-6 and np.abs(found - expected).max() < 1e-5
+    assert abs(np.mean(actual - expected)) < 1e-6 and np.abs(actual - expected).max() < 1e-5
 
 
-@pytest.mark.parametrize("at_once", [40 * 1000, 40 * 7, 40, 1])
-def test_evaluation_takes_the_vocabulary_in_slices(monkeypatch, at_once):
-    """Every logit is made once, in pieces that are never larger than allowed, and the sum does not depend on them."""
+@pytest.mark.parametrize("per_slice", [40 * 1000, 40 * 7, 40, 1])
+def test_evaluation_takes_the_vocabulary_in_slices(monkeypatch, per_slice):
+    """Every logit is computed once, in slices never larger than allowed, and the sum does not depend on them."""
     softmax, h, targets = random_softmax(1000, spread=3.0)
     table = softmax.weight.numpy().astype(np.float64), softmax.bias.numpy()[:, 0].astype(np.float64)
     expected = [-reference.full_softmax_loss(x, table, k) for x, k in zip(h.numpy(), targets, strict=True)]
@@ -187,6 +187,6 @@ def test_evaluation_takes_the_vocabulary_in_slices(monkeypatch, at_once):
     monkeypatch.setattr(
         module, "_exp_minus_max", lambda logits, *rest: sizes.append(logits.size) or exponentials(logits, *rest)
     )
-    monkeypatch.setattr(module, "LOGITS_PER_SLICE", at_once)
+    monkeypatch.setattr(module, "LOGITS_PER_SLICE", per_slice)
     np.testing.assert_allclose(softmax.log_probabilities(h, targets), expected, atol=2e-5)
-    assert sum(sizes) == 40 * 1000 and max(sizes) <= max(40, at_once)
+    assert sum(sizes) == 40 * 1000 and max(sizes) <= max(40, per_slice)

@@ -1,4 +1,4 @@
-"""LAC_demo and MRC_demo: the published names, and run.sh, whose commands are run here on a tiny model."""
+"""LAC_demo and MRC_demo: the published names, and the commands of run.sh, on a tiny model."""
 
 import importlib
 import io
@@ -34,21 +34,21 @@ def test_the_encoder_gives_the_mix_of_elmos_layers(checkpoints, kind):
     assert encoder.l2_loss().item() == pytest.approx(0.5 * (np.log([0.2, 0.3, 0.5]) ** 2).sum(), rel=1e-5)
     assert 0.3 < (encoder(SENTENCES).numpy()[2] == 0).mean() < 0.7
     encoder.eval()
-    found = encoder(SENTENCES).numpy()
+    vectors = encoder(SENTENCES).numpy()
     expected = ELMoEmbedder(checkpoints[kind], layers=[0.4, 0.6, 1.0]).encode(SENTENCES)
-    for row, array in zip(found, expected, strict=True):
+    for row, array in zip(vectors, expected, strict=True):
         np.testing.assert_allclose(row[: len(array)], array, rtol=1e-4, atol=1e-5)
         assert not row[len(array) :].any()
-    np.testing.assert_array_equal(encoder(encoder.map_words(SENTENCES)).numpy(), found)
+    np.testing.assert_array_equal(encoder(encoder.map_words(SENTENCES)).numpy(), vectors)
 
 
 @pytest.fixture
 def folder(checkpoints, tmp_path, monkeypatch) -> Path:
-    """The repository after `bash run.sh`, with a Python that only writes down how it is called."""
+    """The repository after `bash run.sh`, with a Python that only records its arguments."""
     for name in ("LAC_demo", "MRC_demo", "data"):
         shutil.copytree(PROJECT / name, tmp_path / name)
     tiny.save(tiny.random_bilm(scale=1.0), tmp_path / "checkpoints" / "sample", "final")
-    (tmp_path / "checkpoints" / "mrc").mkdir()  # as training would
+    (tmp_path / "checkpoints" / "mrc").mkdir()  # as training would create it
     (tmp_path / "setup.sh").write_text("", encoding="utf-8")
     python = tmp_path / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -60,7 +60,7 @@ def folder(checkpoints, tmp_path, monkeypatch) -> Path:
 
 @pytest.mark.parametrize(("demo", "question"), [("LAC_demo", "北京大学。"), ("MRC_demo", "李雷在哪里工作？")])
 def test_run_sh_trains_predicts_and_compares(folder, demo, question, no_fsync, monkeypatch, capsys):
-    """In the demo's folder, with flags that reach both trainings."""
+    """The flags go to both training runs."""
     flags = ["--epochs=1", "--word_dim=5", "--hidden_dim=3", "--device=cpu"]
     done = subprocess.run(["sh", "run.sh", *flags], cwd=folder / demo, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

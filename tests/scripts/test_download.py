@@ -83,7 +83,7 @@ def test_resumes_where_the_connection_broke(server, tmp_path, tool):
     server.break_after = [30000, 20000]
     result = run(server, tmp_path, "lm1b", tool=tool)
     assert result.returncode == 0, result.stderr
-    assert [wanted for _, wanted in server.gets] == [None, "bytes=30000-", "bytes=50000-"]
+    assert [range_header for _, range_header in server.gets] == [None, "bytes=30000-", "bytes=50000-"]
     assert (tmp_path / "data/1-billion-word/training/part").read_bytes() == BALLAST
 
 

@@ -1,4 +1,4 @@
-"""A user's mistakes, one of each kind: the message names what is wrong, and nothing has been written or changed."""
+"""One mistake of each kind: the message names what is wrong, and no file is written or changed."""
 
 import gzip
 import importlib
@@ -54,7 +54,7 @@ EMBED = f"{VOCAB} --input=text.txt --output=v.hdf5"
 SENSE = "--init_from_ckpt=model --corpus=text.txt --device=cpu"
 BANK = f"{SENSE} --word=bank"
 TEXT = "--lang=en --output=out --shards=3 --processes=1"
-MISTAKES = [  # script, flags, a pattern that the message has
+MISTAKES = [  # script, flags, pattern of the message
     ("convert", "get allennlp-smal", "allennlp-small"),
     ("convert", "import --output=out", "options"),
     ("convert", "import full --options=x --output=out", "--options"),
@@ -111,7 +111,7 @@ MISTAKES = [  # script, flags, a pattern that the message has
     ("run_polysemy", f"{BANK} --page=full", "--page"),
     ("run_polysemy", f"{SENSE} --senses=senses.tsv --plot=picture.png", "--plot"),
     ("run_pretrain", f"{PRETRAIN} --train_data_path=few_words.txt", "few_words.txt"),
-    ("run_pretrain", f"{PRETRAIN} --dev_data_path=latin.txt", "latin.txt:3"),  # found before anything is trained
+    ("run_pretrain", f"{PRETRAIN} --dev_data_path=latin.txt", "latin.txt:3"),  # before training
     ("run_pretrain", NO_VOCABULARY, "--vocab_file"),
     ("run_pretrain", f"{PRETRAIN} --init_from_ckpt=none", r"none\.pdparams"),
     ("run_pretrain", f"{PRETRAIN} --save_dir=mine", "--save_dir .*mine"),
@@ -138,7 +138,7 @@ def folder(checkpoints, tmp_path_factory) -> Path:
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
-    """The files of a folder, without the counts that are kept beside a text."""
+    """The files of a folder, except the cached counts of a text."""
     return {
         path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".elmo_counts.json"
     }

@@ -8,6 +8,7 @@ Those of the other pages must be known to the scripts.
 import gzip
 import importlib
 import inspect
+import json
 import re
 import shlex
 import shutil
@@ -228,6 +229,10 @@ def test_the_commands_of_pages(pages, folder):
         if "--output=vectors.hdf5" in line:  # one file, made in several ways
             Path("vectors.hdf5").unlink(missing_ok=True)
         run(line, folder)
+    if (log := Path("checkpoints/log.jsonl")).exists():
+        reference = (PROJECT / "docs/reference.md").read_text(encoding="utf-8").partition("## log.jsonl")[2]
+        fields = {field for line in log.read_text(encoding="utf-8").splitlines() for field in json.loads(line)}
+        assert fields <= set(re.findall(r"`(\w+)`", reference))
 
 
 def chinese_example() -> str:
@@ -294,6 +299,13 @@ def test_the_reference_has_the_names_of_the_code():
         assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == {
             *inspect.signature(kind).parameters
         } - {"params"}
+
+
+@pytest.mark.parametrize("language", ["", "_zh"])
+def test_the_reference_has_our_environment_variables(language):
+    paths = [*PROJECT.glob("*.sh"), *PROJECT.glob("elmo_core/**/*.py")]
+    named = {name for path in paths for name in re.findall(r"\bELMO_[A-Z_]+", path.read_text(encoding="utf-8"))}
+    assert named <= set(re.findall(r"`(\w+)`", (PROJECT / f"docs/reference{language}.md").read_text(encoding="utf-8")))
 
 
 def test_the_messages_of_the_questions_are_those_of_the_code():

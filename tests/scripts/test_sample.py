@@ -1,4 +1,4 @@
-"""The bundled sample and the grammar it is drawn from."""
+"""The bundled sample and its grammar."""
 
 import json
 import math
@@ -125,7 +125,7 @@ def test_mistakes_in_a_grammar_are_named(tmp_path, text, message):
 
 
 def test_the_same_seed_writes_the_same_bytes(tmp_path):
-    """In another process with another hash seed, so that no order of a set can hide in the files."""
+    """Run with another hash seed, so that no file depends on the order of a set."""
     environment = os.environ | {"PYTHONHASHSEED": "12345"}
     command = [sys.executable, str(DATA / "make_sample.py"), "--output", str(tmp_path)]
     subprocess.run(command, env=environment, check=True, timeout=120)

@@ -17,7 +17,7 @@ TIMEOUT = 60  # seconds for an answer
 
 
 class Browser:
-    """A page in a window of its own. All that it complains about and all that it asks the network for is kept."""
+    """A page in its own window. Records its console messages, errors and network requests."""
 
     def __init__(self, folder: Path):
         ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (*os.pipe(), *os.pipe())]  # clear of 3 and 4
@@ -49,7 +49,7 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **params):
-        """The answer to one of DevTools' methods."""
+        """Call a DevTools method and return its result."""
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": params, **self._session}
         os.write(self._write, json.dumps(message).encode() + b"\0")
@@ -84,7 +84,7 @@ class Browser:
         self.wait("document.readyState === 'complete' && location.protocol === 'file:'")
 
     def run(self, expression: str):
-        """The value of an expression in the page."""
+        """Evaluate an expression in the page."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
@@ -96,7 +96,7 @@ class Browser:
             time.sleep(0.02)
 
     def point(self, x: float, y: float, click: bool = False) -> None:
-        """Move the mouse, and perhaps click."""
+        """Move the mouse, and optionally click."""
         for kind in ["mouseMoved", *["mousePressed", "mouseReleased"] * click]:
             button = {} if kind == "mouseMoved" else {"button": "left", "clickCount": 1}
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **button)
@@ -106,7 +106,7 @@ class Browser:
         self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
     def click(self, selector: str) -> None:
-        """Click in the middle of an element, which the mouse must be able to reach."""
+        """Click the centre of an element, which must not be covered."""
         find = f"document.querySelector({json.dumps(selector)})"
         box = (
             f"(() => {{ const b = {find}.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2] }})()"

@@ -1,4 +1,4 @@
-"""A pretraining run that dies, as of `kill -9`, inside its second save: at the call of this number to write to the disk."""
+"""A pretraining run that kills itself (SIGKILL) during its second save, at the disk write with the given number."""
 
 import os
 import signal

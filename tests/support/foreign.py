@@ -1,4 +1,4 @@
-"""Tiny models in the files of bilm-tf and of Paddle Fluid, with random numbers."""
+"""Tiny random models in the formats of bilm-tf and Paddle Fluid."""
 
 import copy
 import json
@@ -23,22 +23,22 @@ CNN = {
     "max_characters_per_token": 50,
 }
 PACKED = {"compression": "gzip", "shuffle": True, "fletcher32": True}
-NO = object()  # a field that is left out
+OMIT = object()  # marks an omitted field
 
 
 def options_of(lstm: dict, cnn: dict | None) -> dict:
-    """options.json with changes; as bilm-tf's training writes it, with more at the top than inference asks for."""
+    """options.json as bilm-tf's training writes it, with changes."""
     options = {"bidirectional": True, "dropout": 0.1, "n_epochs": 10, "lstm": {**LSTM, **lstm}}
     if cnn is not None:
         options["char_cnn"] = {**copy.deepcopy(CNN), **cnn}
     for section in ("lstm", "char_cnn"):
         if section in options:
-            options[section] = {name: value for name, value in options[section].items() if value is not NO}
+            options[section] = {name: value for name, value in options[section].items() if value is not OMIT}
     return options
 
 
 def shapes_of(options: dict, softmax: bool = False) -> dict[str, tuple]:
-    """The datasets of a biLM with these options, as bilm-tf's dump writes them."""
+    """Shapes of the datasets that bilm-tf dumps for a biLM with these options."""
     lstm = options["lstm"]
     p, h = lstm["projection_dim"], lstm["dim"]
     shapes = {"embedding": (len(WORDS), p)}
@@ -65,7 +65,7 @@ def shapes_of(options: dict, softmax: bool = False) -> dict[str, tuple]:
 def write_bilm(
     folder: Path, options: dict, softmax: bool = False, packed: bool = False, **changes
 ) -> dict[str, np.ndarray]:
-    """options.json, weights.hdf5 with random numbers, and vocab.txt. Returns the arrays. A change of None leaves one out."""
+    """Write options.json, random weights.hdf5 and vocab.txt. Returns the arrays. changes: arrays, or None to omit one."""
     random_numbers = np.random.RandomState(3)
     arrays = {name: random_numbers.normal(0, 0.7, shape) for name, shape in shapes_of(options, softmax).items()}
     arrays = {name: array.astype(np.float32) for name, array in arrays.items()} | changes
@@ -80,7 +80,7 @@ def write_bilm(
 
 
 def write_fluid(folder: Path, n_layers: int = 2, softmax: bool = True) -> dict[str, np.ndarray]:
-    """A folder as Paddle Fluid's ELMo leaves it, written by Paddle, and vocab.txt beside it."""
+    """Write a folder like Paddle Fluid's ELMo, with Paddle, and vocab.txt next to it."""
     random_numbers, words = np.random.RandomState(4), len(WORDS)
     shapes = {"embedding_para": (words, P)}
     for d, direction in enumerate(("fw", "bw")):
@@ -92,7 +92,7 @@ def write_fluid(folder: Path, n_layers: int = 2, softmax: bool = True) -> dict[s
         shapes |= {"softmax_weight": (words, P), "softmax_bias": (words,)}
     folder.mkdir(parents=True)
     (folder.parent / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
-    spread = {".b_0": 2.5, ".w_1": 1.2}  # so that both clips bite
+    spread = {".b_0": 2.5, ".w_1": 1.2}  # large enough for both clips
     variables = {
         name: random_numbers.normal(0, spread.get(name[-4:], 0.3), shape).astype(np.float32)
         for name, shape in shapes.items()
@@ -107,7 +107,7 @@ def write_variable(path: Path, array: np.ndarray) -> None:
 
 
 def fluid_parameters(variables: dict[str, np.ndarray]) -> reference.Parameters:
-    """The variables as the reference takes them. Fluid's gates: candidate, input, forget, output; both clips are 3."""
+    """The reference's parameters of the variables. Fluid's gates: candidate, input, forget, output; both clips are 3."""
     n_layers, lstm = sum(name.startswith("fw_") for name in variables), {}
     for d, (direction, letters) in enumerate(zip(reference.DIRECTIONS, ("fw", "bw"), strict=True)):
         lstm[direction] = []

@@ -1,4 +1,4 @@
-"""A tiny model as ELMoForManyLangs saves it, and its vectors, computed here in NumPy float64."""
+"""A tiny model in ELMoForManyLangs' format, and its vectors, computed in NumPy float64."""
 
 import json
 
@@ -90,7 +90,7 @@ def token_vector(tokens: dict, token: str) -> np.ndarray:
 
 
 def expected(tokens: dict, encoder: dict, sentence: list[str]) -> np.ndarray:
-    """(3, n, 2P) as the original computes a sentence by itself. Its gates: input, forget, candidate, output."""
+    """The original's vectors (3, n, 2P) of a single sentence. Its gates: input, forget, candidate, output."""
     names = "input_linearity.weight", "state_linearity.weight", "state_linearity.bias", "state_projection.weight"
     lstm = {
         direction: [

@@ -1,4 +1,4 @@
-"""The project as its users meet it: its folder, the parsers of its scripts, the commands of its pages."""
+"""The project's folder, the parsers of its scripts, the commands in its pages."""
 
 import argparse
 import importlib.util
@@ -13,11 +13,11 @@ PROJECT = Path(__file__).resolve().parent.parent.parent
 
 
 class Parsed(Exception):
-    """Carries a script's parser out of it."""
+    """Passes a script's parser to the test."""
 
 
 def parser_of(script: Path, monkeypatch) -> argparse.ArgumentParser:
-    """The parser that a script makes."""
+    """Run a script until it parses its flags, and return its parser."""
 
     def caught(parser, *_):
         raise Parsed(parser)

@@ -17,7 +17,7 @@ assert ranks.sum([1 + rank, 1e-9]) == [3, 2e-9]
 assert [ranks.any(flag) for flag in (False, rank == 1, True)] == [False, True, True]
 assert ranks.gather({"rank": rank, "array": np.full(3, rank)})[1]["array"].tolist() == [1, 1, 1]
 
-# the first works, the others hear from it all the time, and all have its result or its error
+# rank 0 works, the other hears from it all the time, and both get the result or the error
 heard, any_rank = [], ranks.any
 ranks.any = lambda flag: heard.append(time.monotonic()) or any_rank(flag)
 assert ranks.run_on_main(lambda: (time.sleep(3 * HEARTBEAT_SECONDS), rank, paddle.get_device())[1:]) == (0, "cpu")

@@ -1,6 +1,6 @@
 """Pretraining runs of one rank, one after another, from JSON: [[flags, step to stop at], ...].
 
-Every rank leaves its weights beside the run's folder, as FOLDER.rank0.npz and so on.
+Every rank saves its weights beside the run's folder, as FOLDER.rank0.npz and so on.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""One training step of every kind of model by N ranks that share 8 rows of text.
+"""Two training steps of every kind of model on N ranks that share 8 rows of text.
 
-The first leaves losses, gradients, and weights and optimizer after the update, in the file argv[1].
+Rank 0 saves losses, gradients, and weights and optimizer after the updates, to the file argv[1].
 """
 
 import sys
@@ -26,20 +26,20 @@ def step(ranks: Ranks, kind: str, optimizer_name: str, n_candidates: int) -> dic
     bilm = tiny.random_bilm(vocab_size=len(WORDS), **KINDS[kind])
     ranks.broadcast_weights(bilm.parameters())
     optimizer = make_optimizer(optimizer_name, 0.1, bilm.parameters(), max_grad_norm=0.5)
-    found = {}
+    values = {}
     for number in range(2):  # the second with moments of the first
         candidates = draw_candidates(len(WORDS), n_candidates, np.random.default_rng(number))
         batch: LMBatch = lm_batch(sentences[ranks.rank :: ranks.size], vocabulary, bilm.config.input)
         losses, _ = bilm(batch, bilm.zero_state(len(batch.lengths)), candidates)
         (sum(losses) / 2 * 20).backward()
         ranks.average_gradients(bilm.parameters())
-        values = ranks.sum([float(loss) / ranks.size for loss in losses])
-        found[f"losses {number}"] = np.array(values)
-        found |= {f"gradient {number} {name}": tiny.dense_gradient(w) for name, w in bilm.named_parameters()}
+        losses = ranks.sum([float(loss) / ranks.size for loss in losses])
+        values[f"losses {number}"] = np.array(losses)
+        values |= {f"gradient {number} {name}": tiny.dense_gradient(w) for name, w in bilm.named_parameters()}
         optimizer.step()
         optimizer.clear_grad()
-    found |= {f"weight {name}": weight.numpy() for name, weight in bilm.named_parameters()}
-    return found | {f"optimizer {name}": value for name, value in optimizer_state(optimizer, bilm).items()}
+    values |= {f"weight {name}": weight.numpy() for name, weight in bilm.named_parameters()}
+    return values | {f"optimizer {name}": value for name, value in optimizer_state(optimizer, bilm).items()}
 
 
 paddle.set_device("cpu")

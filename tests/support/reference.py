@@ -21,7 +21,7 @@ BOS, EOS, UNK = "<S>", "</S>", "<UNK>"
 
 @dataclass
 class Parameters:
-    """All weights in bilm-tf's orientation, inputs along the first axis; float64 (promoted from float32).
+    """All weights in bilm-tf's orientation (inputs along the first axis), in float64.
 
     A layer of `lstm` is a dict of W_x (P, 4H), W_h (P, 4H), B (4H,) and W_P (H, P); the 4H columns are the
     gates i, j, f, o. One of `highways` is a dict of W_transform, W_carry (D, D), b_transform, b_carry (D,).
@@ -113,7 +113,7 @@ def token_vectors(parameters: Parameters, tokens) -> np.ndarray:
 
 
 def layer_of(W_x, W_h, B, W_P, order: str) -> dict:
-    """A layer of `lstm` from weights of a program whose gates have this order, and which adds no forget bias."""
+    """A layer of `lstm` from weights with this order of gates, from a program that adds no forget bias."""
 
     def sorted_gates(array):
         parts = dict(zip(order, np.split(array.astype(np.float64), 4, axis=-1), strict=True))
@@ -201,7 +201,7 @@ def lstmp_backward(rows, h0, c0, layer, cell_clip, proj_clip, d_outputs, d_h_las
 
 
 def start_state(parameters: Parameters, n_rows: int, before: dict | None = None) -> dict:
-    """The state `before`, with zeros for the rows that it lacks."""
+    """The state `before`, padded with zeros for missing rows."""
     state = {}
     for direction in DIRECTIONS:
         state[direction] = []
@@ -336,7 +336,7 @@ def lm_loss(parameters, inputs: dict, targets: dict, state: dict | None = None, 
 
 
 def assert_close(found, expected, tolerance: float = 1e-5) -> None:
-    """As many arrays, of the same shapes and, to the tolerance, the same numbers."""
+    """Check that two lists have arrays of equal shapes, and equal values within the tolerance."""
     for one, other in zip(found, expected, strict=True):
         assert one.shape == other.shape
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance)

@@ -1,4 +1,4 @@
-"""A small corpus with structure, and pretraining runs on it: in this process, in one of its own, on several ranks."""
+"""A small structured corpus, and pretraining runs on it: in this process, in a new one, or on several ranks."""
 
 import json
 import math
@@ -28,7 +28,7 @@ WORDS = [f"{'bcdfg'[k % 5]}{'aeiou'[k % 7 % 5] * (1 + k % 3)}{k}" for k in range
 
 
 def sentences(n: int, seed: int) -> list[str]:
-    """Each word is followed by one of three, which are its own."""
+    """Random sentences in which each word has three possible successors."""
     generator = random.Random(seed)
     return [" ".join(_walk(generator)) for _ in range(n)]
 
@@ -42,12 +42,12 @@ def _walk(generator: random.Random) -> list[str]:
 
 
 def surprise(sentence: list[str]) -> float:
-    """Minus the log-probability of a sentence under its source: its first word, its length, each other word."""
+    """Negative log-probability of a sentence under its source: first word, length, other words."""
     return math.log(8) + math.log(11) + (len(sentence) - 1) * math.log(3)
 
 
 def write_corpus(folder: Path, files: int = 3, size: int = 40) -> Path:
-    """train/*.txt, dev.txt and vocab.txt, which lacks three of the words."""
+    """Write train/*.txt, dev.txt and vocab.txt, which lacks three of the words."""
     (folder / "train").mkdir(parents=True)
     for k in range(files):
         text = "\n".join(sentences(size, seed=k)) + "\n"
@@ -59,7 +59,7 @@ def write_corpus(folder: Path, files: int = 3, size: int = 40) -> Path:
 
 
 def flags(corpus: Path, save_dir: Path, **changes) -> list[str]:
-    """The flags of a run of 30 steps with dimensions that are all different. None leaves one out, True gives it bare."""
+    """Flags of a run of 30 steps with distinct dimensions. None omits a flag, True gives it without a value."""
     values = {
         "train_data_path": corpus / "train",
         "dev_data_path": corpus / "dev.txt",
@@ -83,7 +83,7 @@ def flags(corpus: Path, save_dir: Path, **changes) -> list[str]:
 
 
 def pretrain(argv: list[str], stop_at: int | None = None) -> None:
-    """Run in this process, with SIGTERM coming in the midst of step `stop_at`."""
+    """Pretrain in this process, with a SIGTERM during step `stop_at`."""
     add = Meter.add
 
     def add_and_stop(meter, step, *rest):
@@ -98,7 +98,7 @@ def pretrain(argv: list[str], stop_at: int | None = None) -> None:
 def start(
     script: str, argv: list[str], output: Path, launch: int = 0, log_dir: Path | None = None, **environment: str
 ) -> subprocess.Popen:
-    """A script of the project, in a process of its own whose output goes to a file; or so many, by Paddle's launcher."""
+    """Start a script in a new process, or several with Paddle's launcher, with output to a file."""
     launcher = ["-m", "paddle.distributed.launch", "--nproc_per_node", str(launch), "--backend", "gloo"]
     before = [*launcher, "--log_dir", str(log_dir)] if launch else []
     inherited = {name: value for name, value in os.environ.items() if name not in runtime.THREAD_VARIABLES}
@@ -115,7 +115,7 @@ def start(
 
 
 def peak_memory(process: subprocess.Popen, output: Path) -> float:
-    """Wait for the end of a process, which must go well. Returns the most megabytes that it has held."""
+    """Wait for a process, which must succeed. Returns its peak memory in megabytes."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, output.read_text(encoding="utf-8")
@@ -123,7 +123,7 @@ def peak_memory(process: subprocess.Popen, output: Path) -> float:
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen, output: Path | None = None) -> None:
-    """Wait for what the process, which must live that long, does. Its output is shown where it does not."""
+    """Wait for a condition. Fails with the process's output if the process ends before."""
     until = time.monotonic() + 120
     while not condition():
         over = process.poll() is not None or time.monotonic() > until
@@ -132,7 +132,7 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen, output:
 
 
 def fresh_python(program: str, **environment: str) -> subprocess.CompletedProcess:
-    """Run a program in a new Python that finds the project and has not been told how many threads to take."""
+    """Run a program in a new Python that can import the project, without a number of threads in the environment."""
     clean = {name: value for name, value in os.environ.items() if name not in runtime.THREAD_VARIABLES}
     environment = {**clean, "PYTHONPATH": str(PROJECT), **environment}
     command = [sys.executable, "-c", program]
@@ -140,7 +140,7 @@ def fresh_python(program: str, **environment: str) -> subprocess.CompletedProces
 
 
 def wait_for_step(step: int, process: subprocess.Popen, output: Path) -> None:
-    """Wait until the process, which must live that long, has put out the progress line of the step or a later one."""
+    """Wait until the process has printed the progress line of this step or a later one."""
 
     def reached() -> bool:
         steps = re.findall(r"^step (\d+)/", output.read_text(encoding="utf-8"), re.M)
@@ -173,7 +173,7 @@ def free_ports(n: int) -> list[int]:
 
 
 def assert_same(one: Path, other: Path, *loads) -> None:
-    """Two checkpoints have the same weights and, unless told otherwise, the same optimizer, bit for bit."""
+    """Check that two checkpoints have bitwise equal weights and, by default, optimizers."""
     for load in loads or (checkpoint.load_params, checkpoint.load_optimizer):
         found, expected = load(one), load(other)
         assert found.keys() == expected.keys()
@@ -182,7 +182,7 @@ def assert_same(one: Path, other: Path, *loads) -> None:
 
 
 def log_lines(folder: Path, event: str) -> list[dict]:
-    """The lines of log.jsonl of an event, without what depends on the clock and the machine."""
+    """The lines of log.jsonl of an event, without timings and memory."""
     lines = map(json.loads, (folder / "log.jsonl").read_text(encoding="utf-8").splitlines())
     clock = ("tokens_per_second", "seconds_left", "memory_mb")
     return [{k: v for k, v in line.items() if k not in clock} for line in lines if line["event"] == event]

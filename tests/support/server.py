@@ -1,4 +1,4 @@
-"""A web server on 127.0.0.1 that misbehaves on request."""
+"""A web server on 127.0.0.1 that can be made to misbehave."""
 
 import re
 import threading
@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `files` by name below its `address`, and goes on with a file where a client asks for that."""
+    """Serves `files` by name below its `address`, with support for ranges."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -15,19 +15,19 @@ class Server(ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.requests: list[tuple[str, str, str | None]] = []  # method, name, Range
         self.ranges = True
-        self.etags = False  # whether answers have an ETag, without which no range is sent
-        self.break_after: list[int] = []  # the next answers to GET stop after so many bytes
-        self.stalls: list[float] = []  # the next answers to GET begin only after so many seconds
-        self.status: list[int] = []  # the next answers to GET are these errors
-        self.lies: dict[str, int] = {}  # how many bytes more than there are it claims of a file
+        self.etags = False  # whether responses have an ETag, without which no ranges are sent
+        self.break_after: list[int] = []  # the next responses to GET stop after so many bytes
+        self.stalls: list[float] = []  # the next responses to GET are delayed by so many seconds
+        self.status: list[int] = []  # the next responses to GET are these errors
+        self.lies: dict[str, int] = {}  # bytes to add to the claimed length of a file
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
     def handle_error(self, request, client_address):
-        """Clients may hang up."""
+        """Ignore errors: clients may disconnect."""
 
     @property
     def gets(self) -> list[tuple[str, str | None]]:
-        return [(name, wanted) for method, name, wanted in self.requests if method == "GET"]
+        return [(name, range_header) for method, name, range_header in self.requests if method == "GET"]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -41,16 +41,16 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(body=True)
 
     def answer(self, body: bool):
-        server, name, wanted = self.server, self.path.removeprefix("/mirror/"), self.headers["Range"]
-        server.requests.append((self.command, name, wanted))
+        server, name, range_header = self.server, self.path.removeprefix("/mirror/"), self.headers["Range"]
+        server.requests.append((self.command, name, range_header))
         if body and server.status:
             return self.send_error(server.status.pop(0))
         if name not in server.files:
             return self.send_error(404)
         content = server.files[name]
         claimed, mark = len(content) + server.lies.get(name, 0), f'"{hash(content)}"' if server.etags else None
-        resumes = wanted and server.ranges and self.headers["If-Range"] == mark
-        start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if resumes else 0
+        resumes = range_header and server.ranges and self.headers["If-Range"] == mark
+        start = int(re.fullmatch(r"bytes=(\d+)-", range_header)[1]) if resumes else 0
         if start and start >= len(content):
             self.send_response(416)
             self.send_header("Content-Range", f"bytes */{claimed}")

@@ -1,4 +1,4 @@
-"""Tiny random models whose dimensions are all different and coprime, and the same weights for the reference."""
+"""Tiny random models with distinct, coprime dimensions, and their weights for the reference."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def random_bilm(dtype: str = "float32", seed: int = 1, scale: float = 2.0, **cha
 
 
 def reference_of(bilm: BiLM) -> reference.Parameters:
-    """The biLM's weights as the reference takes them, promoted to float64."""
+    """The reference's parameters of a biLM, in float64."""
     weights = {name: weight.numpy().astype(np.float64) for name, weight in bilm.state_dict().items()}
     config = bilm.config
     lstm = {}
@@ -88,7 +88,7 @@ def reference_of(bilm: BiLM) -> reference.Parameters:
 
 
 def assert_vectors(params: str | Path, parameters: reference.Parameters) -> None:
-    """A checkpoint's vectors are those of the reference, from the zero state and with the state carried."""
+    """Check a checkpoint's vectors against the reference, from the zero state and with carried state."""
     embedder = ELMoEmbedder(params, device="cpu")
     reference.assert_close(embedder.encode(SENTENCES), reference.embed(parameters, SENTENCES)[0])
     expected, state, order = [], None, [0, 2, 4, 1, 3]
@@ -100,7 +100,7 @@ def assert_vectors(params: str | Path, parameters: reference.Parameters) -> None
 
 
 def dense_gradient(weight: paddle.Tensor) -> np.ndarray:
-    """A weight's gradient, that of rows too, as a full array."""
+    """A weight's gradient as a dense array, even if it is a row gradient."""
     if (found := row_gradient(weight)) is None:
         return weight.grad.numpy()
     gradient = np.zeros(weight.shape, dtype=str(weight.dtype).removeprefix("paddle."))
@@ -109,7 +109,7 @@ def dense_gradient(weight: paddle.Tensor) -> np.ndarray:
 
 
 def save(bilm: BiLM, folder, name: str = "1") -> str:
-    """A checkpoint of the biLM; returns its prefix."""
+    """Save a checkpoint of the biLM; return its prefix."""
     from elmo_core.files import checkpoint
 
     folder.mkdir(parents=True, exist_ok=True)

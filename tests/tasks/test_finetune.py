@@ -183,16 +183,16 @@ def test_scores_of_several_classes_are_those_worked_out_by_hand():
         ["yy", "0", "1", "0"],
         ["z", "1", "0", "0"],
     ]
-    found = scores.worst_mistakes(results, ["one", "two", "three", "four"], 2)
-    assert " ".join(found.split()) == "30.00% x two 40.00% z four"
+    worst = scores.worst_mistakes(results, ["one", "two", "three", "four"], 2)
+    assert " ".join(worst.split()) == "30.00% x two 40.00% z four"
     assert "precision  50.00%  recall 100.00%  F1  66.67%  support 1" in scores.per_class_table(results)
 
 
 def test_mistakes_of_two_classes():
     numbers, labels, classes, probabilities = [4, 5, 6, 7, 8], [0, 0, 1, 1, 1], [0, 1, 1, 0, 1], [0.1, 0.7, 0.9, 0.2, 1]
     results = scores.Results("", *map(np.array, (numbers, labels, classes, probabilities)))
-    found = scores.worst_mistakes(results, [f"text {k}" for k in range(9)], 5)
-    assert " ".join(found.split()) == "20.00% positive text 7 30.00% negative text 5"
+    worst = scores.worst_mistakes(results, [f"text {k}" for k in range(9)], 5)
+    assert " ".join(worst.split()) == "20.00% positive text 7 30.00% negative text 5"
 
 
 def test_weights_of_classes():
@@ -242,10 +242,11 @@ def test_from_training_to_prediction(files, capsys, monkeypatch):
     rows = [line.split("\t") for line in predicted()]
     assert [row[2] for row in rows] == lines and [rows[0][0], rows[2][0]] == ["art", "sport"]
     assert not predicted("--output_format=json", f"--output={files / 'out'}")
-    found = [json.loads(line) for line in (files / "out").read_text(encoding="utf-8").splitlines()]
-    for one, row in zip(found, rows, strict=True):
-        assert list(one) == ["text", "label", "probabilities"] and [one["label"], one["text"]] == [row[0], row[2]]
-        assert one["probabilities"][row[0]] == pytest.approx(float(row[1]), abs=1e-4)
+    predictions = [json.loads(line) for line in (files / "out").read_text(encoding="utf-8").splitlines()]
+    for prediction, row in zip(predictions, rows, strict=True):
+        assert list(prediction) == ["text", "label", "probabilities"]
+        assert [prediction["label"], prediction["text"]] == [row[0], row[2]]
+        assert prediction["probabilities"][row[0]] == pytest.approx(float(row[1]), abs=1e-4)
 
 
 def test_text_to_predict_in_a_chinese_encoding_is_an_error(tmp_path):
@@ -257,12 +258,12 @@ def test_text_to_predict_in_a_chinese_encoding_is_an_error(tmp_path):
 def test_a_weighted_class_is_predicted_more_often(files, capsys):
     lines = [f"{'xy'[k % 4 == 0]} z\t{'rare' if k % 24 == 0 else 'common'}" for k in range(2400)]
     (files / "train").write_text("\n".join(lines), encoding="utf-8")
-    found, quick = [], ["--folds=2", "--epochs=1", "--lr=0.05", f"--results={files / 'r.json'}"]
+    n_rare, quick = [], ["--folds=2", "--epochs=1", "--lr=0.05", f"--results={files / 'r.json'}"]
     for more in ([], ["--class_weights", "balanced"], ["--class_weights", "rare=30"]):
         run(*NOTHING, *flags(files, "train"), *quick, *more)
         columns = read(files / "r.json")["reviews"]
-        found.append(sum(p for p, label in zip(columns["prediction"], columns["label"], strict=True) if label))
-    assert found[0] < 20 and min(found[1:]) > 80
+        n_rare.append(sum(p for p, label in zip(columns["prediction"], columns["label"], strict=True) if label))
+    assert n_rare[0] < 20 and min(n_rare[1:]) > 80
 
 
 @pytest.mark.parametrize(
@@ -284,8 +285,8 @@ def test_pairs_are_trained_and_predicted(files, small_weights, more, capsys):
     run(*argv, *flags(files, "train"), f"--results={files / 'r.json'}", f"--save_dir={files / 'model'}")
     assert read(files / "r.json")["accuracy"] == 1.0
     classifier, lines = Classifier.load(files / "model"), ["red x\tred x", "blue x\tred x", "\t"]
-    found = list(classifier.predict_lines(lines, "new"))
-    assert [line.split("\t", 2)[::2] for line in found[:2]] == [["same", lines[0]], ["other", lines[1]]]
+    predictions = list(classifier.predict_lines(lines, "new"))
+    assert [line.split("\t", 2)[::2] for line in predictions[:2]] == [["same", lines[0]], ["other", lines[1]]]
     assert json.loads(next(classifier.predict_lines(lines, "new", as_json=True)))["text2"] == "red x"
     assert classifier.evaluate(files / "train", None)[0].is_correct.mean() > 0.9
     with pytest.raises(UserError, match="new:2"):

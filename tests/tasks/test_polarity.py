@@ -237,9 +237,9 @@ def test_word_vectors_are_written_and_read_in_every_form(vectors, tmp_path, name
     assert [file.name for file in path.parent.iterdir()] == [name]
     assert name.endswith(".gz") == path.read_bytes().startswith(b"\x1f\x8b")
     for source in (path, path.parent / name.removesuffix(".gz")):
-        found = load_word_vectors(source)
-        assert found.index_to_key == known.index_to_key
-        np.testing.assert_allclose(found.vectors, known.vectors, atol=1e-6)
+        loaded = load_word_vectors(source)
+        assert loaded.index_to_key == known.index_to_key
+        np.testing.assert_allclose(loaded.vectors, known.vectors, atol=1e-6)
     assert messages().count(f"{name} is read") == name.endswith(".gz")
     assert load_word_vectors(path, limit=4).index_to_key == WORDS.split()[:4]
 
@@ -276,11 +276,11 @@ def test_fine_tuning_changes_trainable_weights_and_restarts_each_fold(checkpoint
 
 
 def test_results_are_saved_and_compared(tmp_path):
-    mine, other = (np.arange(100) < right for right in (90, 60))
+    is_right = [np.arange(100) < n_right for n_right in (90, 60)]
     label = np.arange(100) % 2
     results = [
         scores.Results("data", np.arange(100), label, np.where(right, label, 1 - label), label * 0.8)
-        for right in (mine, other)
+        for right in is_right
     ]
     results[1].save(tmp_path / "other.json")
     text = scores.comparison(results[0], scores.Results.load(tmp_path / "other.json"), "other.json", seed=1)
@@ -436,12 +436,14 @@ def test_a_saved_classifier_predicts_the_same(folder, vectors, checkpoints, tmp_
     argv = [prefixes.get(flag, flag).replace("VECTORS", str(vectors)) for flag in TRAINED[name]]
     out = [f"--results={tmp_path / 'results.json'}", f"--save_dir={tmp_path / 'model'}"]
     run_finetune.main(["train", f"--data_dir={folder}", *QUICK, "--protocol=split", *argv, *out])
-    found = read(tmp_path / "results.json")["reviews"]
-    texts = [polarity.read_reviews(folder, "none", 9).texts[number] for number in found["number"]]
+    expected = read(tmp_path / "results.json")["reviews"]
+    texts = [polarity.read_reviews(folder, "none", 9).texts[number] for number in expected["number"]]
     classifier = Classifier.load(shutil.move(tmp_path / "model", tmp_path / "moved"))
+    classifier.save(tmp_path / "again")
+    assert Classifier.load(tmp_path / "again").settings == classifier.settings
     lines = [json.loads(line) for line in classifier.predict_lines(texts, "texts", as_json=True)]
     probabilities = [line["probabilities"]["positive"] for line in lines]
-    np.testing.assert_allclose(probabilities, found["probability"], atol=1e-5)
+    np.testing.assert_allclose(probabilities, expected["probability"], atol=1e-5)
     own = any(word in name for word in ("tuned char", "tuned words", "random"))
     assert (tmp_path / "moved" / "bilm").exists() == own
     if own:

@@ -78,9 +78,9 @@ def test_train_evaluate_and_predict(run, checkpoints, tmp_path, kind):
     (test,) = re.findall("^test  (.*)", trained, re.M)
     assert run("evaluate --test_file=data.json --device=cpu", reader).strip() == test
     run("predict --input=data.json --device=cpu", reader, f"--output={tmp_path / 'p.json'}")
-    found = json.loads((tmp_path / "p.json").read_text(encoding="utf-8"))
+    answers = json.loads((tmp_path / "p.json").read_text(encoding="utf-8"))
     passages = read_dataset(Path("data.json")).passages
-    assert dict.fromkeys(found, True) == {q.id: found[q.id] in p.text for p in passages for q in p.questions}
+    assert dict.fromkeys(answers, True) == {q.id: answers[q.id] in p.text for p in passages for q in p.questions}
     assert run("evaluate --test_file=data.json --lang=zh", f"--predictions={tmp_path / 'p.json'}").strip() == test
     results = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
     assert results["test"]["questions"] == 4 and ("mix_at_output" in results) == (kind in checkpoints)
@@ -109,9 +109,9 @@ def test_questions_of_standard_input_are_answered_in_their_order(run):
 def test_evaluate_scores_and_compares(run, tmp_path):
     files = "--test_file=data.json --predictions=mine.json --compare_with=other.json --lang=zh"
     printed = run(f"evaluate {files} --json={tmp_path / 'scores.json'}")
-    found = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
-    assert found["exact"] == 0.5 and found["f1"] == pytest.approx((1 + 0 + 1 + 0.8) / 4)
-    assert found["other"]["unanswered"] == 3 and found["difference"]["mean"] == pytest.approx(0.7)
+    scores = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
+    assert scores["exact"] == 0.5 and scores["f1"] == pytest.approx((1 + 0 + 1 + 0.8) / 4)
+    assert scores["other"]["unanswered"] == 3 and scores["difference"]["mean"] == pytest.approx(0.7)
     assert "3 of them without a prediction" in printed and "p = " in printed
 
 

@@ -1,4 +1,4 @@
-"""run_tag.py on small files: training, scores, tagging text and columns, and mistakes on its command line."""
+"""run_tag.py on small files: training, evaluation, tagging text and columns, and mistakes in its flags."""
 
 import io
 import json
@@ -23,7 +23,7 @@ NO_ELMO = "--init_from_ckpt=none"
 
 
 def columns(n: int, seed: int) -> str:
-    """Sentences of names of people and places, which are told apart by the word before them."""
+    """Sentences of names of people and places; the word before a name tells which it is."""
     generator, lines = random.Random(seed), []
     for _ in range(n):
         for _ in range(generator.randint(1, 4)):
@@ -43,7 +43,7 @@ def files(tmp_path, no_fsync) -> Path:
 
 @pytest.fixture
 def run(files, capsys, monkeypatch):
-    """A function that runs run_tag.py in the folder of the files and returns what it prints."""
+    """Return a function that runs run_tag.py next to the files and returns its output."""
     monkeypatch.chdir(files)
 
     def run(command: str, *flags: str, text: str = "") -> str:
@@ -56,7 +56,7 @@ def run(files, capsys, monkeypatch):
 
 
 def train(run, *flags: str, save_dir: str = "tagger", data: str = "--train_file=train --dev_file=dev --test_file=test"):
-    """Train, and check that the saved tagger has the scores of the trained one."""
+    """Train, and check that the saved tagger has the same scores as the trained one."""
     printed = run(f"train {data} --save_dir={save_dir}", *QUICK, *flags)
     if "--test_file" in data:
         how = [flag for flag in flags if flag.startswith(("--data_format", "--token_column", "--label_column"))]
@@ -99,15 +99,15 @@ def test_taggers_with_elmo(run, small_weights, flags):
 
 
 def test_a_seed_gives_the_same_tagger_again(run):
-    for name in ("one", "other"):
+    for name in ("first", "second"):
         train(run, NO_ELMO, "--seed=5", save_dir=name, data="--train_file=train")  # a tenth is held out
-    one, other = Tagger.load("one").weights(), Tagger.load("other").weights()
-    for name, weight in one.items():
-        np.testing.assert_allclose(other[name], weight, atol=1e-5, err_msg=name)
+    first, second = Tagger.load("first").weights(), Tagger.load("second").weights()
+    for name, weight in first.items():
+        np.testing.assert_allclose(second[name], weight, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize(("segmentation", "text"), [("feature", "李0 开1"), ("strip", "李开")])
-def test_characters_with_places_from_training_to_prediction(run, segmentation, text):
+def test_characters_with_positions_from_training_to_prediction(run, segmentation, text):
     Path("train").write_text("科0\tO\n技1\tO\n\n李0\tB-PER\n开1\tI-PER\n\n" * 9, encoding="utf-8")
     train(run, NO_ELMO, f"--segmentation={segmentation}", data="--train_file=train")
     flags = ["--input_format=characters"] if segmentation == "strip" else []
@@ -117,7 +117,7 @@ def test_characters_with_places_from_training_to_prediction(run, segmentation, t
 
 
 def test_a_column_as_a_feature(run):
-    """The label follows from it alone."""
+    """The label depends on it alone."""
     for name in ("train", "dev", "test"):
         lines = [f"w{k % 3} {'XY'[k % 5 % 2]} {'bc'[k % 5 % 2]}\n" + "\n" * (k % 4 == 0) for k in range(80)]
         Path(name).write_text("".join(lines), encoding="utf-8")
@@ -142,8 +142,8 @@ def test_word_vectors_are_fine_tuned(run):
 
 
 @pytest.mark.parametrize("pieces", ["", "--pieces=vocab.txt"])
-def test_words_with_tags_from_training_to_raw_text(run, pieces):
-    """With its pieces, or with whole words, a text comes back in its own characters."""
+def test_tagged_words_from_training_to_raw_text(run, pieces):
+    """The output keeps the characters of the text, with pieces and with whole words."""
     lines = ["小明/nr 爱/v 苹果/n 。/w", "我/n 爱/v 北京大学/n ，/w", "苹果/n 很/c 好/v 。/w"]
     for name in ("train", "dev", "test"):
         Path(name).write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -152,24 +152,22 @@ def test_words_with_tags_from_training_to_raw_text(run, pieces):
     printed = train(run, NO_ELMO, "--data_format=tagged", "--lang=zh", *learns, *filter(None, [pieces]))
     assert "F1 100.00%" in printed
     predict = "predict --model_dir=tagger --device=cpu --output_format=tagged"
-    found = run(predict, text="\n  苹果  很 好 。\n\n　\n小明 爱 ＡＢ 。\n").split("\n")
-    assert found[1] == "苹果/n 很/c 好/v 。/w" and [k for k, line in enumerate(found) if line] == [1, 4]
-    assert "".join(token.rpartition("/")[0] for token in found[4].split()) == "小明爱ＡＢ。"
-    Path("raw").write_text("小明爱北京大学。\n\n苹果很好。\n", encoding="utf-8")
-    run(predict, "--input=raw", "--input_format=raw", "--output=out")
-    found = Path("out").read_text(encoding="utf-8").splitlines()
-    assert found[2] == "苹果/n 很/c 好/v 。/w" and not found[1]
-    assert "".join(token.rpartition("/")[0] for token in found[0].split()) == "小明爱北京大学。"
+    lines = run(predict, text="\n  苹果  很 好 。\n\n　\n小明 爱 ＡＢ 。\n").split("\n")
+    assert lines[1] == "苹果/n 很/c 好/v 。/w" and [k for k, line in enumerate(lines) if line] == [1, 4]
+    assert "".join(token.rpartition("/")[0] for token in lines[4].split()) == "小明爱ＡＢ。"
+    lines = run(predict, "--input_format=raw", text="小明爱北京大学。\n\n苹果很好。\n").split("\n")
+    assert lines[1:3] == ["", "苹果/n 很/c 好/v 。/w"]
+    assert "".join(token.rpartition("/")[0] for token in lines[0].split()) == "小明爱北京大学。"
 
 
-def test_lacs_scheme_takes_the_pieces_of_elmos_vocabulary(run, small_weights):
+def test_pieces_default_to_elmos_vocabulary_in_lacs_scheme(run, small_weights):
     Path("train").write_text("苹\tn-B\n果\tn-I\n\n很\tc\n\n" * 9, encoding="utf-8")
     train(run, f"--init_from_ckpt={small_weights['word']}", "--scheme=lac", data="--train_file=train")
     assert "苹果" in Tagger.load("tagger").pieces.tokens
 
 
 def test_warnings(run, caplog):
-    """Of labels that break the scheme's rules, or that cannot be predicted, and of test scores on the dev sentences."""
+    """Labels that break the scheme or cannot be predicted, and test scores on the dev set."""
     run("train --train_file=train --dev_file=dev --save_dir=tagger", NO_ELMO, *QUICK)
     assert not caplog.text
     Path("new").write_text("a P B-NEW\n", encoding="utf-8")
@@ -181,7 +179,7 @@ def test_warnings(run, caplog):
 TRAIN = "train --train_file=train --dev_file=dev --save_dir=new --device=cpu"
 BASELINE = f"{TRAIN} --init_from_ckpt=none"
 PREDICT = "predict --model_dir=tagger --device=cpu"
-MISTAKES = [  # flags, a pattern that the message has
+MISTAKES = [  # flags, pattern of the message
     (TRAIN, "--init_from_ckpt"),
     (f"{BASELINE} --layers=0", "--layers"),
     (f"{BASELINE} --elmo_trainable", "--elmo_trainable"),

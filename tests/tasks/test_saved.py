@@ -1,4 +1,4 @@
-"""Trained models as folders: what comes back, what is refused, and what a full disk or a kill leaves."""
+"""Saved models: loading them again, damaged or moved files, and a process killed while saving."""
 
 import json
 import shutil
@@ -44,7 +44,7 @@ KINDS = {
 
 @pytest.fixture
 def build(checkpoints, tmp_path):
-    """A function that builds a model of KINDS with random weights."""
+    """Return a function that builds a model of KINDS with random weights."""
     path = tmp_path / "v.txt"
     path.write_text("bank 1 2 3\nthe 3 2 1\n苹果 0 1 0\n老师 1 1 0\n", encoding="utf-8")
 
@@ -57,7 +57,7 @@ def build(checkpoints, tmp_path):
             return Reader(ReaderSettings(**SMALL, **KINDS[kind], **windows), WORDS, pretrained, vectors)
         settings, labels = (
             tagging.TaggerSettings(**{**SMALL, "n_layers": 1, **KINDS[kind]}),
-            Labels(["O", "B-x"], scheme="bio"),
+            Labels(["O", "B-x"]),
         )
         features = () if pretrained else ("NN", "VB")
         tagger = Tagger(settings, WORDS, labels, pretrained, WORDS, vectors, features, 1)
@@ -69,7 +69,7 @@ def build(checkpoints, tmp_path):
 
 
 def answers(model: TrainedModel) -> object:
-    """The same for models with the same weights and settings."""
+    """Predictions, equal for models with the same weights and settings."""
     if isinstance(model, Reader):
         return vars(model.answers([PASSAGE])["a"])
     model.network.eval()
@@ -77,7 +77,7 @@ def answers(model: TrainedModel) -> object:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_model_comes_back_as_it_was(build, tmp_path, kind):
+def test_a_loaded_model_equals_the_saved_one(build, tmp_path, kind):
     model = build(kind)
     if model.settings.elmo_trainable:
         bias = model.network.elmo.bilm.forward_lstm[0].bias
@@ -90,8 +90,8 @@ def test_a_model_comes_back_as_it_was(build, tmp_path, kind):
     assert any(name.startswith("elmo.bilm.") for name in model.weights()) == owns_bilm
 
 
-def test_the_form_of_the_folder(build, checkpoints, tmp_path):
-    """To change a name is to break everybody's models."""
+def test_the_format_of_the_folder(build, checkpoints, tmp_path):
+    """Renaming a file, field or weight would break every saved model."""
     crf = {"emission.weight", "emission.bias", "crf.transitions", "crf.start", "crf.stop"}
     attention = {"similarity.0.weight", "similarity.1.weight", "similarity.1.bias", "similarity_product"}
     attention |= {f"{part}.{weight}" for part in ("projection", "merge", "ends") for weight in ("weight", "bias")}
@@ -105,8 +105,8 @@ def test_the_form_of_the_folder(build, checkpoints, tmp_path):
         assert config["elmo"]["path"] == checkpoints["word"]
         mixes = {f"elmo.mixes.{k}.{weight}" for k in (0, 1) for weight in ("scalars", "gamma")}
         recurrent = ("gru.", "context.", "model.")
-        found = {name for name in model.weights() if not name.startswith(recurrent)}
-        assert found == {"word_embedding.weight", *mixes, *names}
+        weights = {name for name in model.weights() if not name.startswith(recurrent)}
+        assert weights == {"word_embedding.weight", *mixes, *names}
 
 
 def test_a_tagger_replaces_another_with_all_its_files(build, tmp_path):
@@ -136,7 +136,7 @@ def edit(folder: Path, change) -> None:
         ("tagger of all", "tagger.hidden_dim", None),
         ("tagger of all", "tagger", None),
         ("tagger of all", "tagger", "x"),
-        ("tagger of all", "scheme", "x"),
+        ("tagger of all", "tagger.scheme", "x"),
         ("tagger of all", "features", None),
         ("tagger of all", "dictionaries", None),
         ("reader", "reader.hidden_dim", "3"),
@@ -192,7 +192,7 @@ def test_other_or_moved_word_vectors(build, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["vocab.txt", "labels.txt", "pieces.txt"])
-def test_changed_dictionaries_are_refused(build, tmp_path, name):
+def test_changed_dictionaries_are_an_error(build, tmp_path, name):
     build("tagger of all").save(tmp_path / "model")
     path = tmp_path / "model" / name
     *lines, one, other = path.read_text(encoding="utf-8").splitlines()
@@ -205,8 +205,8 @@ def test_changed_dictionaries_are_refused(build, tmp_path, name):
 
 
 @pytest.mark.usefixtures("no_fsync")
-def test_a_kill_while_saving_leaves_no_mixture(build, tmp_path, monkeypatch):
-    """At each of the renames by which files appear: the model is the new one, or none."""
+def test_a_process_killed_while_saving_leaves_no_mixture(build, tmp_path, monkeypatch):
+    """Killed at each of the renames by which files appear: the folder holds the new model, or none."""
     old, new, replace, left = build("frozen tagger"), build("frozen tagger", seed=2), Path.replace, 0
 
     def dying(*paths):

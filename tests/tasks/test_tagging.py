@@ -1,4 +1,4 @@
-"""The tagger: schemes and scores, files of labelled sentences, pieces of words, the CRF, the network, training."""
+"""The tagger: label schemes, scores, files of labelled sentences, pieces of words, CRF, network, training."""
 
 import itertools
 import random
@@ -27,7 +27,7 @@ from elmo_tasks.training import TrainingSettings, training_words
 from elmo_tasks.word_vectors import WordVectors
 
 LABELS = Labels(["c", "n", "n-B", "n-I", "v", "v-B", "v-I", "w"])
-TINY = {"word_dim": 5, "hidden_dim": 7, "n_layers": 1, "dropout": 0.0, "elmo_dropout": 0.0}
+TINY = {"scheme": "lac", "word_dim": 5, "hidden_dim": 7, "n_layers": 1, "dropout": 0.0, "elmo_dropout": 0.0}
 SENTENCES = [["苹果", "很", "好"], ["q"], ["the", "bank", "of", "苹果", "x", "a", "river"]]
 
 
@@ -46,7 +46,7 @@ def words_of(sentences: list[Sentence]) -> Vocabulary:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "labels", "found"),
+    ("scheme", "labels", "expected"),
     [
         ("bio", "B-x I-x B-x O I-y", [(0, 2, "x"), (2, 3, "x"), (4, 5, "y")]),
         ("bio", "B-x I-y I-y", [(0, 1, "x"), (1, 3, "y")]),
@@ -62,15 +62,15 @@ def words_of(sentences: list[Sentence]) -> Vocabulary:
         ("lac", "n-B O n-I O", [(0, 1, "n"), (2, 3, "n")]),
     ],
 )
-def test_spans_are_conllevals_chunks(scheme, labels, found):
-    assert spans(labels.split(), scheme) == found
+def test_spans_are_conllevals_chunks(scheme, labels, expected):
+    assert spans(labels.split(), scheme) == expected
 
 
 @pytest.mark.parametrize(
     ("scheme", "labels"),
     [
         ("bio", ["O B-x I-x", "B-y"]),
-        ("bio", ["O I-x B-y"]),  # broken, but no IOB1: its B would need a span of y before it
+        ("bio", ["O I-x B-y"]),  # invalid, but not IOB1, whose B follows a span of its tag
         ("iob1", ["O I-x I-x B-x", "I-y"]),
         ("bioes", ["B M E S"]),
         ("plain", ["DT NN", "O"]),
@@ -78,7 +78,7 @@ def test_spans_are_conllevals_chunks(scheme, labels, found):
         ("plain", ["O O"]),
     ],
 )
-def test_labels_tell_their_scheme(scheme, labels):
+def test_the_scheme_is_detected_from_the_labels(scheme, labels):
     assert detect_scheme([text.split() for text in labels]) == scheme
 
 
@@ -92,7 +92,7 @@ def test_labels_tell_their_scheme(scheme, labels):
         ("lac", "n n-B n-I v-B v-I", ["n-B n-I n-I n", "n v-B", "v-B n-B n-I"], ["n-I", "n n-I", "n-B v-I", "v-I n-I"]),
     ],
 )
-def test_what_a_scheme_forbids(scheme, names, good, bad):
+def test_forbidden_transitions(scheme, names, good, bad):
     names = names.split()
     table, last = forbidden_transitions(names, scheme)
 
@@ -104,12 +104,11 @@ def test_what_a_scheme_forbids(scheme, names, good, bad):
 
 
 @pytest.mark.parametrize(
-    ("scheme", "expected", "predicted", "tags", "accuracy"),
+    ("scheme", "gold", "predicted", "tags", "accuracy"),  # of each tag: correct, predicted, gold
     [
-        # correct, predicted, expected of each tag, worked out by hand
         ("bio", "B-x I-x O B-y", "B-x I-x O B-x", {"x": (1, 2, 1), "y": (0, 0, 1)}, 3 / 4),
         ("bio", "B-x I-x I-x", "B-x I-x B-x", {"x": (0, 2, 1)}, 2 / 3),
-        ("bio", "B-x I-x O", "I-x I-x O", {"x": (1, 1, 1)}, 2 / 3),  # broken, but the same span
+        ("bio", "B-x I-x O", "I-x I-x O", {"x": (1, 1, 1)}, 2 / 3),  # invalid, but the same span
         ("iob1", "I-x I-x B-x O", "I-x I-x I-x O", {"x": (0, 1, 2)}, 3 / 4),
         ("iob1", "I-x O I-x", "B-x O I-x", {"x": (2, 2, 2)}, 2 / 3),
         ("bioes", "S-x B-x E-x O", "S-x B-x I-x O", {"x": (2, 2, 2)}, 3 / 4),
@@ -118,18 +117,17 @@ def test_what_a_scheme_forbids(scheme, names, good, bad):
         ("lac", "n-B n-I v n", "n-B n-I n n", {"n": (2, 3, 2), "v": (0, 0, 1)}, 3 / 4),
     ],
 )
-def test_scores_are_those_worked_out_by_hand(scheme, expected, predicted, tags, accuracy):
-    score, expected = Score(scheme=scheme), expected.split()
-    score.add(["w"] * len(expected), expected, predicted.split())
-    assert score.tags == {tag: Counts(*counts) for tag, counts in tags.items()}
-    assert score.accuracy == accuracy
-    correct, n_predicted, n_expected = map(sum, zip(*tags.values(), strict=True))
-    found = score.total.precision, score.total.recall, score.total.f1
-    assert found == (correct / n_predicted, correct / n_expected, 2 * correct / (n_predicted + n_expected))
+def test_scores_equal_those_computed_by_hand(scheme, gold, predicted, tags, accuracy):
+    score, gold = Score(scheme=scheme), gold.split()
+    score.add(["w"] * len(gold), gold, predicted.split())
+    assert score.tags == {tag: Counts(*counts) for tag, counts in tags.items()} and score.accuracy == accuracy
+    correct, n_predicted, n_gold = map(sum, zip(*tags.values(), strict=True))
+    figures = score.total.precision, score.total.recall, score.total.f1
+    assert figures == (correct / n_predicted, correct / n_gold, 2 * correct / (n_predicted + n_gold))
 
 
 def test_counts_equal_paddles_chunk_eval():
-    """Its scheme IOBES has a part S for a word of one token, where ours has the bare tag."""
+    """Its scheme IOBES labels a word of one token S; ours uses the bare tag."""
     if not hasattr(paddle._C_ops, "chunk_eval"):
         pytest.skip(f"paddle {paddle.__version__} has no chunk_eval outside of static programs")
     generator = random.Random(2)
@@ -142,66 +140,64 @@ def test_counts_equal_paddles_chunk_eval():
 
     for _ in range(100):
         n = generator.randint(1, 12)
-        expected, predicted = (generator.choices(labels, k=n) for _ in range(2))
+        gold, predicted = (generator.choices(labels, k=n) for _ in range(2))
         score = Score()
-        score.add(["x"] * n, expected, predicted)
-        inputs = [paddle.to_tensor([list(map(number, names))]) for names in (predicted, expected)]
+        score.add(["x"] * n, gold, predicted)
+        inputs = [paddle.to_tensor([list(map(number, names))]) for names in (predicted, gold)]
         outputs = paddle._C_ops.chunk_eval(*inputs, paddle.to_tensor([n]), len(tags), "IOBES", [])
-        n_predicted, n_expected, n_correct = (output.item() for output in outputs[3:])
-        assert score.total == Counts(n_correct, n_predicted, n_expected)
+        n_predicted, n_gold, n_correct = (output.item() for output in outputs[3:])
+        assert score.total == Counts(n_correct, n_predicted, n_gold)
 
 
 @pytest.mark.parametrize(
-    ("scheme", "tokens", "expected", "predicted", "known", "counts"),
+    ("scheme", "tokens", "gold", "predicted", "known", "counts"),
     [
-        ("bio", "New York Paris", "B-x I-x B-x", "B-x I-x O", {"New", "Paris"}, (1, 1, 1)),  # as one of its tokens is
-        ("lac", "北 京 爱 山", "n-B n-I v n", "n-B n-I n n", {"山"}, (1, 2, 2)),  # as the whole word is
+        ("bio", "New York Paris", "B-x I-x B-x", "B-x I-x O", {"New", "Paris"}, (1, 1, 1)),  # one token is unknown
+        ("lac", "北 京 爱 山", "n-B n-I v n", "n-B n-I n n", {"山"}, (1, 2, 2)),  # the joined word is unknown
         ("lac", "北 京", "n-B n-I", "n-B n-I", None, (0, 0, 0)),
     ],
 )
-def test_unknown_words_have_scores_of_their_own(scheme, tokens, expected, predicted, known, counts):
+def test_unknown_words_are_scored_separately(scheme, tokens, gold, predicted, known, counts):
     score = Score(scheme=scheme)
-    score.add(tokens.split(), expected.split(), predicted.split(), known)
+    score.add(tokens.split(), gold.split(), predicted.split(), known)
     assert score.unknown == Counts(*counts) and ("unknown words" in score.table()) == any(counts)
 
 
-def test_tags_with_a_kind_are_added_up_by_it():
+def test_scores_are_pooled_by_subtype():
     score = Score(scheme="bio")
     score.add("abcd", ["B-PER.NAM", "B-LOC.NAM", "B-PER.NOM", "O"], ["B-PER.NAM", "O", "B-PER.NOM", "B-LOC.NOM"])
     assert score.subtypes == {"NAM": Counts(1, 1, 2), "NOM": Counts(1, 2, 1)} and "all .NAM" in score.table()
     assert score.figures()["kinds"]["NAM"]["f1"] == pytest.approx(2 / 3)
     score.add("a", ["B-x"], ["O"])
-    assert score.subtypes == {} and "kinds" not in score.figures()
+    assert "kinds" not in score.figures()
 
 
 # Labelled sentences
 
 
-def test_columns_are_read_as_they_are(tmp_path):
+def test_columns(tmp_path):
     path = tmp_path / "columns"
     text = "-DOCSTART- -X- O\n\nNew NNP B-x\nYork  NNP I-x\r\n\n\na b\tDT\tO\n\u3000\tSYM\tO"
     path.write_bytes(text.encode())
-    found = read_columns(path)
-    assert found == [Sentence(["New", "York"], ["B-x", "I-x"]), Sentence(["a_b", "_"], ["O", "O"])]
+    assert read_columns(path) == [Sentence(["New", "York"], ["B-x", "I-x"]), Sentence(["a_b", "_"], ["O", "O"])]
     assert read_columns(path, token=2, label=1)[0] == Sentence(["B-x", "I-x"], ["NNP", "NNP"])
     path.write_text(
         "# newpar\n# sent_id = 1\n1\ta\tDT\n\n# global.Entity = b c\n# text =\n1\t#\tSYM\n", encoding="utf-8"
     )
-    assert [one.tokens for one in read_columns(path, token=1)] == [["a"], ["#"]]
+    assert [sentence.tokens for sentence in read_columns(path, token=1)] == [["a"], ["#"]]
 
 
-def test_characters_with_their_places(tmp_path):
+def test_characters_with_positions(tmp_path):
     path = tmp_path / "columns"
     path.write_text("科0\tO\n技1\tO\n110\tO\n��0\tO\n", encoding="utf-8")
     tokens = ["科", "技", "1", "��"]
     assert read_columns(path, segmentation="strip")[0].tokens == tokens
-    feature = read_columns(path, segmentation="feature")[0].tokens
-    assert feature == tokens and make_batch([feature], Vocabulary(SPECIAL_TOKENS)).positions_in_word.tolist() == [
-        [1, 2, 11, 1]
-    ]
+    positioned = read_columns(path, segmentation="feature")[0].tokens
+    batch = make_batch([positioned], Vocabulary(SPECIAL_TOKENS))
+    assert positioned == tokens and batch.positions_in_word.tolist() == [[1, 2, 11, 1]]
 
 
-def test_tagged_words_are_cut_into_pieces_and_joined_again(tmp_path):
+def test_tagged_words_are_split_into_pieces_and_joined_again(tmp_path):
     path, vocabulary = tmp_path / "tagged", Vocabulary([*SPECIAL_TOKENS, "苹果", "北京", "大学", "，"])
     path.write_text("小明/nr 爱/v 苹果/O 1/2/n //w 上海/O\n \n北京大学/n ，Ａ/w\n", encoding="utf-8")
     first, second = read_tagged(path, PieceSplitter(vocabulary))
@@ -213,18 +209,18 @@ def test_tagged_words_are_cut_into_pieces_and_joined_again(tmp_path):
     assert joined_words(second.tokens, second.labels) == [("北京大学", "n"), ("，A", "w")]
 
 
-def test_words_are_cut_into_the_longest_pieces_and_full_width_forms_are_narrowed():
+def test_words_are_split_into_the_longest_pieces_in_half_width_characters():
     known = Vocabulary([*SPECIAL_TOKENS, "北京", "北京大", "大学", "学生", "A1", "，"])
     pieces = PieceSplitter(known)
     assert pieces.split("北京大学生") == ["北京大", "学生"]
     assert pieces.split("南京大学") == ["南", "京", "大学"]
     assert pieces.split("Ａ１") == ["A1"] and pieces.split("：") == [":"]
-    assert pieces.split("，") == ["，"]  # which the vocabulary has as it is
+    assert pieces.split("，") == ["，"]  # the vocabulary contains it
     assert PieceSplitter(known, whole=True).split("北京Ａ") == ["北京A"]
     for character in map(chr, range(sys.maxunicode + 1)):
         kind, _, narrow = unicodedata.decomposition(character).partition(" ")
         if kind == "<wide>":
-            wide = character in "，\u3000"  # a blank would end the word
+            wide = character in "，\u3000"  # a space would end the word
             assert pieces.normalised(character) == (character if wide else chr(int(narrow, 16)))
 
 
@@ -244,7 +240,7 @@ COLUMNS, TAGGED = read_columns, lambda path: read_tagged(path, PieceSplitter(Non
         (TAGGED, "a/n\n\xff/n\n", ":2:"),
         (TAGGED, "a/n-B\n", ":1:.*'n-B'"),
         (TAGGED, " \n", "no sentence"),
-        (lambda path: Labels.from_file(path, "lac"), "", "no label"),
+        (lambda path: Labels.from_file(path), "", "no label"),
     ],
 )
 def test_a_faulty_file_is_an_error_with_the_line(tmp_path, read, text, where):
@@ -306,36 +302,36 @@ def test_gradients_equal_finite_differences(spread):
     crf(emissions, labels, lengths).sum().backward()
     for tensor in (emissions, crf.transitions, crf.start, crf.stop):
         gradient, values, step = tensor.grad.numpy(), tensor.numpy(), 1e-5
-        for place in np.ndindex(*values.shape):
+        for index in np.ndindex(*values.shape):
             ends = []
             for sign in (1, -1):
                 moved = values.copy()
-                moved[place] += sign * step
+                moved[index] += sign * step
                 tensor.set_value(moved)
                 ends.append(float(crf(emissions, labels, lengths).sum()))
             tensor.set_value(values)
-            assert gradient[place] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-6)
+            assert gradient[index] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-6)
 
 
 @pytest.mark.parametrize("lengths", [[1], [2, 2, 4, 3]])
 @pytest.mark.parametrize(
     ("scheme", "names"), [("lac", "n-B n-I n v"), ("bioes", "O B-x I-x E-x S-x"), ("iob1", "O B-x I-x")]
 )
-def test_decoding_finds_the_best_labels_that_the_scheme_allows(lengths, scheme, names):
-    labels = Labels(names.split(), scheme=scheme)
-    table, last = forbidden_transitions(labels.names, labels.scheme)
+def test_decoding_returns_the_best_labels_that_the_scheme_allows(lengths, scheme, names):
+    n_labels = len(names.split())
+    table, last = forbidden_transitions(names.split(), scheme)
     generator = np.random.default_rng(len(lengths))
     for _ in range(20):
-        crf = random_crf(len(labels), generator.uniform(0.1, 3), table, last)
-        emissions = generator.normal(size=(len(lengths), max(lengths), len(labels))).astype(np.float32)
-        found = crf.decode(paddle.to_tensor(emissions), np.array(lengths))
+        crf = random_crf(n_labels, generator.uniform(0.1, 3), table, last)
+        emissions = generator.normal(size=(len(lengths), max(lengths), n_labels)).astype(np.float32)
+        decoded = crf.decode(paddle.to_tensor(emissions), np.array(lengths))
         for row, length in enumerate(lengths):
             possible = [
                 path
-                for path in all_paths(len(labels), length)
+                for path in all_paths(n_labels, length)
                 if not any(table[a, b] for a, b in itertools.pairwise((-1, *path))) and not last[path[-1]]
             ]
-            assert tuple(found[row]) == max(possible, key=lambda path: path_score(crf, emissions[row], path))
+            assert tuple(decoded[row]) == max(possible, key=lambda path: path_score(crf, emissions[row], path))
 
 
 # The network
@@ -349,7 +345,7 @@ def test_decoding_finds_the_best_labels_that_the_scheme_allows(lengths, scheme, 
         ("word", {"layers": "top", "cell": "lstm", "n_layers": 2, "char_cnn": True, "segmentation": "feature"}),
     ],
 )
-def test_a_sentences_tags_do_not_depend_on_its_batch(checkpoints, kind, changes):
+def test_a_sentences_tags_do_not_depend_on_the_batch(checkpoints, kind, changes):
     tagger = tagger_of(Vocabulary([*SPECIAL_TOKENS, "苹果", "the", "of"]), checkpoints.get(kind), **changes)
     tagger.network.eval()
     together = tagger.network(make_batch(SENTENCES, tagger.words)).numpy()
@@ -360,12 +356,12 @@ def test_a_sentences_tags_do_not_depend_on_its_batch(checkpoints, kind, changes)
     assert tags[0] == tags[4] == []
     assert tags[1:4] == [tagger.tag([sentence])[0] for sentence in SENTENCES]
     assert tags[5] == tagger.tag([SENTENCES[0] * 50])[0]
-    table, _ = forbidden_transitions(LABELS.names, LABELS.scheme)
-    places = [-1, *(LABELS.index[label] for label in tags[5])]
-    assert not any(table[a, b] for a, b in itertools.pairwise(places))
+    table, _ = forbidden_transitions(LABELS.names, "lac")
+    path = [-1, *(LABELS.index[label] for label in tags[5])]
+    assert not any(table[a, b] for a, b in itertools.pairwise(path))
 
 
-def test_characters_get_the_vectors_of_the_words_that_jieba_finds(small_weights, tmp_path):
+def test_characters_get_the_vectors_of_jiebas_words(small_weights, tmp_path):
     tokens, words = [*"北京大学的学生", "iPhone", *"手机。"], ["北京大学", "的", "学生", "iPhone", "手机", "。"]
     vectors = ELMoEmbedder(small_weights["char"], layers="top").encode([words])[0]
     expected, batch = np.repeat(vectors, [4, 1, 2, 1, 2, 1], axis=0), [tokens, tokens[:2]]
@@ -392,12 +388,14 @@ def test_characters_get_the_vectors_of_the_words_that_jieba_finds(small_weights,
 
 def sentences_to_learn() -> list[Sentence]:
     """`bank` is a verb after `the`; otherwise it forms a word with the token that follows."""
-    generator, found = random.Random(4), []
+    generator, sentences = random.Random(4), []
     for _ in range(30):
         verbs = [generator.random() < 0.5 for _ in range(generator.randint(1, 5))]
         tokens = [token for verb in verbs for token in (["the", "bank"] if verb else ["bank", "q"])]
-        found.append(Sentence(tokens, [label for verb in verbs for label in (["c", "v"] if verb else ["n-B", "n-I"])]))
-    return found
+        sentences.append(
+            Sentence(tokens, [label for verb in verbs for label in (["c", "v"] if verb else ["n-B", "n-I"])])
+        )
+    return sentences
 
 
 @pytest.mark.parametrize("kind", [None, "char"])
@@ -409,8 +407,8 @@ def test_a_tagger_learns(small_weights, kind):
     assert tagger.score(sentences[:9], set()).total == best.score.total
 
 
-def test_parts_learn_at_their_own_rates(checkpoints):
-    """Adam's first step has the length of the rate."""
+def test_learning_rates_of_the_parts(checkpoints):
+    """Adam's first step is as long as the learning rate."""
     factors = {"emb_lr_factor": 5.0, "crf_lr_factor": 0.2}
     words = Vocabulary([*SPECIAL_TOKENS, *tiny.WORDS[3:]])
     tagger = tagger_of(words, checkpoints["word"], elmo_trainable=True, layers="mix", **factors)
@@ -435,5 +433,5 @@ def test_rare_words_become_unknown_in_training(monkeypatch):
     loss = tagger.network.loss
     monkeypatch.setattr(tagger.network, "loss", lambda batch: seen.extend(batch.ids.ravel().tolist()) or loss(batch))
     train(tagger, sentences, sentences[:1], TrainingSettings(epochs=40, patience=0))
-    assert 8 <= seen.count(words.index["好"]) <= 32  # of 40 times, expected 20
-    assert 1900 < seen.count(words.index["苹果"]) < 2000  # of 2,000, expected 1,961
+    assert 8 <= seen.count(words.index["好"]) <= 32  # of 40; expected: 20
+    assert 1900 < seen.count(words.index["苹果"]) < 2000  # of 2,000; expected: 1,961

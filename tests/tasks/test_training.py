@@ -1,4 +1,4 @@
-"""The training loop of the tasks: the best epoch, patience, the mean of the weights, and where it is saved."""
+"""The tasks' training loop: best epoch, patience, averaged weights, saving."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class Score:
 
 
 class Line(TrainedModel):
-    """y = w x, which learns y = 3 x, and counts how often it is saved."""
+    """A model y = w x that learns y = 3 x and records when it is saved."""
 
     settings = ELMoSettings()
 
@@ -44,7 +44,7 @@ class Line(TrainedModel):
 
 
 def fitted(scores: list[float], folder=None, **schedule) -> tuple[Line, list[float], object]:
-    """The model, its weight whenever it was scored, and the best epoch. scores: of the epochs, one after another."""
+    """Returns the model, its weight at each scoring, and the best epoch. scores: one per epoch."""
     model, seen, scores = Line(), [], iter(scores)
 
     def score() -> Score:
@@ -55,19 +55,19 @@ def fitted(scores: list[float], folder=None, **schedule) -> tuple[Line, list[flo
     return model, seen, best
 
 
-def test_the_best_epoch_is_kept_and_training_ends_without_a_better_one(tmp_path):
+def test_the_best_epoch_is_kept_and_training_stops_without_improvement(tmp_path):
     model, seen, best = fitted([1, 3, 2, 3, 1], tmp_path, epochs=9, patience=3)
-    assert len(seen) == 5 and len(set(seen)) == 5  # the second 3 is no better
+    assert len(seen) == 5 and len(set(seen)) == 5  # the second 3 is no improvement
     assert (best.epoch, best.score.value, model.w) == (2, 3, seen[1])
     assert model.saved == [("all", seen[0]), ("weights", seen[1])]
     assert len(fitted([1] * 9, epochs=9, patience=0)[1]) == 9
 
 
-def test_the_mean_of_the_weights_is_what_is_scored_and_kept():
+def test_averaged_weights_are_scored_and_saved():
     plain, mean = fitted([1], epochs=1)[0], fitted([1], epochs=1, ema=0.5)
-    steps = [1.0 + 0.1, plain.w]  # of which Adam's first has the length of the rate
+    steps = [1.0 + 0.1, plain.w]  # Adam's first step is as long as the learning rate
     expected = 1.0
-    for decay, weight in zip((0.1, 2 / 11), steps, strict=True):  # (1 + t) / (10 + t) is less than 0.5 yet
+    for decay, weight in zip((0.1, 2 / 11), steps, strict=True):  # t / (t + 9), still below 0.5
         expected = decay * expected + (1 - decay) * weight
     assert mean[0].w == mean[1][0] == pytest.approx(expected, abs=1e-5)
 

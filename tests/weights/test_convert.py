@@ -16,7 +16,7 @@ import runs
 import tiny
 from damage import accepted
 from foreign import (
-    NO,
+    OMIT,
     WORDS,
     C,
     H,
@@ -52,14 +52,14 @@ def config_of(folder: Path, without: set[str] = frozenset()) -> dict:
 WORD = None  # in place of the options of a character CNN
 VARIANTS = {
     "relu, two highways": ({}, {}),
-    "tanh, one highway": ({"cell_clip": NO, "proj_clip": NO}, {"activation": "tanh", "n_highway": 1}),
-    "no highway, three layers": ({"n_layers": 3, "proj_clip": None}, {"n_highway": NO}),
+    "tanh, one highway": ({"cell_clip": OMIT, "proj_clip": OMIT}, {"activation": "tanh", "n_highway": 1}),
+    "no highway, three layers": ({"n_layers": 3, "proj_clip": None}, {"n_highway": OMIT}),
     "n_characters of training, highways null": ({"n_layers": 1}, {"n_characters": 261, "n_highway": None}),
     "filters that add up to P, no skip": ({"use_skip_connections": False}, {"filters": [[2, 3], [5, 4]]}),
-    "P above H": ({"dim": 5, "n_layers": NO}, {"activation": "tanh"}),
+    "P above H": ({"dim": 5, "n_layers": OMIT}, {"activation": "tanh"}),
     "12 characters a token": ({}, {"max_characters_per_token": 12}),
     "words": ({}, WORD),
-    "words, one layer, no skip": ({"n_layers": 1, "use_skip_connections": NO, "cell_clip": 0}, WORD),
+    "words, one layer, no skip": ({"n_layers": 1, "use_skip_connections": OMIT, "cell_clip": 0}, WORD),
 }
 
 
@@ -137,7 +137,7 @@ def test_lstms_without_projections(tmp_path):
 
 
 def test_unusual_options_are_logged(tmp_path, messages):
-    options = options_of({"use_skip_connections": NO, "use_peepholes": False}, {"n_characters": 261})
+    options = options_of({"use_skip_connections": OMIT, "use_peepholes": False}, {"n_characters": 261})
     write_bilm(tmp_path, options)
     convert.main(import_flags(tmp_path, tmp_path / "out", vocab=True))
     for word in ("use_skip_connections", "use_peepholes", "--vocab"):
@@ -283,14 +283,14 @@ def refused(argv: list[str], word: str, folder: Path) -> None:
 
 
 OPTIONS = [  # the section, its changes, and what the message names
-    ("lstm", {"projection_dim": NO}, "projection_dim"),
+    ("lstm", {"projection_dim": OMIT}, "projection_dim"),
     ("lstm", {"dim": "11"}, "cell_dim"),
     ("lstm", {"dim": 12}, r"W_0 is \(14, 44\)"),
     ("lstm", {"n_layers": 3}, "no RNN_0/RNN/MultiRNNCell/Cell2"),
     ("char_cnn", {"n_characters": 60}, "n_characters"),
     ("char_cnn", {"filters": [[1, 2**31 - 1]]}, "W_cnn_0"),
     ("char_cnn", {"n_highway": 1}, "CNN_high_1"),
-    (None, {"char_cnn": NO}, "no char_cnn"),
+    (None, {"char_cnn": OMIT}, "no char_cnn"),
 ]
 
 
@@ -300,7 +300,7 @@ def test_wrong_options(section, changes, word, tmp_path):
     write_bilm(tmp_path, options)
     values = options[section] if section else options
     values.update(changes)
-    for name in [name for name, value in changes.items() if value is NO]:
+    for name in [name for name, value in changes.items() if value is OMIT]:
         del values[name]
     (tmp_path / "options.json").write_text(json.dumps(options), encoding="utf-8")
     refused(import_flags(tmp_path, tmp_path / "out"), f"options.json.*{word}|{word}.*options.json", tmp_path)

@@ -22,12 +22,12 @@ from elmo_core.weights import torch_files
 def test_vectors_are_those_of_the_original(tmp_path, word_dim, char_dim, old):
     tokens, encoder = write_model(tmp_path / "zhs", word_dim, char_dim, old)
     convert.main(["manylangs", str(tmp_path / "zhs"), f"--output={tmp_path / 'out'}"])
-    wanted = [expected(tokens, encoder, sentence) for sentence in SENTENCES]
+    expected_vectors = [expected(tokens, encoder, sentence) for sentence in SENTENCES]
     for batch_size in (1, 64):
         found = ELMoEmbedder(tmp_path / "out", batch_size=batch_size).encode(SENTENCES)
-        assert_close(found, wanted)
+        assert_close(found, expected_vectors)
     (mixed,), _ = ELMo(tmp_path / "out", dropout=0.0)(SENTENCES)
-    np.testing.assert_allclose(mixed.numpy()[1, :5], wanted[1].mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(mixed.numpy()[1, :5], expected_vectors[1].mean(axis=0), atol=1e-5)
 
 
 def test_a_configuration_beside_or_inside_or_shipped(tmp_path):

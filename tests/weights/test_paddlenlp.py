@@ -70,8 +70,8 @@ def test_layers_and_predictions_are_those_of_its_own_network(tmp_path, bias_hh, 
     vocab = f"--vocab={tmp_path / 'vocab-15w.txt'}"
     convert.main(["paddlenlp", str(tmp_path / "10000"), vocab, f"--output={tmp_path / 'out'}"])
     parameters = parameters_of(found, names)
-    wanted, _ = reference.embed(parameters, SENTENCES)
-    reference.assert_close(ELMoEmbedder(tmp_path / "out").encode(SENTENCES), wanted)
+    expected_vectors, _ = reference.embed(parameters, SENTENCES)
+    reference.assert_close(ELMoEmbedder(tmp_path / "out").encode(SENTENCES), expected_vectors)
 
     bilm, vocabulary = load_bilm(tmp_path / "out", head=True)
     scores, _, _ = bilm.log_probabilities(lm_batch([SENTENCES[0]], vocabulary))

@@ -113,14 +113,14 @@ def test_a_model_of_each_kind_is_fetched_and_read(name, server, fakes, tmp_path,
     model = published.table()[name]
     if model.format == "manylangs":
         expect(monkeypatch, f"projection_dim={manylangs_model.P} cell_dim={manylangs_model.H} n_layers=2")
-    brought = []
+    local_files = []
     serve(server, fakes, name)
     if model.format == "fluid":
         with pytest.raises(UserError, match="vocabulary_min5k"):
             published.get(name)
-        brought = [tmp_path / "vocabulary_min5k.txt"]
-        brought[0].write_bytes(fakes["fluid"]["vocab"])
-    prefix = published.get(name, brought)
+        local_files = [tmp_path / "vocabulary_min5k.txt"]
+        local_files[0].write_bytes(fakes["fluid"]["vocab"])
+    prefix = published.get(name, local_files)
     assert prefix == tmp_path / "home" / "models" / name / "final"
     assert model_files.read_model(name)[1].projection_dim == {"manylangs": 6}.get(model.format, 7)
     assert not list((tmp_path / "home" / "models").glob(".*.fetch"))
@@ -198,7 +198,11 @@ def test_a_broken_download_resumes(server, fakes, tmp_path):
     _, weights = serve(server, fakes)
     server.break_after = [10**6, 3000, 5000]
     published.get(SMALL)
-    assert [wanted for name, wanted in server.gets if name == weights] == [None, "bytes=3000-", "bytes=8000-"]
+    assert [range_header for name, range_header in server.gets if name == weights] == [
+        None,
+        "bytes=3000-",
+        "bytes=8000-",
+    ]
 
 
 def test_a_download_that_was_killed_resumes_unless_the_file_has_changed(server, fakes, tmp_path, monkeypatch):
@@ -336,18 +340,18 @@ def test_two_processes_fetch_once(server, fakes):
 @pytest.mark.parametrize("how", ["files", "folder", "archive"])
 def test_files_brought_by_hand(how, server, fakes, tmp_path, capsys):
     files = {"my_options.json": fakes["bilm-tf"]["options.json"], "w.hdf5": fakes["bilm-tf"][".hdf5"]}
-    (tmp_path / "brought").mkdir()
+    (tmp_path / "local_files").mkdir()
     for name, content in files.items():
-        (tmp_path / "brought" / name).write_bytes(content)
+        (tmp_path / "local_files" / name).write_bytes(content)
     (tmp_path / "files.zip").write_bytes(zipped(files))
-    brought = {
-        "files": [tmp_path / "brought" / name for name in files],
-        "folder": [tmp_path / "brought"],
+    local_files = {
+        "files": [tmp_path / "local_files" / name for name in files],
+        "folder": [tmp_path / "local_files"],
         "archive": [tmp_path / "files.zip"],
     }
-    convert.main(["get", SMALL, "--from", *map(str, brought[how])])
+    convert.main(["get", SMALL, "--from", *map(str, local_files[how])])
     assert Path(capsys.readouterr().out.strip()).is_file() and not server.requests
-    assert width(ELMoEmbedder(SMALL)) == (3, 3, 14) and (tmp_path / "brought" / "w.hdf5").exists()
+    assert width(ELMoEmbedder(SMALL)) == (3, 3, 14) and (tmp_path / "local_files" / "w.hdf5").exists()
 
 
 def test_what_is_brought_must_be_the_models(server, fakes, tmp_path):
