@@ -58,12 +58,8 @@ def main() -> None:
     runners = {"ELMoEmbedder": embedder.encode, "without its cache": encode_uncached}
     with tempfile.TemporaryDirectory() as temporary:
         output = Path(temporary) / "exported"
-        folder.write(
-            EmbedderNetwork(embedder.bilm, None, layer_choice("all", 3, ("each",))),
-            output,
-            args.model_size,
-            onnx=HAS_ONNX,
-        )
+        network = EmbedderNetwork(embedder.bilm, None, layer_choice("all", 3, ("each",)))
+        folder.write(network, output, args.model_size, HAS_ONNX)
         sys.path.insert(0, str(output))
         examples = {"Paddle Inference": "run_paddle", **({"ONNX Runtime": "run_onnx"} if HAS_ONNX else {})}
         for name, example in examples.items():

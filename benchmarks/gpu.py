@@ -34,14 +34,8 @@ from pretraining.meter import memory_in_use
 
 PRODUCTS = "float32", "tf32", "bfloat16"
 DISTINCT_TOKENS = {64: 1_030, 128: 1_780, 512: 5_000, 2048: 12_900}  # by rows, 1 Billion Word Benchmark
-EXTRA_TARGETS = {
-    64: 410,
-    128: 800,
-    512: 2_900,
-    1024: 5_200,
-    2048: 9_200,
-    4096: 15_000,
-}  # targets that are no candidates
+# by rows, targets that are no candidates
+EXTRA_TARGETS = {64: 410, 128: 800, 512: 2_900, 1024: 5_200, 2048: 9_200, 4096: 15_000}
 WINDOWS = 13.3  # filter windows per token, with tokens of similar lengths encoded together
 PUBLISHED = 10 * (768_648_884 + 30_301_028)  # tokens of ten epochs, ends of sentences included
 

@@ -88,7 +88,7 @@ def _check_disk_space(
     needed = vector_file.BYTES_PER_DATASET * sum(window.lines for window in windows)
     needed += vector_bytes * sum(window.lines if settings["pool"] else window.tokens for window in windows)
     needed += sum(window.index_bytes for window in windows) if settings["index_bytes"] else 0
-    log.info(f"size          {size(needed)}{', and twice that until the parts are assembled' if output else ''}")
+    log.info(f"size          {size(needed)}{', twice that until the parts are assembled' if output else ''}")
     done = sum(path.stat().st_size for path in parts.paths(folder, settings) if path.exists())
     path = output or folder
     free = shutil.disk_usage(next(parent for parent in path.absolute().parents if parent.exists())).free
@@ -110,19 +110,15 @@ def _write_parts(embedder: "ELMoEmbedder", text: CountedText, missing: Sequence[
             window = sorted(numbered, key=lambda pair: -len(pair[1]))  # longest first, as the embedder computes them
             lines = [(line, len(sentence)) for line, sentence in window]
             arrays = embedder.iter_encode([sentence for _, sentence in window])
-            arrays = _check_finite(text.path, lines, arrays, bar)
+            arrays = _finite(text.path, lines, arrays, bar)
             parts.write(paths[number], lines, arrays, index_entries(first_line, sentences))
     seconds = time.perf_counter() - began
     log.info(f"embedded      {total:,} tokens in {messages.format_duration(seconds)}, {total / seconds:,.0f} tokens/s")
     if embedder.oov_share:
-        log.warning(
-            f"{text.path}: {embedder.oov_share:.1%} of the tokens are not in the vocabulary and are read as {UNK}."
-        )
+        log.warning(f"{text.path}: {embedder.oov_share:.1%} of the tokens are OOV and are read as {UNK}.")
 
 
-def _check_finite(
-    path: Path, lines: Sequence[tuple[int, int]], arrays: Iterator[np.ndarray], bar
-) -> Iterator[np.ndarray]:
+def _finite(path: Path, lines: Sequence[tuple[int, int]], arrays: Iterator[np.ndarray], bar) -> Iterator[np.ndarray]:
     for (line, n_tokens), array in zip(lines, arrays, strict=True):
         if not checkpoint.is_finite(array):
             raise UserError(
