@@ -76,6 +76,12 @@ def test_it_works_beside_files_with_the_names_of_ours(wheel, tmp_path):
     assert done.stdout.splitlines() == ["(3, 4, 14)", "(3, 3, 14)", "[2, 4, 14] [2, 4]", "256"]
 
 
+def test_the_version_is_the_same_everywhere():
+    version = re.search(r'^version = "(.+)"', (PROJECT / "pyproject.toml").read_text("utf-8"), re.M)[1]
+    assert f"\nversion: {version}\n" in (PROJECT / "CITATION.cff").read_text("utf-8")
+    assert re.search(r"^## (\S+)", (PROJECT / "CHANGELOG.md").read_text("utf-8"), re.M)[1] == version
+
+
 def test_its_dependencies_are_those_of_the_requirements():
     text = (PROJECT / "pyproject.toml").read_text(encoding="utf-8")
     needed = re.findall(r'"(.+?)"', "".join(re.findall(r"^(?:dependencies|train) = \[(.*?)^\]", text, re.M | re.S)))
