@@ -179,7 +179,9 @@ class TrainingState:
         self.epoch, self.seconds = progress["step"], progress["seconds"]
         epoch, self.best_value = progress["best"]  # of a killed run, the saved weights may be those of the next epoch
         self.best = BestEpoch(epoch, score(), self.seconds)
-        log.info(f"resumed after epoch {self.epoch}. The best epoch so far is {epoch}, dev {self.best.score.brief.strip()}.")
+        log.info(
+            f"resumed after epoch {self.epoch}. The best epoch so far is {epoch}, dev {self.best.score.brief.strip()}."
+        )
         self.model.set_weights(checkpoint.load_params(folder / STATE), str(folder / STATE))
         names = {name: weight.name for name, weight in self.model.network.named_parameters()}
         optimizer = checkpoint.load_optimizer(folder / STATE)
