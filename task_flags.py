@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from args import COUNT, DIR, FILE, FRACTION, POSITIVE, WHOLE, add_device, add_seed, fill_defaults, non_negative_float
+from elmo_core.text.tokenise import TOKENISERS
 
-LANGUAGES = ("en", "zh", "none")
 NUMBERS = {
     # ELMo
     "elmo_dropout": (FRACTION, "dropout on ELMo's vectors"),
@@ -73,9 +73,9 @@ def add_test(parser: argparse.ArgumentParser, content: str) -> None:
     parser.add_argument("--test_file", **FILE, required=True, help=f"test set: {content}")
 
 
-def add_language(group, choices: Sequence[str] = LANGUAGES, default: str = "en", help: str = "") -> None:
-    text = help or "tokenise text as preprocess.py does for this language; none: split at white space"
-    group.add_argument("--lang", choices=choices, default=default, help=text)
+def add_language(group, default: str | None = "en", help: str = "tokenise text as preprocess.py does") -> None:
+    help = f"{help}: English, Chinese, any other language, or none: split at white space"
+    group.add_argument("--lang", choices=tuple(TOKENISERS), default=default, help=help)
 
 
 def add_save(group, kind: str, required: bool = True) -> None:
@@ -84,17 +84,13 @@ def add_save(group, kind: str, required: bool = True) -> None:
     group.add_argument("--overwrite", action="store_true", help=f"replace the {kind} in --save_dir")
 
 
+def add_resume(group) -> None:
+    group.add_argument("--resume", action="store_true", help="continue the interrupted training in --save_dir")
+
+
 def add_saved_model(parser: argparse.ArgumentParser, kind: str, required: bool = True) -> None:
-    """Add a trained model and the new locations of its ELMo and word vectors."""
     parser.add_argument("--model_dir", **DIR, required=required, help=f"folder of a trained {kind}")
-    parser.add_argument("--init_from_ckpt", metavar="CKPT", help="its ELMo, if it has moved since training")
-    parser.add_argument("--word_vectors", **FILE, help="its word vectors, if they have moved since training")
     add_device(parser)
-
-
-def load(kind: type, args: argparse.Namespace):
-    """Load the model given with the flags of `add_saved_model`. kind: its class."""
-    return kind.load(args.model_dir, args.init_from_ckpt, args.word_vectors)
 
 
 def add_input(parser: argparse.ArgumentParser, content: str = "text") -> None:
