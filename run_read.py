@@ -30,7 +30,6 @@ from elmo_tasks.reading.data import Passage, Question, read_dataset
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import Reader, TokenisedPassage
 from elmo_tasks.reading.score import score
-from elmo_tasks.reading.text import LANGUAGES
 from elmo_tasks.reading.training import train
 from elmo_tasks.saved import check_model_folder
 from elmo_tasks.significance import clustered_bootstrap
@@ -58,7 +57,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def add_train(parser: argparse.ArgumentParser) -> None:
     data = task_flags.add_data(parser, CONTENT, held_out="a tenth of the passages of --train_file")
-    task_flags.add_language(data, tuple(LANGUAGES), ReaderSettings.lang)
+    task_flags.add_language(data)
     task_flags.add_save(data, "reader")
     task_flags.add_json(data)
     task_flags.add_elmo(parser, ELMO_DEFAULTS)
@@ -80,7 +79,7 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     task_flags.add_test(parser, CONTENT)
     parser.add_argument("--predictions", **FILE, help="{id: answer}, as written by `predict`, instead of --model_dir")
     parser.add_argument("--compare_with", **FILE, help="predictions of another reader")
-    task_flags.add_language(parser, tuple(LANGUAGES), None, "language of --predictions, which sets the metrics")
+    task_flags.add_language(parser, None, "language of --predictions, which sets the metrics")
     task_flags.add_json(parser)
 
 
@@ -95,7 +94,7 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
 def add_prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input", type=FILE["type"], help="the data set")
     parser.add_argument("--text", **FILE, help="write the sentences of the passages, tokens separated by spaces")
-    task_flags.add_language(parser, tuple(LANGUAGES), ReaderSettings.lang)
+    task_flags.add_language(parser)
 
 
 def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:

@@ -70,7 +70,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--scheme", choices=SCHEMES, help="scheme of the labels (default: detected)")
     add_choice(data, "segmentation", "of characters with their position in the word (科0 技1): strip it, or embed it")
     add_choice(data, "words", "what ELMo and --word_vectors read: the tokens, or jieba's words in characters")
-    task_flags.add_language(data, help="how `predict` tokenises raw text; none: at white space")
+    task_flags.add_language(data, help="how `predict` tokenises raw text")
     task_flags.add_save(data, "tagger")
     task_flags.add_json(data)
     elmo = task_flags.add_elmo(parser, ELMO_DEFAULTS)

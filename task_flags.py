@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from args import COUNT, DIR, FILE, FRACTION, POSITIVE, WHOLE, add_device, add_seed, fill_defaults, non_negative_float
+from elmo_core.text.tokenise import TOKENISERS
 
-LANGUAGES = ("en", "zh", "none")
 NUMBERS = {
     # ELMo
     "elmo_dropout": (FRACTION, "dropout on ELMo's vectors"),
@@ -73,9 +73,9 @@ def add_test(parser: argparse.ArgumentParser, content: str) -> None:
     parser.add_argument("--test_file", **FILE, required=True, help=f"test set: {content}")
 
 
-def add_language(group, choices: Sequence[str] = LANGUAGES, default: str = "en", help: str = "") -> None:
-    text = help or "tokenise text as preprocess.py does for this language; none: split at white space"
-    group.add_argument("--lang", choices=choices, default=default, help=text)
+def add_language(group, default: str | None = "en", help: str = "tokenise text as preprocess.py does") -> None:
+    help = f"{help}: English, Chinese, any other language, or none: split at white space"
+    group.add_argument("--lang", choices=tuple(TOKENISERS), default=default, help=help)
 
 
 def add_save(group, kind: str, required: bool = True) -> None:

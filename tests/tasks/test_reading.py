@@ -16,7 +16,7 @@ from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch
 from elmo_tasks.reading.data import Dataset, Passage, Question, read_dataset
 from elmo_tasks.reading.network import MASKED_LOGIT, BiDAF, ReaderSettings, window_layers
 from elmo_tasks.reading.reader import Reader, TokenisedPassage, best_spans
-from elmo_tasks.reading.score import cmrc_f1, rouge_l, score, squad_f1
+from elmo_tasks.reading.score import METRICS, cmrc_f1, rouge_l, score
 from elmo_tasks.reading.text import Text, Window, windows
 from elmo_tasks.reading.training import train, training_groups
 from elmo_tasks.significance import clustered_bootstrap
@@ -52,6 +52,8 @@ def group(text: str = TEXT, *questions: str, begin: int = 0, end: int | None = N
         ("　老师 住在北京，\n他喜欢ＡＢＣ……吗？", "zh", []),
         ("他走了。\n\n小 明\n", "zh", []),
         ("小\u200b明住在北京。", "zh", []),  # jieba never sees the invisible one
+        ("نعم،  أنا بخير. 「はい。」नमस्ते।", "any", []),
+        (" a  b. <br> c\n", "none", []),
         ("Mr. Smith paid $2,900 – didn't he? “Yes,” she said.", "en", ["-", '"']),
         ("He waited … the “end—of it” came. U.S. troops left the U.S.", "en", ['"', "...", "--"]),
     ],
@@ -158,10 +160,12 @@ def test_a_data_sets_mistakes_are_named(read, values, word):
         (cmrc_f1, "《狂人日记》", "狂人日记。", 1.0),
         (cmrc_f1, "New York", "纽约 new york", 2 * 2 / (2 + 4)),
         (cmrc_f1, "甲", "", 0.0),
-        (squad_f1, "the Eiffel Tower", "Eiffel tower.", 1.0),
-        (squad_f1, "Eiffel Tower", "in the Eiffel Tower of Paris", 2 * 2 / (2 + 5)),
-        (squad_f1, "to be or not to be", "be to", 2 * 2 / (6 + 2)),  # whatever the order
-        (squad_f1, "a", "the", 0.0),
+        (METRICS["en"][1], "the Eiffel Tower", "Eiffel tower.", 1.0),
+        (METRICS["en"][1], "Eiffel Tower", "in the Eiffel Tower of Paris", 2 * 2 / (2 + 5)),
+        (METRICS["en"][1], "to be or not to be", "be to", 2 * 2 / (6 + 2)),  # whatever the order
+        (METRICS["en"][1], "a", "the", 0.0),
+        (METRICS["any"][1], "«Мама», раму.", "мама", 2 / 3),
+        (METRICS["none"][1], "Ez , bai", "ez bai", 2 * 2 / 5),
     ],
 )
 def test_f1(f1, answer, predicted, expected):
