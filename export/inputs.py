@@ -10,6 +10,7 @@ padding never affects a state. Results at padding are set to zero at the end.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -45,10 +46,10 @@ class IdInput:
     def shape(self) -> tuple[int | str, ...]:
         return (*self.axes, self.columns) if self.columns else self.axes
 
-    def spec(self) -> dict[str, int | str | bool]:
+    def spec(self) -> dict[str, Any]:
         """The entry of inputs.json: all that a program needs to compute the ids."""
-        names = ("columns", "table", "longest", "lower", "most")
-        spec = {"padding": self.padding} | {name: getattr(self, name) for name in names if getattr(self, name)}
+        spec = {"shape": self.shape, "padding": self.padding}
+        spec |= {name: value for name in ("table", "longest", "lower", "most") if (value := getattr(self, name))}
         return {**spec, "unknown": self.unknown} if self.table and not self.columns else spec
 
 

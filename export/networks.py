@@ -6,6 +6,7 @@ Letters: B sentences, T tokens of the longest, P projection, K labels or classes
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from elmo import BiLM, LayerChoice
 from elmo_core.machine.messages import UserError
@@ -36,11 +37,22 @@ class Output:
 
 
 class Network:
-    """inputs: by name, except `lengths`, which every network has. letters: of the sizes that vary."""
+    """inputs: by name, except `lengths`, which every network has.
+
+    settings: of the trained model, for predict.py; "kind" and "lang" in all. lines: what predict.py reads.
+    letters: of the sizes that vary.
+    """
 
     letters = "B sentences, T tokens of the longest"
+    lines: str
     inputs: Mapping[str, IdInput]
     output: Output
+    settings: Mapping[str, Any]
+
+    @property
+    def needs(self) -> str:
+        """Packages that predict.py needs to tokenise text."""
+        return {"zh": ", jieba", "any": ", regex"}.get(self.settings["lang"], "")
 
     def build(self, batch: Sentences) -> Array:
         """The output; it may be larger than the input batch."""
@@ -55,6 +67,8 @@ class Network:
 class EmbedderNetwork(Network):
     """ELMo's vectors, equal to an `ELMoEmbedder`'s. pool: means over the sentences' tokens."""
 
+    lines = "a sentence of tokens, separated by white space"
+
     def __init__(self, bilm: BiLM, vocabulary: Vocabulary | None, layers: LayerChoice, pool: bool = False):
         self.elmo, self.pool = ELMoPart(bilm, vocabulary, layers), pool
         self.inputs = self.elmo.inputs
@@ -63,6 +77,7 @@ class EmbedderNetwork(Network):
         which = f"layers {', '.join(map(str, layers.indices))}" if several else "vectors"
         meaning = "means over the tokens" if pool else "forward and backward; zero at padding"
         self.output = Output("vectors", shape, "float32", f"{which}: {meaning}", "zeros")
+        self.settings = {"kind": "elmo", "lang": "none", "pool": pool}
 
     def build(self, batch: Sentences) -> Array:
         layers = [batch.mean(x) if self.pool else batch.masked(x) for x in self.elmo.layers(batch)]
@@ -72,8 +87,11 @@ class EmbedderNetwork(Network):
 class TokenNetwork(Network):
     """A network of a task that reads tokens' words, their vectors in a file, and ELMo."""
 
+    setting_names: Sequence[str]  # of the settings that predict.py needs
+
     def __init__(self, model: Tagger | Reader):
         self.network = model.network
+        self.settings = {"kind": model.kind, **{name: getattr(model.settings, name) for name in self.setting_names}}
         self.inputs = {"words": word_input(model.words, "words.txt")}
         self.tables = {"words": self.network.word_embedding.weight.numpy()}
         if model.vectors:
@@ -99,6 +117,9 @@ class TokenNetwork(Network):
 
 class TaggerNetwork(TokenNetwork):
     """A tagger, decoded by its CRF."""
+
+    lines = "a sentence"
+    setting_names = "lang", "segmentation", "scheme"
 
     def __init__(self, tagger: Tagger):
         super().__init__(tagger)
@@ -150,6 +171,8 @@ class ReaderNetwork(TokenNetwork):
     Letters: N windows, each with a question; W and J tokens of the longest of either; D width of the encoder.
     """
 
+    lines = "a question and a passage, separated by a tab"
+    setting_names = "lang", "max_seq_len", "doc_stride", "max_answer_length"
     letters = f"{Network.letters}, N windows of passages with a question each, W and J tokens of the longest of either"
 
     def __init__(self, reader: Reader):
@@ -207,10 +230,11 @@ class ClassifierNetwork(Network):
         elmo, self.head = classifier.encoders[0].elmo, classifier.network
         self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice)
         self.inputs = self.elmo.inputs
-        pairs = "; pairs: all first texts, then all second ones (2B)" if self.head.pairs else ""
-        cut = f", at most {classifier.settings.max_seq_len}"
-        tokens = f"input tokens as in run_finetune.py --lang={classifier.settings.lang}{cut}{pairs}"
-        meaning = f"per class of labels.txt; {tokens}"
+        names = "lang", "max_seq_len", "pairs"
+        self.settings = {"kind": classifier.kind} | {name: getattr(classifier.settings, name) for name in names}
+        pairs = "; of the inputs' 2B texts, those of a pair are B rows apart" if self.head.pairs else ""
+        self.lines = "two texts, separated by a tab" if self.head.pairs else "a text"
+        meaning = f"per class of labels.txt{pairs}; pass the first {classifier.settings.max_seq_len} tokens of a text"
         shape, empty_result = ("B", len(classifier.classes)), "those of an empty text"
         self.output = Output("probabilities", shape, "float32", meaning, empty_result, classifier.classes)
 

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from messages import UserError
+from elmo_core.machine.messages import UserError
 
 HERE = Path(__file__).resolve().parent
 MODEL = json.loads((HERE / "inputs.json").read_text(encoding="utf-8"))

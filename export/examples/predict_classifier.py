@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from itertools import chain
 
-from messages import UserError
+from elmo_core.machine.messages import UserError
 from model_io import SETTINGS, Run, arrays, table
-from tokenise import TOKENISERS
+from elmo_core.text.tokenise import TOKENISERS
 
 
 def predict(run: Run, lines: list[str], lang: str) -> Iterator[dict]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from model_io import SETTINGS, Run, arrays
-from tokenise import TOKENISERS
+from elmo_core.text.tokenise import TOKENISERS
 
 
 def predict(run: Run, lines: list[str], lang: str) -> Iterator[dict]:

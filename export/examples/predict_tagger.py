@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from messages import UserError
+from elmo_core.machine.messages import UserError
 from model_io import SETTINGS, Run, arrays, table
-from scheme import spans
-from tokenise import TOKENISERS, jieba_cut
+from elmo_tasks.tagging.scheme import spans
+from elmo_core.text.tokenise import TOKENISERS, jieba_cut
