@@ -91,7 +91,7 @@ def bilm_encoder(args: argparse.Namespace) -> BiLMEncoder:
 
 def evaluate(args: argparse.Namespace) -> None:
     disk.check_output("--json", args.json, args.test_file)
-    results, data = task_flags.load(Classifier, args).evaluate(args.test_file, args.columns)
+    results, data = Classifier(args.model_dir, args.device).evaluate(args.test_file, args.columns)
     accuracy, f1 = results.is_correct.mean(), macro_f1(results.prediction, results.label)
     print(f"accuracy               {accuracy:.2%}, {len(data):,} {data.unit}")
     print(f"macro F1               {f1:.2%}")
@@ -102,7 +102,7 @@ def evaluate(args: argparse.Namespace) -> None:
 
 def predict(args: argparse.Namespace) -> None:
     lines, source = (read_lines(args.input), args.input) if args.input else (stdin_lines(), "standard input")
-    classifier = task_flags.load(Classifier, args)
+    classifier = Classifier(args.model_dir, args.device)
     with script.output(args.output, args.input) as target:
         for line in classifier.predict_lines(lines, source, args.output_format == "json"):
             target.write(line + "\n")

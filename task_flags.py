@@ -84,17 +84,13 @@ def add_save(group, kind: str, required: bool = True) -> None:
     group.add_argument("--overwrite", action="store_true", help=f"replace the {kind} in --save_dir")
 
 
+def add_resume(group) -> None:
+    group.add_argument("--resume", action="store_true", help="continue the interrupted training in --save_dir")
+
+
 def add_saved_model(parser: argparse.ArgumentParser, kind: str, required: bool = True) -> None:
-    """Add a trained model and the new locations of its ELMo and word vectors."""
     parser.add_argument("--model_dir", **DIR, required=required, help=f"folder of a trained {kind}")
-    parser.add_argument("--init_from_ckpt", metavar="CKPT", help="its ELMo, if it has moved since training")
-    parser.add_argument("--word_vectors", **FILE, help="its word vectors, if they have moved since training")
     add_device(parser)
-
-
-def load(kind: type, args: argparse.Namespace):
-    """Load the model given with the flags of `add_saved_model`. kind: its class."""
-    return kind.load(args.model_dir, args.init_from_ckpt, args.word_vectors)
 
 
 def add_input(parser: argparse.ArgumentParser, content: str = "text") -> None:

@@ -57,7 +57,9 @@ class Classifier(TrainedModel):
     kind = "classifier"
     settings_type = ClassifierSettings
 
-    def __init__(self, head: Head, encoders: Sequence[Encoder], classes: Sequence[str], lang: str, max_seq_len: int):
+    def build(
+        self, head: Head, encoders: Sequence[Encoder], classes: Sequence[str], lang: str, max_seq_len: int
+    ) -> None:
         self.network, self.encoders, self.classes = head, encoders, classes
         hidden_dim = head.hidden.weight.shape[1] if head.hidden else 0
         fields = {name: value for encoder in encoders for name, value in encoder.config().items()}
@@ -67,7 +69,8 @@ class Classifier(TrainedModel):
 
     def probabilities(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
         """Probabilities (n, classes) of n tokenised texts; for pairs, of all first texts followed by all second ones."""
-        return self.network.probabilities([encoder.means(encoder.prepare(sentences)) for encoder in self.encoders])
+        with self.inference():
+            return self.network.probabilities([encoder.means(encoder.prepare(sentences)) for encoder in self.encoders])
 
     def predict_lines(self, lines: Iterable[str], source: str | Path, as_json: bool = False) -> Iterator[str]:
         """Yields per line its class, the probability of this class and the line, separated by tabs; or a JSON object.
@@ -117,10 +120,7 @@ class Classifier(TrainedModel):
     def config(self) -> dict[str, Any]:
         return {"classes": list(self.classes)}
 
-    @classmethod
-    def from_folder(
-        cls, folder: Path, settings: ClassifierSettings, values: Mapping[str, Any], **sources
-    ) -> "Classifier":
+    def build_saved(self, folder: Path, settings: ClassifierSettings, values: Mapping[str, Any], **sources) -> None:
         if not isinstance(values.get("classes"), list):
             raise UserError(f"{folder / 'config.json'}: classes are {values.get('classes')!r:.80}, expected a list.")
         encoders: list[Encoder] = []
@@ -132,4 +132,4 @@ class Classifier(TrainedModel):
             encoders.append(WordTable(sources["vectors"], settings.seed, **tuned))
         shapes = [encoder.shape for encoder in encoders]
         head = Head(shapes, settings.hidden_dim, len(values["classes"]), settings.pairs)
-        return cls(head, encoders, values["classes"], settings.lang, settings.max_seq_len)
+        self.build(head, encoders, values["classes"], settings.lang, settings.max_seq_len)

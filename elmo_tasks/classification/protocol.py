@@ -306,5 +306,5 @@ class Experiment:
             trainer.n_folds = 1
             trainer.train(self.folds[0], 1)
         head, folder = trainer.model.head, settings.save_dir
-        Classifier(head, encoders, data.classes, settings.lang, settings.max_seq_len).save(folder)
+        Classifier.create(head, encoders, data.classes, settings.lang, settings.max_seq_len).save(folder)
         log.info(f"saved         {folder}; use it: python run_finetune.py predict --model_dir={folder}")

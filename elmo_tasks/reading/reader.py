@@ -12,7 +12,6 @@ import numpy as np
 
 from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError
-from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import Vocabulary, sentence_batches
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, question_groups
@@ -71,25 +70,24 @@ class Reader(TrainedModel):
     kind = "reader"
     settings_type = ReaderSettings
 
-    def __init__(
+    def build(
         self,
         settings: ReaderSettings,
         words: Vocabulary,
         pretrained: PretrainedBiLM | None = None,
         vectors: WordVectors | None = None,
-    ):
+    ) -> None:
         self.settings, self.words, self.pretrained, self.vectors = settings, words, pretrained, vectors
         elmo = settings.layer(pretrained, len(BiDAF.elmo_at)) if pretrained else None
         self.network = BiDAF(settings, len(words), elmo, vectors)
 
     def answers(self, passages: Sequence[TokenisedPassage]) -> dict[str, Answer]:
         """The best answer to each question by its id, over all windows of its passage."""
-        self.network.eval()
         best: dict[str, Answer] = {}
         groups = [group for passage in passages for group in self._groups(passage)]
         for indices, _ in sentence_batches([group.window.tokens for group in groups], BATCH_SIZE, BATCH_TOKENS):
             batch = [groups[k] for k in indices]
-            with paddle.no_grad():
+            with self.inference():
                 logits = self.network(make_batch(batch, self.words)).numpy()
             rows = ((group.window, question.id) for group in batch for question in group.questions)
             spans = best_spans(logits, self.settings.max_answer_length)
@@ -118,9 +116,8 @@ class Reader(TrainedModel):
     def config(self) -> dict[str, Any]:
         return {}
 
-    @classmethod
-    def from_folder(cls, folder: Path, settings: ReaderSettings, values: Mapping[str, Any], **sources) -> "Reader":
-        return cls(settings, Vocabulary.from_file(folder / checkpoint.VOCABULARY), **sources)
+    def build_saved(self, folder: Path, settings: ReaderSettings, values: Mapping[str, Any], **sources) -> None:
+        self.build(settings, Vocabulary.from_file(folder / checkpoint.VOCABULARY), **sources)
 
 
 def best_spans(logits: np.ndarray, longest: int) -> Iterator[tuple[int, int, float]]:

@@ -65,10 +65,10 @@ def answers(folder: Path) -> dict[str, np.ndarray]:
         for name in ("whole", "words", *MODELS)
         for k, array in enumerate(ELMoEmbedder(name if name in MODELS else folder / name).encode(SENTENCES))
     }
-    found["tagger"] = np.array([" ".join(labels) for labels in Tagger.load(folder / "tagger").tag(SENTENCES)])
-    classifier = Classifier.load(folder / "classifier")
+    found["tagger"] = np.array([" ".join(labels) for labels in Tagger(folder / "tagger").predict(SENTENCES)])
+    classifier = Classifier(folder / "classifier")
     found["classifier"] = classifier.probabilities([text.split() for text in TEXTS])
-    reader = Reader.load(folder / "reader")
+    reader = Reader(folder / "reader")
     passage = Passage(PASSAGE, [Question("a", QUESTION, [], [])])
     found["reader"] = np.array([reader.answers([TokenisedPassage(passage, "zh")])["a"].text])
     return found

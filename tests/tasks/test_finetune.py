@@ -284,7 +284,7 @@ def test_pairs_are_trained_and_predicted(files, small_weights, more, capsys):
     argv += ["--lang=none", "--protocol=split", "--epochs=30"]
     run(*argv, *flags(files, "train"), f"--results={files / 'r.json'}", f"--save_dir={files / 'model'}")
     assert read(files / "r.json")["accuracy"] == 1.0
-    classifier, lines = Classifier.load(files / "model"), ["red x\tred x", "blue x\tred x", "\t"]
+    classifier, lines = Classifier(files / "model"), ["red x\tred x", "blue x\tred x", "\t"]
     predictions = list(classifier.predict_lines(lines, "new"))
     assert [line.split("\t", 2)[::2] for line in predictions[:2]] == [["same", lines[0]], ["other", lines[1]]]
     assert json.loads(next(classifier.predict_lines(lines, "new", as_json=True)))["text2"] == "red x"

@@ -438,9 +438,9 @@ def test_a_saved_classifier_predicts_the_same(folder, vectors, checkpoints, tmp_
     run_finetune.main(["train", f"--data_dir={folder}", *QUICK, "--protocol=split", *argv, *out])
     expected = read(tmp_path / "results.json")["reviews"]
     texts = [polarity.read_reviews(folder, "none", 9).texts[number] for number in expected["number"]]
-    classifier = Classifier.load(shutil.move(tmp_path / "model", tmp_path / "moved"))
+    classifier = Classifier(shutil.move(tmp_path / "model", tmp_path / "moved"))
     classifier.save(tmp_path / "again")
-    assert Classifier.load(tmp_path / "again").settings == classifier.settings
+    assert Classifier(tmp_path / "again").settings == classifier.settings
     lines = [json.loads(line) for line in classifier.predict_lines(texts, "texts", as_json=True)]
     probabilities = [line["probabilities"]["positive"] for line in lines]
     np.testing.assert_allclose(probabilities, expected["probability"], atol=1e-5)

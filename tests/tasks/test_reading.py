@@ -326,7 +326,7 @@ def test_a_reader_learns(checkpoints, kind):
     other = passage("医生住在北京。她在学校工作。老师住在上海。", questions, "r")
     passages = [TokenisedPassage(one, "zh") for one in (passage(), other)]
     pretrained = kind and PretrainedBiLM.from_path(checkpoints[kind])
-    reader = Reader(replace(SMALL, word_dim=8, hidden_dim=8), WORDS, pretrained)
+    reader = Reader.create(replace(SMALL, word_dim=8, hidden_dim=8), WORDS, pretrained)
     schedule = TrainingSettings(epochs=30, patience=0, batch_size=1, lr=0.02, ema=0.5)
     best = train(reader, passages, passages, schedule)
     assert best.score.f1.mean() == 1 and len(reader.network.elmo.mixes if kind else []) == (2 if kind else 0)
@@ -338,7 +338,7 @@ def test_a_reader_learns(checkpoints, kind):
 
 
 def test_the_best_answer_over_all_windows_is_taken(network):
-    reader = Reader(replace(SMALL, max_seq_len=6, doc_stride=3, max_answer_length=2), WORDS)
+    reader = Reader.create(replace(SMALL, max_seq_len=6, doc_stride=3, max_answer_length=2), WORDS)
     reader.network = network
     one = TokenisedPassage(passage(TEXT * 3, {"谁住在上海？": "医生"}), "zh")
     (answer,) = reader.answers([one]).values()
@@ -352,4 +352,4 @@ def test_the_best_answer_over_all_windows_is_taken(network):
 @pytest.mark.parametrize("words", ["", "　", "\u200b"])
 def test_a_question_without_words_gets_an_answer(words):
     one = TokenisedPassage(Passage(TEXT, [Question("a", words, ["老师"], [0])]), "zh")
-    assert Reader(SMALL, WORDS).answers([one])["a"].text in TEXT
+    assert Reader.create(SMALL, WORDS).answers([one])["a"].text in TEXT
