@@ -1,6 +1,6 @@
 """The exported folder: the graphs, the tables of their inputs and outputs, a README, and programs that run them.
 
-The programs are those of examples/ and, from this project, the modules that tokenise text and find the answers in the output.
+The programs are those of examples/ and the modules of this project that they import: for tokenising text, for one.
 """
 
 import importlib.util

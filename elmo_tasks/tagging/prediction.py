@@ -62,7 +62,7 @@ def tag_text(
         lang = (lang or tagger.settings.lang) if form == "raw" else "none"
         cut = jieba_cut() if lang == "zh" else TOKENISERS[lang]
     if tagger.settings.scheme == "lac" and form != "characters":
-        pieces = PieceSplitter(tagger.pieces or tagger.words, whole=tagger.pieces is None)
+        pieces = PieceSplitter((tagger.pieces or tagger.words).words, whole=tagger.pieces is None)
         return _tagged(tagger, (_cut_into_pieces(cut(line), pieces) for line in lines))
     segmentation = tagger.settings.segmentation
     if form == "characters" and segmentation == "strip":  # they carry no positions

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+
 from elmo_core.machine.messages import UserError
 
 HERE = Path(__file__).resolve().parent

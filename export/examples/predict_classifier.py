@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from itertools import chain
 
-from elmo_core.machine.messages import UserError
 from model_io import SETTINGS, Run, arrays, table
+
+from elmo_core.machine.messages import UserError
 from elmo_core.text.tokenise import TOKENISERS
 
 

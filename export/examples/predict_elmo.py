@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from model_io import SETTINGS, Run, arrays
+
 from elmo_core.text.tokenise import TOKENISERS
 
 

@@ -3,9 +3,19 @@
 from collections.abc import Iterator
 
 import numpy as np
-from elmo_core.machine.messages import UserError
 from model_io import SETTINGS, Run, arrays
-from elmo_tasks.reading.text import EMPTY_QUESTION, Answer, Text, Window, best_answers, question_features, span_scores, windows
+
+from elmo_core.machine.messages import UserError
+from elmo_tasks.reading.text import (
+    EMPTY_QUESTION,
+    Answer,
+    Text,
+    Window,
+    best_answers,
+    question_features,
+    span_scores,
+    windows,
+)
 
 WINDOWS_PER_BATCH = 8
 
