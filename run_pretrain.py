@@ -19,7 +19,7 @@ import script
 from elmo import BiLM
 from elmo_core.config import PRESETS, ELMoConfig, differences
 from elmo_core.files import checkpoint
-from elmo_core.machine import products, runtime
+from elmo_core.machine import disk, products, runtime
 from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.ranks import Ranks
 from elmo_core.network.softmax import is_sampled
@@ -107,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         log.info("To train on, raise --epochs or --max_steps (or --patience).")
         return
     with ExitStack() as stack:
-        ranks.run_on_main(lambda: stack.enter_context(run_folder.locked(args.save_dir)))
+        ranks.run_on_main(lambda: stack.enter_context(disk.locked(args.save_dir / ".lock")))
         config = {"model": bilm.config.to_dict(), "training": trainer.fixed_settings}
         opened = (args.save_dir, resumed, progress.step, config, vocabulary)
         if not ranks.run_on_main(lambda: run_folder.open_folder(*opened)):
