@@ -38,7 +38,7 @@ def write(network: Network, folder: Path, source: str, onnx: bool = False) -> No
                 network.add_to(ops)
         predict = f"predict_{network.settings['kind']}.py"
         (graph,) = (name for name in RUNS_ON if (unfinished / name).exists())
-        texts = {ids.table: ids.content for ids in network.inputs.values() if ids.table}
+        texts = {ids.table: ids.content for ids in network.inputs.values() if ids.table} | network.files
         if network.output.labels:
             texts["labels.txt"] = "\n".join(network.output.labels) + "\n"
         specs = {name: ids.spec() for name, ids in network.inputs.items()}

@@ -6,6 +6,7 @@ Letters: B sentences, T tokens of the longest, P projection, K labels or classes
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from elmo import BiLM, LayerChoice
@@ -39,7 +40,8 @@ class Output:
 class Network:
     """inputs: by name, except `lengths`, which every network has.
 
-    settings: of the trained model, for predict.py; "kind" and "lang" in all. lines: what predict.py reads.
+    settings: of the trained model, for predict.py; "kind" and "lang" in all. files: further ones that it reads, by name.
+    lines: what it answers.
     letters: of the sizes that vary.
     """
 
@@ -48,6 +50,7 @@ class Network:
     inputs: Mapping[str, IdInput]
     output: Output
     settings: Mapping[str, Any]
+    files: Mapping[str, str] = MappingProxyType({})
 
     @property
     def needs(self) -> str:
@@ -132,6 +135,9 @@ class TaggerNetwork(TokenNetwork):
         self.output = Output(
             "labels", ("B", "T"), "int64", "line in labels.txt, from 0; -1 at padding", "-1", tagger.labels.names
         )
+        if settings.scheme == "lac":
+            self.settings |= {"pieces": "pieces.txt" if tagger.pieces else "words.txt", "whole": tagger.pieces is None}
+            self.files = {"pieces.txt": "\n".join(tagger.pieces.tokens) + "\n"} if tagger.pieces else {}
         if tagger.features:
             meaning = ": the token's feature; 0 if unknown"
             self.inputs["features"] = table_input("features.txt", ["<UNK>", *tagger.features], meaning)
