@@ -13,9 +13,9 @@
     python convert.py paddlenlp checkpoints/10000 --vocab vocab-15w.txt --output DIR
     python convert.py half checkpoints/10000 --output DIR
 
-list shows the published models. Some are bundled with this repository, in models/. The others are downloaded by get, or when
-their name is given instead of a checkpoint to a script, ELMo(...) or ELMoEmbedder(...), and cached in $ELMO_HOME/models
-(default: ~/.cache/elmo/models). Repeat the command to resume a broken download. Proxies are taken from the environment.
+list shows the published models. Some are bundled with the library. The others are downloaded by get, or when their name is
+given instead of a checkpoint to a script, ELMo(...) or ELMoEmbedder(...), and cached in $ELMO_HOME/models (default:
+~/.cache/elmo/models). Repeat the command to resume a broken download. Proxies are taken from the environment.
 ELMO_MIRROR=https://mirror.example/elmo replaces https://host/path by https://mirror.example/elmo/host/path, where
 `wget -x https://host/path` stores it. Without a network, give downloaded files, or a folder or archive with them, to --from.
 
@@ -116,8 +116,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def show_published(args: argparse.Namespace) -> None:
     rows = [("name", "language", "text", "size", "licence", "installed")]
     for model in published.table().values():
-        if model.is_installed or model.format != published.SHIPPED:
-            rows.append((model.name, model.language, model.text, model.size, model.licence, "yes" * model.is_installed))
+        rows.append((model.name, model.language, model.text, model.size, model.licence, "yes" * model.is_installed))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip())

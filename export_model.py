@@ -39,10 +39,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     layers = "all, top, average, an index, several (0,1), or a weight per layer (0.2,0.5,0.3) (default: all)"
     elmo.add_argument("--layers", metavar="L", help=layers)
     elmo.add_argument("--pool", choices=("mean",), help="one vector per sentence: the mean over its tokens")
-    tasks = parser.add_argument_group("taggers and classifiers")
-    tasks.add_argument("--init_from_ckpt", metavar="CKPT", help="the ELMo it was trained with, if that has moved")
-    vectors = "the word vectors it was trained with, if they have moved"
-    tasks.add_argument("--word_vectors", type=Path, metavar="FILE", help=vectors)
     return parser.parse_args(argv)
 
 
@@ -52,9 +48,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     runtime.set_device("cpu")
     values = checkpoint.load_config(args.model) if (Path(args.model) / "config.json").is_file() else {}
     kind = next((task for task in TASKS if task in values), "ELMo")
-    for name in ("layers", "pool") if kind in TASKS else ("init_from_ckpt", "word_vectors"):
-        if getattr(args, name) is not None:
-            raise UserError(f"--{name} has no effect: {args.model} holds {'a ' * (kind in TASKS)}{kind}.")
+    for name in ("layers", "pool"):
+        if kind in TASKS and getattr(args, name) is not None:
+            raise UserError(f"--{name} has no effect: {args.model} holds a {kind}.")
     folder.write(network_of(kind, args), args.output, f"{kind} {args.model}", args.onnx)
     print(f"exported to {args.output}; its README.md describes the inputs and outputs")
 
@@ -62,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def network_of(kind: str, args: argparse.Namespace) -> Network:
     if kind in TASKS:
         network, model = TASKS[kind]
-        return network(model.load(args.model, args.init_from_ckpt, args.word_vectors))
+        return network(model(args.model, "cpu"))
     bilm, vocabulary = load_bilm(args.model)
     layers = args.layers or "all"
     if "." in layers:

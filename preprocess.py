@@ -24,10 +24,13 @@ from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.characters import MAX_BYTES
 from elmo_core.text.corpus import Corpus
+from elmo_core.text.tokenise import TOKENISERS
 from elmo_core.text.tokens import SPECIAL_TOKENS
 from preprocessing import word2vec
 from preprocessing.raw_text import Options, make_corpus
 from preprocessing.vocabulary import count_tokens, make_vocabulary
+
+LANGUAGES = "language of the text: English, Chinese, any other, or none: split at white space, one sentence per line"
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -55,7 +58,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def add_text_arguments(parser: argparse.ArgumentParser, files: dict) -> None:
     parser.add_argument("input", **files)
-    parser.add_argument("--lang", choices=("en", "zh"), required=True, help="language of the text")
+    parser.add_argument("--lang", choices=tuple(TOKENISERS), required=True, help=LANGUAGES)
     parser.add_argument("--output", **arguments.DIR, required=True, help="folder for train/ and dev/")
     parser.add_argument("--overwrite", action="store_true", help="replace existing train/ and dev/")
 

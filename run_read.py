@@ -30,7 +30,6 @@ from elmo_tasks.reading.data import Passage, Question, read_dataset
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import Reader, TokenisedPassage
 from elmo_tasks.reading.score import score
-from elmo_tasks.reading.text import LANGUAGES
 from elmo_tasks.reading.training import train
 from elmo_tasks.saved import check_model_folder
 from elmo_tasks.significance import clustered_bootstrap
@@ -58,8 +57,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def add_train(parser: argparse.ArgumentParser) -> None:
     data = task_flags.add_data(parser, CONTENT, held_out="a tenth of the passages of --train_file")
-    task_flags.add_language(data, tuple(LANGUAGES), ReaderSettings.lang)
+    task_flags.add_language(data)
     task_flags.add_save(data, "reader")
+    task_flags.add_resume(data)
     task_flags.add_json(data)
     task_flags.add_elmo(parser, ELMO_DEFAULTS)
     task_flags.add_word_vectors(parser, trainable=False)
@@ -80,7 +80,7 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     task_flags.add_test(parser, CONTENT)
     parser.add_argument("--predictions", **FILE, help="{id: answer}, as written by `predict`, instead of --model_dir")
     parser.add_argument("--compare_with", **FILE, help="predictions of another reader")
-    task_flags.add_language(parser, tuple(LANGUAGES), None, "language of --predictions, which sets the metrics")
+    task_flags.add_language(parser, None, "language of --predictions, which sets the metrics")
     task_flags.add_json(parser)
 
 
@@ -95,7 +95,7 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
 def add_prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input", type=FILE["type"], help="the data set")
     parser.add_argument("--text", **FILE, help="write the sentences of the passages, tokens separated by spaces")
-    task_flags.add_language(parser, tuple(LANGUAGES), ReaderSettings.lang)
+    task_flags.add_language(parser)
 
 
 def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
@@ -110,9 +110,8 @@ def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> No
 def check_evaluate(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     if bool(args.model_dir) == bool(args.predictions):
         parser.error("give either --model_dir or --predictions")
-    for name in ("lang", "init_from_ckpt", "word_vectors"):
-        if getattr(args, name) and bool(args.model_dir) == (name == "lang"):
-            parser.error(f"--{name} has no effect with --{'model_dir' if args.model_dir else 'predictions'}")
+    if args.lang and args.model_dir:
+        parser.error("--lang has no effect with --model_dir")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -123,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def train_reader(args: argparse.Namespace) -> None:
-    check_model_folder(args.save_dir, "reader", args.overwrite)
+    check_model_folder(args.save_dir, "reader", args.overwrite, args.resume)
     disk.check_output("--json", args.json, args.train_file, args.dev_file, args.test_file)
     script.seed_everything(args.seed)
     files = [args.train_file, args.dev_file, args.test_file]
@@ -136,7 +135,7 @@ def train_reader(args: argparse.Namespace) -> None:
         vectors.log_coverage([passage.text.tokens for passage in passages])
     settings = arguments.from_flags(ReaderSettings, args)
     tokens = (token for passage in passages for text in passage.texts() for token in text.tokens)
-    reader = Reader(settings, training_words(tokens, args.min_count), pretrained, vectors)
+    reader = Reader.create(settings, training_words(tokens, args.min_count), pretrained, vectors)
     if settings.random_weights:
         randomise(reader.network.elmo.bilm, settings.random_weights, args.seed)
     if pretrained:
@@ -144,7 +143,7 @@ def train_reader(args: argparse.Namespace) -> None:
         texts = (text for passage in [*passages, *dev, *(test or [])] for text in passage.texts())
         reader.network.elmo.keep((s for text in texts for s in text.sentences), args.cache_gb, args.save_dir)
 
-    best = train(reader, passages, dev, arguments.from_flags(TrainingSettings, args), args.save_dir)
+    best = train(reader, passages, dev, arguments.from_flags(TrainingSettings, args), args.save_dir, args.resume)
 
     test_scores = reader.score(test) if test else None
     results = report(reader, best, test_scores, args.seed, lambda name, scores: print(f"{name}  {scores}"))
@@ -162,7 +161,7 @@ def evaluate(args: argparse.Namespace) -> None:
     disk.check_output("--json", args.json, args.test_file, args.predictions, args.compare_with)
     passages = read_dataset(args.test_file).passages
     if args.model_dir:
-        reader = task_flags.load(Reader, args)
+        reader = Reader(args.model_dir, args.device)
         language = reader.settings.lang
         scores = reader.score([TokenisedPassage(passage, language) for passage in passages])
     else:
@@ -193,7 +192,7 @@ def predict(args: argparse.Namespace) -> None:
             passages = read_dataset(args.input, require_answers=False).passages
         else:
             passages = [passage_with_questions(args.passage)]
-        reader = task_flags.load(Reader, args)
+        reader = Reader(args.model_dir, args.device)
         answers = reader.predictions([TokenisedPassage(passage, reader.settings.lang) for passage in passages])
         if args.input:
             target.write(json.dumps(answers, ensure_ascii=False, indent=1) + "\n")

@@ -108,7 +108,6 @@ def train(args: argparse.Namespace) -> dict:
     corpus, vocabulary = training_text(args.vocab_size)
     config = elmo.ELMoConfig.preset(args.model_size, vocab_size=len(vocabulary))
     training_step, random = TrainingStep(config, args.batch_size), np.random.default_rng(0)
-    batches = Prefetcher(dataset.TrainStream(corpus, vocabulary, args.batch_size, STEPS))
 
     def step(clock: "Clock") -> None:
         with clock.part("data"):
@@ -116,8 +115,6 @@ def train(args: argparse.Namespace) -> dict:
             candidates = softmax.draw_candidates(len(vocabulary), args.candidates, random)
         training_step(batch, candidates, clock.lap)
 
-    for _ in range(3):
-        step(Clock())
     flop_per_token = 3 * (lstm_flop(config) + 2 * 2 * config.projection_dim * args.candidates)
 
     def run(clock: "Clock") -> tuple[int, float]:
@@ -137,8 +134,10 @@ def train(args: argparse.Namespace) -> dict:
         del parts["forward"], parts["exchange"]  # the forward pass is timed by part; there is one rank
         return args.steps * args.batch_size * STEPS, seconds
 
-    result = measured(run, args.runs, flop_per_token, config)
-    batches.close()
+    with Prefetcher(dataset.TrainStream(corpus, vocabulary, args.batch_size, STEPS)) as batches:
+        for _ in range(3):
+            step(Clock())
+        result = measured(run, args.runs, flop_per_token, config)
     where = {"text": str(first_existing(NEWS)), "vocabulary": len(vocabulary), "candidates": args.candidates}
     return {**where, **result}
 

@@ -26,7 +26,7 @@ from tqdm import tqdm
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.text_files import byte_blocks, decode, text_files
-from elmo_core.text.tokenise import HAS_WORD, chinese, english, jieba_cut, paragraphs
+from elmo_core.text.tokenise import HAS_WORD, jieba_cut, sentences
 
 BATCH_BYTES = 1 << 18  # whole lines for one task of a process
 BATCHES_AHEAD = 4  # per process: none waits, and memory stays small
@@ -39,7 +39,7 @@ SHARD = re.compile(r"part-\d{5}-of-\d{5}\.txt")
 class Options:
     """How raw text becomes a corpus."""
 
-    lang: str = "en"  # or "zh"
+    lang: str = "en"  # a key of TOKENISERS
     encoding: str = "utf-8"
     undecodable: str = "error"  # or "drop": lines in another encoding
     document: str = "line"  # or "block" (up to a blank line) or "file": the unit of held-out text
@@ -54,6 +54,8 @@ class Options:
     seed: int = 0
 
     def __post_init__(self):
+        if self.lang == "none" and self.nfkc:
+            raise UserError("nfkc has no effect with lang='none', which only splits text at white space.")
         if self.max_tokens < self.min_tokens:
             raise UserError(f"max_tokens is {self.max_tokens}: expected min_tokens ({self.min_tokens}) or more.")
         if self.shards * (1 + self.dev_fraction) > MAX_SHARDS:
@@ -157,7 +159,6 @@ def batches(paths: Iterable[Path], document: str = "line") -> Iterator[Batch]:
 def _process_batch(options: Options, first_dev: int | None, batch: Batch) -> Result:
     """Tokenise a batch to lines of train and dev. Also returns counts."""
     lines, counts = {"train": [], "dev": []}, Report(len(batch.lines), batch.size)
-    cut = chinese if options.lang == "zh" else partial(english, negation=options.negation)
     form = "NFKC" if options.nfkc else "NFC"
     for i, (data, document) in enumerate(zip(batch.lines, batch.documents, strict=True)):
         try:
@@ -168,15 +169,15 @@ def _process_batch(options: Options, first_dev: int | None, batch: Batch) -> Res
             counts.dropped[f"lines that are not {options.encoding}"] += 1
             continue
         part = "dev" if _is_held_out(options, first_dev, document, data) else "train"
-        sentences = [tokens for paragraph in paragraphs(line, form) for tokens in cut(paragraph)]
-        for tokens in sentences:
+        split = sentences(line, options.lang, form, options.negation)
+        for tokens in split:
             if reason := _reason_to_drop(tokens, options):
                 counts.dropped[reason] += 1
                 continue
             sentence = " ".join(tokens)
             lines[part].append((sentence.lower() if options.lower else sentence) + "\n")
             counts.tokens[part] += len(tokens)
-        counts.dropped["empty lines"] += not sentences
+        counts.dropped["empty lines"] += not split
     return lines, counts
 
 

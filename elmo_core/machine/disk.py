@@ -91,6 +91,25 @@ def atomic_write(path: str | Path, mode: str = "w", durable: bool = True) -> Ite
         rename(temporary, path)
 
 
+def link_or_copy(source: Path, target: Path) -> None:
+    """Make the target a hard link to a file or, on another file system, a copy of it.
+
+    Neither may be written in place afterwards: like everything here, they are replaced by renaming.
+    """
+    source = source.resolve()
+    if target.exists() and target.samefile(source):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_name(target, os.urandom(8))
+    with cleanup_on_failure(target, [temporary]):
+        try:
+            os.link(source, temporary)
+        except OSError:
+            log.info(f"copying {source} to {target} ({source.stat().st_size / 1e6:,.1f} MB)")
+            shutil.copyfile(source, temporary)
+        rename(temporary, target)
+
+
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder to fill. It is renamed to `path` when the block ends without an error."""

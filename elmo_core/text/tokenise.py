@@ -1,4 +1,4 @@
-"""Raw text to sentences and tokens, English and Chinese.
+"""Raw text to sentences and tokens: English, Chinese, and any script.
 
 English tokens follow the 1 Billion Word corpus. Punctuation, currencies and clitics are separate tokens (`$ 2,900`,
 `it 's`, `7 / 10`); hyphenated words and dotted abbreviations stay whole (`U.S.-led`); quotation marks, apostrophes and
@@ -7,17 +7,21 @@ dashes become ASCII; an abbreviation's full stop is not doubled at the end of a 
 `bad.The`).
 
 Chinese words are jieba's; a sentence includes its closing quotation marks and brackets.
+
+Any other script: words as in Unicode's UAX 29. Where a script has no spaces, they are single characters (Chinese) or
+combinations of a character with its marks (Thai, Lao, Khmer, Burmese).
 """
 
-import functools
 import html
-import itertools
 import logging
 import re
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
+from itertools import chain
+
+from elmo_core.machine.messages import UserError
 
 HAS_WORD = re.compile(r"[^\W_]")
 BREAK = re.compile(r"</?(?:br|p|div|li|ul|ol|tr|td|h[1-6]|hr)\b[^<>]*>|[\r\n\v\f\u2028\u2029]", re.IGNORECASE)
@@ -26,13 +30,14 @@ TAG = re.compile(r"</?(?:a|b|i|u|s|em|strong|span|font|sup|sub|small|big|center|
 INVISIBLE = re.compile(
     r"[\x00-\x08\x0e-\x1b\x7f\xad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff\U000e0000-\U000e007f]"
 )
+NOT_JOINING = re.compile(INVISIBLE.pattern.replace(r"\u200b-\u200f", r"\u200b\u200e\u200f"))  # Persian needs joiners
 # C1 controls are Windows-1252 read as latin-1, and mapped accordingly, as in HTML. Free-standing accents are meant as
 # apostrophes and quotation marks.
 CP1252_FIXES = {code: bytes([code]).decode("cp1252", "ignore") or None for code in range(0x80, 0xA0)}
 CP1252_FIXES |= str.maketrans({"´": "'", "¨": '"'})
 
 
-def paragraphs(line: str, form: str = "NFC") -> list[str]:
+def paragraphs(line: str, form: str = "NFC", invisible: re.Pattern = INVISIBLE) -> list[str]:
     """The paragraphs of a line of raw text, without HTML and invisible characters, with single spaces."""
     parts = BREAK.split(line)
     marked_up = "<" in line or "&" in line
@@ -40,7 +45,7 @@ def paragraphs(line: str, form: str = "NFC") -> list[str]:
         parts = [ENTITY.sub(lambda match: html.unescape(match[0]), TAG.sub("", part)) for part in parts]
     if marked_up or not line.isascii():
         parts = [unicodedata.normalize(form, part.translate(CP1252_FIXES)) for part in parts]
-    return [part for part in (" ".join(INVISIBLE.sub("", part).split()) for part in parts) if part]
+    return [part for part in (" ".join(invisible.sub("", part).split()) for part in parts) if part]
 
 
 def _set(words: str) -> frozenset[str]:
@@ -212,17 +217,57 @@ def jieba_cut() -> Callable[[str], list[str]]:
     return jieba.lcut
 
 
-def _as_corpus(split: Callable, text: str) -> list[str]:
+SENTENCE_END_ANY = r"""
+    (?: (?: [.…]+ CLOSE*+ | [.!?…]+ CLOSE++ )
+        (?! \s+ \P{L}{0,3} \p{Ll} )                       # 2.000 Euro usw. und; «Nein!» rief er
+        (?<! \b (?: [\p{Lu}\p{Ll}] | \d{1,2} ) \. )       # J. S. Bach, am 3. März
+      | [.…]*+ [!?] [.!?…]*+ | (?<= \p{Greek} ) ;
+    ) (?= \s | $ )
+    | [[\p{SB=STerm}．]--[.!?]]++ [\p{Pe}\p{Pf}"']*+      # also without a space: 。 ؟ ।
+"""
+CONTINUES_ANY = r"\s*+ [\p{SB=SContinue}\p{SB=STerm}\p{SB=ATerm}]"
+
+
+@cache
+def any_patterns() -> tuple:
+    """The patterns of word boundaries and of sentence ends in any script."""
+    try:
+        import regex
+    except ImportError:
+        raise UserError("--lang any needs the package regex. Install it: pip install regex.") from None
+    end = SENTENCE_END_ANY.replace("CLOSE", r"""[\p{Pe}\p{Pf}\p{Pi}"']""")
+    end = regex.compile(rf"(?:{end})(?!{CONTINUES_ANY})", regex.VERSION1 | regex.VERBOSE)
+    return regex.compile(r"\b", regex.VERSION1 | regex.WORD), end
+
+
+def any_script(paragraph: str) -> Iterator[list[str]]:
+    """The sentences of a paragraph, each a list of UAX 29's words. Thai, for one, has no marks at the end of sentences."""
+    word_break, sentence_end = any_patterns()
+    start = 0
+    for end in [*(match.end() for match in sentence_end.finditer(paragraph)), len(paragraph)]:
+        if start < end and (end == len(paragraph) or HAS_WORD.search(paragraph, start, end)):
+            tokens = " ".join(word_break.split(paragraph[start:end])).split()
+            if tokens := [token for token in tokens if token.strip("\u200c\u200d")]:
+                yield tokens
+            start = end
+
+
+def sentences(line: str, lang: str, form: str = "NFC", negation: str = "treebank") -> list[list[str]]:
+    """The sentences of a line of raw text, each a list of tokens. lang: a key of TOKENISERS."""
+    if lang == "none":
+        return [tokens] if (tokens := line.split()) else []
+    split = {"en": partial(english, negation=negation), "zh": chinese, "any": any_script}[lang]
+    invisible = NOT_JOINING if lang == "any" else INVISIBLE
+    return [tokens for paragraph in paragraphs(line, form, invisible) for tokens in split(paragraph)]
+
+
+def _as_corpus(lang: str, text: str) -> list[str]:
     """Tokenise as `preprocess.py text` does: in English `it 's`, `do n't`, and no HTML.
 
     rt-polarity itself does not split clitics (`it's`): vectors trained on such a corpus lack these words.
     """
-    sentences = map(split, paragraphs(text))
-    return list(itertools.chain.from_iterable(itertools.chain.from_iterable(sentences)))
+    return list(chain.from_iterable(sentences(text, lang)))
 
 
-TOKENISERS: dict[str, Callable[[str], list[str]]] = {
-    "en": functools.partial(_as_corpus, english),
-    "zh": functools.partial(_as_corpus, chinese),
-    "none": str.split,
-}
+LANGUAGES = ("en", "zh", "any", "none")  # none: split at white space
+TOKENISERS: dict[str, Callable[[str], list[str]]] = {lang: partial(_as_corpus, lang) for lang in LANGUAGES}

@@ -1,4 +1,4 @@
-"""Published models by name, from published.tsv. Some are bundled with this repository, in models/.
+"""Published models by name, from published.tsv. Some are bundled with the library, in elmo_core/models/.
 
 The others are downloaded, verified, converted and cached in $ELMO_HOME/models (default: the user's cache,
 $XDG_CACHE_HOME/elmo or ~/.cache/elmo):
@@ -24,8 +24,7 @@ from elmo_core.machine.messages import UserError, log
 from elmo_core.weights import archives, download, formats
 
 TABLE = Path(__file__).with_name("published.tsv")
-SHIPPED = "shipped"  # the format of bundled models
-REPOSITORY = Path(__file__).resolve().parents[2] / "models"
+BUNDLED = Path(__file__).resolve().parents[1] / "models"
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,11 @@ class PublishedModel:
 
     @property
     def folder(self) -> Path:
-        in_repository = self.format == SHIPPED and checkpoint.exists(REPOSITORY / self.name / checkpoint.FINAL)
-        return (REPOSITORY if in_repository else home()) / self.name
+        return (BUNDLED if self.is_bundled else home()) / self.name
+
+    @property
+    def is_bundled(self) -> bool:
+        return self.format == "bundled"
 
     @property
     def is_installed(self) -> bool:
@@ -81,6 +83,11 @@ def mirrored(address: str) -> str:
     return f"{mirror.rstrip('/')}/{address.partition('://')[2]}" if mirror else address
 
 
+def name_of(prefix: Path) -> str | None:
+    """The name of the published model with this resolved prefix, if it is one."""
+    return next((name for name, model in table().items() if model.prefix.resolve() == prefix), None)
+
+
 def similar(name: str) -> list[str]:
     return difflib.get_close_matches(name, table(), n=3, cutoff=0.8)
 
@@ -94,15 +101,10 @@ def get(name: str, local_files: Sequence[Path] = ()) -> Path:
         hint = f"Did you mean {' or '.join(names)}?" if (names := similar(name)) else "`convert.py list` shows all."
         raise UserError(f"{name} is not a published model. {hint}")
     model = table()[name]
-    if model.is_installed:
+    if model.is_bundled or model.is_installed:
         if local_files:
             log.warning(f"{model.folder} already exists. To replace it with --from, remove it first.")
         return model.prefix
-    if model.format == SHIPPED:
-        raise UserError(
-            f"{name} is not installed. It is bundled with the repository, in models/{name}, but `pip install` omits it. "
-            f"Copy this folder to {model.folder}, or give its path."
-        )
     home().parent.mkdir(
         mode=0o755, parents=True, exist_ok=True
     )  # compiled code is not cached in a folder where others can write

@@ -57,7 +57,9 @@ class Classifier(TrainedModel):
     kind = "classifier"
     settings_type = ClassifierSettings
 
-    def __init__(self, head: Head, encoders: Sequence[Encoder], classes: Sequence[str], lang: str, max_seq_len: int):
+    def build(
+        self, head: Head, encoders: Sequence[Encoder], classes: Sequence[str], lang: str, max_seq_len: int
+    ) -> None:
         self.network, self.encoders, self.classes = head, encoders, classes
         hidden_dim = head.hidden.weight.shape[1] if head.hidden else 0
         fields = {name: value for encoder in encoders for name, value in encoder.config().items()}
@@ -84,7 +86,8 @@ class Classifier(TrainedModel):
 
     def _probabilities(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
         """The same for tokenised texts; for pairs, all first texts are followed by all second ones."""
-        return self.network.probabilities([encoder.sentence_means(sentences) for encoder in self.encoders])
+        with self.inference():
+            return self.network.probabilities([encoder.sentence_means(sentences) for encoder in self.encoders])
 
     def evaluate(self, path: Path, columns: Sequence[str] | None) -> tuple[Results, Texts]:
         """Predict a file of labelled texts."""
@@ -107,10 +110,7 @@ class Classifier(TrainedModel):
     def config(self) -> dict[str, Any]:
         return {"classes": list(self.classes)}
 
-    @classmethod
-    def from_folder(
-        cls, folder: Path, settings: ClassifierSettings, values: Mapping[str, Any], **sources
-    ) -> "Classifier":
+    def build_saved(self, folder: Path, settings: ClassifierSettings, values: Mapping[str, Any], **sources) -> None:
         if not isinstance(values.get("classes"), list):
             raise UserError(f"{folder / 'config.json'}: classes are {values.get('classes')!r:.80}, expected a list.")
         encoders: list[Encoder] = []
@@ -122,4 +122,4 @@ class Classifier(TrainedModel):
             encoders.append(WordTable(sources["vectors"], settings.seed, **tuned))
         shapes = [encoder.shape for encoder in encoders]
         head = Head(shapes, settings.hidden_dim, len(values["classes"]), settings.pairs)
-        return cls(head, encoders, values["classes"], settings.lang, settings.max_seq_len)
+        self.build(head, encoders, values["classes"], settings.lang, settings.max_seq_len)

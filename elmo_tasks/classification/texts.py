@@ -175,21 +175,20 @@ def iter_texts(
     The first line shows whether these are bare texts, pairs separated by tabs, or labelled texts, whose labels are ignored.
     """
     rows = _rows(lines, source)
-    for where, row in rows:
-        if row != "":
-            break
+    while (pair := next(rows, None)) and pair[1] == "":
         yield ()
-    else:
+    if not pair:
         return
-    header, names, has_header = _text_columns(row, classes, pairs)
-    if len(names) != 1 + pairs and (pairs or isinstance(row, dict)):
+    position, first = pair
+    header, names, has_header = _text_columns(first, classes, pairs)
+    if len(names) != 1 + pairs and (pairs or isinstance(first, dict)):
         expected = "two texts, separated by a tab or in columns text and text2" if pairs else "a column text"
-        raise UserError(f"{where}: found {row!r:.60}, expected {expected}.")
+        raise UserError(f"{position}: found {first!r:.60}, expected {expected}.")
     if len(header) > len(names) > 0:
         log.info(f"{source}: the columns are {join_names(header)}. Classified: {' and '.join(names)}.")
     elif not names and len(header) > 1:
-        log.warning(f"{source}: lines have tabs, and are classified whole. If these are columns, name them in a first line.")
-    for where, row in rows if has_header else chain([(where, row)], rows):
+        log.warning(f"{source}: lines have tabs and are classified whole. If these are columns, name them in a header.")
+    for where, row in rows if has_header else chain([pair], rows):
         if row == "":
             yield ()
         else:
@@ -268,59 +267,6 @@ def _json_object(line: str) -> dict | None:
     return value if isinstance(value, dict) else None
 
 
-def iter_texts(
-    lines: Iterable[str], source: str | Path, classes: Sequence[str], pairs: bool
-) -> Iterator[tuple[str, ...]]:
-    """Yield the text, or the two texts, of each line to be classified; () for a blank line.
-
-    The first line shows whether these are bare texts, pairs separated by tabs, or labelled texts, whose labels are ignored.
-    """
-    rows = ((f"{source}:{number}", line) for number, line in enumerate(lines, 1))
-    for where, line in rows:
-        if line.strip():
-            break
-        yield ()
-    else:
-        return
-    first = _json_object(line)
-    rows = chain([(where, line)], rows)
-    if text_files.JSON_ARRAY.match(line):
-        rows = _array_rows((line for _, line in rows), source)
-        first = rows[0][1] if rows else {}
-    header, names = _text_columns(first, line, classes, pairs)
-    if names and names[0] in header and not first:
-        next(rows)
-    elif not first:
-        header = [str(k) for k in range(len(header))]
-    if len(names) != 1 + pairs and (pairs or first is not None):
-        expected = "two texts, separated by a tab or named text and text2" if pairs else "a text, named text"
-        raise UserError(f"{where}: found {line!r:.60}, expected {expected}.")
-    if names and len(header) > len(names):
-        log.info(f"{source}: the columns are {join_names(header)}. Classified: {' and '.join(names)}.")
-    elif len(header) > 1 and not pairs:
-        log.warning(f"{source}: {len(header)} columns, classified as one text. Name the text's column in a first line: text.")
-    for where, row in rows:
-        if not isinstance(row, dict) and not row.strip():
-            yield ()
-        elif names:
-            record = row if isinstance(row, dict) else _record(row, header, bool(first), where)
-            yield _fields(record, names, where)
-        else:
-            yield (row.strip(),)
-
-
-def _text_columns(first: dict | None, line: str, classes: Sequence[str], pairs: bool) -> tuple[list[str], list[str]]:
-    """The columns of the first line and those of the texts: JSON keys, names in a header, numbers; [] if it is one text."""
-    header = list(first) if first else [name.strip() for name in line.split("\t")]
-    for text, _, *text2 in LAYOUTS:
-        names = [text, *text2][: 1 + pairs]
-        if len(names) == 1 + pairs and set(names) <= set(header) and (first or len(header) > 1):
-            return header, names
-    numbers = [str(k) for k in range(len(header))]
-    if first is None and len(header) == 2 + pairs:
-        labels = [k for k in (1, 0) if header[k] in classes]
-        numbers = [k for k in numbers if not labels or k != str(labels[0])] if pairs or labels else []
-    XX
 def read_lines(path: Path) -> Iterable[str]:
     """The lines of a file in UTF-8 or, like the sentence polarity dataset, in Latin-1."""
     disk.check_input(path, "one text per line")
@@ -341,5 +287,7 @@ def tokenise_texts(texts: Sequence[str], lang: str, max_tokens: int, source: str
     """The first tokens of each text. Logs how many texts are cut. source: their file, for messages."""
     sentences = list(map(TOKENISERS[lang], texts))
     if long := sum(len(sentence) > max_tokens for sentence in sentences):
-        log.warning(f"{f'{source}: ' * bool(source)}cut after max_seq_len, {max_tokens} tokens: {long:,} of {len(texts):,}.")
+        log.warning(
+            f"{f'{source}: ' * bool(source)}cut after max_seq_len, {max_tokens} tokens: {long:,} of {len(texts):,}."
+        )
     return [sentence[:max_tokens] for sentence in sentences]

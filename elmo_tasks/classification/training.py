@@ -58,6 +58,9 @@ class Candidate:
     accuracy: float = 0.0
     weights: dict[str, np.ndarray] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        return f"{format_settings(self.settings)}, dev AUC {self.auc:.4f} accuracy {self.accuracy:.2%}"
+
 
 @dataclass
 class FoldResult:
@@ -91,11 +94,12 @@ class Trainer:
         self.model, self.labels, self.settings = model, labels, settings
         self.class_weights = None if class_weights is None else paddle.to_tensor(class_weights.astype(np.float32))
         self.n_folds, self.done, self.began = n_folds, 0, time.perf_counter()
-        self.best = Candidate()  # of the fold that is being trained
+        self.fold, self.best = None, Candidate()  # in training
 
     def train(self, fold: Fold, number: int) -> FoldResult:
         """Select on the dev part, score the test part, and leave the model with the selected weights."""
-        began, labels, self.best = time.perf_counter(), self.labels[fold.test], Candidate()
+        began, labels = time.perf_counter(), self.labels[fold.test]
+        self.fold, self.best = fold, Candidate()
         seed = int(np.random.SeedSequence([self.settings.seed, number]).generate_state(1)[0])
         self._train_head(fold, seed)
         first = probabilities = self.model.probabilities(fold.test)

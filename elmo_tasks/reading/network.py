@@ -16,9 +16,10 @@ import numpy as np
 
 from elmo import ELMo
 from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.reading.batch import FEATURES, Batch, PaddedTexts
-from elmo_tasks.reading.text import LANGUAGES, Window
+from elmo_tasks.reading.text import Window
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
@@ -37,7 +38,7 @@ class ReaderSettings(ELMoSettings):
     max_seq_len: int = 512
     doc_stride: int = 256
     max_answer_length: int = 50
-    choices: ClassVar[Mapping[str, Sequence[str]]] = {"lang": tuple(LANGUAGES)}
+    choices: ClassVar[Mapping[str, Sequence[str]]] = {"lang": tuple(TOKENISERS)}
 
 
 def window_layers(elmo: ELMo, windows: Sequence[Window]) -> tuple[list[paddle.Tensor], paddle.Tensor]:

@@ -14,7 +14,6 @@ import numpy as np
 from elmo_core.files import checkpoint
 from elmo_core.machine.checks import check_texts
 from elmo_core.machine.messages import UserError
-from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import Vocabulary, sentence_batches
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, question_groups
@@ -74,13 +73,13 @@ class Reader(TrainedModel):
     kind = "reader"
     settings_type = ReaderSettings
 
-    def __init__(
+    def build(
         self,
         settings: ReaderSettings,
         words: Vocabulary,
         pretrained: PretrainedBiLM | None = None,
         vectors: WordVectors | None = None,
-    ):
+    ) -> None:
         self.settings, self.words, self.pretrained, self.vectors = settings, words, pretrained, vectors
         elmo = settings.layer(pretrained, len(BiDAF.elmo_at)) if pretrained else None
         self.network = BiDAF(settings, len(words), elmo, vectors)
@@ -108,12 +107,11 @@ class Reader(TrainedModel):
 
     def _answers(self, passages: Iterable[TokenisedPassage], k: int) -> Iterator[tuple[str, list[Answer]]]:
         """Yield each question's id and its k best answers over all windows of its passage, in any order."""
-        self.network.eval()
         scores: dict[str, np.ndarray] = {}  # of the spans of each question whose passage is being read
         left: dict[str, int] = {}  # its windows that are not read yet
         groups = (group for passage in passages for group in self._groups(passage, left))
         for _, batch in sentence_batches(groups, BATCH_SIZE, BATCH_TOKENS):
-            with paddle.no_grad():
+            with self.inference():
                 logits = self.network(make_batch(batch, self.words)).numpy()
             rows = [(group.window, question.id) for group in batch for question in group.questions]
             for (window, id), row in zip(rows, logits, strict=True):
@@ -149,9 +147,8 @@ class Reader(TrainedModel):
     def config(self) -> dict[str, Any]:
         return {}
 
-    @classmethod
-    def from_folder(cls, folder: Path, settings: ReaderSettings, values: Mapping[str, Any], **sources) -> "Reader":
-        return cls(settings, Vocabulary.from_file(folder / checkpoint.VOCABULARY), **sources)
+    def build_saved(self, folder: Path, settings: ReaderSettings, values: Mapping[str, Any], **sources) -> None:
+        self.build(settings, Vocabulary.from_file(folder / checkpoint.VOCABULARY), **sources)
 
 
 def span_scores(logits: np.ndarray, longest: int) -> np.ndarray:

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import partial
 
 import numpy as np
 
+from elmo_core.text.tokenise import HAS_WORD, TOKENISERS
 from elmo_tasks.reading.data import Passage
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -23,10 +25,15 @@ def squad_words(text: str) -> list[str]:
     return ARTICLES.sub(" ", text).split()
 
 
-def squad_f1(answer: str, predicted: str) -> float:
+def unicode_words(text: str) -> list[str]:
+    """Lower-case words of any language, without punctuation."""
+    return [word for word in TOKENISERS["any"](text.lower()) if HAS_WORD.search(word)]
+
+
+def word_f1(words: Callable[[str], list[str]], answer: str, predicted: str) -> float:
     """F1 of the common words, in any order."""
-    reference, words = squad_words(answer), squad_words(predicted)
-    return _f1(sum((Counter(reference) & Counter(words)).values()), len(reference), len(words))
+    a, b = words(answer), words(predicted)
+    return _f1(sum((Counter(a) & Counter(b)).values()), len(a), len(b))
 
 
 def cmrc_characters(text: str) -> str:
@@ -63,9 +70,15 @@ def rouge_l(answers: Sequence[Sequence], predicted: Sequence) -> float:
     return (1 + weight) * precision * recall / (recall + weight * precision) if precision and recall else 0.0
 
 
+def _word_metrics(words: Callable[[str], list[str]]) -> tuple[Callable, Callable, Callable]:
+    return lambda text: " ".join(words(text)), partial(word_f1, words), words
+
+
 # Per language: the form compared by exact match, F1, and the units of Rouge-L
 METRICS: dict[str, tuple[Callable, Callable, Callable]] = {
-    "en": (lambda text: " ".join(squad_words(text)), squad_f1, squad_words),
+    "en": _word_metrics(squad_words),
+    "any": _word_metrics(unicode_words),
+    "none": _word_metrics(lambda text: text.lower().split()),
     "zh": (cmrc_characters, cmrc_f1, lambda text: list("".join(text.split()))),
 }
 

@@ -9,9 +9,8 @@ from itertools import accumulate, chain
 
 import numpy as np
 
-from elmo_core.text.tokenise import ASCII_MARKS, chinese, english, paragraphs
+from elmo_core.text.tokenise import ASCII_MARKS, sentences
 
-LANGUAGES = {"zh": chinese, "en": english}  # as `preprocess.py text` splits text into sentences of tokens
 ONE_FOR_ONE = str.maketrans(
     {"–": "-", **{chr(code): text.strip() for code, text in ASCII_MARKS.items() if len(text.strip()) == 1}}
 )
@@ -36,13 +35,13 @@ class Text:
 
     @classmethod
     def from_string(cls, text: str, language: str) -> "Text":
-        split, sentences, offsets, begin = LANGUAGES[language], [], [], 0
+        split, offsets, begin = [], [], 0
         for line in text.split("\n"):  # a sentence ends with its line
-            in_line = [tuple(tokens) for paragraph in paragraphs(line) for tokens in split(paragraph)]
-            sentences += in_line
+            in_line = [tuple(tokens) for tokens in sentences(line, language)]
+            split += in_line
             offsets.append(token_offsets(list(chain.from_iterable(in_line)), line) + begin)
             begin += len(line) + 1
-        return cls(text, sentences, np.concatenate(offsets))
+        return cls(text, split, np.concatenate(offsets))
 
     @cached_property
     def tokens(self) -> list[str]:

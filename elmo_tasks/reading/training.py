@@ -45,18 +45,19 @@ def train(
     dev: Sequence[TokenisedPassage],
     schedule: TrainingSettings,
     folder: Path | None = None,
+    resume: bool = False,
 ) -> BestEpoch:
     """Train the reader and leave it with the weights of the epoch with the highest F1 on the dev passages.
 
-    folder: where it is saved.
+    folder: where it is saved. resume: continue an interrupted run.
     """
     groups = training_groups(passages, reader.settings.max_seq_len, reader.settings.doc_stride)
-    tokens, random = [group.window.tokens for group in groups], np.random.default_rng(schedule.seed)
+    tokens = [group.window.tokens for group in groups]
 
     def loss(indices: Sequence[int]) -> paddle.Tensor:
         return reader.network.loss(make_batch([groups[k] for k in indices], reader.words))
 
-    def batches() -> list[np.ndarray]:
+    def batches(random: np.random.Generator) -> list[np.ndarray]:
         return shuffled_batches(tokens, schedule.batch_size, random)
 
-    return fit(reader, batches, loss, lambda: reader.score(dev), schedule, folder)
+    return fit(reader, batches, loss, lambda: reader.score(dev), schedule, folder, resume)

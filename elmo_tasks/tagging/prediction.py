@@ -98,5 +98,5 @@ def tag_columns(tagger: Tagger, lines: Iterable[str], source: str | Path, column
 
 def _tagged(tagger: Tagger, texts: Iterable[tuple[list[str], list[str]]]) -> Iterator[Tagged]:
     texts, ahead = tee(texts)
-    for text, labels in zip(texts, tagger.iter_tag(tokens for _, tokens in ahead), strict=True):
+    for text, labels in zip(texts, tagger.iter_predict(tokens for _, tokens in ahead), strict=True):
         yield Tagged(*text, labels)

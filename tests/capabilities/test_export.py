@@ -170,7 +170,7 @@ def random_tagger(folder: Path, **settings) -> Tagger:
     if settings.pop("vectors", False):
         (folder / "vectors.txt").write_text("3 2\nthe 1 2\nbank 3 -1\nBank -2 2\n", encoding="utf-8")
         vectors = WordVectors(folder / "vectors.txt")
-    tagger = Tagger(TaggerSettings(**settings), words, labels, pretrained, vectors=vectors, features=features)
+    tagger = Tagger.create(TaggerSettings(**settings), words, labels, pretrained, vectors=vectors, features=features)
     random_weights(tagger.network, "elmo.bilm")
     tagger.network.emission.weight.set_value(4 * tagger.network.emission.weight)  # so that the labels vary
     tagger.save(folder / "tagger")
@@ -201,7 +201,7 @@ def test_a_tagger_gives_the_same_labels(export, tmp_path, runtime, settings):
     tagger, generator = random_tagger(tmp_path, **settings), random.Random(7)
     words = [*tiny.WORDS[3:], "The", "BANK", "Bank", "x" * 60]
     sentences = [generator.choices(words, k=k) for k in (5, 0, 1, 9, 2, 3, 7, 12)]
-    expected = [[tagger.labels.index[label] for label in labels] for labels in tagger.tag(sentences)]
+    expected = [[tagger.labels.index[label] for label in labels] for labels in tagger.predict(sentences)]
     exported = export(tmp_path / "tagger", runtime)
     found = exported(sentences)
     assert found.shape == (8, 12) and len({k for row in expected for k in row}) > 1
@@ -221,7 +221,7 @@ def test_labels_are_right_with_onednn_for_batches_of_any_shape(export, tmp_path)
         exported.model = exported.example.load()
     for rows, steps in itertools.product([1, 2, 3, 4, 7, 8, 9, 16, 33], [1, 2, 3, 8, 15, 16, 17]):
         sentences = [random.Random(k).choices(tiny.WORDS[3:], k=max(0, steps - k % 5)) for k in range(rows)]
-        expected = [[tagger.labels.index[label] for label in labels] for labels in tagger.tag(sentences)]
+        expected = [[tagger.labels.index[label] for label in labels] for labels in tagger.predict(sentences)]
         found = exported(sentences)
         assert [row[: len(labels)].tolist() for row, labels in zip(found, expected, strict=True)] == expected
 
@@ -237,7 +237,7 @@ def test_the_examples_run_without_this_project(tmp_path, runtime):
     done = subprocess.run(
         command, cwd=folder, input=text, env=environment, capture_output=True, encoding="utf-8", timeout=300
     )
-    pairs = [zip(*both, strict=True) for both in zip(sentences, tagger.tag(sentences), strict=True)]
+    pairs = [zip(*both, strict=True) for both in zip(sentences, tagger.predict(sentences), strict=True)]
     expected = [" ".join(f"{token}/{label}" for token, label in row) for row in pairs]
     assert not done.returncode and done.stdout.splitlines() == expected, done.stderr
     readme = (folder / "README.md").read_text(encoding="utf-8")
@@ -252,7 +252,7 @@ def test_characters_with_places_and_features(export, tmp_path):
         token.feature, token.position_in_word = feature, place
     exported = export(tmp_path / "tagger", "run_paddle")
     found = exported([[f"{token}{token.position_in_word}" for token in tokens]], [features])
-    assert [[tagger.labels.names[k] for k in row] for row in found] == tagger.tag([tokens])
+    assert [[tagger.labels.names[k] for k in row] for row in found] == tagger.predict([tokens])
 
 
 def test_a_tagger_of_jiebas_words_is_not_exported(tmp_path):
@@ -289,7 +289,9 @@ def heads(tmp_path_factory):
 @pytest.mark.parametrize("name", ["texts", "mix", "pairs"])
 def test_a_classifier_gives_the_same_probabilities(export, heads, runtime, name):
     sentences = [*SENTENCES, ["the", "苹果", "bank"]]  # three pairs
-    expected = Classifier.load(heads[name]).probabilities(sentences)
+    texts = [" ".join(sentence) for sentence in sentences]
+    texts = list(zip(texts[:3], texts[3:], strict=True)) if name == "pairs" else texts
+    expected = Classifier(heads[name]).probabilities(texts)
     exported = export(heads[name], runtime)
     np.testing.assert_allclose(exported(sentences), expected, atol=1e-5)
     assert exported([]).shape == (0, 3)

@@ -5,6 +5,7 @@ import logging
 import re
 import shlex
 import signal
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -110,13 +111,62 @@ def test_html_ends_paragraphs_and_leaves_nothing_behind():
     assert chinese("一<BR>二&nbsp;三\u2028四") == ["一", "二 三", "四"]
 
 
-@pytest.mark.parametrize("cut", [english, chinese])
-def test_tokens_hold_no_white_space_and_nothing_invisible(cut):
+@pytest.mark.parametrize(
+    ("raw", "sentences"),
+    [
+        (
+            "Atzo hondartzan ginen. «Zer moduz?», galdetu zidan Mirenek. 2.000 lagun ziren!",
+            ["Atzo hondartzan ginen .", "« Zer moduz ? » , galdetu zidan Mirenek .", "2.000 lagun ziren !"],
+        ),
+        (
+            "Das war am 3. März, z. B. in Köln. „Wirklich?“, fragte sie. „Nein!“ Es kostet 3,50 €.",
+            [
+                "Das war am 3 . März , z . B . in Köln .",
+                "„ Wirklich ? “ , fragte sie .",
+                "„ Nein ! “",
+                "Es kostet 3,50 € .",
+            ],
+        ),
+        (
+            "В 1998 г. цена была 3,5 руб. «Кто там?» — спросил И. П. Павлов. Кое-кто… Мама!",
+            ["В 1998 г . цена была 3,5 руб .", "« Кто там ? » — спросил И . П . Павлов .", "Кое - кто …", "Мама !"],
+        ),
+        (
+            "هل أنت بخير؟ نعم، أنا بخير. وصل ٣٫٥ مليون زائر! ذهبتُ إلى المدرسة",
+            ["هل أنت بخير ؟", "نعم ، أنا بخير .", "وصل ٣٫٥ مليون زائر !", "ذهبتُ إلى المدرسة"],
+        ),
+        ("میں سکول جاتا ہوں۔ من نمی\u200cخواهم بروم.", ["میں سکول جاتا ہوں ۔", "من نمی\u200cخواهم بروم ."]),
+        (
+            "मैं स्कूल जा रहा हूँ। क्या तुम ठीक हो? क्षत्रिय के १२.५ रुपये॥",
+            ["मैं स्कूल जा रहा हूँ ।", "क्या तुम ठीक हो ?", "क्षत्रिय के १२.५ रुपये ॥"],
+        ),
+        ("Τι κάνεις; «Καλά;» είπε εκείνος.", ["Τι κάνεις ;", "« Καλά ; » είπε εκείνος ."]),
+        ("ฉันไปโรงเรียน 3.50 บาท", ["ฉั น ไ ป โ ร ง เ รี ย น 3.50 บ า ท"]),
+        (
+            "नहीं।हाँ。「はい。」a.eus/?id=3 👨\u200d👩",
+            ["नहीं ।", "हाँ 。", "「 は い 。 」", "a.eus / ? id = 3 👨\u200d👩"],
+        ),
+    ],
+)
+def test_sentences_and_tokens_of_any_language(raw, sentences):
+    assert [" ".join(tokens) for tokens in tokenise.sentences(raw, "any")] == sentences
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "regex", None)
+    tokenise.any_patterns.cache_clear()
+    with pytest.raises(UserError, match="pip install regex"):
+        tokenise.sentences("Bai.", "any")
+
+
+@pytest.mark.parametrize("lang", ["en", "zh", "any"])
+def test_tokens_hold_no_white_space_and_nothing_invisible(lang):
     raw = "".join(f"ab{c}你好{c}" for c in SPACES + "\x00\x1b\u200b\ufeff\u00ad\u202e&#x3000;&#133;&#x2028;")
-    for sentence in cut(raw):
+    cut = [" ".join(tokens) for tokens in tokenise.sentences(raw, lang)]
+    for sentence in cut:
         assert sentence.split() == sentence.split(" ")
         assert not re.search(r"[\x00-\x1f\x7f-\x9f\u200b\ufeff\u00ad\u202e]", sentence)
-    assert Counter("".join(cut(raw)))["好"] == raw.count("好")
+    assert Counter("".join(cut))["好"] == raw.count("好")
 
 
 # Each sentence of this corpus tells which document it belongs to.
@@ -235,6 +285,13 @@ def test_lower_encoding_byte_order_mark_and_line_ends(tmp_path):
     source.write_bytes("他来了。\n".encode("gb18030"))
     files = text(source, tmp_path / "gb", "--lang", "zh", "--shards", 1, "--encoding", "gb18030")
     assert sentences(files, "train") == ["他来 了 。"]
+
+
+def test_tokenised_text_is_not_changed(tmp_path):
+    lines = ["l' eau U.S. <br /> &amp; cafe\u0301 .", "ฉัน ไป โรงเรียน", "don 't stop ! Go on ."]
+    (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8")
+    files = text(tmp_path / "a.txt", tmp_path / "out", "--lang", "none", "--shards", 1)
+    assert sorted(sentences(files, "train")) == sorted(lines)
 
 
 def test_what_is_left_out_is_counted(tmp_path, caplog):

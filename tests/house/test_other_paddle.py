@@ -64,10 +64,10 @@ def answers(folder: Path) -> dict[str, np.ndarray]:
         for name in ("whole", "words", *MODELS)
         for k, array in enumerate(ELMoEmbedder(name if name in MODELS else folder / name).encode(SENTENCES))
     }
-    found["tagger"] = np.array([" ".join(labels) for labels in Tagger.load(folder / "tagger").tag(SENTENCES)])
-    classifier = Classifier.load(folder / "classifier")
-    found["classifier"] = classifier.probabilities([text.split() for text in TEXTS])
-    reader = Reader.load(folder / "reader")
+    found["tagger"] = np.array([" ".join(labels) for labels in Tagger(folder / "tagger").predict(SENTENCES)])
+    classifier = Classifier(folder / "classifier")
+    found["classifier"] = classifier.probabilities(TEXTS)
+    reader = Reader(folder / "reader")
     found["reader"] = np.array([answer.text for answer in reader.answer(QUESTION, PASSAGE)])
     return found
 

@@ -76,6 +76,7 @@ MISTAKES = [  # script, flags, pattern of the message
     ("preprocess", f"text nine.txt {TEXT} --shards=5000", "shards"),
     ("preprocess", f"text nine.txt {TEXT} --min_tokens=9 --max_tokens=8", "max_tokens"),
     ("preprocess", "text '' --lang=en --output=out", "text is empty"),
+    ("preprocess", "text nine.txt --lang=none --nfkc --output=out", "nfkc"),
     ("preprocess", "vocab markers.txt --output=out", "no token"),
     ("preprocess", "vocab ab.txt --output=out --min_count=2", "no token occurs 2 times"),
     ("preprocess", "vocab ab.txt --output=out --max_size=3", "--max_size"),

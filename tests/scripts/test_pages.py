@@ -82,6 +82,14 @@ def test_both_languages_have_the_same_commands_and_numbers(page):
     assert numbers(texts[0]) == numbers(texts[1].replace(chinese_example(), ""))
 
 
+@pytest.mark.parametrize(
+    "card", sorted(PROJECT.glob("elmo_core/models/*/README.md")), ids=lambda card: card.parent.name
+)
+def test_the_figures_of_a_card_are_those_of_the_pages(card):
+    pages = [(PROJECT / f"docs/{name}.md").read_text(encoding="utf-8") for name in ("models", "results-models")]
+    assert numbers(card.read_text(encoding="utf-8")) <= numbers("".join(pages)) | {2018}
+
+
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.M)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

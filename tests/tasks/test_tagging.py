@@ -33,7 +33,7 @@ SENTENCES = [["苹果", "很", "好"], ["q"], ["the", "bank", "of", "苹果", "x
 
 def tagger_of(vocabulary: Vocabulary, pretrained: str | None = None, **changes) -> Tagger:
     paddle.seed(1)
-    return Tagger(
+    return Tagger.create(
         TaggerSettings(**{**TINY, **changes}), vocabulary, LABELS, pretrained and PretrainedBiLM.from_path(pretrained)
     )
 
@@ -352,10 +352,10 @@ def test_a_sentences_tags_do_not_depend_on_the_batch(checkpoints, kind, changes)
     for row, sentence in enumerate(SENTENCES):
         alone = tagger.network(make_batch([sentence], tagger.words)).numpy()[0]
         np.testing.assert_allclose(together[row, : len(sentence)], alone, atol=1e-5)
-    tags = tagger.tag([[], *SENTENCES, [], SENTENCES[0] * 50])
+    tags = tagger.predict([[], *SENTENCES, [], SENTENCES[0] * 50])
     assert tags[0] == tags[4] == []
-    assert tags[1:4] == [tagger.tag([sentence])[0] for sentence in SENTENCES]
-    assert tags[5] == tagger.tag([SENTENCES[0] * 50])[0]
+    assert tags[1:4] == [tagger.predict([sentence])[0] for sentence in SENTENCES]
+    assert tags[5] == tagger.predict([SENTENCES[0] * 50])[0]
     table, _ = forbidden_transitions(LABELS.names, "lac")
     path = [-1, *(LABELS.index[label] for label in tags[5])]
     assert not any(table[a, b] for a, b in itertools.pairwise(path))

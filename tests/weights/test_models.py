@@ -1,4 +1,4 @@
-"""The models in models/: small, found by name without a network, and real."""
+"""The bundled models: small, found by name without a network, and real."""
 
 import pytest
 
@@ -14,10 +14,10 @@ PLACES = {  # a sentence, a place in it, words that fit there
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_a_model_of_the_repository_reads_and_predicts(name, tmp_path, monkeypatch):
+def test_a_bundled_model_reads_and_predicts(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ELMO_HOME", str(tmp_path))
-    assert sum(file.stat().st_size for file in (published.REPOSITORY / name).iterdir()) < 16e6
+    assert sum(file.stat().st_size for file in (published.BUNDLED / name).iterdir()) < 16e6
     text, place, words = PLACES[name]
     embedder, sentence = ELMoEmbedder(name), text.split()
     (vectors,) = embedder.encode([sentence])

@@ -38,7 +38,7 @@ def server(server, tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ELMO_MIRROR", server.address)
-    monkeypatch.setattr(published, "REPOSITORY", tmp_path / "repository")
+    monkeypatch.setattr(published, "BUNDLED", tmp_path / "bundled")
     monkeypatch.setattr(download, "PAUSE", 0.01)
     expect(monkeypatch, TINY)
     return server
@@ -104,7 +104,7 @@ def leftovers(home: Path) -> set[str]:
     return {path.name for path in (home / "models").iterdir()} - {f".{SMALL}.lock"}
 
 
-FETCHED = [model for model in published.table().values() if model.format != published.SHIPPED]
+FETCHED = [model for model in published.table().values() if not model.is_bundled]
 KINDS = {(model.format, Path(model.files).suffix): model.name for model in FETCHED}
 
 
@@ -158,15 +158,13 @@ def test_a_name_is_taken_wherever_a_path_is(server, fakes, tmp_path, monkeypatch
         ELMoEmbedder("allennlp-smal")
 
 
-def test_a_model_that_ships_is_found_from_any_folder(tmp_path, monkeypatch, capsys):
+def test_a_bundled_model_is_found_from_any_folder(tmp_path, monkeypatch, capsys):
     """Rounded to float16, half the size, and loaded as float32."""
     bilm = tiny.random_bilm()
     whole = tiny.save(bilm, tmp_path / "whole")
-    monkeypatch.setattr(published, "REPOSITORY", tmp_path / "repository")
+    monkeypatch.setattr(published, "BUNDLED", tmp_path / "bundled")
     monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
-    with pytest.raises(UserError, match=r"home/models/zh-news"):
-        ELMoEmbedder("zh-news")
-    convert.main(["half", whole, f"--output={tmp_path / 'repository' / 'zh-news'}"])
+    convert.main(["half", whole, f"--output={tmp_path / 'bundled' / 'zh-news'}"])
     monkeypatch.chdir(tmp_path / "whole")
     convert.main(["list"])
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.endswith("yes")] == ["zh-news"]
@@ -176,7 +174,7 @@ def test_a_model_that_ships_is_found_from_any_folder(tmp_path, monkeypatch, caps
     for name, weight in loaded.state_dict().items():
         expected = bilm.state_dict()[name].numpy().astype(np.float16).astype(np.float32)
         np.testing.assert_array_equal(weight.numpy(), expected, strict=True)
-    stored = tmp_path / "repository" / "zh-news" / "final.pdparams"
+    stored = tmp_path / "bundled" / "zh-news" / "final.pdparams"
     n = sum(weight.size for weight in bilm.state_dict().values())
     assert 2 * n < stored.stat().st_size < 2 * n + 200 * len(bilm.state_dict())
     exact, rounded = (ELMoEmbedder(name).encode(SENTENCES)[0] for name in (whole, "zh-news"))

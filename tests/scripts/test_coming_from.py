@@ -1,0 +1,94 @@
+"""docs/coming-from.md: each example computes what the old code computes, here from the float64 reference."""
+
+import re
+
+import foreign
+import numpy as np
+import pytest
+import reference
+from project import PROJECT
+from reference import assert_close
+
+import convert
+
+PAGE = (PROJECT / "docs/coming-from.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A model of bilm-tf's form, imported, and its parameters as the reference reads them."""
+    folder = tmp_path_factory.mktemp("bilm")
+    foreign.write_bilm(folder, foreign.options_of({}, {}))
+    files = folder / "options.json", folder / "weights.hdf5"
+    convert.main(["import", f"--options={files[0]}", f"--weights={files[1]}", f"--output={folder / 'out'}"])
+    return folder / "out", reference.read_bilm_hdf5(*files)
+
+
+@pytest.fixture
+def example(model):
+    """Runs the section's example; returns its variables and the reference's layers of its sentences."""
+
+    def run(section: str) -> tuple[dict, list[np.ndarray]]:
+        code = re.search(rf"^## {section}.*?^```python\n(.*?)^```", PAGE, re.M | re.S)[1]
+        space = {}
+        exec(code.replace("en-reviews", str(model[0])), space)
+        sentences = space["tokens"] if "tokens" in space else space["sentences"]
+        return space, reference.embed(model[1], sentences)[0]
+
+    return run
+
+
+def test_allennlps_embedder(example):
+    space, layers = example("AllenNLP: ElmoEmbedder")
+    assert_close(space["vectors"], layers)
+
+
+def test_allennlps_layer(example):
+    """Both representations start from equal weights and are zero at padding."""
+    space, layers = example("AllenNLP: Elmo and batch_to_ids")
+    for output in (space["at_input"].numpy(), space["at_output"].numpy()):
+        for row, expected in zip(output, reference.scalar_mix(layers, np.zeros(3), 1.0), strict=True):
+            assert_close(row[: len(expected)], expected)
+            assert not row[len(expected) :].any()
+    assert space["mask"].sum(axis=1).tolist() == [4, 3]
+
+
+def test_bilm_tfs_weight_layers(example):
+    space, layers = example("bilm-tf")
+    for row, expected in zip(space["weighted"].numpy(), reference.scalar_mix(layers, np.zeros(3), 1.0), strict=True):
+        assert_close(row[: len(expected)], expected)
+
+
+def test_the_outputs_of_tensorflow_hub(example):
+    """With weights and scaling other than the initial ones, as a trained module has them."""
+    space, layers = example("TensorFlow Hub google/elmo, keras-elmo")
+    width = layers[0].shape[2] // 2
+    assert_close(space["word_emb"], [array[0, :, :width] for array in layers])
+    assert_close(space["lstm_outputs1"], [array[1] for array in layers])
+    assert_close(space["lstm_outputs2"], [array[2] for array in layers])
+    mix, s = space["elmo"].mixes[0], np.array([0.3, -0.7, 1.1])
+    mix.scalars.set_value(s.astype(np.float32))
+    mix.gamma.set_value(np.array([1.7], np.float32))
+    (default,), _ = space["elmo"](space["tokens"])
+    assert_close(default.numpy(), [array.mean(axis=0) for array in reference.scalar_mix(layers, s, 1.7)])
+
+
+def test_flairs_embeddings(example):
+    space, layers = example("flair")
+    assert_close(space["vectors"], [np.concatenate(array, axis=1) for array in layers])
+
+
+def test_simple_elmos_vectors(example):
+    space, layers = example("simple_elmo")
+    averages = [array.mean(axis=0) for array in layers]
+    padded = np.zeros((2, 4, averages[0].shape[1]))
+    for row, array in zip(padded, averages, strict=True):
+        row[: len(array)] = array
+    assert_close(space["padded"], padded)
+    means = [array.mean(axis=0) for array in averages]
+    assert_close(space["means"], [mean / np.linalg.norm(mean) for mean in means])
+
+
+def test_elmoformanylangs_average(example):
+    space, layers = example("ELMoForManyLangs")
+    assert_close(space["average"], [array.mean(axis=0) for array in layers])
