@@ -17,6 +17,7 @@ import numpy as np
 import elmo
 from elmo_core.files import checkpoint
 from elmo_core.machine.messages import log
+from elmo_core.machine.optional import import_optional
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import UNK_ID, Tokens, Vocabulary
 from elmo_tasks.pretrained import PretrainedBiLM
@@ -86,9 +87,8 @@ class WordTable(Encoder):
             square = np.einsum("nd,nd->", vectors.vectors, vectors.vectors, dtype=np.float64) / vectors.vectors.size
             variance = square - vectors.vectors.mean(dtype=np.float64) ** 2  # np.var would copy GoogleNews' 3.6 GB
         else:
-            from gensim.models import KeyedVectors
-
-            vectors, variance = KeyedVectors(RANDOM_DIM), RANDOM_STD**2
+            gensim = import_optional("gensim.models", "random word vectors")
+            vectors, variance = gensim.KeyedVectors(RANDOM_DIM), RANDOM_STD**2
         self.source, self.vectors, self.seed, self.tuning = source, vectors, seed, tuning
         self.is_tuned = bool(tuning or words)
         self.shape = (1, vectors.vector_size)

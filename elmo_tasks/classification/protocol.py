@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from elmo_core.config import differences
 from elmo_core.files.checkpoint import fingerprint
 from elmo_core.machine import disk, messages
 from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.optional import import_optional
 from elmo_core.machine.ranks import Ranks
 from elmo_core.text.text_files import write_table
 from elmo_tasks.classification.classifier import Classifier
@@ -39,6 +39,8 @@ from elmo_tasks.classification.training import Fold, FoldResult, SearchSettings,
 from elmo_tasks.saved import check_model_folder
 from elmo_tasks.significance import mean_and_std
 from elmo_tasks.training import HELD_OUT
+
+model_selection = import_optional("sklearn.model_selection", "training a classifier")
 
 
 @dataclass
@@ -86,14 +88,14 @@ def make_folds(labels: np.ndarray, settings: ProtocolSettings, n_dev: int = 0, n
     if n_test:
         parts = [("test", indices, np.arange(n_train + n_dev, len(labels)))]
     elif settings.protocol == "split":  # as in the published scripts: not stratified
-        parts = [("split", *train_test_split(indices, test_size=HELD_OUT, random_state=seed))]
+        parts = [("split", *model_selection.train_test_split(indices, test_size=HELD_OUT, random_state=seed))]
     else:
         smallest_class, n = int(np.bincount(labels[indices]).min()), settings.folds
         if not 2 <= n <= smallest_class // 2:
             enough = f"enough for 2 to {smallest_class // 2:,} folds"
             what = enough if smallest_class >= 4 else "too few: remove it, or give a --test_file"
             raise UserError(f"--folds {n}: the rarest class has {smallest_class:,} texts, which is {what}.")
-        pairs = StratifiedKFold(n, shuffle=True, random_state=seed).split(indices, labels[indices])
+        pairs = model_selection.StratifiedKFold(n, shuffle=True, random_state=seed).split(indices, labels[indices])
         parts = [(f"fold {k}/{n}", *pair) for k, pair in enumerate(pairs, 1)]
     return [Fold(name, *_hold_out_dev(train, dev, labels, seed), test) for name, train, test in parts]
 
@@ -104,7 +106,7 @@ def _hold_out_dev(train: np.ndarray, dev: np.ndarray, labels: np.ndarray, seed: 
         return train, dev
     counts = np.bincount(labels[train], minlength=labels.max() + 1)
     if counts.min() >= 2 and len(train) * HELD_OUT > len(counts) - 1:
-        parts = train_test_split(train, test_size=HELD_OUT, stratify=labels[train], random_state=seed)
+        parts = model_selection.train_test_split(train, test_size=HELD_OUT, stratify=labels[train], random_state=seed)
         if len(set(labels[parts[1]])) > 1:
             return tuple(parts)
     raise UserError(
