@@ -48,6 +48,7 @@ class Encoder(nn.Layer):
     name: in messages and in saved files. shape: (L, D). tuning: None if its weights are frozen.
     prepare(sentences): each text as `means` and `forward` need it, made once.
     means(texts): an array (n, L, D) of means over the tokens, zeros for a text without tokens.
+    sentence_means(sentences): the same, without preparation.
     forward(texts): the same as a tensor (B, L, D) with gradients, and with dropout in training.
     groups(): the weights, from the bottom of the network to its top. Each group's gradient is clipped separately.
     config(): its fields of a classifier's settings.
@@ -58,6 +59,9 @@ class Encoder(nn.Layer):
     name: str
     shape: tuple[int, int]
     tuning: FineTuning | None = None
+
+    def sentence_means(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
+        return self.means(self.prepare(sentences))
 
 
 class WordTable(Encoder):
@@ -126,6 +130,15 @@ class WordTable(Encoder):
     def means(self, texts: list[np.ndarray]) -> np.ndarray:
         table, zeros = self.table.numpy(), np.zeros(self.shape[1], np.float32)
         means = [table[rows].mean(axis=0) if len(rows) else zeros for rows in texts]
+        return np.array(means, np.float32).reshape(-1, *self.shape)
+
+    def sentence_means(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
+        """The same without adding words to the table, which would grow with every text."""
+        table, vectors = self.table.numpy(), {}
+        for word in dict.fromkeys(chain.from_iterable(sentences)):
+            vectors[word] = table[self.index[word]] if word in self.index else self.vector(word)
+        zeros = np.zeros((1, self.shape[1]), np.float32)
+        means = [np.array([vectors[word] for word in sentence] or zeros).mean(axis=0) for sentence in sentences]
         return np.array(means, np.float32).reshape(-1, *self.shape)
 
     def forward(self, texts: list[np.ndarray]) -> paddle.Tensor:

@@ -1,7 +1,7 @@
 """Classification scores, predictions in a file, and comparisons between two classifiers."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,21 +122,18 @@ def per_class_table(results: Results) -> str:
     )
 
 
-def worst_mistakes(results: Results, texts: Sequence[str], most: int) -> str:
-    """The misclassified texts with the least likely true class: its probability, its name, the text."""
-    p = results.probability
+def mistakes(results: Results, texts: Sequence[str], pairs: bool) -> Iterator[Sequence[object]]:
+    """Yield the rows of a table of the misclassified texts, those with the least likely true class first."""
+    yield "probability", "label", "predicted", "text", *(["text2"] if pairs else [])
+    p, names = results.probability, results.classes
     true = np.where(results.label == 1, p, 1 - p) if p.ndim == 1 else p[np.arange(len(p)), results.label]
-    worst = [k for k in np.argsort(true, kind="stable") if not results.is_correct[k]][:most]
-    return "\n".join(
-        f"{true[k]:7.2%} {results.classes[results.label[k]]}  {texts[results.number[k]].strip()}" for k in worst
-    )
+    for k in np.argsort(true, kind="stable"):
+        if not results.is_correct[k]:
+            text = texts[results.number[k]]
+            columns = text.split("\t") if pairs else [text]
+            yield f"{true[k]:.4f}", names[results.label[k]], names[results.prediction[k]], *columns
 
 
-def tables(results: Results, texts: Sequence[str], classes: bool, confusion: bool, mistakes: int) -> list[str]:
-    """The requested tables: scores per class, the confusion matrix, and the `mistakes` worst mistakes."""
-    parts = [per_class_table(results)] if classes else []
-    if confusion:
-        parts.append(confusion_table(results))
-    if mistakes and not results.is_correct.all():
-        parts.append(worst_mistakes(results, texts, mistakes))
-    return parts
+def tables(results: Results, classes: bool, confusion: bool) -> list[str]:
+    """The requested tables: scores per class, and the confusion matrix."""
+    return [per_class_table(results)] * classes + [confusion_table(results)] * confusion
