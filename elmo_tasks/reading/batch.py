@@ -32,6 +32,10 @@ class QuestionGroup:
     window: Window
     questions: list[WindowQuestion]
 
+    def __len__(self) -> int:
+        """Its window's tokens."""
+        return self.window.end - self.window.begin
+
 
 def question_groups(window: Window, questions: list[WindowQuestion]) -> Iterator[QuestionGroup]:
     """Groups of at most MAX_QUESTIONS."""
