@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -28,19 +28,18 @@ def main(load: Callable[[], Run], predict: Callable, as_text: Callable[[dict], s
     args = parser.parse_args()
     for stream in (sys.stdin, sys.stdout):
         stream.reconfigure(encoding="utf-8")
-    run, lines = load(), (line.rstrip("\r\n") for line in sys.stdin)
+    run, lang = load(), "none" if args.tokens else SETTINGS["lang"]
+    lines = (line.rstrip("\r\n") for line in sys.stdin)
     try:
-        for batch in batches(lines):
-            for answer in predict(run, batch, "none" if args.tokens else SETTINGS["lang"]):
-                print(json.dumps(answer, ensure_ascii=False) if args.json else as_text(answer))
+        while batch := list(islice(lines, LINES_PER_BATCH)):
+            answers = iter(predict(run, [line for line in batch if line.strip()], lang))
+            for line in batch:
+                answer = next(answers) if line.strip() else None  # a blank line stays blank
+                print(
+                    "" if answer is None else json.dumps(answer, ensure_ascii=False) if args.json else as_text(answer)
+                )
     except UserError as error:
         sys.exit(f"error: {error}")
-
-
-def batches(lines: Iterable[str]) -> Iterator[list[str]]:
-    lines = iter(lines)
-    while batch := list(islice(lines, LINES_PER_BATCH)):
-        yield batch
 
 
 def arrays(sentences: list[list[str]], **columns: list[list]) -> dict[str, np.ndarray]:

@@ -7,7 +7,6 @@ from model_io import SETTINGS, Run, arrays
 
 from elmo_core.machine.messages import UserError
 from elmo_tasks.reading.text import (
-    EMPTY_QUESTION,
     Answer,
     Text,
     Window,
@@ -35,8 +34,7 @@ def as_text(answer: dict) -> str:
 
 def answers(run: Run, question: str, passage: str, lang: str = SETTINGS["lang"], k: int = 1) -> list[Answer]:
     """The k best answers, best first, as `Reader.answer` gives them."""
-    text, asked = (Text.from_string(string, lang) for string in (passage, question))
-    asked = asked if asked.tokens else Text.from_string(EMPTY_QUESTION, lang)
+    text, asked = Text.from_string(passage, lang), Text.from_question(question, lang)
     if not text.tokens:
         raise UserError(f"the passage {passage!r:.60} has no words.")
     longest = SETTINGS["max_answer_length"]
