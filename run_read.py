@@ -227,7 +227,9 @@ def prepare(args: argparse.Namespace) -> None:
     spans = [(passage.text, id, span) for passage in passages for id, _, span in passage.spans() if span]
     rounded = {id: text.text[slice(*text.char_span(span.first, span.last))] for text, id, span in spans}
     n_inexact = sum(not span.exact for *_, span in spans)
-    print(f"{n_inexact:,} answers begin or end within a word. The first answers, rounded to whole words, would score")
+    print(
+        f"answers that begin or end within a word: {n_inexact:,}. The first answers, rounded to whole words, would score"
+    )
     print(score(data.passages, rounded, args.lang))
     if args.text:
         with disk.atomic_write(args.text) as file:

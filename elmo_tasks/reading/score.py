@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from elmo_core.machine.messages import format_count
 from elmo_core.text.tokenise import HAS_WORD, TOKENISERS
 from elmo_tasks.reading.data import Passage
 
@@ -111,7 +112,7 @@ class Scores:
         unanswered = f", {self.unanswered:,} of them without a prediction" if self.unanswered else ""
         return (
             f"EM {self.exact.mean():.2%}  F1 {self.f1.mean():.2%}  Rouge-L {self.rouge.mean():.2%}  "
-            f"{len(self.f1):,} questions{unanswered}"
+            f"{format_count(len(self.f1), 'questions')}{unanswered}"
         )
 
 

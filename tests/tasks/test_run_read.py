@@ -120,7 +120,7 @@ def test_evaluate_scores_and_compares(run, tmp_path):
 
 def test_prepare_counts_and_writes(run, tmp_path):
     printed = run(f"prepare data.json --lang=zh --text={tmp_path / 'text'}")
-    assert "2 passages, 4 questions" in printed and "1 answers begin or end within a word" in printed
+    assert "2 passages, 4 questions" in printed and "within a word: 1" in printed
     assert "EM 75.00%" in printed
     lines = (tmp_path / "text").read_text(encoding="utf-8").splitlines()
     assert lines[:3] == [" ".join(sentence) for sentence in Text.from_string(TEXT, "zh").sentences] and len(lines) == 4
