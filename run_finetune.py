@@ -21,6 +21,7 @@ import elmo
 import script
 import task_flags
 from elmo_core.machine import disk, runtime
+from elmo_core.machine.messages import format_count
 from elmo_core.text.text_files import stdin_lines, write_table
 from elmo_core.weights import model_files
 from elmo_tasks.classification.classifier import Classifier
@@ -95,7 +96,7 @@ def evaluate(args: argparse.Namespace) -> None:
     disk.check_output("--mistakes", args.mistakes, args.test_file)
     results, data = Classifier(args.model_dir, args.device).evaluate(args.test_file, args.columns)
     accuracy, f1 = results.is_correct.mean(), macro_f1(results.prediction, results.label)
-    print(f"accuracy               {accuracy:.2%}, {len(data):,} {data.unit}")
+    print(f"accuracy               {accuracy:.2%}, {format_count(len(data), data.unit)}")
     print(f"macro F1               {f1:.2%}")
     print("\n".join(tables(results, True, args.confusion)))
     if args.mistakes:

@@ -25,7 +25,7 @@ import numpy as np
 from elmo_core.config import differences
 from elmo_core.files.checkpoint import fingerprint
 from elmo_core.machine import disk, messages
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.optional import import_optional
 from elmo_core.machine.ranks import Ranks
 from elmo_core.text.text_files import write_table
@@ -94,7 +94,9 @@ def make_folds(labels: np.ndarray, settings: ProtocolSettings, n_dev: int = 0, n
         if not 2 <= n <= smallest_class // 2:
             enough = f"enough for 2 to {smallest_class // 2:,} folds"
             what = enough if smallest_class >= 4 else "too few: remove it, or give a --test_file"
-            raise UserError(f"--folds {n}: the rarest class has {smallest_class:,} texts, which is {what}.")
+            raise UserError(
+                f"--folds {n}: the rarest class has {format_count(smallest_class, 'texts')}, which is {what}."
+            )
         pairs = model_selection.StratifiedKFold(n, shuffle=True, random_state=seed).split(indices, labels[indices])
         parts = [(f"fold {k}/{n}", *pair) for k, pair in enumerate(pairs, 1)]
     return [Fold(name, *_hold_out_dev(train, dev, labels, seed), test) for name, train, test in parts]
@@ -110,8 +112,8 @@ def _hold_out_dev(train: np.ndarray, dev: np.ndarray, labels: np.ndarray, seed: 
         if len(set(labels[parts[1]])) > 1:
             return tuple(parts)
     raise UserError(
-        f"{len(train):,} texts, {counts.min():,} of the rarest class, are too few: a tenth of a training part must hold "
-        "several classes. Give a --dev_file, or remove rare classes."
+        f"{format_count(len(train), 'texts')}, {counts.min():,} of the rarest class, are too few: a tenth of a training "
+        "part must hold several classes. Give a --dev_file, or remove rare classes."
     )
 
 
@@ -332,7 +334,7 @@ class Experiment:
             lines.append("accuracy of each fold  " + " ".join(f"{score:.2%}" for score in scores))
         if scores != first:
             lines.append(f"before fine-tuning     {mean_and_std(first, '%')}")
-        of_texts = f"{len(results.number):,} {unit}, in {messages.format_duration(seconds)}"
+        of_texts = f"{format_count(len(results.number), unit)}, in {messages.format_duration(seconds)}"
         lines.append(f"accuracy               {mean_and_std(scores, '%')}, {of_texts}")
         if settings.train_file:
             lines.append(f"macro F1               {mean_and_std([result.macro_f1 for result in fold_results], '%')}")
@@ -375,6 +377,7 @@ class Experiment:
                 "the same command and --resume."
             )
         elif n_finished:
-            log.warning(f"{stopped}. Finished folds: {n_finished}. Continue with the same command and --resume.")
+            finished = format_count(n_finished, "finished folds")
+            log.warning(f"{stopped}, after {finished}. Continue with the same command and --resume.")
         else:
             log.warning(f"{stopped}. Nothing has been saved.")

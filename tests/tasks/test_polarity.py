@@ -101,7 +101,7 @@ def test_reading_and_tokenising_reviews(tmp_path, messages):
     reviews = polarity.read_reviews(tmp_path, "en", 256)
     assert reviews.texts == ["cliché \x85 but fine", "it's good", "don't go"]
     assert reviews.sentences == [["cliché", "...", "but", "fine"], ["it", "'s", "good"], ["do", "n't", "go"]]
-    assert reviews.labels.tolist() == [1, 1, 0] and "1 blank lines" in messages()
+    assert reviews.labels.tolist() == [1, 1, 0] and "1 blank line " in messages()
     cut = polarity.read_reviews(tmp_path, "none", 2)
     assert cut.sentences[1:] == [["it's", "good"], ["don't", "go"]] and cut.identity == reviews.identity
     assert "cut after max_seq_len, 2 tokens: 1 of 3" in messages()

@@ -118,7 +118,11 @@ def test_both_forms_of_cmrc_and_squads_are_read(read):
     questions = qa("a", "北京", 4), qa("b", "上海", 7), qa("c", "广州", -1, question="")
     data = read(squad(*questions))
     assert [question.answer_starts for question in data.questions] == [[4], [TEXT.index("上海")], [None]]
-    for fault in ("1 answers moved", "1 answers that are not in", "1 questions without words"):
+    for fault in (
+        "answers moved to where their text occurs: 1",
+        "answers that are not in their passage: 1",
+        "questions without words: 1",
+    ):
         assert fault in data.describe()
     del questions[1]["answers"]
     assert read(squad(*questions), require_answers=False).questions[1].answers == []
@@ -321,7 +325,7 @@ def test_what_cannot_be_learnt_from_is_counted(messages):
     one.questions += [Question("lost", "谁？", ["广州"], [None]), Question("long", "谁？", ["北京。老师住在"], [4])]
     groups = training_groups([TokenisedPassage(one, "zh")], 5, 5)
     assert [(one.window.begin, [question.id for question in one.questions]) for one in groups] == [(0, ["q0", "q1"])]
-    assert "1 begin or end within a word, 1 are not in their passage, 1 are in no window" in messages()
+    assert "within a word: 1, not in their passage: 1, in no window: 1" in messages()
     with pytest.raises(UserError, match="No question"):
         training_groups([], 5, 5)
 
