@@ -1,4 +1,4 @@
-"""Errors and log messages for users; lists, numbers of things and durations as text."""
+"""Errors and log messages for users; lists, counts and durations as text."""
 
 import logging
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ def join_names(names: Sequence[str], maximum: int = 10) -> str:
     return ", ".join(names[:maximum]) + (f" and {len(names) - maximum} more" if len(names) > maximum else "")
 
 
-def count(n: int, noun: str, plural: str = "") -> str:
-    """Format a number of things: 1 token, 2,000 tokens."""
-    return f"{n:,} {noun if n == 1 else plural or f'{noun}s'}"
+def format_count(n: int, things: str) -> str:
+    """Format a number of things: 1 text, 2,000 texts."""
+    return f"{n:,} {things.removesuffix('s') if n == 1 else things}"
 
 
 def format_duration(seconds: float) -> str:

@@ -5,6 +5,7 @@ In LAC's scheme a word of one piece is labelled with its bare tag, one of severa
 
 import unicodedata
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from elmo_tasks.tagging.scheme import OUTSIDE, spans
 
@@ -46,6 +47,13 @@ class PieceSplitter:
             pieces.append(word[begin:end])
             begin = end
         return pieces
+
+    def split_line(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Split the words of a line. Returns the pieces in the words' original characters and as the tagger's tokens."""
+        words = [word for word in words if not word.isspace()]
+        tokens = [piece for word in words for piece in self.split(word)]
+        characters = iter("".join(words))
+        return ["".join(islice(characters, len(token))) for token in tokens], tokens
 
 
 def joined_words(tokens: Sequence[str], labels: Sequence[str]) -> TaggedWords:

@@ -24,7 +24,7 @@ from elmo_tasks.tagging.network import BiGRUCRF, TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter
 from elmo_tasks.tagging.scheme import spans
 from elmo_tasks.tagging.score import Score
-from elmo_tasks.tagging.text import CHARACTERS, Line, Span, split_into_pieces, tokeniser
+from elmo_tasks.tagging.text import CHARACTERS, Line, Span, tokeniser
 from elmo_tasks.word_vectors import WordVectors
 
 BATCH_SIZE = 64  # maximum sentences per batch
@@ -36,7 +36,7 @@ class Tagger(TrainedModel):
 
         tagger = Tagger("runs/chunks")
         tagger.predict(["The cat sat .".split()])      # [["B-NP", "I-NP", "B-VP", "O"]]
-        tagger.spans(["The cat sat."])                 # [[Span(begin=0, end=7, text="The cat", label="NP", score=0.98), ...]]
+        tagger.spans(["The cat sat."])                 # [[Span(begin=0, end=7, text='The cat', label='NP', score=0.98), ..]]
 
     words: the words of the training data.
     pretrained: its biLM, if any.
@@ -93,7 +93,7 @@ class Tagger(TrainedModel):
         lang, segmentation = lang or self.settings.lang, self.settings.segmentation
         words = tokeniser(lang)(text)
         if self.settings.scheme == "lac" and lang != CHARACTERS:
-            return Line(text, *split_into_pieces(words, self.piece_splitter))
+            return Line(text, *self.piece_splitter.split_line(words))
         if lang == CHARACTERS and segmentation == "strip":  # they carry no positions
             segmentation = "none"
         return Line(text, words, [parse_token([word], 0, segmentation, None, where) for word in words])

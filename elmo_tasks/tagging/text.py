@@ -4,11 +4,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 
 from elmo_core.text import tokenise
 from elmo_core.text.offsets import token_offsets
-from elmo_tasks.tagging.pieces import PieceSplitter
 from elmo_tasks.tagging.scheme import spans
 
 CHARACTERS = "characters"  # each is a token
@@ -18,7 +16,7 @@ HAN = re.compile("[\u3400-\u9fff]")
 
 @dataclass
 class Span:
-    """Tokens with one label: text[begin:end] of a line. score: the probability that exactly its tokens' labels occur there."""
+    """Tokens with one label: text[begin:end] of a line. score: the probability of exactly these labels at these tokens."""
 
     begin: int
     end: int
@@ -58,13 +56,6 @@ def tokeniser(lang: str) -> Callable[[str], list[str]]:
     if lang == CHARACTERS:
         return lambda line: [character for character in line if not character.isspace()]
     return tokenise.TOKENISERS[lang]
-
-
-def split_into_pieces(words: Sequence[str], pieces: PieceSplitter) -> tuple[list[str], list[str]]:
-    """Split words into pieces. Returns these in the words' own characters and as the tagger's tokens."""
-    tokens = [piece for word in words for piece in pieces.split(word)]
-    characters = iter("".join(words))
-    return ["".join(islice(characters, len(token))) for token in tokens], tokens
 
 
 def detect_language(sentences: Iterable[Sequence[str]], segmentation: str) -> str:
