@@ -132,10 +132,13 @@ class Tagger(TrainedModel):
                 results + [([], [])] * (len(group) - len(nonempty)),
             )  # sorted by length: empty ones come last
 
-    def score(self, sentences: Sequence[Sentence], known: set[str] | None) -> Score:
-        """Score the tagger. known: the words of the training data, None if not available."""
+    def score(
+        self, sentences: Sequence[Sentence], known: set[str] | None, predicted: Sequence[list[str]] | None = None
+    ) -> Score:
+        """Score the tagger. known: the words of the training data, None if not available. predicted: its labels, if made."""
         score = Score(scheme=self.settings.scheme)
-        for sentence, labels in zip(sentences, self.predict([s.tokens for s in sentences]), strict=True):
+        predicted = self.predict([s.tokens for s in sentences]) if predicted is None else predicted
+        for sentence, labels in zip(sentences, predicted, strict=True):
             score.add(sentence.tokens, sentence.labels, labels, known)
         return score
 

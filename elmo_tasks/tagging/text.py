@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from elmo_core.text import tokenise
 from elmo_core.text.offsets import token_offsets
+from elmo_core.text.tokenise import LANGUAGES as TEXT_LANGUAGES
+from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.tagging.scheme import spans
 
 CHARACTERS = "characters"  # each is a token
-LANGUAGES = (*tokenise.LANGUAGES, CHARACTERS)
+LANGUAGES = (*TEXT_LANGUAGES, CHARACTERS)
 HAN = re.compile("[\u3400-\u9fff]")
 
 
@@ -27,11 +28,15 @@ class Span:
 
 @dataclass
 class Line:
-    """A line of text. words: its tokens in its own characters. tokens: the same as the tagger reads them."""
+    """A line of text. words: its tokens in its own characters. tokens: the same as the tagger reads them.
+
+    rows: of columns, the lines of the tokens.
+    """
 
     text: str
     words: Sequence[str]
     tokens: Sequence[str]
+    rows: Sequence[str] = ()
 
     @classmethod
     def from_tokens(cls, tokens: Sequence[str]) -> "Line":
@@ -55,7 +60,7 @@ def tokeniser(lang: str) -> Callable[[str], list[str]]:
     """The function that splits a line into words. lang: one of LANGUAGES."""
     if lang == CHARACTERS:
         return lambda line: [character for character in line if not character.isspace()]
-    return tokenise.TOKENISERS[lang]
+    return TOKENISERS[lang]
 
 
 def detect_language(sentences: Iterable[Sequence[str]], segmentation: str) -> str:
