@@ -4,7 +4,6 @@ vocab.txt holds the words of the training data.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,24 +19,13 @@ from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, 
 from elmo_tasks.reading.data import Passage, Question
 from elmo_tasks.reading.network import BiDAF, ReaderSettings
 from elmo_tasks.reading.score import Scores, score
-from elmo_tasks.reading.text import Text, TokenSpan, windows
+from elmo_tasks.reading.text import Answer, Text, TokenSpan, best_answers, span_scores, windows
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.word_vectors import WordVectors
 
 BATCH_SIZE = 8  # windows per batch
 BATCH_TOKENS = 8192  # tokens per batch, padding included
 QUESTIONS_PER_CHUNK = 256  # of `iter_answers`
-EMPTY_QUESTION = "？"  # replaces a question without words
-
-
-@dataclass
-class Answer:
-    """A span of a passage: begin and end in characters; score: its probability among all spans of the passage."""
-
-    text: str
-    begin: int
-    end: int
-    score: float
 
 
 class TokenisedPassage:
@@ -48,10 +36,7 @@ class TokenisedPassage:
         self.text = Text.from_string(passage.text, language)
         if not self.text.tokens:
             raise UserError(f"The passage {passage.text!r:.60} has no words.")
-        self.questions: list[tuple[Question, Text]] = []
-        for question in passage.questions:
-            text = Text.from_string(question.text, language)
-            self.questions.append((question, text if text.tokens else Text.from_string(EMPTY_QUESTION, language)))
+        self.questions = [(question, Text.from_question(question.text, language)) for question in passage.questions]
 
     def texts(self) -> list[Text]:
         return [self.text, *(text for _, text in self.questions)]
@@ -149,26 +134,3 @@ class Reader(TrainedModel):
 
     def build_saved(self, folder: Path, settings: ReaderSettings, values: Mapping[str, Any], **sources) -> None:
         self.build(settings, Vocabulary.from_file(folder / checkpoint.VOCABULARY), **sources)
-
-
-def span_scores(logits: np.ndarray, longest: int) -> np.ndarray:
-    """Sums (T, longest) of the logits (2, T) of the first and last token of each span of at most `longest` tokens.
-
-    Row t holds the spans that end with token t, the longest first; -inf: the span would begin before the text.
-    """
-    firsts, lasts = logits
-    padded = np.concatenate([np.full(longest - 1, -np.inf, logits.dtype), firsts])
-    return np.lib.stride_tricks.sliding_window_view(padded, longest) + lasts[:, None]
-
-
-def best_answers(text: Text, scores: np.ndarray, k: int) -> list[Answer]:
-    """The k best of the spans (T, longest) of a text, best first, as `span_scores` orders them. Changes the scores."""
-    longest, total = scores.shape[1], np.logaddexp.reduce(scores.ravel(), dtype=np.float64)
-    answers: dict[str, Answer] = {}
-    while len(answers) < k and np.isfinite(scores.max()):
-        last, column = divmod(int(scores.argmax()), longest)
-        begin, end = text.char_span(last - longest + 1 + column, last)
-        answer = Answer(text.text[begin:end], begin, end, float(np.exp(scores[last, column] - total)))
-        answers.setdefault(answer.text, answer)
-        scores[last, column] = -np.inf
-    return list(answers.values())

@@ -15,9 +15,9 @@ from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch
 from elmo_tasks.reading.data import Dataset, Passage, Question, read_dataset
 from elmo_tasks.reading.network import MASKED_LOGIT, BiDAF, ReaderSettings, window_layers
-from elmo_tasks.reading.reader import Answer, Reader, TokenisedPassage, best_answers, span_scores
+from elmo_tasks.reading.reader import Reader, TokenisedPassage
 from elmo_tasks.reading.score import METRICS, cmrc_f1, rouge_l, score
-from elmo_tasks.reading.text import Text, Window, windows
+from elmo_tasks.reading.text import Answer, Text, Window, best_answers, span_scores, windows
 from elmo_tasks.reading.training import train, training_groups
 from elmo_tasks.significance import clustered_bootstrap
 from elmo_tasks.training import TrainingSettings
