@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ LAYOUTS = (
     ("sentence1", "label", "sentence2"),
     ("sentence", "label"),
 )
+LINES_PER_GROUP = 4096
 HAN = re.compile("[\u4e00-\u9fff]")
 MAX_CLASSES = 50  # more labels, and more than half as many as texts: probably the wrong column
 EXPECTED = "texts with labels, as TSV or JSON"
@@ -293,6 +294,12 @@ def read_lines(path: Path) -> Iterable[str]:
             raise
         return text_files.read_lines(path, encoding="latin-1")
     return text_files.read_lines(path)
+
+
+def read_groups(path: Path) -> Iterator[list[str]]:
+    """The same, in groups of LINES_PER_GROUP."""
+    lines = iter(read_lines(path))
+    return iter(lambda: list(islice(lines, LINES_PER_GROUP)), [])
 
 
 # Tokens
