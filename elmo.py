@@ -10,13 +10,11 @@ V vocabulary size, L LSTM layers, M = sum of all row lengths.
 docs/differences.md lists the differences from the paper and bilm-tf.
 """
 
-import contextlib
 import itertools
 import math
 import os
 import shutil
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
@@ -52,8 +50,6 @@ __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError
 nn = paddle.nn
 MIN_FREE_BYTES = 1_000_000_000  # of the disk: cached layers do not use them
 TOKENS_PER_ROW = 64  # an embedder's batches hold at most batch_size * 64 tokens: longer sentences, fewer rows
-# Paddle's device and TF32 settings are global to the process: with CUDA, one thread embeds at a time
-_DEVICE_LOCK = threading.RLock() if paddle.is_compiled_with_cuda() else contextlib.nullcontext()
 BiLMState = list[list[State]]  # [layer][direction]: h (B, P), c (B, H)
 
 
@@ -547,7 +543,7 @@ class ELMoEmbedder:
         self.device = runtime.device_name(device)
         self._weights_may_change = isinstance(params, tuple)  # the caller's model may be trained between calls
         self._prefix = None if self._weights_may_change else resolve(params)  # a folder's latest checkpoint may change
-        with _DEVICE_LOCK, runtime.on_device(self.device):
+        with runtime.on_device(self.device):
             self.bilm, self.vocabulary = _check_model(params) if self._weights_may_change else load_bilm(self._prefix)
             self.config = self.bilm.config
             self.token_table = make_token_table(self.bilm.token_encoder, self.config, self.vocabulary)
@@ -576,7 +572,7 @@ class ELMoEmbedder:
         """Context-free token vectors (n, P): the LSTMs' input. Layer 0 repeats each of them twice."""
         list(self._validated([tokens]))
         self._oov_counter.update(tokens)
-        with self._inference_mode():
+        with products.inference(self.device):
             return self.token_table.lookup(tokens)
 
     def substitutes(self, sentence: Sequence[str], position: int, k: int = 10) -> list[tuple[str, float]]:
@@ -589,7 +585,7 @@ class ELMoEmbedder:
         check_number("position", position, 0, len(sentence) - 1, integer=True)
         check_number("k", k, 1, integer=True)
         softmax, vocabulary = self._language_model()
-        with self._inference_mode():
+        with products.inference(self.device):
             layers, _, _ = self.bilm.encode(*self.token_table([sentence]))
             steps = position, len(sentence) - 1 - position  # words that each direction has read
             h = paddle.stack([side[step] for side, step in zip(layers[-1], steps, strict=True)])  # (2, P)
@@ -614,16 +610,10 @@ class ELMoEmbedder:
                 raise UserError("substitutes: expected a BiLM with a language-model head, and its vocabulary.")
             return self.bilm.softmax, self.vocabulary
         if self._head is None:
-            with _DEVICE_LOCK, runtime.on_device(self.device):
+            with runtime.on_device(self.device):
                 bilm, vocabulary = load_bilm(self._prefix, head=True)
             self._head = bilm.softmax, vocabulary
         return self._head
-
-    @contextlib.contextmanager
-    def _inference_mode(self) -> Iterator[None]:
-        """Compute on the embedder's device, in full float32, without gradients; restores the caller's settings."""
-        with _DEVICE_LOCK, runtime.on_device(self.device), products.full_precision(), paddle.no_grad():
-            yield
 
     def _validated(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
         """Check and yield the sentences of a call."""
@@ -651,7 +641,7 @@ class ELMoEmbedder:
             for positions, group in sentence_batches(sentences, self.batch_size, max_tokens, window):
                 yield positions, self._encode_batch(group)[0]
             return
-        with _DEVICE_LOCK, runtime.on_device(self.device):
+        with runtime.on_device(self.device):
             state = self.bilm.zero_state(self.batch_size)
         position, sentences = 0, iter(sentences)
         while group := list(itertools.islice(sentences, self.batch_size)):
@@ -671,7 +661,7 @@ class ELMoEmbedder:
 
     def _run(self, sentences: Sequence[Sequence[str]], state: BiLMState | None):
         """The chosen layers' packed (forward, backward) outputs as arrays, the packing, the row lengths, the final state."""
-        with self._inference_mode():
+        with products.inference(self.device):
             vectors, index, lengths = self.token_table(sentences)
             if state is not None:  # the last batch may have fewer rows
                 n = len(sentences)

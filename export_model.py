@@ -3,11 +3,11 @@
     python export_model.py checkpoints --output=exported
     python export_model.py checkpoints/10000 --output=exported --layers=top --onnx
     python export_model.py tagger --output=exported --onnx
-    echo "The first sentence ." | python exported/run_paddle.py
+    echo "The first sentence." | python exported/run_paddle.py
 
-MODEL is a checkpoint or published model of ELMo, or the folder of a tagger (run_tag.py) or classifier (run_finetune.py).
-The exported folder has the graph, its input tables, a README on inputs and outputs, and examples that need none of this
-project's code. The output is vectors for ELMo, labels for a tagger, probabilities for a classifier.
+MODEL is a checkpoint or published model of ELMo, or the folder of a tagger (run_tag.py), classifier (run_finetune.py) or
+reader (run_read.py). The exported folder has the graph, its input tables, a README on inputs and outputs, and programs that
+turn lines of raw text into vectors, labels, classes or answers. It needs none of this project's code.
 """
 
 import argparse
@@ -21,11 +21,16 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError
 from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.reading.reader import Reader
 from elmo_tasks.tagging.tagger import Tagger
 from export import folder
-from export.networks import ClassifierNetwork, EmbedderNetwork, Network, TaggerNetwork
+from export.networks import ClassifierNetwork, EmbedderNetwork, Network, ReaderNetwork, TaggerNetwork
 
-TASKS = {"tagger": (TaggerNetwork, Tagger), "classifier": (ClassifierNetwork, Classifier)}
+TASKS = {
+    "tagger": (TaggerNetwork, Tagger),
+    "classifier": (ClassifierNetwork, Classifier),
+    "reader": (ReaderNetwork, Reader),
+}
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -39,10 +44,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     layers = "all, top, average, an index, several (0,1), or a weight per layer (0.2,0.5,0.3) (default: all)"
     elmo.add_argument("--layers", metavar="L", help=layers)
     elmo.add_argument("--pool", choices=("mean",), help="one vector per sentence: the mean over its tokens")
-    tasks = parser.add_argument_group("taggers and classifiers")
-    tasks.add_argument("--init_from_ckpt", metavar="CKPT", help="the ELMo it was trained with, if that has moved")
-    vectors = "the word vectors it was trained with, if they have moved"
-    tasks.add_argument("--word_vectors", type=Path, metavar="FILE", help=vectors)
     return parser.parse_args(argv)
 
 
@@ -52,9 +53,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     runtime.set_device("cpu")
     values = checkpoint.load_config(args.model) if (Path(args.model) / "config.json").is_file() else {}
     kind = next((task for task in TASKS if task in values), "ELMo")
-    for name in ("layers", "pool") if kind in TASKS else ("init_from_ckpt", "word_vectors"):
-        if getattr(args, name) is not None:
-            raise UserError(f"--{name} has no effect: {args.model} holds {'a ' * (kind in TASKS)}{kind}.")
+    for name in ("layers", "pool"):
+        if kind in TASKS and getattr(args, name) is not None:
+            raise UserError(f"--{name} has no effect: {args.model} holds a {kind}.")
     folder.write(network_of(kind, args), args.output, f"{kind} {args.model}", args.onnx)
     print(f"exported to {args.output}; its README.md describes the inputs and outputs")
 
@@ -62,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def network_of(kind: str, args: argparse.Namespace) -> Network:
     if kind in TASKS:
         network, model = TASKS[kind]
-        return network(model.load(args.model, args.init_from_ckpt, args.word_vectors))
+        return network(model(args.model, "cpu"))
     bilm, vocabulary = load_bilm(args.model)
     layers = args.layers or "all"
     if "." in layers:

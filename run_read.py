@@ -24,12 +24,12 @@ import task_flags
 from args import COUNT, FILE
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
-from elmo_core.text.text_files import blocks, decode
+from elmo_core.text.text_files import blocks, decode, write_table
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.reading.data import Passage, Question, read_dataset
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import Reader, TokenisedPassage
-from elmo_tasks.reading.score import score
+from elmo_tasks.reading.score import mistakes, score
 from elmo_tasks.reading.training import train
 from elmo_tasks.saved import check_model_folder
 from elmo_tasks.significance import clustered_bootstrap
@@ -59,6 +59,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     data = task_flags.add_data(parser, CONTENT, held_out="a tenth of the passages of --train_file")
     task_flags.add_language(data)
     task_flags.add_save(data, "reader")
+    task_flags.add_resume(data)
     task_flags.add_json(data)
     task_flags.add_elmo(parser, ELMO_DEFAULTS)
     task_flags.add_word_vectors(parser, trainable=False)
@@ -80,6 +81,7 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--predictions", **FILE, help="{id: answer}, as written by `predict`, instead of --model_dir")
     parser.add_argument("--compare_with", **FILE, help="predictions of another reader")
     task_flags.add_language(parser, None, "language of --predictions, which sets the metrics")
+    task_flags.add_mistakes(parser)
     task_flags.add_json(parser)
 
 
@@ -109,9 +111,8 @@ def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> No
 def check_evaluate(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     if bool(args.model_dir) == bool(args.predictions):
         parser.error("give either --model_dir or --predictions")
-    for name in ("lang", "init_from_ckpt", "word_vectors"):
-        if getattr(args, name) and bool(args.model_dir) == (name == "lang"):
-            parser.error(f"--{name} has no effect with --{'model_dir' if args.model_dir else 'predictions'}")
+    if args.lang and args.model_dir:
+        parser.error("--lang has no effect with --model_dir")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -122,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def train_reader(args: argparse.Namespace) -> None:
-    check_model_folder(args.save_dir, "reader", args.overwrite)
+    check_model_folder(args.save_dir, "reader", args.overwrite, args.resume)
     disk.check_output("--json", args.json, args.train_file, args.dev_file, args.test_file)
     script.seed_everything(args.seed)
     files = [args.train_file, args.dev_file, args.test_file]
@@ -135,7 +136,7 @@ def train_reader(args: argparse.Namespace) -> None:
         vectors.log_coverage([passage.text.tokens for passage in passages])
     settings = arguments.from_flags(ReaderSettings, args)
     tokens = (token for passage in passages for text in passage.texts() for token in text.tokens)
-    reader = Reader(settings, training_words(tokens, args.min_count), pretrained, vectors)
+    reader = Reader.create(settings, training_words(tokens, args.min_count), pretrained, vectors)
     if settings.random_weights:
         randomise(reader.network.elmo.bilm, settings.random_weights, args.seed)
     if pretrained:
@@ -143,7 +144,7 @@ def train_reader(args: argparse.Namespace) -> None:
         texts = (text for passage in [*passages, *dev, *(test or [])] for text in passage.texts())
         reader.network.elmo.keep((s for text in texts for s in text.sentences), args.cache_gb, args.save_dir)
 
-    best = train(reader, passages, dev, arguments.from_flags(TrainingSettings, args), args.save_dir)
+    best = train(reader, passages, dev, arguments.from_flags(TrainingSettings, args), args.save_dir, args.resume)
 
     test_scores = reader.score(test) if test else None
     results = report(reader, best, test_scores, args.seed, lambda name, scores: print(f"{name}  {scores}"))
@@ -158,16 +159,19 @@ def read(path: Path, language: str) -> list[TokenisedPassage]:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    disk.check_output("--json", args.json, args.test_file, args.predictions, args.compare_with)
+    for flag, path in (("--json", args.json), ("--mistakes", args.mistakes)):
+        disk.check_output(flag, path, args.test_file, args.predictions, args.compare_with)
     passages = read_dataset(args.test_file).passages
     if args.model_dir:
-        reader = task_flags.load(Reader, args)
+        reader = Reader(args.model_dir, args.device)
         language = reader.settings.lang
-        scores = reader.score([TokenisedPassage(passage, language) for passage in passages])
+        predictions = reader.predictions([TokenisedPassage(passage, language) for passage in passages])
     else:
-        language = args.lang or ReaderSettings.lang
-        scores = score(passages, read_predictions(args.predictions), language)
+        language, predictions = args.lang or ReaderSettings.lang, read_predictions(args.predictions)
+    scores = score(passages, predictions, language)
     print(scores)
+    if args.mistakes:
+        write_table(args.mistakes, mistakes(passages, predictions, scores))
     results = scores.figures()
     if args.compare_with:
         other = score(passages, read_predictions(args.compare_with), language)
@@ -192,7 +196,7 @@ def predict(args: argparse.Namespace) -> None:
             passages = read_dataset(args.input, require_answers=False).passages
         else:
             passages = [passage_with_questions(args.passage)]
-        reader = task_flags.load(Reader, args)
+        reader = Reader(args.model_dir, args.device)
         answers = reader.predictions([TokenisedPassage(passage, reader.settings.lang) for passage in passages])
         if args.input:
             target.write(json.dumps(answers, ensure_ascii=False, indent=1) + "\n")
@@ -223,7 +227,9 @@ def prepare(args: argparse.Namespace) -> None:
     spans = [(passage.text, id, span) for passage in passages for id, _, span in passage.spans() if span]
     rounded = {id: text.text[slice(*text.char_span(span.first, span.last))] for text, id, span in spans}
     n_inexact = sum(not span.exact for *_, span in spans)
-    print(f"{n_inexact:,} answers begin or end within a word. The first answers, rounded to whole words, would score")
+    print(
+        f"answers that begin or end within a word: {n_inexact:,}. The first answers, rounded to whole words, would score"
+    )
     print(score(data.passages, rounded, args.lang))
     if args.text:
         with disk.atomic_write(args.text) as file:

@@ -30,10 +30,11 @@ from elmo_tasks.saved import check_model_folder
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.data import Labels, Sentence
 from elmo_tasks.tagging.network import TaggerSettings
-from elmo_tasks.tagging.pieces import PieceSplitter, read_tagged
+from elmo_tasks.tagging.pieces import PieceSplitter
 from elmo_tasks.tagging.prediction import INPUT_FORMATS, tag_columns, tag_text
 from elmo_tasks.tagging.scheme import SCHEMES, detect_scheme, forbidden_transitions, split_lac_label
 from elmo_tasks.tagging.score import Score
+from elmo_tasks.tagging.tagged_text import read_tagged
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.training import known_words, train
 from elmo_tasks.training import TrainingSettings, hold_out, report, training_words
@@ -72,6 +73,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     add_choice(data, "words", "what ELMo and --word_vectors read: the tokens, or jieba's words in characters")
     task_flags.add_language(data, help="how `predict` tokenises raw text")
     task_flags.add_save(data, "tagger")
+    task_flags.add_resume(data)
     task_flags.add_json(data)
     elmo = task_flags.add_elmo(parser, ELMO_DEFAULTS)
     text = f"where the network reads ELMo: input, output, or input,output (default: {TaggerSettings.elmo_at})"
@@ -134,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def train_tagger(args: argparse.Namespace) -> None:
     files = [args.train_file, args.dev_file, args.test_file]
-    check_model_folder(args.save_dir, "tagger", args.overwrite)
+    check_model_folder(args.save_dir, "tagger", args.overwrite, args.resume)
     disk.check_output("--json", args.json, *files)
     if args.dev_file and args.test_file and args.dev_file.samefile(args.test_file):
         log.warning(f"{args.test_file} is both --dev_file and --test_file: the test scores will be optimistic.")
@@ -153,7 +155,7 @@ def train_tagger(args: argparse.Namespace) -> None:
         texts = jieba_words(texts)[0] if args.words == "jieba" else texts
         tagger.network.elmo.keep(texts, args.cache_gb, args.save_dir)
 
-    best = train(tagger, sentences, dev, arguments.from_flags(TrainingSettings, args), args.save_dir)
+    best = train(tagger, sentences, dev, arguments.from_flags(TrainingSettings, args), args.save_dir, args.resume)
 
     scored = tagger.score(test, known_words(sentences, scheme)) if test else None
     results = report(tagger, best, scored, args.seed, show)
@@ -166,7 +168,7 @@ def read(
 ) -> list[Sentence]:
     """Read the sentences of a file in the format given with the flags of `add_format`."""
     if args.data_format == "tagged":
-        return read_tagged(path, PieceSplitter(pieces, whole=pieces is None))
+        return read_tagged(path, PieceSplitter(pieces.words if pieces else (), whole=pieces is None))
     return read_columns(path, args.token_column, args.label_column, segmentation, feature)
 
 
@@ -188,7 +190,7 @@ def build_tagger(
         vectors.log_coverage([sentence.tokens for sentence in sentences], args.words)
     features = sorted({t.feature for s in sentences for t in s.tokens}) if args.feature_column is not None else ()
     settings = arguments.from_flags(TaggerSettings, args, scheme=scheme)
-    tagger = Tagger(settings, words, labels, pretrained, pieces, vectors, features, args.feature_column)
+    tagger = Tagger.create(settings, words, labels, pretrained, pieces, vectors, features, args.feature_column)
     if settings.random_weights:
         randomise(tagger.network.elmo.bilm, settings.random_weights, args.seed)
     return tagger
@@ -214,7 +216,7 @@ def warn_about_labels(tagger: Tagger, sentences: Sequence[Sentence], others: Map
 
 def evaluate(args: argparse.Namespace) -> None:
     disk.check_output("--json", args.json, args.test_file)
-    tagger = task_flags.load(Tagger, args)
+    tagger = Tagger(args.model_dir, args.device)
     sentences = read(args.test_file, args, tagger.pieces, tagger.settings.segmentation, tagger.feature_column)
     warn_about_labels(tagger, [], {"test": sentences})
     # in LAC's scheme words are joined from tokens, and the tagger knows only these
@@ -224,7 +226,7 @@ def evaluate(args: argparse.Namespace) -> None:
 
 
 def predict(args: argparse.Namespace) -> None:
-    tagger = task_flags.load(Tagger, args)
+    tagger = Tagger(args.model_dir, args.device)
     if args.output_format == "tagged" and tagger.settings.scheme != "lac":
         raise UserError(f"--output_format=tagged requires LAC's scheme; this tagger's is {tagger.settings.scheme}.")
     if args.input:

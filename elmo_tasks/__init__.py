@@ -1,1 +1,22 @@
-"""Downstream tasks on ELMo vectors: tagging/, classification/, reading/. No command-line flags."""
+"""Downstream tasks on ELMo vectors: tagging/, classification/, reading/. No command-line flags.
+
+from elmo_tasks import Classifier, Reader, Tagger
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from elmo_tasks.classification.classifier import Classifier
+    from elmo_tasks.reading.reader import Reader
+    from elmo_tasks.tagging.tagger import Tagger
+
+__all__ = ["Classifier", "Reader", "Tagger"]
+_MODULES = {"Classifier": "classification.classifier", "Reader": "reading.reader", "Tagger": "tagging.tagger"}
+
+
+def __getattr__(name: str):
+    """Import a class on first use: the tasks have different requirements."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -2,25 +2,34 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import elmo
 from elmo_core.files import checkpoint
 from elmo_core.machine.runtime import paddle
-from elmo_core.weights import model_files
+from elmo_core.weights import model_files, published
 
 
 @dataclass(frozen=True)
 class PretrainedBiLM:
     """A biLM's checkpoint, with a fingerprint of its weights: the files may change before a tagger is loaded."""
 
+    FILES: ClassVar = (f"{checkpoint.FINAL}{checkpoint.PARAMS}", *checkpoint.MODEL_FILES)  # of a copy
     prefix: str
     fingerprint: str  # SHA-1 of the weights
+    name: str | None = None  # of a published model
 
     @classmethod
     def from_path(cls, path: str | Path) -> "PretrainedBiLM":
         """path: a checkpoint's prefix, file or folder (its latest checkpoint), or a model's name."""
         prefix = model_files.resolve(path).resolve()
-        return cls(str(prefix), checkpoint.fingerprint(checkpoint.load_params(prefix)))
+        return cls(str(prefix), checkpoint.fingerprint(checkpoint.load_params(prefix)), published.name_of(prefix))
+
+    def files(self) -> dict[str, Path]:
+        """The checkpoint's existing files by the names of FILES."""
+        prefix = Path(self.prefix)
+        paths = [Path(f"{prefix}{checkpoint.PARAMS}"), *(prefix.parent / name for name in checkpoint.MODEL_FILES)]
+        return {name: path for name, path in zip(self.FILES, paths, strict=True) if path.exists()}
 
 
 @dataclass(frozen=True)

@@ -1,37 +1,47 @@
-"""A trained model as a folder: settings, dictionaries, weights, and where its biLM and word vectors are.
+"""A trained model as a folder that can be moved to another machine, where only the library is installed.
 
 FOLDER/
-  config.json       settings of the network, under the model's kind; fingerprints of all it was trained with
-  best.pdparams     the weights, except those of a frozen biLM, which are in its checkpoint. Written last
-  vocab.txt ...     the dictionaries of the kind
+  config.json        settings of the network, under the model's kind; fingerprints of all it was trained with
+  best.pdparams      the weights, except those of a frozen biLM. Written last
+  vocab.txt ...      the dictionaries of the kind
+  elmo/              the checkpoint of its biLM, unless that is a published model, which config.json names
+  word_vectors.txt   its word vectors; also .bin, .txt.gz, .bin.gz
+  last.*             the state of a training run that was interrupted
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from elmo_core.files import checkpoint
-from elmo_core.machine import disk
+from elmo_core.machine import disk, products, runtime
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.weights import published
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.word_vectors import WordVectors
 
 BILM = "elmo.bilm."  # prefix of the biLM's weights
-WEIGHTS = "best"
+WEIGHTS, STATE = "best", "last"
+ELMO, VECTORS = "elmo", "word_vectors"  # in config.json, and names in the folder
 Kind = TypeVar("Kind")
 
 
 class TrainedModel:
-    """A network with everything it was trained with. Subclasses provide:
+    """A network with everything it was trained with. Thread-safe: one thread at a time computes.
+
+    folder: as `save` has written it. device: auto, cpu, gpu or gpu:N. Subclasses provide:
 
     kind: its key in config.json and its name in messages. settings_type: the dataclass of its settings.
+    build(...): set `settings`, `network`, `pretrained`, `vectors` and its own attributes, with untrained weights.
+    build_saved(folder, settings, values, pretrained=, vectors=): call `build` with what a folder and its config.json hold.
     dictionaries(): its files by name, None for an absent one; if their lines changed, so would the predictions.
     config(): further values of config.json.
-    from_folder(folder, settings, values, pretrained=, vectors=): rebuild the model, with untrained weights.
     """
 
     kind: ClassVar[str]
@@ -40,6 +50,26 @@ class TrainedModel:
     network: paddle.nn.Layer
     pretrained: PretrainedBiLM | None
     vectors: WordVectors | None
+
+    def __init__(self, folder: str | Path, device: str = "auto"):
+        self._lock, self.device = threading.RLock(), runtime.device_name(device)
+        with runtime.on_device(self.device):
+            self._load(Path(folder))
+
+    @classmethod
+    def create(cls: type[Kind], *args, **options) -> Kind:
+        """Build an untrained model on Paddle's current device. The arguments are those of `build`."""
+        model = cls.__new__(cls)
+        model._lock, model.device = threading.RLock(), paddle.get_device()
+        model.build(*args, **options)
+        return model
+
+    @contextmanager
+    def inference(self) -> Iterator[None]:
+        """A block that computes with the network: without dropout and gradients, one thread at a time."""
+        with self._lock, products.inference(self.device):
+            self.network.eval()
+            yield
 
     def saved_parameters(self) -> dict[str, paddle.Tensor]:
         """The network's weights, without those of a frozen biLM."""
@@ -56,87 +86,108 @@ class TrainedModel:
         for name, parameter in parameters.items():
             parameter.set_value(weights[name])
 
+    def values(self) -> dict[str, Any]:
+        """The content of config.json: everything that the weights depend on, except the training data and its order."""
+        dictionaries = self.dictionaries().items()
+        values = {
+            self.kind: dataclasses.asdict(self.settings),
+            "dictionaries": {name: dictionary.fingerprint for name, dictionary in dictionaries if dictionary},
+            **self.config(),
+        }
+        if self.pretrained:
+            values[ELMO] = {"name": self.pretrained.name, "fingerprint": self.pretrained.fingerprint}
+        if self.vectors:
+            file = {"file": f"{VECTORS}{self.vectors.suffix}", "limit": self.vectors.limit}
+            values[VECTORS] = {**file, "fingerprint": self.vectors.fingerprint}
+        return values
+
     def save(self, folder: str | Path) -> None:
         """Write all files, the weights last: a folder left by a killed process is not taken for a trained model."""
         folder = Path(folder)
         (folder / f"{WEIGHTS}.pdparams").unlink(missing_ok=True)
-        dictionaries = self.dictionaries()
-        values = {
-            self.kind: dataclasses.asdict(self.settings),
-            "dictionaries": {name: dictionary.fingerprint for name, dictionary in dictionaries.items() if dictionary},
-            **self.config(),
-        }
-        if self.pretrained:
-            values["elmo"] = {"path": self.pretrained.prefix, "fingerprint": self.pretrained.fingerprint}
-        if self.vectors:
-            file = {"path": str(self.vectors.path), "limit": self.vectors.limit}
-            values["word_vectors"] = {**file, "fingerprint": self.vectors.fingerprint}
+        checkpoint.delete(folder / STATE)
+        before = checkpoint.load_config(folder) if (folder / "config.json").is_file() else {}
+        values = self.values()
         checkpoint.save_config(folder, values)
-        for name, dictionary in dictionaries.items():
+        for name, dictionary in self.dictionaries().items():
             if dictionary:
                 dictionary.save(folder / name)
             else:
                 (folder / name).unlink(missing_ok=True)
+        sources = {}
+        if self.pretrained and not self.pretrained.name:
+            sources = {f"{ELMO}/{name}": path for name, path in self.pretrained.files().items()}
+        if self.vectors:
+            sources[values[VECTORS]["file"]] = self.vectors.path
+        for name, path in sources.items():
+            disk.link_or_copy(path, folder / name)
+        for name in _source_names(before) - sources.keys():
+            (folder / name).unlink(missing_ok=True)
         self.save_weights(folder)
 
     def save_weights(self, folder: Path) -> None:
         """Replace only the weights that `save` has written; if that fails, they are left as they were."""
         checkpoint.save(folder / WEIGHTS, self.weights())
 
-    @classmethod
-    def load(
-        cls: type[Kind], folder: str | Path, init_from_ckpt: str | None = None, word_vectors: str | Path | None = None
-    ) -> Kind:
-        """Load a saved model. init_from_ckpt, word_vectors: their new locations, if they have moved."""
-        folder = Path(folder)
-        file, values = folder / "config.json", checkpoint.load_config(folder, f"a trained {cls.kind}")
-        if cls.kind not in values:
-            raise UserError(f"{file} has no field {cls.kind!r}: expected a folder with a trained {cls.kind}.")
-        settings = settings_from_config(cls.settings_type, values[cls.kind], cls.kind, file)
-        bilm = _source(values.get("elmo"), folder, "--init_from_ckpt", init_from_ckpt, PretrainedBiLM.from_path)
-        vectors = _source(values.get("word_vectors"), folder, "--word_vectors", word_vectors, WordVectors)
-        model = cls.from_folder(folder, settings, values, pretrained=bilm, vectors=vectors)
+    def _load(self, folder: Path) -> None:
+        file, values = folder / "config.json", checkpoint.load_config(folder, f"a trained {self.kind}")
+        if self.kind not in values:
+            raise UserError(f"{file} has no field {self.kind!r}: expected a folder with a trained {self.kind}.")
+        settings = settings_from_config(self.settings_type, values[self.kind], self.kind, file)
+        pretrained = vectors = None
+        if entry := values.get(ELMO):
+            name = entry["name"]
+            pretrained = PretrainedBiLM.from_path(published.get(name) if name else folder / ELMO / checkpoint.FINAL)
+            if pretrained.fingerprint != entry["fingerprint"]:
+                raise UserError(
+                    f"{name or folder / ELMO} is not the ELMo that {folder} was trained with. {_remedy(name)}"
+                )
+        if entry := values.get(VECTORS):
+            vectors = WordVectors(folder / entry["file"], entry["limit"])
+            if vectors.fingerprint != entry["fingerprint"]:
+                raise UserError(f"{vectors.path} has changed since {folder} was trained with it. {_remedy()}")
+        self.build_saved(folder, settings, values, pretrained=pretrained, vectors=vectors)
         expected = values["dictionaries"] if isinstance(values.get("dictionaries"), dict) else {}
-        for name, dictionary in model.dictionaries().items():
+        for name, dictionary in self.dictionaries().items():
             if (dictionary and dictionary.fingerprint) != expected.get(name):
                 raise UserError(
-                    f"{folder / name} is missing, or is not the file that this {cls.kind} was trained with: copy the folder "
-                    "again, or train again."
+                    f"{folder / name} is missing, or is not the file that this {self.kind} was trained with. {_remedy()}"
                 )
-        model.set_weights(checkpoint.load_params(folder / WEIGHTS), str(folder / WEIGHTS))
-        return model
+        self.set_weights(checkpoint.load_params(folder / WEIGHTS), str(folder / WEIGHTS))
 
 
-def _source(entry: Mapping | None, folder: Path, flag: str, moved: str | Path | None, load: Callable[..., Kind]):
-    """Load what an entry of config.json refers to, from `moved` if given; None without an entry. Raise if it has changed."""
-    if entry is None:
-        if moved:
-            raise UserError(f"{flag}: {folder} was trained without it. Leave it out.")
-        return None
-    path, options = moved or entry["path"], entry.keys() - {"path", "fingerprint"}
-    try:
-        source = load(path, **{name: entry[name] for name in options})
-    except UserError as error:
-        if moved:
-            raise
-        raise UserError(f"{error} If it has moved, give its new location with {flag}.") from error
-    if source.fingerprint != entry["fingerprint"]:
-        raise UserError(
-            f"{path} has changed since {folder} was trained with it, or is another file. Give the right one with {flag}, "
-            "or train again."
-        )
-    return source
+def _remedy(name: str | None = None) -> str:
+    return "Install the same version of it, or train again." if name else "Copy the folder again, or train again."
 
 
-def check_model_folder(folder: Path, kind: str, overwrite: bool) -> None:
-    """Raise, before training, if --save_dir cannot be written or holds another model."""
+def _source_names(values: Mapping) -> set[str]:
+    """The names that `save` may have given to ELMo and word vectors in a folder with this config.json."""
+    names = {f"{VECTORS}{suffix}" for suffix in WordVectors.SUFFIXES} if VECTORS in values else set()
+    if ELMO in values and not values[ELMO]["name"]:
+        names |= {f"{ELMO}/{name}" for name in PretrainedBiLM.FILES}
+    return names
+
+
+def check_model_folder(
+    folder: Path, kind: str, overwrite: bool, resume: bool = False, interrupted: bool | None = None
+) -> None:
+    """Raise, before training, if --save_dir cannot be written or holds another model, or nothing to resume.
+
+    interrupted: whether there is an interrupted training (default: whether its state is in the folder).
+    """
     disk.check_output("--save_dir", folder / f"{WEIGHTS}.pdparams")
+    interrupted = checkpoint.exists(folder / STATE) if interrupted is None else interrupted
+    if resume and not interrupted:
+        raise UserError(f"--resume: --save_dir {folder} holds no interrupted training. Leave it out.")
     if not (folder / "config.json").exists():
+        if others := [*folder.glob(ELMO), *folder.glob(f"{VECTORS}.*")]:
+            raise UserError(f"{others[0]} would be replaced: choose another --save_dir, or rename it.")
         return
     if kind not in checkpoint.load_config(folder):
         raise UserError(f"--save_dir {folder} holds another model: choose a different folder.")
-    if not overwrite:
-        raise UserError(f"--save_dir {folder} already holds a {kind}: choose another, or add --overwrite.")
+    if not overwrite and not resume:
+        what = f"an interrupted training of a {kind}: continue it with --resume" if interrupted else f"a {kind}"
+        raise UserError(f"--save_dir {folder} already holds {what}, choose another, or add --overwrite.")
 
 
 def settings_from_config(kind: type[Kind], values: Any, name: str, source: Path) -> Kind:

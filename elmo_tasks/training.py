@@ -3,18 +3,21 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from elmo_core.config import differences
+from elmo_core.files import checkpoint
+from elmo_core.machine import versions
 from elmo_core.machine.messages import UserError, format_duration, log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_tasks.saved import BILM, TrainedModel
+from elmo_tasks.saved import BILM, STATE, WEIGHTS, TrainedModel
 
 HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
 PROGRESS_SECONDS = 20  # between log lines within an epoch
@@ -76,40 +79,129 @@ class BestEpoch:
 
 def fit(
     model: TrainedModel,
-    batches: Callable[[], Sequence],
+    batches: Callable[[np.random.Generator], Sequence],
     loss: Callable[..., paddle.Tensor],
     score: Callable[[], Score],
     settings: TrainingSettings,
     folder: Path | None = None,
+    resume: bool = False,
 ) -> BestEpoch:
     """Train the model and load the weights of its best epoch into it.
 
-    batches: returns the batches of one epoch. loss: computes the loss of a batch. score: scores the model on the dev set.
-    folder: the model is saved there after each epoch that improves on all before.
+    batches: draws the batches of one epoch. loss: computes the loss of a batch. score: scores the model on the dev set.
+    folder: the model is saved there after each epoch that improves on all before. resume: continue an interrupted run.
     """
-    network, best, weights, start = model.network, None, {}, time.perf_counter()
-    optimizer = _make_adam(network, settings)
-    average = WeightAverage(model.saved_parameters().values(), settings.ema)
-    for epoch in range(1, settings.epochs + 1):
-        optimizer.set_lr(settings.lr * (1 - 0.9 * (epoch - 1) / settings.epochs))
-        mean_loss = _run_epoch(network, optimizer, batches(), loss, epoch, average)
-        with average.applied():
-            current, seconds = score(), time.perf_counter() - start
-            improved = best is None or current.value > best.score.value
-            left = format_duration(seconds / epoch * (settings.epochs - epoch))
-            log.info(
-                f"epoch {epoch:>2}/{settings.epochs}  loss {mean_loss:7.3f}  dev {current.brief}"
-                f"{' *' if improved else '  '}  {format_duration(seconds)}, at most {left} left"
+    state = TrainingState(model, settings)
+    if resume:
+        state.resume(folder, score)
+    start = time.perf_counter() - state.seconds
+    try:
+        for epoch in range(state.epoch + 1, settings.epochs + 1):
+            if settings.patience and epoch > 1 and epoch - 1 - state.best.epoch >= settings.patience:
+                break
+            state.optimizer.set_lr(settings.lr * (1 - 0.9 * (epoch - 1) / settings.epochs))
+            mean_loss = _run_epoch(model.network, state.optimizer, batches(state.random), loss, epoch, state.average)
+            with state.average.applied():
+                current, seconds = score(), time.perf_counter() - start
+                improved = current.value > state.best_value
+                left = format_duration(seconds / epoch * (settings.epochs - epoch))
+                log.info(
+                    f"epoch {epoch:>2}/{settings.epochs}  loss {mean_loss:7.3f}  dev {current.brief}"
+                    f"{' *' if improved else '  '}  {format_duration(seconds)}, at most {left} left"
+                )
+                if improved:
+                    if folder:
+                        model.save_weights(folder) if state.best else model.save(folder)
+                    state.best, state.best_value = BestEpoch(epoch, current, seconds), current.value
+                    state.best_weights = model.weights()
+            state.epoch, state.seconds = epoch, seconds
+            if folder:
+                state.save(folder)
+    except UserError:
+        raise
+    except BaseException:  # Ctrl-C, a signal, or an error that is not the user's
+        _log_what_is_left(folder, state.epoch + 1, state.best)
+        raise
+    model.set_weights(state.best_weights, "the best epoch")
+    state.best.seconds = time.perf_counter() - start
+    if folder:
+        checkpoint.delete(folder / STATE)
+    return state.best
+
+
+def _log_what_is_left(folder: Path | None, epoch: int, best: BestEpoch | None) -> None:
+    """Log what an interrupted training run has saved."""
+    if folder and best:
+        log.warning(
+            f"stopped in epoch {epoch}. The best epoch so far is {best.epoch}, dev {best.score.brief.strip()}: use it with "
+            f"--model_dir={folder}, or continue with the same command and --resume."
+        )
+    else:
+        log.warning(f"stopped in epoch {epoch}. Nothing has been saved.")
+
+
+class TrainingState:
+    """All that the rest of a training run depends on. Saved after each epoch, it resumes the run bit for bit."""
+
+    def __init__(self, model: TrainedModel, settings: TrainingSettings):
+        self.model, self.settings = model, settings
+        self.optimizer = _make_adam(model.network, settings)
+        self.average = WeightAverage(model.saved_parameters().values(), settings.ema)
+        self.random = np.random.default_rng(settings.seed)
+        self.epoch, self.seconds = 0, 0.0
+        self.best: BestEpoch | None = None
+        self.best_value, self.best_weights = -math.inf, {}
+
+    def save(self, folder: Path) -> None:
+        names = {weight.name: name for name, weight in self.model.network.named_parameters()}
+        progress = {
+            "step": self.epoch,
+            "seconds": self.seconds,
+            "best": (self.best.epoch, self.best_value),
+            "random": self.random.bit_generator.state,
+            "paddle_random": versions.random_states(paddle),
+            "average": [self.average.steps, *(average.numpy() for average in self.average.averages)],
+            "settings": self._settings(),
+        }
+        optimizer = {_renamed(key, names): np.asarray(value) for key, value in self.optimizer.state_dict().items()}
+        checkpoint.save(folder / STATE, self.model.weights(), optimizer, progress)
+
+    def resume(self, folder: Path, score: Callable[[], Score]) -> None:
+        """Restore what `save` has written, and score the best epoch so far again."""
+        progress = checkpoint.load_progress(folder / STATE)
+        if changes := differences(progress["settings"], self._settings()):
+            raise UserError(
+                f"--resume: {folder} was trained with other settings or data: {'; '.join(changes.values())}. Use the same, "
+                "or start again with --overwrite."
             )
-            if improved:
-                if folder:
-                    model.save_weights(folder) if best else model.save(folder)
-                best, weights = BestEpoch(epoch, current, seconds), model.weights()
-        if settings.patience and epoch - best.epoch >= settings.patience:
-            break
-    model.set_weights(weights, "the best epoch")
-    best.seconds = time.perf_counter() - start
-    return best
+        self.best_weights = checkpoint.load_params(folder / WEIGHTS)
+        self.model.set_weights(self.best_weights, str(folder / WEIGHTS))
+        self.epoch, self.seconds = progress["step"], progress["seconds"]
+        epoch, self.best_value = progress["best"]  # of a killed run, the saved weights may be those of the next epoch
+        self.best = BestEpoch(epoch, score(), self.seconds)
+        log.info(
+            f"resumed after epoch {self.epoch}. The best epoch so far is {epoch}, dev {self.best.score.brief.strip()}."
+        )
+        self.model.set_weights(checkpoint.load_params(folder / STATE), str(folder / STATE))
+        names = {name: weight.name for name, weight in self.model.network.named_parameters()}
+        optimizer = checkpoint.load_optimizer(folder / STATE)
+        self.optimizer.set_state_dict({_renamed(key, names): value for key, value in optimizer.items()})
+        self.average.steps, *averages = progress["average"]
+        for average, saved in zip(self.average.averages, averages, strict=True):
+            average.set_value(saved)
+        self.random.bit_generator.state = progress["random"]
+        versions.set_random_states(paddle, progress["paddle_random"])
+
+    def _settings(self) -> dict[str, Any]:
+        """What may not change when a run is resumed."""
+        values = self.model.values()
+        return {**values, **values.pop(self.model.kind), **values.pop("dictionaries"), **asdict(self.settings)}
+
+
+def _renamed(key: str, names: Mapping[str, str]) -> str:
+    """Replace the weight's name with which a key of the optimizer's state begins. Paddle's names depend on the process."""
+    name = max((name for name in names if key.startswith(f"{name}_")), key=len)
+    return names[name] + key.removeprefix(name)
 
 
 def report(

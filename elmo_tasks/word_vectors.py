@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.files.word_vectors import load_word_vectors
+from elmo_core.files.word_vectors import find_word_vectors, load_word_vectors
 from elmo_core.machine.messages import log
 from elmo_tasks.characters import jieba_words
 
@@ -15,13 +15,21 @@ from elmo_tasks.characters import jieba_words
 class WordVectors:
     """The vectors of a file in word2vec's or GloVe's format. An unknown word gets the vector of its lower case, or zeros.
 
-    limit: read only the first N words.
+    path: if only FILE.gz exists, that is read. limit: read only the first N words.
     """
 
+    SUFFIXES = (".txt", ".bin", ".txt.gz", ".bin.gz")
+
     def __init__(self, path: str | Path, limit: int | None = None):
-        self.path, self.limit = Path(path).absolute(), limit
+        self.path, self.limit = find_word_vectors(Path(path)).absolute(), limit
         self.vectors = load_word_vectors(self.path, limit)
         self.dim = self.vectors.vector_size
+
+    @property
+    def suffix(self) -> str:
+        """The one of SUFFIXES that tells the file's format."""
+        name = self.path.name.removesuffix(".gz")
+        return f"{'.bin' if name.endswith('.bin') else '.txt'}{self.path.name[len(name) :]}"
 
     @cached_property
     def fingerprint(self) -> str:

@@ -51,7 +51,7 @@ def embed(
     _check_disk_space(text.stats, settings, folder, output, own_windows)
     parts.prepare(folder, settings)
     log.info(f"parts         {folder}, {len(own_windows) - len(missing):,} of {len(own_windows):,} windows are done")
-    with parts.locked(folder / f".{first}of{step}.lock"):
+    with disk.locked(folder / f".{first}of{step}.lock"):
         if missing:
             _write_parts(embedder, text, missing, paths)
     if output:
@@ -135,10 +135,10 @@ def _finish(paths: Sequence[Path], settings: Mapping[str, Any], folder: Path, ou
         if not all(map(parts.is_done, paths)):
             log.info("The last process to finish assembles the parts. If one has failed, run the same command again.")
             return
-        with parts.locked(folder / ".all.lock"):
+        with disk.locked(folder / ".all.lock"):
             if not output.exists():
                 assemble(paths, settings, output)
-                shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)  # another process may do so, too
     except (disk.FileLocked, FileNotFoundError):
         log.info("Another process assembles the parts.")
 

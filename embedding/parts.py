@@ -58,14 +58,6 @@ def check_same(folder: Path, saved: Mapping[str, Any], settings: Mapping[str, An
         raise UserError(f"{folder} has parts with other settings: {changed}. Use the same ones, or delete the folder.")
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file, at most until the process ends. Raise `disk.FileLocked` if another process holds it."""
-    with path.open("wb") as file:
-        disk.lock(file.fileno(), path.parent)
-        yield
-
-
 def write(path: Path, lines: Sequence[tuple[int, int]], arrays: Iterable[np.ndarray], entries: bytes) -> None:
     """Write a part. lines: line number and number of tokens per array. entries: see `index_entries`."""
     with disk.atomic_write(path, "wb", durable=False) as file, zipfile.ZipFile(file, "w") as part:

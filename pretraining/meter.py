@@ -2,7 +2,6 @@
 
 import math
 import os
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,13 +69,10 @@ class Meter:
 
 
 def memory_in_use() -> int:
-    """Memory of this process in bytes; on a GPU, its peak there."""
+    """Memory of this process in bytes; on a GPU, its peak there; on Windows and macOS, the peak of Paddle's tensors."""
     if paddle.get_device().startswith("gpu"):
         return paddle.device.cuda.max_memory_allocated()
     statm = Path("/proc/self/statm")
     if statm.exists():
         return int(statm.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    return paddle.base.core.host_memory_stat_peak_value("Allocated", 0)

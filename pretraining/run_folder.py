@@ -6,8 +6,8 @@ source, step: the checkpoint that the run resumes from, and its step; None and 0
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from elmo import BiLM
@@ -30,17 +30,6 @@ def check_folder(folder: Path, source: Path | None, step: int, overwrite: bool) 
             f"{advice} another --save_dir (and start from their weights with --finetune_from={folder}), or --overwrite them."
         )
     folder.mkdir(parents=True, exist_ok=True)
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Lock the folder against other runs."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        disk.lock(handle, folder)
-        yield
-    finally:
-        os.close(handle)
 
 
 def open_folder(folder: Path, source: Path | None, step: int, config: Mapping, vocabulary: Vocabulary) -> bool:

@@ -46,6 +46,7 @@ PARAMS, OPTIMIZER, PROGRESS = SUFFIXES = (".pdparams", ".pdopt", ".pdstate")
 VOCABULARY = "vocab.txt"
 FINAL = "final"
 CHARACTERS = "characters.json"  # only for models with their own alphabet
+MODEL_FILES = ("config.json", VOCABULARY, CHARACTERS)  # shared by the checkpoints of a folder
 TRAILER = struct.Struct("<8sQ8sI")  # magic, length of the pickle, id of the save, CRC-32 of everything before
 MAGIC = b"\x89ELMockp"
 NAME_TABLE = "StructuredToParameterName@@"  # paddle.save adds it to a state_dict
@@ -101,7 +102,7 @@ def delete(prefix: Path) -> None:
 
 def files(prefix: Path) -> list[Path]:
     """All files of a checkpoint, including the model's files in its folder."""
-    shared = [prefix.parent / name for name in ("config.json", VOCABULARY, CHARACTERS)]
+    shared = [prefix.parent / name for name in MODEL_FILES]
     return [path for path in (*(_file(prefix, suffix) for suffix in SUFFIXES), *shared) if path.exists()]
 
 

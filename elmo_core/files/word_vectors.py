@@ -7,22 +7,29 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.optional import import_optional
 
 
-def load_word_vectors(path: Path, limit: int | None = None):
-    """Load gensim's KeyedVectors from a file in word2vec's format: binary if its name ends in .bin or .bin.gz, else text.
-
-    GloVe's text, which lacks the first line of two numbers, is recognised. If only FILE.gz exists, that is read.
-    limit: maximum number of words; the first are the most frequent.
-    """
-    from gensim.models import KeyedVectors
-
+def find_word_vectors(path: Path) -> Path:
+    """Return the file or, if only FILE.gz exists, that."""
     compressed = path.with_name(f"{path.name}.gz")
     if not path.exists() and compressed.is_file():
         log.info(f"word vectors  {path} does not exist: {compressed} is read")
         path = compressed
     if not path.is_file():
         raise UserError(f"{path}: there is no such file of word vectors.")
+    return path
+
+
+def load_word_vectors(path: Path, limit: int | None = None):
+    """Load gensim's KeyedVectors from a file in word2vec's format: binary if its name ends in .bin or .bin.gz, else text.
+
+    GloVe's text, which lacks the first line of two numbers, is recognised. path: as in `find_word_vectors`.
+    limit: maximum number of words; the first are the most frequent.
+    """
+    KeyedVectors = import_optional("gensim.models", "reading word vectors").KeyedVectors
+
+    path = find_word_vectors(path)
     binary = path.name.removesuffix(".gz").endswith(".bin")
     try:
         no_header = not binary and not _has_header(path)

@@ -49,7 +49,7 @@ def check_output_folder(flag: str, path: Path) -> None:
     """Raise if a folder cannot be created, is not empty, or is the current one, which cannot be replaced."""
     if path.exists() and not (path.is_dir() and not any(path.iterdir()) and not path.samefile(".")):
         raise UserError(f"{flag} {path} already exists. Name a new folder, or an empty one other than the current.")
-    if path.is_mount():
+    if os.path.ismount(path):  # Path.is_mount: on Windows only from Python 3.12 on
         raise UserError(f"{flag} {path} is a mount point, which cannot be replaced. Name a folder inside it.")
     _check_writable(flag, path)
 
@@ -91,6 +91,25 @@ def atomic_write(path: str | Path, mode: str = "w", durable: bool = True) -> Ite
         rename(temporary, path)
 
 
+def link_or_copy(source: Path, target: Path) -> None:
+    """Make the target a hard link to a file or, on another file system, a copy of it.
+
+    Neither may be written in place afterwards: like everything here, they are replaced by renaming.
+    """
+    source = source.resolve()
+    if target.exists() and target.samefile(source):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_name(target, os.urandom(8))
+    with cleanup_on_failure(target, [temporary]):
+        try:
+            os.link(source, temporary)
+        except OSError:
+            log.info(f"copying {source} to {target} ({source.stat().st_size / 1e6:,.1f} MB)")
+            shutil.copyfile(source, temporary)
+        rename(temporary, target)
+
+
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder to fill. It is renamed to `path` when the block ends without an error."""
@@ -99,6 +118,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     temporary.mkdir(parents=True)
     try:
         yield temporary
+        with suppress(FileNotFoundError):
+            path.rmdir()  # an empty folder, which Windows would not replace
         rename(temporary, path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -118,7 +139,8 @@ def temporaries(folder: Path) -> list[tuple[Path, re.Match]]:
 @contextmanager
 def create(temporary: Path, mode: str, durable: bool = True) -> Iterator[IO]:
     """Create a new file and yield it open. If `durable`, its content is on the disk when the block ends."""
-    with temporary.open(mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
+    options = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    with temporary.open(mode.replace("w", "x"), **options) as file:
         yield file
         file.flush()
         if durable:
@@ -157,8 +179,16 @@ class FileLocked(UserError):
     """Another process holds the lock."""
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file, at most until the process ends. Raise FileLocked if another process holds it."""
+    with path.open("wb") as file:
+        lock(file.fileno(), path.parent)
+        yield
+
+
 def lock(handle: int, path: Path, wait: bool = False) -> None:
-    """Lock an open file or folder until this process ends. If another process has locked it, wait or raise."""
+    """Lock an open file until this process ends. If another process has locked it, wait or raise."""
     try:
         import fcntl  # not on Windows
 

@@ -4,7 +4,7 @@ import contextlib
 
 from elmo_core.machine import versions
 from elmo_core.machine.messages import UserError
-from elmo_core.machine.runtime import import_paddle
+from elmo_core.machine.runtime import import_paddle, on_device
 
 _bfloat16 = False
 
@@ -46,6 +46,13 @@ def full_precision():
     finally:
         use_bfloat16(bfloat16)
         use_tf32(tf32)
+
+
+@contextlib.contextmanager
+def inference(device: str):
+    """Compute on a device, in full float32, without gradients; restores the caller's settings."""
+    with on_device(device), full_precision(), import_paddle().no_grad():
+        yield
 
 
 def amp_operand(weight):

@@ -14,6 +14,7 @@ import os
 import platform
 import signal
 import sys
+import threading
 import warnings
 import zlib  # noqa: F401  before Paddle: 2.6 brings another zlib, with which Python's would fail
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: quota and period in microseconds
 OLD_CPU_QUOTA = [Path(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us") for name in ("quota", "period")]  # with cgroups v1
 PROCESSOR_LINES = ("vendor_id", "model name", "flags", "Features")  # of /proc/cpuinfo
+_DEVICE_LOCK = threading.RLock()
 CHATTER = ("OMP_NUM_THREADS set to", "PLEASE USE OMP_NUM_THREADS WISELY")
 
 
@@ -174,17 +176,21 @@ def device_name(name: str = "auto") -> str:
 
 @contextlib.contextmanager
 def on_device(name: str):
-    """Use a device inside the block, then restore the previous one. The setting is global to all threads."""
+    """Use a device inside the block, then restore the previous one.
+
+    The setting is global to the process, as that of TF32: with CUDA, one thread at a time is inside such a block.
+    """
     paddle = import_paddle()
-    before = paddle.get_device()
-    if before == name:
-        yield
-        return
-    paddle.set_device(name)
-    try:
-        yield
-    finally:
-        paddle.set_device(before)
+    with _DEVICE_LOCK if paddle.is_compiled_with_cuda() else contextlib.nullcontext():
+        before = paddle.get_device()
+        if before == name:
+            yield
+            return
+        paddle.set_device(name)
+        try:
+            yield
+        finally:
+            paddle.set_device(before)
 
 
 def to_tensor(array):

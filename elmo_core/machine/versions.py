@@ -64,6 +64,20 @@ def adam_update(paddle, rows, gradient, lr, moments: Sequence, powers: Sequence,
     paddle._C_ops.adam_(rows, gradient, lr, *moments, *unused, *powers, None, None, *numbers, *flags)
 
 
+def random_states(paddle) -> list[tuple]:
+    """The states of the current device's random generators, as plain values."""
+    states = [state.__getstate__() for state in paddle.get_rng_state()]
+    return [tuple(bytes(value) if isinstance(value, list) else value for value in state) for state in states]
+
+
+def set_random_states(paddle, saved: Sequence[tuple]) -> None:
+    kind, states = type(paddle.get_rng_state()[0]), []
+    for values in saved:
+        states.append(kind.__new__(kind))
+        states[-1].__setstate__(tuple(list(value) if isinstance(value, bytes) else value for value in values))
+    paddle.set_rng_state(states)
+
+
 def to_array(x) -> np.ndarray:
     """A tensor as a NumPy array, without a copy if Paddle (from 3 on) can share its memory."""
     return np.from_dlpack(x) if x.place.is_cpu_place() and hasattr(x, "__dlpack__") else x.numpy()

@@ -83,6 +83,11 @@ def mirrored(address: str) -> str:
     return f"{mirror.rstrip('/')}/{address.partition('://')[2]}" if mirror else address
 
 
+def name_of(prefix: Path) -> str | None:
+    """The name of the published model with this resolved prefix, if it is one."""
+    return next((name for name, model in table().items() if model.prefix.resolve() == prefix), None)
+
+
 def similar(name: str) -> list[str]:
     return difflib.get_close_matches(name, table(), n=3, cutoff=0.8)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import shuffled_batches
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, question_groups
@@ -33,8 +33,8 @@ def training_groups(passages: Sequence[TokenisedPassage], max_seq_len: int, doc_
     if not groups:
         raise UserError("No question to train on: no answer occurs in its passage.")
     log.info(
-        f"{len(trained):,} questions to train on; answers: {n_inexact:,} begin or end within a word, {n_missing:,} are not "
-        f"in their passage, {n_too_long:,} are in no window"
+        f"{format_count(len(trained), 'questions')} to train on. Answers that begin or end within a word: {n_inexact:,}, "
+        f"not in their passage: {n_missing:,}, in no window: {n_too_long:,}"
     )
     return groups
 
@@ -45,18 +45,19 @@ def train(
     dev: Sequence[TokenisedPassage],
     schedule: TrainingSettings,
     folder: Path | None = None,
+    resume: bool = False,
 ) -> BestEpoch:
     """Train the reader and leave it with the weights of the epoch with the highest F1 on the dev passages.
 
-    folder: where it is saved.
+    folder: where it is saved. resume: continue an interrupted run.
     """
     groups = training_groups(passages, reader.settings.max_seq_len, reader.settings.doc_stride)
-    tokens, random = [group.window.tokens for group in groups], np.random.default_rng(schedule.seed)
+    tokens = [group.window.tokens for group in groups]
 
     def loss(indices: Sequence[int]) -> paddle.Tensor:
         return reader.network.loss(make_batch([groups[k] for k in indices], reader.words))
 
-    def batches() -> list[np.ndarray]:
+    def batches(random: np.random.Generator) -> list[np.ndarray]:
         return shuffled_batches(tokens, schedule.batch_size, random)
 
-    return fit(reader, batches, loss, lambda: reader.score(dev), schedule, folder)
+    return fit(reader, batches, loss, lambda: reader.score(dev), schedule, folder, resume)

@@ -181,5 +181,4 @@ class BiGRUCRF(nn.Layer):
 
     def decode(self, batch: Batch) -> list[np.ndarray]:
         """The label ids of each sentence."""
-        with paddle.no_grad():
-            return self.crf.decode(self(batch), batch.lengths)
+        return self.crf.decode(self(batch), batch.lengths)

@@ -29,6 +29,9 @@ BATCH_TOKENS = 8192  # maximum tokens per batch, including padding
 class Tagger(TrainedModel):
     """Labels the tokens of sentences.
 
+        tagger = Tagger("runs/chunks")
+        tagger.predict(["The cat sat .".split()])      # [["B-NP", "I-NP", "B-VP", "O"]]
+
     words: the words of the training data.
     pretrained: its biLM, if any.
     pieces: the vocabulary whose pieces the tokens are; None if they are whole words.
@@ -39,7 +42,7 @@ class Tagger(TrainedModel):
     kind = "tagger"
     settings_type = TaggerSettings
 
-    def __init__(
+    def build(
         self,
         settings: TaggerSettings,
         words: Vocabulary,
@@ -49,34 +52,34 @@ class Tagger(TrainedModel):
         vectors: WordVectors | None = None,
         features: Sequence[str] = (),
         feature_column: int | None = None,
-    ):
+    ) -> None:
         self.settings, self.words, self.labels = settings, words, labels
         self.pretrained, self.pieces, self.vectors = pretrained, pieces, vectors
         self.features, self.feature_column = features, feature_column
         elmo = settings.layer(pretrained, len(settings.elmo_at.split(","))) if pretrained else None
         self.network = BiGRUCRF(settings, len(words), labels, elmo, vectors, features)
 
-    def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
+    def predict(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
         """Return the labels of each sentence's tokens; none for an empty sentence."""
         check_sentences(sentences)
-        return list(self.iter_tag(sentences, math.inf))
+        return list(self.iter_predict(sentences, math.inf))
 
-    def iter_tag(self, sentences: Iterable[Sequence[str]], window: float | None = None) -> Iterator[list[str]]:
+    def iter_predict(self, sentences: Iterable[Sequence[str]], window: float | None = None) -> Iterator[list[str]]:
         """Yield the same. window: how many sentences to read ahead (default: 16 batches)."""
-        self.network.eval()
         return restore_order(self._tagged_batches(sentences, window))
 
     def _tagged_batches(self, sentences, window: float | None):
         for positions, group in sentence_batches(sentences, BATCH_SIZE, BATCH_TOKENS, window):
             nonempty = [list(sentence) for sentence in group if sentence]  # sorted by length: empty ones come last
-            paths = self.network.decode(make_batch(nonempty, self.words)) if nonempty else []
+            with self.inference():
+                paths = self.network.decode(make_batch(nonempty, self.words)) if nonempty else []
             labels = [[self.labels.names[k] for k in path] for path in paths]
             yield positions, labels + [[]] * (len(group) - len(nonempty))
 
     def score(self, sentences: Sequence[Sentence], known: set[str] | None) -> Score:
         """Score the tagger. known: the words of the training data, None if not available."""
         score = Score(scheme=self.settings.scheme)
-        for sentence, labels in zip(sentences, self.tag([s.tokens for s in sentences]), strict=True):
+        for sentence, labels in zip(sentences, self.predict([s.tokens for s in sentences]), strict=True):
             score.add(sentence.tokens, sentence.labels, labels, known)
         return score
 
@@ -86,14 +89,13 @@ class Tagger(TrainedModel):
     def config(self) -> dict[str, Any]:
         return {"features": {"column": self.feature_column, "values": list(self.features)}}
 
-    @classmethod
-    def from_folder(cls, folder: Path, settings: TaggerSettings, values: Mapping[str, Any], **sources) -> "Tagger":
+    def build_saved(self, folder: Path, settings: TaggerSettings, values: Mapping[str, Any], **sources) -> None:
         features, pieces = values.get("features"), folder / "pieces.txt"
         if not isinstance(features, dict) or features.keys() != {"column", "values"}:
             raise UserError(
                 f"{folder / 'config.json'}: features is {features!r:.80}, expected a column and its values."
             )
-        return cls(
+        self.build(
             settings,
             Vocabulary.from_file(folder / checkpoint.VOCABULARY),
             Labels.from_file(folder / "labels.txt"),

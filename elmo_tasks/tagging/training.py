@@ -19,17 +19,18 @@ def train(
     dev: Sequence[Sentence],
     settings: TrainingSettings,
     folder: Path | None = None,
+    resume: bool = False,
 ) -> BestEpoch:
     """Train the tagger and load the weights of the epoch with the highest F1 (plain tags: accuracy) on the dev sentences.
 
-    folder: where the best epoch so far is saved.
+    folder: where the best epoch so far is saved. resume: continue an interrupted run.
     """
-    known, random = known_words(sentences, tagger.settings.scheme), np.random.default_rng(settings.seed)
+    known = known_words(sentences, tagger.settings.scheme)
 
-    def batches() -> list[Batch]:
+    def batches(random: np.random.Generator) -> list[Batch]:
         return _batches(tagger, sentences, settings.batch_size, random)
 
-    return fit(tagger, batches, tagger.network.loss, lambda: tagger.score(dev, known), settings, folder)
+    return fit(tagger, batches, tagger.network.loss, lambda: tagger.score(dev, known), settings, folder, resume)
 
 
 def known_words(sentences: Sequence[Sentence], scheme: str) -> set[str]:

@@ -275,7 +275,7 @@ def test_a_model_and_text_that_have_moved_are_the_same(model, text, whole, tmp_p
 def test_a_second_process_of_the_same_share_is_refused(model, text, whole, tmp_path, output):
     embed_some(model, text, output, 3)
     with (
-        parts.locked(tmp_path / "v.hdf5.parts" / ".0of1.lock"),
+        disk.locked(tmp_path / "v.hdf5.parts" / ".0of1.lock"),
         pytest.raises(disk.FileLocked, match=r"v\.hdf5\.parts"),
     ):
         embed(model, text, output)

@@ -101,7 +101,7 @@ def test_taggers_with_elmo(run, small_weights, flags):
 def test_a_seed_gives_the_same_tagger_again(run):
     for name in ("first", "second"):
         train(run, NO_ELMO, "--seed=5", save_dir=name, data="--train_file=train")  # a tenth is held out
-    first, second = Tagger.load("first").weights(), Tagger.load("second").weights()
+    first, second = Tagger("first").weights(), Tagger("second").weights()
     for name, weight in first.items():
         np.testing.assert_allclose(second[name], weight, atol=1e-5, err_msg=name)
 
@@ -131,7 +131,7 @@ def test_a_column_as_a_feature(run):
 def test_word_vectors_are_fine_tuned(run):
     Path("v.txt").write_text("a 1 2 3\nof 3 2 1\nriver 0 1 0\n", encoding="utf-8")
     train(run, NO_ELMO, "--word_vectors=v.txt", "--word_vectors_trainable", *LEARNS, "--epochs=4")
-    tagger = Tagger.load("tagger")
+    tagger = Tagger("tagger")
     tagger.network.eval()
     changes = tagger.weights()["vector_change.weight"]
     assert np.abs(changes[tagger.words.ids(["a", "of"])]).max() > 0.01
@@ -163,7 +163,7 @@ def test_tagged_words_from_training_to_raw_text(run, pieces):
 def test_pieces_default_to_elmos_vocabulary_in_lacs_scheme(run, small_weights):
     Path("train").write_text("苹\tn-B\n果\tn-I\n\n很\tc\n\n" * 9, encoding="utf-8")
     train(run, f"--init_from_ckpt={small_weights['word']}", "--scheme=lac", data="--train_file=train")
-    assert "苹果" in Tagger.load("tagger").pieces.tokens
+    assert "苹果" in Tagger("tagger").pieces.tokens
 
 
 def test_warnings(run, caplog):

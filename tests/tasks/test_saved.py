@@ -1,9 +1,11 @@
 """Saved models: loading them again, damaged or moved files, and a process killed while saving."""
 
 import json
+import os
 import shutil
 from dataclasses import asdict
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -11,10 +13,9 @@ from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
-from elmo_tasks.reading.data import Passage, Question
 from elmo_tasks.reading.network import ReaderSettings
-from elmo_tasks.reading.reader import Reader, TokenisedPassage
-from elmo_tasks.saved import TrainedModel
+from elmo_tasks.reading.reader import Reader
+from elmo_tasks.saved import TrainedModel, check_model_folder
 from elmo_tasks.tagging import network as tagging
 from elmo_tasks.tagging.data import Labels, make_batch
 from elmo_tasks.tagging.tagger import Tagger
@@ -23,9 +24,6 @@ from elmo_tasks.word_vectors import WordVectors
 SENTENCES = [["The", "bank"], ["q"], ["the", "苹果", "很", "好", "zzz"]]
 SMALL = {"word_dim": 5, "hidden_dim": 3}
 WORDS = Vocabulary([*SPECIAL_TOKENS, "the", "bank", "苹果", "很"])
-PASSAGE = TokenisedPassage(
-    Passage("老师住在北京。他在银行工作。", [Question("a", "谁住在北京？", ["老师"], [0])]), "zh"
-)
 KINDS = {
     "frozen tagger": {"elmo_at": "input,output", "layers": "mix:0,2"},
     "tuned tagger": {"elmo_trainable": True, "layers": "concat"},
@@ -54,13 +52,13 @@ def build(checkpoints, tmp_path):
         vectors = None if pretrained else WordVectors(path, limit=3)
         if "reader" in kind:
             windows = {"lang": "zh", "max_seq_len": 9, "doc_stride": 4, "max_answer_length": 3}
-            return Reader(ReaderSettings(**SMALL, **KINDS[kind], **windows), WORDS, pretrained, vectors)
+            return Reader.create(ReaderSettings(**SMALL, **KINDS[kind], **windows), WORDS, pretrained, vectors)
         settings, labels = (
             tagging.TaggerSettings(**{**SMALL, "n_layers": 1, **KINDS[kind]}),
             Labels(["O", "B-x"]),
         )
         features = () if pretrained else ("NN", "VB")
-        tagger = Tagger(settings, WORDS, labels, pretrained, WORDS, vectors, features, 1)
+        tagger = Tagger.create(settings, WORDS, labels, pretrained, WORDS, vectors, features, 1)
         if settings.random_weights:
             randomise(tagger.network.elmo.bilm, settings.random_weights, seed)
         return tagger
@@ -71,9 +69,9 @@ def build(checkpoints, tmp_path):
 def answers(model: TrainedModel) -> object:
     """Predictions, equal for models with the same weights and settings."""
     if isinstance(model, Reader):
-        return vars(model.answers([PASSAGE])["a"])
+        return model.answer("谁住在北京？", "老师住在北京。他在银行工作。", k=3)
     model.network.eval()
-    return model.network(make_batch(SENTENCES, model.words)).numpy().tolist(), model.tag([[], *SENTENCES])
+    return model.network(make_batch(SENTENCES, model.words)).numpy().tolist(), model.predict([[], *SENTENCES])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -83,7 +81,7 @@ def test_a_loaded_model_equals_the_saved_one(build, tmp_path, kind):
         bias = model.network.elmo.bilm.forward_lstm[0].bias
         bias.set_value(bias + 0.5)
     model.save(tmp_path / "model")
-    loaded = type(model).load(tmp_path / "model")
+    loaded = type(model)(tmp_path / "model")
     assert answers(loaded) == answers(model)
     assert (loaded.settings, loaded.config()) == (model.settings, model.config())
     owns_bilm = kind in ("tuned tagger", "random tagger")
@@ -96,13 +94,17 @@ def test_the_format_of_the_folder(build, checkpoints, tmp_path):
     attention = {"similarity.0.weight", "similarity.1.weight", "similarity.1.bias", "similarity_product"}
     attention |= {f"{part}.{weight}" for part in ("projection", "merge", "ends") for weight in ("weight", "bias")}
     dictionaries = ["labels.txt", "pieces.txt", "vocab.txt"]
+    elmo = {"config.json", "final.pdparams", "vocab.txt"}
     for kind, files, names in (("tagger", dictionaries, crf), ("reader", ["vocab.txt"], attention)):
         model, folder = build(f"frozen {kind}"), tmp_path / kind
         model.save(folder)
-        assert sorted(path.name for path in folder.iterdir()) == sorted(["best.pdparams", "config.json", *files])
+        assert sorted(path.name for path in folder.iterdir()) == sorted(
+            ["best.pdparams", "config.json", "elmo", *files]
+        )
+        assert {path.name for path in (folder / "elmo").iterdir()} == elmo
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         assert config[kind] == asdict(model.settings) and sorted(config["dictionaries"]) == files
-        assert config["elmo"]["path"] == checkpoints["word"]
+        assert config["elmo"]["name"] is None
         mixes = {f"elmo.mixes.{k}.{weight}" for k in (0, 1) for weight in ("scalars", "gamma")}
         recurrent = ("gru.", "context.", "model.")
         weights = {name for name in model.weights() if not name.startswith(recurrent)}
@@ -114,7 +116,8 @@ def test_a_tagger_replaces_another_with_all_its_files(build, tmp_path):
     tagger = build("frozen tagger")
     tagger.pieces = None
     tagger.save(tmp_path)
-    assert Tagger.load(tmp_path).pieces is None
+    assert Tagger(tmp_path).pieces is None
+    assert not (tmp_path / "word_vectors.txt").exists() and (tmp_path / "elmo").exists()
 
 
 def edit(folder: Path, change) -> None:
@@ -158,37 +161,61 @@ def test_a_damaged_config_is_an_error_with_file_and_field(build, tmp_path, kind,
 
     edit(tmp_path / "model", change)
     with pytest.raises(UserError, match=rf"model.*({field}|vocab.txt)"):
-        type(model).load(tmp_path / "model")
+        type(model)(tmp_path / "model")
 
 
-def test_another_or_a_moved_elmo(build, checkpoints, tmp_path):
-    build("frozen tagger").save(tmp_path)
-    with pytest.raises(UserError, match="--init_from_ckpt"):
-        Tagger.load(tmp_path, checkpoints["char"])
-    with pytest.raises(UserError, match="no field 'tagger'"):
-        Tagger.load(Path(checkpoints["char"]).parent)
+def test_a_folder_can_be_moved(build, checkpoints, tmp_path, monkeypatch, messages):
+    """It holds its biLM and its word vectors, as hard links or, on another file system, as copies."""
+    source = Path(f"{checkpoints['word']}.pdparams")
+    for k, name in enumerate(("linked", "copied")):
+        if name == "copied":
+            monkeypatch.setattr(os, "link", mock.Mock(side_effect=OSError))
+        build("frozen tagger").save(tmp_path / name / "tagger")
+        build("reader").save(tmp_path / name / "reader")
+        weights, vectors = tmp_path / name / "tagger/elmo/final.pdparams", tmp_path / name / "reader/word_vectors.txt"
+        assert weights.samefile(source) == vectors.samefile(tmp_path / "v.txt") == (name == "linked")
+        assert messages().count("copying") == 4 * k
+    expected = answers(build("frozen tagger")), answers(build("reader"))
+    shutil.move(tmp_path / "copied", tmp_path / "moved")
+    (tmp_path / "v.txt").unlink()
+    assert (answers(Tagger(tmp_path / "moved/tagger")), answers(Reader(tmp_path / "moved/reader"))) == expected
     with pytest.raises(UserError, match="no field 'reader'"):
-        Reader.load(tmp_path)
-    edit(tmp_path, lambda values: values["elmo"].update(path="/moved/away"))
-    with pytest.raises(UserError, match=r"/moved/away.*--init_from_ckpt"):
-        Tagger.load(tmp_path)
-    moved = shutil.copytree(Path(checkpoints["word"]).parent, tmp_path / "moved")
-    assert answers(Tagger.load(tmp_path, moved)) == answers(build("frozen tagger"))
-    with pytest.raises(UserError, match=r"--word_vectors.*without it"):
-        Tagger.load(tmp_path, moved, tmp_path / "v.txt")
+        Reader(tmp_path / "moved/tagger")
+    with pytest.raises(UserError, match="no field 'tagger'"):
+        Tagger(source.parent)
 
 
-def test_other_or_moved_word_vectors(build, tmp_path):
-    build("reader").save(tmp_path / "model")
-    path = (tmp_path / "v.txt").rename(tmp_path / "moved.txt")
-    with pytest.raises(UserError, match=r"v\.txt.*--word_vectors"):
-        Reader.load(tmp_path / "model")
-    assert Reader.load(tmp_path / "model", word_vectors=path).vectors.limit == 3
-    path.write_text("bank 1 2 3\nthe 3 2 7\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"moved\.txt"):
-        Reader.load(tmp_path / "model", word_vectors=path)
-    with pytest.raises(UserError, match=r"--init_from_ckpt.*without it"):
-        Reader.load(tmp_path / "model", "checkpoints")
+def test_a_published_model_is_named(tmp_path):
+    tagger = Tagger.create(tagging.TaggerSettings(**SMALL), WORDS, Labels("ab"), PretrainedBiLM.from_path("en-reviews"))
+    tagger.save(tmp_path)
+    assert not (tmp_path / "elmo").exists() and "/" not in (tmp_path / "config.json").read_text(encoding="utf-8")
+    assert Tagger(tmp_path).predict(SENTENCES) == tagger.predict(SENTENCES)
+    edit(tmp_path, lambda values: values["elmo"].update(name="zh-news"))
+    with pytest.raises(UserError, match="zh-news is not the ELMo"):
+        Tagger(tmp_path)
+
+
+def test_another_elmo_or_other_word_vectors(build, checkpoints, tmp_path):
+    build("frozen tagger").save(tmp_path / "tagger")
+    build("reader").save(tmp_path / "reader")
+    for path in Path(checkpoints["char"]).parent.iterdir():
+        name = "final.pdparams" if path.suffix == ".pdparams" else path.name
+        (tmp_path / "tagger/elmo" / name).unlink()
+        shutil.copy(path, tmp_path / "tagger/elmo" / name)
+    with pytest.raises(UserError, match=r"tagger/elmo is not the ELMo"):
+        Tagger(tmp_path / "tagger")
+    (tmp_path / "v.txt").write_text("bank 1 2 3\nthe 3 2 7\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"word_vectors\.txt has changed"):
+        Reader(tmp_path / "reader")
+
+
+def test_the_users_files_are_not_replaced(build, tmp_path):
+    (tmp_path / "word_vectors.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(UserError, match=r"word_vectors\.txt would be replaced"):
+        check_model_folder(tmp_path, "tagger", overwrite=True)
+    (tmp_path / "word_vectors.txt").unlink()
+    build("reader").save(tmp_path)
+    check_model_folder(tmp_path, "reader", overwrite=True)
 
 
 @pytest.mark.parametrize("name", ["vocab.txt", "labels.txt", "pieces.txt"])
@@ -198,10 +225,10 @@ def test_changed_dictionaries_are_an_error(build, tmp_path, name):
     *lines, one, other = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([*lines, other, one, ""]), encoding="utf-8")
     with pytest.raises(UserError, match=name):
-        Tagger.load(tmp_path / "model")
+        Tagger(tmp_path / "model")
     path.unlink()
     with pytest.raises(UserError, match=name):
-        Tagger.load(tmp_path / "model")
+        Tagger(tmp_path / "model")
 
 
 @pytest.mark.usefixtures("no_fsync")
@@ -226,6 +253,6 @@ def test_a_process_killed_while_saving_leaves_no_mixture(build, tmp_path, monkey
                 new.save(folder)
             except KeyboardInterrupt:
                 with pytest.raises(UserError, match="best"):
-                    Tagger.load(folder)
+                    Tagger(folder)
                 continue
-        assert n == 5 and answers(Tagger.load(folder)) == answers(new)
+        assert n == 5 and answers(Tagger(folder)) == answers(new)

@@ -9,8 +9,8 @@ from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import SPECIAL_TOKENS
 from elmo_tasks.pretrained import ELMoSettings
-from elmo_tasks.saved import TrainedModel
-from elmo_tasks.training import TrainingSettings, fit, hold_out, training_words
+from elmo_tasks.saved import TrainedModel, check_model_folder
+from elmo_tasks.training import TrainingSettings, TrainingState, fit, hold_out, training_words
 
 
 @dataclass
@@ -22,36 +22,50 @@ class Score:
 class Line(TrainedModel):
     """A model y = w x that learns y = 3 x and records when it is saved."""
 
-    settings = ELMoSettings()
+    kind, settings, pretrained, vectors = "line", ELMoSettings(), None, None
 
-    def __init__(self):
+    def build(self, noise: float = 0.0) -> None:
+        self.noise = noise
         self.network = paddle.nn.Linear(1, 1, bias_attr=False)
         self.network.weight.set_value(np.array([[1.0]], np.float32))
         self.saved = []
+
+    def dictionaries(self) -> dict:
+        return {}
+
+    config = dictionaries
 
     @property
     def w(self) -> float:
         return self.network.weight.item()
 
     def loss(self, x: float) -> paddle.Tensor:
-        return (self.network(paddle.to_tensor([[x]])) - 3 * x).square().mean()
+        return (self.network(paddle.to_tensor([[x]])) - 3 * x - self.noise * paddle.rand([1])).square().mean()
 
     def save(self, folder) -> None:
-        self.saved.append(("all", self.w))
+        self.saved.append("all")
+        super().save(folder)
 
     def save_weights(self, folder) -> None:
-        self.saved.append(("weights", self.w))
+        self.saved.append(self.w)
+        super().save_weights(folder)
 
 
-def fitted(scores: list[float], folder=None, **schedule) -> tuple[Line, list[float], object]:
-    """Returns the model, its weight at each scoring, and the best epoch. scores: one per epoch."""
-    model, seen, scores = Line(), [], iter(scores)
+def fitted(scores: list[float], folder=None, resume=False, noise=0.0, **schedule) -> tuple[Line, list[float], object]:
+    """Returns the model, its weight at each scoring, and the best epoch. scores: one per epoch; then Ctrl-C is pressed."""
+    model, seen, scores = Line.create(noise), [], iter(scores)
 
     def score() -> Score:
         seen.append(model.w)
-        return Score(next(scores))
+        value = next(scores, None)
+        if value is None:
+            raise KeyboardInterrupt
+        return Score(value, f"F1 {value}")
 
-    best = fit(model, lambda: [1.0, 2.0], model.loss, score, TrainingSettings(lr=0.1, **schedule), folder)
+    def batches(random: np.random.Generator) -> list[float]:
+        return random.permutation([1.0, 2.0]).tolist()
+
+    best = fit(model, batches, model.loss, score, TrainingSettings(lr=0.1, **schedule), folder, resume)
     return model, seen, best
 
 
@@ -59,8 +73,34 @@ def test_the_best_epoch_is_kept_and_training_stops_without_improvement(tmp_path)
     model, seen, best = fitted([1, 3, 2, 3, 1], tmp_path, epochs=9, patience=3)
     assert len(seen) == 5 and len(set(seen)) == 5  # the second 3 is no improvement
     assert (best.epoch, best.score.value, model.w) == (2, 3, seen[1])
-    assert model.saved == [("all", seen[0]), ("weights", seen[1])]
+    assert model.saved == ["all", seen[0], seen[1]]
     assert len(fitted([1] * 9, epochs=9, patience=0)[1]) == 9
+
+
+@pytest.mark.parametrize("stop", [1, 2, 4, 5])
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, messages, monkeypatch, stop, saved):
+    """saved: stopped by Ctrl-C in the next epoch; otherwise killed between saving its weights and its state."""
+    scores, settings = [1, 3, 2, 4, 4, 5, 1, 1], {"epochs": 8, "ema": 0.3, "patience": 2, "noise": 1.0}
+    paddle.seed(3)
+    model, seen, best = fitted(scores, tmp_path / "whole", **settings)
+    paddle.seed(3)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        save = TrainingState.save
+        patched.setattr(TrainingState, "save", lambda state, folder: state.epoch <= stop and save(state, folder))
+        fitted(scores[: stop if saved else stop + 1], tmp_path / "run", **settings)
+    so_far = max(scores[:stop])
+    assert (
+        f"stopped in epoch {stop + 1 + (not saved)}" in messages() and f"--model_dir={tmp_path / 'run'}" in messages()
+    )
+    with pytest.raises(UserError, match=r"epochs was 8, is 9"):
+        fitted([so_far], tmp_path / "run", resume=True, **{**settings, "epochs": 9})
+    paddle.seed(4)
+    again, seen_again, resumed = fitted([so_far, *scores[stop:]], tmp_path / "run", resume=True, **settings)
+    assert seen_again[1:] == seen[stop:] and (resumed.epoch, again.w) == (best.epoch, model.w) == (6, seen[5])
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["best.pdparams", "config.json"]
+    with pytest.raises(UserError, match="no interrupted training"):
+        check_model_folder(tmp_path / "run", "line", overwrite=False, resume=True)
 
 
 def test_averaged_weights_are_scored_and_saved():
@@ -73,9 +113,9 @@ def test_averaged_weights_are_scored_and_saved():
 
 
 def test_a_learning_rate_that_is_too_high_is_an_error():
-    model = Line()
+    model = Line.create()
     with pytest.raises(UserError, match="--lr"):
-        fit(model, lambda: [1e30], model.loss, lambda: Score(1), TrainingSettings(lr=1e30))
+        fit(model, lambda _: [1e30], model.loss, lambda: Score(1), TrainingSettings(lr=1e30))
 
 
 def test_rare_words_are_unknown():

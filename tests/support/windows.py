@@ -1,0 +1,83 @@
+"""Runs the project's scripts, one command per line of standard input, without what Windows lacks.
+
+A file or folder that is open can be neither renamed nor deleted, a folder cannot be opened or replaced. All else is Linux.
+"""
+# ruff: noqa: PTH  pathlib is imported when these functions are replaced
+
+import builtins
+import ctypes
+import errno
+import io
+import multiprocessing
+import os
+import runpy
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+
+sys.modules |= dict.fromkeys(("fcntl", "resource", "pwd", "grp", "termios"))  # to import them is an ImportError
+for name in ("getuid", "geteuid", "sched_getaffinity", "posix_fallocate", "sysconf", "fork", "mkfifo"):
+    delattr(os, name)
+del signal.SIGHUP
+tempfile.TemporaryFile = tempfile.NamedTemporaryFile
+shutil._use_fd_functions = False
+descriptors, readlink, isdir = os.listdir, os.readlink, os.path.isdir
+
+
+class CDLL(ctypes.CDLL):
+    def __init__(self, name, *options, **more):
+        if "mklml" in str(name):
+            raise OSError(errno.ENOENT, "as on Windows", name)
+        super().__init__(name, *options, **more)
+
+
+ctypes.CDLL = CDLL
+
+
+def is_of_linux(path, *_, **__) -> bool:
+    return isinstance(path, str | os.PathLike) and os.fspath(path).startswith(("/proc/", "/sys/"))
+
+
+def is_open(path, **_) -> bool:
+    """Whether this process has the file open, or a file in the folder."""
+    path, links = os.path.realpath(path), []
+    for number in descriptors("/proc/self/fd"):
+        try:
+            links.append(readlink(f"/proc/self/fd/{number}"))
+        except OSError:  # the listing itself
+            continue
+    return any(link == path or link.startswith(f"{path}/") for link in links)
+
+
+def replace_function(module, name: str, refuses, code: int = errno.EACCES) -> None:
+    function = getattr(module, name)
+
+    def call(*arguments, **keywords):
+        if refuses(*arguments, **keywords):
+            raise OSError(code, "as on Windows", str(arguments[0]))
+        return function(*arguments, **keywords)
+
+    setattr(module, name, call)
+
+
+for module, name in ((io, "open"), (builtins, "open"), (os, "stat")):
+    replace_function(module, name, is_of_linux, errno.ENOENT)
+replace_function(os, "open", lambda path, *_, **__: isdir(path))
+replace_function(os, "replace", lambda source, target, **_: is_open(source) or is_open(target) or isdir(target))
+replace_function(os, "rename", lambda source, target, **_: is_open(source) or os.path.lexists(target))
+for name in ("unlink", "remove", "rmdir"):
+    replace_function(os, name, is_open)
+
+if __name__ == "__main__":  # not in the processes that a script spawns
+    from pathlib import Path
+
+    project = Path(__file__).resolve().parents[2]
+    assert not Path("/proc/cpuinfo").exists()
+    multiprocessing.set_start_method("spawn")
+    for line in sys.stdin:
+        print(line, end="", flush=True)
+        sys.argv = shlex.split(line)
+        sys.path[0] = str(project)
+        runpy.run_path(str(project / sys.argv[0]), run_name="__main__")
