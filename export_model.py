@@ -3,11 +3,11 @@
     python export_model.py checkpoints --output=exported
     python export_model.py checkpoints/10000 --output=exported --layers=top --onnx
     python export_model.py tagger --output=exported --onnx
-    echo "The first sentence ." | python exported/run_paddle.py
+    echo "The first sentence." | python exported/run_paddle.py
 
-MODEL is a checkpoint or published model of ELMo, or the folder of a tagger (run_tag.py) or classifier (run_finetune.py).
-The exported folder has the graph, its input tables, a README on inputs and outputs, and examples that need none of this
-project's code. The output is vectors for ELMo, labels for a tagger, probabilities for a classifier.
+MODEL is a checkpoint or published model of ELMo, or the folder of a tagger (run_tag.py), classifier (run_finetune.py) or
+reader (run_read.py). The exported folder has the graph, its input tables, a README on inputs and outputs, and programs that
+turn lines of raw text into vectors, labels, classes or answers. It needs none of this project's code.
 """
 
 import argparse
@@ -21,11 +21,16 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError
 from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.reading.reader import Reader
 from elmo_tasks.tagging.tagger import Tagger
 from export import folder
-from export.networks import ClassifierNetwork, EmbedderNetwork, Network, TaggerNetwork
+from export.networks import ClassifierNetwork, EmbedderNetwork, Network, ReaderNetwork, TaggerNetwork
 
-TASKS = {"tagger": (TaggerNetwork, Tagger), "classifier": (ClassifierNetwork, Classifier)}
+TASKS = {
+    "tagger": (TaggerNetwork, Tagger),
+    "classifier": (ClassifierNetwork, Classifier),
+    "reader": (ReaderNetwork, Reader),
+}
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

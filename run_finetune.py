@@ -21,12 +21,14 @@ import elmo
 import script
 import task_flags
 from elmo_core.machine import disk, runtime
-from elmo_core.text.text_files import stdin_lines
+from elmo_core.machine.messages import format_count
+from elmo_core.text.text_files import stdin_lines, write_table
 from elmo_core.weights import model_files
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.encoders import BiLMEncoder, Encoder, FineTuning, WordTable
+from elmo_tasks.classification.prediction import OUTPUT_FORMATS, classify_lines
 from elmo_tasks.classification.protocol import Experiment, ProtocolSettings
-from elmo_tasks.classification.scores import macro_f1, per_class, tables
+from elmo_tasks.classification.scores import macro_f1, mistakes, per_class, tables
 from elmo_tasks.classification.texts import read_lines
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.word_vectors import WordVectors
@@ -52,7 +54,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     predict = commands.add_parser("predict", help="classify text")
     task_flags.add_saved_model(predict, "classifier")
     task_flags.add_input(predict, "one text per line; a pair is two, separated by a tab")
-    task_flags.add_output(predict, ("tsv", "json"))
+    task_flags.add_output(predict, OUTPUT_FORMATS)
     args = parser.parse_args(argv)
     if args.command == "train":
         task_flags.check_elmo(train, args, ELMO_DEFAULTS)
@@ -91,11 +93,14 @@ def bilm_encoder(args: argparse.Namespace) -> BiLMEncoder:
 
 def evaluate(args: argparse.Namespace) -> None:
     disk.check_output("--json", args.json, args.test_file)
+    disk.check_output("--mistakes", args.mistakes, args.test_file)
     results, data = Classifier(args.model_dir, args.device).evaluate(args.test_file, args.columns)
     accuracy, f1 = results.is_correct.mean(), macro_f1(results.prediction, results.label)
-    print(f"accuracy               {accuracy:.2%}, {len(data):,} {data.unit}")
+    print(f"accuracy               {accuracy:.2%}, {format_count(len(data), data.unit)}")
     print(f"macro F1               {f1:.2%}")
-    print("\n".join(tables(results, data.texts, True, args.confusion, args.mistakes)))
+    print("\n".join(tables(results, True, args.confusion)))
+    if args.mistakes:
+        write_table(args.mistakes, mistakes(results, data.texts, data.are_pairs))
     values = {"accuracy": accuracy, "macro_f1": f1, "texts": len(data), "classes": per_class(results)}
     script.write_json(args.json, {"test": values})
 
@@ -104,7 +109,7 @@ def predict(args: argparse.Namespace) -> None:
     lines, source = (read_lines(args.input), args.input) if args.input else (stdin_lines(), "standard input")
     classifier = Classifier(args.model_dir, args.device)
     with script.output(args.output, args.input) as target:
-        for line in classifier.predict_lines(lines, source, args.output_format == "json"):
+        for line in classify_lines(classifier, lines, source, args.output_format):
             target.write(line + "\n")
 
 

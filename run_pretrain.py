@@ -21,6 +21,7 @@ from elmo_core.config import PRESETS, ELMoConfig, differences
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, products, runtime
 from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.optional import import_optional
 from elmo_core.machine.ranks import Ranks
 from elmo_core.network.softmax import is_sampled
 from elmo_core.text.corpus import Corpus, Counts
@@ -50,6 +51,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     run.add_argument("--eval_freq", **count, default=10000, help="steps between evaluations")
     run.add_argument("--patience", **count, help="stop after N evaluations without improvement")
     run.add_argument("--plot", action="store_true", help="plot the perplexities into loss.png at the end")
+    run.add_argument("--visualdl", **arguments.DIR, help="also write the numbers of log.jsonl there, for VisualDL")
     run.add_argument(
         "--accumulate", **count, default=1, help="batches per update (gradient accumulation), to save memory"
     )
@@ -83,6 +85,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
+    visualdl = import_optional("visualdl", "--visualdl") if args.visualdl else None
     device = runtime.set_device(args.device)
     products.use_bfloat16(args.amp)
     products.use_tf32(args.tf32)
@@ -112,6 +115,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         opened = (args.save_dir, resumed, progress.step, config, vocabulary)
         if not ranks.run_on_main(lambda: run_folder.open_folder(*opened)):
             progress.best, progress.evaluations_without_improvement = math.inf, 0
+        if visualdl and ranks.is_main:
+            trainer.curves = stack.enter_context(visualdl.LogWriter(str(args.visualdl)))
         log_summary(args, trainer, device, len(corpus.paths))
         log_end(args, trainer, is_complete=trainer.train())
 

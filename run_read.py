@@ -24,12 +24,12 @@ import task_flags
 from args import COUNT, FILE
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
-from elmo_core.text.text_files import blocks, decode
+from elmo_core.text.text_files import blocks, decode, write_table
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.reading.data import Passage, Question, read_dataset
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import Reader, TokenisedPassage
-from elmo_tasks.reading.score import score
+from elmo_tasks.reading.score import mistakes, score
 from elmo_tasks.reading.training import train
 from elmo_tasks.saved import check_model_folder
 from elmo_tasks.significance import clustered_bootstrap
@@ -81,6 +81,7 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--predictions", **FILE, help="{id: answer}, as written by `predict`, instead of --model_dir")
     parser.add_argument("--compare_with", **FILE, help="predictions of another reader")
     task_flags.add_language(parser, None, "language of --predictions, which sets the metrics")
+    task_flags.add_mistakes(parser)
     task_flags.add_json(parser)
 
 
@@ -158,16 +159,19 @@ def read(path: Path, language: str) -> list[TokenisedPassage]:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    disk.check_output("--json", args.json, args.test_file, args.predictions, args.compare_with)
+    for flag, path in (("--json", args.json), ("--mistakes", args.mistakes)):
+        disk.check_output(flag, path, args.test_file, args.predictions, args.compare_with)
     passages = read_dataset(args.test_file).passages
     if args.model_dir:
         reader = Reader(args.model_dir, args.device)
         language = reader.settings.lang
-        scores = reader.score([TokenisedPassage(passage, language) for passage in passages])
+        predictions = reader.predictions([TokenisedPassage(passage, language) for passage in passages])
     else:
-        language = args.lang or ReaderSettings.lang
-        scores = score(passages, read_predictions(args.predictions), language)
+        language, predictions = args.lang or ReaderSettings.lang, read_predictions(args.predictions)
+    scores = score(passages, predictions, language)
     print(scores)
+    if args.mistakes:
+        write_table(args.mistakes, mistakes(passages, predictions, scores))
     results = scores.figures()
     if args.compare_with:
         other = score(passages, read_predictions(args.compare_with), language)
@@ -223,7 +227,9 @@ def prepare(args: argparse.Namespace) -> None:
     spans = [(passage.text, id, span) for passage in passages for id, _, span in passage.spans() if span]
     rounded = {id: text.text[slice(*text.char_span(span.first, span.last))] for text, id, span in spans}
     n_inexact = sum(not span.exact for *_, span in spans)
-    print(f"{n_inexact:,} answers begin or end within a word. The first answers, rounded to whole words, would score")
+    print(
+        f"answers that begin or end within a word: {n_inexact:,}. The first answers, rounded to whole words, would score"
+    )
     print(score(data.passages, rounded, args.lang))
     if args.text:
         with disk.atomic_write(args.text) as file:

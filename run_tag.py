@@ -30,10 +30,11 @@ from elmo_tasks.saved import check_model_folder
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.data import Labels, Sentence
 from elmo_tasks.tagging.network import TaggerSettings
-from elmo_tasks.tagging.pieces import PieceSplitter, read_tagged
+from elmo_tasks.tagging.pieces import PieceSplitter
 from elmo_tasks.tagging.prediction import INPUT_FORMATS, tag_columns, tag_text
 from elmo_tasks.tagging.scheme import SCHEMES, detect_scheme, forbidden_transitions, split_lac_label
 from elmo_tasks.tagging.score import Score
+from elmo_tasks.tagging.tagged_text import read_tagged
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.training import known_words, train
 from elmo_tasks.training import TrainingSettings, hold_out, report, training_words
@@ -167,7 +168,7 @@ def read(
 ) -> list[Sentence]:
     """Read the sentences of a file in the format given with the flags of `add_format`."""
     if args.data_format == "tagged":
-        return read_tagged(path, PieceSplitter(pieces, whole=pieces is None))
+        return read_tagged(path, PieceSplitter(pieces.words if pieces else (), whole=pieces is None))
     return read_columns(path, args.token_column, args.label_column, segmentation, feature)
 
 

@@ -85,7 +85,7 @@ def add_save(group, kind: str, required: bool = True) -> None:
 
 
 def add_resume(group) -> None:
-    group.add_argument("--resume", action="store_true", help="continue the interrupted training in --save_dir")
+    group.add_argument("--resume", action="store_true", help="continue an interrupted training")
 
 
 def add_saved_model(parser: argparse.ArgumentParser, kind: str, required: bool = True) -> None:
@@ -102,6 +102,10 @@ def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ()) -> 
     parser.add_argument("--output", **FILE, help="predictions (default: standard output)")
     if formats:
         parser.add_argument("--output_format", choices=formats, default=formats[0], help="format of the predictions")
+
+
+def add_mistakes(group) -> None:
+    group.add_argument("--mistakes", **FILE, help="write what was predicted instead of what is right, as TSV")
 
 
 def add_json(group) -> None:
@@ -214,7 +218,7 @@ def add_columns(group) -> None:
 
 def add_tables(group) -> None:
     group.add_argument("--confusion", action="store_true", help="print the confusion matrix")
-    group.add_argument("--mistakes", **WHOLE, default=0, help="print the N errors with the least likely true class")
+    add_mistakes(group)
 
 
 def add_classifier(parser: argparse.ArgumentParser) -> None:
@@ -228,6 +232,7 @@ def add_classifier(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--protocol", choices=("cv", "split"), default="cv", help=help)
     data.add_argument("--folds", **COUNT, default=10, help="folds of the cross-validation")
     add_save(data, "classifier", required=False)
+    add_resume(data)
     training = add_training(parser, HEAD_DEFAULTS)
     training.description = "of several values, the dev part of each fold selects one"
     help = "size of the hidden layer; 0: none"
@@ -237,7 +242,7 @@ def add_classifier(parser: argparse.ArgumentParser) -> None:
     add_numbers(training, FINE_TUNING_DEFAULTS, conditional=True)
     training.add_argument("--logging_step", **COUNT, help="steps between log lines (default: one line per fold)")
     out = parser.add_argument_group("scores")
-    out.add_argument("--results", **FILE, help="write scores and predictions as JSON; a killed run resumes")
+    out.add_argument("--results", **FILE, help="write scores and predictions as JSON")
     out.add_argument("--compare_with", **FILE, nargs="+", help="test the difference from the --results of other runs")
     add_tables(out)
 
@@ -248,4 +253,6 @@ def check_classifier(parser: argparse.ArgumentParser, args: argparse.Namespace, 
     for name in ("data_dir", "dev_file", "test_file", "columns"):
         if getattr(args, name) and bool(args.train_file) == (name == "data_dir"):
             parser.error(f"--{name} has no effect {'with' if args.train_file else 'without'} --train_file")
+    if args.resume and not (args.results or args.save_dir):
+        parser.error("--resume has no effect without --save_dir or --results")
     args.data_dir = args.data_dir or POLARITY

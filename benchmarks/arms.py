@@ -45,6 +45,7 @@ from elmo_tasks.significance import Difference, clustered_bootstrap, crossed_dif
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.pieces import PieceSplitter
 from elmo_tasks.tagging.scheme import detect_scheme, spans
+from elmo_tasks.tagging.tagged_text import labelled_pieces
 from elmo_tasks.tagging.training import known_words
 from elmo_tasks.training import hold_out
 
@@ -185,13 +186,13 @@ def write_columns(args: argparse.Namespace) -> None:
         [[word.rpartition("/")[::2] for word in line.split()] for line in read_lines(args.data / name) if line.strip()]
         for name in ("train.txt", "dev.txt")
     )
-    splitter = PieceSplitter(Vocabulary.from_file(args.pieces)) if args.task == "lac" else None
+    splitter = PieceSplitter(Vocabulary.from_file(args.pieces).words) if args.task == "lac" else None
     cut = len(train) if splitter else len(train) * 9 // 10
     for part, path in files(args).items():
         with disk.atomic_write(path) as file:
             for words in {"train": train[:cut], "dev": train[cut:], "test": test}[part]:
                 if splitter:
-                    pieces = [splitter.labelled_pieces(word, tag) for word, tag in words]
+                    pieces = [labelled_pieces(word, tag, splitter) for word, tag in words]
                     words = [pair for word in pieces for pair in zip(word.tokens, word.labels, strict=True)]
                 file.write("".join(f"{token}\t{label}\n" for token, label in words) + "\n")
 

@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -64,12 +63,14 @@ def main() -> None:
         examples = {"Paddle Inference": "run_paddle", **({"ONNX Runtime": "run_onnx"} if HAS_ONNX else {})}
         for name, example in examples.items():
             module = importlib.import_module(example)
-            runners[name] = partial(module.run, module.load())
+            run, arrays = module.load(), importlib.import_module("model_io").arrays
+            runners[name] = lambda batch, run=run, arrays=arrays: run(arrays(batch))
         measure(runners, batches)
         largest = max(batches, key=lambda batch: len(batch) * len(batch[0]))
         text = "\n".join(" ".join(sentence) for sentence in largest)
         for name, example in examples.items():
-            code = f"from {example} import load, run; import sys; run(load(), [line.split() for line in sys.stdin]); "
+            code = f"from {example} import load; from model_io import arrays; import sys; "
+            code += "load()(arrays([line.split() for line in sys.stdin])); "
             code += "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
             done = subprocess.run([sys.executable, "-c", code], cwd=output, input=text, capture_output=True, text=True)
             print(f"{name}: {int(done.stdout) / 1e6:.2f} GB for {len(largest)} sentences of {len(largest[0])} tokens")

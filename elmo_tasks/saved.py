@@ -168,10 +168,15 @@ def _source_names(values: Mapping) -> set[str]:
     return names
 
 
-def check_model_folder(folder: Path, kind: str, overwrite: bool, resume: bool = False) -> None:
-    """Raise, before training, if --save_dir cannot be written or holds another model, or nothing to resume."""
+def check_model_folder(
+    folder: Path, kind: str, overwrite: bool, resume: bool = False, interrupted: bool | None = None
+) -> None:
+    """Raise, before training, if --save_dir cannot be written or holds another model, or nothing to resume.
+
+    interrupted: whether there is an interrupted training (default: whether its state is in the folder).
+    """
     disk.check_output("--save_dir", folder / f"{WEIGHTS}.pdparams")
-    interrupted = checkpoint.exists(folder / STATE)
+    interrupted = checkpoint.exists(folder / STATE) if interrupted is None else interrupted
     if resume and not interrupted:
         raise UserError(f"--resume: --save_dir {folder} holds no interrupted training. Leave it out.")
     if not (folder / "config.json").exists():

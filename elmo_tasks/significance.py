@@ -15,9 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+
+from elmo_core.machine.optional import import_optional
 
 RESAMPLES = 10_000  # per bootstrap
+
+
+def _stats():
+    return import_optional("scipy.stats", "a test of significance")
 
 
 @dataclass
@@ -57,6 +62,7 @@ def crossed_difference(differences: np.ndarray, runs: str = "runs", items: str =
     error = float(np.sqrt(variance))
     if not error:
         return Difference(mean, mean, mean, float(mean == 0), covers)
+    stats = _stats()
     margin = float(stats.t.ppf(0.975, dof)) * error
     return Difference(mean, mean - margin, mean + margin, float(2 * stats.t.sf(abs(mean) / error, dof)), covers)
 
@@ -92,7 +98,7 @@ def _resampled(mean: float, differences: np.ndarray, covers: str) -> Difference:
 
 def mcnemar(gained: int, lost: int) -> float:
     """The exact two-sided p-value of McNemar's test. gained, lost: items that only one of two models has right."""
-    return float(stats.binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+    return float(_stats().binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 
 def mean_and_std(scores: Sequence[float], unit: str = "") -> str:

@@ -1,8 +1,13 @@
-"""The exported folder: the graphs, the tables of their inputs and outputs, a README, and examples that run them."""
+"""The exported folder: the graphs, the tables of their inputs and outputs, a README, and programs that run them.
 
+The programs are those of examples/ and the modules of this project that they import: for tokenising text, for one.
+"""
+
+import importlib.util
 import json
 import platform
-import shutil
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from elmo_core.machine import disk
@@ -13,6 +18,7 @@ from export.paddle_graph import paddle_graph
 
 EXAMPLES = Path(__file__).parent / "examples"
 RUNS_ON = {"model.json": "Paddle 3.0 to 3.3", "model.pdmodel": "Paddle 2.6 to 3.3"}  # graphs of Paddle Inference
+IMPORT = re.compile(r"^from (elmo_(?:core|tasks)(?:\.\w+)*)\.(\w+) import", re.MULTILINE)
 
 
 def write(network: Network, folder: Path, source: str, onnx: bool = False) -> None:
@@ -30,23 +36,36 @@ def write(network: Network, folder: Path, source: str, onnx: bool = False) -> No
         for writer, name in writers:
             with writer(unfinished / name) as ops:
                 network.add_to(ops)
+        predict = f"predict_{network.settings['kind']}.py"
         (graph,) = (name for name in RUNS_ON if (unfinished / name).exists())
-        texts = {ids.table: ids.content for ids in network.inputs.values() if ids.table}
+        texts = {ids.table: ids.content for ids in network.inputs.values() if ids.table} | network.files
         if network.output.labels:
             texts["labels.txt"] = "\n".join(network.output.labels) + "\n"
         specs = {name: ids.spec() for name, ids in network.inputs.items()}
-        texts["inputs.json"] = json.dumps(specs, indent=1) + "\n"
+        texts["inputs.json"] = json.dumps({"inputs": specs, "settings": network.settings}, indent=1) + "\n"
         texts["README.md"] = _readme(network, source, versions, graph, onnx)
+        texts |= _programs(["model_io.py", "run_paddle.py", *(["run_onnx.py"] if onnx else []), predict])
+        texts["predict.py"] = texts.pop(predict)
         for name, text in texts.items():
             (unfinished / name).write_text(text, encoding="utf-8", newline="\n")
-        for name in ("model_io.py", "run_paddle.py", *(["run_onnx.py"] if onnx else [])):
-            shutil.copyfile(EXAMPLES / name, unfinished / name)
+
+
+def _programs(names: Sequence[str]) -> dict[str, str]:
+    """The sources of programs in EXAMPLES and of the modules that they import from this project, as one flat folder."""
+    files, pending = {}, [EXAMPLES / name for name in names]
+    while pending:
+        path = pending.pop()
+        source = path.read_text(encoding="utf-8")
+        modules = [importlib.util.find_spec(f"{package}.{name}") for package, name in IMPORT.findall(source)]
+        pending += [Path(module.origin) for module in modules]
+        files[path.name] = IMPORT.sub(r"from \2 import", source)
+    return files
 
 
 def _readme(network: Network, source: str, versions: str, graph: str, onnx: bool) -> str:
     rows = [f"| `{name}` | int64 | {_shape(ids.shape)} | {ids.meaning} |" for name, ids in network.inputs.items()]
     output = network.output
-    onnx_command = "python run_onnx.py < sentences.txt\n" if onnx else ""
+    onnx_command = "python run_onnx.py < lines.txt\n" if onnx else ""
     return f"""# {source}
 
 Exported by export_model.py with {versions}. `{graph}` runs on {RUNS_ON[graph]}.
@@ -60,15 +79,19 @@ Exported by export_model.py with {versions}. `{graph}` runs on {RUNS_ON[graph]}.
 |---|---|---|---|
 | `{output.name}` | {output.dtype} | {_shape(output.shape)} | {output.meaning} |
 
-Sizes given as letters may differ from call to call: B sentences, T tokens of the longest. Padding does not matter.
-Paddle Inference calls the only output `fetch_name_0`.
+Sizes given as letters may differ from call to call: {network.letters}. Padding does not
+matter. Paddle Inference calls the only output `fetch_name_0`.
 
 ```
-python run_paddle.py < sentences.txt
+python run_paddle.py < lines.txt
 {onnx_command}```
 
-`model_io.py` shows how tokens become ids, using only NumPy. `inputs.json` says the same to a program: per input the columns
-per token, the padding, the table whose line numbers (from 0) are the words' ids, and the id of unknown words.
+Each line is {network.lines}. With `--tokens` texts are tokens, separated by white space; with `--json` the
+program prints a JSON object per line. It needs NumPy and the runtime{network.needs}.
+
+`predict.py` gives the answers to a list of lines, `model_io.py` the input arrays of tokens. `inputs.json` says the same to
+other programs: the settings of the trained model and, per input, its shape, the padding, the table whose line numbers (from
+0) are the words' ids, and the id of unknown words.
 
 Lengths are clipped to 0 .. T. A sentence with an id outside its table is treated as empty: {output.name} are then
 {output.empty_result}. An empty batch gives an empty output. Arrays of another type or shape are an error.

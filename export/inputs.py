@@ -1,6 +1,7 @@
 """Inputs of an exported network: their tables, and the graph's first steps, from raw ids to batches.
 
-Letters: B sentences, T tokens of the longest, C characters of a token. D is the axis of the two directions, forward first.
+Letters: B sentences, T tokens of the longest, C characters of a token; in readers also N excerpts of W tokens. D is the axis
+of the two directions, forward first.
 
 Each direction reads a sentence in its own order, the backward one from its last token, with the padding at the end. So
 padding never affects a state. Results at padding are set to zero at the end.
@@ -9,6 +10,7 @@ padding never affects a state. Results at padding are set to zero at the end.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +26,7 @@ class IdInput:
 
     table: the name of a file in which a word's id is its line number, or a JSON object {character: id}; content: its text.
     unknown: the id of words that are not in the table. longest: number of a word's characters that are looked up.
-    lower: whether unknown words are looked up in lower case. most: maximum position in a word.
+    lower: whether unknown words are looked up in lower case. most: maximum position in a word. axes: letters of its sizes.
     """
 
     meaning: str
@@ -38,16 +40,17 @@ class IdInput:
     longest: int = 0
     lower: bool = False
     most: int = 0
+    axes: tuple[str, str] = ("B", "T")
 
     @property
     def shape(self) -> tuple[int | str, ...]:
-        return ("B", "T", self.columns) if self.columns else ("B", "T")
+        return (*self.axes, self.columns) if self.columns else self.axes
 
-    def spec(self) -> dict[str, int | str | bool]:
+    def spec(self) -> dict[str, Any]:
         """The entry of inputs.json: all that a program needs to compute the ids."""
-        names = ("columns", "table", "longest", "lower", "most")
-        spec = {"padding": self.padding} | {name: getattr(self, name) for name in names if getattr(self, name)}
-        return spec if self.columns else {**spec, "unknown": self.unknown}
+        spec = {"shape": self.shape, "padding": self.padding}
+        spec |= {name: value for name in ("table", "longest", "lower", "most") if (value := getattr(self, name))}
+        return {**spec, "unknown": self.unknown} if self.table and not self.columns else spec
 
 
 BYTES = IdInput("its bytes + 1 between 259 and 260, then 261", end=262, columns=MAX_CHARS, first=1, padding=261)
@@ -73,66 +76,21 @@ def character_input(config: ELMoConfig, vocabulary: Vocabulary | None, table: st
     return IdInput("its characters", config.n_characters, MAX_CHARS, padding=padding, table=table, content=content)
 
 
-class Sentences:
-    """A batch in a graph, made safe: an empty batch gets a pair of sentences and a token of padding, which `trimmed`
-    removes; a sentence with an id outside its table has no tokens; lengths are at most T.
-    """
+class Rows:
+    """B rows of at most T tokens in a graph: which steps are padding, and in which order each direction reads the tokens."""
 
-    def __init__(self, ops: PaddleGraph, inputs: Mapping[str, IdInput]):
-        self.ops, self.inputs = ops, inputs
-        ids = self._read_inputs()
-        self.lengths = self._safe_lengths(ids)  # (B,)
-        self.mask = self._mask(self.lengths)  # (B, T)
-        self.ids = {name: self._padded(x, inputs[name]) for name, x in ids.items()}
-        row, self.direction = ops.arange(self.rows), ops.reshape(ops.weight(np.arange(2)), [2, 1, 1])
+    def __init__(self, ops: PaddleGraph, rows: Array, steps: Array, lengths: Array):
+        self.ops, self.rows, self.steps, self.lengths = ops, rows, steps, lengths
+        self.tokens = rows * steps
+        self.mask = _mask(ops, steps, lengths)  # (B, T)
+        row, self.direction = ops.arange(rows), ops.reshape(ops.weight(np.arange(2)), [2, 1, 1])
         self.direction_index = ops.reshape(self.direction, [2, 1]) + row * 0  # (D, B)
         order = self._reading_order()  # (D, T, B)
-        self.input_index = order + row * self.steps  # (D, T, B) indices into the B * T tokens
-        outputs = ops.transpose(order, [2, 1, 0]) * self.rows + ops.reshape(row, [-1, 1, 1])
+        self.input_index = order + row * steps  # (D, T, B) indices into the B * T tokens
+        outputs = ops.transpose(order, [2, 1, 0]) * rows + ops.reshape(row, [-1, 1, 1])
         self.output_index = (
             outputs + ops.reshape(self.direction, [2]) * self.tokens
         )  # (B, T, D) into the D * T * B outputs
-
-    def _read_inputs(self) -> dict[str, Array]:
-        """The ids, none empty; sets the batch's sizes."""
-        ops = self.ops
-        ids = {name: ops.input(name, spec.shape, "int64") for name, spec in self.inputs.items()}
-        first = next(iter(ids.values()))
-        self.original_sizes = {"B": ops.size(first, 0), "T": ops.size(first, 1)}
-        ids = {name: self._not_empty(x, self.inputs[name].columns) for name, x in ids.items()}
-        first = next(iter(ids.values()))
-        self.rows, self.steps = (ops.size(first, axis) for axis in (0, 1))
-        self.tokens = self.rows * self.steps
-        return ids
-
-    def _not_empty(self, x: Array, columns: int) -> Array:
-        """x; if it has no rows or no steps, with two rows and a step of zeros."""
-        ops, last = self.ops, [columns] if columns else []
-        rows, steps = (ops.cast(ops.size(x, axis) < 1, "int64") for axis in (0, 1))
-        x = ops.concat([x, ops.zeros([rows * 2, ops.size(x, 1), *last], "int64")], axis=0)
-        return ops.concat([x, ops.zeros([ops.size(x, 0), steps, *last], "int64")], axis=1)
-
-    def _safe_lengths(self, ids: Mapping[str, Array]) -> Array:
-        """The input `lengths`, from 0 to T, and 0 for sentences with an id outside its table."""
-        ops = self.ops
-        lengths = ops.input("lengths", ["B"], "int64")
-        lengths = ops.concat([lengths, ops.zeros([self.rows - self.original_sizes["B"]], "int64")], axis=0)
-        lengths = ops.minimum(lengths, self.steps) * ops.cast(lengths >= 1, "int64")
-        mask = self._mask(lengths)
-        for name, spec in self.inputs.items():
-            outside = ops.cast(ids[name] < spec.first, "int64") + ops.cast(ids[name] >= spec.end, "int64")
-            outside = ops.max(outside, axis=2) if spec.columns else outside
-            lengths = lengths * (1 - ops.max(outside * mask, axis=1))
-        return lengths
-
-    def _mask(self, lengths: Array) -> Array:
-        """1 at tokens, 0 at padding. (B, T)"""
-        step = self.ops.reshape(self.ops.arange(self.steps), [1, -1])
-        return self.ops.cast(step < self.ops.reshape(lengths, [-1, 1]), "int64")
-
-    def _padded(self, x: Array, spec: IdInput) -> Array:
-        mask = self.ops.reshape(self.mask, [self.rows, self.steps, 1]) if spec.columns else self.mask
-        return x * mask + (1 - mask) * spec.padding
 
     def _reading_order(self) -> Array:
         """The position of the token that each direction reads at each step. (D, T, B)"""
@@ -140,12 +98,6 @@ class Sentences:
         step, length = ops.reshape(ops.arange(self.steps), [-1, 1]), ops.reshape(self.lengths, [1, -1])
         backward = step + (length - 1 - step * 2) * ops.cast(step < length, "int64")
         return ops.stack([step + length * 0, backward], axis=0)
-
-    def distinct(self, *names: str) -> tuple[list[Array], Array]:
-        """Per input, the ids of the distinct tokens, (N, C) or (N, 1); and each token's index among them, (B * T,)."""
-        flat = [self.ops.reshape(self.ids[name], [-1, max(1, self.inputs[name].columns)]) for name in names]
-        first, inverse = self.ops.distinct_rows(self.ops.concat(flat, axis=1))
-        return [self.ops.lookup(x, first) for x in flat], inverse
 
     def align_outputs(self, outputs: Array, width: int) -> Array:
         """Both directions' outputs (D, T, B, width), aligned to the tokens. (B, T, 2 * width)"""
@@ -162,8 +114,78 @@ class Sentences:
         n = self.ops.cast(self.lengths + self.ops.cast(self.lengths < 1, "int64"), "float32")
         return self.ops.sum(self.masked(x), axis=1) / self.ops.reshape(n, [-1, 1])
 
+
+def _mask(ops: PaddleGraph, steps: Array, lengths: Array) -> Array:
+    """1 at tokens, 0 at padding. (B, T)"""
+    return ops.cast(ops.reshape(ops.arange(steps), [1, -1]) < ops.reshape(lengths, [-1, 1]), "int64")
+
+
+class Sentences(Rows):
+    """A batch in a graph, made safe: an empty batch gets a pair of sentences and a token of padding, which `trimmed`
+    removes; a sentence with an id outside its table has no tokens; lengths are at most T.
+    """
+
+    def __init__(self, ops: PaddleGraph, inputs: Mapping[str, IdInput]):
+        self.ops, self.inputs, self.original_sizes = ops, inputs, {}
+        ids = {name: self.read(name, spec) for name, spec in inputs.items()}
+        first = next(iter(ids.values()))
+        rows, steps = (ops.size(first, axis) for axis in (0, 1))
+        super().__init__(ops, rows, steps, self._safe_lengths(ids, rows, steps))
+        self.ids = {name: self._padded(x, inputs[name]) for name, x in ids.items()}
+
+    def read(self, name: str, spec: IdInput) -> Array:
+        """An input; if it has no rows or no steps, with two rows and a step of zeros."""
+        ops, last = self.ops, [spec.columns] if spec.columns else []
+        x = ops.input(name, spec.shape, "int64")
+        sizes = {letter: ops.size(x, axis) for axis, letter in enumerate(spec.axes)}
+        self.original_sizes = sizes | self.original_sizes
+        rows, steps = (ops.cast(size < 1, "int64") for size in sizes.values())
+        x = ops.concat([x, ops.zeros([rows * 2, ops.size(x, 1), *last], "int64")], axis=0)
+        return ops.concat([x, ops.zeros([ops.size(x, 0), steps, *last], "int64")], axis=1)
+
+    def _safe_lengths(self, ids: Mapping[str, Array], rows: Array, steps: Array) -> Array:
+        """The input `lengths`, from 0 to T, and 0 for sentences with an id outside its table."""
+        ops = self.ops
+        lengths = ops.input("lengths", ["B"], "int64")
+        lengths = ops.concat([lengths, ops.zeros([rows - self.original_sizes["B"]], "int64")], axis=0)
+        lengths = ops.minimum(lengths, steps) * ops.cast(lengths >= 1, "int64")
+        mask = _mask(ops, steps, lengths)
+        for name, spec in self.inputs.items():
+            outside = ops.cast(ids[name] < spec.first, "int64") + ops.cast(ids[name] >= spec.end, "int64")
+            outside = ops.max(outside, axis=2) if spec.columns else outside
+            lengths = lengths * (1 - ops.max(outside * mask, axis=1))
+        return lengths
+
+    def _padded(self, x: Array, spec: IdInput) -> Array:
+        mask = self.ops.reshape(self.mask, [self.rows, self.steps, 1]) if spec.columns else self.mask
+        return x * mask + (1 - mask) * spec.padding
+
+    def distinct(self, *names: str) -> tuple[list[Array], Array]:
+        """Per input, the ids of the distinct tokens, (N, C) or (N, 1); and each token's index among them, (B * T,)."""
+        flat = [self.ops.reshape(self.ids[name], [-1, max(1, self.inputs[name].columns)]) for name in names]
+        first, inverse = self.ops.distinct_rows(self.ops.concat(flat, axis=1))
+        return [self.ops.lookup(x, first) for x in flat], inverse
+
     def trimmed(self, x: Array, shape: Sequence[int | str]) -> Array:
-        """x, whose shape has the letters B and T, cut to the sizes of the input batch."""
+        """x, whose shape has the letters of the inputs' sizes, cut to these."""
         for axis, n in enumerate(shape):
             x = self.ops.head(x, self.original_sizes[n], axis) if n in self.original_sizes else x
         return x
+
+
+class Excerpts(Rows):
+    """N excerpts of W tokens from the sentences of a batch. spec: an input of their indices b * T + t, -1 at padding."""
+
+    def __init__(self, batch: Sentences, name: str, spec: IdInput):
+        ops, index = batch.ops, batch.read(name, spec)
+        inside = ops.cast(index >= 0, "int64") * ops.cast(index < batch.tokens, "int64")
+        super().__init__(ops, ops.size(index, 0), ops.size(index, 1), ops.sum(inside, axis=1))
+        self.index = index * inside
+
+    def take(self, x: Array, width: int) -> Array:
+        """The rows of x (B, T, width) at the tokens. (N, W, width)"""
+        return self.ops.lookup(self.ops.reshape(x, [-1, width]), self.index)
+
+    def padding_scores(self, score: float) -> Array:
+        """`score` at padding, else 0. (N, W)"""
+        return (1.0 - self.ops.cast(self.mask, "float32")) * score

@@ -1,21 +1,27 @@
-"""The networks that can be exported: ELMo with its vectors, taggers with their labels, classifiers with probabilities.
+"""The networks that can be exported: ELMo with its vectors, taggers with their labels, classifiers with probabilities,
+readers with logits.
 
 Letters: B sentences, T tokens of the longest, P projection, K labels or classes.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 from elmo import BiLM, LayerChoice
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.encoders import BiLMEncoder
+from elmo_tasks.reading.batch import FEATURES
+from elmo_tasks.reading.network import MASKED_LOGIT
+from elmo_tasks.reading.reader import Reader
 from elmo_tasks.tagging.network import MAX_POSITION
 from elmo_tasks.tagging.tagger import Tagger
 from export import parts
 from export.elmo_part import ELMoPart
-from export.inputs import BYTES, IdInput, Sentences, table_input, word_input
+from export.inputs import BYTES, Excerpts, IdInput, Sentences, table_input, word_input
 from export.paddle_graph import Array, PaddleGraph
 
 
@@ -32,23 +38,39 @@ class Output:
 
 
 class Network:
-    """inputs: by name, except `lengths`, which every network has."""
+    """inputs: by name, except `lengths`, which every network has.
 
+    settings: of the trained model, for predict.py; "kind" and "lang" in all. files: further ones that it reads, by name.
+    lines: what it answers.
+    letters: of the sizes that vary.
+    """
+
+    letters = "B sentences, T tokens of the longest"
+    lines: str
     inputs: Mapping[str, IdInput]
     output: Output
+    settings: Mapping[str, Any]
+    files: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def needs(self) -> str:
+        """Packages that predict.py needs to tokenise text."""
+        return {"zh": ", jieba", "any": ", regex"}.get(self.settings["lang"], "")
 
     def build(self, batch: Sentences) -> Array:
         """The output; it may be larger than the input batch."""
         raise NotImplementedError
 
     def add_to(self, ops: PaddleGraph) -> None:
-        batch = Sentences(ops, self.inputs)
+        batch = Sentences(ops, {name: ids for name, ids in self.inputs.items() if ids.axes == ("B", "T")})
         x = batch.trimmed(self.build(batch), self.output.shape)
         ops.output(self.output.name, x, self.output.shape)
 
 
 class EmbedderNetwork(Network):
     """ELMo's vectors, equal to an `ELMoEmbedder`'s. pool: means over the sentences' tokens."""
+
+    lines = "a sentence of tokens, separated by white space"
 
     def __init__(self, bilm: BiLM, vocabulary: Vocabulary | None, layers: LayerChoice, pool: bool = False):
         self.elmo, self.pool = ELMoPart(bilm, vocabulary, layers), pool
@@ -58,30 +80,64 @@ class EmbedderNetwork(Network):
         which = f"layers {', '.join(map(str, layers.indices))}" if several else "vectors"
         meaning = "means over the tokens" if pool else "forward and backward; zero at padding"
         self.output = Output("vectors", shape, "float32", f"{which}: {meaning}", "zeros")
+        self.settings = {"kind": "elmo", "lang": "none", "pool": pool}
 
     def build(self, batch: Sentences) -> Array:
         layers = [batch.mean(x) if self.pool else batch.masked(x) for x in self.elmo.layers(batch)]
         return batch.ops.stack(layers, axis=0) if self.elmo.choice.how == "each" else layers[0]
 
 
-class TaggerNetwork(Network):
-    """A tagger, decoded by its CRF."""
+class TokenNetwork(Network):
+    """A network of a task that reads tokens' words, their vectors in a file, and ELMo."""
 
-    def __init__(self, tagger: Tagger):
-        settings, self.network = tagger.settings, tagger.network
-        if tagger.pieces or settings.words != "tokens":
-            raise UserError(
-                "this tagger reads words that a program finds in the text (jieba's, or pieces of words). Only taggers that "
-                "read nothing but the given tokens can be exported."
-            )
-        meaning = "line in labels.txt, from 0; -1 at padding"
-        self.output = Output("labels", ("B", "T"), "int64", meaning, "-1", tagger.labels.names)
-        self.inputs = {"words": word_input(tagger.words, "words.txt")}
+    setting_names: Sequence[str]  # of the settings that predict.py needs
+
+    def __init__(self, model: Tagger | Reader):
+        self.network = model.network
+        self.settings = {"kind": model.kind, **{name: getattr(model.settings, name) for name in self.setting_names}}
+        self.inputs = {"words": word_input(model.words, "words.txt")}
         self.tables = {"words": self.network.word_embedding.weight.numpy()}
-        if tagger.vectors:
-            words, self.tables["vectors"] = tagger.vectors.table()
+        if model.vectors:
+            words, self.tables["vectors"] = model.vectors.table()
             meaning = "; an unknown word is looked up in lower case, else 0"
             self.inputs["vectors"] = table_input("vectors.txt", words, meaning, lower=True)
+        self.mixes = {}
+        if elmo := self.network.elmo:
+            self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice, "elmo_")
+            self.inputs |= self.elmo.inputs
+            mixes = elmo.mixes or [None] * len(self.network.elmo_at)  # None: concatenated layers
+            self.mixes = dict(zip(self.network.elmo_at, mixes, strict=True))
+
+    def lookups(self, batch: Sentences) -> dict[str, Array]:
+        """Each table's rows (B, T, .) of the tokens."""
+        return {name: batch.ops.lookup(batch.ops.weight(x), batch.ids[name]) for name, x in self.tables.items()}
+
+    def elmo_outputs(self, batch: Sentences) -> dict[str, Array]:
+        """ELMo (B, T, .) for each part of the network that reads it: input, output."""
+        layers, concat = self.elmo.layers(batch) if self.mixes else [], batch.ops.concat
+        return {at: parts.scalar_mix(layers, mix) if mix else concat(layers, axis=2) for at, mix in self.mixes.items()}
+
+
+class TaggerNetwork(TokenNetwork):
+    """A tagger, decoded by its CRF."""
+
+    lines = "a sentence"
+    setting_names = "lang", "segmentation", "scheme"
+
+    def __init__(self, tagger: Tagger):
+        super().__init__(tagger)
+        settings = tagger.settings
+        if settings.words != "tokens":
+            raise UserError(
+                "this tagger's ELMo or word vectors read jieba's words in sentences of characters (--words=jieba), which a "
+                "graph cannot find. Train one with --words=tokens to export it."
+            )
+        self.output = Output(
+            "labels", ("B", "T"), "int64", "line in labels.txt, from 0; -1 at padding", "-1", tagger.labels.names
+        )
+        if settings.scheme == "lac":
+            self.settings |= {"pieces": "pieces.txt" if tagger.pieces else "words.txt", "whole": tagger.pieces is None}
+            self.files = {"pieces.txt": "\n".join(tagger.pieces.tokens) + "\n"} if tagger.pieces else {}
         if tagger.features:
             meaning = ": the token's feature; 0 if unknown"
             self.inputs["features"] = table_input("features.txt", ["<UNK>", *tagger.features], meaning)
@@ -92,29 +148,19 @@ class TaggerNetwork(Network):
             self.tables["places"] = self.network.place_embedding.weight.numpy()
         if settings.char_cnn:
             self.inputs["characters"] = BYTES
-        self.recurrent, self.mixes = self.network.recurrent, {}
-        if elmo := self.network.elmo:
-            self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice, "elmo_")
-            self.inputs |= self.elmo.inputs
-            mixes = elmo.mixes or [None] * len(self.network.elmo_at)  # None: concatenated layers
-            self.mixes = dict(zip(self.network.elmo_at, mixes, strict=True))
 
     def build(self, batch: Sentences) -> Array:
-        ops, elmo = batch.ops, {}
-        if self.mixes:
-            layers = self.elmo.layers(batch)
-            for where, mix in self.mixes.items():
-                elmo[where] = parts.scalar_mix(layers, mix) if mix else ops.concat(layers, axis=2)
+        ops, elmo = batch.ops, self.elmo_outputs(batch)
         x = [elmo["input"]] if "input" in elmo else []
-        x = parts.recurrent(batch, ops.concat([*x, *self._token_features(batch)], axis=2), self.recurrent)
+        x = ops.concat([*x, *self._token_features(batch)], axis=2)
+        x = parts.recurrent(batch, x, self.network.recurrent)
         x = ops.concat([x, elmo["output"]], axis=2) if "output" in elmo else x
         labels = parts.viterbi(batch, parts.linear(ops, x, self.network.emission), self.network.crf)
         return labels * batch.mask + (batch.mask - 1)
 
     def _token_features(self, batch: Sentences) -> list[Array]:
         """The recurrent layers' input except ELMo, each (B, T, .)."""
-        ops, network = batch.ops, self.network
-        features = {name: ops.lookup(ops.weight(table), batch.ids[name]) for name, table in self.tables.items()}
+        ops, network, features = batch.ops, self.network, self.lookups(batch)
         if hasattr(network, "vector_change"):
             change = parts.embedding(ops, batch.ids["words"], network.vector_change)
             features["vectors"] = features["vectors"] + change
@@ -123,6 +169,59 @@ class TaggerNetwork(Network):
             vectors = parts.char_vectors(ops, characters, network.char_cnn, BYTES.padding)
             features["characters"] = ops.lookup(vectors, ops.reshape(inverse, [batch.rows, batch.steps]))
         return [features[name] for name in ("words", "vectors", "characters", "features", "places") if name in features]
+
+
+class ReaderNetwork(TokenNetwork):
+    """A reader: logits of the answer's first and last token in a window of a passage.
+
+    Letters: N windows, each with a question; W and J tokens of the longest of either; D width of the encoder.
+    """
+
+    lines = "a question and a passage, separated by a tab"
+    setting_names = "lang", "max_seq_len", "doc_stride", "max_answer_length"
+    letters = f"{Network.letters}, N windows of passages with a question each, W and J tokens of the longest of either"
+
+    def __init__(self, reader: Reader):
+        super().__init__(reader)
+        for name, text, letter in (("passage", "window", "W"), ("question", "question", "J")):
+            meaning = f"index b * T + t of each token of the {text} among the sentences' tokens; -1 at padding"
+            self.inputs[name] = IdInput(meaning, 0, padding=-1, axes=("N", letter))
+        meaning = (
+            "is the window's token a token of the question, does it occur in the question's text (both in lower case)"
+        )
+        self.inputs["features"] = IdInput(meaning, 2, columns=FEATURES, axes=("N", "W"))
+        meaning = f"of each token of the window as the answer's first, and as its last; {MASKED_LOGIT:.0e} at padding"
+        empty_result = "those of tokens without ELMo and words"
+        self.output = Output("logits", ("N", 2, "W"), "float32", meaning, empty_result)
+
+    def build(self, batch: Sentences) -> Array:
+        ops, network = batch.ops, self.network
+        passage, question = (Excerpts(batch, name, self.inputs[name]) for name in ("passage", "question"))
+        features = ops.cast(batch.read("features", self.inputs["features"]), "float32")
+        tokens, elmo = ops.concat(list(self.lookups(batch).values()), axis=2), self.elmo_outputs(batch)
+        elmo = {at: batch.masked(x) for at, x in elmo.items()}
+        h, u = (self._encoded(excerpt, tokens, elmo) for excerpt in (passage, question))  # (N, W, D), (N, J, D)
+        by_question = ops.transpose(parts.linear(ops, u, network.similarity[1]), [0, 2, 1])
+        by_question = by_question + ops.reshape(question.padding_scores(MASKED_LOGIT), [question.rows, 1, -1])
+        similarity = ops.product(h * ops.weight(network.similarity_product.numpy()), ops.transpose(u, [0, 2, 1]))
+        similarity = similarity + parts.linear(ops, h, network.similarity[0]) + by_question  # (N, W, J)
+        padding = passage.padding_scores(MASKED_LOGIT)
+        to_question = ops.product(ops.softmax(similarity), u)  # (N, W, D)
+        weights = ops.softmax(ops.max(similarity, axis=2) + padding)
+        to_passage = ops.product(ops.reshape(weights, [passage.rows, 1, -1]), h)  # (N, 1, D)
+        merged = ops.concat([h, to_question, h * to_question, h * to_passage, features], axis=2)
+        merged = ops.relu(parts.linear(ops, merged, network.merge))
+        modelled = parts.recurrent(passage, merged, network.model)
+        logits = parts.linear(ops, ops.concat([merged, modelled], axis=2), network.ends)  # (N, W, 2)
+        return ops.transpose(logits, [0, 2, 1]) + ops.reshape(padding, [passage.rows, 1, -1])
+
+    def _encoded(self, excerpt: Excerpts, tokens: Array, elmo: Mapping[str, Array]) -> Array:
+        """`BiDAF.encode` of windows or questions."""
+        ops, network = excerpt.ops, self.network
+        elmo = [excerpt.take(elmo[at], network.elmo.dim) for at in self.mixes]
+        tokens = excerpt.take(tokens, sum(table.shape[1] for table in self.tables.values()))
+        x = parts.recurrent(excerpt, ops.concat([tokens, *elmo[:1]], axis=2), network.context)
+        return ops.tanh(parts.linear(ops, ops.concat([x, *elmo[1:]], axis=2), network.projection))
 
 
 class ClassifierNetwork(Network):
@@ -137,10 +236,11 @@ class ClassifierNetwork(Network):
         elmo, self.head = classifier.encoders[0].elmo, classifier.network
         self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice)
         self.inputs = self.elmo.inputs
-        pairs = "; pairs: all first texts, then all second ones (2B)" if self.head.pairs else ""
-        cut = f", at most {classifier.settings.max_seq_len}"
-        tokens = f"input tokens as in run_finetune.py --lang={classifier.settings.lang}{cut}{pairs}"
-        meaning = f"per class of labels.txt; {tokens}"
+        names = "lang", "max_seq_len", "pairs"
+        self.settings = {"kind": classifier.kind} | {name: getattr(classifier.settings, name) for name in names}
+        pairs = "; of the inputs' 2B texts, those of a pair are B rows apart" if self.head.pairs else ""
+        self.lines = "two texts, separated by a tab" if self.head.pairs else "a text"
+        meaning = f"per class of labels.txt{pairs}; pass the first {classifier.settings.max_seq_len} tokens of a text"
         shape, empty_result = ("B", len(classifier.classes)), "those of an empty text"
         self.output = Output("probabilities", shape, "float32", meaning, empty_result, classifier.classes)
 

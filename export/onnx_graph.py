@@ -61,6 +61,7 @@ class OnnxGraph:
 
     tanh, sigmoid, relu, softmax = map(_operator, ("Tanh", "Sigmoid", "Relu", "Softmax"))  # softmax: over the last axis
     minimum, clip, matmul, windows, lookup = map(_operator, ("Min", "Clip", "MatMul", "Conv", "Gather"))
+    product = matmul
 
     def __init__(self):
         self.inputs, self.outputs, self.nodes, self.weights = [], [], [], []

@@ -46,6 +46,7 @@ class PaddleGraph:
     tanh, sigmoid, relu = map(staticmethod, (paddle.tanh, functional.sigmoid, functional.relu))
     zeros, max, sum, argmax = map(staticmethod, (paddle.zeros, paddle.max, paddle.sum, paddle.argmax))
     softmax, minimum, clip = map(staticmethod, (functional.softmax, paddle.minimum, paddle.clip))
+    product = staticmethod(paddle.matmul)  # of two arrays (n, ., k) and (n, k, .)
     windows = staticmethod(functional.conv1d)  # x (N, D, C), filters (F, D, width) -> (N, F, C - width + 1)
 
     def __init__(self):

@@ -14,7 +14,7 @@ from elmo import ScalarMix
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.char_cnn import CharCNN
 from elmo_tasks.tagging.crf import LinearChainCRF
-from export.inputs import Sentences
+from export.inputs import Rows
 from export.paddle_graph import Array, PaddleGraph
 
 nn = paddle.nn
@@ -22,7 +22,8 @@ IMPOSSIBLE = -1e30  # score
 
 
 def linear(ops: PaddleGraph, x: Array, layer: nn.Linear) -> Array:
-    return ops.matmul(x, ops.operand(layer.weight.numpy())) + ops.weight(layer.bias.numpy())
+    x = ops.matmul(x, ops.operand(layer.weight.numpy()))
+    return x if layer.bias is None else x + ops.weight(layer.bias.numpy())
 
 
 def embedding(ops: PaddleGraph, ids: Array, layer: nn.Embedding) -> Array:
@@ -58,14 +59,14 @@ def char_vectors(ops: PaddleGraph, ids: Array, cnn: CharCNN, padding: int, words
     return linear(ops, x, cnn.projection) if isinstance(cnn.projection, nn.Linear) else x
 
 
-def recurrent(batch: Sentences, x: Array, layers: nn.GRU | nn.LSTM) -> Array:
+def recurrent(batch: Rows, x: Array, layers: nn.GRU | nn.LSTM) -> Array:
     """Bidirectional layers over x (B, T, .). (B, T, 2H)"""
     for layer in range(layers.num_layers):
         x = _recurrent_layer(batch, x, layers, layer)
     return x
 
 
-def _recurrent_layer(batch: Sentences, x: Array, layers: nn.GRU | nn.LSTM, layer: int) -> Array:
+def _recurrent_layer(batch: Rows, x: Array, layers: nn.GRU | nn.LSTM, layer: int) -> Array:
     ops, hidden = batch.ops, layers.hidden_size
     names = [f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
     weights = [np.stack([getattr(layers, f"{name}{side}").numpy() for side in ("", "_reverse")]) for name in names]
@@ -95,7 +96,7 @@ def _recurrent_layer(batch: Sentences, x: Array, layers: nn.GRU | nn.LSTM, layer
     return batch.align_outputs(run(ops, lstm if is_lstm else gru, states, products, indices), hidden)
 
 
-def input_products(batch: Sentences, x: Array, weight: np.ndarray, rows: Array) -> tuple[Array, Array]:
+def input_products(batch: Rows, x: Array, weight: np.ndarray, rows: Array) -> tuple[Array, Array]:
     """Products (., width) of x (n, P) with both directions' weights (D, P + 1, width), and the indices (D, T, B) of those
     for the given rows (D, T, B) of x. The last weights are the bias: adding it would take as long as the product.
     """
@@ -114,7 +115,7 @@ def run(ops: PaddleGraph, step: Callable, states: Sequence[Array], products: Arr
     return ops.scan(lambda index, *before: step(ops.lookup(products, index), *before), states, indices)[0]
 
 
-def viterbi(batch: Sentences, emissions: Array, crf: LinearChainCRF) -> Array:
+def viterbi(batch: Rows, emissions: Array, crf: LinearChainCRF) -> Array:
     """The best labels (B, T) for emissions (B, T, K). Label K is that before the first token, and of no token."""
     ops, n = batch.ops, len(crf.stop) + 1
     scores = np.concatenate([crf.transitions.numpy(), crf.start.numpy()[None]]) + crf.penalty.numpy()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from elmo_core.machine import messages, runtime
 from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.optional import import_optional
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 
@@ -26,12 +27,10 @@ class Sentences(Corpus):
 
 def train(paths: Sequence[Path], output: Path, seed: int, dimensions: int) -> None:
     """Train on a corpus and save the vectors. Runs differ slightly, because gensim's threads race."""
-    from gensim.models import Word2Vec
-
-    corpus, began = Sentences(paths), time.perf_counter()
+    models, corpus, began = import_optional("gensim.models", "word2vec"), Sentences(paths), time.perf_counter()
     log.info(f"word2vec      training on {len(corpus.paths)} files: some minutes per ten million tokens")
     try:
-        vectors = Word2Vec(corpus, **SKIP_GRAM, vector_size=dimensions, seed=seed, workers=runtime.n_cores()).wv
+        vectors = models.Word2Vec(corpus, **SKIP_GRAM, vector_size=dimensions, seed=seed, workers=runtime.n_cores()).wv
     except RuntimeError as error:  # gensim: the vocabulary is empty
         files = messages.join_names(list(map(str, corpus.paths)))
         raise UserError(f"{files}: no word occurs {SKIP_GRAM['min_count']} times. Expected a corpus.") from error

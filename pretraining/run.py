@@ -58,6 +58,7 @@ class Trainer:
         self.fixed_settings = {**data, "dev_data": dev.identity if dev else None}
         self.fixed_settings |= {name: getattr(settings, name) for name in FIXED_SETTINGS}
         self.interruption = Interruption()
+        self.curves: Any = None  # a LogWriter of VisualDL
 
     def restore(self, source: Path | None) -> None:
         """Resume from a checkpoint, if one is given, as far as the changed settings allow."""
@@ -196,7 +197,10 @@ class Trainer:
         self.log("training", text, values)
 
     def log(self, event: str, text: str, values: Mapping) -> None:
-        """Log text, and append the values to log.jsonl."""
+        """Log text, append the values to log.jsonl, and their numbers to VisualDL's curves."""
         log.info(text)
         if self.ranks.is_main:
             run_folder.append_log(self.settings.save_dir, event, self.progress.step, values)
+        for name, value in values.items() if self.curves else ():
+            if isinstance(value, int | float):
+                self.curves.add_scalar(f"{event}/{name}", value, self.progress.step)

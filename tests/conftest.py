@@ -3,15 +3,20 @@
 import logging
 import os
 import re
+import shutil
 import signal
+from pathlib import Path
 
 import pytest
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the expected values are a CPU's; before Paddle is imported
 
 import runs
+import tiny
+from project import PROJECT
 from server import Server
 
+import convert
 from elmo_core.network import fused
 
 SKIPS = (  # a test that is skipped for any other reason fails
@@ -62,8 +67,6 @@ def messages(caplog):
 
 
 def save_models(folder, **changes) -> dict[str, str]:
-    import tiny
-
     return {kind: tiny.save(tiny.random_bilm(input=kind, **changes), folder / kind) for kind in ("char", "word")}
 
 
@@ -87,6 +90,27 @@ def model(checkpoints) -> str:
 @pytest.fixture(scope="session")
 def word_model(checkpoints) -> str:
     return checkpoints["word"]
+
+
+@pytest.fixture
+def readers_folder(tmp_path, monkeypatch) -> Path:
+    """What a reader has by then: checkpoints, files of bilm-tf's form, some text, two published models that were fetched."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
+    for name in ("home/models/allennlp-small/final", "home/models/manylangs-zhs/final", "checkpoints/10000"):
+        prefix = tiny.save(tiny.random_bilm(), Path(name).parent, Path(name).name)
+    convert.main(["export", prefix, "--output=published"])
+    for name in ("options.json", "weights.hdf5"):
+        shutil.copy(Path("published") / name, name)
+    Path("sentences.txt").write_text("The first sentence .\n" * 9, encoding="utf-8")
+    words = ["<S>", "</S>", "The", "first", "sentence", ".", "Second", "one"]
+    Path("vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    Path("raw").mkdir()
+    Path("data").symlink_to(PROJECT / "data")
+    for k in range(2):
+        text = "".join(f"{n}只猫坐在河边。{n}只狗也来了,它们一起看河。\n" for n in range(500 * k, 500 * k + 500))
+        Path(f"raw/{k}.txt").write_text(text, encoding="utf-8")
+    return tmp_path
 
 
 @pytest.fixture

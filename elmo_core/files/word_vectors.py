@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.optional import import_optional
 
 
 def find_word_vectors(path: Path) -> Path:
@@ -26,7 +27,7 @@ def load_word_vectors(path: Path, limit: int | None = None):
     GloVe's text, which lacks the first line of two numbers, is recognised. path: as in `find_word_vectors`.
     limit: maximum number of words; the first are the most frequent.
     """
-    from gensim.models import KeyedVectors
+    KeyedVectors = import_optional("gensim.models", "reading word vectors").KeyedVectors
 
     path = find_word_vectors(path)
     binary = path.name.removesuffix(".gz").endswith(".bin")

@@ -37,6 +37,17 @@ def check_sentence(sentence: Sequence[str], number: int) -> None:
             )
 
 
+def check_texts(texts: Sequence, names: Sequence[str] = ("text",)) -> None:
+    """Raise a TypeError unless each is a string or, with several names, a tuple of as many strings."""
+    if not _is_list(texts):
+        raise TypeError(f"found {describe(texts)}, expected a list of {'strings' if len(names) == 1 else 'tuples'}.")
+    expected = "a string" if len(names) == 1 else f"a tuple of strings: {', '.join(names)}"
+    for number, text in enumerate(texts):
+        parts = [text] if len(names) == 1 else text
+        if not _is_list(parts) or len(parts) != len(names) or not all(isinstance(part, str) for part in parts):
+            raise TypeError(f"text {number}: found {describe(text)}, expected {expected}.")
+
+
 def _is_list(value: object) -> bool:
     if isinstance(value, np.ndarray):
         return value.ndim > 0

@@ -1,4 +1,4 @@
-"""Errors and log messages for users; lists and durations as text."""
+"""Errors and log messages for users; lists, counts and durations as text."""
 
 import logging
 from collections.abc import Sequence
@@ -13,6 +13,11 @@ class UserError(ValueError):
 def join_names(names: Sequence[str], maximum: int = 10) -> str:
     """Join names with commas, at most `maximum` of them."""
     return ", ".join(names[:maximum]) + (f" and {len(names) - maximum} more" if len(names) > maximum else "")
+
+
+def format_count(n: int, things: str) -> str:
+    """Format a number of things: 1 text, 2,000 texts."""
+    return f"{n:,} {things.removesuffix('s') if n == 1 else things}"
 
 
 def format_duration(seconds: float) -> str:

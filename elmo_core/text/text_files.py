@@ -9,15 +9,17 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, join_names, log
 
 MAGIC_BYTES = {b"\x1f\x8b": "gzip", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 BLOCK_BYTES = 1 << 22  # in memory at once
+JSON_ARRAY = re.compile(r"\s*\[\s*(\{|$)")  # the first line of an array of objects
 
 
 class NotUTF8(UserError):
@@ -124,6 +126,23 @@ def parse_json(text: str) -> Any:
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if is_text else value
 
     return json.loads(text, object_pairs_hook=lambda pairs: {name: whole(value) for name, value in pairs})
+
+
+def parse_array(text: str, source: str | Path) -> list[dict]:
+    """Parse a JSON array of objects. source: for messages."""
+    try:
+        values = parse_json(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{source}: invalid JSON ({error}), expected an array of objects.") from error
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        raise UserError(f"{source}: found {values!r:.60}, expected a JSON array of objects.")
+    return values
+
+
+def write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
+    """Write rows as tab-separated columns. White space in a value becomes a space."""
+    with disk.atomic_write(path) as file:
+        file.writelines("\t".join(" ".join(str(value).split()) for value in row) + "\n" for row in rows)
 
 
 def detect_format(beginning: bytes) -> str | None:

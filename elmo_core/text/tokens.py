@@ -89,6 +89,11 @@ class Vocabulary:
         tokens = self.alphabet.truncated(tokens)
         return np.fromiter(map(self.index.get, tokens, repeat(UNK_ID)), np.int64, len(tokens))
 
+    @property
+    def words(self) -> list[str]:
+        """The tokens without the special ones."""
+        return self.tokens[len(SPECIAL_TOKENS) :]
+
     @cached_property
     def characters(self):
         """The character table of all tokens, built on first use."""

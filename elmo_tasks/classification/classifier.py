@@ -13,7 +13,6 @@ For each encoder k, the head takes the mean of each layer over the tokens, m (L,
     p   = softmax(v W + b)                                            output.{weight,bias}, in the order of "classes"
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -23,6 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import elmo
+from elmo_core.machine.checks import check_texts
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokenise import TOKENISERS
@@ -32,7 +32,7 @@ from elmo_tasks.classification.scores import Results
 from elmo_tasks.classification.texts import Texts, as_texts, read_known, tokenise_texts
 from elmo_tasks.saved import TrainedModel
 
-LINES_PER_BATCH = 4096
+TEXTS_PER_BATCH = 4096
 
 
 @dataclass(frozen=True)
@@ -67,43 +67,33 @@ class Classifier(TrainedModel):
         sources = {encoder.name: encoder.source for encoder in encoders}
         self.pretrained, self.vectors = sources.get(BiLMEncoder.name), sources.get(WordTable.name)
 
-    def probabilities(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
-        """Probabilities (n, classes) of n tokenised texts; for pairs, of all first texts followed by all second ones."""
+    def predict(self, texts: Sequence[str | tuple[str, str]]) -> list[str]:
+        """The class of each text; of each tuple of two texts if the classifier is of pairs."""
+        return [self.classes[row.argmax()] for row in self.probabilities(texts)]
+
+    def iter_predict(self, texts: Iterable[str | tuple[str, str]]) -> Iterator[str]:
+        """Yield the same for any number of texts."""
+        texts = iter(texts)
+        while group := list(islice(texts, TEXTS_PER_BATCH)):
+            yield from self.predict(group)
+
+    def probabilities(self, texts: Sequence[str | tuple[str, str]]) -> np.ndarray:
+        """Probabilities (n, classes), whose columns are in the order of `classes`."""
+        pairs, lang = self.settings.pairs, self.settings.lang
+        check_texts(texts, ("text", "text2") if pairs else ("text",))
+        stacked = list(chain.from_iterable(zip(*texts, strict=True))) if pairs else texts
+        return self._probabilities(tokenise_texts(stacked, lang, self.settings.max_seq_len))
+
+    def _probabilities(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
+        """The same for tokenised texts; for pairs, all first texts are followed by all second ones."""
         with self.inference():
-            return self.network.probabilities([encoder.means(encoder.prepare(sentences)) for encoder in self.encoders])
-
-    def predict_lines(self, lines: Iterable[str], source: str | Path, as_json: bool = False) -> Iterator[str]:
-        """Yields per line its class, the probability of this class and the line, separated by tabs; or a JSON object.
-
-        A pair is two texts separated by a tab. source: where the lines come from, for messages.
-        """
-        settings, numbered = self.settings, enumerate(lines, 1)
-        while batch := list(islice(numbered, LINES_PER_BATCH)):
-            lines = [line.strip("\r\n" if settings.pairs else None) for _, line in batch]
-            texts = [line.split("\t") if settings.pairs else [line] for line in lines]
-            for (number, _), columns in zip(batch, texts, strict=True):
-                if settings.pairs and len(columns) != 2:
-                    raise UserError(
-                        f"{source}:{number}: {len(columns)} columns, expected two texts separated by a tab."
-                    )
-            stacked = list(chain.from_iterable(zip(*texts, strict=True)))
-            probabilities = self.probabilities(tokenise_texts(stacked, settings.lang, settings.max_seq_len, source))
-            for line, text, row in zip(lines, texts, probabilities, strict=True):
-                if as_json:
-                    yield self._as_json(text, row)
-                else:
-                    yield f"{self.classes[row.argmax()]}\t{row.max():.4f}\t{line}"
-
-    def _as_json(self, text: Sequence[str], row: np.ndarray) -> str:
-        values = dict(zip(("text", "text2"), text, strict=False)) | {"label": self.classes[row.argmax()]}
-        values["probabilities"] = dict(zip(self.classes, row.astype(float).round(6).tolist(), strict=True))
-        return json.dumps(values, ensure_ascii=False)
+            return self.network.probabilities([encoder.sentence_means(sentences) for encoder in self.encoders])
 
     def evaluate(self, path: Path, columns: Sequence[str] | None) -> tuple[Results, Texts]:
         """Predict a file of labelled texts."""
         examples = read_known(path, columns, self.classes, self.settings.pairs)
         data = as_texts(examples, self.classes, self.settings.lang, self.settings.max_seq_len, path)
-        probabilities, indices = self.probabilities(data.sentences), np.arange(len(data))
+        probabilities, indices = self._probabilities(data.sentences), np.arange(len(data))
         return Results.from_probabilities(data.identity, indices, data.labels, probabilities, self.classes), data
 
     def saved_parameters(self) -> dict[str, paddle.Tensor]:

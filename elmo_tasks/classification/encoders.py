@@ -17,6 +17,7 @@ import numpy as np
 import elmo
 from elmo_core.files import checkpoint
 from elmo_core.machine.messages import log
+from elmo_core.machine.optional import import_optional
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import UNK_ID, Tokens, Vocabulary
 from elmo_tasks.pretrained import PretrainedBiLM
@@ -47,6 +48,7 @@ class Encoder(nn.Layer):
     name: in messages and in saved files. shape: (L, D). tuning: None if its weights are frozen.
     prepare(sentences): each text as `means` and `forward` need it, made once.
     means(texts): an array (n, L, D) of means over the tokens, zeros for a text without tokens.
+    sentence_means(sentences): the same, without preparation.
     forward(texts): the same as a tensor (B, L, D) with gradients, and with dropout in training.
     groups(): the weights, from the bottom of the network to its top. Each group's gradient is clipped separately.
     config(): its fields of a classifier's settings.
@@ -57,6 +59,9 @@ class Encoder(nn.Layer):
     name: str
     shape: tuple[int, int]
     tuning: FineTuning | None = None
+
+    def sentence_means(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
+        return self.means(self.prepare(sentences))
 
 
 class WordTable(Encoder):
@@ -82,9 +87,8 @@ class WordTable(Encoder):
             square = np.einsum("nd,nd->", vectors.vectors, vectors.vectors, dtype=np.float64) / vectors.vectors.size
             variance = square - vectors.vectors.mean(dtype=np.float64) ** 2  # np.var would copy GoogleNews' 3.6 GB
         else:
-            from gensim.models import KeyedVectors
-
-            vectors, variance = KeyedVectors(RANDOM_DIM), RANDOM_STD**2
+            gensim = import_optional("gensim.models", "random word vectors")
+            vectors, variance = gensim.KeyedVectors(RANDOM_DIM), RANDOM_STD**2
         self.source, self.vectors, self.seed, self.tuning = source, vectors, seed, tuning
         self.is_tuned = bool(tuning or words)
         self.shape = (1, vectors.vector_size)
@@ -126,6 +130,15 @@ class WordTable(Encoder):
     def means(self, texts: list[np.ndarray]) -> np.ndarray:
         table, zeros = self.table.numpy(), np.zeros(self.shape[1], np.float32)
         means = [table[rows].mean(axis=0) if len(rows) else zeros for rows in texts]
+        return np.array(means, np.float32).reshape(-1, *self.shape)
+
+    def sentence_means(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
+        """The same without adding words to the table, which would grow with every text."""
+        table, vectors = self.table.numpy(), {}
+        for word in dict.fromkeys(chain.from_iterable(sentences)):
+            vectors[word] = table[self.index[word]] if word in self.index else self.vector(word)
+        zeros = np.zeros((1, self.shape[1]), np.float32)
+        means = [np.array([vectors[word] for word in sentence] or zeros).mean(axis=0) for sentence in sentences]
         return np.array(means, np.float32).reshape(-1, *self.shape)
 
     def forward(self, texts: list[np.ndarray]) -> paddle.Tensor:

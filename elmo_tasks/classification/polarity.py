@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_tasks.classification.texts import Texts, read_lines, tokenise_texts
 
 FILES = (("rt-polarity.pos", 1), ("rt-polarity.neg", 0))  # in the order that gives the published scripts' split
@@ -25,7 +25,7 @@ def read_reviews(folder: Path, lang: str, max_tokens: int) -> Texts:
         if not reviews:
             raise UserError(f"{folder / name}: it has no reviews. Expected one per line.")
         if len(reviews) < len(lines):
-            log.warning(f"{folder / name}: {len(lines) - len(reviews):,} blank lines, which are skipped.")
+            log.warning(f"{folder / name}: {format_count(len(lines) - len(reviews), 'blank lines')} skipped.")
         texts += reviews
         labels += [label] * len(reviews)
     return Texts(texts, tokenise_texts(texts, lang, max_tokens, folder), np.array(labels))

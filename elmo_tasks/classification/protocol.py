@@ -21,23 +21,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from elmo_core.config import differences
 from elmo_core.files.checkpoint import fingerprint
 from elmo_core.machine import disk, messages
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.machine.optional import import_optional
 from elmo_core.machine.ranks import Ranks
+from elmo_core.text.text_files import write_table
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.encoders import Encoder
 from elmo_tasks.classification.network import ClassifierModel
 from elmo_tasks.classification.polarity import read_reviews
-from elmo_tasks.classification.scores import Results, comparison, tables
+from elmo_tasks.classification.scores import Results, comparison, mistakes, tables
 from elmo_tasks.classification.texts import Texts, read_texts
 from elmo_tasks.classification.training import Fold, FoldResult, SearchSettings, Trainer
 from elmo_tasks.saved import check_model_folder
 from elmo_tasks.significance import mean_and_std
 from elmo_tasks.training import HELD_OUT
+
+model_selection = import_optional("sklearn.model_selection", "training a classifier")
 
 
 @dataclass
@@ -47,7 +50,8 @@ class ProtocolSettings(SearchSettings):
     data_dir: folder of the polarity dataset, used without a train_file.
     columns: of train_file, dev_file and test_file, see `texts.read_file`.
     class_weights: "balanced", or CLASS=WEIGHT for some classes.
-    protocol: cv, or split. compare_with: results of other runs. save_dir: for the classifier.
+    protocol: cv, or split. compare_with: results of other runs. mistakes: a table of the misclassified texts.
+    save_dir: for the classifier. resume: continue an interrupted run.
     """
 
     data_dir: Path | None = None
@@ -63,12 +67,13 @@ class ProtocolSettings(SearchSettings):
     results: Path | None = None
     compare_with: Sequence[Path] = ()
     confusion: bool = False
-    mistakes: int = 0
+    mistakes: Path | None = None
     save_dir: Path | None = None
     overwrite: bool = False
+    resume: bool = False
 
 
-OUTPUT_FIELDS = ("results", "compare_with", "confusion", "mistakes", "save_dir", "overwrite", "logging_step")
+OUTPUT_FIELDS = ("results", "compare_with", "confusion", "mistakes", "save_dir", "overwrite", "resume", "logging_step")
 
 
 # Folds
@@ -83,14 +88,16 @@ def make_folds(labels: np.ndarray, settings: ProtocolSettings, n_dev: int = 0, n
     if n_test:
         parts = [("test", indices, np.arange(n_train + n_dev, len(labels)))]
     elif settings.protocol == "split":  # as in the published scripts: not stratified
-        parts = [("split", *train_test_split(indices, test_size=HELD_OUT, random_state=seed))]
+        parts = [("split", *model_selection.train_test_split(indices, test_size=HELD_OUT, random_state=seed))]
     else:
         smallest_class, n = int(np.bincount(labels[indices]).min()), settings.folds
         if not 2 <= n <= smallest_class // 2:
             enough = f"enough for 2 to {smallest_class // 2:,} folds"
             what = enough if smallest_class >= 4 else "too few: remove it, or give a --test_file"
-            raise UserError(f"--folds {n}: the rarest class has {smallest_class:,} texts, which is {what}.")
-        pairs = StratifiedKFold(n, shuffle=True, random_state=seed).split(indices, labels[indices])
+            raise UserError(
+                f"--folds {n}: the rarest class has {format_count(smallest_class, 'texts')}, which is {what}."
+            )
+        pairs = model_selection.StratifiedKFold(n, shuffle=True, random_state=seed).split(indices, labels[indices])
         parts = [(f"fold {k}/{n}", *pair) for k, pair in enumerate(pairs, 1)]
     return [Fold(name, *_hold_out_dev(train, dev, labels, seed), test) for name, train, test in parts]
 
@@ -101,12 +108,12 @@ def _hold_out_dev(train: np.ndarray, dev: np.ndarray, labels: np.ndarray, seed: 
         return train, dev
     counts = np.bincount(labels[train], minlength=labels.max() + 1)
     if counts.min() >= 2 and len(train) * HELD_OUT > len(counts) - 1:
-        parts = train_test_split(train, test_size=HELD_OUT, stratify=labels[train], random_state=seed)
+        parts = model_selection.train_test_split(train, test_size=HELD_OUT, stratify=labels[train], random_state=seed)
         if len(set(labels[parts[1]])) > 1:
             return tuple(parts)
     raise UserError(
-        f"{len(train):,} texts, {counts.min():,} of the rarest class, are too few: a tenth of a training part must hold "
-        "several classes. Give a --dev_file, or remove rare classes."
+        f"{format_count(len(train), 'texts')}, {counts.min():,} of the rarest class, are too few: a tenth of a training "
+        "part must hold several classes. Give a --dev_file, or remove rare classes."
     )
 
 
@@ -133,14 +140,22 @@ def parse_class_weights(values: Sequence[str] | None, data: Texts) -> np.ndarray
 
 
 class FoldCache:
-    """Results of finished folds, in RESULTS.parts until the run is done, so that a killed run can resume."""
+    """Results of finished folds, in PATH.parts until the run is done, so that an interrupted run can resume."""
 
-    def __init__(self, results: Path | None):
-        self.folder = Path(f"{results}.parts") if results else None
+    def __init__(self, path: Path | None):
+        self.folder = Path(f"{path}.parts") if path else None
+
+    def files(self) -> list[Path]:
+        return sorted(self.folder.glob("[0-9]*.json")) if self.folder else []
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether an interrupted run has left the folder."""
+        return self.folder is not None and (self.folder / "settings.json").exists()
 
     def open(self, identity: dict[str, str]) -> dict[int, FoldResult]:
         """Load the finished folds by number. Raise if they are from a run with other settings or weights."""
-        files = sorted(self.folder.glob("[0-9]*.json")) if self.folder else []
+        files = self.files()
         if files and (changes := differences(self._read(self.folder / "settings.json"), identity)):
             raise UserError(
                 f"{self.folder} holds folds of an interrupted run with other settings: "
@@ -173,6 +188,22 @@ class FoldCache:
 # A run
 
 
+def run_identity(flags: Mapping[str, str], data: str) -> dict[str, str]:
+    """What a run's results depend on, besides its weights. data: the identity of the texts."""
+    return {**{name: value for name, value in flags.items() if name not in OUTPUT_FIELDS}, "data": data}
+
+
+def check_results(path: Path | None, identity: Mapping[str, str]) -> None:
+    """Raise if the file holds the results of other data or settings, which would be lost."""
+    if path and path.exists():
+        values = disk.read_json(path, "a file of --results")
+        if changes := differences(run_identity(values.get("settings", {}), values.get("data")), identity):
+            raise UserError(
+                f"--results {path} holds the results of other data or settings: {'; '.join(changes.values())}. Name another "
+                "file, or delete this one."
+            )
+
+
 def load_texts(settings: ProtocolSettings) -> Texts:
     tokenisation = settings.lang, settings.max_seq_len
     if not settings.train_file:
@@ -190,13 +221,23 @@ class Experiment:
     def __init__(self, settings: ProtocolSettings, flags: Mapping[str, Any]):
         self.settings = settings
         self.flags = {name: str(value) for name, value in flags.items()}
-        self.ranks = Ranks(advice="With --results, rerun the same command: finished folds are kept.")
+        self.ranks = Ranks(
+            advice="With --results or --save_dir finished folds are kept: repeat the command with --resume."
+        )
         if not self.ranks.is_main:
             log.setLevel("WARNING")
-        disk.check_output("--results", settings.results)
+        inputs = settings.train_file, settings.dev_file, settings.test_file
+        disk.check_output("--results", settings.results, *inputs)
+        disk.check_output("--mistakes", settings.mistakes, *inputs)
+        self.cache, self.trainer = FoldCache(settings.results or settings.save_dir), None
+        interrupted = self.cache.is_interrupted
         if settings.save_dir:
-            check_model_folder(settings.save_dir, "classifier", settings.overwrite)
+            check_model_folder(settings.save_dir, "classifier", settings.overwrite, settings.resume, interrupted)
+        elif settings.resume and not interrupted:
+            raise UserError("--resume: there is no interrupted run to continue. Leave it out.")
         self.data = load_texts(settings)
+        self.identity = run_identity(self.flags, self.data.identity)
+        check_results(settings.results, self.identity)
         self.folds = make_folds(self.data.labels, settings, self.data.n_dev, self.data.n_test)
         self.class_weights = parse_class_weights(settings.class_weights, self.data)
         self.compared = [(path, Results.load(path)) for path in settings.compare_with or ()]
@@ -208,23 +249,26 @@ class Experiment:
                     f"{len(scored):,} of {data}. Compare runs with the same data and --protocol (and for split, the "
                     "same --seed)."
                 )
-        self.cache = FoldCache(settings.results)
 
     def run(self, encoders: Sequence[Encoder]) -> None:
         """Train and score each fold, print and write the scores, then save the classifier if requested."""
         began = time.perf_counter()
-        trainer, fold_results = self._train_folds(encoders)
-        if self.ranks.is_main:
-            seconds, results = time.perf_counter() - began, self._test_results(fold_results)
-            if self.settings.results:
-                self._write_results(results, fold_results, seconds)
-            print(self._report(results, fold_results, seconds), flush=True)
-        if self.settings.save_dir:
-            self.ranks.run_on_main(lambda: self._save_classifier(trainer, encoders))
+        try:
+            fold_results = self._train_folds(encoders)
+            if self.ranks.is_main:
+                self._write(fold_results, time.perf_counter() - began)
+            if self.settings.save_dir:
+                self.ranks.run_on_main(lambda: self._save_classifier(encoders))
+        except UserError:
+            raise
+        except BaseException:  # Ctrl-C, a signal, or an error that is not the user's
+            if self.ranks.is_main:
+                self._keep_best(encoders)
+            raise
         if self.ranks.is_main:
             self.cache.close()
 
-    def _train_folds(self, encoders: Sequence[Encoder]) -> tuple[Trainer, list[FoldResult]]:
+    def _train_folds(self, encoders: Sequence[Encoder]) -> list[FoldResult]:
         """Encode all texts and train on the folds that are not in the cache, each rank on its share."""
         ranks, data, began = self.ranks, self.data, time.perf_counter()
         for encoder in encoders:
@@ -232,8 +276,7 @@ class Experiment:
         dims = self.settings.hidden_dim, len(data.classes)
         model = ClassifierModel(encoders, data.sentences, ranks, *dims, data.are_pairs)
         weights = {name: weight.numpy() for name, weight in model.encoders.state_dict().items()}
-        identity = {name: value for name, value in self.flags.items() if name not in OUTPUT_FIELDS}
-        identity |= {"data": data.identity, "weights": fingerprint(weights)[:12]}
+        identity = {**self.identity, "weights": fingerprint(weights)[:12]}
         done = ranks.run_on_main(lambda: self.cache.open(identity))
         for number in done:
             log.info(f"{self.folds[number - 1].name}  was done before")
@@ -244,16 +287,23 @@ class Experiment:
             log.info(f"processes     {len(self.folds)} of {ranks.size} have work: each takes whole folds")
         numbers = range(ranks.rank + 1, len(self.folds) + 1, ranks.size)
         n_left = sum(number not in done for number in numbers)
-        trainer = Trainer(model, data.labels, self.settings, n_left, self.class_weights)
-        shares = ranks.run_on_all(
-            lambda: [done.get(number) or self._fold_result(trainer, number) for number in numbers]
-        )
-        return trainer, [shares[k % ranks.size][k // ranks.size] for k in range(len(self.folds))]
+        self.trainer = Trainer(model, data.labels, self.settings, n_left, self.class_weights)
+        shares = ranks.run_on_all(lambda: [done.get(number) or self._fold_result(number) for number in numbers])
+        return [shares[k % ranks.size][k // ranks.size] for k in range(len(self.folds))]
 
-    def _fold_result(self, trainer: Trainer, number: int) -> FoldResult:
-        result = trainer.train(self.folds[number - 1], number)
+    def _fold_result(self, number: int) -> FoldResult:
+        result = self.trainer.train(self.folds[number - 1], number)
         self.cache.save(number, result)
         return result
+
+    def _write(self, fold_results: Sequence[FoldResult], seconds: float) -> None:
+        """Write the requested files, and print the scores."""
+        settings, data, results = self.settings, self.data, self._test_results(fold_results)
+        if settings.results:
+            self._write_results(results, fold_results, seconds)
+        if settings.mistakes:
+            write_table(settings.mistakes, mistakes(results, data.texts, data.are_pairs))
+        print(self._report(results, fold_results, seconds), flush=True)
 
     def _test_results(self, fold_results: Sequence[FoldResult]) -> Results:
         """The predictions for all test texts, in the order of the texts."""
@@ -284,19 +334,19 @@ class Experiment:
             lines.append("accuracy of each fold  " + " ".join(f"{score:.2%}" for score in scores))
         if scores != first:
             lines.append(f"before fine-tuning     {mean_and_std(first, '%')}")
-        of_texts = f"{len(results.number):,} {unit}, in {messages.format_duration(seconds)}"
+        of_texts = f"{format_count(len(results.number), unit)}, in {messages.format_duration(seconds)}"
         lines.append(f"accuracy               {mean_and_std(scores, '%')}, {of_texts}")
         if settings.train_file:
             lines.append(f"macro F1               {mean_and_std([result.macro_f1 for result in fold_results], '%')}")
         for mix in np.mean([result.mixes for result in fold_results], axis=0):
             lines.append(f"layers                 s {' '.join(f'{s:.3f}' for s in mix[:-1])}  gamma {mix[-1]:.3f}")
-        lines += tables(results, self.data.texts, bool(settings.train_file), settings.confusion, settings.mistakes)
+        lines += tables(results, bool(settings.train_file), settings.confusion)
         lines += [comparison(results, other, path, settings.seed, unit) for path, other in self.compared]
         return "\n".join(lines)
 
-    def _save_classifier(self, trainer: Trainer, encoders: Sequence[Encoder]) -> None:
+    def _save_classifier(self, encoders: Sequence[Encoder]) -> None:
         """Train the final head, on the only fold or on all texts, and save it with its encoders."""
-        data, settings = self.data, self.settings
+        data, settings, trainer = self.data, self.settings, self.trainer
         if len(self.folds) > 1:
             indices, dev = np.split(np.arange(len(data)), [len(data) - data.n_dev])
             parts = _hold_out_dev(indices, dev, data.labels, settings.seed)
@@ -305,6 +355,29 @@ class Experiment:
         elif not trainer.done:  # its result was in the cache
             trainer.n_folds = 1
             trainer.train(self.folds[0], 1)
-        head, folder = trainer.model.head, settings.save_dir
-        Classifier.create(head, encoders, data.classes, settings.lang, settings.max_seq_len).save(folder)
-        log.info(f"saved         {folder}; use it: python run_finetune.py predict --model_dir={folder}")
+        self._save(encoders)
+        log.info(f"saved         {settings.save_dir}; use it with --model_dir={settings.save_dir}")
+
+    def _save(self, encoders: Sequence[Encoder]) -> None:
+        data, settings = self.data, self.settings
+        classifier = Classifier.create(
+            self.trainer.model.head, encoders, data.classes, settings.lang, settings.max_seq_len
+        )
+        classifier.save(settings.save_dir)
+
+    def _keep_best(self, encoders: Sequence[Encoder]) -> None:
+        """Save the best epoch of the fold in training, and log what an interrupted run has saved."""
+        trainer, folder, n_finished = self.trainer, self.settings.save_dir, len(self.cache.files())
+        stopped = f"stopped in {trainer.fold.name}" if trainer and trainer.fold else "stopped before training"
+        if folder and trainer and trainer.best.weights and self.ranks.size == 1:
+            trainer.load_best()
+            self._save(encoders)
+            log.warning(
+                f"{stopped}. The best epoch so far is {trainer.best}: use it with --model_dir={folder}, or continue with "
+                "the same command and --resume."
+            )
+        elif n_finished:
+            finished = format_count(n_finished, "finished folds")
+            log.warning(f"{stopped}, after {finished}. Continue with the same command and --resume.")
+        else:
+            log.warning(f"{stopped}. Nothing has been saved.")

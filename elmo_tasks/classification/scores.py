@@ -1,20 +1,24 @@
 """Classification scores, predictions in a file, and comparisons between two classifiers."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, roc_auc_score
 
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
+from elmo_core.machine.optional import import_optional
 from elmo_tasks.significance import mcnemar, paired_bootstrap
 
 CLASSES = ("negative", "positive")
 COLUMNS = ("number", "label", "prediction", "probability")
+
+
+def _metrics():
+    return import_optional("sklearn.metrics", "evaluation")
 
 
 def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -24,13 +28,13 @@ def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
 def auc(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """The area under the ROC curve; with several classes, the mean of one-vs-rest areas."""
     if probabilities.shape[1] == 2:
-        return float(roc_auc_score(labels, probabilities[:, 1]))
-    return float(np.mean([roc_auc_score(labels == k, probabilities[:, k]) for k in np.unique(labels)]))
+        return float(_metrics().roc_auc_score(labels, probabilities[:, 1]))
+    return float(np.mean([_metrics().roc_auc_score(labels == k, probabilities[:, k]) for k in np.unique(labels)]))
 
 
 def macro_f1(prediction: np.ndarray, labels: np.ndarray) -> float:
     """The unweighted mean of the classes' F1."""
-    return float(precision_recall_fscore_support(labels, prediction, average="macro", zero_division=0)[2])
+    return float(_metrics().precision_recall_fscore_support(labels, prediction, average="macro", zero_division=0)[2])
 
 
 @dataclass
@@ -90,7 +94,7 @@ def comparison(results: Results, other: Results, name: Path, seed: int, unit: st
 def confusion_table(results: Results) -> str:
     """Labels in rows, predictions in columns."""
     names = results.classes
-    rows = confusion_matrix(results.label, results.prediction, labels=range(len(names))).tolist()
+    rows = _metrics().confusion_matrix(results.label, results.prediction, labels=range(len(names))).tolist()
     first, width = max(len("predicted"), *map(len, names)), max(7, *map(len, names)) + 2
     lines = [f"{'predicted':{first}}" + "".join(f"{name:>{width}}" for name in names)]
     for name, row in zip(names, rows, strict=True):
@@ -101,7 +105,9 @@ def confusion_table(results: Results) -> str:
 def per_class(results: Results) -> dict[str, dict[str, float]]:
     """Precision, recall, F1 and support (number of texts) of each class."""
     names, labels = results.classes, range(len(results.classes))
-    columns = precision_recall_fscore_support(results.label, results.prediction, labels=labels, zero_division=0)
+    columns = _metrics().precision_recall_fscore_support(
+        results.label, results.prediction, labels=labels, zero_division=0
+    )
     figures = ("precision", "recall", "f1", "support")
     rows = np.transpose(columns).tolist()
     return {name: dict(zip(figures, row, strict=True)) for name, row in zip(names, rows, strict=True)}
@@ -116,21 +122,18 @@ def per_class_table(results: Results) -> str:
     )
 
 
-def worst_mistakes(results: Results, texts: Sequence[str], most: int) -> str:
-    """The misclassified texts with the least likely true class: its probability, its name, the text."""
-    p = results.probability
+def mistakes(results: Results, texts: Sequence[str], pairs: bool) -> Iterator[Sequence[object]]:
+    """Yield the rows of a table of the misclassified texts, those with the least likely true class first."""
+    yield "probability", "label", "predicted", "text", *(["text2"] if pairs else [])
+    p, names = results.probability, results.classes
     true = np.where(results.label == 1, p, 1 - p) if p.ndim == 1 else p[np.arange(len(p)), results.label]
-    worst = [k for k in np.argsort(true, kind="stable") if not results.is_correct[k]][:most]
-    return "\n".join(
-        f"{true[k]:7.2%} {results.classes[results.label[k]]}  {texts[results.number[k]].strip()}" for k in worst
-    )
+    for k in np.argsort(true, kind="stable"):
+        if not results.is_correct[k]:
+            text = texts[results.number[k]]
+            columns = text.split("\t") if pairs else [text]
+            yield f"{true[k]:.4f}", names[results.label[k]], names[results.prediction[k]], *columns
 
 
-def tables(results: Results, texts: Sequence[str], classes: bool, confusion: bool, mistakes: int) -> list[str]:
-    """The requested tables: scores per class, the confusion matrix, and the `mistakes` worst mistakes."""
-    parts = [per_class_table(results)] if classes else []
-    if confusion:
-        parts.append(confusion_table(results))
-    if mistakes and not results.is_correct.all():
-        parts.append(worst_mistakes(results, texts, mistakes))
-    return parts
+def tables(results: Results, classes: bool, confusion: bool) -> list[str]:
+    """The requested tables: scores per class, and the confusion matrix."""
+    return [per_class_table(results)] * classes + [confusion_table(results)] * confusion

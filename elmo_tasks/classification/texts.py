@@ -1,13 +1,14 @@
 """Labelled texts and text pairs from user files, and their tokenisation.
 
-A file is TSV, without quotes, or JSON lines: each line has a text, its label and, for a pair, a second text. JSON keys or a
-header may name them as one of LAYOUTS; columns without a header are in the order of the first. Others need --columns.
+A file is TSV, without quotes, or JSON: an object per line, or an array of objects. Each line or object has a text, its label
+and, for a pair, a second text. JSON keys or a header may name them as one of LAYOUTS; columns without a header are in the
+order of the first. Others need --columns. Texts to predict may be bare lines.
 """
 
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -29,7 +30,7 @@ LAYOUTS = (
 )
 HAN = re.compile("[\u4e00-\u9fff]")
 MAX_CLASSES = 50  # more labels, and more than half as many as texts: probably the wrong column
-EXPECTED = "a text, its label and perhaps a second text per line, as TSV or JSON"
+EXPECTED = "texts with labels, as TSV or JSON"
 
 
 @dataclass(frozen=True)
@@ -135,20 +136,19 @@ def as_texts(examples: Sequence[Example], classes: Sequence[str], lang: str, max
 
 
 def read_file(path: Path, columns: Sequence[str] | None = None) -> list[Example]:
-    """Read every line that is not blank.
+    """Read the labelled texts of a file.
 
     columns: those of text, label and second text: JSON keys, names in a header, or numbers from 0 without a header.
     """
     disk.check_input(path, EXPECTED)
-    lines = [(number, line) for number, line in enumerate(text_files.read_lines(path), 1) if line.strip()]
-    if not lines:
+    rows = [(where, row) for where, row in _rows(text_files.read_lines(path), path) if row != ""]
+    if not rows:
         raise UserError(f"{path}: it has no texts. Expected {EXPECTED}.")
-    first = _json_object(lines[0][1])
-    header = list(first) if first else [name.strip() for name in lines[0][1].split("\t")]
+    header, is_json = _header(rows[0][1]), isinstance(rows[0][1], dict)
     names = _resolve_columns(columns, header)
-    if names and not first:
-        lines = lines[1:]
-    elif not first:  # without a header, columns have numbers
+    if names and not is_json:
+        rows = rows[1:]
+    elif not is_json:  # without a header, columns have numbers
         header = [str(k) for k in range(len(header))]
         names = _resolve_columns(columns or header, header) if columns or len(header) in (2, 3) else []
     if not names:
@@ -156,16 +156,66 @@ def read_file(path: Path, columns: Sequence[str] | None = None) -> list[Example]
             f"{path}: found the columns {join_names(header)}, expected {' and '.join(columns or ('text', 'label'))}. "
             "Columns are separated by tabs; --columns=TEXT,LABEL names them, or TEXT,LABEL,TEXT2 for pairs."
         )
-    if not lines:
+    if not rows:
         raise UserError(f"{path}: there is nothing below the header. Expected {EXPECTED}.")
     examples = []
-    for number, line in lines:
-        record = _json_object(line) if first else _tsv_record(line, header)
-        if record is None:
-            expected = "a JSON object" if first else f"{len(header)} columns"
-            raise UserError(f"{path}:{number}: found {line!r:.60}, expected {expected} as in the first line.")
-        examples.append(_example(record, names, f"{path}:{number}"))
+    for where, row in rows:
+        text, label, *text2 = _fields(row, header, names, where)
+        if not label:
+            raise UserError(f"{where}: the label is empty.")
+        examples.append(Example(label, (text, *text2)))
     return examples
+
+
+def iter_texts(
+    lines: Iterable[str], source: str | Path, classes: Sequence[str], pairs: bool
+) -> Iterator[tuple[str, ...]]:
+    """Yield the text, or the two texts, of each line to be classified; () for a blank line.
+
+    The first line shows whether these are bare texts, pairs separated by tabs, or labelled texts, whose labels are ignored.
+    """
+    rows = _rows(lines, source)
+    while (pair := next(rows, None)) and pair[1] == "":
+        yield ()
+    if not pair:
+        return
+    position, first = pair
+    header, names, has_header = _text_columns(first, classes, pairs)
+    if len(names) != 1 + pairs and (pairs or isinstance(first, dict)):
+        expected = "two texts, separated by a tab or in columns text and text2" if pairs else "a column text"
+        raise UserError(f"{position}: found {first!r:.60}, expected {expected}.")
+    if len(header) > len(names) > 0:
+        log.info(f"{source}: the columns are {join_names(header)}. Classified: {' and '.join(names)}.")
+    elif not names and len(header) > 1:
+        log.warning(f"{source}: lines have tabs and are classified whole. If these are columns, name them in a header.")
+    for where, row in rows if has_header else chain([pair], rows):
+        if row == "":
+            yield ()
+        else:
+            yield _fields(row, header, names, where) if names else (row.strip(),)
+
+
+def _rows(lines: Iterable[str], source: str | Path) -> Iterator[tuple[str, str | dict]]:
+    """Yield each line, "" if it is blank, with its position for messages. If the first is JSON, yield the objects."""
+    numbered, is_json = enumerate(lines, 1), None
+    for number, line in numbered:
+        where = f"{source}:{number}"
+        if not line.strip():
+            yield where, ""
+        elif is_json is None and text_files.JSON_ARRAY.match(line):
+            objects = text_files.parse_array("\n".join([line, *(line for _, line in numbered)]), source)
+            yield from ((f"{source}: object {k}", values) for k, values in enumerate(objects, 1))
+        else:
+            values = None if is_json is False else _json_object(line)
+            if is_json and values is None:
+                raise UserError(f"{where}: found {line!r:.60}, expected a JSON object as in the first line.")
+            is_json = values is not None
+            yield where, values if is_json else line
+
+
+def _header(row: str | dict) -> list[str]:
+    """The JSON keys, or what would be the names of columns if the line is a header."""
+    return list(row) if isinstance(row, dict) else [name.strip() for name in row.split("\t")]
 
 
 def _resolve_columns(columns: Sequence[str] | None, header: Sequence[str]) -> list[str]:
@@ -176,19 +226,37 @@ def _resolve_columns(columns: Sequence[str] | None, header: Sequence[str]) -> li
     return []
 
 
-def _example(record: dict, names: Sequence[str], where: str) -> Example:
+def _array_rows(lines: Iterable[str], source: str | Path) -> list[tuple[str, dict]]:
+    """The objects of a JSON array, each with its position for messages."""
+    objects = text_files.parse_array("\n".join(lines), source)
+    return [(f"{source}: object {number}", row) for number, row in enumerate(objects, 1)]
+
+
+def _text_columns(row: str | dict, classes: Sequence[str], pairs: bool) -> tuple[list[str], list[str], bool]:
+    """From the first row, all columns, those of the texts (none: each line is one text), and whether it is a header."""
+    header, is_json = _header(row), isinstance(row, dict)
+    for text, _, *text2 in LAYOUTS:
+        names = [text, *text2][: 1 + pairs]
+        if len(names) == 1 + pairs and set(names) <= set(header) and (is_json or len(header) > 1):
+            return header, names, not is_json
+    numbers = [str(k) for k in range(len(header))]
+    label = next((numbers[k] for k in (1, 0) if header[k] in classes), None) if len(header) == 2 + pairs else None
+    if is_json or not (pairs or label):
+        return header, [], False
+    return numbers, [number for number in numbers if number != label], False
+
+
+def _fields(row: str | dict, header: Sequence[str], names: Sequence[str], where: str) -> tuple[str, ...]:
+    """The named values of a row."""
+    if isinstance(row, str):
+        values = row.split("\t")
+        if len(values) != len(header):
+            raise UserError(f"{where}: found {row!r:.60}, expected {len(header)} columns as in the first line.")
+        row = dict(zip(header, values, strict=True))
     for name in names:
-        if not isinstance(record.get(name), str | int):
-            raise UserError(f"{where}: {name} is not a string or an integer: found {record!r:.80}.")
-    text, label, *text2 = (" ".join(str(record[name]).split()) for name in names)
-    if not label:
-        raise UserError(f"{where}: the label is empty.")
-    return Example(label, (text, *text2))
-
-
-def _tsv_record(line: str, header: Sequence[str]) -> dict[str, str] | None:
-    values = line.split("\t")
-    return dict(zip(header, values, strict=True)) if len(values) == len(header) else None
+        if not isinstance(row.get(name), str | int):
+            raise UserError(f"{where}: {name} is not a string or an integer: found {row!r:.80}.")
+    return tuple(" ".join(str(row[name]).split()) for name in names)
 
 
 def _json_object(line: str) -> dict | None:
@@ -215,9 +283,11 @@ def read_lines(path: Path) -> Iterable[str]:
 # Tokens
 
 
-def tokenise_texts(texts: Sequence[str], lang: str, max_tokens: int, source: str | Path) -> list[list[str]]:
-    """The first tokens of each text. Logs how many texts are cut."""
+def tokenise_texts(texts: Sequence[str], lang: str, max_tokens: int, source: str | Path = "") -> list[list[str]]:
+    """The first tokens of each text. Logs how many texts are cut. source: their file, for messages."""
     sentences = list(map(TOKENISERS[lang], texts))
     if long := sum(len(sentence) > max_tokens for sentence in sentences):
-        log.warning(f"{source}: {long:,} texts have more than --max_seq_len {max_tokens} tokens and are cut there.")
+        log.warning(
+            f"{f'{source}: ' * bool(source)}cut after max_seq_len, {max_tokens} tokens: {long:,} of {len(texts):,}."
+        )
     return [sentence[:max_tokens] for sentence in sentences]

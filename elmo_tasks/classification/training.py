@@ -58,6 +58,9 @@ class Candidate:
     accuracy: float = 0.0
     weights: dict[str, np.ndarray] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        return f"{format_settings(self.settings)}, dev AUC {self.auc:.4f} accuracy {self.accuracy:.2%}"
+
 
 @dataclass
 class FoldResult:
@@ -91,15 +94,17 @@ class Trainer:
         self.model, self.labels, self.settings = model, labels, settings
         self.class_weights = None if class_weights is None else paddle.to_tensor(class_weights.astype(np.float32))
         self.n_folds, self.done, self.began = n_folds, 0, time.perf_counter()
+        self.fold, self.best = None, Candidate()  # in training
 
     def train(self, fold: Fold, number: int) -> FoldResult:
         """Select on the dev part, score the test part, and leave the model with the selected weights."""
         began, labels = time.perf_counter(), self.labels[fold.test]
+        self.fold, self.best = fold, Candidate()
         seed = int(np.random.SeedSequence([self.settings.seed, number]).generate_state(1)[0])
-        best = self._train_head(fold, seed)
+        self._train_head(fold, seed)
         first = probabilities = self.model.probabilities(fold.test)
         if self.model.trainable:
-            best = self._fine_tune(fold, seed, best)
+            self._fine_tune(fold, seed)
             probabilities = self.model.probabilities(fold.test)
         self.done += 1
         scores, test = [math.nan] * 3, ""
@@ -110,23 +115,26 @@ class Trainer:
         times = messages.format_duration(time.perf_counter() - began)
         if self.done < self.n_folds:
             times += f"  {messages.format_duration(self._seconds_left(0))} left"
+        best = self.best
         log.info(f"{fold.name}  {test}(dev {best.accuracy:.2%})  {format_settings(best.settings)}  {times}")
         return FoldResult(probabilities, *scores, best.settings, self.model.head.mixes())
 
-    def _train_head(self, fold: Fold, seed: int) -> Candidate:
-        """Return and load the best head over the encoders' first means."""
+    def load_best(self) -> None:
+        """Load the best weights of the fold that is being trained."""
+        self.model.load_weights({**self.model.initial_weights, **self.best.weights})
+
+    def _train_head(self, fold: Fold, seed: int) -> None:
+        """Select and load the best head over the encoders' first means."""
         grid = {name: getattr(self.settings, name) for name in ("lr", "weight_decay", "dropout")}
-        best = Candidate()
         for values in itertools.product(*grid.values()):
             self.model.start_head(fold.train, seed)
-            candidates = self._candidates(fold, dict(zip(grid, values, strict=True)), self.settings.epochs, seed)
-            best = max(itertools.chain([best], candidates), key=attrgetter("auc"))  # the earlier of equal ones
-        self.model.load_weights(best.weights)
-        return best
+            for candidate in self._candidates(fold, dict(zip(grid, values, strict=True)), self.settings.epochs, seed):
+                self.best = max(self.best, candidate, key=attrgetter("auc"))  # the earlier of equal ones
+        self.load_best()
 
-    def _fine_tune(self, fold: Fold, seed: int, head: Candidate) -> Candidate:
-        """Fine-tune the initial encoders with the best head. Return and load the best candidate, at worst this head."""
-        model, epochs, best = self.model, self.settings.tune_epochs, head
+    def _fine_tune(self, fold: Fold, seed: int) -> None:
+        """Fine-tune the initial encoders with the best head. Select and load the best candidate, at worst this head."""
+        model, epochs, head = self.model, self.settings.tune_epochs, self.best
         settings = {name: value for name, value in head.settings.items() if name != "epoch"}
         grid = list(itertools.product(*(encoder.tuning.rates for encoder in model.trainable)))
         model.fine_tuning = True
@@ -134,14 +142,13 @@ class Trainer:
             model.load_weights({**model.initial_weights, **head.weights})
             settings |= {f"{encoder.name}_lr": rate for encoder, rate in zip(model.trainable, rates, strict=True)}
             for epoch, candidate in enumerate(self._candidates(fold, settings, epochs, seed), 1):
-                best = max(best, candidate, key=attrgetter("auc"))
+                self.best = max(self.best, candidate, key=attrgetter("auc"))
                 left = self._seconds_left((k + epoch / epochs) / len(grid))
                 log.info(
                     f"{fold.name}  fine-tuning {k + 1}/{len(grid)}, epoch {epoch}/{epochs}  dev AUC {candidate.auc:.4f} "
                     f"accuracy {candidate.accuracy:.2%}  {messages.format_duration(left)} left"
                 )
-        model.load_weights({**model.initial_weights, **best.weights})
-        return best
+        self.load_best()
 
     def _candidates(self, fold: Fold, settings: Mapping[str, float], epochs: int, seed: int) -> Iterator[Candidate]:
         """Train the model from its current weights. Yields it after each epoch."""

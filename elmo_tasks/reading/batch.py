@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from elmo_core.text.tokens import Vocabulary, pad_rows
-from elmo_tasks.reading.text import Text, Window
+from elmo_tasks.reading.text import Text, Window, question_features
 
 FEATURES = 2  # per passage token: is it a token of the question, does it occur in the question's text
 MAX_QUESTIONS = 6  # per group
@@ -31,6 +31,10 @@ class QuestionGroup:
 
     window: Window
     questions: list[WindowQuestion]
+
+    def __len__(self) -> int:
+        """Its window's tokens."""
+        return self.window.end - self.window.begin
 
 
 def question_groups(window: Window, questions: list[WindowQuestion]) -> Iterator[QuestionGroup]:
@@ -75,11 +79,8 @@ def make_batch(groups: Sequence[QuestionGroup], words: Vocabulary) -> Batch:
     passages = PaddedTexts.from_windows([group.window for group in groups], words)
     passage_of = np.repeat(np.arange(len(groups)), [len(group.questions) for group in groups])
     features = np.zeros((len(questions), passages.ids.shape[1], FEATURES), np.float32)
-    lower = [[token.lower() for token in tokens] for tokens in passages.tokens]
     for row, question, passage in zip(features, questions, passage_of, strict=True):
-        text = question.question.text.lower()
-        tokens = {token.lower() for token in question.question.tokens}
-        row[: len(lower[passage])] = [(token in tokens, token in text) for token in lower[passage]]
+        row[: passages.lengths[passage]] = question_features(passages.tokens[passage], question.question)
     spans = [question.span for question in questions]
     spans = None if None in spans else np.array(spans, np.int64)
     whole = PaddedTexts.from_windows([Window.whole(question.question) for question in questions], words)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.messages import UserError, format_count
 from elmo_core.text.text_files import blocks, parse_json
 
 EXPECTED = "passages and questions in SQuAD's or CMRC 2018's JSON"
@@ -52,8 +52,10 @@ class Dataset:
         return [question for passage in self.passages for question in passage.questions]
 
     def describe(self) -> str:
-        faults = "".join(f"; {count:,} {fault}" for fault, count in sorted(self.faults.items()) if count)
-        return f"{len(self.passages):,} passages, {len(self.questions):,} questions{faults}"
+        faults = "".join(f"; {fault}: {count:,}" for fault, count in sorted(self.faults.items()) if count)
+        return (
+            f"{format_count(len(self.passages), 'passages')}, {format_count(len(self.questions), 'questions')}{faults}"
+        )
 
 
 def read_dataset(path: Path, require_answers: bool = True) -> Dataset:

@@ -3,13 +3,14 @@
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import partial
 
 import numpy as np
 
+from elmo_core.machine.messages import format_count
 from elmo_core.text.tokenise import HAS_WORD, TOKENISERS
 from elmo_tasks.reading.data import Passage
 
@@ -111,7 +112,7 @@ class Scores:
         unanswered = f", {self.unanswered:,} of them without a prediction" if self.unanswered else ""
         return (
             f"EM {self.exact.mean():.2%}  F1 {self.f1.mean():.2%}  Rouge-L {self.rouge.mean():.2%}  "
-            f"{len(self.f1):,} questions{unanswered}"
+            f"{format_count(len(self.f1), 'questions')}{unanswered}"
         )
 
 
@@ -128,3 +129,19 @@ def score(passages: Sequence[Passage], predictions: Mapping[str, str], language:
             rows.append((exact, max(f1(answer, predicted) for answer in answers), rouge, k))
     exact, f1, rouge, passage = map(np.array, zip(*rows, strict=True))
     return Scores(exact.astype(float), f1, rouge, passage, unanswered)
+
+
+def mistakes(passages: Sequence[Passage], predictions: Mapping[str, str], scores: Scores) -> Iterator[Sequence[object]]:
+    """Yield the rows of a table of the questions without an exact match, the lowest F1 first."""
+    yield "f1", "id", "question", "answers", "predicted"
+    questions = [question for passage in passages for question in passage.questions]
+    for k in np.argsort(scores.f1, kind="stable"):
+        if not scores.exact[k]:
+            question, predicted = questions[k], predictions.get(questions[k].id, "")
+            yield (
+                f"{scores.f1[k]:.4f}",
+                question.id,
+                question.text,
+                " | ".join(dict.fromkeys(question.answers)),
+                predicted,
+            )

@@ -1,4 +1,4 @@
-"""Passages and questions as tokens with their offsets in the text."""
+"""Passages and questions as tokens with their offsets in the text, and the answers in windows of them. NumPy only."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
@@ -11,6 +11,7 @@ import numpy as np
 
 from elmo_core.text.tokenise import ASCII_MARKS, sentences
 
+EMPTY_QUESTION = "？"  # replaces a question without words
 ONE_FOR_ONE = str.maketrans(
     {"–": "-", **{chr(code): text.strip() for code, text in ASCII_MARKS.items() if len(text.strip()) == 1}}
 )
@@ -42,6 +43,12 @@ class Text:
             offsets.append(token_offsets(list(chain.from_iterable(in_line)), line) + begin)
             begin += len(line) + 1
         return cls(text, split, np.concatenate(offsets))
+
+    @classmethod
+    def from_question(cls, text: str, language: str) -> "Text":
+        """The same. A question without words becomes a question mark."""
+        question = cls.from_string(text, language)
+        return question if question.tokens else cls.from_string(EMPTY_QUESTION, language)
 
     @cached_property
     def tokens(self) -> list[str]:
@@ -122,3 +129,42 @@ def windows(text: Text, size: int, stride: int) -> list[Window]:
     n = len(text.tokens)
     last = max(0, -(-(n - size) // stride))
     return [Window(text, k * stride, min(k * stride + size, n)) for k in range(last + 1)]
+
+
+def question_features(tokens: Sequence[str], question: Text) -> list[tuple[bool, bool]]:
+    """Whether each token of a passage is a token of the question, and whether it occurs in the question's text."""
+    text, words = question.text.lower(), {token.lower() for token in question.tokens}
+    return [(token in words, token in text) for token in map(str.lower, tokens)]
+
+
+@dataclass
+class Answer:
+    """A span of a passage: begin and end in characters; score: its probability among all spans of the passage."""
+
+    text: str
+    begin: int
+    end: int
+    score: float
+
+
+def span_scores(logits: np.ndarray, longest: int) -> np.ndarray:
+    """Sums (T, longest) of the logits (2, T) of the first and last token of each span of at most `longest` tokens.
+
+    Row t holds the spans that end with token t, the longest first; -inf: the span would begin before the text.
+    """
+    firsts, lasts = logits
+    padded = np.concatenate([np.full(longest - 1, -np.inf, logits.dtype), firsts])
+    return np.lib.stride_tricks.sliding_window_view(padded, longest) + lasts[:, None]
+
+
+def best_answers(text: Text, scores: np.ndarray, k: int) -> list[Answer]:
+    """The k best of the spans (T, longest) of a text, best first, as `span_scores` orders them. Changes the scores."""
+    longest, total = scores.shape[1], np.logaddexp.reduce(scores.ravel(), dtype=np.float64)
+    answers: dict[str, Answer] = {}
+    while len(answers) < k and np.isfinite(scores.max()):
+        last, column = divmod(int(scores.argmax()), longest)
+        begin, end = text.char_span(last - longest + 1 + column, last)
+        answer = Answer(text.text[begin:end], begin, end, float(np.exp(scores[last, column] - total)))
+        answers.setdefault(answer.text, answer)
+        scores[last, column] = -np.inf
+    return list(answers.values())

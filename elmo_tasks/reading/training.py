@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import shuffled_batches
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, question_groups
@@ -33,8 +33,8 @@ def training_groups(passages: Sequence[TokenisedPassage], max_seq_len: int, doc_
     if not groups:
         raise UserError("No question to train on: no answer occurs in its passage.")
     log.info(
-        f"{len(trained):,} questions to train on; answers: {n_inexact:,} begin or end within a word, {n_missing:,} are not "
-        f"in their passage, {n_too_long:,} are in no window"
+        f"{format_count(len(trained), 'questions')} to train on. Answers that begin or end within a word: {n_inexact:,}, "
+        f"not in their passage: {n_missing:,}, in no window: {n_too_long:,}"
     )
     return groups
 

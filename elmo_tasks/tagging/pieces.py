@@ -1,19 +1,13 @@
-"""Tagged words, as in LAC's corpora, and their pieces: entries of a vocabulary.
+"""Pieces of words: entries of a vocabulary.
 
-A line of a tagged corpus is `word/TAG word/TAG ...`; a word may contain `/`, the last one counts. In LAC's scheme a word of
-one piece is labelled with its bare tag, one of several pieces with `tag-B tag-I tag-I`.
+In LAC's scheme a word of one piece is labelled with its bare tag, one of several pieces with `tag-B tag-I tag-I`.
 """
 
 import unicodedata
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
-from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError
-from elmo_core.text.text_files import read_lines
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_tasks.tagging.data import Sentence
-from elmo_tasks.tagging.scheme import OUTSIDE, spans, split_lac_label
+from elmo_tasks.tagging.scheme import OUTSIDE, spans
 
 TaggedWords = list[tuple[str, str]]  # words with their tags
 
@@ -21,15 +15,15 @@ TaggedWords = list[tuple[str, str]]  # words with their tags
 class PieceSplitter:
     """Splits words into the tagger's tokens.
 
-    vocabulary: its tokens are the pieces; a character that none of them matches is a piece.
+    known: the pieces of a vocabulary; a character that none of them matches is a piece.
     whole: keep words whole.
 
-    Full-width characters become half-width (`Ａ` becomes `A`), unless the vocabulary contains them: a biLM pretrained on
+    Full-width characters become half-width (`Ａ` becomes `A`), unless they are known pieces: a biLM pretrained on
     `，` does not know `,`.
     """
 
-    def __init__(self, vocabulary: Vocabulary | None, whole: bool = False):
-        self.known = set(vocabulary.tokens).difference(SPECIAL_TOKENS) if vocabulary else set()
+    def __init__(self, known: Iterable[str], whole: bool = False):
+        self.known = set(known)
         self.max_length = max(map(len, self.known), default=1)
         self.whole = whole
 
@@ -54,11 +48,12 @@ class PieceSplitter:
             begin = end
         return pieces
 
-    def labelled_pieces(self, word: str, tag: str) -> Sentence:
-        pieces = self.split(word)
-        if len(pieces) == 1 or tag == OUTSIDE:
-            return Sentence(pieces, [tag] * len(pieces))
-        return Sentence(pieces, [f"{tag}-B", *[f"{tag}-I"] * (len(pieces) - 1)])
+    def split_line(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Split the words of a line. Returns the pieces in the words' original characters and as the tagger's tokens."""
+        words = [word for word in words if not word.isspace()]
+        tokens = [piece for word in words for piece in self.split(word)]
+        characters = iter("".join(words))
+        return ["".join(islice(characters, len(token))) for token in tokens], tokens
 
 
 def joined_words(tokens: Sequence[str], labels: Sequence[str]) -> TaggedWords:
@@ -69,28 +64,3 @@ def joined_words(tokens: Sequence[str], labels: Sequence[str]) -> TaggedWords:
         words.append(("".join(tokens[begin:end]), tag))
         done = end
     return words + [(token, OUTSIDE) for token in tokens[done:]]
-
-
-def read_tagged(path: Path, splitter: PieceSplitter) -> list[Sentence]:
-    """Read the sentences of a tagged corpus, split into labelled pieces. Blank lines are skipped."""
-    disk.check_input(path, "lines of word/TAG")
-    sentences = []
-    for number, line in enumerate(read_lines(path), 1):
-        sentence = Sentence([], [])
-        for text in line.split():
-            word, _, tag = text.rpartition("/")
-            if not word or not tag:
-                raise UserError(f"{path}:{number}: {text!r:.60}, expected a word, a slash and its tag, as in 故事/n.")
-            if not splitter.whole and split_lac_label(tag)[1]:
-                raise UserError(
-                    f"{path}:{number}: the tag {tag!r} ends with -B or -I, as the labels of pieces do. Rename it, or leave "
-                    "out --pieces."
-                )
-            pieces = splitter.labelled_pieces(word, tag)
-            sentence.tokens += pieces.tokens
-            sentence.labels += pieces.labels
-        if sentence.tokens:
-            sentences.append(sentence)
-    if not sentences:
-        raise UserError(f"{path}: no sentences. Expected lines of word/TAG.")
-    return sentences

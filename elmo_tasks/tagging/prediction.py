@@ -1,9 +1,9 @@
 """Tagging text or columns, and formatting the labels as columns, JSON or `word/TAG`."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice, tee
+from itertools import tee
 from pathlib import Path
 
 from elmo_core.machine.messages import UserError
@@ -62,8 +62,8 @@ def tag_text(
         lang = (lang or tagger.settings.lang) if form == "raw" else "none"
         cut = jieba_cut() if lang == "zh" else TOKENISERS[lang]
     if tagger.settings.scheme == "lac" and form != "characters":
-        pieces = PieceSplitter(tagger.pieces or tagger.words, whole=tagger.pieces is None)
-        return _tagged(tagger, (_cut_into_pieces(cut(line), pieces) for line in lines))
+        pieces = PieceSplitter((tagger.pieces or tagger.words).words, whole=tagger.pieces is None)
+        return _tagged(tagger, (pieces.split_line(cut(line)) for line in lines))
     segmentation = tagger.settings.segmentation
     if form == "characters" and segmentation == "strip":  # they carry no positions
         segmentation = "none"
@@ -74,14 +74,6 @@ def tag_text(
             yield words, [parse_token([word], 0, segmentation, None, f"{source}:{number}") for word in words]
 
     return _tagged(tagger, texts())
-
-
-def _cut_into_pieces(words: Sequence[str], pieces: PieceSplitter) -> tuple[list[str], list[str]]:
-    """Split words into pieces. Returns these in the words' original characters and as the tagger's tokens."""
-    words = [word for word in words if not word.isspace()]
-    tokens = [piece for word in words for piece in pieces.split(word)]
-    characters = iter("".join(words))
-    return ["".join(islice(characters, len(token))) for token in tokens], tokens
 
 
 def tag_columns(tagger: Tagger, lines: Iterable[str], source: str | Path, column: int = 0) -> Iterator[Tagged]:

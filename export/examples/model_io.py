@@ -1,43 +1,75 @@
-"""Converts sentences of tokens to the model's input arrays (see inputs.json), and its output to text. Needs only NumPy."""
+"""From tokens to the model's input arrays (see inputs.json), and from lines to printed answers. Needs only NumPy."""
 
+import argparse
 import json
-import re
+import sys
+from collections.abc import Callable
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
+from elmo_core.machine.messages import UserError
+
 HERE = Path(__file__).resolve().parent
-SPECS = json.loads((HERE / "inputs.json").read_text(encoding="utf-8"))
+MODEL = json.loads((HERE / "inputs.json").read_text(encoding="utf-8"))
+SETTINGS = MODEL["settings"]  # of the trained model
+LINES_PER_BATCH = 64
+
+Run = Callable[[dict[str, np.ndarray]], np.ndarray]  # the model's output for its inputs by name
 
 
-def arrays(sentences: list[list[str]], features: list[list[str]] | None = None) -> dict[str, np.ndarray]:
-    """All inputs by name: int64, padded to the longest sentence.
+def main(load: Callable[[], Run], predict: Callable, as_text: Callable[[dict], str]) -> None:
+    """Answer the lines of standard input."""
+    parser = argparse.ArgumentParser(description="Reads lines from standard input; README.md says what they hold.")
+    parser.add_argument("--tokens", action="store_true", help="texts are tokens, separated by white space")
+    parser.add_argument("--json", action="store_true", help="print a JSON object per line")
+    args = parser.parse_args()
+    for stream in (sys.stdin, sys.stdout):
+        stream.reconfigure(encoding="utf-8")
+    run, lang = load(), "none" if args.tokens else SETTINGS["lang"]
+    lines = (line.rstrip("\r\n") for line in sys.stdin)
+    try:
+        while batch := list(islice(lines, LINES_PER_BATCH)):
+            answers = iter(predict(run, [line for line in batch if line.strip()], lang))
+            for line in batch:
+                answer = next(answers) if line.strip() else None  # a blank line stays blank
+                print(
+                    "" if answer is None else json.dumps(answer, ensure_ascii=False) if args.json else as_text(answer)
+                )
+    except UserError as error:
+        sys.exit(f"error: {error}")
 
-    features: one per token, for taggers that read a feature column; unknown if not given.
+
+def arrays(sentences: list[list[str]], **columns: list[list]) -> dict[str, np.ndarray]:
+    """The inputs of sentences by name: int64, padded to the longest sentence.
+
+    columns: for taggers that read them, `features` of the tokens, or `places`, a character's positions in its word from 1.
     """
     lengths = np.array([len(sentence) for sentence in sentences], np.int64)
     inputs = {"lengths": lengths}
-    for name, spec in SPECS.items():
-        columns = [spec["columns"]] if "columns" in spec else []
-        inputs[name] = np.full([len(sentences), max(lengths, default=0), *columns], spec["padding"], np.int64)
-        tokens = (features or [[""] * n for n in lengths]) if name == "features" else sentences
-        for row, sentence in zip(inputs[name], tokens, strict=True):
-            for k, token in enumerate(sentence):
-                token, position = split_position(token) if "places" in SPECS and name != "features" else (token, 0)
-                if name == "places":
-                    row[k] = min(position + 1, spec["most"])
-                elif columns:
+    for name, spec in MODEL["inputs"].items():
+        if spec["shape"][:2] != ["B", "T"]:
+            continue
+        sizes = [len(sentences), lengths.max(initial=0), *spec["shape"][2:]]
+        inputs[name] = np.full(sizes, spec["padding"], np.int64)
+        rows = sentences
+        if name in ("features", "places"):
+            rows = columns.get(name) or [[0 if name == "places" else ""] * n for n in lengths]
+        for array, row in zip(inputs[name], rows, strict=True):
+            for k, token in enumerate(row):
+                if len(sizes) == 3:
                     ids = characters(token, spec)
-                    row[k, : len(ids)] = ids
+                    array[k, : len(ids)] = ids
                 else:
-                    row[k] = word(token, spec)
+                    array[k] = min(token, spec["most"]) if name == "places" else word(token, spec)
     return inputs
 
 
 def characters(token: str, spec: dict) -> list[int]:
     """The ids of a token's UTF-8 bytes (each plus one) or, with a table, code points, between begin and end ids."""
-    longest = spec["columns"] - 2
+    longest = spec["shape"][2] - 2
     if "table" in spec:
         ids = table(spec["table"])
         special = {"<S>": ["<bos>"], "</S>": ["<eos>"]}.get(token)
@@ -53,26 +85,7 @@ def word(token: str, spec: dict) -> int:
     return ids.get(token, ids.get(token.lower(), spec["unknown"]) if spec.get("lower") else spec["unknown"])
 
 
-def split_position(token: str) -> tuple[str, int]:
-    """Split a character from its position in its word: 科0."""
-    match = re.fullmatch(r"(.|\D+)(\d+)", token)
-    if not match:
-        raise ValueError(f"found {token!r}, expected a character and its position in its word, as in 科0")
-    return match[1], int(match[2])
-
-
 @cache
 def table(name: str) -> dict[str, int]:
     text = (HERE / name).read_text(encoding="utf-8")
     return json.loads(text) if name.endswith(".json") else {line: k for k, line in enumerate(text[:-1].split("\n"))}
-
-
-def lines(sentences: list[list[str]], output: np.ndarray) -> list[str]:
-    """Per sentence its labels, or its class with the probability. For vectors only their shape."""
-    if not (HERE / "labels.txt").exists():
-        return [f"vectors {output.shape}"]
-    names = list(table("labels.txt"))
-    if output.dtype == np.int64:  # (B, T)
-        pairs = [zip(sentence, row, strict=False) for sentence, row in zip(sentences, output, strict=True)]
-        return [" ".join(f"{token}/{names[k]}" for token, k in row) for row in pairs]
-    return [f"{names[row.argmax()]} {row.max():.4f}" for row in output]  # (B, K)

@@ -1,26 +1,19 @@
 """The exported model in ONNX Runtime: pip install onnxruntime numpy
 
-python run_onnx.py < sentences.txt          one sentence per line, tokens separated by white space
+python run_onnx.py < lines.txt          see README.md
 """
 
-import sys
-
 import onnxruntime
-from model_io import HERE, arrays, lines
+from model_io import HERE, Run, main
+from predict import as_text, predict
 
 
-def load(threads: int = 1) -> onnxruntime.InferenceSession:
+def load(threads: int = 1) -> Run:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    return onnxruntime.InferenceSession(str(HERE / "model.onnx"), options, providers=["CPUExecutionProvider"])
-
-
-def run(session: onnxruntime.InferenceSession, sentences: list[list[str]], features: list[list[str]] | None = None):
-    return session.run(None, arrays(sentences, features))[0]
+    session = onnxruntime.InferenceSession(str(HERE / "model.onnx"), options, providers=["CPUExecutionProvider"])
+    return lambda inputs: session.run(None, inputs)[0]
 
 
 if __name__ == "__main__":
-    for stream in (sys.stdin, sys.stdout):
-        stream.reconfigure(encoding="utf-8")
-    sentences = [line.split() for line in sys.stdin]
-    print("\n".join(lines(sentences, run(load(), sentences))))
+    main(load, predict, as_text)

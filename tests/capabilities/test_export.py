@@ -36,25 +36,25 @@ SENTENCES = tiny.SENTENCES
 
 
 class Exported:
-    """An exported folder, run by its example."""
+    """An exported folder and its programs."""
 
     def __init__(self, folder: Path, runtime: str):
-        for name in ("model_io", runtime):
-            sys.modules.pop(name, None)
+        for path in folder.glob("*.py"):
+            sys.modules.pop(path.stem, None)
         sys.path.insert(0, str(folder))
         try:
-            self.example = importlib.import_module(runtime)
+            self.program = importlib.import_module(runtime)
             self.arrays = importlib.import_module("model_io").arrays
+            self.predict = importlib.import_module("predict").predict
         finally:
             sys.path.remove(str(folder))
-        self.model, self.runtime = self.example.load(), runtime
+        self.run = self.program.load()
 
-    def __call__(self, sentences, features=None) -> np.ndarray:
-        return self.example.run(self.model, sentences, features)
+    def __call__(self, sentences, **columns) -> np.ndarray:
+        return self.run(self.arrays(sentences, **columns))
 
-    def of_arrays(self, arrays: dict[str, np.ndarray]) -> np.ndarray:
-        self.example.arrays = lambda *_: arrays
-        return self([])
+    def answers(self, lines: list[str], lang: str) -> list[dict]:
+        return list(self.predict(self.run, lines, lang))
 
 
 @pytest.fixture
@@ -67,10 +67,16 @@ def export(tmp_path, no_fsync):
     return run
 
 
+def assert_close(output: np.ndarray, expected: np.ndarray, tolerance: float = 3e-6) -> None:
+    """tolerance: relative to the largest value."""
+    largest = np.abs(expected).max(initial=0)
+    np.testing.assert_allclose(output, expected, atol=tolerance * largest, rtol=0)
+
+
 def check(output: np.ndarray, sentences, expected) -> None:
     """Check that the output (..., B, T, 2P) has the expected vectors, and zeros at padding."""
     for row, (sentence, vectors) in enumerate(zip(sentences, expected, strict=True)):
-        np.testing.assert_allclose(output[..., row, : len(sentence), :], vectors, atol=1e-5, rtol=0)
+        assert_close(output[..., row, : len(sentence), :], vectors)
         assert not output[..., row, len(sentence) :, :].any()
 
 
@@ -121,30 +127,30 @@ def test_layers_and_pools(export, model, runtime, flags, layers, pool):
     if not pool:
         return check(found, SENTENCES, expected)
     axis = 0 if layers == "average" else 1
-    np.testing.assert_allclose(found, np.stack(expected, axis=axis), atol=1e-5, rtol=0)
+    assert_close(found, np.stack(expected, axis=axis))
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_bad_input_is_zeros_or_an_error(export, model, runtime):
     exported = export(model, runtime)
     arrays = exported.arrays(SENTENCES)
-    expected = exported.of_arrays(arrays)
+    expected = exported.run(arrays)
     ids, lengths = arrays["characters"].copy(), arrays["lengths"].copy()
     ids[0, 1, 3], ids[3, 0, 0], ids[4, 2, 0] = 262, -7, 0  # outside the table
     lengths[2] += 5  # beyond T
-    found = exported.of_arrays({"characters": ids, "lengths": lengths})
-    np.testing.assert_allclose(found[:, 2], expected[:, 2], atol=1e-5, rtol=0)
+    found = exported.run({"characters": ids, "lengths": lengths})
+    assert_close(found[:, 2], expected[:, 2])
     assert not found[:, [0, 1, 3, 4]].any()
     ids[0, 1, 3] = ids[2, 6, 0] = 2**62
     ids[0, 6, 3] = -(2**62)  # padding
     lengths[:] = 3, -2, 9, 0, 0
-    assert not exported.of_arrays({"characters": ids, "lengths": lengths}).any()
+    assert not exported.run({"characters": ids, "lengths": lengths}).any()
     for rows, steps in ((0, 0), (3, 0), (0, 4)):
         empty = {"characters": np.zeros((rows, steps, 50), np.int64), "lengths": np.full(rows, steps)}
-        assert exported.of_arrays(empty).shape == (3, rows, steps, 14)
+        assert exported.run(empty).shape == (3, rows, steps, 14)
     for wrong in ({"characters": ids[..., :49]}, {"lengths": lengths[:2]}, {"characters": ids.astype(np.float32)}):
         with pytest.raises(Exception, match=r"\d"):
-            exported.of_arrays({**arrays, **wrong})
+            exported.run({**arrays, **wrong})
 
 
 def test_the_numbers_of_characters_are_the_references(export, model):
@@ -215,10 +221,10 @@ def test_labels_are_right_with_onednn_for_batches_of_any_shape(export, tmp_path)
     """In Paddle 3.3, oneDNN computes wrong sums if both operands are broadcast."""
     tagger = random_tagger(tmp_path, elmo=False)
     exported = export(tmp_path / "tagger", "run_paddle")
-    config = exported.example.inference.Config
+    config = exported.program.inference.Config
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(config, "disable_mkldnn", config.enable_mkldnn)
-        exported.model = exported.example.load()
+        exported.run = exported.program.load()
     for rows, steps in itertools.product([1, 2, 3, 4, 7, 8, 9, 16, 33], [1, 2, 3, 8, 15, 16, 17]):
         sentences = [random.Random(k).choices(tiny.WORDS[3:], k=max(0, steps - k % 5)) for k in range(rows)]
         expected = [[tagger.labels.index[label] for label in labels] for labels in tagger.predict(sentences)]
@@ -233,13 +239,13 @@ def test_the_examples_run_without_this_project(tmp_path, runtime):
     export_model.main([str(tmp_path / "tagger"), f"--output={folder}", *onnx])
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     text = "".join(" ".join(sentence) + "\n" for sentence in sentences)
-    command = [sys.executable, f"{runtime}.py"]
+    command = [sys.executable, f"{runtime}.py", "--tokens"]
     done = subprocess.run(
         command, cwd=folder, input=text, env=environment, capture_output=True, encoding="utf-8", timeout=300
     )
-    pairs = [zip(*both, strict=True) for both in zip(sentences, tagger.predict(sentences), strict=True)]
-    expected = [" ".join(f"{token}/{label}" for token, label in row) for row in pairs]
-    assert not done.returncode and done.stdout.splitlines() == expected, done.stderr
+    pairs = zip(sentences, tagger.predict(sentences), strict=True)
+    expected = [[f"{token}\t{label}" for token, label in zip(*both, strict=True)] + [""] for both in pairs]
+    assert not done.returncode and done.stdout.splitlines() == [*itertools.chain(*expected)], done.stderr
     readme = (folder / "README.md").read_text(encoding="utf-8")
     assert "(B, T, 50)" in readme and "labels.txt" in readme and f"{runtime}.py" in readme
 
@@ -248,10 +254,11 @@ def test_characters_with_places_and_features(export, tmp_path):
     tagger = random_tagger(tmp_path, elmo=False, segmentation="feature", features=["N", "V x"])
     tokens = [Token("很"), Token("x"), Token("the"), Token("river"), Token("很")]
     features = ["V x", "N", "?", "N", ""]
-    for token, feature, place in zip(tokens, features, [0, 1, 0, 7, 0], strict=True):
+    places = [0, 1, 0, 7, 0]
+    for token, feature, place in zip(tokens, features, places, strict=True):
         token.feature, token.position_in_word = feature, place
     exported = export(tmp_path / "tagger", "run_paddle")
-    found = exported([[f"{token}{token.position_in_word}" for token in tokens]], [features])
+    found = exported([tokens], features=[features], places=[[place + 1 for place in places]])
     assert [[tagger.labels.names[k] for k in row] for row in found] == tagger.predict([tokens])
 
 
@@ -289,7 +296,9 @@ def heads(tmp_path_factory):
 @pytest.mark.parametrize("name", ["texts", "mix", "pairs"])
 def test_a_classifier_gives_the_same_probabilities(export, heads, runtime, name):
     sentences = [*SENTENCES, ["the", "苹果", "bank"]]  # three pairs
-    expected = Classifier(heads[name]).probabilities(sentences)
+    texts = [" ".join(sentence) for sentence in sentences]
+    texts = list(zip(texts[:3], texts[3:], strict=True)) if name == "pairs" else texts
+    expected = Classifier(heads[name]).probabilities(texts)
     exported = export(heads[name], runtime)
     np.testing.assert_allclose(exported(sentences), expected, atol=1e-5)
     assert exported([]).shape == (0, 3)

@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 import signal
+import sys
 import time
 from pathlib import Path
 from unittest import mock
@@ -663,6 +664,23 @@ def test_the_progress_line_its_record_and_the_plot(finished, corpus, tmp_path, m
         assert line["tokens_per_second"] > 0 and line["memory_mb"] > 50
     assert [line["step"] for line in lines if line["event"] == "evaluation"] == [12, 24, 30]
     assert (finished / "loss.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_visualdl_gets_the_numbers_of_the_log(corpus, tmp_path, monkeypatch):
+    """A stand-in for the package, which is not a requirement."""
+    monkeypatch.setitem(sys.modules, "visualdl", None)
+    argv = runs.flags(corpus, tmp_path / "run", visualdl=tmp_path / "curves", max_steps=10)
+    with pytest.raises(UserError, match="pip install visualdl"):
+        runs.pretrain(argv)
+    writer = mock.MagicMock()
+    writer.LogWriter.return_value.__enter__.return_value = writer
+    monkeypatch.setitem(sys.modules, "visualdl", writer)
+    runs.pretrain(argv)
+    assert writer.LogWriter.call_args.args == (str(tmp_path / "curves"),)
+    drawn = [call.args for call in writer.add_scalar.call_args_list]
+    for line in runs.log_lines(tmp_path / "run", "training"):
+        assert ("training/loss", line["loss"], line["step"]) in drawn
+    assert {"evaluation/perplexity", "training/epoch", "start/tokens"} <= {name for name, *_ in drawn}
 
 
 @pytest.mark.slow

@@ -1,7 +1,10 @@
 """The library after `pip install .`: usable from any folder, next to files with the names of ours."""
 
+import importlib
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -9,21 +12,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import tiny
-from project import PROJECT
+from project import PROJECT, python_blocks
 
-PROGRAM = """
-import sys
-import elmo_tasks.reading.reader
-import elmo_tasks.tagging.tagger
-from elmo import ELMo, ELMoEmbedder
-
-sentences = [["The", "first", "sentence", "."], ["Second", "one", "."]]
-for text, emb in zip(sentences, ELMoEmbedder(sys.argv[1]).encode(sentences)):
-    print(emb.shape)
-(mixed,), mask = ELMo(sys.argv[1])(sentences)
-print(list(mixed.shape), list(mask.shape))
-print(ELMo("zh-news").dim)
+PAGES = ["README_zh.md", *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name)]
+BEFORE = """\
+run_embed.py --init_from_ckpt=checkpoints --input=sentences.txt --output=vectors.hdf5 --device=cpu
+run_embed.py --init_from_ckpt=checkpoints --vocab=vocab.txt --output=vocab_vectors.hdf5 --device=cpu
 """
 
 
@@ -57,23 +51,28 @@ def test_the_wheel_holds_the_library_and_nothing_else(wheel):
     assert data <= set(names) and wheel.stat().st_size <= 32e6
 
 
-def test_it_works_beside_files_with_the_names_of_ours(wheel, tmp_path):
-    prefix = tiny.save(tiny.random_bilm(), tmp_path / "checkpoints")
-    folder, library = tmp_path / "a project", tmp_path / "library"
-    folder.mkdir()
-    for name in ("dataset", "args", "runtime", "checkpoint", "tokens", "config", "text"):
-        (folder / f"{name}.py").write_text("raise AssertionError('not the library')", encoding="utf-8")
+def test_it_runs_the_python_of_all_pages(wheel, readers_folder, tmp_path_factory):
+    """In a folder with the files of a user, whose names are ours, too; without a network and without the extra packages.
+
+    The README's Chinese page has all examples of the English one, and one of its own.
+    """
+    library = tmp_path_factory.mktemp("library")
     zipfile.ZipFile(wheel).extractall(library)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(library),
-        "ELMO_HOME": str(tmp_path),
-        "XDG_CACHE_HOME": str(tmp_path),
-    }
-    command = [sys.executable, "-c", PROGRAM, prefix]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    for line in BEFORE.splitlines():
+        script, *flags = shlex.split(line)
+        importlib.import_module(script.removesuffix(".py")).main(flags)
+    for name in ("dataset", "args", "tasks", "runtime", "checkpoint", "tokens", "config", "text"):
+        Path(f"{name}.py").write_text("raise AssertionError('not the library')", encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": f".{os.pathsep}{library}"}
+    done = subprocess.run(
+        [sys.executable, PROJECT / "tests" / "support" / "installed.py"],
+        input=json.dumps({page: python_blocks(page) for page in PAGES}),
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["(3, 4, 14)", "(3, 3, 14)", "[2, 4, 14] [2, 4]", "256"]
 
 
 def test_the_version_is_the_same_everywhere():

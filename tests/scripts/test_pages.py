@@ -11,7 +11,6 @@ import inspect
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,9 +20,8 @@ import numpy as np
 import pytest
 import runs
 import tiny
-from project import PROJECT, commands, parser_of, parsers
+from project import PROJECT, commands, parser_of, parsers, python_blocks
 
-import convert
 import elmo
 import run_embed
 import run_eval
@@ -96,7 +94,9 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "page", sorted([*PROJECT.glob("*.md"), *PROJECT.glob("[!.]*/*.md")]), ids=lambda page: page.name
+    "page",
+    sorted([*PROJECT.glob("*.md"), *PROJECT.glob("[!.]*/*.md"), *PROJECT.glob("docs/*.ipynb")]),
+    ids=lambda page: page.name,
 )
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text(encoding="utf-8")):
@@ -126,7 +126,8 @@ def test_the_commands_of_the_pages_parse(readme, monkeypatch, capsys):
 @pytest.fixture(scope="module")
 def flags() -> set[str]:
     """The flags of all scripts, of the shell scripts, and of the programs that the pages run."""
-    found = {"--host", "--master", "--gpus", "--nproc_per_node", "--backend", "--signal", "--help", "--system"}
+    found = {"--host", "--master", "--gpus", "--nproc_per_node", "--backend", "--signal"}
+    found |= {"--help", "--system", "--logdir"}
     for path in PROJECT.glob("*.sh"):
         found.update(re.findall(r"--[a-z]+", path.read_text(encoding="utf-8")))
     with pytest.MonkeyPatch.context() as patch:
@@ -207,36 +208,15 @@ def test_paddlenlps_commands(tmp_path, monkeypatch):
         run(line, tmp_path)
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
-    """What a reader has by then: checkpoints, files of bilm-tf's form, some text, two published models that were fetched."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
-    for name in ("home/models/allennlp-small/final", "home/models/manylangs-zhs/final", "checkpoints/10000"):
-        prefix = tiny.save(tiny.random_bilm(), Path(name).parent, Path(name).name)
-    convert.main(["export", prefix, "--output=published"])
-    for name in ("options.json", "weights.hdf5"):
-        shutil.copy(Path("published") / name, name)
-    Path("sentences.txt").write_text("The first sentence .\n" * 9, encoding="utf-8")
-    words = ["<S>", "</S>", "The", "first", "sentence", ".", "Second", "one"]
-    Path("vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
-    Path("raw").mkdir()
-    Path("data").symlink_to(PROJECT / "data")
-    for k in range(2):
-        text = "".join(f"{n}只猫坐在河边。{n}只狗也来了,它们一起看河。\n" for n in range(500 * k, 500 * k + 500))
-        Path(f"raw/{k}.txt").write_text(text, encoding="utf-8")
-    return tmp_path
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("pages", RUN, ids=" ".join)
-def test_the_commands_of_pages(pages, folder):
+def test_the_commands_of_pages(pages, readers_folder):
     lines = [line for page in pages for line in commands(page)]
     lines = [line for line in lines if line and not line.startswith(OTHERS_TEST) and "--nnodes" not in line]
     for line in lines:
         if "--output=vectors.hdf5" in line:  # one file, made in several ways
             Path("vectors.hdf5").unlink(missing_ok=True)
-        run(line, folder)
+        run(line, readers_folder)
     if (log := Path("checkpoints/log.jsonl")).exists():
         reference = (PROJECT / "docs/reference.md").read_text(encoding="utf-8").partition("## log.jsonl")[2]
         fields = {field for line in log.read_text(encoding="utf-8").splitlines() for field in json.loads(line)}
@@ -251,21 +231,16 @@ def chinese_example() -> str:
     return section
 
 
-def blocks(language: str = "") -> list[str]:
-    """The Python of the pages, without its remarks."""
-    pages = [f"{name}{language}.md" for name in ("README", "docs/embedding", "LAC_demo/README")]
-    text = "".join((PROJECT / page).read_text(encoding="utf-8") for page in pages)
-    return [re.sub(r" *#.*", "", block) for block in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)]
-
-
-def test_the_python_of_the_readme_does_what_it_says(folder, monkeypatch, capsys):
+def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(PROJECT / "LAC_demo"))
-    tiny.save(tiny.random_bilm(), folder / "checkpoints" / "sample", "final")
+    tiny.save(tiny.random_bilm(), readers_folder / "checkpoints" / "sample", "final")
     for flags in ("--input=sentences.txt --output=vectors.hdf5", "--vocab=vocab.txt --output=vocab_vectors.hdf5"):
         run_embed.main(["--init_from_ckpt=checkpoints", "--device=cpu", *flags.split()])
     from bilm import elmo_encoder, init_pretraining_params
 
-    encoding, predicting, network, published, reading, fixed, tagger = blocks()
+    encoding, predicting, network, published, reading, fixed, tagger = [
+        block for page in ("README.md", "docs/embedding.md", "LAC_demo/README.md") for block in python_blocks(page)
+    ]
     width = 2 * tiny.CHAR["projection_dim"]
     space = {"n_tags": 5, "elmo_encoder": elmo_encoder, "init_pretraining_params": init_pretraining_params}
     exec(encoding, space)
@@ -331,8 +306,26 @@ def test_the_lengths_that_are_left_out_are_those_of_the_readme(monkeypatch):
     assert f"of fewer than {flags.min_tokens} or more than {flags.max_tokens} tokens" in readme
 
 
-def test_both_languages_have_the_same_python(capsys):
-    example, *others = blocks("_zh")
-    assert others == blocks()
+@pytest.mark.parametrize("page", PAGES)
+def test_both_languages_have_the_same_python(page):
+    chinese = python_blocks(page.replace(".md", "_zh.md"))
+    assert [code.strip() for code in python_blocks(page)] == [
+        code.strip() for code in chinese if code.strip() not in chinese_example()
+    ]
+
+
+def test_the_chinese_example_prints_what_it_shows(capsys):
+    example, *_ = python_blocks("README_zh.md")
     exec(example, {})
     assert f"```\n{capsys.readouterr().out}```\n" in chinese_example()
+
+
+def test_the_tour_prints_what_it_shows(tmp_path, monkeypatch, capsys):
+    """Except the scores of training, which differ between machines."""
+    monkeypatch.chdir(tmp_path)
+    tour, names = json.loads((PROJECT / "docs/tour.ipynb").read_text(encoding="utf-8")), {}
+    for cell in tour["cells"]:
+        if cell["cell_type"] == "code":
+            code, shown = "".join(cell["source"]), [line for output in cell["outputs"] for line in output["text"]]
+            exec(code, names)
+            assert capsys.readouterr().out == "".join(shown) or "run_tag.main" in code

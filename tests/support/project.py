@@ -46,3 +46,10 @@ def commands(name: str) -> list[str]:
     blocks = re.findall(r"^ *```(?:ba)?sh\n(.*?)^ *```", (PROJECT / name).read_text(encoding="utf-8"), re.M | re.S)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     return [" ".join(re.sub(r"(^|\s)#.*", "", line).split()) for line in lines]
+
+
+def python_blocks(page: str) -> list[str]:
+    """The Python of a page, without comments, after as many line ends as come before it on the page."""
+    text = (PROJECT / page).read_text(encoding="utf-8")
+    blocks = re.finditer(r"^```python\n(.*?)^```", text, re.M | re.S)
+    return ["\n" * text.count("\n", 0, block.start(1)) + re.sub(r" *#.*", "", block[1]) for block in blocks]

@@ -13,6 +13,7 @@ from elmo_core.machine.runtime import paddle
 from elmo_tasks.classification import protocol, scores, texts
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.network import Head
+from elmo_tasks.classification.prediction import classify_lines
 from elmo_tasks.classification.texts import Example
 
 QUICK = ["--device=cpu", "--epochs=8", "--lr=0.02", "--weight_decay=0.1", "--batch_size=16", "--sent_embedding_dim=11"]
@@ -67,6 +68,8 @@ SINGLE, PAIR = [Example("p", ("good film",)), Example("1", ("bad",))], [Example(
         ("sentence1\tsentence2\tlabel\na\tb c\t1\n", None, PAIR),
         ("a\tb c\t1\n", ["0", "2", "1"], PAIR),
         ('{"text_a": "a", "text_b": "b c", "label": 1}\n', None, PAIR),
+        ('[{"text": "good film", "label": "p"}, {"text": "bad", "label": 1}]', None, SINGLE),
+        ('\n[\n {"label": 1,\n "sentence1": "a", "sentence2": "b c"}\n]\n', None, PAIR),
     ],
 )
 def test_texts_and_labels_are_read(tmp_path, content, columns, expected):
@@ -86,12 +89,51 @@ def test_texts_and_labels_are_read(tmp_path, content, columns, expected):
         ('{"text": "a", "label": 1}\nb\t1\n', None, "file:2"),
         ('{"text": "a", "label": 1}\n{"text": "a", "label": [1]}\n', None, "file:2"),
         ("a\t1\nb\t\xff\n", None, "file:2"),
+        ('[{"text": "a", "label": 1}', None, "JSON"),
+        ('[{"text": "a", "label": 1}, {"text": "b"}]', None, "object 2"),
     ],
 )
 def test_faulty_files_are_an_error_with_the_line(tmp_path, content, columns, word):
     (tmp_path / "file").write_bytes(content.encode("latin-1"))
     with pytest.raises(UserError, match=word):
         texts.read_file(tmp_path / "file", columns)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected", "log"),
+    [
+        (["", "good film", " ", "text"], [(), ("good film",), (), ("text",)], ""),
+        (["qid\ttext_a", "1\tgood film", "", "2\tbad"], [("good film",), (), ("bad",)], "text_a"),
+        (["good film\tp", "bad\t?"], [("good film",), ("bad",)], "Classified: 0"),
+        (["n\tgood film", "p\tbad"], [("good film",), ("bad",)], "Classified: 1"),
+        (["good film\tbad", "worse"], [("good film\tbad",), ("worse",)], "tabs"),
+        (['{"label": "p", "sentence": "good film"}', ""], [("good film",), ()], "sentence"),
+        (["[", '{"text": "good film"},', '{"text": "bad"}]'], [("good film",), ("bad",)], ""),
+        (["[1] good film"], [("[1] good film",)], ""),
+    ],
+)
+def test_texts_to_predict_are_recognised(lines, expected, log, messages):
+    assert list(texts.iter_texts(lines, "new", ["p", "n"], pairs=False)) == expected
+    assert (log in messages()) if log else not messages()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["a\tb c"],
+        ["a\tp\tb c"],
+        ["text_b\ttext_a", "b c\ta"],
+        ['{"text": "a", "text2": "b c", "label": 1}'],
+    ],
+)
+def test_pairs_to_predict_are_recognised(lines):
+    assert list(texts.iter_texts(lines, "new", ["p", "n"], pairs=True)) == [("a", "b c")]
+
+
+@pytest.mark.parametrize(("line", "pairs"), [('{"review": "a"}', False), ("a", True), ("a\tb\tc", True)])
+def test_texts_to_predict_in_other_columns_are_an_error(line, pairs):
+    with pytest.raises(UserError, match="new:2"):
+        list(texts.iter_texts(["", line], "new", ["p", "n"], pairs))
 
 
 @pytest.mark.parametrize(
@@ -183,16 +225,17 @@ def test_scores_of_several_classes_are_those_worked_out_by_hand():
         ["yy", "0", "1", "0"],
         ["z", "1", "0", "0"],
     ]
-    worst = scores.worst_mistakes(results, ["one", "two", "three", "four"], 2)
-    assert " ".join(worst.split()) == "30.00% x two 40.00% z four"
+    header, *rows = scores.mistakes(results, ["one", "two", "three", "four"], pairs=False)
+    assert header == ("probability", "label", "predicted", "text")
+    assert rows == [("0.3000", "x", "yy", "two"), ("0.4000", "z", "x", "four")]
     assert "precision  50.00%  recall 100.00%  F1  66.67%  support 1" in scores.per_class_table(results)
 
 
 def test_mistakes_of_two_classes():
     numbers, labels, classes, probabilities = [4, 5, 6, 7, 8], [0, 0, 1, 1, 1], [0, 1, 1, 0, 1], [0.1, 0.7, 0.9, 0.2, 1]
     results = scores.Results("", *map(np.array, (numbers, labels, classes, probabilities)))
-    worst = scores.worst_mistakes(results, [f"text {k}" for k in range(9)], 5)
-    assert " ".join(worst.split()) == "20.00% positive text 7 30.00% negative text 5"
+    _, *rows = scores.mistakes(results, [f"{k}\t{k}" for k in range(9)], pairs=True)
+    assert rows == [("0.2000", "positive", "negative", "7", "7"), ("0.3000", "negative", "positive", "5", "5")]
 
 
 def test_weights_of_classes():
@@ -223,10 +266,13 @@ def test_from_training_to_prediction(files, capsys, monkeypatch):
     assert np.shape(values["reviews"]["probability"]) == (31, 3)
 
     evaluate = ["evaluate", model, "--device=cpu", f"--json={files / 'scores.json'}"]
-    run_finetune.main([*evaluate, *flags(files, "test"), "--confusion", "--mistakes=1"])
+    run_finetune.main([*evaluate, *flags(files, "test"), "--confusion", f"--mistakes={files / 'mistakes'}"])
     assert capsys.readouterr().out.splitlines()[1:6] == output.splitlines()[1:6]
     scored = read(files / "scores.json")["test"]
     assert (scored["accuracy"], scored["macro_f1"]) == pytest.approx((values["accuracy"], values["macro_f1"]))
+    assert len((files / "mistakes").read_text(encoding="utf-8").splitlines()) == 1 + round(
+        31 * (1 - scored["accuracy"])
+    )
     assert sum(one["support"] for one in scored["classes"].values()) == scored["texts"] == 31
     (files / "test").write_text("the match\tchess\n", encoding="utf-8")
     with pytest.raises(UserError, match="chess"):
@@ -240,10 +286,11 @@ def test_from_training_to_prediction(files, capsys, monkeypatch):
         return capsys.readouterr().out.splitlines()
 
     rows = [line.split("\t") for line in predicted()]
-    assert [row[2] for row in rows] == lines and [rows[0][0], rows[2][0]] == ["art", "sport"]
+    assert rows[1] == [""] and [rows[k][::2] for k in (0, 2)] == [["art", lines[0]], ["sport", lines[2]]]
     assert not predicted("--output_format=json", f"--output={files / 'out'}")
-    predictions = [json.loads(line) for line in (files / "out").read_text(encoding="utf-8").splitlines()]
-    for prediction, row in zip(predictions, rows, strict=True):
+    first, blank, last = (files / "out").read_text(encoding="utf-8").splitlines()
+    assert not blank
+    for prediction, row in zip(map(json.loads, (first, last)), rows[::2], strict=True):
         assert list(prediction) == ["text", "label", "probabilities"]
         assert [prediction["label"], prediction["text"]] == [row[0], row[2]]
         assert prediction["probabilities"][row[0]] == pytest.approx(float(row[1]), abs=1e-4)
@@ -258,10 +305,10 @@ def test_text_to_predict_in_a_chinese_encoding_is_an_error(tmp_path):
 def test_a_weighted_class_is_predicted_more_often(files, capsys):
     lines = [f"{'xy'[k % 4 == 0]} z\t{'rare' if k % 24 == 0 else 'common'}" for k in range(2400)]
     (files / "train").write_text("\n".join(lines), encoding="utf-8")
-    n_rare, quick = [], ["--folds=2", "--epochs=1", "--lr=0.05", f"--results={files / 'r.json'}"]
-    for more in ([], ["--class_weights", "balanced"], ["--class_weights", "rare=30"]):
-        run(*NOTHING, *flags(files, "train"), *quick, *more)
-        columns = read(files / "r.json")["reviews"]
+    n_rare, quick = [], ["--folds=2", "--epochs=1", "--lr=0.05"]
+    for k, more in enumerate(([], ["--class_weights", "balanced"], ["--class_weights", "rare=30"])):
+        run(*NOTHING, *flags(files, "train"), *quick, *more, f"--results={files / f'{k}.json'}")
+        columns = read(files / f"{k}.json")["reviews"]
         n_rare.append(sum(p for p, label in zip(columns["prediction"], columns["label"], strict=True) if label))
     assert n_rare[0] < 20 and min(n_rare[1:]) > 80
 
@@ -285,9 +332,17 @@ def test_pairs_are_trained_and_predicted(files, small_weights, more, capsys):
     run(*argv, *flags(files, "train"), f"--results={files / 'r.json'}", f"--save_dir={files / 'model'}")
     assert read(files / "r.json")["accuracy"] == 1.0
     classifier, lines = Classifier(files / "model"), ["red x\tred x", "blue x\tred x", "\t"]
-    predictions = list(classifier.predict_lines(lines, "new"))
+    predictions = list(classify_lines(classifier, lines, "new", "tsv"))
     assert [line.split("\t", 2)[::2] for line in predictions[:2]] == [["same", lines[0]], ["other", lines[1]]]
-    assert json.loads(next(classifier.predict_lines(lines, "new", as_json=True)))["text2"] == "red x"
+    assert json.loads(next(classify_lines(classifier, lines, "new", "json")))["text2"] == "red x"
     assert classifier.evaluate(files / "train", None)[0].is_correct.mean() > 0.9
     with pytest.raises(UserError, match="new:2"):
-        list(classifier.predict_lines(["red\tred", "red"], "new"))
+        list(classify_lines(classifier, ["red\tred", "red"], "new", "tsv"))
+    texts = [("red x", "red x"), ("", "red"), ("blue x " * 20, "red"), ("never seen", "red x")]
+    together = classifier.probabilities(texts)
+    for text, row in zip(texts, together, strict=True):
+        np.testing.assert_allclose(classifier.probabilities([text])[0], row, rtol=1e-4, atol=1e-6)
+    assert list(classifier.iter_predict(iter(texts))) == classifier.predict(texts)
+    assert classifier.probabilities([]).shape == (0, 2)
+    with pytest.raises(TypeError, match="text2"):
+        classifier.predict(["red x"])

@@ -101,10 +101,10 @@ def test_reading_and_tokenising_reviews(tmp_path, messages):
     reviews = polarity.read_reviews(tmp_path, "en", 256)
     assert reviews.texts == ["cliché \x85 but fine", "it's good", "don't go"]
     assert reviews.sentences == [["cliché", "...", "but", "fine"], ["it", "'s", "good"], ["do", "n't", "go"]]
-    assert reviews.labels.tolist() == [1, 1, 0] and "1 blank lines" in messages()
+    assert reviews.labels.tolist() == [1, 1, 0] and "1 blank line " in messages()
     cut = polarity.read_reviews(tmp_path, "none", 2)
     assert cut.sentences[1:] == [["it's", "good"], ["don't", "go"]] and cut.identity == reviews.identity
-    assert "1 texts have more than --max_seq_len 2 tokens" in messages()
+    assert "cut after max_seq_len, 2 tokens: 1 of 3" in messages()
     (tmp_path / "rt-polarity.neg").write_bytes("cliché".encode())
     assert polarity.read_reviews(tmp_path, "none", 256).sentences[-1] == ["cliché"]
 
@@ -257,15 +257,15 @@ def test_fine_tuning_changes_trainable_weights_and_restarts_each_fold(checkpoint
     model = ClassifierModel(encoders, sentences, Ranks(), hidden=11)
     before = {name: weight.numpy() for name, weight in model.state_dict().items()}
     trainer, fold = Trainer(model, labels, settings(epochs=1), 2), folds_of(labels)[0]
-    head = trainer._train_head(fold, 1)
-    head.auc = -1.0  # so that some fine-tuned epoch is taken
-    best = trainer._fine_tune(fold, 1, head)
+    trainer._train_head(fold, 1)
+    trainer.best.auc = -1.0  # so that some fine-tuned epoch is taken
+    trainer._fine_tune(fold, 1)
     after = {name: weight.numpy() for name, weight in model.state_dict().items()}
     changed = {name for name in before if not np.array_equal(before[name], after[name])}
     words = next(name for name in before if name.endswith("token_encoder.embedding.weight"))
     assert {words, "encoders.1.table", *(name for name in before if "_lstm." in name)} <= changed
     assert "encoders.2.table" not in changed
-    assert set(best.settings) == {"lr", "weight_decay", "dropout", "elmo_lr", "word_vectors_lr", "tune_epoch"}
+    assert set(trainer.best.settings) == {"lr", "weight_decay", "dropout", "elmo_lr", "word_vectors_lr", "tune_epoch"}
     unread = [k for k, word in enumerate(vocabulary.tokens) if not any(word in s for s in sentences) and k > 2]
     np.testing.assert_array_equal(before[words][unread], after[words][unread])
     one = trainer.train(fold, 1)
@@ -403,14 +403,54 @@ def test_a_killed_run_resumes_at_the_next_fold(folder, vectors, tmp_path, monkey
 
 
 def test_folds_are_kept_until_the_classifier_is_saved(folder, vectors, tmp_path, monkeypatch, messages):
+    """The interrupted run leaves the best epoch."""
     flags = [f"--results={tmp_path / 'r.json'}", f"--save_dir={tmp_path / 'model'}"]
     with monkeypatch.context() as patch:
-        patch.setattr(protocol.Classifier, "save", mock.Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(protocol.Experiment, "_save_classifier", mock.Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             run_baseline(folder, vectors, *flags)
-    run_baseline(folder, vectors, *flags)
-    assert messages().count("was done before") == 3 and (tmp_path / "model" / "best.pdparams").exists()
-    assert not (tmp_path / "r.json.parts").exists()
+    assert "stopped in fold 3/3. The best epoch so far is lr 0.01," in messages()
+    assert Classifier(tmp_path / "model").predict(["a film"])
+    with pytest.raises(UserError, match="--resume"):
+        run_baseline(folder, vectors, *flags)
+    run_baseline(folder, vectors, *flags, "--resume")
+    assert messages().count("was done before") == 3 and not (tmp_path / "r.json.parts").exists()
+    with pytest.raises(UserError, match="--resume"):  # nothing is left
+        run_baseline(folder, vectors, *flags, "--resume")
+
+
+def test_an_interrupted_fine_tuning_leaves_its_best_epoch(folder, checkpoints, tmp_path, monkeypatch, messages):
+    flags = [
+        "--protocol=split",
+        "--elmo_trainable",
+        "--elmo_lr=0.05",
+        "--tune_epochs=9",
+        f"--save_dir={tmp_path / 'model'}",
+    ]
+    candidate, candidates = Trainer._candidate, []
+
+    def stop_in_third_epoch(trainer, fold, settings):
+        if settings.get("tune_epoch") == 3:
+            raise KeyboardInterrupt
+        candidates.append(candidate(trainer, fold, settings))
+        return candidates[-1]
+
+    monkeypatch.setattr(Trainer, "_candidate", stop_in_third_epoch)
+    with pytest.raises(KeyboardInterrupt):
+        run_elmo(folder, checkpoints["word"], *flags)
+    best = max(candidates, key=lambda one: one.auc)
+    assert f"stopped in split. The best epoch so far is {best}" in messages()
+    for name, weight in Classifier(tmp_path / "model").weights().items():
+        np.testing.assert_array_equal(weight, best.weights[f"head.{name}"])
+    assert [path.name for path in (tmp_path / "model.parts").iterdir()] == ["settings.json"]
+
+
+def test_results_of_other_settings_are_not_replaced(folder, vectors, tmp_path):
+    results = f"--results={tmp_path / 'r.json'}"
+    run_baseline(folder, vectors, results)
+    with pytest.raises(UserError, match=r"r\.json holds .*seed was 2020, is 7"):
+        run_baseline(folder, vectors, results, "--seed=7")
+    run_baseline(folder, vectors, results, "--confusion")
 
 
 # Saved classifiers
@@ -441,8 +481,7 @@ def test_a_saved_classifier_predicts_the_same(folder, vectors, checkpoints, tmp_
     classifier = Classifier(shutil.move(tmp_path / "model", tmp_path / "moved"))
     classifier.save(tmp_path / "again")
     assert Classifier(tmp_path / "again").settings == classifier.settings
-    lines = [json.loads(line) for line in classifier.predict_lines(texts, "texts", as_json=True)]
-    probabilities = [line["probabilities"]["positive"] for line in lines]
+    probabilities = classifier.probabilities(texts)[:, 1]
     np.testing.assert_allclose(probabilities, expected["probability"], atol=1e-5)
     own = any(word in name for word in ("tuned char", "tuned words", "random"))
     assert (tmp_path / "moved" / "bilm").exists() == own

@@ -15,9 +15,9 @@ from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch
 from elmo_tasks.reading.data import Dataset, Passage, Question, read_dataset
 from elmo_tasks.reading.network import MASKED_LOGIT, BiDAF, ReaderSettings, window_layers
-from elmo_tasks.reading.reader import Reader, TokenisedPassage, best_spans
+from elmo_tasks.reading.reader import Reader, TokenisedPassage
 from elmo_tasks.reading.score import METRICS, cmrc_f1, rouge_l, score
-from elmo_tasks.reading.text import Text, Window, windows
+from elmo_tasks.reading.text import Answer, Text, Window, best_answers, span_scores, windows
 from elmo_tasks.reading.training import train, training_groups
 from elmo_tasks.significance import clustered_bootstrap
 from elmo_tasks.training import TrainingSettings
@@ -118,7 +118,11 @@ def test_both_forms_of_cmrc_and_squads_are_read(read):
     questions = qa("a", "北京", 4), qa("b", "上海", 7), qa("c", "广州", -1, question="")
     data = read(squad(*questions))
     assert [question.answer_starts for question in data.questions] == [[4], [TEXT.index("上海")], [None]]
-    for fault in ("1 answers moved", "1 answers that are not in", "1 questions without words"):
+    for fault in (
+        "answers moved to where their text occurs: 1",
+        "answers that are not in their passage: 1",
+        "questions without words: 1",
+    ):
         assert fault in data.describe()
     del questions[1]["answers"]
     assert read(squad(*questions), require_answers=False).questions[1].answers == []
@@ -269,13 +273,20 @@ def test_the_loss_is_minus_the_log_probability_of_both_ends(network):
     assert network.loss(make_batch([one], WORDS)).item() == pytest.approx(-first[1] - last[2], rel=1e-4)
 
 
-def test_the_best_span_is_legal_and_the_best():
-    logits = np.random.default_rng(1).standard_normal((20, 2, 9)).astype(np.float32)
+def test_the_best_spans_are_those_of_an_enumeration():
+    text, random = Text.from_string("a b c a b c a b c", "en"), np.random.default_rng(1)
     for longest in (1, 3, 9, 50):
-        for row, (first, last, total) in zip(logits, best_spans(logits, longest), strict=True):
-            legal = [(i, j) for i in range(9) for j in range(i, min(9, i + longest))]
-            assert (first, last) == max(legal, key=lambda span: row[0, span[0]] + row[1, span[1]])
-            assert total == pytest.approx(row[0, first] + row[1, last])
+        row = random.standard_normal((2, 9)).astype(np.float32)
+        spans = [(i, j) for i in range(9) for j in range(i, min(9, i + longest))]
+        total = {text.char_span(i, j): np.exp(float(row[0, i] + row[1, j])) for i, j in spans}
+        expected: dict[str, tuple[int, int]] = {}
+        for begin, end in sorted(total, key=total.get, reverse=True):
+            expected.setdefault(text.text[begin:end], (begin, end))
+        answers = best_answers(text, span_scores(row, longest), 99)
+        assert [answer.text for answer in answers] == list(expected)
+        assert [(answer.begin, answer.end) for answer in answers] == list(expected.values())
+        scores = np.array([total[span] for span in expected.values()]) / sum(total.values())
+        np.testing.assert_allclose([answer.score for answer in answers], scores, rtol=1e-5)
 
 
 def test_elmo_is_at_the_input_and_at_the_output_of_the_encoder(checkpoints):
@@ -314,7 +325,7 @@ def test_what_cannot_be_learnt_from_is_counted(messages):
     one.questions += [Question("lost", "谁？", ["广州"], [None]), Question("long", "谁？", ["北京。老师住在"], [4])]
     groups = training_groups([TokenisedPassage(one, "zh")], 5, 5)
     assert [(one.window.begin, [question.id for question in one.questions]) for one in groups] == [(0, ["q0", "q1"])]
-    assert "1 begin or end within a word, 1 are not in their passage, 1 are in no window" in messages()
+    assert "within a word: 1, not in their passage: 1, in no window: 1" in messages()
     with pytest.raises(UserError, match="No question"):
         training_groups([], 5, 5)
 
@@ -330,26 +341,40 @@ def test_a_reader_learns(checkpoints, kind):
     schedule = TrainingSettings(epochs=30, patience=0, batch_size=1, lr=0.02, ema=0.5)
     best = train(reader, passages, passages, schedule)
     assert best.score.f1.mean() == 1 and len(reader.network.elmo.mixes if kind else []) == (2 if kind else 0)
-    answers = reader.answers(passages)
     for one in (passage(), other):
         for question in one.questions:
-            answer = answers[question.id]
+            (answer,) = reader.answer(question.text, one.text)
             assert answer.text == one.text[answer.begin : answer.end] == question.answers[0]
 
 
-def test_the_best_answer_over_all_windows_is_taken(network):
+def assert_same_answers(answers: list[Answer], expected: list[Answer]) -> None:
+    assert [one.text for one in answers] == [one.text for one in expected]
+    figures = [np.array([(one.begin, one.end, one.score) for one in some]) for some in (answers, expected)]
+    np.testing.assert_allclose(*figures, rtol=1e-4)
+
+
+def test_answers_do_not_depend_on_the_batch(network):
+    """The windows of the long passage overlap: a span is as good as in its best window."""
     reader = Reader.create(replace(SMALL, max_seq_len=6, doc_stride=3, max_answer_length=2), WORDS)
     reader.network = network
-    one = TokenisedPassage(passage(TEXT * 3, {"谁住在上海？": "医生"}), "zh")
-    (answer,) = reader.answers([one]).values()
-    question = [WindowQuestion("q0", one.questions[0][1])]
-    groups = [QuestionGroup(window, question) for window in windows(one.text, 6, 3)]
-    scores = [next(best_spans(network(make_batch([group], WORDS)).numpy(), 2))[2] for group in groups]
-    assert answer.score == pytest.approx(max(scores), rel=1e-4)
-    assert answer.text == one.text.text[answer.begin : answer.end]
+    pairs = [("谁住在上海？", TEXT * 3), ("哪里？", "北京。"), ("老师住在哪里？", TEXT * 3), ("谁？", TEXT)] * 3
+    together = reader.answers(pairs, k=4)
+    assert list(reader.iter_answers(iter(pairs), k=4)) == together
+    for (question, text), several in zip(pairs, together, strict=True):
+        alone = reader.answer(question, text, k=4)
+        assert_same_answers(several, alone)
+        assert [one.text for one in alone] == [text[one.begin : one.end] for one in alone]
+    whole = Text.from_string(TEXT * 3, "zh")
+    best = np.full((len(whole.tokens), 2), -np.inf)
+    for window in windows(whole, 6, 3):
+        question = [WindowQuestion("q", Text.from_string("谁住在上海？", "zh"))]
+        logits = network(make_batch([QuestionGroup(window, question)], WORDS)).numpy()[0]
+        best[window.begin : window.end] = np.maximum(best[window.begin : window.end], span_scores(logits, 2))
+    expected = best_answers(whole, best, 4)
+    assert_same_answers(together[0], expected)
 
 
 @pytest.mark.parametrize("words", ["", "　", "\u200b"])
 def test_a_question_without_words_gets_an_answer(words):
-    one = TokenisedPassage(Passage(TEXT, [Question("a", words, ["老师"], [0])]), "zh")
-    assert Reader.create(SMALL, WORDS).answers([one])["a"].text in TEXT
+    (answer,) = Reader.create(SMALL, WORDS).answer(words, TEXT)
+    assert answer.text in TEXT

@@ -108,7 +108,10 @@ def test_questions_of_standard_input_are_answered_in_their_order(run):
 
 def test_evaluate_scores_and_compares(run, tmp_path):
     files = "--test_file=data.json --predictions=mine.json --compare_with=other.json --lang=zh"
-    printed = run(f"evaluate {files} --json={tmp_path / 'scores.json'}")
+    printed = run(f"evaluate {files} --json={tmp_path / 'scores.json'} --mistakes={tmp_path / 'mistakes.tsv'}")
+    header, *rows = ((tmp_path / "mistakes.tsv").read_text(encoding="utf-8")).splitlines()
+    assert header == "f1\tid\tquestion\tanswers\tpredicted"
+    assert rows == ["0.0000\ta-1\t谁住在上海\t医生\t北京", "0.8000\tb-1\t医生在哪里工作\t学校工\t学校"]
     scores = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
     assert scores["exact"] == 0.5 and scores["f1"] == pytest.approx((1 + 0 + 1 + 0.8) / 4)
     assert scores["other"]["unanswered"] == 3 and scores["difference"]["mean"] == pytest.approx(0.7)
@@ -117,7 +120,7 @@ def test_evaluate_scores_and_compares(run, tmp_path):
 
 def test_prepare_counts_and_writes(run, tmp_path):
     printed = run(f"prepare data.json --lang=zh --text={tmp_path / 'text'}")
-    assert "2 passages, 4 questions" in printed and "1 answers begin or end within a word" in printed
+    assert "2 passages, 4 questions" in printed and "within a word: 1" in printed
     assert "EM 75.00%" in printed
     lines = (tmp_path / "text").read_text(encoding="utf-8").splitlines()
     assert lines[:3] == [" ".join(sentence) for sentence in Text.from_string(TEXT, "zh").sentences] and len(lines) == 4

@@ -18,9 +18,10 @@ from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.crf import LinearChainCRF
 from elmo_tasks.tagging.data import Labels, Sentence, make_batch
 from elmo_tasks.tagging.network import TaggerSettings
-from elmo_tasks.tagging.pieces import PieceSplitter, joined_words, read_tagged
+from elmo_tasks.tagging.pieces import PieceSplitter, joined_words
 from elmo_tasks.tagging.scheme import detect_scheme, forbidden_transitions, spans, split_lac_label
 from elmo_tasks.tagging.score import Counts, Score
+from elmo_tasks.tagging.tagged_text import read_tagged
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.training import train
 from elmo_tasks.training import TrainingSettings, training_words
@@ -200,7 +201,7 @@ def test_characters_with_positions(tmp_path):
 def test_tagged_words_are_split_into_pieces_and_joined_again(tmp_path):
     path, vocabulary = tmp_path / "tagged", Vocabulary([*SPECIAL_TOKENS, "苹果", "北京", "大学", "，"])
     path.write_text("小明/nr 爱/v 苹果/O 1/2/n //w 上海/O\n \n北京大学/n ，Ａ/w\n", encoding="utf-8")
-    first, second = read_tagged(path, PieceSplitter(vocabulary))
+    first, second = read_tagged(path, PieceSplitter(vocabulary.words))
     labels = ["nr-B", "nr-I", "v", "O", "n-B", "n-I", "n-I", "w", "O", "O"]
     assert first == Sentence(["小", "明", "爱", "苹果", "1", "/", "2", "/", "上", "海"], labels)
     assert second == Sentence(["北京", "大学", "，", "A"], ["n-B", "n-I", "w-B", "w-I"])
@@ -210,7 +211,7 @@ def test_tagged_words_are_split_into_pieces_and_joined_again(tmp_path):
 
 
 def test_words_are_split_into_the_longest_pieces_in_half_width_characters():
-    known = Vocabulary([*SPECIAL_TOKENS, "北京", "北京大", "大学", "学生", "A1", "，"])
+    known = ["北京", "北京大", "大学", "学生", "A1", "，"]
     pieces = PieceSplitter(known)
     assert pieces.split("北京大学生") == ["北京大", "学生"]
     assert pieces.split("南京大学") == ["南", "京", "大学"]
@@ -224,7 +225,7 @@ def test_words_are_split_into_the_longest_pieces_in_half_width_characters():
             assert pieces.normalised(character) == (character if wide else chr(int(narrow, 16)))
 
 
-COLUMNS, TAGGED = read_columns, lambda path: read_tagged(path, PieceSplitter(None))
+COLUMNS, TAGGED = read_columns, lambda path: read_tagged(path, PieceSplitter(()))
 
 
 @pytest.mark.parametrize(

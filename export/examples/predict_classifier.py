@@ -1,0 +1,27 @@
+"""The classes of lines of text, as run_finetune.py predicts them; of pairs, two texts separated by a tab."""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from model_io import SETTINGS, Run, arrays, table
+
+from elmo_core.machine.messages import UserError
+from elmo_core.text.tokenise import TOKENISERS
+
+
+def predict(run: Run, lines: list[str], lang: str) -> Iterator[dict]:
+    """The class of each line, and the probabilities of all classes."""
+    texts = [line.split("\t") if SETTINGS["pairs"] else [line.strip()] for line in lines]
+    if wrong := [line for line, text in zip(lines, texts, strict=True) if len(text) != 1 + SETTINGS["pairs"]]:
+        raise UserError(f"{wrong[0]!r:.60}: expected two texts separated by a tab.")
+    stacked = chain.from_iterable(zip(*texts, strict=True))  # all first texts, then all second ones
+    output = run(arrays([TOKENISERS[lang](text)[: SETTINGS["max_seq_len"]] for text in stacked]))
+    names = list(table("labels.txt"))
+    for text, row in zip(texts, output, strict=True):
+        answer = dict(zip(("text", "text2"), text, strict=False)) | {"label": names[row.argmax()]}
+        yield answer | {"probabilities": dict(zip(names, row.astype(float).round(6).tolist(), strict=True))}
+
+
+def as_text(answer: dict) -> str:
+    texts = [answer[name] for name in ("text", "text2") if name in answer]
+    return "\t".join([answer["label"], f"{answer['probabilities'][answer['label']]:.4f}", *texts])
