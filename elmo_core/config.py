@@ -10,19 +10,7 @@ MAX_CHARS = 50  # per token, begin and end markers included
 MAX_CHARS_LIMIT = 127  # for imported models
 
 
-@dataclass(frozen=True)
-class InputKind:
-    """Input of a token encoder: a token's characters, its entry in the vocabulary, or both."""
-
-    characters: bool
-    words: bool
-
-
-INPUTS = {
-    "char": InputKind(characters=True, words=False),
-    "word": InputKind(characters=False, words=True),
-    "char+word": InputKind(characters=True, words=True),
-}
+INPUTS = ("char", "word", "char+word")  # a name says what the token encoder reads
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 PRESETS = {
     "tiny": {"cell_dim": 256, "projection_dim": 64, "n_highway": 1, "filters": ((1, 16), (2, 32), (3, 64), (4, 64))},
@@ -101,7 +89,7 @@ class ELMoConfig:
 
     @property
     def reads_characters(self) -> bool:
-        return INPUTS[self.input].characters
+        return "char" in self.input
 
     @property
     def needs_vocabulary(self) -> bool:
@@ -110,7 +98,7 @@ class ELMoConfig:
 
     @property
     def reads_words(self) -> bool:
-        return INPUTS[self.input].words
+        return "word" in self.input
 
     @property
     def n_filters(self) -> int:

@@ -1,6 +1,6 @@
 """Token encoders, by the name of a model's `input`.
 
-To add one: a class here, a line in TOKEN_ENCODERS, and one in INPUTS of config.py, which says what it reads.
+To add one: a class here, a line in TOKEN_ENCODERS, and its name, which says what it reads, in INPUTS of config.py.
 """
 
 import numpy as np

@@ -19,7 +19,7 @@ from elmo_core.text import text_files
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.tokens import Vocabulary, restore_order, sentence_batches, shuffled_batches, token_batch
-from pretraining.prefetch import Prefetcher
+from pretraining.prefetch import prefetched
 
 MARKERS = ["<S>", "</S>", "<UNK>"]
 # Of ten sentences with seed 7: the same on every platform and with every version of NumPy.
@@ -521,30 +521,30 @@ def test_restore_order_gives_values_back_as_soon_as_possible():
         list(restore_order([(np.array([1]), ["b"])]))
 
 
-def test_prefetcher_keeps_order_and_stays_within_its_depth():
+def test_prefetching_keeps_order_and_stays_within_its_depth():
     taken, n_threads = [], threading.active_count()
-    with Prefetcher((taken.append(i) or i for i in range(100)), depth=3) as prefetcher:
-        assert next(prefetcher) == 0
+    with prefetched((taken.append(i) or i for i in range(100)), depth=3) as items:
+        assert next(items) == 0
         until = time.monotonic() + 5
-        while len(taken) < 5 and time.monotonic() < until:
+        while len(taken) < 4 and time.monotonic() < until:
             time.sleep(0.01)
         time.sleep(0.1)
-        assert len(taken) == 5  # one used, three queued, one in hand
-        assert list(prefetcher) == list(range(1, 100))
-    with Prefetcher(iter(int, 1), depth=2) as endless:
+        assert len(taken) == 4  # one used, three prepared
+        assert list(items) == list(range(1, 100))
+    with prefetched(iter(int, 1), depth=2) as endless:
         next(endless)
-    assert list(prefetcher) == list(endless) == [] and threading.active_count() == n_threads
+    assert threading.active_count() == n_threads
 
 
-def test_prefetcher_raises_what_the_iterator_raised():
+def test_prefetching_raises_what_the_iterator_raised():
     def failing():
         yield 1
         yield 2
         raise UserError("bad line")
 
-    with Prefetcher(failing()) as prefetcher:
-        assert [next(prefetcher), next(prefetcher)] == [1, 2]
+    with prefetched(failing()) as items:
+        assert [next(items), next(items)] == [1, 2]
         with pytest.raises(UserError, match="bad line"):
-            next(prefetcher)
+            next(items)
         with pytest.raises(StopIteration):
-            next(prefetcher)
+            next(items)
