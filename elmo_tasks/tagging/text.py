@@ -1,5 +1,6 @@
 """Lines of text as the tagger's tokens, with their places in the line."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -47,10 +48,10 @@ class Line:
         """Begin and end of each token in the text."""
         return list(map(tuple, token_offsets(self.words, self.text).tolist()))
 
-    def spans(self, labels: Sequence[str], scheme: str, scores: Iterable[float]) -> list[Span]:
-        """The spans of the labels, or the tokens if the scheme has no spans. scores: one per span."""
-        result = []
-        for (first, end, label), score in zip(spans(labels, scheme), scores, strict=True):
+    def spans(self, labels: Sequence[str], scheme: str, scores: Iterable[float] | None = None) -> list[Span]:
+        """The spans of the labels, or the tokens if the scheme has no spans. scores: one per span, if computed."""
+        result, places = [], spans(labels, scheme)
+        for (first, end, label), score in zip(places, scores or [math.nan] * len(places), strict=True):
             begin, end = self.offsets[first][0], self.offsets[end - 1][1]
             result.append(Span(begin, end, self.text[begin:end], label, score))
         return result
