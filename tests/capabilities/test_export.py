@@ -404,18 +404,87 @@ def test_without_the_package_onnx(model, tmp_path, monkeypatch):
         export_model.main([model, f"--output={tmp_path / 'exported'}", "--onnx"])
 
 
-# The scheme in C++
+# The page's programs and configuration files
 
 
-def test_the_characters_in_c_plus_plus(tmp_path):
-    compiler = shutil.which("g++") or shutil.which("clang++")
-    if not compiler:
-        pytest.skip("no C++ compiler")
-    page = PROJECT / "docs" / "export.md"
-    (code,) = re.findall(r"```c\+\+\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
-    main = "#include <iostream>\nint main(int, char** a) { for (auto id : characters(a[1])) std::cout << id << ' '; }\n"
-    (tmp_path / "a.cc").write_text(code + main, encoding="utf-8")
+def code_blocks(language: str) -> list[str]:
+    page = (PROJECT / "docs" / "export.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```", page, re.S | re.M)
+
+
+@pytest.fixture
+def compiler() -> str:
+    name = shutil.which("g++") or shutil.which("clang++")
+    return name or pytest.skip("no C++ compiler")
+
+
+def test_the_characters_in_c_plus_plus(tmp_path, compiler):
+    main = "int main(int, char** a) { for (auto id : characters(a[1])) std::cout << id << ' '; }\n"
+    (tmp_path / "a.cc").write_text(code_blocks("c++")[0] + main, encoding="utf-8")
     subprocess.run([compiler, "-std=c++11", "-o", tmp_path / "a", tmp_path / "a.cc"], check=True, timeout=300)
     for token in ("the", "苹果", "<S>", "</S>", "x" * 60, "é" * 30):
         ids = subprocess.run([tmp_path / "a", token], check=True, capture_output=True, timeout=60).stdout
         assert ids.split() == [b"%d" % k for k in reference.char_ids(token)]
+
+
+@pytest.fixture
+def classifier(export, heads) -> Exported:
+    return export(heads / "head of texts", "run_onnx")
+
+
+def check_program(command: list, classifier: Exported, **environment: str) -> None:
+    """Check what a program in another language prints for a sentence, in the exported folder."""
+    folder = Path(classifier.program.__file__).parent
+    for line in ("the river bank", "苹果 <S> of " + "é" * 30):
+        done = subprocess.run(
+            command, cwd=folder, input=line, env={**os.environ, **environment}, capture_output=True, encoding="utf-8"
+        )
+        assert not done.returncode, done.stderr
+        label, probability = done.stdout.split()
+        (answer,) = classifier.answers([line], "none")
+        assert label == answer["label"]
+        assert float(probability) == pytest.approx(answer["probabilities"][label], abs=1e-5)
+
+
+def test_a_classifier_in_c_plus_plus(tmp_path, compiler, classifier):
+    source, program = tmp_path / "a.cc", tmp_path / "a"
+    headers = subprocess.run(
+        [compiler, "-E", "-x", "c++", "-"], input=b"#include <onnxruntime_cxx_api.h>", capture_output=True
+    )
+    if headers.returncode:
+        pytest.skip("no headers of ONNX Runtime")
+    (library,) = Path(classifier.program.onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*")
+    source.write_text("".join(code_blocks("c++")), encoding="utf-8")
+    subprocess.run([compiler, "-std=c++17", "-o", program, source, library], check=True, timeout=300)
+    check_program([program], classifier, LD_LIBRARY_PATH=str(library.parent))
+
+
+def test_a_classifier_in_javascript(tmp_path, classifier):
+    if (
+        not shutil.which("node")
+        or subprocess.run(["node", "-e", "require('onnxruntime-node')"], capture_output=True).returncode
+    ):
+        pytest.skip("no onnxruntime-node")
+    (tmp_path / "a.js").write_text(code_blocks("javascript")[0], encoding="utf-8")
+    check_program(["node", tmp_path / "a.js"], classifier)
+
+
+def test_the_configuration_files_of_servers(classifier):
+    """The fields are those of model_config.proto and general_model_config.proto, the values the graph's."""
+    triton, serving = code_blocks("protobuf")
+    session = classifier.program.onnxruntime.InferenceSession(Path(classifier.program.__file__).with_name("model.onnx"))
+    arrays = [*session.get_inputs(), *session.get_outputs()]
+    shapes = {x.name: [n if isinstance(n, int) else -1 for n in x.shape] for x in arrays}
+    types = {x.name: x.type for x in arrays}
+
+    fields = {"name", "backend", "max_batch_size", "data_type", "dims", "label_filename"}
+    assert set(re.findall(r"(\w+):", triton)) == fields
+    entries = re.findall(r'name: "(\w+)" data_type: TYPE_(\w+) dims: \[ (.*?) \]', triton)
+    assert {name: json.loads(f"[{dims}]") for name, _, dims in entries} == shapes
+    assert {name: {"INT64": "tensor(int64)", "FP32": "tensor(float)"}[kind] for name, kind, _ in entries} == types
+
+    fields = {"name", "alias_name", "is_lod_tensor", "feed_type", "fetch_type", "shape"}
+    assert set(re.findall(r"(\w+):", serving)) == fields
+    entries = re.findall(r'alias_name: "(\w+)".*?type: (\d)((?:\s+shape: -?\d+)+)', serving, re.S)
+    assert {name: [int(n) for n in re.findall(r"-?\d+", dims)] for name, _, dims in entries} == shapes
+    assert {name: {"0": "tensor(int64)", "1": "tensor(float)"}[kind] for name, kind, _ in entries} == types
