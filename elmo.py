@@ -15,7 +15,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,9 +29,9 @@ from elmo_core.machine import products, runtime, versions
 from elmo_core.machine.checks import check_number, check_option, check_sentence, check_sentences, describe
 from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.runtime import paddle, to_tensor
-from elmo_core.network.lstmp import LSTMP, CellConfig, Packing, State, run_layer
+from elmo_core.network.lstmp import LSTMP, Packing, State, run_layer
 from elmo_core.network.softmax import Candidates, Softmax
-from elmo_core.network.token_encoders import token_encoder
+from elmo_core.network.token_encoders import TOKEN_ENCODERS
 from elmo_core.network.token_tables import OOVCounter, PrecomputedTable, make_token_table
 from elmo_core.text.tokens import (
     SPECIAL_TOKENS,
@@ -53,6 +53,13 @@ TOKENS_PER_ROW = 64  # an embedder's batches hold at most batch_size * 64 tokens
 BiLMState = list[list[State]]  # [layer][direction]: h (B, P), c (B, H)
 
 
+def map_state(function: Callable, *states: BiLMState) -> BiLMState:
+    """Apply a function to each tensor of a state, or to the corresponding tensors of several."""
+    return [
+        [tuple(map(function, *sides)) for sides in zip(*layers, strict=True)] for layers in zip(*states, strict=True)
+    ]
+
+
 class BiLM(nn.Layer):
     """The bidirectional language model. Its sublayers' names are the keys of every checkpoint.
 
@@ -63,11 +70,9 @@ class BiLM(nn.Layer):
     def __init__(self, config: ELMoConfig, head: bool = True):
         super().__init__()
         self.config = config
-        cell = CellConfig(config.forget_bias, config.cell_clip, config.proj_clip)
-        self.token_encoder = token_encoder(config, sparse=head)
+        self.token_encoder = TOKEN_ENCODERS[config.input](config, sparse=head)
         for name in ("forward_lstm", "backward_lstm"):
-            layers = [LSTMP(config.projection_dim, config.cell_dim, cell) for _ in range(config.n_layers)]
-            setattr(self, name, nn.LayerList(layers))
+            setattr(self, name, nn.LayerList(LSTMP(config) for _ in range(config.n_layers)))
         if head and config.vocab_size:
             self.softmax = Softmax(config.vocab_size, config.projection_dim)
 
@@ -136,8 +141,7 @@ class BiLM(nn.Layer):
         top, targets, _, state = self._run_batch(batch, state, dropout)
         if dropout:
             top = [nn.functional.dropout(h, dropout) for h in top]
-        detached = [[tuple(tensor.detach() for tensor in direction) for direction in layer] for layer in state]
-        return self.softmax.losses(top, targets, candidates), detached
+        return self.softmax.losses(top, targets, candidates), map_state(paddle.Tensor.detach, state)
 
     def log_probabilities(
         self, batch: LMBatch, state: BiLMState | None = None
@@ -654,21 +658,15 @@ class ELMoEmbedder:
     ) -> tuple[list[np.ndarray], BiLMState]:
         """Arrays of one batch's sentences, and the state for the next batch's rows."""
         self._oov_counter.update(list(itertools.chain.from_iterable(sentences)))
-        layers, packing, lengths, state = self._run(sentences, state)
-        forward, backward, mask = packing.word_indices(lengths - 2)
-        n_words = mask.sum(axis=1).tolist()
-        return [self._array(layers, forward[row, :n], backward[row, :n]) for row, n in enumerate(n_words)], state
-
-    def _run(self, sentences: Sequence[Sequence[str]], state: BiLMState | None):
-        """The chosen layers' packed (forward, backward) outputs as arrays, the packing, the row lengths, the final state."""
         with products.inference(self.device):
             vectors, index, lengths = self.token_table(sentences)
             if state is not None:  # the last batch may have fewer rows
-                n = len(sentences)
-                state = [[tuple(tensor[:n] for tensor in direction) for direction in layer] for layer in state]
-            layers, packing, state = self.bilm.encode(vectors, index, lengths, state, max_layer=self.layers.max_layer)
-            pairs = self.layers.select_pairs(layers)
-            return [[versions.to_array(side) for side in pair] for pair in pairs], packing, lengths, state
+                state = map_state(lambda rows: rows[: len(sentences)], state)
+            pairs, packing, state = self.bilm.encode(vectors, index, lengths, state, max_layer=self.layers.max_layer)
+            layers = [[versions.to_array(side) for side in pair] for pair in self.layers.select_pairs(pairs)]
+        forward, backward, mask = packing.word_indices(lengths - 2)
+        n_words = mask.sum(axis=1).tolist()
+        return [self._array(layers, forward[row, :n], backward[row, :n]) for row, n in enumerate(n_words)], state
 
     def _array(self, layers: list[list[np.ndarray]], forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
         """Gather a sentence's array of `shape(n)` from the packed outputs, at its indices (n,) in each direction."""

@@ -49,7 +49,7 @@ from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import EOS, SPECIAL_TOKENS, LMBatch, Vocabulary
 from pretraining.optimizer import make_optimizer
-from pretraining.prefetch import Prefetcher
+from pretraining.prefetch import prefetched
 
 SHARED = PROJECT.parent / "shared" / "data"
 SAMPLE = PROJECT / "data" / "train"
@@ -134,7 +134,7 @@ def train(args: argparse.Namespace) -> dict:
         del parts["forward"], parts["exchange"]  # the forward pass is timed by part; there is one rank
         return args.steps * args.batch_size * STEPS, seconds
 
-    with Prefetcher(dataset.TrainStream(corpus, vocabulary, args.batch_size, STEPS)) as batches:
+    with prefetched(dataset.TrainStream(corpus, vocabulary, args.batch_size, STEPS)) as batches:
         for _ in range(3):
             step(Clock())
         result = measured(run, args.runs, flop_per_token, config)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.optional import import_optional
 from elmo_core.machine.runtime import paddle
 from export.networks import Network
 from export.paddle_graph import paddle_graph
@@ -27,10 +27,9 @@ def write(network: Network, folder: Path, source: str, onnx: bool = False) -> No
     writers = [(paddle_graph, "model")]
     versions = f"paddlepaddle {paddle.__version__}, Python {platform.python_version()}"
     if onnx:
-        try:
-            from export.onnx_graph import VERSIONS, onnx_graph
-        except ImportError as error:
-            raise UserError("--onnx needs the package onnx: pip install onnx.") from error
+        import_optional("onnx", "--onnx")
+        from export.onnx_graph import VERSIONS, onnx_graph
+
         writers.append((onnx_graph, "model.onnx"))
         versions = f"{versions}, {VERSIONS}"
     with disk.atomic_folder(folder) as unfinished:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from dataset import TrainStream
-from elmo import BiLMState
+from elmo import BiLMState, map_state
 from elmo_core.config import differences
 from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.ranks import Ranks
@@ -71,8 +71,7 @@ class Progress:
 
     def to_dict(self, settings: Mapping, ranks: Ranks) -> dict:
         """The content of a checkpoint's .pdstate, gathered from all ranks."""
-        states = [[[tuple(x.numpy() for x in side) for side in layer] for layer in state] for state in self.states]
-        state = _concat_states(states)
+        state = _concat_states([map_state(paddle.Tensor.numpy, state) for state in self.states])
         return {
             "step": self.step,
             "tokens": self.tokens,
@@ -123,18 +122,14 @@ def resume(progress: Progress, saved: Mapping, changes: set[str], stream: TrainS
 
 
 def _concat_states(states: Sequence[BiLMState]) -> BiLMState:
-    """Concatenate states along the rows, as NumPy arrays."""
-
-    def join(*directions: tuple) -> tuple:
-        return tuple(map(np.concatenate, zip(*directions, strict=True)))
-
-    return [list(map(join, *layers)) for layers in zip(*states, strict=True)]
+    """Concatenate states of NumPy arrays along the rows."""
+    return map_state(lambda *rows: np.concatenate(rows), *states)
 
 
-def _select_rows(state: Sequence, indices: np.ndarray) -> BiLMState:
+def _select_rows(state: BiLMState, indices: np.ndarray) -> BiLMState:
     """A state of the rows with these indices; -1 is a zero state."""
 
     def select(rows: np.ndarray) -> paddle.Tensor:
         return paddle.to_tensor(np.where(indices[:, None] < 0, 0, rows[indices]).astype(rows.dtype))
 
-    return [[tuple(map(select, direction)) for direction in layer] for layer in state]
+    return map_state(select, state)

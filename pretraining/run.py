@@ -23,7 +23,7 @@ from pretraining.interruption import Interruption
 from pretraining.meter import ADVICE, Meter, memory_in_use
 from pretraining.optimizer import learning_rate, make_optimizer, optimizer_state, set_optimizer_state
 from pretraining.perplexity import Score, evaluate, perplexity
-from pretraining.prefetch import Prefetcher
+from pretraining.prefetch import prefetched
 from pretraining.resume import Progress, changed_settings, resume
 
 # what a resumed run must not change, besides the data stream's settings
@@ -81,7 +81,7 @@ class Trainer:
         Returns whether the run is complete, not interrupted.
         """
         settings, progress, self.meter = self.settings, self.progress, Meter(self.progress.losses)
-        with self.interruption, Prefetcher(self._batches()) as batches:
+        with self.interruption, prefetched(self._batches()) as batches:
             self._evaluate_if_due()  # repeat an interrupted evaluation
             stopping = self.ranks.any(self.interruption.is_requested())
             while not progress.reached_end(settings.patience) and not stopping:

@@ -95,19 +95,20 @@ def nearest_others(word: Word, layer: int, n: int) -> list[list[tuple[int, float
 def examples(word: Word, n: int, seed: int) -> list[tuple[Occurrence, np.ndarray]]:
     """Draw n different occurrences, in turn from each sense or, without senses, each cluster. Returns them with vectors."""
     n = min(n, len(word.occurrences))
-    if any(word.senses):
-        groups = word.senses
-    else:
-        from sklearn.cluster import KMeans
-        from threadpoolctl import threadpool_limits
-
-        with threadpool_limits(1):
-            kmeans = KMeans(min(n, len(set(word.sentences))), n_init=4, random_state=seed)
-            groups = kmeans.fit_predict(word.vectors[-1])
+    groups = word.senses if any(word.senses) else kmeans(word.vectors[-1], min(n, len(set(word.sentences))), seed)
     order = random.Random(f"{seed} {word.text}").sample(range(len(groups)), len(groups))
     decks = [[k for k in order if groups[k] == group] for group, _ in Counter(groups.tolist()).most_common()]
     turns = (k for turn in itertools.zip_longest(*decks) for k in turn if k is not None)
     return [(word.occurrences[k], word.vectors[:, k]) for k in itertools.islice(turns, n)]
+
+
+def kmeans(vectors: np.ndarray, n: int, seed: int) -> np.ndarray:
+    """The cluster of each vector, one of n."""
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        return KMeans(n, n_init=4, random_state=seed).fit_predict(vectors)
 
 
 def nearest_words(

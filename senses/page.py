@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.machine import disk
+from senses.clusters import propose_senses
 from senses.nearest import nearest_others, same_sense_shares
 from senses.occurrences import Word
 from senses.picture import COLOURS, keywords, project
@@ -16,6 +17,7 @@ from senses.terminal import printable
 TEMPLATE = Path(__file__).with_name("page.html")
 NEIGHBOURS = 8  # per occurrence and layer
 SIDE = 10000  # side of the square of points
+DARK_COLOURS = ("#5aa9f0", "#ff8f4d", "#35c795", "#f29fd0", "#d6b23e", "#a5dcff", "#c7a0f0", "#bdbdbd")  # on black
 
 
 def write_page(
@@ -37,7 +39,9 @@ def write_page(
     records = []
     for word in words:
         texts = [printable(" ".join(occurrence.tokens)) for occurrence in word.occurrences]
-        senses = [sense for sense, _ in Counter(word.senses.tolist()).most_common() if sense]
+        is_labelled, labels = any(word.senses), keywords(word, background)
+        names = word.senses.tolist() if is_labelled else propose_senses(word, layers[-1], labels, seed)
+        senses = [sense for sense, _ in Counter(names).most_common() if sense]
         record = {
             "text": printable(word.text),
             "count": word.count,
@@ -45,11 +49,11 @@ def write_page(
             "duplicates": word.n_duplicates,
             "nearest": [(printable(text), round(cosine, 3)) for text, cosine in nearest[word.text]],
             "senses": list(map(printable, senses)),
-            "sense": [senses.index(sense) for sense in word.senses.tolist()] if senses else [],
-            "shares": same_sense_shares(word).mean(axis=1).round(4).tolist() if senses else [],
+            "sense": [senses.index(sense) for sense in names] if senses else [],
+            "shares": same_sense_shares(word).mean(axis=1).round(4).tolist() if is_labelled else [],
             "sentence": [sentences.setdefault(text, len(sentences)) for text in texts],
             "place": [occurrence.position for occurrence in word.occurrences],
-            "labels": keywords(word, background),
+            "labels": labels,
             "layers": _layers(word, layers, projection, seed),
         }
         records.append(record)
@@ -57,8 +61,9 @@ def write_page(
         "model": printable(model),
         "corpus": printable(corpus),
         "layers": list(layers),
+        "top": len(words[0].vectors) - 1,
         "projection": projection,
-        "colours": COLOURS,
+        "colours": {"light": COLOURS, "dark": DARK_COLOURS},
         "sentences": list(sentences),
         "words": records,
     }

@@ -159,14 +159,18 @@ def keywords(word: Word, background: Sequence[Sequence[str]]) -> list[str]:
     counts = Counter(itertools.chain.from_iterable(sentences))
     background_counts = Counter(token for tokens in background for token in set(tokens))
 
-    def distinctiveness(token: str) -> float:
-        general = (background_counts[token] + 1) / (len(background) + 1)
-        ratio = counts[token] / len(sentences) / general
-        return math.log(1 + counts[token]) * max(0.0, math.log(ratio)) ** 2
+    def score(token: str) -> float:
+        return distinctiveness(counts[token], len(sentences), background_counts[token], len(background))
 
     texts = []
     for occurrence in word.occurrences:
         others = [token for token in dict.fromkeys(occurrence.tokens) if token != word.text and is_word(token)]
-        best = sorted(others, key=distinctiveness)[-2:]
+        best = sorted(others, key=score)[-2:]
         texts.append(truncate(printable(" ".join(token for token in others if token in best)), LABEL_WIDTH))
     return texts
+
+
+def distinctiveness(count: int, n: int, general_count: int, n_general: int) -> float:
+    """How typical a token is that is in `count` of n sentences, and in `general_count` of n_general in general."""
+    ratio = (count / n) / ((general_count + 1) / (n_general + 1))
+    return math.log(1 + count) * max(0.0, math.log(ratio)) ** 2

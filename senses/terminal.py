@@ -21,5 +21,7 @@ def truncate(text: str, room: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace control characters."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)
+    """Replace control characters, but not the joiners of Persian and of other scripts."""
+    return (
+        text if text.isprintable() else "".join(c if c.isprintable() or c in "\u200c\u200d" else "\ufffd" for c in text)
+    )

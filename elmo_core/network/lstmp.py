@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from elmo_core.config import ELMoConfig
 from elmo_core.machine.products import amp_matmul, amp_operand
 from elmo_core.machine.runtime import paddle, run_in_parallel, to_tensor
 from elmo_core.network import fused
@@ -58,21 +59,12 @@ class LayerOutput(NamedTuple):
     c: paddle.Tensor  # (B, H)
 
 
-@dataclass(frozen=True)
-class CellConfig:
-    """Fixed settings of an LSTM cell. A clip of 0 disables clipping."""
-
-    forget_bias: float = 1.0
-    cell_clip: float = 3.0
-    proj_clip: float = 3.0
-
-
 class LSTMP(paddle.nn.Layer):
     """The weights of one direction of one layer, gates in the order i, j, f, o."""
 
-    def __init__(self, input_dim: int, cell_dim: int, cell: CellConfig):
+    def __init__(self, config: ELMoConfig):
         super().__init__()
-        self.cell = cell
+        self.config, input_dim, cell_dim = config, config.projection_dim, config.cell_dim
         uniform = paddle.nn.initializer.XavierUniform()
         self.input_weight = self.create_parameter([input_dim, 4 * cell_dim], default_initializer=uniform)
         self.recurrent_weight = self.create_parameter([input_dim, 4 * cell_dim], default_initializer=uniform)
@@ -125,19 +117,17 @@ class Packing:
 
     def sort(self, state: State) -> State:
         """Reorder a state's rows to packed order."""
-        return state if self._is_sorted else _select_rows(state, self.sorted_indices)
+        return _reordered(state, self.sorted_indices)
 
     def unsort(self, state: State) -> State:
         """Restore the original order of a state's rows."""
-        return state if self._is_sorted else _select_rows(state, np.argsort(self.sorted_indices))
-
-    @property
-    def _is_sorted(self) -> bool:
-        return bool((np.diff(self.sorted_indices) > 0).all())
+        return _reordered(state, np.argsort(self.sorted_indices))
 
 
-def _select_rows(state: State, indices: np.ndarray) -> State:
-    indices = to_tensor(indices)
+def _reordered(state: State, order: np.ndarray) -> State:
+    if (np.diff(order) > 0).all():
+        return state
+    indices = to_tensor(order)
     return tuple(paddle.gather(tensor, indices) for tensor in state)
 
 
@@ -154,7 +144,7 @@ def run_layer(
     states: per direction, h (B, P) and c (B, H), in packed order. There is at least one step.
     """
     tensors = [LayerInput(x, *state, *d.weights()) for d, x, state in zip(directions, inputs, states, strict=True)]
-    cell, is_fused = directions[0].cell, fused.is_supported(inputs[0])
+    config, is_fused = directions[0].config, fused.is_supported(inputs[0])
     training = paddle.is_grad_enabled() and not all(tensor.stop_gradient for tensor in _flatten(tensors))
     fits = len(inputs[0]) * 4 * states[0][1].shape[1] <= MAX_GATE_ELEMENTS
     if indices and not (is_fused and (fits or training)):
@@ -162,9 +152,9 @@ def run_layer(
         indices = None
     if is_fused:
         indices = indices or [None] * len(tensors)
-        runs = [_FusedDirection(cell, batch_sizes, i, t) for i, t in zip(indices, tensors, strict=True)]
+        runs = [_FusedDirection(config, batch_sizes, i, t) for i, t in zip(indices, tensors, strict=True)]
     else:
-        runs = [_StackedDirections(cell, batch_sizes, tensors)]
+        runs = [_StackedDirections(config, batch_sizes, tensors)]
     if not training:
         return _run_forward(runs, training=False)
     return _regroup(LayerOutput, _LayerFunction.apply(runs, *_flatten(tensors)))
@@ -203,15 +193,17 @@ def _run_forward(runs, training: bool) -> list[LayerOutput]:
 class _FusedDirection:
     """One direction of a layer over one batch, run by the compiled loops; keeps what backward needs."""
 
-    def __init__(self, cell: CellConfig, batch_sizes: Sequence[int], index: paddle.Tensor | None, tensors: LayerInput):
-        self.cell, self.batch_sizes, self.index, self.directions = cell, batch_sizes, index, [tensors]
+    def __init__(
+        self, config: ELMoConfig, batch_sizes: Sequence[int], index: paddle.Tensor | None, tensors: LayerInput
+    ):
+        self.config, self.batch_sizes, self.index, self.directions = config, batch_sizes, index, [tensors]
 
     def forward(self, training: bool) -> list[LayerOutput]:
         (tensors,) = self.directions
         cell_dim, projection_dim = tensors.projection_weight.shape
         with paddle.no_grad():
             forget = paddle.zeros_like(tensors.bias)
-            forget[2 * cell_dim : 3 * cell_dim] = self.cell.forget_bias
+            forget[2 * cell_dim : 3 * cell_dim] = self.config.forget_bias
             bias = tensors.bias + forget
             if self.index is None:  # the kernel multiplies x together with h
                 weight = paddle.concat([tensors.input_weight, tensors.recurrent_weight])
@@ -271,20 +263,9 @@ class _FusedDirection:
         """The arguments that both kernels take."""
         projection = self.directions[0].projection_weight
         (H, P), steps = projection.shape, len(self.batch_sizes)
-        clips = {"cell_clip": self.cell.cell_clip or math.inf, "proj_clip": self.cell.proj_clip or math.inf}
+        clips = {"cell_clip": self.config.cell_clip or math.inf, "proj_clip": self.config.proj_clip or math.inf}
         shapes = {"steps": steps, "batch_sizes": self.batch_sizes, "P": P, "H": H}
         return {**shapes, **clips, "weight": weight, "projection": projection}
-
-
-class _BlockGradients(NamedTuple):
-    """Results of the backward pass through one block of steps, the steps flattened into rows."""
-
-    d_h: paddle.Tensor  # (D, n, P) of the initial h
-    d_c: paddle.Tensor  # (D, n, H) of the initial c
-    d_gates: paddle.Tensor  # (D, t * n, 4H)
-    d_projected: paddle.Tensor  # (D, t * n, P) of the projection's output
-    cell_output: paddle.Tensor  # (D, t * n, H) the projection's input
-    previous_h: paddle.Tensor  # (D, t * n, P) each step's previous h
 
 
 class _StackedDirections:
@@ -297,8 +278,8 @@ class _StackedDirections:
     `split` copies.
     """
 
-    def __init__(self, cell: CellConfig, batch_sizes: Sequence[int], directions: Sequence[LayerInput]):
-        self.cell, self.directions = cell, directions
+    def __init__(self, config: ELMoConfig, batch_sizes: Sequence[int], directions: Sequence[LayerInput]):
+        self.config, self.directions = config, directions
         self.blocks = _blocks(batch_sizes, 4 * sum(direction.c.shape[1] for direction in directions))
 
     def forward(self, training: bool) -> list[LayerOutput]:
@@ -309,7 +290,7 @@ class _StackedDirections:
                 amp_operand(_gates_first(weight, "jifo")) for weight in (input_weight, recurrent_weight)
             )
             bias = _gates_first(bias.unsqueeze(1), "jifo")  # (4, D, 1, H)
-            bias[2] += self.cell.forget_bias
+            bias[2] += self.config.forget_bias
             projection_weight = amp_operand(projection_weight)
             self.saved, outputs, ended = [], [], []
             for first, steps, n in self.blocks:
@@ -330,11 +311,11 @@ class _StackedDirections:
                     j.tanh_()
                     step_sigmoids[k].sigmoid_()
                     c = (f * c).add_(i * j)
-                    if self.cell.cell_clip:
-                        c = c.clip_(-self.cell.cell_clip, self.cell.cell_clip)
+                    if self.config.cell_clip:
+                        c = c.clip_(-self.config.cell_clip, self.config.cell_clip)
                     h = amp_matmul(o * c.tanh(), projection_weight)
-                    if self.cell.proj_clip:
-                        h = h.clip_(-self.cell.proj_clip, self.cell.proj_clip)
+                    if self.config.proj_clip:
+                        h = h.clip_(-self.config.proj_clip, self.config.proj_clip)
                     cells.append(c)
                     projected.append(h)
                 projected = paddle.stack(projected)  # (t, D, n, P)
@@ -359,9 +340,9 @@ class _StackedDirections:
                 d_h, d_c = _append_ended(d_h, d_final_h, n), _append_ended(d_c, d_final_c, n)
                 d_blocks = [d[first : first + steps * n].reshape([steps, n, -1]) for d in d_outputs]
                 d_projected = paddle.stack(d_blocks, axis=1)  # (t, D, n, P)
-                result = self._block_backward(d_projected, d_h, d_c, saved, recurrent_weight, projection_weight)
-                d_h, d_c = result.d_h, result.d_c
-                results.append(result[2:])
+                weights = recurrent_weight, projection_weight
+                d_h, d_c, *rows = self._block_backward(d_projected, d_h, d_c, saved, *weights)
+                results.append(rows)
             n_rows = d_final_h.shape[1]
             d_h, d_c = _append_ended(d_h, d_final_h, n_rows), _append_ended(d_c, d_final_c, n_rows)
             results = map(_concat, zip(*reversed(results), strict=True))
@@ -378,8 +359,12 @@ class _StackedDirections:
             )
             return list(map(LayerInput, *d_stacked))
 
-    def _block_backward(self, d_projected, d_h, d_c, saved, recurrent_weight, projection_weight) -> _BlockGradients:
-        """Backpropagate through a block. d_projected (t, D, n, P): its outputs' gradients, modified in place."""
+    def _block_backward(self, d_projected, d_h, d_c, saved, recurrent_weight, projection_weight):
+        """Backpropagate through a block. d_projected (t, D, n, P): its outputs' gradients, modified in place.
+
+        Returns the gradients of the initial h and c; then, with the steps flattened into rows, those of the gates and of the
+        projection's output, the projection's input, and each step's previous h.
+        """
         (initial_h, initial_c), gates, cells, outputs = saved
         factors, cell_output = self._gradient_factors(gates, initial_c, cells)
         steps, _, *shape = factors.shape  # (t, 6, D, n, H)
@@ -388,9 +373,9 @@ class _StackedDirections:
         times_d_c, times_d_m = flat[:, :4].unbind(), flat[:, 4:].unbind()
         d_previous_c, d_c_from_m, d_gates = flat[:, 0].unbind(), flat[:, 5].unbind(), factors[:, 1:5].unbind()
         d_steps = d_projected.unbind()  # (D, n, P)
-        proj_masks = _clip_mask(outputs, self.cell.proj_clip).unbind() if self.cell.proj_clip else None
-        if self.cell.cell_clip:
-            d_c = d_c * _clip_mask(cells[-1], self.cell.cell_clip)
+        proj_masks = _clip_mask(outputs, self.config.proj_clip).unbind() if self.config.proj_clip else None
+        if self.config.cell_clip:
+            d_c = d_c * _clip_mask(cells[-1], self.config.cell_clip)
         d_c = d_c.reshape([-1])
         for k in reversed(range(steps)):
             d_h = d_steps[k].add_(d_h)
@@ -404,7 +389,7 @@ class _StackedDirections:
         previous_h = paddle.concat([initial_h.unsqueeze(0), outputs[:-1]])
         d_gates = paddle.concat(factors.split(6, axis=1)[1:5], axis=4).squeeze(1)  # (t, D, n, 4H)
         rows = map(_steps_to_rows, (d_gates, d_projected, cell_output, previous_h))
-        return _BlockGradients(d_h, d_c.reshape(shape), *rows)
+        return d_h, d_c.reshape(shape), *rows
 
     def _gradient_factors(self, gates, initial_c, cells):
         """Elementwise factors of the backward pass for all steps of a block, and the projection's input m.
@@ -417,8 +402,8 @@ class _StackedDirections:
         tanh_c = c.tanh()
         for_i, for_j, for_f = j * (i - i * i), i * (1 - j * j), previous_c * (f - f * f)
         for_o, for_c, m = tanh_c * (o - o * o), o * (1 - tanh_c * tanh_c), o * tanh_c
-        if self.cell.cell_clip:
-            mask = _clip_mask(c, self.cell.cell_clip)
+        if self.config.cell_clip:
+            mask = _clip_mask(c, self.config.cell_clip)
             for_c.multiply_(mask)
             if len(cells) > 1:  # clipping of the initial c belongs to the previous block
                 f[1:].multiply_(mask[:-1])

@@ -75,14 +75,8 @@ class CodePoints:
     """
 
     unit, columns = "characters", MAX_CHARS
-    NAMES = BOS_NAME, EOS_NAME, TOKEN_BEGIN, TOKEN_END, UNKNOWN, PAD = (
-        "<bos>",
-        "<eos>",
-        "<eow>",
-        "<bow>",
-        "<oov>",
-        "<pad>",
-    )
+    NAMES = "<bos>", "<eos>", "<eow>", "<bow>", "<oov>", "<pad>"
+    BOS_NAME, EOS_NAME, TOKEN_BEGIN, TOKEN_END, UNKNOWN, PAD = NAMES
 
     def __init__(self, ids: Mapping[str, int]):
         self.ids = dict(ids)

@@ -21,8 +21,6 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import chain
 
-from elmo_core.machine.messages import UserError
-
 HAS_WORD = re.compile(r"[^\W_]")
 BREAK = re.compile(r"</?(?:br|p|div|li|ul|ol|tr|td|h[1-6]|hr)\b[^<>]*>|[\r\n\v\f\u2028\u2029]", re.IGNORECASE)
 ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|\w+);")  # with the semicolon: ?a=1&section=2 has none
@@ -231,10 +229,8 @@ CONTINUES_ANY = r"\s*+ [\p{SB=SContinue}\p{SB=STerm}\p{SB=ATerm}]"
 @cache
 def any_patterns() -> tuple:
     """The patterns of word boundaries and of sentence ends in any script."""
-    try:
-        import regex
-    except ImportError:
-        raise UserError("--lang any needs the package regex. Install it: pip install regex.") from None
+    import regex
+
     end = SENTENCE_END_ANY.replace("CLOSE", r"""[\p{Pe}\p{Pf}\p{Pi}"']""")
     end = regex.compile(rf"(?:{end})(?!{CONTINUES_ANY})", regex.VERSION1 | regex.VERBOSE)
     return regex.compile(r"\b", regex.VERSION1 | regex.WORD), end

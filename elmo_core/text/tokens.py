@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.config import INPUTS
 from elmo_core.machine.disk import atomic_write, check_input
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.characters import BOS, BYTES, EOS, Alphabet
@@ -177,13 +176,13 @@ class Lexicon:
     """Ids for tokens: the vocabulary's and, if characters are read, ids from V on for unknown words."""
 
     def __init__(self, vocabulary: Vocabulary, input: str):
-        self._vocabulary, self._input = vocabulary, INPUTS[input]
+        self._vocabulary, self._input = vocabulary, input
         self._unknown: dict[str, int] = {}  # word: id - V, by rising id
         self._rebuild()
 
     def ids(self, tokens: list[str]) -> np.ndarray:
         """Ids (n,) int32 of n tokens."""
-        default = -1 if self._input.characters else UNK_ID
+        default = -1 if "char" in self._input else UNK_ID
         tokens = self._vocabulary.alphabet.truncated(tokens)
         ids = np.fromiter(map(self._vocabulary.index.get, tokens, repeat(default)), np.int32, len(tokens))
         positions = np.flatnonzero(ids < 0)
@@ -219,10 +218,10 @@ class Lexicon:
         self._slots[ids] = positions  # the last position of each id
         distinct = ids[self._slots[ids] == positions]
         characters = lengths = words = None
-        if self._input.characters:
+        if "char" in self._input:
             distinct = distinct[np.argsort(self._lengths[distinct], kind="stable")]
             characters, lengths = self._character_rows(distinct), self._lengths[distinct].astype(np.int32)
-        if self._input.words:
+        if "word" in self._input:
             words = self.targets(distinct).astype(np.int64)
         self._slots[distinct] = positions[: len(distinct)]
         return Tokens(characters, lengths, words), self._slots[ids]
@@ -238,7 +237,7 @@ class Lexicon:
         """Update the tables behind `unique` to the current unknown words."""
         self._stale = False
         self._slots = np.empty(len(self._vocabulary) + len(self._unknown), np.int32)
-        if self._input.characters:
+        if "char" in self._input:
             self._characters = self._vocabulary.alphabet.table(self._unknown)
             self._lengths = np.concatenate([self._vocabulary.characters.lengths, self._characters.lengths])
 
@@ -257,9 +256,9 @@ def token_batch(
     sentences: Sequence[Sequence[str]], input: str = "char", vocabulary: Vocabulary | None = None
 ) -> TokenBatch:
     """Build a batch to embed. An input that reads words needs the vocabulary, others only its alphabet."""
-    if INPUTS[input].words and vocabulary is None:
+    if "word" in input and vocabulary is None:
         raise TypeError(f"token_batch: {input!r} input needs a vocabulary")
-    needed = vocabulary and (INPUTS[input].words or vocabulary.alphabet is not BYTES)
+    needed = vocabulary and ("word" in input or vocabulary.alphabet is not BYTES)
     lexicon = Lexicon(vocabulary if needed else _ALPHABET_ONLY, input)
     rows = [[BOS, *sentence, EOS] for sentence in sentences]
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))

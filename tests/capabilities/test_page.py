@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+from xml.etree import ElementTree
 
 import browser
 import numpy as np
@@ -99,6 +101,29 @@ def test_all_words_of_a_file_of_senses_are_prepared_unless_some_are_asked_for(mo
     assert data_of(tmp_path / "words.html")["words"][0]["senses"] == ["fruit"]
 
 
+def grouped_word(text: str, n: int) -> occurrences.Word:
+    """A word with two senses, which layer 2 separates."""
+    word = random_word(text, n, senses=2)
+    word.vectors[0] = word.vectors[0, 0]
+    word.vectors[2, :, 0] += np.where(word.senses == "sense 0", 9, -9)
+    word.vectors[2] /= np.linalg.norm(word.vectors[2], axis=-1, keepdims=True)
+    return word
+
+
+def test_without_senses_clusters_are_proposed(tmp_path):
+    word = grouped_word("bank", 40)
+    truth = word.senses
+    tokens = {"sense 0": "river", "sense 1": "money"}
+    word.occurrences = [occurrences.Occurrence((tokens[sense], "bank", f"w{k}"), 1) for k, sense in enumerate(truth)]
+    write_page(tmp_path / "page.html", [word, random_word("few", 5)], [1, 2], [["a", "bank"]], {"bank": (), "few": ()})
+    proposed, few = data_of(tmp_path / "page.html")["words"]
+    names = np.array(proposed["senses"])[proposed["sense"]]
+    for sense in tokens:
+        (name,) = set(names[truth == sense])
+        assert re.match(r"[12]: ", name) and tokens[sense] in name
+    assert proposed["shares"] == [] and few["senses"] == few["sense"] == []
+
+
 # In a browser
 
 
@@ -119,6 +144,7 @@ def started(tmp_path_factory):
 def window(started):
     """A window without errors, which loads only the page itself."""
     started.resize(1200, 800)
+    started.prefer("light")
     started.complaints.clear()
     started.requests.clear()
     yield started
@@ -127,8 +153,8 @@ def window(started):
     assert len(started.requests) <= 1
 
 
-def show(window, page, language: str = "en") -> None:
-    window.open(page)
+def show(window, page, language: str = "en", fragment: str = "") -> None:
+    window.open(page, fragment)
     window.wait("width > 0")
     if window.run("document.documentElement.lang") != language:
         window.click("#language")
@@ -158,7 +184,7 @@ def test_clicking_shows_the_nearest_by_layer(window, page):
     show(window, page)
     (bank, _), sentences = data_of(page)["words"], data_of(page)["sentences"]
     window.point(*place(window, 1), click=True)
-    assert shown(window, "#chosen").startswith(LINES[1])
+    assert LINES[1] in shown(window, "#chosen")
     lists = window.run(
         "[...document.querySelectorAll('#panel ol')].map((ol) => [...ol.children].map((li) => li.innerText))"
     )
@@ -169,7 +195,7 @@ def test_clicking_shows_the_nearest_by_layer(window, page):
             assert float(number) == pytest.approx(cosine, abs=0.006)
             assert " ".join(text.split()).strip(" …") in sentences[bank["sentence"][k]]
     window.click("#panel ol button")  # the nearest: it is looked at in turn
-    assert shown(window, "#chosen").startswith(sentences[bank["sentence"][bank["layers"][0]["neighbours"][1][0]]])
+    assert sentences[bank["sentence"][bank["layers"][0]["neighbours"][1][0]]] in shown(window, "#chosen")
     window.click("#close")
     assert window.run("selected") == -1 and "6 occurrences" not in shown(window, "#panel")
     assert "7 occurrences" in shown(window, "#panel")
@@ -208,13 +234,13 @@ def test_sentences_are_sought(window, page):
     assert window.run("matches.map((one, k) => one ? k : -1).filter((k) => k >= 0)") == [2, 3, 6]
     window.run("canvas.focus()")
     for _ in range(2):  # arrow keys go through what was found
-        window.call("Input.dispatchKeyEvent", type="keyDown", key="ArrowRight")
+        window.press("ArrowRight")
     assert window.run("selected") == 3
     window.click("#search input")
     window.call("Input.insertText", text="?")
     window.run("canvas.focus()")
     for key in ("Escape", "ArrowLeft"):  # nothing was found
-        window.call("Input.dispatchKeyEvent", type="keyDown", key=key)
+        window.press(key)
     assert window.run("selected") == -1
 
 
@@ -238,7 +264,7 @@ def test_on_a_telephone_a_tap_selects_and_nothing_is_wider_than_the_screen(windo
     show(window, page, language="zh")
     window.tap(*place(window, 0))
     window.wait("selected === 0")
-    assert shown(window, "#chosen").startswith(LINES[0])
+    assert LINES[0] in shown(window, "#chosen")
     assert window.run("document.documentElement.scrollWidth") <= 360
     window.run("document.querySelector('#panel ol:last-child li:last-child button').click()")
     chosen = "document.querySelector('#chosen').getBoundingClientRect().top"
@@ -253,7 +279,7 @@ def test_five_thousand_occurrences(window, tmp_path):
     window.click("#layers button:first-child")
     window.wait("points.every((x, i) => x === word.layers[0].points[i])")
     window.point(*place(window, 4321), click=True)
-    assert window.run("selected") >= 0 and shown(window, "#chosen").startswith("w")
+    assert window.run("selected") >= 0 and "has bank too" in shown(window, "#chosen")
 
 
 def test_a_sense_is_chosen_in_the_legend(window, tmp_path):
@@ -264,3 +290,97 @@ def test_a_sense_is_chosen_in_the_legend(window, tmp_path):
     for k in range(9):
         window.point(*place(window, k), click=True)
         assert window.run("selected < 0 || word.sense[selected] === 1")
+
+
+def test_the_page_opens_on_the_largest_improvement_over_layer_0(window, tmp_path):
+    words = [random_word("aaa", 20, senses=2), grouped_word("bank", 20), random_word("zzz", 20, senses=2)]
+    write_page(tmp_path / "page.html", words, [1, 2], [["a", "bank"]], {word.text: () for word in words})
+    show(window, tmp_path / "page.html")
+    assert window.run("[word.text, data.layers[layer], location.hash]") == ["bank", 2, "#bank/2"]
+    assert "LSTM 2 of 2" in shown(window, "#explanation") and "no context" in shown(window, "#panel")
+
+
+def test_the_address_has_word_layer_and_occurrence(window, page, tmp_path):
+    shutil.copy(page, tmp_path / "shared.html")
+    show(window, tmp_path / "shared.html", fragment="#苹果/1/2")
+    state = "[word.text, data.layers[layer], selected]"
+    assert window.run(state) == ["苹果", 1, 2] and "树上有三个苹果" in shown(window, "#chosen")
+    window.click("#layers button:nth-child(2)")
+    window.click("#words button:first-child")
+    window.point(*place(window, 3), click=True)
+    assert window.run("location.hash") == "#bank/2/3"
+    for expected in (["bank", 2, -1], ["苹果", 2, 2], ["苹果", 1, 2]):
+        window.run("history.back()")
+        window.wait(
+            f"JSON.stringify({state}) === {json.dumps(json.dumps(expected, ensure_ascii=False))}.replaceAll(', ', ',')"
+        )
+    window.run("location.hash = '#%/9/99'")
+    window.wait("selected === -1")
+    assert window.run(state) == ["苹果", 2, -1] and window.run("decodeURI(location.hash)") == "#苹果/2"
+
+
+def test_the_picture_is_saved_as_svg(window, page, tmp_path):
+    show(window, page)
+    window.point(*place(window, 1), click=True)
+    window.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    window.click("#save")
+    runs.wait_until((tmp_path / "bank-2.svg").exists, window.process)
+    picture = ElementTree.parse(tmp_path / "bank-2.svg").getroot()
+    text = " ".join(picture.itertext())
+    assert "bank · Layer 2 · PCA" in text and all(line in text for line in (LINES[0], LINES[1], LINES[5]))
+    count = {tag: len(picture.findall(f"{{http://www.w3.org/2000/svg}}{tag}")) for tag in ("line", "circle")}
+    assert count == {"line": 6, "circle": 7 + 1 + window.run("word.senses.length")}
+
+
+def test_the_theme_follows_the_system_until_it_is_changed(window, page):
+    background = "getComputedStyle(document.body).color"
+    show(window, page)
+    light = window.run(background)
+    window.prefer("dark")
+    window.wait("document.documentElement.classList.contains('dark')")
+    assert window.run(background) != light and window.run("theme.senses") == window.run("data.colours.dark")
+    window.click("#theme")
+    assert window.run(background) == light
+
+
+def test_search_shows_other_words_and_why_a_word_is_not_on_the_page(window, page):
+    show(window, page)
+    window.click("#words button:nth-child(2)")
+    window.click("#search input")
+    window.call("Input.insertText", text="river")
+    assert shown(window, "#results .words") == "bank 2" and "in 0 of 3" in shown(window, "#results")
+    assert "--word='river'" in shown(window, "#results code")
+    window.click("#results button")
+    assert window.run("word.text") == "bank" and shown(window, "#search output") == "2 / 7"
+    window.click("#search input")
+    window.call("Input.insertText", text="s'n")
+    assert "No sentence" in shown(window, "#results") and "rivers'\\''n" in shown(window, "#results code")
+
+
+def test_the_keyboard_needs_few_tab_stops(window, page):
+    show(window, page)
+    window.click("#search input")
+    window.call("Input.insertText", text="a")
+    window.point(*place(window, 1), click=True)
+    window.run("zoomAt(300, 300, 2), document.activeElement.blur()")
+    window.run("var stops = []")
+    for _ in range(20):  # twice around
+        window.press("Tab", 9)
+        window.run("stops.push(document.activeElement)")
+    n = window.run("new Set(stops.filter((element) => element !== document.body)).size")
+    assert 6 < n < 10 and window.run("stops.indexOf(stops[0], 1)") > 0
+    for group, name in (("words", "Words"), ("layers", "Layers")):
+        window.run(f"find('#{group} [aria-checked=true]').focus()")
+        before = window.run("[word.text, layer]")
+        window.press("ArrowRight")
+        assert window.run("document.activeElement.ariaChecked") == "true" and window.run("[word.text, layer]") != before
+        assert window.run(f"[find('#{group}').role, find('#{group}').ariaLabel]") == ["radiogroup", name]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_placeholder_fits_a_phone(window, page, language):
+    window.resize(320, 740, touch=True)
+    show(window, page, language=language)
+    window.run("context.font = getComputedStyle(find('input')).font")
+    assert window.run("context.measureText(find('input').placeholder).width < find('input').clientWidth")
+    assert window.run("document.documentElement.scrollWidth") <= 320

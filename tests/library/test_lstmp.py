@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import reference
 
+from elmo_core.config import ELMoConfig
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import fused
-from elmo_core.network.lstmp import LSTMP, CellConfig, Packing, run_layer
+from elmo_core.network.lstmp import LSTMP, Packing, run_layer
 
 P, H = 3, 7
 LENGTHS = np.array([4, 0, 2, 6, 1, 4])
@@ -38,7 +39,7 @@ def double(tensor) -> np.ndarray:
 
 
 def random_lstmp(random, clips):
-    lstmp = LSTMP(P, H, CellConfig(1.0, *clips))
+    lstmp = LSTMP(ELMoConfig(projection_dim=P, cell_dim=H, cell_clip=clips[0], proj_clip=clips[1]))
     for weight in lstmp.parameters():
         weight.set_value(random.standard_normal(weight.shape).astype(paddle.get_default_dtype()))
     return lstmp
@@ -137,7 +138,7 @@ def test_running_in_less_memory_changes_nothing(shared_inputs, tolerance, monkey
 @pytest.mark.parametrize("x", [0.0, 1e-6, 0.01, 0.5, 3.0, 20.0, 100.0, 1e30])
 def test_activations_hold_over_the_whole_range(x, tolerance):
     """All weights are zero except the bias, the projection is the identity: only the activations of +-x remain."""
-    lstmp = LSTMP(2, 2, CellConfig(0.0, 0.0, 0.0))
+    lstmp = LSTMP(ELMoConfig(projection_dim=2, cell_dim=2, cell_clip=0.0, proj_clip=0.0, forget_bias=0.0))
     for weight in lstmp.parameters():
         weight.set_value(np.zeros(weight.shape, paddle.get_default_dtype()))
     lstmp.projection_weight.set_value(np.eye(2, dtype=paddle.get_default_dtype()))

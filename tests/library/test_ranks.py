@@ -7,9 +7,6 @@ import numpy as np
 import pytest
 import runs
 
-from elmo_core.machine.ranks import Ranks
-from elmo_core.machine.runtime import paddle
-
 pytestmark = pytest.mark.ranks
 
 
@@ -42,21 +39,6 @@ def test_ranks_make_the_step_that_one_makes_with_all_their_rows(one_rank, tmp_pa
             tolerance = 1e-6
         error = np.abs(several[name] - expected).max() / max(1, np.abs(expected).max())
         assert error < tolerance, name
-
-
-def test_one_rank_alone_does_everything_itself(monkeypatch):
-    monkeypatch.delenv("PADDLE_TRAINERS_NUM", raising=False)
-    ranks = Ranks()
-    assert (ranks.size, ranks.rank, ranks.is_main) == (1, 0, True)
-    assert ranks.sum([1.5, 2.0]) == [1.5, 2.0] and ranks.gather("x") == ["x"]
-    assert ranks.any(True) and not ranks.any(False) and ranks.run_on_main(lambda: 3) == 3
-    with pytest.raises(ZeroDivisionError):
-        ranks.run_on_main(lambda: 1 / 0)
-    weight = paddle.create_parameter([2], "float32")
-    (weight * paddle.to_tensor([1.0, 2.0])).sum().backward()
-    ranks.broadcast_weights([weight])
-    ranks.average_gradients([weight])
-    assert weight.grad.tolist() == [1.0, 2.0]
 
 
 @pytest.fixture

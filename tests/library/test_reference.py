@@ -14,17 +14,6 @@ def normal_layer(rng, P=P, H=H, scale=1.0):
     return {name: rng.normal(0.0, scale, shape) for name, shape in shapes.items()}
 
 
-def word_parameters(rng, vocabulary=("<S>", "</S>", "<UNK>", "a", "b", "c"), n_layers=2, **options):
-    V = len(vocabulary)
-    return ref.Parameters(
-        lstm={direction: [normal_layer(rng) for _ in range(n_layers)] for direction in ref.DIRECTIONS},
-        word_embed=rng.normal(0.0, 1.0, (V, P)),
-        vocabulary=list(vocabulary),
-        softmax=(rng.normal(0.0, 1.0, (V, P)), rng.normal(0.0, 1.0, V)),
-        **options,
-    )
-
-
 def logistic(x):
     return 1 / (1 + math.exp(-x))
 
@@ -109,22 +98,6 @@ def test_lstmp_step_by_hand(cell_clip, proj_clip, expected_h, expected_c):
     assert step["h"] == pytest.approx([expected_h])
 
 
-def test_lstmp_feeds_its_output_back_and_rows_end_with_their_own_token(rng):
-    layer = normal_layer(rng)
-    rows = [rng.normal(size=(T, P)) for T in (4, 0, 2)]
-    h0, c0 = rng.normal(size=(4, P)), rng.normal(size=(4, H))
-    outputs, h, c = ref.lstmp(rows, h0, c0, layer, 0.7, 0.9)
-    assert [output.shape for output in outputs] == [(4, P), (0, P), (2, P)]
-    np.testing.assert_array_equal(h[[0, 2]], [outputs[0][-1], outputs[2][-1]])
-    np.testing.assert_array_equal(h[[1, 3]], h0[[1, 3]])  # a row without tokens, a state without a row
-    np.testing.assert_array_equal(c[[1, 3]], c0[[1, 3]])
-    # In two parts, the second from the state of the first.
-    first, h, c = ref.lstmp([row[:1] for row in rows], h0, c0, layer, 0.7, 0.9)
-    second, h, c = ref.lstmp([row[1:] for row in rows], h, c, layer, 0.7, 0.9)
-    for output, a, b in zip(outputs, first, second, strict=True):
-        np.testing.assert_array_equal(output, np.concatenate([a, b]))
-
-
 @pytest.mark.parametrize("clips", [(0.0, 0.0), (0.6, 0.0), (0.0, 0.5), (0.6, 0.5), (9.0, 9.0)])
 def test_lstmp_backward_against_finite_differences(rng, clips):
     layer = normal_layer(rng)
@@ -156,49 +129,6 @@ def test_lstmp_backward_against_finite_differences(rng, clips):
     for name, (gradient, array) in desired.items():
         numerical = ref.numerical_gradient(scalar, array)
         np.testing.assert_allclose(gradient, numerical, rtol=1e-6, atol=1e-8, err_msg=name)
-
-
-def test_layers_are_aligned_and_skip_only_after_the_first(rng):
-    with_skip, sentences = word_parameters(rng, n_layers=3), [["a", "b", "zzz"], [], ["c"]]
-    embeddings, _ = ref.embed(with_skip, sentences)
-    assert [embedding.shape for embedding in embeddings] == [(4, 3, 2 * P), (4, 0, 2 * P), (4, 1, 2 * P)]
-    table = with_skip.word_embed
-    np.testing.assert_array_equal(embeddings[0][0], np.hstack([table[[3, 4, 2]], table[[3, 4, 2]]]))
-
-    def run(direction, ids, skip):
-        x = table[ids]
-        for number, layer in enumerate(with_skip.lstm[direction]):
-            y = ref.lstmp([x], np.zeros((1, P)), np.zeros((1, H)), layer)[0][0]
-            x = y + x if skip and number > 0 else y
-            yield x
-
-    for skip in (True, False):
-        with_skip.skip = skip
-        embeddings, _ = ref.embed(with_skip, sentences)
-        for number, output in enumerate(run("forward", [0, 3, 4, 2, 1], skip)):
-            np.testing.assert_allclose(embeddings[0][number + 1, :, :P], output[1:4], rtol=1e-12)
-        for number, output in enumerate(run("backward", [1, 2, 4, 3, 0], skip)):
-            np.testing.assert_allclose(embeddings[0][number + 1, :, P:], output[3:0:-1], rtol=1e-12)
-
-
-def test_carried_state_goes_on_where_the_same_row_ended(rng):
-    parameters = word_parameters(rng, cell_clip=0.8, proj_clip=0.8)
-    first, state = ref.embed(parameters, [["a"], ["b", "c"], ["c"]])
-    _, state = ref.embed(parameters, [["c", "c"]], state)  # a smaller batch leaves rows 1 and 2 as they were
-    third, state = ref.embed(parameters, [["a"], ["a", "b"], ["b"], ["a"]], state)  # row 3 starts from zero
-    np.testing.assert_array_equal(third[3], first[0])
-    assert state["backward"][1][0].shape == (4, P) and state["backward"][1][1].shape == (4, H)
-    # Row 1 in one go: forward <S> b c </S> <S> a b </S>, backward </S> c b <S> </S> b a <S>.
-    for direction, ids, ours, half in [
-        ("forward", [0, 4, 5, 1, 0, 3, 4, 1], slice(5, 7), slice(0, P)),
-        ("backward", [1, 5, 4, 0, 1, 4, 3, 0], slice(6, 4, -1), slice(P, 2 * P)),
-    ]:
-        zero = ref.start_state(parameters, 1)[direction]
-        outputs, last = ref.run_layers(parameters, direction, [parameters.word_embed[ids]], zero)
-        for number, (output, (h, c)) in enumerate(zip(outputs, last, strict=True)):
-            np.testing.assert_allclose(third[1][number + 1][:, half], output[0][ours], rtol=1e-12)
-            np.testing.assert_allclose(state[direction][number][0][1], h[0], rtol=1e-12)
-            np.testing.assert_allclose(state[direction][number][1][1], c[0], rtol=1e-12)
 
 
 def test_scalar_mix_by_hand():
@@ -238,33 +168,3 @@ def test_expected_count_and_its_limits():
     np.testing.assert_allclose(ref.expected_count(p, 2), [0.75, 0.4375, 2e-12], rtol=1e-9)
     # Certain in the end; n p while n p is small, with nothing lost to rounding.
     np.testing.assert_allclose(ref.expected_count(p, 1000), [1.0, 1.0, 1e-9], rtol=1e-8)
-
-
-def test_lm_loss_is_the_mean_of_the_predictions_of_the_top_layer_and_carries_its_state(rng):
-    parameters = word_parameters(rng, proj_clip=0.8)
-    rows = {"forward": [["<S>", "a", "b", "x"], ["b", "a", "</S>", "c"]]}
-    rows["backward"] = [row[::-1] for row in rows["forward"]]
-    targets = {"forward": [[3, 4, 2, 5], [3, 1, 5, 0]], "backward": [[1, 2, 3, 4], [5, 4, 3, 2]]}
-    loss, state = ref.lm_loss(parameters, rows, targets)
-
-    losses = []
-    for direction in ref.DIRECTIONS:
-        vectors = [ref.token_vectors(parameters, row) for row in rows[direction]]
-        start = ref.start_state(parameters, 2)[direction]
-        top = ref.run_layers(parameters, direction, vectors, start)[0][-1]
-        for row, row_targets in zip(top, targets[direction], strict=True):
-            for h, target in zip(row, row_targets, strict=True):
-                logits = parameters.softmax[0] @ h + parameters.softmax[1]
-                losses.append(-math.log(math.exp(logits[target]) / np.exp(logits).sum()))
-    assert loss == pytest.approx(np.mean(losses), rel=1e-12)
-
-    def part(dictionary, steps):
-        return {direction: [row[steps] for row in rows] for direction, rows in dictionary.items()}
-
-    first, middle = ref.lm_loss(parameters, part(rows, slice(0, 1)), part(targets, slice(0, 1)))
-    second, last = ref.lm_loss(parameters, part(rows, slice(1, 4)), part(targets, slice(1, 4)), middle)
-    assert loss == pytest.approx((first + 3 * second) / 4, rel=1e-12)
-    np.testing.assert_allclose(last["backward"][1][1], state["backward"][1][1], rtol=1e-12)
-
-    everything = {direction: (range(6), np.ones(6)) for direction in ref.DIRECTIONS}
-    assert ref.lm_loss(parameters, rows, targets, sampled=everything)[0] == pytest.approx(loss, rel=1e-12)

@@ -191,19 +191,6 @@ def test_a_signal_in_a_backward_pass_ends_the_script_like_any_other(number, code
     assert (done.returncode, done.stdout, done.stderr.strip()) == (code, "tidied up\n", message)
 
 
-def test_half_products_are_near_and_off_by_default():
-    x = paddle.randn([5, 40])
-    exact = products.amp_matmul(x, x, transpose_y=True)
-    products.use_bfloat16(True)
-    try:
-        near = products.amp_matmul(x, products.amp_operand(x), transpose_y=True)
-    finally:
-        products.use_bfloat16(False)
-    assert near.dtype == x.dtype
-    assert 0 < float((near - exact).abs().max()) < 1.0
-    np.testing.assert_array_equal(near.astype("bfloat16").astype(x.dtype).numpy(), near.numpy())  # as a GPU returns it
-
-
 @pytest.mark.parametrize("dtype", ["int64", "float32", "bool"])
 def test_arrays_go_to_a_gpu_by_way_of_the_host(monkeypatch, dtype):
     monkeypatch.setattr(paddle, "get_device", lambda: "gpu:0")

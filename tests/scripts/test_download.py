@@ -36,6 +36,12 @@ BALLAST = b"".join(hashlib.md5(str(i).encode()).digest() for i in range(6000))
 LM1B_ARCHIVE = archive({"1-billion-word/vocab-15w.txt": b"<S>\n", "1-billion-word/training/part": BALLAST})
 
 
+@pytest.fixture
+def server(server):
+    server.files[LM1B] = LM1B_ARCHIVE
+    return server
+
+
 def run(server, tmp_path, *names, tool=None, path=None, shell="sh", **environment) -> subprocess.CompletedProcess:
     """Run the script with output in tmp_path/data, expecting the checksums of the server's files."""
     variables = {
@@ -70,7 +76,6 @@ def left_over(tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize("shell", [shell for shell in ("sh", "bash", "dash", "ksh") if shutil.which(shell)])
 @pytest.mark.parametrize("tool", TOOLS)
 def test_fetches_verifies_and_unpacks(server, tmp_path, tool, shell):
-    server.files[LM1B] = LM1B_ARCHIVE
     result = run(server, tmp_path, "lm1b", tool=tool, shell=shutil.which(shell))
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "data/1-billion-word/training/part").read_bytes() == BALLAST
@@ -79,7 +84,6 @@ def test_fetches_verifies_and_unpacks(server, tmp_path, tool, shell):
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_resumes_where_the_connection_broke(server, tmp_path, tool):
-    server.files[LM1B] = LM1B_ARCHIVE
     server.break_after = [30000, 20000]
     result = run(server, tmp_path, "lm1b", tool=tool)
     assert result.returncode == 0, result.stderr
@@ -89,7 +93,6 @@ def test_resumes_where_the_connection_broke(server, tmp_path, tool):
 
 @pytest.mark.parametrize(("size", "requests"), [(40000, [(LM1B, "bytes=40000-")]), (len(LM1B_ARCHIVE), [])])
 def test_an_earlier_runs_part_is_resumed_or_complete(server, tmp_path, size, requests):
-    server.files[LM1B] = LM1B_ARCHIVE
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / f"{LM1B}.part").write_bytes(LM1B_ARCHIVE[:size])
     result = run(server, tmp_path, "lm1b")
@@ -98,7 +101,6 @@ def test_an_earlier_runs_part_is_resumed_or_complete(server, tmp_path, size, req
 
 
 def test_gives_up_after_some_tries_and_keeps_the_part(server, tmp_path):
-    server.files[LM1B] = LM1B_ARCHIVE
     server.break_after = [1000] * 9
     result = run(server, tmp_path, "lm1b")
     assert result.returncode == 1
@@ -108,7 +110,6 @@ def test_gives_up_after_some_tries_and_keeps_the_part(server, tmp_path):
 
 @pytest.mark.skipif("curl" not in TOOLS, reason="needs curl")
 def test_starts_again_where_the_server_cannot_resume(server, tmp_path):
-    server.files[LM1B] = LM1B_ARCHIVE
     server.ranges = False
     server.break_after = [30000]
     result = run(server, tmp_path, "lm1b", tool="curl")
@@ -117,7 +118,6 @@ def test_starts_again_where_the_server_cannot_resume(server, tmp_path):
 
 
 def test_wrong_checksum_removes_the_download(server, tmp_path):
-    server.files[LM1B] = LM1B_ARCHIVE
     result = run(server, tmp_path, "lm1b", MD5_LM1B="0" * 32)
     assert result.returncode == 1
     assert "MD5" in result.stderr
@@ -136,6 +136,7 @@ def test_existing_data_is_skipped_without_a_request(server, tmp_path):
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_not_found(server, tmp_path, tool):
+    del server.files[LM1B]
     result = run(server, tmp_path, "lm1b", tool=tool)
     assert result.returncode == 1
     assert LM1B in result.stderr
@@ -151,7 +152,6 @@ def test_an_unreachable_server(server, tmp_path):
 
 
 def test_too_little_space_is_an_error_before_fetching(server, tmp_path):
-    server.files[LM1B] = LM1B_ARCHIVE
     folder = tmp_path / "bin"
     folder.mkdir()
     df = folder / "df"
@@ -191,6 +191,7 @@ def test_unrated_reviews_become_lines_in_order(server, tmp_path):
 
 
 def test_several_sets_one_of_which_fails(server, tmp_path):
+    del server.files[LM1B]
     server.files[BAIKE] = archive({"baike_elmo_checkpoint/README": b"x"})
     result = run(server, tmp_path, "lm1b", "baike", "--keep")
     assert result.returncode == 1
@@ -200,7 +201,6 @@ def test_several_sets_one_of_which_fails(server, tmp_path):
 
 @pytest.mark.skipif(not shutil.which("md5sum"), reason="needs md5sum to stand in for md5")
 def test_macos_checksum_tool(server, tmp_path):
-    server.files[LM1B] = LM1B_ARCHIVE
     folder = path_with_only(tmp_path, TOOLS[0])
     md5 = Path(folder) / "md5"
     md5.write_text(f'#!/bin/sh\n[ "$1" = -q ] && {shutil.which("md5sum")} "$2" | cut -d " " -f 1\n', encoding="utf-8")
@@ -211,7 +211,6 @@ def test_macos_checksum_tool(server, tmp_path):
 
 
 def test_without_a_name_all_sets_are_listed(server, tmp_path):
-    server.files[LM1B] = LM1B_ARCHIVE
     (tmp_path / "data/sentence-polarity-dataset-v1").mkdir(parents=True)
     result = run(server, tmp_path)
     assert result.returncode == 0

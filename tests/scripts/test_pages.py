@@ -94,7 +94,9 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "page", sorted([*PROJECT.glob("*.md"), *PROJECT.glob("[!.]*/*.md")]), ids=lambda page: page.name
+    "page",
+    sorted([*PROJECT.glob("*.md"), *PROJECT.glob("[!.]*/*.md"), *PROJECT.glob("docs/*.ipynb")]),
+    ids=lambda page: page.name,
 )
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text(encoding="utf-8")):
@@ -316,3 +318,14 @@ def test_the_chinese_example_prints_what_it_shows(capsys):
     example, *_ = python_blocks("README_zh.md")
     exec(example, {})
     assert f"```\n{capsys.readouterr().out}```\n" in chinese_example()
+
+
+def test_the_tour_prints_what_it_shows(tmp_path, monkeypatch, capsys):
+    """Except the scores of training, which differ between machines."""
+    monkeypatch.chdir(tmp_path)
+    tour, names = json.loads((PROJECT / "docs/tour.ipynb").read_text(encoding="utf-8")), {}
+    for cell in tour["cells"]:
+        if cell["cell_type"] == "code":
+            code, shown = "".join(cell["source"]), [line for output in cell["outputs"] for line in output["text"]]
+            exec(code, names)
+            assert capsys.readouterr().out == "".join(shown) or "run_tag.main" in code

@@ -79,8 +79,12 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", **size)
         self.call("Emulation.setTouchEmulationEnabled", enabled=touch)
 
-    def open(self, path: Path) -> None:
-        self.call("Page.navigate", url=path.as_uri())
+    def prefer(self, theme: str) -> None:
+        """theme: light or dark."""
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+
+    def open(self, path: Path, fragment: str = "") -> None:
+        self.call("Page.navigate", url=path.as_uri() + fragment)
         self.wait("document.readyState === 'complete' && location.protocol === 'file:'")
 
     def run(self, expression: str):
@@ -100,6 +104,10 @@ class Browser:
         for kind in ["mouseMoved", *["mousePressed", "mouseReleased"] * click]:
             button = {} if kind == "mouseMoved" else {"button": "left", "clickCount": 1}
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **button)
+
+    def press(self, key: str, code: int = 0) -> None:
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code)
 
     def tap(self, x: float, y: float) -> None:
         self.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])

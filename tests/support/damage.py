@@ -1,6 +1,7 @@
 """Random damage to files."""
 
 import random
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,12 @@ def damaged(content: bytes, generator: random.Random, within: int | None = None)
 
 
 def accepted(
-    path: Path, read: Callable[[], Any], times: int = 200, within: int | None = None
+    path: Path, read: Callable[[], Any], times: int = 200, within: int | None = None, message: str = ".{21}"
 ) -> Iterator[tuple[int, Any]]:
     """Damage a file repeatedly, every other time within its first bytes, and read it. Some damage must be noticed.
 
-    Yields the length of the file and the result whenever reading succeeds; otherwise it must raise a UserError.
+    Yields the length of the file and the result whenever reading succeeds; otherwise it must raise a UserError with the
+    message, a pattern.
     """
     content, generator, n = path.read_bytes(), random.Random(0), 0
     for number in range(times):
@@ -32,7 +34,7 @@ def accepted(
         try:
             result = read()
         except UserError as error:
-            assert len(str(error)) > 20
+            assert re.search(message, str(error), re.S)
         else:
             n += 1
             yield len(changed), result

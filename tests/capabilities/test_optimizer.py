@@ -7,8 +7,7 @@ import pytest
 
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.row_gradients import embedding_lookup
-from pretraining.adam import Adam
-from pretraining.optimizer import make_optimizer
+from pretraining.optimizer import Adam, make_optimizer
 
 SHAPES = {"large": (300, 301), "small": (7,), "table": (40, 5), "whole": (6, 2), "frozen": (3, 2)}
 
