@@ -31,7 +31,7 @@ from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.lstmp import LSTMP, Packing, State, run_layer
 from elmo_core.network.softmax import Candidates, Softmax
-from elmo_core.network.token_encoders import token_encoder
+from elmo_core.network.token_encoders import TOKEN_ENCODERS
 from elmo_core.network.token_tables import OOVCounter, PrecomputedTable, make_token_table
 from elmo_core.text.tokens import (
     SPECIAL_TOKENS,
@@ -70,7 +70,7 @@ class BiLM(nn.Layer):
     def __init__(self, config: ELMoConfig, head: bool = True):
         super().__init__()
         self.config = config
-        self.token_encoder = token_encoder(config, sparse=head)
+        self.token_encoder = TOKEN_ENCODERS[config.input](config, sparse=head)
         for name in ("forward_lstm", "backward_lstm"):
             setattr(self, name, nn.LayerList(LSTMP(config) for _ in range(config.n_layers)))
         if head and config.vocab_size:

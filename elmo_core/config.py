@@ -1,7 +1,7 @@
 """The configuration of a model, stored as config.json. Does not import Paddle."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elmo_core.machine.messages import UserError
@@ -27,10 +27,6 @@ def _number(default: int | float, help: str, letter: str, minimum: float = 0, ma
     return _described(default, help=help, metavar=letter, minimum=minimum, maximum=maximum, flags=flags)
 
 
-def _choice(default: str, help: str, choices: Iterable[str]):
-    return _described(default, help=help, choices=tuple(choices))
-
-
 def _described(default, **metadata):
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -39,13 +35,13 @@ def _described(default, **metadata):
 class ELMoConfig:
     """Everything needed to rebuild a model, stored as `config.json` next to its checkpoints."""
 
-    input: str = _choice("char", "token input: characters, a table of words, or both", INPUTS)
+    input: str = _described("char", help="token input: characters, a table of words, or both", choices=INPUTS)
     vocab_size: int = _described(0, minimum=0, maximum=2**31 - 1)  # of softmax and word table; 0: no softmax
     character_dim: int = _number(16, "character embedding size", "N", minimum=1, flags=("--char_embed_dim",))
     filters: tuple[tuple[int, int], ...] = _described(
         FILTERS, help="character CNN filters as width:number, e.g. 1:32,2:64", metavar="W:N,..."
     )
-    activation: str = _choice("relu", "activation of the character CNN", ("relu", "tanh"))
+    activation: str = _described("relu", help="activation of the character CNN", choices=("relu", "tanh"))
     n_highway: int = _number(2, "highway layers of the character CNN", "N", maximum=100, flags=("--num_highways",))
     projection_dim: int = _number(512, "LSTM projection size; vectors have 2P dimensions", "P", minimum=1)
     cell_dim: int = _number(4096, "LSTM cell size", "H", minimum=1)

@@ -1,12 +1,13 @@
 """The initial model of a pretraining run: new, from a checkpoint, or with another vocabulary."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from elmo import BiLM, load_bilm
-from elmo_core.config import ELMoConfig, differences
+from elmo_core.config import differences
 from elmo_core.files import checkpoint
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine.messages import UserError, log
@@ -45,7 +46,7 @@ def _with_vocabulary(bilm: BiLM, old: Vocabulary, new: Vocabulary) -> BiLM:
 
     A model without a softmax, like most published ones, gets a new one.
     """
-    new_bilm = BiLM(ELMoConfig.from_dict({**bilm.config.to_dict(), "vocab_size": len(new)}))
+    new_bilm = BiLM(dataclasses.replace(bilm.config, vocab_size=len(new)))
     word_tables = [f"token_encoder.{name}" for name in bilm.token_encoder.word_tables]
     tables = ["softmax.weight", "softmax.bias", *word_tables]
     shared_rows = [k for k, token in enumerate(new.tokens) if token in old]

@@ -268,17 +268,6 @@ class _FusedDirection:
         return {**shapes, **clips, "weight": weight, "projection": projection}
 
 
-class _BlockGradients(NamedTuple):
-    """Results of the backward pass through one block of steps, the steps flattened into rows."""
-
-    d_h: paddle.Tensor  # (D, n, P) of the initial h
-    d_c: paddle.Tensor  # (D, n, H) of the initial c
-    d_gates: paddle.Tensor  # (D, t * n, 4H)
-    d_projected: paddle.Tensor  # (D, t * n, P) of the projection's output
-    cell_output: paddle.Tensor  # (D, t * n, H) the projection's input
-    previous_h: paddle.Tensor  # (D, t * n, P) each step's previous h
-
-
 class _StackedDirections:
     """All directions of a layer over one batch in Paddle operators, stacked on an axis D.
 
@@ -351,9 +340,9 @@ class _StackedDirections:
                 d_h, d_c = _append_ended(d_h, d_final_h, n), _append_ended(d_c, d_final_c, n)
                 d_blocks = [d[first : first + steps * n].reshape([steps, n, -1]) for d in d_outputs]
                 d_projected = paddle.stack(d_blocks, axis=1)  # (t, D, n, P)
-                result = self._block_backward(d_projected, d_h, d_c, saved, recurrent_weight, projection_weight)
-                d_h, d_c = result.d_h, result.d_c
-                results.append(result[2:])
+                weights = recurrent_weight, projection_weight
+                d_h, d_c, *rows = self._block_backward(d_projected, d_h, d_c, saved, *weights)
+                results.append(rows)
             n_rows = d_final_h.shape[1]
             d_h, d_c = _append_ended(d_h, d_final_h, n_rows), _append_ended(d_c, d_final_c, n_rows)
             results = map(_concat, zip(*reversed(results), strict=True))
@@ -370,8 +359,12 @@ class _StackedDirections:
             )
             return list(map(LayerInput, *d_stacked))
 
-    def _block_backward(self, d_projected, d_h, d_c, saved, recurrent_weight, projection_weight) -> _BlockGradients:
-        """Backpropagate through a block. d_projected (t, D, n, P): its outputs' gradients, modified in place."""
+    def _block_backward(self, d_projected, d_h, d_c, saved, recurrent_weight, projection_weight):
+        """Backpropagate through a block. d_projected (t, D, n, P): its outputs' gradients, modified in place.
+
+        Returns the gradients of the initial h and c; then, with the steps flattened into rows, those of the gates and of the
+        projection's output, the projection's input, and each step's previous h.
+        """
         (initial_h, initial_c), gates, cells, outputs = saved
         factors, cell_output = self._gradient_factors(gates, initial_c, cells)
         steps, _, *shape = factors.shape  # (t, 6, D, n, H)
@@ -396,7 +389,7 @@ class _StackedDirections:
         previous_h = paddle.concat([initial_h.unsqueeze(0), outputs[:-1]])
         d_gates = paddle.concat(factors.split(6, axis=1)[1:5], axis=4).squeeze(1)  # (t, D, n, 4H)
         rows = map(_steps_to_rows, (d_gates, d_projected, cell_output, previous_h))
-        return _BlockGradients(d_h, d_c.reshape(shape), *rows)
+        return d_h, d_c.reshape(shape), *rows
 
     def _gradient_factors(self, gates, initial_c, cells):
         """Elementwise factors of the backward pass for all steps of a block, and the projection's input m.

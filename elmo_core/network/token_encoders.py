@@ -1,4 +1,4 @@
-"""Token encoders, by the name of a model's `input`.
+"""Token encoders, by the name of a model's `input`. sparse: word tables collect row gradients instead of dense ones.
 
 To add one: a class here, a line in TOKEN_ENCODERS, and its name, which says what it reads, in INPUTS of config.py.
 """
@@ -56,8 +56,3 @@ def _vectors(table: nn.Embedding, words: np.ndarray, sparse: bool) -> paddle.Ten
 
 
 TOKEN_ENCODERS = {"char": CharCNN, "word": WordTable, "char+word": CharWord}
-
-
-def token_encoder(config: ELMoConfig, sparse: bool) -> nn.Layer:
-    """Build a model's encoder. sparse: its word tables collect row gradients instead of dense ones."""
-    return TOKEN_ENCODERS[config.input](config, sparse)
