@@ -374,8 +374,8 @@ class Experiment:
             trainer.load_best()
             self._save(encoders)
             log.warning(
-                f"{stopped}. The best epoch so far is {trainer.best}. Use it: {PREDICT}{folder}. To train this fold again and "
-                "continue: the same command and --resume."
+                f"{stopped}. The best epoch so far is {trainer.best}. Use it: {PREDICT}{folder}. To train this fold again "
+                "and continue: the same command and --resume."
             )
         elif n_finished:
             finished = format_count(n_finished, "finished folds")

@@ -89,8 +89,8 @@ def read_texts(
         log.warning(f"{test} is both --dev_file and --test_file: test scores will be optimistic.")
     dev, test = (read_known(path, columns, classes, pairs) if path else [] for path in (dev, test))
     data = as_texts([*examples, *dev, *test], classes, lang, max_tokens, train)
-    n_chinese = len(HAN.findall("".join(data.texts[:1000])))
-    if lang == "en" and n_chinese > 3 * sum(map(len, data.sentences[:1000])):
+    tokens = list(chain.from_iterable(data.sentences[:1000]))
+    if lang == "en" and len(HAN.findall("".join(tokens))) > 3 * len(tokens):
         log.warning(f"{train}: this looks like Chinese, which --lang=en does not segment. Use --lang=zh.")
     data.n_dev, data.n_test = len(dev), len(test)
     counts = np.bincount(data.labels)
