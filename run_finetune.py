@@ -22,14 +22,14 @@ import script
 import task_flags
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import format_count
-from elmo_core.text.text_files import stdin_lines, write_table
+from elmo_core.text.text_files import line_groups, write_table
 from elmo_core.weights import model_files
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.encoders import BiLMEncoder, Encoder, FineTuning, WordTable
 from elmo_tasks.classification.prediction import OUTPUT_FORMATS, classify_lines
 from elmo_tasks.classification.protocol import Experiment, ProtocolSettings
 from elmo_tasks.classification.scores import macro_f1, mistakes, per_class, tables
-from elmo_tasks.classification.texts import read_lines
+from elmo_tasks.classification.texts import read_groups
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.word_vectors import WordVectors
 
@@ -106,11 +106,12 @@ def evaluate(args: argparse.Namespace) -> None:
 
 
 def predict(args: argparse.Namespace) -> None:
-    lines, source = (read_lines(args.input), args.input) if args.input else (stdin_lines(), "standard input")
+    groups, source = (read_groups(args.input), args.input) if args.input else (line_groups(None), "standard input")
     classifier = Classifier(args.model_dir, args.device)
     with script.output(args.output, args.input) as target:
-        for line in classify_lines(classifier, lines, source, args.output_format):
-            target.write(line + "\n")
+        for lines in classify_lines(classifier, groups, source, args.output_format):
+            target.writelines(f"{line}\n" for line in lines)
+            target.flush()
 
 
 if __name__ == "__main__":

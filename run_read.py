@@ -14,7 +14,6 @@ for Chinese and as in SQuAD's for English, Rouge-L as in DuReader's.
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,9 +23,9 @@ import task_flags
 from args import COUNT, FILE
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
-from elmo_core.text.text_files import blocks, decode, write_table
+from elmo_core.text.text_files import blocks, line_groups, write_table
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
-from elmo_tasks.reading.data import Passage, Question, read_dataset
+from elmo_tasks.reading.data import read_dataset
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import Reader, TokenisedPassage
 from elmo_tasks.reading.score import mistakes, score
@@ -194,26 +193,28 @@ def predict(args: argparse.Namespace) -> None:
     with script.output(args.output, args.input, args.passage) as target:
         if args.input:
             passages = read_dataset(args.input, require_answers=False).passages
-        else:
-            passages = [passage_with_questions(args.passage)]
-        reader = Reader(args.model_dir, args.device)
-        answers = reader.predictions([TokenisedPassage(passage, reader.settings.lang) for passage in passages])
-        if args.input:
+            reader = Reader(args.model_dir, args.device)
+            answers = reader.predictions([TokenisedPassage(passage, reader.settings.lang) for passage in passages])
             target.write(json.dumps(answers, ensure_ascii=False, indent=1) + "\n")
         else:
-            target.writelines(f"{' '.join(answer.split())}\n" for answer in answers.values())
+            passage = read_passage(args.passage)
+            reader, lines = Reader(args.model_dir, args.device), []
+            for lines in line_groups(None):
+                answers = iter(reader.answers([(line, passage) for line in lines if line.strip()]))
+                target.writelines(
+                    f"{' '.join(next(answers)[0].text.split()) if line.strip() else ''}\n" for line in lines
+                )
+                target.flush()
+            if not lines:
+                raise UserError("standard input has no question: expected one per line.")
 
 
-def passage_with_questions(path: Path) -> Passage:
-    """Read a passage from a file and its questions from standard input."""
+def read_passage(path: Path) -> str:
     disk.check_input(path, "a passage", "--passage")
     text = "".join(blocks(path))
     if not text.split():
         raise UserError(f"--passage {path}: the file is empty.")
-    lines = decode(sys.stdin.buffer.read(), Path("standard input"), 1).splitlines()
-    if not lines:
-        raise UserError("standard input has no question: expected one per line.")
-    return Passage(text, [Question(str(number), line, [], []) for number, line in enumerate(lines)])
+    return text
 
 
 def prepare(args: argparse.Namespace) -> None:

@@ -52,7 +52,7 @@ def write_page(
             "sense": [senses.index(sense) for sense in names] if senses else [],
             "shares": same_sense_shares(word).mean(axis=1).round(4).tolist() if is_labelled else [],
             "sentence": [sentences.setdefault(text, len(sentences)) for text in texts],
-            "place": [occurrence.position for occurrence in word.occurrences],
+            "position": [occurrence.position for occurrence in word.occurrences],
             "labels": labels,
             "layers": _layers(word, layers, projection, seed),
         }

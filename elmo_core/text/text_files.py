@@ -164,8 +164,26 @@ def read_lines(path: str | Path, errors: str = "strict", encoding: str = "UTF-8"
 
 def stdin_lines() -> Iterator[str]:
     """Yield the lines of standard input as they arrive, without line ends."""
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        yield decode(line, Path("standard input"), number).removeprefix("\ufeff").rstrip("\r\n")
+    for group in line_groups(None):
+        yield from group
+
+
+def line_groups(path: Path | None) -> Iterator[list[str]]:
+    """Yield the lines of a file or, without one, of standard input: each time all that have arrived. Without line ends."""
+    for text in blocks(path) if path else _stdin_blocks():
+        yield [line.removesuffix("\r") for line in split_lines(text)]
+
+
+def _stdin_blocks() -> Iterator[str]:
+    """Yield what has arrived at standard input, in blocks of whole lines. Waits only if there is nothing."""
+    rest, line, data = b"", 1, b"\n"
+    while data:
+        data = sys.stdin.buffer.read1(BLOCK_BYTES)
+        *lines, rest = (rest + data).split(b"\n") if data else (rest, b"")
+        if block := b"\n".join([*lines, b""] if data else lines):
+            text = decode(block, Path("standard input"), line)
+            yield text.removeprefix("\ufeff") if line == 1 else text
+            line += block.count(b"\n")
 
 
 def read_sentences(path: str | Path) -> Iterator[list[str]]:

@@ -79,10 +79,14 @@ class Classifier(TrainedModel):
 
     def probabilities(self, texts: Sequence[str | tuple[str, str]]) -> np.ndarray:
         """Probabilities (n, classes), whose columns are in the order of `classes`."""
-        pairs, lang = self.settings.pairs, self.settings.lang
+        pairs, lang, max_tokens = self.settings.pairs, self.settings.lang, self.settings.max_seq_len
         check_texts(texts, ("text", "text2") if pairs else ("text",))
-        stacked = list(chain.from_iterable(zip(*texts, strict=True))) if pairs else texts
-        return self._probabilities(tokenise_texts(stacked, lang, self.settings.max_seq_len))
+        arrays = [np.zeros((0, len(self.classes)), np.float32)]
+        for k in range(0, len(texts), TEXTS_PER_BATCH):
+            batch = texts[k : k + TEXTS_PER_BATCH]
+            stacked = list(chain.from_iterable(zip(*batch, strict=True))) if pairs else batch
+            arrays.append(self._probabilities(tokenise_texts(stacked, lang, max_tokens)))
+        return np.concatenate(arrays)
 
     def _probabilities(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
         """The same for tokenised texts; for pairs, all first texts are followed by all second ones."""

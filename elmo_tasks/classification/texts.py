@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ LAYOUTS = (
     ("sentence1", "label", "sentence2"),
     ("sentence", "label"),
 )
+LINES_PER_GROUP = 4096
 HAN = re.compile("[\u4e00-\u9fff]")
 MAX_CLASSES = 50  # more labels, and more than half as many as texts: probably the wrong column
 EXPECTED = "texts with labels, as TSV or JSON"
@@ -141,7 +142,8 @@ def read_file(path: Path, columns: Sequence[str] | None = None) -> list[Example]
     columns: those of text, label and second text: JSON keys, names in a header, or numbers from 0 without a header.
     """
     disk.check_input(path, EXPECTED)
-    rows = [(where, row) for where, row in _rows(text_files.read_lines(path), path) if row != ""]
+    (rows,) = _row_groups([text_files.read_lines(path)], path)
+    rows = [(where, row) for where, row in rows if row != ""]
     if not rows:
         raise UserError(f"{path}: it has no texts. Expected {EXPECTED}.")
     header, is_json = _header(rows[0][1]), isinstance(rows[0][1], dict)
@@ -168,49 +170,63 @@ def read_file(path: Path, columns: Sequence[str] | None = None) -> list[Example]
 
 
 def iter_texts(
-    lines: Iterable[str], source: str | Path, classes: Sequence[str], pairs: bool
-) -> Iterator[tuple[str, ...]]:
-    """Yield the text, or the two texts, of each line to be classified; () for a blank line.
+    groups: Iterable[Iterable[str]], source: str | Path, classes: Sequence[str], pairs: bool
+) -> Iterator[list[tuple[str, ...]]]:
+    """Yield the texts to be classified in each group of lines: one, or two for pairs, per line; () for a blank line.
 
     The first line shows whether these are bare texts, pairs separated by tabs, or labelled texts, whose labels are ignored.
     """
-    rows = _rows(lines, source)
-    while (pair := next(rows, None)) and pair[1] == "":
-        yield ()
-    if not pair:
-        return
-    position, first = pair
-    header, names, has_header = _text_columns(first, classes, pairs)
-    if len(names) != 1 + pairs and (pairs or isinstance(first, dict)):
+    header: list[str] | None = None
+    for rows in _row_groups(groups, source):
+        texts = []
+        for where, row in rows:
+            if row == "":
+                texts.append(())
+                continue
+            if header is None:
+                header, names, has_header = _text_columns(row, classes, pairs)
+                _check_text_columns(row, header, names, pairs, where, source)
+                if has_header:
+                    continue
+            texts.append(_fields(row, header, names, where) if names else (row.strip(),))
+        yield texts
+
+
+def _check_text_columns(row: str | dict, header: list[str], names: list[str], pairs: bool, where: str, source) -> None:
+    """Raise if the first row does not have the texts. Log which of its columns are classified."""
+    if len(names) != 1 + pairs and (pairs or isinstance(row, dict)):
         expected = "two texts, separated by a tab or in columns text and text2" if pairs else "a column text"
-        raise UserError(f"{position}: found {first!r:.60}, expected {expected}.")
+        raise UserError(f"{where}: found {row!r:.60}, expected {expected}.")
     if len(header) > len(names) > 0:
         log.info(f"{source}: the columns are {join_names(header)}. Classified: {' and '.join(names)}.")
     elif not names and len(header) > 1:
         log.warning(f"{source}: lines have tabs and are classified whole. If these are columns, name them in a header.")
-    for where, row in rows if has_header else chain([pair], rows):
-        if row == "":
-            yield ()
-        else:
-            yield _fields(row, header, names, where) if names else (row.strip(),)
 
 
-def _rows(lines: Iterable[str], source: str | Path) -> Iterator[tuple[str, str | dict]]:
-    """Yield each line, "" if it is blank, with its position for messages. If the first is JSON, yield the objects."""
-    numbered, is_json = enumerate(lines, 1), None
-    for number, line in numbered:
-        where = f"{source}:{number}"
-        if not line.strip():
-            yield where, ""
-        elif is_json is None and text_files.JSON_ARRAY.match(line):
-            objects = text_files.parse_array("\n".join([line, *(line for _, line in numbered)]), source)
-            yield from ((f"{source}: object {k}", values) for k, values in enumerate(objects, 1))
-        else:
-            values = None if is_json is False else _json_object(line)
-            if is_json and values is None:
-                raise UserError(f"{where}: found {line!r:.60}, expected a JSON object as in the first line.")
-            is_json = values is not None
-            yield where, values if is_json else line
+def _row_groups(groups: Iterable[Iterable[str]], source: str | Path) -> Iterator[list[tuple[str, str | dict]]]:
+    """Yield, for each group of lines, the lines, "" if they are blank, with their positions for messages.
+
+    If the first line is JSON, yield the objects.
+    """
+    lines_of_groups, number, is_json = iter(groups), 0, None
+    for group in lines_of_groups:
+        rows, lines = [], iter(group)
+        for line in lines:
+            number += 1
+            where = f"{source}:{number}"
+            if not line.strip():
+                rows.append((where, ""))
+            elif is_json is None and text_files.JSON_ARRAY.match(line):
+                text = "\n".join([line, *lines, *chain.from_iterable(lines_of_groups)])
+                objects = text_files.parse_array(text, source)
+                rows += ((f"{source}: object {k}", values) for k, values in enumerate(objects, 1))
+            else:
+                values = None if is_json is False else _json_object(line)
+                if is_json and values is None:
+                    raise UserError(f"{where}: found {line!r:.60}, expected a JSON object as in the first line.")
+                is_json = values is not None
+                rows.append((where, values if is_json else line))
+        yield rows
 
 
 def _header(row: str | dict) -> list[str]:
@@ -278,6 +294,12 @@ def read_lines(path: Path) -> Iterable[str]:
             raise
         return text_files.read_lines(path, encoding="latin-1")
     return text_files.read_lines(path)
+
+
+def read_groups(path: Path) -> Iterator[list[str]]:
+    """The same, in groups of LINES_PER_GROUP."""
+    lines = iter(read_lines(path))
+    return iter(lambda: list(islice(lines, LINES_PER_GROUP)), [])
 
 
 # Tokens

@@ -63,7 +63,7 @@ def test_every_occurrence_is_there_with_its_nearest_others(tmp_path):
     (found,) = data_of(tmp_path / "page.html")["words"]
     sentences = data_of(tmp_path / "page.html")["sentences"]
     assert [sentences[k].split(" ") for k in found["sentence"]] == [list(one.tokens) for one in word.occurrences]
-    assert set(found["place"]) == {2} and found["nearest"] == [["money", 0.5]]
+    assert set(found["position"]) == {2} and found["nearest"] == [["money", 0.5]]
     assert [found["senses"][k] for k in found["sense"]] == word.senses.tolist()
     np.testing.assert_allclose(found["shares"], nearest.same_sense_shares(word).mean(axis=1), atol=1e-4)
     for layer, drawn in zip([1, 2], found["layers"], strict=True):

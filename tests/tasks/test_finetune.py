@@ -1,6 +1,7 @@
 """run_finetune.py on texts of one's own: files, several classes, pairs, weights of classes, evaluation, prediction."""
 
 import io
+import itertools
 import json
 import random
 
@@ -113,7 +114,8 @@ def test_faulty_files_are_an_error_with_the_line(tmp_path, content, columns, wor
     ],
 )
 def test_texts_to_predict_are_recognised(lines, expected, log, messages):
-    assert list(texts.iter_texts(lines, "new", ["p", "n"], pairs=False)) == expected
+    groups = ([line] for line in lines)
+    assert list(itertools.chain(*texts.iter_texts(groups, "new", ["p", "n"], pairs=False))) == expected
     assert (log in messages()) if log else not messages()
 
 
@@ -127,13 +129,13 @@ def test_texts_to_predict_are_recognised(lines, expected, log, messages):
     ],
 )
 def test_pairs_to_predict_are_recognised(lines):
-    assert list(texts.iter_texts(lines, "new", ["p", "n"], pairs=True)) == [("a", "b c")]
+    assert list(texts.iter_texts([lines], "new", ["p", "n"], pairs=True)) == [[("a", "b c")]]
 
 
 @pytest.mark.parametrize(("line", "pairs"), [('{"review": "a"}', False), ("a", True), ("a\tb\tc", True)])
 def test_texts_to_predict_in_other_columns_are_an_error(line, pairs):
     with pytest.raises(UserError, match="new:2"):
-        list(texts.iter_texts(["", line], "new", ["p", "n"], pairs))
+        list(texts.iter_texts([["", line]], "new", ["p", "n"], pairs))
 
 
 @pytest.mark.parametrize(
@@ -332,12 +334,12 @@ def test_pairs_are_trained_and_predicted(files, small_weights, more, capsys):
     run(*argv, *flags(files, "train"), f"--results={files / 'r.json'}", f"--save_dir={files / 'model'}")
     assert read(files / "r.json")["accuracy"] == 1.0
     classifier, lines = Classifier(files / "model"), ["red x\tred x", "blue x\tred x", "\t"]
-    predictions = list(classify_lines(classifier, lines, "new", "tsv"))
+    (predictions,) = classify_lines(classifier, [lines], "new", "tsv")
     assert [line.split("\t", 2)[::2] for line in predictions[:2]] == [["same", lines[0]], ["other", lines[1]]]
-    assert json.loads(next(classify_lines(classifier, lines, "new", "json")))["text2"] == "red x"
+    assert json.loads(next(classify_lines(classifier, [lines], "new", "json"))[0])["text2"] == "red x"
     assert classifier.evaluate(files / "train", None)[0].is_correct.mean() > 0.9
     with pytest.raises(UserError, match="new:2"):
-        list(classify_lines(classifier, ["red\tred", "red"], "new", "tsv"))
+        list(classify_lines(classifier, [["red\tred"], ["red"]], "new", "tsv"))
     texts = [("red x", "red x"), ("", "red"), ("blue x " * 20, "red"), ("never seen", "red x")]
     together = classifier.probabilities(texts)
     for text, row in zip(texts, together, strict=True):
