@@ -18,6 +18,7 @@ from export.paddle_graph import paddle_graph
 
 EXAMPLES = Path(__file__).parent / "examples"
 RUNS_ON = {"model.json": "Paddle 3.0 to 3.3", "model.pdmodel": "Paddle 2.6 to 3.3"}  # graphs of Paddle Inference
+OUTPUT = {"model.json": "fetch_name_0", "model.pdmodel": "save_infer_model/scale_0.tmp_0"}  # its name for the output
 IMPORT = re.compile(r"^from (elmo_(?:core|tasks)(?:\.\w+)*)\.(\w+) import", re.MULTILINE)
 
 
@@ -79,7 +80,7 @@ Exported by export_model.py with {versions}. `{graph}` runs on {RUNS_ON[graph]}.
 | `{output.name}` | {output.dtype} | {_shape(output.shape)} | {output.meaning} |
 
 Sizes given as letters may differ from call to call: {network.letters}. Padding does not
-matter. Paddle Inference calls the only output `fetch_name_0`.
+matter. Paddle Inference calls the only output `{OUTPUT[graph]}`.
 
 ```
 python run_paddle.py < lines.txt

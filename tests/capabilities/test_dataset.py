@@ -18,7 +18,7 @@ from elmo_core.machine.messages import UserError
 from elmo_core.text import text_files
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.corpus import Corpus
-from elmo_core.text.tokens import Vocabulary, restore_order, sentence_batches, shuffled_batches, token_batch
+from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches, token_batch
 from pretraining.prefetch import prefetched
 
 MARKERS = ["<S>", "</S>", "<UNK>"]
@@ -504,21 +504,6 @@ def test_shuffled_batches_hold_every_sentence_once():
     assert [batch.tolist() for batch in first] != [batch.tolist() for batch in second]
     again = shuffled_batches(sentences, 10, np.random.default_rng(0))
     assert [batch.tolist() for batch in again] == [batch.tolist() for batch in first]
-
-
-def test_restore_order_gives_values_back_as_soon_as_possible():
-    consumed = []
-
-    def pairs():
-        for positions in ([2, 0], [1], [4], [3]):
-            consumed.append(positions)
-            yield np.array(positions), [f"value {i}" for i in positions]
-
-    values = restore_order(pairs())
-    assert next(values) == "value 0" and len(consumed) == 1
-    assert list(values) == [f"value {i}" for i in range(1, 5)]
-    with pytest.raises(ValueError, match="position 0"):
-        list(restore_order([(np.array([1]), ["b"])]))
 
 
 def test_prefetching_keeps_order_and_stays_within_its_depth():

@@ -2,6 +2,7 @@
 
 import importlib
 import itertools
+import json
 import os
 import random
 import re
@@ -20,11 +21,16 @@ from project import PROJECT
 import convert
 import export_model
 import run_finetune
+import run_tag
 from elmo import ELMoEmbedder
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.pretrained import PretrainedBiLM
+from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch
+from elmo_tasks.reading.network import MASKED_LOGIT, ReaderSettings
+from elmo_tasks.reading.reader import Reader
+from elmo_tasks.reading.text import Text, windows
 from elmo_tasks.tagging.columns import Token
 from elmo_tasks.tagging.data import Labels
 from elmo_tasks.tagging.network import TaggerSettings
@@ -170,13 +176,16 @@ def random_tagger(folder: Path, **settings) -> Tagger:
     labels = Labels(["B-x", "I-x", "E-x", "S-x", "O"])
     settings = {"scheme": "bioes", "hidden_dim": 5, "word_dim": 4, "n_layers": 2, "layers": "mix", **settings}
     pretrained, vectors, features = None, None, settings.pop("features", ())
+    if settings["scheme"] == "lac":
+        labels = Labels(["n", "n-B", "n-I", "v", "v-B", "v-I", "O"])
+    pieces = Vocabulary([*SPECIAL_TOKENS, *settings.pop("pieces")]) if "pieces" in settings else None
     if settings.pop("elmo", True):
         prefix = tiny.save(tiny.random_bilm(**settings.pop("bilm", {})), folder / "elmo")
         pretrained = PretrainedBiLM.from_path(prefix)
     if settings.pop("vectors", False):
         (folder / "vectors.txt").write_text("3 2\nthe 1 2\nbank 3 -1\nBank -2 2\n", encoding="utf-8")
         vectors = WordVectors(folder / "vectors.txt")
-    tagger = Tagger.create(TaggerSettings(**settings), words, labels, pretrained, vectors=vectors, features=features)
+    tagger = Tagger.create(TaggerSettings(**settings), words, labels, pretrained, pieces, vectors, features)
     random_weights(tagger.network, "elmo.bilm")
     tagger.network.emission.weight.set_value(4 * tagger.network.emission.weight)  # so that the labels vary
     tagger.save(folder / "tagger")
@@ -232,24 +241,6 @@ def test_labels_are_right_with_onednn_for_batches_of_any_shape(export, tmp_path)
         assert [row[: len(labels)].tolist() for row, labels in zip(found, expected, strict=True)] == expected
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-def test_the_examples_run_without_this_project(tmp_path, runtime):
-    tagger, onnx = random_tagger(tmp_path), ["--onnx"] if runtime == "run_onnx" else []
-    folder, sentences = tmp_path / "exported", SENTENCES[2:]
-    export_model.main([str(tmp_path / "tagger"), f"--output={folder}", *onnx])
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    text = "".join(" ".join(sentence) + "\n" for sentence in sentences)
-    command = [sys.executable, f"{runtime}.py", "--tokens"]
-    done = subprocess.run(
-        command, cwd=folder, input=text, env=environment, capture_output=True, encoding="utf-8", timeout=300
-    )
-    pairs = zip(sentences, tagger.predict(sentences), strict=True)
-    expected = [[f"{token}\t{label}" for token, label in zip(*both, strict=True)] + [""] for both in pairs]
-    assert not done.returncode and done.stdout.splitlines() == [*itertools.chain(*expected)], done.stderr
-    readme = (folder / "README.md").read_text(encoding="utf-8")
-    assert "(B, T, 50)" in readme and "labels.txt" in readme and f"{runtime}.py" in readme
-
-
 def test_characters_with_places_and_features(export, tmp_path):
     tagger = random_tagger(tmp_path, elmo=False, segmentation="feature", features=["N", "V x"])
     tokens = [Token("很"), Token("x"), Token("the"), Token("river"), Token("很")]
@@ -274,7 +265,7 @@ def test_a_tagger_of_jiebas_words_is_not_exported(tmp_path):
 
 @pytest.fixture(scope="module")
 def heads(tmp_path_factory):
-    """Folders of classifiers: of texts, with concatenated or mixed layers, and of pairs."""
+    """A folder with classifiers: of texts, with concatenated or mixed layers, of pairs, of raw texts and pairs."""
     folder, generator = tmp_path_factory.mktemp("heads"), random.Random(3)
     model = tiny.save(tiny.random_bilm(scale=1.0), folder / "elmo")
     rows = [generator.choice([("river bank", "a"), ("of the", "b"), ("苹果 很", "c")]) for _ in range(40)]
@@ -286,10 +277,12 @@ def heads(tmp_path_factory):
         ("texts", "texts", []),
         ("mix", "texts", ["--layers=mix"]),
         ("pairs", "pairs", ["--layers=top"]),
+        ("raw texts", "texts", ["--lang=en", "--max_seq_len=9"]),
+        ("raw pairs", "pairs", ["--lang=en", "--max_seq_len=9"]),
     ):
         files = [f"--{part}_file={folder / file}" for part in ("train", "dev", "test")]
         run_finetune.main([*quick, *files, *more, f"--save_dir={folder / f'head of {name}'}"])
-    return {name: folder / f"head of {name}" for name in ("texts", "mix", "pairs")}
+    return folder
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -298,10 +291,101 @@ def test_a_classifier_gives_the_same_probabilities(export, heads, runtime, name)
     sentences = [*SENTENCES, ["the", "苹果", "bank"]]  # three pairs
     texts = [" ".join(sentence) for sentence in sentences]
     texts = list(zip(texts[:3], texts[3:], strict=True)) if name == "pairs" else texts
-    expected = Classifier(heads[name]).probabilities(texts)
-    exported = export(heads[name], runtime)
+    expected = Classifier(heads / f"head of {name}").probabilities(texts)
+    exported = export(heads / f"head of {name}", runtime)
     np.testing.assert_allclose(exported(sentences), expected, atol=1e-5)
     assert exported([]).shape == (0, 3)
+
+
+# Readers
+
+
+def random_reader(folder: Path, **settings) -> Reader:
+    """A reader with random weights, and windows shorter than most passages."""
+    (folder / "vectors.txt").write_text("3 2\nthe 1 2\nbank 3 -1\nBank -2 2\n", encoding="utf-8")
+    settings = {"word_dim": 4, "hidden_dim": 3, "max_seq_len": 7, "doc_stride": 3, "max_answer_length": 4} | settings
+    pretrained, vectors = None, WordVectors(folder / "vectors.txt")
+    if settings.pop("elmo", True):
+        pretrained = PretrainedBiLM.from_path(tiny.save(tiny.random_bilm(), folder / "elmo"))
+    words = Vocabulary([*SPECIAL_TOKENS, "the", "river", "bank", "很"])
+    reader = Reader.create(ReaderSettings(**settings), words, pretrained, vectors)
+    random_weights(reader.network, "elmo.bilm")
+    reader.save(folder / "reader")
+    return reader
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("settings", [{}, {"layers": "mix"}, {"elmo": False}])
+def test_a_reader_gives_the_same_logits(export, tmp_path, runtime, settings):
+    reader = random_reader(tmp_path, **settings)
+    exported, text = export(tmp_path / "reader", runtime), Text.from_string(raw_lines(1, tiny.WORDS[3:])[0], "en")
+    question, program = Text.from_question("Is the bank of Bank?", "en"), sys.modules["predict"]
+    cover = windows(text, 7, 3)
+    with reader.inference():
+        groups = [QuestionGroup(window, [WindowQuestion("a", question)]) for window in cover]
+        expected = reader.network(make_batch(groups, reader.words)).numpy()
+    inputs = program.inputs(cover, question)
+    output, is_token = exported.run(inputs), expected > MASKED_LOGIT / 2
+    assert len(cover) > 3 and (output[~is_token] < MASKED_LOGIT / 2).all()
+    assert_close(output[is_token], expected[is_token], 1e-5)
+    for name, sizes in (("passage", (0, 3)), ("question", (0, 3)), ("features", (0, 3, 2))):
+        inputs[name] = np.zeros(sizes, np.int64)
+    assert exported.run(inputs).shape == (0, 2, 3)
+
+
+# Raw text
+
+
+def raw_lines(n: int, words: list[str], space: str = " ") -> list[str]:
+    """Lines with marks, entities, tags and abbreviations, some of many sentences. space: between words."""
+    generator, marks = (
+        random.Random(11),
+        [". ", "!", "... ", ", ", "’s ", "—", " &amp; ", "<br />", " Mr. ", " $2,900 ", "。", "，“"],
+    )
+    ends = [*[space] * 9, *marks]
+    sizes = [generator.randint(1, 40) for _ in range(n)]
+    return ["".join(generator.choice(words) + generator.choice(ends) for _ in range(size)).strip() for size in sizes]
+
+
+LAC = {"scheme": "lac", "lang": "zh", "elmo": False, "pieces": ["银行", "河", "苹果", "的"]}
+
+
+def predicted(kind: str, lines: list[str], tmp_path: Path, heads: Path) -> tuple[Path, list[dict]]:
+    """The folder of a trained model, and what it predicts for the lines."""
+    if kind == "reader":
+        reader = random_reader(tmp_path, layers="mix")
+        answers = reader.answers([tuple(line.split("\t")) for line in lines])
+        return tmp_path / "reader", [vars(answer) for (answer,) in answers]
+    file, output, model = tmp_path / "lines", tmp_path / "output", heads / f"head of {kind}"
+    file.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    script, flags = run_finetune, [f"--input={file}", f"--output={output}", "--output_format=json"]
+    if kind in ("tagger", "lac"):
+        random_tagger(tmp_path, **(LAC if kind == "lac" else {}))
+        script, flags, model = run_tag, [*flags, "--input_format=raw"], tmp_path / "tagger"
+    script.main(["predict", f"--model_dir={model}", *flags])
+    return model, [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("kind", ["tagger", "lac", "raw texts", "raw pairs", "reader"])
+def test_the_programs_answer_raw_lines_without_this_project(tmp_path, heads, runtime, kind):
+    lines, folder = raw_lines(70, tiny.WORDS[3:]), tmp_path / "exported"
+    if kind == "lac":
+        lines = raw_lines(70, ["银行", "河流", "苹果", "很", "的", "Ａ１"], "")
+    elif kind in ("raw pairs", "reader"):
+        lines = [f"{a}\t{b}" for a, b in zip(raw_lines(90, ["the", "river"])[20:], lines, strict=True)]
+    model, expected = predicted(kind, lines, tmp_path, heads)
+    export_model.main([str(model), f"--output={folder}", *["--onnx"] * (runtime == "run_onnx")])
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    options = {"cwd": folder, "env": environment, "capture_output": True, "encoding": "utf-8", "timeout": 300}
+    done = subprocess.run([sys.executable, f"{runtime}.py", "--json"], input="\n".join(lines), **options)
+    assert not done.returncode, done.stderr
+    for line, values in zip(done.stdout.splitlines(), expected, strict=True):
+        answer = json.loads(line)
+        assert answer.pop("probabilities", {}) == pytest.approx(values.pop("probabilities", {}), abs=1e-5)
+        assert answer.pop("score", 0) == pytest.approx(values.pop("score", 0), abs=1e-5)
+        assert answer == values
+    assert f"{runtime}.py" in (folder / "README.md").read_text(encoding="utf-8")
 
 
 # Mistakes
@@ -320,18 +404,87 @@ def test_without_the_package_onnx(model, tmp_path, monkeypatch):
         export_model.main([model, f"--output={tmp_path / 'exported'}", "--onnx"])
 
 
-# The scheme in C++
+# The page's programs and configuration files
 
 
-def test_the_characters_in_c_plus_plus(tmp_path):
-    compiler = shutil.which("g++") or shutil.which("clang++")
-    if not compiler:
-        pytest.skip("no C++ compiler")
-    page = PROJECT / "docs" / "export.md"
-    (code,) = re.findall(r"```c\+\+\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
-    main = "#include <iostream>\nint main(int, char** a) { for (auto id : characters(a[1])) std::cout << id << ' '; }\n"
-    (tmp_path / "a.cc").write_text(code + main, encoding="utf-8")
+def code_blocks(language: str) -> list[str]:
+    page = (PROJECT / "docs" / "export.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```", page, re.S | re.M)
+
+
+@pytest.fixture
+def compiler() -> str:
+    name = shutil.which("g++") or shutil.which("clang++")
+    return name or pytest.skip("no C++ compiler")
+
+
+def test_the_characters_in_c_plus_plus(tmp_path, compiler):
+    main = "int main(int, char** a) { for (auto id : characters(a[1])) std::cout << id << ' '; }\n"
+    (tmp_path / "a.cc").write_text(code_blocks("c++")[0] + main, encoding="utf-8")
     subprocess.run([compiler, "-std=c++11", "-o", tmp_path / "a", tmp_path / "a.cc"], check=True, timeout=300)
     for token in ("the", "苹果", "<S>", "</S>", "x" * 60, "é" * 30):
         ids = subprocess.run([tmp_path / "a", token], check=True, capture_output=True, timeout=60).stdout
         assert ids.split() == [b"%d" % k for k in reference.char_ids(token)]
+
+
+@pytest.fixture
+def classifier(export, heads) -> Exported:
+    return export(heads / "head of texts", "run_onnx")
+
+
+def check_program(command: list, classifier: Exported, **environment: str) -> None:
+    """Check what a program in another language prints for a sentence, in the exported folder."""
+    folder = Path(classifier.program.__file__).parent
+    for line in ("the river bank", "苹果 <S> of " + "é" * 30):
+        done = subprocess.run(
+            command, cwd=folder, input=line, env={**os.environ, **environment}, capture_output=True, encoding="utf-8"
+        )
+        assert not done.returncode, done.stderr
+        label, probability = done.stdout.split()
+        (answer,) = classifier.answers([line], "none")
+        assert label == answer["label"]
+        assert float(probability) == pytest.approx(answer["probabilities"][label], abs=1e-5)
+
+
+def test_a_classifier_in_c_plus_plus(tmp_path, compiler, classifier):
+    source, program = tmp_path / "a.cc", tmp_path / "a"
+    headers = subprocess.run(
+        [compiler, "-E", "-x", "c++", "-"], input=b"#include <onnxruntime_cxx_api.h>", capture_output=True
+    )
+    if headers.returncode:
+        pytest.skip("no headers of ONNX Runtime")
+    (library,) = Path(classifier.program.onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*")
+    source.write_text("".join(code_blocks("c++")), encoding="utf-8")
+    subprocess.run([compiler, "-std=c++17", "-o", program, source, library], check=True, timeout=300)
+    check_program([program], classifier, LD_LIBRARY_PATH=str(library.parent))
+
+
+def test_a_classifier_in_javascript(tmp_path, classifier):
+    if (
+        not shutil.which("node")
+        or subprocess.run(["node", "-e", "require('onnxruntime-node')"], capture_output=True).returncode
+    ):
+        pytest.skip("no onnxruntime-node")
+    (tmp_path / "a.js").write_text(code_blocks("javascript")[0], encoding="utf-8")
+    check_program(["node", tmp_path / "a.js"], classifier)
+
+
+def test_the_configuration_files_of_servers(classifier):
+    """The fields are those of model_config.proto and general_model_config.proto, the values the graph's."""
+    triton, serving = code_blocks("protobuf")
+    session = classifier.program.onnxruntime.InferenceSession(Path(classifier.program.__file__).with_name("model.onnx"))
+    arrays = [*session.get_inputs(), *session.get_outputs()]
+    shapes = {x.name: [n if isinstance(n, int) else -1 for n in x.shape] for x in arrays}
+    types = {x.name: x.type for x in arrays}
+
+    fields = {"name", "backend", "max_batch_size", "data_type", "dims", "label_filename"}
+    assert set(re.findall(r"(\w+):", triton)) == fields
+    entries = re.findall(r'name: "(\w+)" data_type: TYPE_(\w+) dims: \[ (.*?) \]', triton)
+    assert {name: json.loads(f"[{dims}]") for name, _, dims in entries} == shapes
+    assert {name: {"INT64": "tensor(int64)", "FP32": "tensor(float)"}[kind] for name, kind, _ in entries} == types
+
+    fields = {"name", "alias_name", "is_lod_tensor", "feed_type", "fetch_type", "shape"}
+    assert set(re.findall(r"(\w+):", serving)) == fields
+    entries = re.findall(r'alias_name: "(\w+)".*?type: (\d)((?:\s+shape: -?\d+)+)', serving, re.S)
+    assert {name: [int(n) for n in re.findall(r"-?\d+", dims)] for name, _, dims in entries} == shapes
+    assert {name: {"0": "tensor(int64)", "1": "tensor(float)"}[kind] for name, kind, _ in entries} == types

@@ -87,13 +87,6 @@ def test_imports_are_no_circle():
     assert not graph
 
 
-def test_nobody_imports_the_demos():
-    demos = {path.stem for path in PROJECT.glob("*_demo/*.py")}
-    assert not demos & TOP
-    for path in MODULES.values():
-        assert not imports(path) & demos
-
-
 @pytest.mark.parametrize("name", [*SCRIPTS, *scripts("*_demo/*.py")])
 def test_help_shows_an_example_and_every_default(name, monkeypatch):
     parser = parser_of(PROJECT / f"{name}.py", monkeypatch)

@@ -1,6 +1,7 @@
 """The network against the float64 reference, and the properties that users of its vectors rely on."""
 
 import gc
+import itertools
 import json
 import random
 import shutil
@@ -192,16 +193,6 @@ def test_token_vectors_do_not_depend_on_the_batch():
         np.testing.assert_allclose(crowd[row], every_column, atol=1e-5)
 
 
-def test_causality(model):
-    """Changing a word changes no earlier forward state and no later backward state, but all others."""
-    half, sentence = 7, ["the", "bank", "of", "the", "river"]
-    before, after = ELMoEmbedder(model).encode([sentence, ["the", "bank", "q", "the", "river"]])
-    moved = np.abs(before - after).max(axis=(0,))  # (n, 2P) over layers
-    forward, backward = moved[:, :half].max(axis=1), moved[:, half:].max(axis=1)
-    assert (forward[:2] < 1e-6).all() and (forward[2:] > 1e-4).all()
-    assert (backward[3:] < 1e-6).all() and (backward[:3] > 1e-4).all()
-
-
 def test_vectors_do_not_depend_on_the_batch(model):
     """Alone, in any batch, in any order, next to any length, on the first call and later."""
     generator = random.Random(0)
@@ -215,7 +206,8 @@ def test_vectors_do_not_depend_on_the_batch(model):
         for _ in range(3):
             shuffled = embedder.encode([sentences[k] for k in order])
             assert_close([shuffled[order.index(k)] for k in range(20)], alone)
-    assert_close(list(ELMoEmbedder(model, batch_size=3).iter_encode(iter(sentences)))[:20], alone)
+    endless = ELMoEmbedder(model, batch_size=3).iter_encode(itertools.cycle(sentences))
+    assert_close(itertools.islice(endless, 20), alone)
 
 
 def test_remembered_vectors_are_bounded_and_change_nothing(model, monkeypatch):
