@@ -241,17 +241,13 @@ class LayerChoice:
         """The last layer that has to be computed."""
         return max(self.indices, default=0)
 
-    def select(self, layers: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
-        """Select the chosen ones of all layers of the biLM, or compute their sum."""
+    def select(self, layers: Sequence[Sequence[paddle.Tensor]]) -> list[Sequence[paddle.Tensor]]:
+        """Select the chosen ones of the biLM's layers, each (forward, backward), or compute their sum."""
         if self.how != "sum":
             return [layers[index] for index in self.indices]
         pairs = [(self.weights[index], layers[index]) for index in self.indices] or [(0.0, layers[0])]  # all weights 0
-        terms = [layer if weight == 1 else layer * weight for weight, layer in pairs]
-        return [sum(terms[1:], terms[0])]
-
-    def select_pairs(self, layers: Sequence[Sequence[paddle.Tensor]]) -> list[tuple[paddle.Tensor, paddle.Tensor]]:
-        """`select` for layers given as (forward, backward) pairs."""
-        return list(zip(*(self.select(side) for side in zip(*layers, strict=True)), strict=True))
+        terms = [[side if weight == 1 else side * weight for side in layer] for weight, layer in pairs]
+        return [[sum(sides[1:], sides[0]) for sides in zip(*terms, strict=True)]]
 
 
 def layer_choice(layers: str | int | Sequence[float], n_layers: int, allowed: Sequence[str]) -> LayerChoice:
@@ -378,7 +374,7 @@ class ELMo(nn.Layer):
             )
             *indices, mask = packing.word_indices(lengths)  # each (B, T)
             mask = to_tensor(mask).astype(vectors.dtype)
-            pairs = self.choice.select_pairs(packed)
+            pairs = self.choice.select(packed)
             if self.pool:
                 return _means(pairs, packing, lengths), mask
             indices = [to_tensor(index.ravel()) for index in indices]
@@ -663,7 +659,7 @@ class ELMoEmbedder:
             if state is not None:  # the last batch may have fewer rows
                 state = map_state(lambda rows: rows[: len(sentences)], state)
             pairs, packing, state = self.bilm.encode(vectors, index, lengths, state, max_layer=self.layers.max_layer)
-            layers = [[versions.to_array(side) for side in pair] for pair in self.layers.select_pairs(pairs)]
+            layers = [[versions.to_array(side) for side in pair] for pair in self.layers.select(pairs)]
         forward, backward, mask = packing.word_indices(lengths - 2)
         n_words = mask.sum(axis=1).tolist()
         return [self._array(layers, forward[row, :n], backward[row, :n]) for row, n in enumerate(n_words)], state

@@ -4,7 +4,7 @@ They are Paddle's, with clipping by global norm, and update tables only in the r
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -49,15 +49,22 @@ class RowUpdates:
 
 
 class Clip(paddle.nn.ClipGradByGlobalNorm):
-    """Scales all gradients so that their global norm is at most `clip_norm`."""
+    """Scales gradients so that their global norm is at most `clip_norm`.
+
+    is_deferred: whether a gradient is left to the update, which multiplies it by `scale`.
+    """
+
+    def __init__(self, clip_norm: float, is_deferred: Callable = lambda gradient: False):
+        super().__init__(clip_norm)
+        self.is_deferred, self.scale = is_deferred, 1.0
 
     def _dygraph_clip(self, params_grads):
         squares = [paddle._C_ops.squared_l2_norm(_values(gradient)).reshape([1]) for _, gradient in params_grads]
         norm = paddle.concat(squares).sum().sqrt()
-        return self._scale(params_grads, self.clip_norm / norm.clip(min=self.clip_norm))
-
-    def _scale(self, params_grads, factor):
-        return [(weight, _scaled(gradient, factor)) for weight, gradient in params_grads]
+        factor = self.clip_norm / norm.clip(min=self.clip_norm)
+        if any(self.is_deferred(gradient) for _, gradient in params_grads):
+            self.scale = float(factor)
+        return [(weight, x if self.is_deferred(x) else _scaled(x, factor)) for weight, x in params_grads]
 
 
 def _values(gradient) -> paddle.Tensor:
@@ -79,7 +86,7 @@ class Adagrad(RowUpdates, paddle.optimizer.Adagrad):
     """
 
     def __init__(self, learning_rate: float, parameters, max_grad_norm: float):
-        clip = _Clip(max_grad_norm)
+        clip = Clip(max_grad_norm, is_deferred=_is_fused)
         super().__init__(learning_rate, parameters=parameters, initial_accumulator_value=1.0, grad_clip=clip)
 
     def _append_optimize_op(self, block, param_and_grad):
@@ -103,20 +110,6 @@ class Adagrad(RowUpdates, paddle.optimizer.Adagrad):
     def _update(self, weight, gradient, rows, *moments) -> None:
         lr = self._create_param_lr((weight, gradient))
         paddle._C_ops.adagrad_(rows, gradient, *moments, lr, None, self._epsilon, False)
-
-
-class _Clip(Clip):
-    """Leaves scaling to the update for gradients that the compiled loops apply."""
-
-    scale = 1.0
-
-    def _scale(self, params_grads, factor):
-        if any(_is_fused(gradient) for _, gradient in params_grads):
-            self.scale = float(factor)
-        return [
-            (weight, gradient if _is_fused(gradient) else _scaled(gradient, factor))
-            for weight, gradient in params_grads
-        ]
 
 
 def _is_fused(gradient) -> bool:
