@@ -150,10 +150,8 @@ class BiLM(nn.Layer):
         with paddle.no_grad(), products.full_precision():
             top, targets, packing, state = self._run_batch(batch, state, 0.0)
             tasks = [partial(self.softmax.log_probabilities, h, words) for h, words in zip(top, targets, strict=True)]
-            scores = []
-            for values in runtime.run_in_parallel(tasks):
-                scores.append(np.zeros(batch.forward_target.shape))
-                scores[-1][packing.row, packing.step] = values
+            scores = np.zeros((2, *batch.forward_target.shape))
+            scores[:, packing.row, packing.step] = runtime.run_in_parallel(tasks)
             return scores[0], scores[1], state
 
     def _run_batch(self, batch: LMBatch, state: BiLMState | None, dropout: float):
