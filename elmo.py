@@ -32,7 +32,7 @@ from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.lstmp import LSTMP, Packing, State, run_layer
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
-from elmo_core.network.token_tables import OOVCounter, PrecomputedTable, make_token_table
+from elmo_core.network.token_tables import CachedTable, OOVCounter, PrecomputedTable
 from elmo_core.text.tokens import (
     SPECIAL_TOKENS,
     LMBatch,
@@ -544,7 +544,7 @@ class ELMoEmbedder:
         with runtime.on_device(self.device):
             self.bilm, self.vocabulary = _check_model(params) if self._weights_may_change else load_bilm(self._prefix)
             self.config = self.bilm.config
-            self.token_table = make_token_table(self.bilm.token_encoder, self.config, self.vocabulary)
+            self.token_table = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
             if token_vectors is not None:
                 self.token_table = PrecomputedTable(Path(token_vectors), Path(vocabulary), self.config.projection_dim)
         self._head: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
