@@ -46,7 +46,10 @@ class _Parser(argparse.ArgumentParser):
                 self.error(f"{flag or (args[k - 1] if k else 'an argument')} is empty")
             if is_set and value.startswith("~/"):
                 args[k] = f"{flag}={Path(value).expanduser()}"
-        return super().parse_known_args(args, namespace)
+        namespace, unknown = super().parse_known_args(args, namespace)
+        if unknown:  # of a command: reported here, the message names this command
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return namespace, unknown
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments") and any(Path(word).exists() for word in message.split()[2:]):

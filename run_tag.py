@@ -12,7 +12,8 @@ or LSTM with a CRF. The epoch with the highest F1 (plain tags: accuracy) on --de
 
 import argparse
 import itertools
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import args as arguments
@@ -21,27 +22,32 @@ import task_flags
 from args import FILE
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, runtime
-from elmo_core.machine.messages import UserError, join_names, log
-from elmo_core.text.text_files import read_lines, stdin_lines
+from elmo_core.machine.messages import UserError, format_count, join_names, log
+from elmo_core.text.text_files import line_groups, read_lines, write_table
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.characters import jieba_words
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.saved import check_model_folder
-from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.data import Labels, Sentence
+from elmo_tasks.tagging.formats import FORMATS, SentenceReader
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter
-from elmo_tasks.tagging.prediction import INPUT_FORMATS, tag_columns, tag_text
+from elmo_tasks.tagging.prediction import INPUT_FORMATS, TEXT, tag
 from elmo_tasks.tagging.scheme import SCHEMES, detect_scheme, forbidden_transitions, split_lac_label
 from elmo_tasks.tagging.score import Score
-from elmo_tasks.tagging.tagged_text import read_tagged
 from elmo_tasks.tagging.tagger import Tagger
+from elmo_tasks.tagging.text import LANGUAGES, detect_language
 from elmo_tasks.tagging.training import known_words, train
 from elmo_tasks.training import TrainingSettings, hold_out, report, training_words
 from elmo_tasks.word_vectors import WordVectors
 from task_flags import field_defaults
 
-COLUMN = {"type": int, "metavar": "N"}
+
+def column(text: str) -> int | str:
+    return int(text) if re.fullmatch(r"-?\d+", text, re.ASCII) else text
+
+
+COLUMN = {"type": column, "metavar": "COLUMN"}
 ELMO_DEFAULTS = field_defaults(TaggerSettings, "elmo_dropout", "elmo_l2_coef")
 ELMO_DEFAULTS |= {"elmo_lr": TrainingSettings.elmo_lr, "cache_gb": 4.0}
 NETWORK_DEFAULTS = field_defaults(TaggerSettings, "word_dim", "hidden_dim", "n_layers", "dropout")
@@ -58,8 +64,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.command == "train":
         check_train(commands.choices["train"], args)
-    if args.command == "predict" and args.lang and args.input_format != "raw":
-        commands.choices["predict"].error("--lang has no effect without --input_format=raw")
+    if args.command == "predict" and args.lang and args.data_format not in (None, TEXT):
+        commands.choices["predict"].error(f"--lang has no effect with --data_format={args.data_format}")
     return args
 
 
@@ -67,11 +73,13 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     data = task_flags.add_data(parser, "labelled sentences")
     add_format(data)
     data.add_argument("--pieces", **FILE, help="vocabulary whose entries the words of `word/TAG` are split into")
-    data.add_argument("--feature_column", **COLUMN, help="column of a further input, such as the part of speech")
+    data.add_argument(
+        "--feature_column", type=int, metavar="N", help="column of a further input, such as the part of speech"
+    )
     data.add_argument("--scheme", choices=SCHEMES, help="scheme of the labels (default: detected)")
     add_choice(data, "segmentation", "of characters with their position in the word (科0 技1): strip it, or embed it")
     add_choice(data, "words", "what ELMo and --word_vectors read: the tokens, or jieba's words in characters")
-    task_flags.add_language(data, help="how `predict` tokenises raw text")
+    task_flags.add_language(data, None, "how `predict` tokenises text (default: recognised)", LANGUAGES)
     task_flags.add_save(data, "tagger")
     task_flags.add_resume(data)
     task_flags.add_json(data)
@@ -92,16 +100,19 @@ def add_choice(group, name: str, help: str, **options) -> None:
 
 
 def add_format(group) -> None:
-    formats = {"choices": ("columns", "tagged"), "default": "columns"}
-    group.add_argument("--data_format", **formats, help="columns or lines of word/TAG")
-    group.add_argument("--token_column", **COLUMN, default=0, help="column of the tokens, from 0; -1 is the last")
-    group.add_argument("--label_column", **COLUMN, default=-1, help="column of the labels")
+    text = "columns; tsv: tokens, a tab, labels; tagged: word/TAG; json: objects with tokens (default: recognised)"
+    group.add_argument("--data_format", choices=FORMATS, help=text)
+    text = "column of the tokens, from 0; -1 is the last; or a key of JSON"
+    group.add_argument("--token_column", **COLUMN, default=0, help=text)
+    group.add_argument("--label_column", **COLUMN, default=-1, help="column or key of the labels")
+    group.add_argument("--label_names", **FILE, help="names of labels that are numbers in JSON, one per line")
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
     task_flags.add_saved_model(parser, "tagger")
     task_flags.add_test(parser, "labelled sentences")
     add_format(parser)
+    task_flags.add_mistakes(parser)
     task_flags.add_json(parser)
 
 
@@ -109,12 +120,10 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
     task_flags.add_saved_model(parser, "tagger")
     task_flags.add_input(parser)
     task_flags.add_output(parser, ("columns", "json", "tagged"))
-    help = (
-        "text: a sentence per line, tokens separated by spaces; raw: untokenised; characters: each is a token; columns"
-    )
-    parser.add_argument("--input_format", choices=INPUT_FORMATS, default="text", help=help)
-    task_flags.add_language(parser, default=None, help="language of raw text (default: as in training)")
-    parser.add_argument("--token_column", **COLUMN, default=0, help="column of the tokens")
+    help = "text: a sentence per line; the others are those of `evaluate` (default: recognised)"
+    parser.add_argument("--data_format", choices=INPUT_FORMATS, help=help)
+    task_flags.add_language(parser, None, "tokenise text as (default: as in training)", LANGUAGES)
+    parser.add_argument("--token_column", **COLUMN, default=0, help="column or key of the tokens")
 
 
 def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
@@ -141,13 +150,17 @@ def train_tagger(args: argparse.Namespace) -> None:
     if args.dev_file and args.test_file and args.dev_file.samefile(args.test_file):
         log.warning(f"{args.test_file} is both --dev_file and --test_file: the test scores will be optimistic.")
     pieces = Vocabulary.from_file(args.pieces) if args.pieces else None
-    labelled, dev, test = (file and read(file, args, pieces, args.segmentation, args.feature_column) for file in files)
-    scheme = args.scheme or ("lac" if args.data_format == "tagged" else detect_scheme(s.labels for s in labelled))
+    reader = sentence_reader(args, pieces, args.segmentation, args.feature_column)
+    labelled, dev, test = (file and reader.read(file) for file in files)
+    is_tagged = reader.format_of(args.train_file) == "tagged"
+    scheme = args.scheme or ("lac" if is_tagged else detect_scheme(s.labels for s in labelled))
+    args.lang = args.lang or detect_language((s.tokens for s in labelled), args.segmentation)
     sentences, dev = (labelled, dev) if dev else hold_out(labelled, args.seed)
     tagger = build_tagger(args, sentences, scheme, pieces)
     warn_about_labels(tagger, sentences, {"dev": dev, "test": test or []})
     log.info(
-        f"{len(sentences):,} training and {len(dev):,} dev sentences, {len(tagger.labels)} labels, scheme {scheme}."
+        f"{len(sentences):,} training and {format_count(len(dev), 'dev sentences')}, {len(tagger.labels)} labels, scheme "
+        f"{scheme}; `predict` tokenises text with --lang={args.lang}"
     )
     if args.init_from_ckpt and not args.elmo_trainable:
         args.save_dir.mkdir(parents=True, exist_ok=True)
@@ -163,13 +176,15 @@ def train_tagger(args: argparse.Namespace) -> None:
     script.write_json(args.json, results)
 
 
-def read(
-    path: Path, args: argparse.Namespace, pieces: Vocabulary | None, segmentation: str, feature: int | None
-) -> list[Sentence]:
-    """Read the sentences of a file in the format given with the flags of `add_format`."""
-    if args.data_format == "tagged":
-        return read_tagged(path, PieceSplitter(pieces.words if pieces else (), whole=pieces is None))
-    return read_columns(path, args.token_column, args.label_column, segmentation, feature)
+def sentence_reader(
+    args: argparse.Namespace, pieces: Vocabulary | None, segmentation: str, feature: int | None
+) -> SentenceReader:
+    """A reader of the format given with the flags of `add_format`."""
+    names = list(read_lines(args.label_names)) if args.label_names else []
+    splitter = PieceSplitter(pieces.words if pieces else (), whole=pieces is None)
+    return SentenceReader(
+        args.data_format, args.token_column, args.label_column, segmentation, feature, names, splitter
+    )
 
 
 def build_tagger(
@@ -206,23 +221,44 @@ def warn_about_labels(tagger: Tagger, sentences: Sequence[Sentence], others: Map
                 f"{join_names(sorted(unknown))}."
             )
     table, last = forbidden_transitions(labels.names, scheme)
-    numbers = [[labels.index[label] for label in sentence.labels] for sentence in sentences]
-    if broken := sum(bool(table[[-1, *row[:-1]], row].any() or last[row[-1]]) for row in numbers):
+    broken = []
+    for sentence in sentences:
+        row = [labels.index[label] for label in sentence.labels]
+        if table[[-1, *row[:-1]], row].any() or last[row[-1]]:
+            broken.append(sentence)
+    if broken:
         log.warning(
-            f"{broken:,} of {len(sentences):,} training sentences break the rules of the scheme {scheme}, "
-            "which predictions never do: are there mistakes in the labels, or is --scheme wrong?"
+            f"{len(broken):,} of {format_count(len(sentences), 'training sentences')} break the rules of the scheme "
+            f"{scheme}, which predictions never do: are there mistakes in the labels, or is --scheme wrong? The first is "
+            f"{broken[0].where}: {' '.join(broken[0].labels):.200}"
         )
 
 
 def evaluate(args: argparse.Namespace) -> None:
     disk.check_output("--json", args.json, args.test_file)
+    disk.check_output("--mistakes", args.mistakes, args.test_file)
     tagger = Tagger(args.model_dir, args.device)
-    sentences = read(args.test_file, args, tagger.pieces, tagger.settings.segmentation, tagger.feature_column)
+    reader = sentence_reader(args, tagger.pieces, tagger.settings.segmentation, tagger.feature_column)
+    sentences = reader.read(args.test_file)
     warn_about_labels(tagger, [], {"test": sentences})
     # in LAC's scheme words are joined from tokens, and the tagger knows only these
-    score = tagger.score(sentences, None if tagger.settings.scheme == "lac" else set(tagger.words.tokens))
+    known = None if tagger.settings.scheme == "lac" else set(tagger.words.tokens)
+    predicted = tagger.predict([sentence.tokens for sentence in sentences])
+    score = tagger.score(sentences, known, predicted)
+    if args.mistakes:
+        pairs = zip(sentences, predicted, strict=True)
+        mistakes = [(sentence, labels) for sentence, labels in pairs if sentence.labels != labels]
+        rows = (row for sentence, labels in mistakes for row in mistake_rows(sentence, labels))
+        write_table(args.mistakes, rows)
     show("test", score)
     script.write_json(args.json, {"test": score.figures()})
+
+
+def mistake_rows(sentence: Sentence, predicted: Sequence[str]) -> Iterator[Sequence[str]]:
+    """A sentence's place as a comment, then token, label and predicted label in columns."""
+    yield (f"# source = {sentence.where}",)
+    yield from zip(sentence.tokens, sentence.labels, predicted, strict=True)
+    yield ()
 
 
 def predict(args: argparse.Namespace) -> None:
@@ -231,14 +267,12 @@ def predict(args: argparse.Namespace) -> None:
         raise UserError(f"--output_format=tagged requires LAC's scheme; this tagger's is {tagger.settings.scheme}.")
     if args.input:
         disk.check_input(args.input, "text", "--input")
-    lines, source = (read_lines(args.input), args.input) if args.input else (stdin_lines(), "standard input")
-    if args.input_format == "columns":
-        sentences = tag_columns(tagger, lines, source, args.token_column)
-    else:
-        sentences = tag_text(tagger, lines, source, args.input_format, args.lang)
+    reader = SentenceReader(args.data_format, args.token_column, segmentation=tagger.settings.segmentation)
+    source, groups = args.input or "standard input", line_groups(args.input)
     with script.output(args.output, args.input) as target:
-        for sentence in sentences:
-            target.write(sentence.formatted(args.output_format, tagger.settings.scheme))
+        for text in tag(tagger, groups, source, reader, args.lang or "", args.output_format):
+            target.write(text)
+            target.flush()
 
 
 def show(name: str, score: Score) -> None:

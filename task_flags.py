@@ -73,9 +73,15 @@ def add_test(parser: argparse.ArgumentParser, content: str) -> None:
     parser.add_argument("--test_file", **FILE, required=True, help=f"test set: {content}")
 
 
-def add_language(group, default: str | None = "en", help: str = "tokenise text as preprocess.py does") -> None:
-    help = f"{help}: English, Chinese, any other language, or none: split at white space"
-    group.add_argument("--lang", choices=tuple(TOKENISERS), default=default, help=help)
+def add_language(
+    group,
+    default: str | None = "en",
+    help: str = "tokenise text as preprocess.py does",
+    choices: Sequence[str] = tuple(TOKENISERS),
+) -> None:
+    each = ", or characters: each is a token" if "characters" in choices else ""
+    help = f"{help}: English, Chinese, any other language, or none: split at white space{each}"
+    group.add_argument("--lang", choices=choices, default=default, help=help)
 
 
 def add_save(group, kind: str, required: bool = True) -> None:

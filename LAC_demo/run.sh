@@ -21,7 +21,7 @@ done
 
 echo "== a sentence"
 echo 北京大学的学生都在学习英语。 |
-    $python run_tag.py predict --model_dir=checkpoints/lac/elmo --input_format=raw --output_format=tagged
+    $python run_tag.py predict --model_dir=checkpoints/lac/elmo --output_format=tagged
 
 echo "== data/lac/dev.txt, without ELMo and with it"
 for name in baseline elmo; do

@@ -161,7 +161,7 @@ def step_of(args: argparse.Namespace, seed: int, arm: str, more: Sequence[str]) 
         return steps.Step(result, [[task.script, "train", *flags, f"--results={result}", *more]])
     train = [task.script, "train", *flags, f"--save_dir={folder}", "--overwrite", *more]
     predict = [task.script, "predict", f"--model_dir={folder}", f"--input={paths['test']}", f"--output={result}"]
-    predict += ["--input_format=columns"] * (task.script == "run_tag.py")
+    predict += ["--data_format=columns"] * (task.script == "run_tag.py")
     return steps.Step(result, [train, predict], scratch=folder)
 
 

@@ -190,7 +190,11 @@ class TrainingState:
         for average, saved in zip(self.average.averages, averages, strict=True):
             average.set_value(saved)
         self.random.bit_generator.state = progress["random"]
-        versions.set_random_states(paddle, progress["paddle_random"])
+        if progress["paddle_random"]:
+            versions.set_random_states(paddle, progress["paddle_random"])
+        else:
+            paddle.seed(self.settings.seed + self.epoch)
+            log.warning("Paddle 2.6 cannot restore its random generator: dropout differs from an uninterrupted run.")
 
     def _settings(self) -> dict[str, Any]:
         """What may not change when a run is resumed."""

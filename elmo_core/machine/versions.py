@@ -65,16 +65,17 @@ def adam_update(paddle, rows, gradient, lr, moments: Sequence, powers: Sequence,
 
 
 def random_states(paddle) -> list[tuple]:
-    """The states of the current device's random generators, as plain values."""
+    """The states of the current device's random generators, as plain values. Empty in Paddle 2.6, which hides them."""
     states = [state.__getstate__() for state in paddle.get_rng_state()]
-    return [tuple(bytes(value) if isinstance(value, list) else value for value in state) for state in states]
+    return [(*numbers, bytes(engine)) for *numbers, engine in states if isinstance(engine, list)]
 
 
 def set_random_states(paddle, saved: Sequence[tuple]) -> None:
+    """Restore what `random_states` has returned."""
     kind, states = type(paddle.get_rng_state()[0]), []
-    for values in saved:
+    for *numbers, engine in saved:
         states.append(kind.__new__(kind))
-        states[-1].__setstate__(tuple(list(value) if isinstance(value, bytes) else value for value in values))
+        states[-1].__setstate__((*numbers, list(engine)))
     paddle.set_rng_state(states)
 
 

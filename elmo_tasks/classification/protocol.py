@@ -73,6 +73,7 @@ class ProtocolSettings(SearchSettings):
     resume: bool = False
 
 
+PREDICT = "python run_finetune.py predict --model_dir="
 OUTPUT_FIELDS = ("results", "compare_with", "confusion", "mistakes", "save_dir", "overwrite", "resume", "logging_step")
 
 
@@ -356,7 +357,7 @@ class Experiment:
             trainer.n_folds = 1
             trainer.train(self.folds[0], 1)
         self._save(encoders)
-        log.info(f"saved         {settings.save_dir}; use it with --model_dir={settings.save_dir}")
+        log.info(f"saved         {settings.save_dir}; use it: {PREDICT}{settings.save_dir}")
 
     def _save(self, encoders: Sequence[Encoder]) -> None:
         data, settings = self.data, self.settings
@@ -373,8 +374,8 @@ class Experiment:
             trainer.load_best()
             self._save(encoders)
             log.warning(
-                f"{stopped}. The best epoch so far is {trainer.best}: use it with --model_dir={folder}, or continue with "
-                "the same command and --resume."
+                f"{stopped}. The best epoch so far is {trainer.best}. Use it: {PREDICT}{folder}. To train this fold again "
+                "and continue: the same command and --resume."
             )
         elif n_finished:
             finished = format_count(n_finished, "finished folds")

@@ -89,6 +89,9 @@ def read_texts(
         log.warning(f"{test} is both --dev_file and --test_file: test scores will be optimistic.")
     dev, test = (read_known(path, columns, classes, pairs) if path else [] for path in (dev, test))
     data = as_texts([*examples, *dev, *test], classes, lang, max_tokens, train)
+    tokens = list(chain.from_iterable(data.sentences[:1000]))
+    if lang == "en" and len(HAN.findall("".join(tokens))) > 3 * len(tokens):
+        log.warning(f"{train}: this looks like Chinese, which --lang=en does not segment. Use --lang=zh.")
     data.n_dev, data.n_test = len(dev), len(test)
     counts = np.bincount(data.labels)
     log.info(f"classes       {join_names([f'{name} {n:,}' for name, n in zip(classes, counts, strict=True)])}")
@@ -128,8 +131,6 @@ def as_texts(examples: Sequence[Example], classes: Sequence[str], lang: str, max
     """Tokenise examples. source: their file, for messages."""
     sides = list(zip(*(example.texts for example in examples), strict=True))
     sentences = tokenise_texts(list(chain.from_iterable(sides)), lang, max_tokens, source)
-    if lang == "en" and len(HAN.findall("".join(sides[0][:1000]))) > 3 * sum(map(len, sentences[:1000])):
-        log.warning(f"{source}: this looks like Chinese, which --lang=en does not segment. Use --lang=zh.")
     index = {name: k for k, name in enumerate(classes)}
     labels = np.array([index[example.label] for example in examples])
     texts = ["\t".join(example.texts) for example in examples]
@@ -198,7 +199,8 @@ def _check_text_columns(row: str | dict, header: list[str], names: list[str], pa
         expected = "two texts, separated by a tab or in columns text and text2" if pairs else "a column text"
         raise UserError(f"{where}: found {row!r:.60}, expected {expected}.")
     if len(header) > len(names) > 0:
-        log.info(f"{source}: the columns are {join_names(header)}. Classified: {' and '.join(names)}.")
+        others = join_names([name for name in header if name not in names])
+        log.info(f"{source}: columns {join_names(header)}. Classified: {' and '.join(names)}; ignored: {others}.")
     elif not names and len(header) > 1:
         log.warning(f"{source}: lines have tabs and are classified whole. If these are columns, name them in a header.")
 

@@ -49,10 +49,10 @@ def parse_token(columns: Sequence[str], column: int, segmentation: str, feature:
     return token
 
 
-def sentence_rows(lines: Iterable[str], source: str | Path, *required: int) -> Iterator[list[Row]]:
-    """Yield the rows of each sentence. required: columns that every row must have."""
+def sentence_rows(lines: Iterable[str], source: str | Path, *required: int, first: int = 1) -> Iterator[list[Row]]:
+    """Yield the rows of each sentence. required: columns that every row must have. first: number of the first line."""
     rows: list[Row] = []
-    for number, line in enumerate(chain(lines, [""]), 1):
+    for number, line in enumerate(chain(lines, [""]), first):
         if not line.strip() or line.startswith("-DOCSTART-"):
             if rows:
                 yield rows
@@ -73,7 +73,7 @@ def read_columns(
     disk.check_input(Path(path), "columns, a token and its label per line")
     sentences = []
     for rows in sentence_rows(read_lines(path), path, token, label, feature or 0):
-        sentence = Sentence([], [])
+        sentence = Sentence([], [], f"{path}:{rows[0][0]}")
         for number, _, columns in rows:
             n, name, where = len(columns), columns[label].strip(), f"{path}:{number}"
             if n == 1 or name.split() != [name]:

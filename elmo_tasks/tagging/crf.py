@@ -1,6 +1,6 @@
-"""The linear-chain CRF: exact loss in log space, and decoding."""
+"""The linear-chain CRF: exact loss in log space, decoding, and probabilities of spans."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -103,3 +103,35 @@ class LinearChainCRF(nn.Layer):
                 path.append(step[row, path[-1]])
             paths.append(np.array(path[::-1], np.int64))
         return paths
+
+    def span_probabilities(
+        self, emissions: np.ndarray, path: np.ndarray, spans: Sequence[tuple[int, int]]
+    ) -> list[float]:
+        """The probability of each span (begin, end) that the tokens in it have exactly the labels of the path.
+
+        Among the label sequences that are not forbidden. emissions (T, K) and path (T,) of one sentence.
+        """
+        x = emissions.astype(np.float64)
+        table = np.concatenate([self.transitions.numpy(), self.start.numpy()[None]]) + self.penalty.numpy()
+        *transitions, start = table.astype(np.float64)
+        transitions, stop = np.array(transitions), (self.stop + self.last_penalty).numpy().astype(np.float64)
+        before, after = (
+            [x[0] + start],
+            [stop],
+        )  # logs of the sums over all prefixes to a label, and over all rests after it
+        for emitted in x[1:]:
+            before.append(_logsumexp(before[-1][:, None] + transitions, axis=0) + emitted)
+        for emitted in x[:0:-1]:
+            after.append(_logsumexp(transitions + emitted + after[-1], axis=1))
+        steps = transitions[path[:-1], path[1:]] + x[np.arange(1, len(path)), path[1:]]
+        score, total = np.concatenate([[0], np.cumsum(steps)]), _logsumexp(before[-1] + stop, axis=0)
+        logs = [
+            before[begin][path[begin]] + score[end - 1] - score[begin] + after[-end][path[end - 1]] - total
+            for begin, end in spans
+        ]
+        return np.exp(np.minimum(logs, 0)).tolist()
+
+
+def _logsumexp(values: np.ndarray, axis: int) -> np.ndarray:
+    largest = values.max(axis=axis, keepdims=True)
+    return np.log(np.exp(values - largest).sum(axis=axis)) + largest.squeeze(axis)

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -16,10 +16,11 @@ from elmo_core.text.tokens import Vocabulary, pad_rows
 
 @dataclass
 class Sentence:
-    """A sentence's tokens and their labels."""
+    """A sentence's tokens and their labels. where: its file and line."""
 
     tokens: list[str]
     labels: list[str]
+    where: str = field(default="", compare=False)
 
 
 class Labels:

@@ -15,13 +15,13 @@ from elmo_core.config import ELMoConfig
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.text.characters import CharTable
-from elmo_core.text.tokenise import TOKENISERS
 from elmo_core.text.tokens import Tokens, pad_rows
 from elmo_tasks.characters import jieba_words
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.tagging.crf import LinearChainCRF
 from elmo_tasks.tagging.data import Batch, Labels
 from elmo_tasks.tagging.scheme import SCHEMES, forbidden_transitions
+from elmo_tasks.tagging.text import LANGUAGES
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
@@ -61,7 +61,7 @@ class TaggerSettings(ELMoSettings):
         "random_weights": ("", "all", "lstm"),
         "words": ("tokens", "jieba"),
         "segmentation": ("none", "strip", "feature"),
-        "lang": tuple(TOKENISERS),
+        "lang": LANGUAGES,
         "cell": ("gru", "lstm"),
     }
 
@@ -179,6 +179,7 @@ class BiGRUCRF(nn.Layer):
         loss = self.crf(self(batch), batch.labels, batch.lengths).mean()
         return loss if self.elmo is None else loss + self.elmo.l2_loss().astype(loss.dtype)
 
-    def decode(self, batch: Batch) -> list[np.ndarray]:
-        """The label ids of each sentence."""
-        return self.crf.decode(self(batch), batch.lengths)
+    def decode(self, batch: Batch) -> tuple[list[np.ndarray], np.ndarray]:
+        """The label ids of each sentence, and the emissions (B, T, K)."""
+        emissions = self(batch)
+        return self.crf.decode(emissions, batch.lengths), emissions.numpy()

@@ -1,94 +1,120 @@
-"""Tagging text or columns, and formatting the labels as columns, JSON or `word/TAG`."""
+"""Tagging text or files of sentences, as their lines arrive, and formatting the labels as columns, JSON or `word/TAG`."""
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import tee
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 
-from elmo_core.machine.messages import UserError
-from elmo_core.text.tokenise import TOKENISERS, jieba_cut
+from elmo_core.machine.messages import log
 from elmo_tasks.tagging.columns import parse_token, sentence_rows
-from elmo_tasks.tagging.pieces import PieceSplitter, joined_words
-from elmo_tasks.tagging.scheme import spans
+from elmo_tasks.tagging.formats import FORMATS, HEADER, SAMPLE, SentenceReader, detect_format, split_tsv
+from elmo_tasks.tagging.pieces import joined_words
+from elmo_tasks.tagging.scheme import split_lac_label
 from elmo_tasks.tagging.tagger import Tagger
+from elmo_tasks.tagging.text import Line
 
-INPUT_FORMATS = ("text", "raw", "characters", "columns")
-
-
-@dataclass
-class Tagged:
-    """A tagged sentence. originals: each token as it is in the input; of columns, its line."""
-
-    originals: list[str]
-    tokens: list[str]
-    labels: list[str]
-
-    def formatted(self, form: str, scheme: str) -> str:
-        """Format the sentence, with a final newline.
-
-        form: columns (a line per token, then a blank one), tagged (one line of `word/TAG`, in LAC's scheme), or json
-        (one line with the tokens, their labels and, unless the scheme is plain, the spans).
-        """
-        if form == "tagged":
-            return " ".join(f"{word}/{tag}" for word, tag in joined_words(self.originals, self.labels)) + "\n"
-        if form == "columns":
-            first = self.originals[0] if self.originals else ""
-            separator = " " if " " in first and "\t" not in first else "\t"
-            lines = [f"{text}{separator}{label}\n" for text, label in zip(self.originals, self.labels, strict=True)]
-            return "".join(lines) + "\n"
-        values: dict = {"tokens": self.tokens, "labels": self.labels}
-        if scheme != "plain":
-            values["spans"] = [
-                {"begin": begin, "end": end, "label": tag, "tokens": self.tokens[begin:end]}
-                for begin, end, tag in spans(self.labels, scheme)
-            ]
-        return json.dumps(values, ensure_ascii=False) + "\n"
+TEXT = "text"
+INPUT_FORMATS = (TEXT, *FORMATS)
+MIN_ROWS = 5  # fewer lines than that are not recognised as columns
 
 
-def tag_text(
-    tagger: Tagger, lines: Iterable[str], source: str | Path, form: str = "text", lang: str = ""
-) -> Iterator[Tagged]:
-    """Tag lines of text.
+def tag(
+    tagger: Tagger, groups: Iterable[list[str]], source: str | Path, reader: SentenceReader, lang: str, form: str
+) -> Iterator[str]:
+    """Yield the output for each group of input lines, such as all that have arrived. A blank line stays blank.
 
-    form: text (tokens separated by white space), raw (tokenised by the rules of lang), or characters (each is a token).
-    lang: by default the language of the training text.
+    reader: its format is that of the input; by default recognised. lang: of text, by default as in training. form: see
+    `formatted`.
     """
-    if tagger.features:
-        raise UserError("This tagger was trained with --feature_column: it tags columns, not text.")
-    if form == "characters":
-        cut = lambda line: [character for character in line if not character.isspace()]  # noqa: E731
+    for lines in input_lines(tagger, groups, source, reader, lang):
+        tagged = [line for line in lines if line]
+        if form == "json":
+            results = iter(tagger.tagged(tagged))
+        else:
+            results = ((labels, []) for labels in tagger.predict([line.tokens for line in tagged]))
+        yield "".join(formatted(line, *next(results), form) if line else "\n" for line in lines)
+
+
+def formatted(line: Line, labels: list[str], spans: list, form: str) -> str:
+    """The output for a line, with a final newline.
+
+    form: columns (a line per token, then a blank one), tagged (one line of `word/TAG`, in LAC's scheme), or json (one line
+    with the text, its tokens, their labels, and the spans).
+    """
+    if form == "tagged":
+        return " ".join(f"{word}/{tag}" for word, tag in joined_words(line.words, labels)) + "\n"
+    if form == "columns":
+        rows = line.rows or line.words
+        separator = " " if rows and " " in rows[0] and "\t" not in rows[0] else "\t"
+        return "".join(f"{row}{separator}{label}\n" for row, label in zip(rows, labels, strict=True)) + "\n"
+    spans = [{**asdict(span), "score": round(span.score, 6)} for span in spans]
+    values = {"text": line.text, "tokens": line.tokens, "labels": labels, "spans": spans}
+    return json.dumps(values, ensure_ascii=False) + "\n"
+
+
+def input_lines(
+    tagger: Tagger, groups: Iterable[list[str]], source: str | Path, reader: SentenceReader, lang: str
+) -> Iterator[list[Line | None]]:
+    """Yield the sentences of each group of lines; None for a blank line of text."""
+    groups = iter(groups)
+    first = next(groups, [])
+    form = reader.format or recognise(first[:SAMPLE], tagger)
+    if form != (reader.format or TEXT):
+        log.info(f"{source} looks like labelled sentences ({form}): labels are not read; `evaluate` scores them.")
+    groups = chain([first], groups)
+    if form == TEXT:
+        number = 0
+        for group in groups:
+            yield [
+                tagger.tokenised(line, lang, f"{source}:{number}") if line.strip() else None
+                for number, line in enumerate(group, number + 1)
+            ]
+            number += len(group)
+    elif form == "columns":
+        for number, group in _whole_sentences(groups):
+            yield list(_columns(tagger, group, number, source, reader.token))
     else:
-        lang = (lang or tagger.settings.lang) if form == "raw" else "none"
-        cut = jieba_cut() if lang == "zh" else TOKENISERS[lang]
-    if tagger.settings.scheme == "lac" and form != "characters":
-        pieces = PieceSplitter((tagger.pieces or tagger.words).words, whole=tagger.pieces is None)
-        return _tagged(tagger, (pieces.split_line(cut(line)) for line in lines))
-    segmentation = tagger.settings.segmentation
-    if form == "characters" and segmentation == "strip":  # they carry no positions
-        segmentation = "none"
-
-    def texts() -> Iterator[tuple[list[str], list[str]]]:
-        for number, line in enumerate(lines, 1):
-            words = cut(line)
-            yield words, [parse_token([word], 0, segmentation, None, f"{source}:{number}") for word in words]
-
-    return _tagged(tagger, texts())
+        sentences = reader.parse(chain.from_iterable(groups), source, form, labelled=False)
+        yield [Line.from_tokens(sentence.tokens) for sentence in sentences]
 
 
-def tag_columns(tagger: Tagger, lines: Iterable[str], source: str | Path, column: int = 0) -> Iterator[Tagged]:
-    """Tag columns, one token per line. column: the tokens' column."""
+def recognise(lines: Sequence[str], tagger: Tagger) -> str:
+    """The format of input that begins with these lines: one of FORMATS if it has the tagger's labels, else text."""
+    if tagger.features:
+        return "columns"
+    lines = [line for line in lines if line.strip() and line != HEADER]
+    known = {name for label in tagger.labels.names for name in (label, split_lac_label(label)[0])}
+    form = detect_format(lines)
+    if form == "tsv":
+        found = list(chain.from_iterable(split_tsv(line)[1] for line in lines))
+    elif form == "tagged":
+        found = [item.rpartition("/")[2] for line in lines for item in line.split()]
+    else:
+        rows = [line.split("\t") if "\t" in line else line.split() for line in lines]
+        are_rows = len({len(row) for row in rows}) == 1 < len(rows[0])
+        are_rows = are_rows and (len(rows) >= MIN_ROWS or all("\t" in line for line in lines))
+        found = [row[-1] for row in rows] if are_rows else []
+    return form if form == "json" or (found and known.issuperset(found)) else TEXT
+
+
+def _whole_sentences(groups: Iterable[list[str]]) -> Iterator[tuple[int, list[str]]]:
+    """Cut lines at blank ones: the sentences that are complete, with the number of their first line."""
+    number, rest = 1, []
+    for group in groups:
+        rest = rest + group
+        end = next((k for k in range(len(rest), 0, -1) if not rest[k - 1].strip()), 0)
+        if end:
+            yield number, rest[:end]
+        number, rest = number + end, rest[end:]
+    yield number, rest
+
+
+def _columns(tagger: Tagger, lines: list[str], number: int, source: str | Path, column: int) -> Iterator[Line]:
+    """The sentences of lines in columns, from the line with this number on. column: the tokens' column."""
     segmentation, feature = tagger.settings.segmentation, tagger.feature_column
-
-    def texts() -> Iterator[tuple[list[str], list[str]]]:
-        for rows in sentence_rows(lines, source, column, feature or 0):
-            tokens = [parse_token(row, column, segmentation, feature, f"{source}:{n}") for n, _, row in rows]
-            yield [line for _, line, _ in rows], tokens
-
-    return _tagged(tagger, texts())
-
-
-def _tagged(tagger: Tagger, texts: Iterable[tuple[list[str], list[str]]]) -> Iterator[Tagged]:
-    texts, ahead = tee(texts)
-    for text, labels in zip(texts, tagger.iter_predict(tokens for _, tokens in ahead), strict=True):
-        yield Tagged(*text, labels)
+    for rows in sentence_rows(lines, source, column, feature or 0, first=number):
+        tokens = [parse_token(row, column, segmentation, feature, f"{source}:{n}") for n, _, row in rows]
+        line = Line.from_tokens(tokens)
+        line.rows = [row for _, row, _ in rows]
+        yield line

@@ -65,6 +65,9 @@ def detect_scheme(sentences: Iterable[Sequence[str]]) -> str:
     sentences = list(sentences)
     labels = set(itertools.chain.from_iterable(sentences))
     matches = {label: SPAN_LABEL.fullmatch(label) for label in labels}
+    inner = {label for label in labels if split_lac_label(label)[1] == "I"}
+    if inner and {f"{label[:-1]}B" for label in inner} <= labels:
+        return "lac"
     if not all(matches.values()) or labels <= {OUTSIDE}:
         others = sorted(label for label, match in matches.items() if not match)
         if any(match and match["tag"] for match in matches.values()):

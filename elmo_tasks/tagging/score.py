@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass, field
 
+from elmo_core.machine.messages import format_count
 from elmo_tasks.tagging.scheme import spans
 
 
@@ -29,8 +30,8 @@ class Counts:
     def f1(self) -> float:
         return 2 * self.correct / (self.predicted + self.gold) if self.correct else 0.0
 
-    def figures(self) -> dict[str, float | int]:
-        return {"precision": self.precision, "recall": self.recall, "f1": self.f1, "words": self.gold}
+    def figures(self, unit: str) -> dict[str, float | int]:
+        return {"precision": self.precision, "recall": self.recall, "f1": self.f1, unit: self.gold}
 
 
 @dataclass
@@ -85,6 +86,11 @@ class Score:
         return result
 
     @property
+    def unit(self) -> str:
+        """What is counted."""
+        return {"lac": "words", "plain": "tokens"}.get(self.scheme, "spans")
+
+    @property
     def value(self) -> float:
         """The score that selects the best epoch."""
         return self.total.f1
@@ -101,11 +107,15 @@ class Score:
     def figures(self) -> dict:
         """The scores as numbers, for JSON."""
         return {
-            **self.total.figures(),
+            **self.total.figures(self.unit),
             "accuracy": self.accuracy,
-            "unknown_words": self.unknown.figures(),
-            "tags": {tag: self.tags[tag].figures() for tag in sorted(self.tags)},
-            **({"kinds": {name: counts.figures() for name, counts in self.subtypes.items()}} if self.subtypes else {}),
+            "unknown": self.unknown.figures(self.unit),
+            "tags": {tag: self.tags[tag].figures(self.unit) for tag in sorted(self.tags)},
+            **(
+                {"subtypes": {name: part.figures(self.unit) for name, part in self.subtypes.items()}}
+                if self.subtypes
+                else {}
+            ),
         }
 
     def table(self) -> str:
@@ -113,9 +123,8 @@ class Score:
         rows = sorted(self.tags.items(), key=lambda pair: -pair[1].gold)
         subtypes = [(f"all .{name}", counts) for name, counts in self.subtypes.items()]
         unknown = [("unknown words", self.unknown)] if self.unknown.gold else []
-        unit = "words" if self.scheme == "lac" else "tokens" if self.scheme == "plain" else "spans"
         return "\n".join(
             f"{name:<14} precision {counts.precision:6.2%}  recall {counts.recall:6.2%}  F1 {counts.f1:6.2%}  "
-            f"{counts.gold:,} {unit}"
+            f"{format_count(counts.gold, self.unit)}"
             for name, counts in [*rows, ("all", self.total), *subtypes, *unknown]
         )

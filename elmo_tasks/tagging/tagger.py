@@ -8,6 +8,7 @@ FOLDER/        as in elmo_tasks/saved.py, and
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,13 @@ from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import Vocabulary, restore_order, sentence_batches
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.saved import TrainedModel
+from elmo_tasks.tagging.columns import parse_token
 from elmo_tasks.tagging.data import Labels, Sentence, make_batch
 from elmo_tasks.tagging.network import BiGRUCRF, TaggerSettings
+from elmo_tasks.tagging.pieces import PieceSplitter
+from elmo_tasks.tagging.scheme import spans
 from elmo_tasks.tagging.score import Score
+from elmo_tasks.tagging.text import CHARACTERS, Line, Span, tokeniser
 from elmo_tasks.word_vectors import WordVectors
 
 BATCH_SIZE = 64  # maximum sentences per batch
@@ -31,6 +36,7 @@ class Tagger(TrainedModel):
 
         tagger = Tagger("runs/chunks")
         tagger.predict(["The cat sat .".split()])      # [["B-NP", "I-NP", "B-VP", "O"]]
+        tagger.spans(["The cat sat."])                 # [[Span(begin=0, end=7, text='The cat', label='NP', score=0.98), ..]]
 
     words: the words of the training data.
     pretrained: its biLM, if any.
@@ -65,21 +71,74 @@ class Tagger(TrainedModel):
         return list(self.iter_predict(sentences, math.inf))
 
     def iter_predict(self, sentences: Iterable[Sequence[str]], window: float | None = None) -> Iterator[list[str]]:
-        """Yield the same. window: how many sentences to read ahead (default: 16 batches)."""
-        return restore_order(self._tagged_batches(sentences, window))
+        """Yield the same, for input of any size. window: how many sentences to read ahead (default: 16 batches)."""
+        for labels, _ in self._decoded(sentences, window):
+            yield labels
 
-    def _tagged_batches(self, sentences, window: float | None):
+    def spans(self, texts: Sequence[str | Sequence[str]]) -> list[list[Span]]:
+        """Return the spans of each text; without spans in the labels, its tokens.
+
+        texts: raw ones, which are split into tokens as in training, or lists of tokens, as if joined by spaces.
+        """
+        if isinstance(texts, str):
+            raise TypeError(f"texts: found {texts!r:.60}, expected a list of texts.")
+        lines = [self.tokenised(text) if isinstance(text, str) else Line.from_tokens(text) for text in texts]
+        check_sentences([line.tokens for line in lines])
+        return [spans for _, spans in self.tagged(lines)]
+
+    def tokenised(self, text: str, lang: str = "", where: str = "text") -> Line:
+        """Split a line of text as in training or as `lang` says. where: file and line, for messages."""
+        if self.features:
+            raise UserError("This tagger was trained with --feature_column: it tags columns, not text.")
+        lang, segmentation = lang or self.settings.lang, self.settings.segmentation
+        words = tokeniser(lang)(text)
+        if self.settings.scheme == "lac" and lang != CHARACTERS:
+            return Line(text, *self.piece_splitter.split_line(words))
+        if lang == CHARACTERS and segmentation == "strip":  # they carry no positions
+            segmentation = "none"
+        return Line(text, words, [parse_token([word], 0, segmentation, None, where) for word in words])
+
+    def tagged(self, lines: Sequence[Line]) -> list[tuple[list[str], list[Span]]]:
+        """Return the labels and the spans of each line."""
+        decoded = self._decoded([line.tokens for line in lines], math.inf, with_spans=True)
+        scheme = self.settings.scheme
+        return [
+            (labels, line.spans(labels, scheme, scores)) for line, (labels, scores) in zip(lines, decoded, strict=True)
+        ]
+
+    @cached_property
+    def piece_splitter(self) -> PieceSplitter:
+        return PieceSplitter((self.pieces or self.words).words, whole=self.pieces is None)
+
+    def _decoded(
+        self, sentences: Iterable[Sequence[str]], window: float | None, with_spans: bool = False
+    ) -> Iterator[tuple[list[str], list[float]]]:
+        """Yield the labels of each sentence and, if requested, the scores of its spans."""
+        return restore_order(self._decoded_batches(sentences, window, with_spans))
+
+    def _decoded_batches(self, sentences: Iterable[Sequence[str]], window: float | None, with_spans: bool):
         for positions, group in sentence_batches(sentences, BATCH_SIZE, BATCH_TOKENS, window):
-            nonempty = [list(sentence) for sentence in group if sentence]  # sorted by length: empty ones come last
+            nonempty, results = [list(sentence) for sentence in group if sentence], []
             with self.inference():
-                paths = self.network.decode(make_batch(nonempty, self.words)) if nonempty else []
-            labels = [[self.labels.names[k] for k in path] for path in paths]
-            yield positions, labels + [[]] * (len(group) - len(nonempty))
+                paths, emissions = self.network.decode(make_batch(nonempty, self.words)) if nonempty else ([], [])
+            for path, x in zip(paths, emissions, strict=True):
+                labels, scores = [self.labels.names[k] for k in path], []
+                if with_spans:
+                    places = [(begin, end) for begin, end, _ in spans(labels, self.settings.scheme)]
+                    scores = self.network.crf.span_probabilities(x[: len(path)], path, places)
+                results.append((labels, scores))
+            yield (
+                positions,
+                results + [([], [])] * (len(group) - len(nonempty)),
+            )  # sorted by length: empty ones come last
 
-    def score(self, sentences: Sequence[Sentence], known: set[str] | None) -> Score:
-        """Score the tagger. known: the words of the training data, None if not available."""
+    def score(
+        self, sentences: Sequence[Sentence], known: set[str] | None, predicted: Sequence[list[str]] | None = None
+    ) -> Score:
+        """Score the tagger. known: the words of the training data, None if not available. predicted: its labels, if made."""
         score = Score(scheme=self.settings.scheme)
-        for sentence, labels in zip(sentences, self.predict([s.tokens for s in sentences]), strict=True):
+        predicted = self.predict([s.tokens for s in sentences]) if predicted is None else predicted
+        for sentence, labels in zip(sentences, predicted, strict=True):
             score.add(sentence.tokens, sentence.labels, labels, known)
         return score
 

@@ -6,34 +6,32 @@ from collections.abc import Iterator
 from model_io import MODEL, SETTINGS, Run, arrays, table
 
 from elmo_core.machine.messages import UserError
-from elmo_core.text.tokenise import TOKENISERS, jieba_cut
 from elmo_tasks.tagging.pieces import PieceSplitter
-from elmo_tasks.tagging.scheme import spans
+from elmo_tasks.tagging.text import CHARACTERS, Line, tokeniser
 
 SCHEME = SETTINGS["scheme"]
 PIECES = PieceSplitter(list(table(SETTINGS["pieces"]))[3:], SETTINGS["whole"]) if SCHEME == "lac" else None
 
 
 def predict(run: Run, lines: list[str], lang: str) -> Iterator[dict]:
-    """The tokens of each line, their labels and, unless the scheme is plain, the spans."""
+    """The tokens of each line, their labels, and the spans; without spans in the labels, the tokens."""
     if "features" in MODEL["inputs"]:
         raise UserError("this tagger reads a feature of each token: pass both to model_io.arrays.")
-    cut, names = jieba_cut() if lang == "zh" else TOKENISERS[lang], list(table("labels.txt"))
-    sentences, places = [], []
-    for line in lines:
-        tokens = PIECES.split_line(cut(line))[1] if PIECES else [re.sub(r"\s+", "_", token) for token in cut(line)]
-        pairs = [split_position(token) if SETTINGS["segmentation"] != "none" else (token, 0) for token in tokens]
-        sentences.append([token for token, _ in pairs])
+    cut, names = tokeniser(lang), list(table("labels.txt"))
+    has_positions = SETTINGS["segmentation"] != "none" and lang != CHARACTERS
+    texts, places = [], []
+    for text in lines:
+        words = cut(text)
+        pairs = [split_position(word) if has_positions else (word, 0) for word in words]
+        split = PIECES.split_line(words) if PIECES and lang != CHARACTERS else (words, [token for token, _ in pairs])
+        texts.append(Line(text, *split))
         places.append([place for _, place in pairs])
-    for tokens, row in zip(sentences, run(arrays(sentences, places=places)).tolist(), strict=True):
-        labels = [names[k] for k in row[: len(tokens)]]
-        answer = {"tokens": tokens, "labels": labels}
-        if SCHEME != "plain":
-            answer["spans"] = [
-                {"begin": begin, "end": end, "label": tag, "tokens": tokens[begin:end]}
-                for begin, end, tag in spans(labels, SCHEME)
-            ]
-        yield answer
+    sentences = [line.tokens for line in texts]
+    for line, row in zip(texts, run(arrays(sentences, places=places)).tolist(), strict=True):
+        labels = [names[k] for k in row[: len(line.tokens)]]
+        found = line.spans(labels, SCHEME)
+        spans = [{name: getattr(span, name) for name in ("begin", "end", "text", "label")} for span in found]
+        yield {"text": line.text, "tokens": line.tokens, "labels": labels, "spans": spans}
 
 
 def split_position(token: str) -> tuple[str, int]:

@@ -439,7 +439,7 @@ def test_an_interrupted_fine_tuning_leaves_its_best_epoch(folder, checkpoints, t
     with pytest.raises(KeyboardInterrupt):
         run_elmo(folder, checkpoints["word"], *flags)
     best = max(candidates, key=lambda one: one.auc)
-    assert f"stopped in split. The best epoch so far is {best}" in messages()
+    assert f"stopped in split. The best epoch so far is {best}. Use it" in messages()
     for name, weight in Classifier(tmp_path / "model").weights().items():
         np.testing.assert_array_equal(weight, best.weights[f"head.{name}"])
     assert [path.name for path in (tmp_path / "model.parts").iterdir()] == ["settings.json"]
@@ -519,6 +519,7 @@ def test_mistakes_are_reported_before_the_work(folder, vectors, flags, word, tmp
     [
         (word2vec_base.main, [], "--pretrained_word2vec_file"),
         (word2vec_base.main, ["--pretrained_word2vec_file=x", "--tune_epochs=3"], "--tune_epochs"),
+        (word2vec_base.main, ["--pretrained_word2vec_file=x", "--resume"], "--resume"),
         (run_finetune.main, ["evaluate", "--model_dir=x"], "--test_file"),
         (run_finetune.main, ["predict", "--model_dir=x", "--confusion"], "--confusion"),
         (run_finetune.main, [], "--init_from_ckpt"),

@@ -6,6 +6,7 @@ import random
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -65,18 +66,93 @@ def train(run, *flags: str, save_dir: str = "tagger", data: str = "--train_file=
     return printed
 
 
-def test_train_and_predict(run):
+def test_train_and_predict(run, messages):
     train(run, NO_ELMO, "--char_cnn", *LEARNS, "--json=r.json")
     results = json.loads(Path("r.json").read_text(encoding="utf-8"))
     assert results["dev"]["f1"] > 0.9 and results["test"]["f1"] > 0.7 and set(results["test"]["tags"]) == {"PER", "LOC"}
     predict = "predict --model_dir=tagger --device=cpu"
-    printed = run(predict, "--output_format=json", text="of river\n\na bank\n")
-    first, empty, last = map(json.loads, printed.splitlines())
-    assert first["tokens"] == ["of", "river"] and empty["labels"] == []
-    assert last["spans"] == [{"begin": 1, "end": 2, "label": "PER", "tokens": ["bank"]}]
-    run(predict, "--input=test", "--input_format=columns", "--output=out")
+    first, blank, last = run(predict, "--output_format=json", text="of river\n\na  bank").splitlines()
+    assert json.loads(first)["tokens"] == ["of", "river"] and blank == ""
+    last = json.loads(last)
+    (span,) = last["spans"]
+    assert 0.5 < span.pop("score") <= 1 and last["text"] == "a  bank"
+    assert span == {"begin": 3, "end": 7, "text": "bank", "label": "PER"}
+    assert run(predict, text="a bank\n\nof\n") == "a\tO\nbank\tB-PER\n\n\nof\tO\n\n"
+    run(predict, "--input=test", "--output=out")
+    assert "looks like labelled sentences (columns)" in messages()
     assert read_columns("out", label=-2) == read_columns("test")
     assert read_columns("out")[0].labels[0] == "O"
+
+
+def test_input_that_is_recognised(run, messages):
+    """Each of these is `a bank`, with labels, and is tagged as that."""
+    train(run, NO_ELMO, *LEARNS, data="--train_file=train")
+    predict, expected = "predict --model_dir=tagger --device=cpu", "a\tO\nbank\tB-PER\n\n"
+    for form, text in {
+        "tsv": "a bank\tO B-PER\n",
+        "json": '{"tokens": ["a", "bank"]}',
+        "tagged": "a/O bank/B-PER",
+        "": "a bank",
+    }.items():
+        assert run(predict, text=text) == expected and f"({form})" in messages() + "()"
+    assert run(predict, "--data_format=text", text="a/O bank/O\n").count("\n") > 3
+    columns = "".join(f"{line}\n" for line in ["a\tO", "bank\tO", ""] * 3)
+    assert run(predict, text=columns) == "".join(f"{row}\n" for row in ["a\tO\tO", "bank\tO\tB-PER", ""] * 3)
+
+
+def test_output_is_written_as_its_lines_arrive(run, capsys, monkeypatch):
+    train(run, NO_ELMO, data="--train_file=train")
+    for flags, chunks in (
+        ([], [b"a bank\n", b"of", b" river\na\n", b"x"]),
+        (["columns"], [b"a x\n\nbank x\n", b"\na x"]),
+    ):
+        written, chunks = [], iter(chunks)
+
+        def read1(size):
+            written.append(capsys.readouterr().out)  # noqa: B023
+            return next(chunks, b"")  # noqa: B023
+
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=SimpleNamespace(read1=read1)))
+        flags = [f"--data_format={form}" for form in flags]
+        run_tag.main(["predict", "--model_dir=tagger", "--device=cpu", *flags])
+        tokens = [re.findall(r"^\w+", text, re.M) for text in [*written, capsys.readouterr().out]]
+        assert tokens == (
+            [[], ["a"], ["bank"], ["a"]] if flags else [[], ["a", "bank"], [], ["of", "river", "a"], [], ["x"]]
+        )
+
+
+def test_mistakes_are_listed(run):
+    train(run, NO_ELMO, data="--train_file=train")
+    tagger, sentences = Tagger("tagger"), read_columns("test")
+    run("evaluate --model_dir=tagger --test_file=test --device=cpu --mistakes=out")
+    predicted = zip(sentences, tagger.predict([sentence.tokens for sentence in sentences]), strict=True)
+    expected = [(sentence, labels) for sentence, labels in predicted if sentence.labels != labels]
+    assert read_columns("out", label=1) == [sentence for sentence, _ in expected]
+    assert [sentence.labels for sentence in read_columns("out")] == [labels for _, labels in expected]
+    assert f"# source = {expected[0][0].where}\n" in Path("out").read_text(encoding="utf-8")
+
+
+def test_interrupted_training_is_resumed(run, monkeypatch, messages):
+    """The same scores as without the interruption, to the last bit."""
+    flags = [NO_ELMO, "--epochs=4", "--patience=0", "--dropout=0.3"]
+    train(run, *flags, save_dir="whole")
+    command, n = "train --train_file=train --dev_file=dev --save_dir=run", iter(range(3))
+
+    def interrupted(*args):
+        if next(n) == 2:
+            raise KeyboardInterrupt
+        return score(*args)
+
+    score = Tagger.score
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Tagger, "score", interrupted)
+        run(command, *QUICK, *flags)
+    assert "stopped in epoch 3" in messages() and Tagger("run").predict([["a", "bank"]])
+    with pytest.raises(UserError, match="--resume"):
+        run(command, *QUICK, *flags)
+    run(command, *QUICK, *flags, "--resume")
+    whole, resumed = Tagger("whole").weights(), Tagger("run").weights()
+    assert all((resumed[name] == weight).all() for name, weight in whole.items())
 
 
 @pytest.mark.parametrize(
@@ -110,8 +186,7 @@ def test_a_seed_gives_the_same_tagger_again(run):
 def test_characters_with_positions_from_training_to_prediction(run, segmentation, text):
     Path("train").write_text("科0\tO\n技1\tO\n\n李0\tB-PER\n开1\tI-PER\n\n" * 9, encoding="utf-8")
     train(run, NO_ELMO, f"--segmentation={segmentation}", data="--train_file=train")
-    flags = ["--input_format=characters"] if segmentation == "strip" else []
-    printed = run("predict --model_dir=tagger --device=cpu", *flags, text=f"{text}\n")
+    printed = run("predict --model_dir=tagger --device=cpu", text=f"{text}\n")
     tagged = [line.split("\t")[0] for line in printed.splitlines()]
     assert tagged == [*(text.split() if segmentation == "feature" else text), ""]
 
@@ -123,9 +198,11 @@ def test_a_column_as_a_feature(run):
         Path(name).write_text("".join(lines), encoding="utf-8")
     assert "accuracy 100.00%" in train(run, NO_ELMO, "--feature_column=1", *LEARNS, "--epochs=8")
     predict = "predict --model_dir=tagger --device=cpu"
-    assert run(predict, "--input_format=columns", text="new X\nw1 Y\n") == "new X b\nw1 Y c\n\n"
-    with pytest.raises(UserError, match="column"):
-        run(predict, text="w1 w2\n")
+    assert run(predict, "--data_format=columns", text="new X\nw1 Y\n") == "new X b\nw1 Y c\n\n"
+    with pytest.raises(UserError, match="no column 1"):
+        run(predict, text="w1\n")
+    with pytest.raises(UserError, match="feature_column"):
+        run(predict, "--data_format=text", text="w1 w2\n")
 
 
 def test_word_vectors_are_fine_tuned(run):
@@ -155,7 +232,7 @@ def test_tagged_words_from_training_to_raw_text(run, pieces):
     lines = run(predict, text="\n  苹果  很 好 。\n\n　\n小明 爱 ＡＢ 。\n").split("\n")
     assert lines[1] == "苹果/n 很/c 好/v 。/w" and [k for k, line in enumerate(lines) if line] == [1, 4]
     assert "".join(token.rpartition("/")[0] for token in lines[4].split()) == "小明爱ＡＢ。"
-    lines = run(predict, "--input_format=raw", text="小明爱北京大学。\n\n苹果很好。\n").split("\n")
+    lines = run(predict, text="小明爱北京大学。\n\n苹果很好。\n").split("\n")
     assert lines[1:3] == ["", "苹果/n 很/c 好/v 。/w"]
     assert "".join(token.rpartition("/")[0] for token in lines[0].split()) == "小明爱北京大学。"
 
@@ -172,7 +249,8 @@ def test_warnings(run, caplog):
     assert not caplog.text
     Path("new").write_text("a P B-NEW\n", encoding="utf-8")
     run("train --train_file=train --dev_file=new --test_file=new --save_dir=other --scheme=bioes", NO_ELMO, *QUICK)
-    for words in ("break the rules of the scheme bioes", "B-NEW", "--dev_file and --test_file"):
+    place = f"{read_columns('train')[0].where}: O B-"
+    for words in ("break the rules of the scheme bioes", place, "B-NEW", "--dev_file and --test_file"):
         assert words in caplog.text
 
 
@@ -200,7 +278,7 @@ MISTAKES = [  # flags, pattern of the message
     (f"{TRAIN} --init_from_ckpt=model --elmo_lr=0.1", "--elmo_trainable"),
     (f"{PREDICT} --input=train --output_format=tagged", "--output_format"),
     (f"{PREDICT} --input=train --output=train", "--output"),
-    (f"{PREDICT} --input=train --input_format=columns --token_column=7", "train:1"),
+    (f"{PREDICT} --input=train --data_format=columns --token_column=7", "train:1"),
     (f"{PREDICT} --input=latin", "latin:2"),
     ("evaluate --model_dir=tagger --test_file=missing", "missing"),
 ]

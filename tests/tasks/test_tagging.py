@@ -4,6 +4,7 @@ import itertools
 import random
 import sys
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -17,12 +18,13 @@ from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.crf import LinearChainCRF
 from elmo_tasks.tagging.data import Labels, Sentence, make_batch
+from elmo_tasks.tagging.formats import SentenceReader
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter, joined_words
 from elmo_tasks.tagging.scheme import detect_scheme, forbidden_transitions, spans, split_lac_label
 from elmo_tasks.tagging.score import Counts, Score
-from elmo_tasks.tagging.tagged_text import read_tagged
 from elmo_tasks.tagging.tagger import Tagger
+from elmo_tasks.tagging.text import Span, detect_language
 from elmo_tasks.tagging.training import train
 from elmo_tasks.training import TrainingSettings, training_words
 from elmo_tasks.word_vectors import WordVectors
@@ -168,9 +170,9 @@ def test_scores_are_pooled_by_subtype():
     score = Score(scheme="bio")
     score.add("abcd", ["B-PER.NAM", "B-LOC.NAM", "B-PER.NOM", "O"], ["B-PER.NAM", "O", "B-PER.NOM", "B-LOC.NOM"])
     assert score.subtypes == {"NAM": Counts(1, 1, 2), "NOM": Counts(1, 2, 1)} and "all .NAM" in score.table()
-    assert score.figures()["kinds"]["NAM"]["f1"] == pytest.approx(2 / 3)
+    assert score.figures()["subtypes"]["NAM"]["f1"] == pytest.approx(2 / 3)
     score.add("a", ["B-x"], ["O"])
-    assert "kinds" not in score.figures()
+    assert "subtypes" not in score.figures()
 
 
 # Labelled sentences
@@ -199,9 +201,9 @@ def test_characters_with_positions(tmp_path):
 
 
 def test_tagged_words_are_split_into_pieces_and_joined_again(tmp_path):
-    path, vocabulary = tmp_path / "tagged", Vocabulary([*SPECIAL_TOKENS, "苹果", "北京", "大学", "，"])
-    path.write_text("小明/nr 爱/v 苹果/O 1/2/n //w 上海/O\n \n北京大学/n ，Ａ/w\n", encoding="utf-8")
-    first, second = read_tagged(path, PieceSplitter(vocabulary.words))
+    (tmp_path / "f").write_text("小明/nr 爱/v 苹果/O 1/2/n //w 上海/O\n \n北京大学/n ，Ａ/w\n", encoding="utf-8")
+    first, second = SentenceReader(pieces=PieceSplitter(["苹果", "北京", "大学", "，"])).read(tmp_path / "f")
+    assert (first.where, second.where) == (f"{tmp_path / 'f'}:1", f"{tmp_path / 'f'}:3")
     labels = ["nr-B", "nr-I", "v", "O", "n-B", "n-I", "n-I", "w", "O", "O"]
     assert first == Sentence(["小", "明", "爱", "苹果", "1", "/", "2", "/", "上", "海"], labels)
     assert second == Sentence(["北京", "大学", "，", "A"], ["n-B", "n-I", "w-B", "w-I"])
@@ -225,7 +227,46 @@ def test_words_are_split_into_the_longest_pieces_in_half_width_characters():
             assert pieces.normalised(character) == (character if wide else chr(int(narrow, 16)))
 
 
-COLUMNS, TAGGED = read_columns, lambda path: read_tagged(path, PieceSplitter(()))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "我\tO\n爱\tO\n北\tB\n京\tI\n\n好\tO\n",
+        "我 爱 北 京\tO O B I\n\n好\tO\n",
+        "我爱北京\tO O B I\n好\tO\n",
+        "text_a\tlabel\n我\2爱\2北\2京\tO\2O\2B\2I\n好\tO\n",  # PaddleNLP's
+        '{"tokens": ["我", "爱", "北", "京"], "ner_tags": ["O", "O", "B", "I"]}\n{"tokens": ["好"], "tags": ["O"]}\n',
+        '{"names": ["O", "B", "I"]}\n{"tokens": ["我", "爱", "北", "京"], "labels": [0, 0, 1, 2]}\n\n'
+        '{"tokens": ["好"], "labels": [0]}\n{"tokens": [], "labels": []}\n',
+        '[\n {"id": 1, "tokens": ["我", "爱", "北", "京"], "ner_tags": ["O", "O", "B", "I"]},\n'
+        ' {"tokens": ["好"], "ner_tags": ["O"]}\n]',
+    ],
+)
+def test_formats_are_recognised(tmp_path, text):
+    (tmp_path / "file").write_text(text, encoding="utf-8")
+    expected = [Sentence([*"我爱北京"], [*"OOBI"]), Sentence(["好"], ["O"])]
+    sentences = SentenceReader().read(tmp_path / "file")
+    assert sentences == expected and all(sentence.where.startswith(f"{tmp_path / 'file'}:") for sentence in sentences)
+    if "names" in text:
+        (tmp_path / "file").write_text(text.partition("\n")[2].replace("labels", "x").replace("tokens", "y"), "utf-8")
+        assert SentenceReader(token="y", label="x", label_names=["O", "B", "I"]).read(tmp_path / "file") == expected
+
+
+@pytest.mark.parametrize(
+    ("sentences", "segmentation", "lang"),
+    [
+        (["The cat", "sat 在"], "none", "en"),
+        (["我 爱 iPhone", "好"], "none", "characters"),
+        (["我 爱 北京"], "none", "zh"),
+        (["科 技"], "strip", "characters"),
+        (["科 技"], "feature", "none"),
+    ],
+)
+def test_how_text_is_tokenised_is_recognised_by_the_training_tokens(sentences, segmentation, lang):
+    assert detect_language(map(str.split, sentences), segmentation) == lang
+
+
+COLUMNS, TAGGED = read_columns, SentenceReader("tagged", pieces=PieceSplitter(())).read
+TSV, JSON = SentenceReader("tsv").read, SentenceReader("json").read
 
 
 @pytest.mark.parametrize(
@@ -241,6 +282,15 @@ COLUMNS, TAGGED = read_columns, lambda path: read_tagged(path, PieceSplitter(())
         (TAGGED, "a/n\n\xff/n\n", ":2:"),
         (TAGGED, "a/n-B\n", ":1:.*'n-B'"),
         (TAGGED, " \n", "no sentence"),
+        (TSV, "a\tO\n\na b\tO\n", ":3: 2 tokens and 1 label"),
+        (TSV, "a b\n", ":1: 2 tokens and 0 labels"),
+        (JSON, '{"tokens": ["a"], "labels": ["x"]}\n{"tokens": [', ":2: invalid JSON"),
+        (JSON, '{"tokens": ["a", "b"], "labels": ["x"]}', ":1: 2 tokens and 1 label"),
+        (JSON, '{"tokens": ["a"], "labels": [3]}', ":1: the label 3 .*--label_names"),
+        (JSON, '{"text": "a", "labels": ["x"]}', ":1: tokens is None"),
+        (JSON, '[{"tokens": "a b"}]', "object 1: tokens is 'a b'"),
+        (SentenceReader(feature=1).read, "a b\tO O\n", "tsv.*--feature_column"),
+        (SentenceReader(label="tags").read, "a O\n", "--label_column"),
         (lambda path: Labels.from_file(path), "", "no label"),
     ],
 )
@@ -318,7 +368,7 @@ def test_gradients_equal_finite_differences(spread):
 @pytest.mark.parametrize(
     ("scheme", "names"), [("lac", "n-B n-I n v"), ("bioes", "O B-x I-x E-x S-x"), ("iob1", "O B-x I-x")]
 )
-def test_decoding_returns_the_best_labels_that_the_scheme_allows(lengths, scheme, names):
+def test_decoding_returns_the_best_labels_that_the_scheme_allows_and_their_probabilities(lengths, scheme, names):
     n_labels = len(names.split())
     table, last = forbidden_transitions(names.split(), scheme)
     generator = np.random.default_rng(len(lengths))
@@ -332,7 +382,16 @@ def test_decoding_returns_the_best_labels_that_the_scheme_allows(lengths, scheme
                 for path in all_paths(n_labels, length)
                 if not any(table[a, b] for a, b in itertools.pairwise((-1, *path))) and not last[path[-1]]
             ]
-            assert tuple(decoded[row]) == max(possible, key=lambda path: path_score(crf, emissions[row], path))
+            scores = np.array([path_score(crf, emissions[row], path) for path in possible])
+            best, probabilities = possible[scores.argmax()], np.exp(scores - np.logaddexp.reduce(scores))
+            assert tuple(decoded[row]) == best
+            spans = list(itertools.combinations(range(length + 1), 2))
+            expected = [
+                sum(p for path, p in zip(possible, probabilities, strict=True) if path[begin:end] == best[begin:end])
+                for begin, end in spans
+            ]
+            computed = crf.span_probabilities(emissions[row, :length], decoded[row], spans)
+            np.testing.assert_allclose(computed, expected, rtol=1e-5)
 
 
 # The network
@@ -360,6 +419,40 @@ def test_a_sentences_tags_do_not_depend_on_the_batch(checkpoints, kind, changes)
     table, _ = forbidden_transitions(LABELS.names, "lac")
     path = [-1, *(LABELS.index[label] for label in tags[5])]
     assert not any(table[a, b] for a, b in itertools.pairwise(path))
+
+
+def test_spans_have_their_places_in_the_text(checkpoints):
+    words = Vocabulary([*SPECIAL_TOKENS, "苹果", "the", "of"])
+    tagger = tagger_of(words, checkpoints["char"], scheme="plain", lang="en")
+    text = " “The  bank”… of\u200b 苹果"
+    (spans, none, of_tokens) = tagger.spans([text, " ", ["The", "bank"]])
+    assert [(span.begin, span.end) for span in spans] == [
+        (1, 2),
+        (2, 5),
+        (7, 11),
+        (11, 12),
+        (12, 13),
+        (14, 16),
+        (18, 20),
+    ]
+    assert all(text[span.begin : span.end] == span.text and 0 < span.score <= 1 for span in spans) and none == []
+    assert [span.label for span in spans] == tagger.predict([['"', "The", "bank", '"', "...", "of", "苹果"]])[0]
+    assert [(span.begin, span.end, span.text) for span in of_tokens] == [(0, 3, "The"), (4, 8, "bank")]
+    alone = tagger.spans([["The", "bank"]])[0]
+    assert [span.score for span in alone] == pytest.approx([span.score for span in of_tokens], abs=1e-5)
+    tagger = tagger_of(words, lang="characters", scheme="lac")
+    (span, *_) = tagger.spans(["苹果"])[0]
+    assert span == Span(0, span.end, "苹果"[: span.end], span.label, span.score)
+    with pytest.raises(TypeError, match="list of texts"):
+        tagger.spans("The bank")
+
+
+def test_threads_share_a_tagger(checkpoints):
+    tagger = tagger_of(Vocabulary([*SPECIAL_TOKENS, "苹果"]), checkpoints["word"])
+    expected = tagger.predict(SENTENCES)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(tagger.predict, [SENTENCES] * 12)) == [expected] * 12
+    assert list(tagger.iter_predict(iter(SENTENCES), window=1)) == expected
 
 
 def test_characters_get_the_vectors_of_jiebas_words(small_weights, tmp_path):

@@ -1,0 +1,78 @@
+"""Lines of text as the tagger's tokens, with their places in the line."""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from elmo_core.text.offsets import token_offsets
+from elmo_core.text.tokenise import LANGUAGES as TEXT_LANGUAGES
+from elmo_core.text.tokenise import TOKENISERS
+from elmo_tasks.tagging.scheme import spans
+
+CHARACTERS = "characters"  # each is a token
+LANGUAGES = (*TEXT_LANGUAGES, CHARACTERS)
+HAN = re.compile("[\u3400-\u9fff]")
+
+
+@dataclass
+class Span:
+    """Tokens with one label: text[begin:end] of a line. score: the probability of exactly these labels at these tokens."""
+
+    begin: int
+    end: int
+    text: str
+    label: str
+    score: float
+
+
+@dataclass
+class Line:
+    """A line of text. words: its tokens in its own characters. tokens: the same as the tagger reads them.
+
+    rows: of columns, the lines of the tokens.
+    """
+
+    text: str
+    words: Sequence[str]
+    tokens: Sequence[str]
+    rows: Sequence[str] = ()
+
+    @classmethod
+    def from_tokens(cls, tokens: Sequence[str]) -> "Line":
+        return cls(" ".join(tokens), tokens, tokens)
+
+    @cached_property
+    def offsets(self) -> list[tuple[int, int]]:
+        """Begin and end of each token in the text."""
+        return list(map(tuple, token_offsets(self.words, self.text).tolist()))
+
+    def spans(self, labels: Sequence[str], scheme: str, scores: Iterable[float] | None = None) -> list[Span]:
+        """The spans of the labels, or the tokens if the scheme has no spans. scores: one per span, if computed."""
+        result, places = [], spans(labels, scheme)
+        for (first, end, label), score in zip(places, scores or [math.nan] * len(places), strict=True):
+            begin, end = self.offsets[first][0], self.offsets[end - 1][1]
+            result.append(Span(begin, end, self.text[begin:end], label, score))
+        return result
+
+
+def tokeniser(lang: str) -> Callable[[str], list[str]]:
+    """The function that splits a line into words. lang: one of LANGUAGES."""
+    if lang == CHARACTERS:
+        return lambda line: [character for character in line if not character.isspace()]
+    return TOKENISERS[lang]
+
+
+def detect_language(sentences: Iterable[Sequence[str]], segmentation: str) -> str:
+    """How raw text has to be split into tokens like these: characters or words of Chinese, or English words.
+
+    Characters that carry their positions in the word cannot be made from raw text.
+    """
+    if segmentation == "feature":
+        return "none"
+    tokens = [token for sentence in sentences for token in sentence]
+    chinese = [token for token in tokens if HAN.search(token)]
+    if len(chinese) < len(tokens) / 2:
+        return "en"
+    return CHARACTERS if all(len(token) == 1 for token in chinese) else "zh"
