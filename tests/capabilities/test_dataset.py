@@ -165,16 +165,6 @@ def test_words_are_looked_up_as_they_are_cut():
     assert token_batch([["x" * 60, "y"]], "char+word", vocabulary).tokens.words.tolist() == [0, 2, 1, 3]
 
 
-def test_vocabulary_round_trip(tmp_path, vocabulary):
-    vocabulary.save(tmp_path / "vocab.txt")
-    again = Vocabulary.from_file(tmp_path / "vocab.txt")
-    assert again.tokens == vocabulary.tokens and len(again) == 12 and again[3] == "birds" and "苹果" in again
-    assert again.index["birds"] == 3 and again.index["<S>"] == 0
-    ids = again.ids(["很", "nowhere", "</S>"])
-    assert ids.dtype == np.int64 and ids.tolist() == [8, 2, 1]
-    assert again.fingerprint == vocabulary.fingerprint != Vocabulary([*MARKERS, *WORDS[::-1]]).fingerprint
-
-
 @pytest.mark.parametrize(
     ("content", "tokens"),
     [
@@ -308,14 +298,6 @@ def test_a_sample_of_the_words_is_looked_up_and_everything_counted(tmp_path, voc
     sample = corpus.count(vocabulary, sample=True)
     assert (sample.sentences, sample.tokens) == (exact.sentences, exact.tokens)
     assert 0 < sample.looked_up < exact.tokens / 5 and 0.5 < sample.unknown_share / exact.unknown_share < 2
-
-
-def test_token_batch_at_its_limits(vocabulary):
-    assert token_batch([]).index.shape == (0, 0)
-    assert token_batch([[]]).index.shape == (1, 2)
-    np.testing.assert_array_equal(token_batch([["<S>"]]).tokens.characters, char_ids(["<S>", "</S>"]))
-    with pytest.raises(TypeError, match="vocabulary"):
-        token_batch([["a"]], "word")
 
 
 @pytest.mark.parametrize("input", ["char", "word"])
