@@ -1,4 +1,4 @@
-"""Sources of an embedder's token vectors: the word table, a file, or computed once and cached."""
+"""Sources of an embedder's token vectors: computed once and cached, or a file."""
 
 import itertools
 import threading
@@ -15,13 +15,6 @@ from elmo_core.text.tokens import BOS, EOS, UNK, Vocabulary, pad_rows, token_bat
 
 TOKENS_PER_CHUNK = 2048  # new tokens per pass of the character CNN
 CACHE_BYTES = 256 * 2**20  # of cached token vectors
-
-
-def make_token_table(encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None) -> "TokenTable":
-    """Build the table of a model's own vectors."""
-    if config.reads_characters:
-        return CachedTable(encoder, config, vocabulary)
-    return VocabularyTable(encoder.embedding.weight, vocabulary)
 
 
 class OOVCounter:
@@ -84,17 +77,6 @@ class TokenTable:
         """Drop vectors that were computed with weights that may have changed."""
 
 
-class VocabularyTable(TokenTable):
-    """The vocabulary's words."""
-
-    def __init__(self, table: paddle.Tensor, vocabulary: Vocabulary):
-        super().__init__(table)
-        self.vocabulary = vocabulary
-
-    def row_ids(self, tokens: list[str]) -> np.ndarray:
-        return self.vocabulary.ids(tokens)
-
-
 class PrecomputedTable(TokenTable):
     """The words of a fixed vocabulary, from a file of their vectors."""
 
@@ -118,7 +100,7 @@ class PrecomputedTable(TokenTable):
 
 
 class CachedTable(TokenTable):
-    """Any tokens, from their characters. Cached, because a frozen model sees the same words again and again."""
+    """Any tokens, by a model's encoder. Cached, because a frozen model sees the same words again and again."""
 
     def __init__(self, token_encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None):
         self.token_encoder, self.config, self.vocabulary = token_encoder, config, vocabulary
