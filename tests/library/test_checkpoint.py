@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from damage import accepted
+from project import PROJECT
 
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError
 
-PROJECT = Path(__file__).resolve().parent.parent.parent
 LOADS = {
     ".pdparams": checkpoint.load_params,
     ".pdopt": checkpoint.load_optimizer,
