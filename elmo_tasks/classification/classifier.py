@@ -52,7 +52,11 @@ class ClassifierSettings:
 
 
 class Classifier(TrainedModel):
-    """Predicts the classes of texts, or of pairs of texts."""
+    """Predicts the classes of texts, or of pairs of texts.
+
+    classifier = Classifier("runs/reviews")
+    classifier.predict(["The room was quiet and clean."])  # ["good"]
+    """
 
     kind = "classifier"
     settings_type = ClassifierSettings

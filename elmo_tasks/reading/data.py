@@ -5,6 +5,8 @@ SQuAD 1.1, CMRC 2018, DuReader-robust:
         {"id": ..., "question": ..., "answers": [{"text": ..., "answer_start": ...}]}]}]}]}
 CMRC 2018 as it was first published:
     [{"context_text": ..., "qas": [{"query_id": ..., "query_text": ..., "answers": ["..."]}]}]
+As Hugging Face's datasets writes them, an object per line or an array of objects:
+    {"id": ..., "context": ..., "question": ..., "answers": {"text": ["..."], "answer_start": [...]}}
 """
 
 from collections import Counter
@@ -15,9 +17,9 @@ from typing import Any
 
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count
-from elmo_core.text.text_files import blocks, parse_json
+from elmo_core.text.text_files import blocks, parse_json, split_lines
 
-EXPECTED = "passages and questions in SQuAD's or CMRC 2018's JSON"
+EXPECTED = "passages and questions in the JSON of SQuAD or CMRC 2018"
 
 
 @dataclass
@@ -61,12 +63,14 @@ class Dataset:
 def read_dataset(path: Path, require_answers: bool = True) -> Dataset:
     """Read a file. require_answers: a question without an answer is an error."""
     disk.check_input(path, EXPECTED)
+    text = "".join(blocks(path))
     try:
-        values = parse_json("".join(blocks(path)))
-    except UserError:
-        raise
+        values = parse_json(text)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: no valid JSON ({error}), expected {EXPECTED}.") from error
+        try:
+            values = [parse_json(line) for line in split_lines(text) if line.strip()]
+        except (ValueError, RecursionError):
+            raise UserError(f"{path}: no valid JSON ({error}), expected {EXPECTED}.") from error
     data, seen = Dataset([]), set()
     for passage, where in _passages(values, str(path)):
         text = _field(passage, ("context", "context_text"), str, where)
@@ -89,6 +93,8 @@ def read_dataset(path: Path, require_answers: bool = True) -> Dataset:
 def _passages(values: Any, path: str) -> Iterator[tuple[dict, str]]:
     """The objects that hold a passage, each with its position in the file for messages."""
     if isinstance(values, list):
+        if any(isinstance(value, dict) and "question" in value for value in values):
+            values = _grouped(values, path)
         yield from ((passage, f"{path}: passage {k}") for k, passage in enumerate(values, 1))
         return
     for k, article in enumerate(_field(values, ("data",), list, path), 1):
@@ -96,11 +102,24 @@ def _passages(values: Any, path: str) -> Iterator[tuple[dict, str]]:
         yield from ((passage, f"{path}: data {k}, paragraph {j}") for j, passage in enumerate(paragraphs, 1))
 
 
+def _grouped(values: list, path: str) -> list[dict]:
+    """The passages of objects that each hold a question and its passage."""
+    passages: dict[str, dict] = {}
+    for k, value in enumerate(values, 1):
+        context = _field(value, ("context",), str, f"{path}: object {k}")
+        passages.setdefault(context, {"context": context, "qas": []})["qas"].append(value)
+    return list(passages.values())
+
+
 def _question(values: Any, passage: str, where: str, faults: Counter) -> Question:
     id = _field(values, ("id", "query_id"), str, where).strip()
     question = Question(id, _field(values, ("question", "query_text"), str, where), [], [])
     faults["questions without words"] += not question.text.strip()
-    for value in _field(values, ("answers",), list, where) if "answers" in values else []:
+    answers = _field(values, ("answers",), list | dict, where) if "answers" in values else []
+    if isinstance(answers, dict):
+        texts, starts = (_field(answers, (name,), list, where) for name in ("text", "answer_start"))
+        answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=False)]
+    for value in answers:
         answer = value if isinstance(value, dict) else {"text": value}
         text, start = answer.get("text"), answer.get("answer_start", 0)
         if not isinstance(text, str) or not isinstance(start, int):

@@ -51,6 +51,9 @@ class TokenisedPassage:
 class Reader(TrainedModel):
     """Answers questions about passages.
 
+        reader = Reader("runs/mrc")
+        reader.answer("Who lives in Paris?", "Anna lives in Paris.", k=3)  # [Answer("Anna", 0, 4, 0.93), ...]
+
     words: the words of the training data.
     pretrained: the checkpoint of its biLM, if any.
     """

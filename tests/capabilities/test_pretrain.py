@@ -409,21 +409,6 @@ def test_characters_are_fitted_to_word_vectors(corpus, tmp_path, monkeypatch):
     assert np.square(fitted - vectors).sum() < 0.2 * np.square(vectors).sum()
 
 
-@pytest.mark.parametrize(
-    ("words", "dimensions", "input", "named"),
-    [
-        (["c0"], 3, "word", "--projection_dim=3"),
-        (["c0"], 3, "char+word", "--word_dim=3"),
-        (["elsewhere"], 6, "word", "none of the vocabulary"),
-    ],
-)
-def test_word_vectors_that_do_not_fit_the_model(corpus, tmp_path, words, dimensions, input, named):
-    path = tmp_path / "vectors.txt"
-    write_vectors(path, words, dimensions)
-    with pytest.raises(UserError, match=named):
-        run_pretrain.main(runs.flags(corpus, tmp_path / "run", input=input, pretrained_word_embeddings=path))
-
-
 # The end of a run, and resuming after it
 
 

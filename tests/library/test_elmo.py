@@ -608,21 +608,13 @@ def test_config_names_the_wrong_field(wrong):
         ELMoConfig.from_dict({**ELMoConfig().to_dict(), **wrong})
 
 
-def test_wrong_weights_are_listed_and_nothing_is_loaded(model, tmp_path):
-    other = tiny.random_bilm(projection_dim=5)
-    prefix = tiny.save(other, tmp_path)
+def test_wrong_weights_are_listed(tmp_path):
+    prefix = tiny.save(tiny.random_bilm(projection_dim=5), tmp_path)
     config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     config["model"]["projection_dim"] = 7
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    wrong = r"(?s)backward_lstm\.0\.input_weight \(5, \d+\), expected \(7, \d+\)"
-    with pytest.raises(UserError, match=wrong):
+    with pytest.raises(UserError, match=r"(?s)backward_lstm\.0\.input_weight \(5, \d+\), expected \(7, \d+\)"):
         ELMoEmbedder(prefix)
-    bilm = elmo.BiLM(ELMoConfig.from_dict(config["model"]), head=False)
-    before = {name: weight.numpy() for name, weight in bilm.state_dict().items()}
-    actual = {name: weight.numpy() for name, weight in other.state_dict().items() if name in before}
-    with pytest.raises(UserError, match=wrong):
-        elmo.set_weights(bilm, actual, str(prefix))
-    assert all((weight.numpy() == before[name]).all() for name, weight in bilm.state_dict().items())
     (tmp_path / "config.json").write_text(json.dumps({**config, "model": {"colour": 1}}), encoding="utf-8")
     with pytest.raises(UserError, match=r"config\.json.*colour"):
         elmo.load_bilm(prefix)

@@ -14,6 +14,7 @@ from elmo_core.network.lstmp import LSTMP, Packing, run_layer
 P, H = 3, 7
 LENGTHS = np.array([4, 0, 2, 6, 1, 4])
 MANY_LENGTHS = np.random.RandomState(0).randint(10, size=60)  # enough rows for packed weights
+WEIGHTS = "W_x", "W_h", "B", "W_P"  # their names in the reference
 CLIPS = {"clips that bite": (0.3, 0.25), "no clips": (0.0, 0.0)}
 
 
@@ -46,13 +47,7 @@ def random_lstmp(random, clips):
 
 
 def reference_layer(lstmp):
-    names = {
-        "W_x": lstmp.input_weight,
-        "W_h": lstmp.recurrent_weight,
-        "B": lstmp.bias,
-        "W_P": lstmp.projection_weight,
-    }
-    return {name: double(weight) for name, weight in names.items()}
+    return dict(zip(WEIGHTS, map(double, lstmp.weights()), strict=True))
 
 
 def in_rows(packed: np.ndarray, packing: Packing) -> list[np.ndarray]:
@@ -102,7 +97,7 @@ def test_outputs_states_and_all_gradients_equal_the_reference(clips, shared_inpu
         close(x.grad.numpy(), d_x)
         close(h.grad.numpy()[back], gradients["h0"])
         close(c.grad.numpy()[back], gradients["c0"])
-        for name, weight in zip(("W_x", "W_h", "B", "W_P"), lstmp.weights(), strict=True):
+        for name, weight in zip(WEIGHTS, lstmp.weights(), strict=True):
             close(weight.grad.numpy(), gradients[name])
     if clips[0]:
         reached = max(float(result.outputs.abs().max()) for result in results)

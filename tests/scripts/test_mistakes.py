@@ -48,6 +48,7 @@ FILES = {
 }
 NO_VOCABULARY = " ".join(runs.flags(Path("corpus"), Path("run"), vocab_file=None))
 PRETRAIN = f"{NO_VOCABULARY} --vocab_file=corpus/vocab.txt"
+VECTORS = "--pretrained_word_embeddings=vectors.txt"
 EVAL = "--init_from_ckpt=model --dev_data_path=text.txt --device=cpu"
 VOCAB = "--init_from_ckpt=model --device=cpu"
 EMBED = f"{VOCAB} --input=text.txt --output=v.hdf5"
@@ -56,6 +57,10 @@ BANK = f"{SENSE} --word=bank"
 TEXT = "--lang=en --output=out --shards=3 --processes=1"
 MISTAKES = [  # script, flags, pattern of the message
     ("convert", "get allennlp-smal", "allennlp-small"),
+    ("convert", "fluid full --vocab=few_words.txt --output=out", "no embedding_para"),
+    ("convert", "fluid none --vocab=few_words.txt --output=out", "tar xf"),
+    ("convert", "fluid mine --vocab=few_words.txt --output=out", "tar xf"),
+    ("convert", "paddlenlp model/1 --vocab=few_words.txt --output=out", r"1\.pdparams"),
     ("convert", "import --output=out", "options"),
     ("convert", "import full --options=x --output=out", "--options"),
     ("convert", "import --options=x --output=out", "--weights"),
@@ -120,6 +125,9 @@ MISTAKES = [  # script, flags, pattern of the message
     ("run_pretrain", f"{PRETRAIN} --unroll_steps=100000000000", "--unroll_steps"),
     ("run_pretrain", f"{PRETRAIN} --batch_size=0", "--batch_size"),
     ("run_pretrain", f"{PRETRAIN} --filters=3", "--filters"),
+    ("run_pretrain", f"{PRETRAIN} --input=word {VECTORS}", "--projection_dim=2"),
+    ("run_pretrain", f"{PRETRAIN} --input=char+word {VECTORS}", "--word_dim=2"),
+    ("run_pretrain", f"{PRETRAIN} --input=char+word --word_dim=2 {VECTORS}", "none of the vocabulary"),
     ("run_pretrain", f"{PRETRAIN} --train_data_path corpus/train/0.txt corpus/train/1.txt", "quotes"),
 ]
 

@@ -519,6 +519,7 @@ def test_mistakes_are_reported_before_the_work(folder, vectors, flags, word, tmp
     [
         (word2vec_base.main, [], "--pretrained_word2vec_file"),
         (word2vec_base.main, ["--pretrained_word2vec_file=x", "--tune_epochs=3"], "--tune_epochs"),
+        (word2vec_base.main, ["--pretrained_word2vec_file=x", "--resume"], "--resume"),
         (run_finetune.main, ["evaluate", "--model_dir=x"], "--test_file"),
         (run_finetune.main, ["predict", "--model_dir=x", "--confusion"], "--confusion"),
         (run_finetune.main, [], "--init_from_ckpt"),

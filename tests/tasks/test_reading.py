@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -99,7 +100,7 @@ def read(tmp_path):
     """A function that reads a data set from a file of these values."""
 
     def read(values: object, **options) -> Dataset:
-        text = values if values == "{" else json.dumps(values, ensure_ascii=False)
+        text = values if isinstance(values, str) else json.dumps(values, ensure_ascii=False)
         (tmp_path / "x.json").write_text(text, encoding="utf-8")
         return read_dataset(tmp_path / "x.json", **options)
 
@@ -128,6 +129,14 @@ def test_both_forms_of_cmrc_and_squads_are_read(read):
     assert read(squad(*questions), require_answers=False).questions[1].answers == []
     first = [{"context_text": TEXT, "qas": [{"query_id": "a", "query_text": "谁？", "answers": ["北京", "医生"]}]}]
     assert read(first).questions == [Question("a", "谁？", ["北京", "医生"], [4, TEXT.index("医生")])]
+    flat = [{**question, "context": TEXT, "answers": {"text": ["北京"], "answer_start": [4]}} for question in questions]
+    for values in (flat, "\n".join(json.dumps(question) for question in flat)):
+        (one,) = read(values).passages
+        assert one.text == TEXT and [(q.id, q.answers, q.answer_starts) for q in one.questions][2] == (
+            "c",
+            ["北京"],
+            [4],
+        )
     nearest = read(squad(qa("a", "住在", 13), qa("b", "住在", 5)))
     assert [question.answer_starts for question in nearest.questions] == [[TEXT.rindex("住在")], [TEXT.index("住在")]]
 
@@ -143,7 +152,8 @@ def test_both_forms_of_cmrc_and_squads_are_read(read):
         (squad({"id": "a", "question": "谁？", "answers": []}), "no answer"),
         (squad({"id": "a", "question": "谁？", "answers": "北京"}), "'answers'"),
         (squad(qa("a", "北京"), context=" \n"), "empty"),
-        ("text", "'data'"),
+        ('"text"', "'data'"),
+        ([{"question": "谁？", "id": "a"}], "object 1: 'context'"),
         ("{", "JSON"),
     ],
 )
@@ -360,6 +370,8 @@ def test_answers_do_not_depend_on_the_batch(network):
     pairs = [("谁住在上海？", TEXT * 3), ("哪里？", "北京。"), ("老师住在哪里？", TEXT * 3), ("谁？", TEXT)] * 3
     together = reader.answers(pairs, k=4)
     assert list(reader.iter_answers(iter(pairs), k=4)) == together
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda _: reader.answers(pairs, k=4), range(4))) == [together] * 4
     for (question, text), several in zip(pairs, together, strict=True):
         alone = reader.answer(question, text, k=4)
         assert_same_answers(several, alone)
