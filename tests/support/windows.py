@@ -2,7 +2,6 @@
 
 A file or folder that is open can be neither renamed nor deleted, a folder cannot be opened or replaced. All else is Linux.
 """
-# ruff: noqa: PTH  pathlib is imported when these functions are replaced
 
 import builtins
 import ctypes
