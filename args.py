@@ -46,8 +46,11 @@ class _Parser(argparse.ArgumentParser):
                 self.error(f"{flag or (args[k - 1] if k else 'an argument')} is empty")
             if is_set and value.startswith("~/"):
                 args[k] = f"{flag}={Path(value).expanduser()}"
-        namespace, unknown = super().parse_known_args(args, namespace)
-        if unknown:  # of a command: reported here, the message names this command
+        flags = [] if self._subparsers else [arg.partition("=")[0] for arg in args if arg.startswith("--")]
+        unknown = [flag for flag in flags if not any(known.startswith(flag) for known in self._option_string_actions)]
+        if not unknown:
+            namespace, unknown = super().parse_known_args(args, namespace)
+        if unknown:  # reported here, the message names the command
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return namespace, unknown
 

@@ -27,7 +27,7 @@ from elmo_core.config import MAX_FLOAT, ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import products, runtime, versions
 from elmo_core.machine.checks import check_number, check_option, check_sentence, check_sentences, describe
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.lstmp import LSTMP, Packing, State, run_layer
 from elmo_core.network.softmax import Candidates, Softmax
@@ -409,7 +409,8 @@ class ELMo(nn.Layer):
         distinct = list(dict.fromkeys(map(tuple, sentences)))
         n_tokens, n_layers = sum(map(len, distinct)), self.choice.n_layers
         size = 4 * n_tokens * n_layers * self.layer_dim
-        what = f"{n_tokens:,} tokens x {n_layers} layers x {self.layer_dim}, {size / 1e6:,.0f} MB in float32"
+        shape = f"{format_count(n_tokens, 'tokens')} x {format_count(n_layers, 'layers')} x {self.layer_dim}"
+        what = f"{shape}, {size / 1e6:,.0f} MB in float32"
         on_disk = folder is not None and size / 2 > gigabytes * 1e9
         room = max(0, shutil.disk_usage(folder).free - MIN_FREE_BYTES) if on_disk else gigabytes * 1e9
         if size / 2 > room:

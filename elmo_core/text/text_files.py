@@ -105,7 +105,7 @@ def _advice(data: bytes, likely: str | None) -> str:
         return "The file looks like UTF-16. Convert it with iconv -f utf-16 -t utf-8."
     looks = f"It looks like {likely}. " if likely else ""
     name = likely or "NAME"
-    return f"{looks}Convert it with iconv -f {name} -t utf-8, or read it with `preprocess.py text --encoding {name}`."
+    return f"{looks}Convert it with iconv -f {name} -t utf-8."
 
 
 def _open(path: Path) -> IO[bytes]:

@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from damage import accepted
+from project import PROJECT
 
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError
 
-PROJECT = Path(__file__).resolve().parent.parent.parent
 LOADS = {
     ".pdparams": checkpoint.load_params,
     ".pdopt": checkpoint.load_optimizer,
@@ -505,16 +505,9 @@ def test_a_checkpoint_is_found_by_prefix_file_and_folder(tmp_path, monkeypatch):
 
 
 def test_the_latest_checkpoint_is_the_furthest_trained(tmp_path, caplog):
-    save(tmp_path / "best", 30)
-    assert checkpoint.resolve(tmp_path).name == "best"
-    save(tmp_path / "10", 10)
-    assert checkpoint.resolve(tmp_path).name == "10"
-    save(tmp_path / "final", 10)
-    assert checkpoint.resolve(tmp_path).name == "final"
-    save(tmp_path / "20", 20)
-    assert checkpoint.resolve(tmp_path).name == "20"
-    save(tmp_path / "final", 25)
-    assert checkpoint.resolve(tmp_path).name == "final"
+    for name, step in (("best", 30), ("10", 10), ("final", 10), ("20", 20), ("final", 25)):
+        save(tmp_path / name, step)
+        assert checkpoint.resolve(tmp_path).name == name
     assert not caplog.records
     (tmp_path / "final.pdstate").write_bytes(b"damaged")
     assert checkpoint.resolve(tmp_path).name == "20"

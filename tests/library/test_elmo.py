@@ -24,8 +24,7 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.network import token_tables
 from elmo_core.network.lstmp import run_layer
 from elmo_core.network.softmax import draw_candidates
-from elmo_core.text.characters import CharTable
-from elmo_core.text.tokens import LMBatch, Tokens, Vocabulary, token_batch
+from elmo_core.text.tokens import LMBatch, Vocabulary, token_batch
 from pretraining.meter import memory_in_use
 
 SENTENCES = tiny.SENTENCES
@@ -178,19 +177,6 @@ def test_training_gradients_equal_finite_differences(input_kind, n_candidates):
         weight.set_value(values)
         for entry in entries:
             assert gradient[entry] == pytest.approx(desired[entry], abs=2e-7), (name, entry)
-
-
-def test_token_vectors_do_not_depend_on_the_batch():
-    """Each distinct token is encoded once, over its own characters only: exactly what all 50 columns would give."""
-    encoder = tiny.random_bilm().token_encoder
-    tokens = ["", "a", "bank", "苹果", "x" * 60, "<S>", "😀", *("w" * n for n in range(1, 50))]
-    table = CharTable(tokens)
-    order = np.argsort(table.lengths, kind="stable")
-    crowd = encoder(Tokens(table.rows(order), table.lengths[order].astype(np.int32))).numpy()
-    for row, number in enumerate(order):
-        ids = tiny.char_ids([tokens[number]])
-        every_column = encoder(Tokens(ids, np.array([50]))).numpy()[0]
-        np.testing.assert_allclose(crowd[row], every_column, atol=1e-5)
 
 
 def test_vectors_do_not_depend_on_the_batch(model):

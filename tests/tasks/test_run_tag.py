@@ -280,6 +280,10 @@ MISTAKES = [  # flags, pattern of the message
     (f"{PREDICT} --input=train --output=train", "--output"),
     (f"{PREDICT} --input=train --data_format=columns --token_column=7", "train:1"),
     (f"{PREDICT} --input=latin", "latin:2"),
+    (f"{PREDICT} --lang=zh --data_format=json", "--lang"),
+    ("predict --model_dirr=tagger", "--model_dirr.*predict --help"),
+    (f"{BASELINE} --resume", "no interrupted training"),
+    ("evaluate --model_dir=tagger --test_file=train --mistakes=train", "--mistakes"),
     ("evaluate --model_dir=tagger --test_file=missing", "missing"),
 ]
 
