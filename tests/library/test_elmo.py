@@ -542,15 +542,6 @@ def test_elmo_layer_learns_what_it_should(model, trainable):
         assert moved == {"mixes.0.scalars", "mixes.0.gamma"}
 
 
-def test_dropout_only_in_training(model):
-    layer = ELMo(model, dropout=0.9)
-    layer.train()
-    assert (layer(SENTENCES)[0][0].numpy() == 0).mean() > 0.8
-    layer.eval()
-    (first,), _ = layer(SENTENCES)
-    assert_close([first.numpy()], [layer(SENTENCES)[0][0].numpy()], 0)
-
-
 @pytest.mark.parametrize(("name", "millions"), [("tiny", 0.7), ("small", 13.6), ("medium", 28.0), ("original", 93.6)])
 def test_presets_have_the_published_sizes(name, millions):
     with paddle.LazyGuard():
