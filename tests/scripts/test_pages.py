@@ -238,7 +238,7 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
         run_embed.main(["--init_from_ckpt=checkpoints", "--device=cpu", *flags.split()])
     from bilm import elmo_encoder, init_pretraining_params
 
-    encoding, predicting, network, published, reading, fixed, tagger = [
+    encoding, predicting, network, _, published, reading, fixed, tagger = [
         block for page in ("README.md", "docs/embedding.md", "LAC_demo/README.md") for block in python_blocks(page)
     ]
     width = 2 * tiny.CHAR["projection_dim"]
