@@ -249,7 +249,7 @@ def test_warnings(run, caplog):
     assert not caplog.text
     Path("new").write_text("a P B-NEW\n", encoding="utf-8")
     run("train --train_file=train --dev_file=new --test_file=new --save_dir=other --scheme=bioes", NO_ELMO, *QUICK)
-    place = f"{read_columns('train')[0].where}: O B-"
+    place = f"in the sentence at {read_columns('train')[0].where}"
     for words in ("break the rules of the scheme bioes", place, "B-NEW", "--dev_file and --test_file"):
         assert words in caplog.text
 
