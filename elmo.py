@@ -27,12 +27,12 @@ from elmo_core.config import MAX_FLOAT, ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import products, runtime, versions
 from elmo_core.machine.checks import check_number, check_option, check_sentence, check_sentences, describe
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.lstmp import LSTMP, Packing, State, run_layer
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
-from elmo_core.network.token_tables import OOVCounter, PrecomputedTable, make_token_table
+from elmo_core.network.token_tables import CachedTable, OOVCounter, PrecomputedTable
 from elmo_core.text.tokens import (
     SPECIAL_TOKENS,
     LMBatch,
@@ -150,10 +150,8 @@ class BiLM(nn.Layer):
         with paddle.no_grad(), products.full_precision():
             top, targets, packing, state = self._run_batch(batch, state, 0.0)
             tasks = [partial(self.softmax.log_probabilities, h, words) for h, words in zip(top, targets, strict=True)]
-            scores = []
-            for values in runtime.run_in_parallel(tasks):
-                scores.append(np.zeros(batch.forward_target.shape))
-                scores[-1][packing.row, packing.step] = values
+            scores = np.zeros((2, *batch.forward_target.shape))
+            scores[:, packing.row, packing.step] = runtime.run_in_parallel(tasks)
             return scores[0], scores[1], state
 
     def _run_batch(self, batch: LMBatch, state: BiLMState | None, dropout: float):
@@ -411,7 +409,8 @@ class ELMo(nn.Layer):
         distinct = list(dict.fromkeys(map(tuple, sentences)))
         n_tokens, n_layers = sum(map(len, distinct)), self.choice.n_layers
         size = 4 * n_tokens * n_layers * self.layer_dim
-        what = f"{n_tokens:,} tokens x {n_layers} layers x {self.layer_dim}, {size / 1e6:,.0f} MB in float32"
+        shape = f"{format_count(n_tokens, 'tokens')} x {format_count(n_layers, 'layers')} x {self.layer_dim}"
+        what = f"{shape}, {size / 1e6:,.0f} MB in float32"
         on_disk = folder is not None and size / 2 > gigabytes * 1e9
         room = max(0, shutil.disk_usage(folder).free - MIN_FREE_BYTES) if on_disk else gigabytes * 1e9
         if size / 2 > room:
@@ -546,7 +545,7 @@ class ELMoEmbedder:
         with runtime.on_device(self.device):
             self.bilm, self.vocabulary = _check_model(params) if self._weights_may_change else load_bilm(self._prefix)
             self.config = self.bilm.config
-            self.token_table = make_token_table(self.bilm.token_encoder, self.config, self.vocabulary)
+            self.token_table = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
             if token_vectors is not None:
                 self.token_table = PrecomputedTable(Path(token_vectors), Path(vocabulary), self.config.projection_dim)
         self._head: tuple[Softmax, Vocabulary] | None = None  # loaded on first use

@@ -21,9 +21,10 @@ from pathlib import Path
 import args as arguments
 import script
 from elmo_core.machine import disk, runtime
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.characters import MAX_BYTES
 from elmo_core.text.corpus import Corpus
+from elmo_core.text.text_files import NotUTF8
 from elmo_core.text.tokenise import TOKENISERS
 from elmo_core.text.tokens import SPECIAL_TOKENS
 from preprocessing import word2vec
@@ -93,14 +94,21 @@ def main(argv: list[str] | None = None) -> None:
 def text(args: argparse.Namespace) -> None:
     """Write a corpus. Log its size, what was left out, and the next command."""
     start = time.perf_counter()
-    report = make_corpus(args.input, args.output, arguments.from_flags(Options, args), args.processes, args.overwrite)
+    options = arguments.from_flags(Options, args)
+    try:
+        report = make_corpus(args.input, args.output, options, args.processes, args.overwrite)
+    except NotUTF8 as error:
+        raise UserError(f"{error} Or add --encoding={error.likely or 'NAME'}.") from error
     seconds, tokens = time.perf_counter() - start, report.tokens.total()
-    log.info(f"{report.lines:,} lines, {tokens:,} tokens in {seconds:.0f} s, {tokens / seconds:,.0f} per second.")
+    log.info(
+        f"{format_count(report.lines, 'lines')}, {format_count(tokens, 'tokens')} in {seconds:.0f} s, "
+        f"{tokens / seconds:,.0f} per second."
+    )
     dropped = ", ".join(f"{n:,} {why}" for why, n in sorted(report.dropped.items()) if n)
     log.info(f"left out: {dropped or 'nothing'}.")
     for part, n in report.shards.items():
-        size = f"{report.sentences[part]:,} sentences, {report.tokens[part]:,} tokens in {n} shards"
-        log.info(f"{args.output / part}: {size}.")
+        size = f"{format_count(report.sentences[part], 'sentences')}, {format_count(report.tokens[part], 'tokens')}"
+        log.info(f"{args.output / part}: {size} in {format_count(n, 'shards')}.")
     train, target = (shlex.quote(str(args.output / name)) for name in ("train/*", "vocabulary.txt"))
     log.info(f"next: python preprocess.py vocab {train} --output {target}")
 
@@ -116,7 +124,9 @@ def vocab(args: argparse.Namespace) -> None:
     vocabulary.save(args.output)
     for marker in SPECIAL_TOKENS:
         if n := counts.pop(marker, 0):
-            log.warning(f"{marker} occurs {n:,} times in the corpus. The vocabulary has it only as a special token.")
+            log.warning(
+                f"{marker} occurs {format_count(n, 'times')} in the corpus. The vocabulary has it only as a special token."
+            )
     n_words, total = len(vocabulary) - len(SPECIAL_TOKENS), counts.total()
     covered = sum(counts[word] for word in vocabulary.tokens[len(SPECIAL_TOKENS) :]) / total
     log.info(
@@ -126,7 +136,8 @@ def vocab(args: argparse.Namespace) -> None:
     long = [word for word in counts if len(word.encode("utf-8")) > MAX_BYTES]
     share = sum(counts[word] for word in long) / total
     log.info(
-        f"longer than the {MAX_BYTES} bytes of the character input: {len(long):,} tokens, {share:.4%} of the text."
+        f"longer than the {MAX_BYTES} bytes of the character input: {format_count(len(long), 'tokens')}, "
+        f"{share:.4%} of the text."
     )
     train = args.input[0] if len(args.input) == 1 else "CORPUS"
     flags = f"--train_data_path={shlex.quote(train)} --vocab_file={shlex.quote(str(args.output))}"

@@ -33,7 +33,7 @@ import script
 from elmo_core.config import ELMoConfig
 from elmo_core.files import checkpoint, token_vectors
 from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.tokens import UNK
 from elmo_core.weights import model_files
 from embedding import embed_text
@@ -115,7 +115,7 @@ def embed_vocabulary(args: argparse.Namespace) -> None:
     token_vectors.write(args.output, words, embedder.config.projection_dim, map(embedder.encode_tokens, chunks))
     if embedder.oov_share:
         log.warning(f"{embedder.oov_share:.1%} of the words are not in the model's vocabulary and get {UNK}'s vector.")
-    log.info(f"wrote         {args.output}, {len(words):,} vectors")
+    log.info(f"wrote         {args.output}, {format_count(len(words), 'vectors')}")
 
 
 def load(args: argparse.Namespace) -> "ELMoEmbedder":

@@ -21,7 +21,7 @@ import elmo
 import script
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, messages, runtime
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.messages import UserError, format_count
 from elmo_core.machine.ranks import Ranks
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
@@ -67,8 +67,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     counts = ranks.run_on_main(lambda: corpus.count(vocabulary))
     if ranks.is_main:
         print(
-            f"text                           {counts.tokens:,} tokens in {counts.sentences:,} sentences; "
-            f"{counts.unknown_share:.2%} of them outside the vocabulary of {len(vocabulary):,} words"
+            f"text                           {format_count(counts.tokens, 'tokens')} in "
+            f"{format_count(counts.sentences, 'sentences')}; {counts.unknown_share:.2%} of them outside the "
+            f"vocabulary of {len(vocabulary):,} words"
         )
     start = time.perf_counter()
     total, hidden = -(-counts.predictions // ranks.size), None if ranks.is_main else True

@@ -20,7 +20,7 @@ from elmo import BiLM
 from elmo_core.config import PRESETS, ELMoConfig, differences
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, products, runtime
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.optional import import_optional
 from elmo_core.machine.ranks import Ranks
 from elmo_core.network.softmax import is_sampled
@@ -196,8 +196,9 @@ def log_summary(args: argparse.Namespace, trainer: Trainer, device: str, n_files
     counts, rows = progress.counts, progress.tokens_per_step // args.unroll_steps
     if counts.sentences < rows:
         log.warning(
-            f"The corpus has {counts.sentences:,} sentences for {rows:,} rows, so several rows read the same sentences at "
-            "the same time. Put each sentence on a line of its own, as `preprocess.py text` does, or lower --batch_size."
+            f"The corpus has {format_count(counts.sentences, 'sentences')} for {rows:,} rows, so several rows read the same "
+            "sentences at the same time. Put each sentence on a line of its own, as `preprocess.py text` does, or "
+            "lower --batch_size."
         )
     parts: dict[str, int] = {}
     for name, weight in trainer.bilm.named_parameters():
@@ -209,8 +210,8 @@ def log_summary(args: argparse.Namespace, trainer: Trainer, device: str, n_files
         f"device        {device}, {processes} process{'es' * (processes > 1)}, products in "
         f"{'bfloat16, logits in ' * args.amp}{'TF32' if args.tf32 else 'float32'}",
         f"parameters    {sum(parts.values()):,}: {', '.join(f'{part} {size:,}' for part, size in parts.items())}",
-        f"text          {counts.tokens:,} tokens in {counts.sentences:,} sentences, {n_files} files; "
-        f"{counts.unknown_share:.2%} outside the vocabulary of {words:,} words",
+        f"text          {format_count(counts.tokens, 'tokens')} in {format_count(counts.sentences, 'sentences')}, "
+        f"{format_count(n_files, 'files')}; {counts.unknown_share:.2%} outside the vocabulary of {words:,} words",
         f"steps         {steps_per_epoch:,} per epoch, {progress.total:,} in all, from step {progress.step:,}; "
         f"{progress.tokens_per_step:,} tokens each",
         f"softmax       {candidates if is_sampled(words, args.n_negative_samples) else f'over all {words:,} words'}",

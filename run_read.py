@@ -171,7 +171,7 @@ def evaluate(args: argparse.Namespace) -> None:
     print(scores)
     if args.mistakes:
         write_table(args.mistakes, mistakes(passages, predictions, scores))
-    results = scores.figures()
+    results = {"test": scores.figures()}
     if args.compare_with:
         other = score(passages, read_predictions(args.compare_with), language)
         print(f"{other}  {args.compare_with}")

@@ -6,8 +6,9 @@
     python run_tag.py evaluate --model_dir=tagger --test_file=test.txt
 
 Files have columns, as in the CoNLL tasks: a token and its label per line, separated by tabs or spaces, a blank line between
-sentences; or lines of `word/TAG`. The labels are BIO, IOB1, BIOES, plain tags or LAC's. The network is a bidirectional GRU
-or LSTM with a CRF. The epoch with the highest F1 (plain tags: accuracy) on --dev_file is saved. F1 is that of `conlleval`.
+sentences; or TSV, JSON, or lines of `word/TAG`. `predict` also reads plain text. The labels are BIO, IOB1, BIOES, plain
+tags or LAC's. The network is a bidirectional GRU or LSTM with a CRF. The epoch with the highest F1 (plain tags: accuracy)
+on --dev_file is saved. F1 is that of `conlleval`.
 """
 
 import argparse
@@ -15,6 +16,8 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 import args as arguments
 import script
@@ -224,13 +227,15 @@ def warn_about_labels(tagger: Tagger, sentences: Sequence[Sentence], others: Map
     broken = []
     for sentence in sentences:
         row = [labels.index[label] for label in sentence.labels]
-        if table[[-1, *row[:-1]], row].any() or last[row[-1]]:
-            broken.append(sentence)
+        faults = np.flatnonzero([*table[[-1, *row[:-1]], row], last[row[-1]]])
+        if len(faults):
+            before, label = ["the beginning", *sentence.labels, "the end"][faults[0] :][:2]
+            broken.append(f"{label} after {before} in the sentence at {sentence.where}")
     if broken:
         log.warning(
             f"{len(broken):,} of {format_count(len(sentences), 'training sentences')} break the rules of the scheme "
-            f"{scheme}, which predictions never do: are there mistakes in the labels, or is --scheme wrong? The first is "
-            f"{broken[0].where}: {' '.join(broken[0].labels):.200}"
+            f"{scheme}, which predictions never do: are there mistakes in the labels, or is --scheme wrong? The first: "
+            f"{broken[0]}."
         )
 
 

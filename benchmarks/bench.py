@@ -44,7 +44,7 @@ from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import fused, lstmp, softmax
 from elmo_core.network.char_cnn import CharCNN
-from elmo_core.network.token_tables import make_token_table
+from elmo_core.network.token_tables import CachedTable
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import EOS, SPECIAL_TOKENS, LMBatch, Vocabulary
@@ -95,7 +95,7 @@ def encode(args: argparse.Namespace) -> dict:
     flop_per_token = lstm_flop(embedder.config)
 
     def run(clock: "Clock") -> tuple[int, float]:
-        embedder.token_table = make_token_table(embedder.bilm.token_encoder, embedder.config, None)  # an empty cache
+        embedder.token_table = CachedTable(embedder.bilm.token_encoder, embedder.config, None)  # an empty cache
         with clock.timing(CharCNN, "forward", "token encoder"), clock.timing(elmo, "run_layer", "LSTM"):
             return tokens, seconds_of(embedder.encode, sentences)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, messages
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.tokens import UNK
 from embedding import parts, vector_file
 from embedding.text_windows import CountedText, WindowStats, index_entries, progress_bar
@@ -113,7 +113,10 @@ def _write_parts(embedder: "ELMoEmbedder", text: CountedText, missing: Sequence[
             arrays = _finite(text.path, lines, arrays, bar)
             parts.write(paths[number], lines, arrays, index_entries(first_line, sentences))
     seconds = time.perf_counter() - began
-    log.info(f"embedded      {total:,} tokens in {messages.format_duration(seconds)}, {total / seconds:,.0f} tokens/s")
+    log.info(
+        f"embedded      {format_count(total, 'tokens')} in {messages.format_duration(seconds)}, "
+        f"{total / seconds:,.0f} tokens/s"
+    )
     if embedder.oov_share:
         log.warning(f"{text.path}: {embedder.oov_share:.1%} of the tokens are OOV and are read as {UNK}.")
 

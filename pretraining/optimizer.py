@@ -64,17 +64,11 @@ class Clip(paddle.nn.ClipGradByGlobalNorm):
         factor = self.clip_norm / norm.clip(min=self.clip_norm)
         if any(self.is_deferred(gradient) for _, gradient in params_grads):
             self.scale = float(factor)
-        return [(weight, x if self.is_deferred(x) else _scaled(x, factor)) for weight, x in params_grads]
+        return [(weight, x if self.is_deferred(x) else x * factor) for weight, x in params_grads]
 
 
 def _values(gradient) -> paddle.Tensor:
     return gradient.values if isinstance(gradient, RowGradient) else gradient
-
-
-def _scaled(gradient, factor):
-    if isinstance(gradient, RowGradient):
-        return gradient.with_rows(gradient.unshared_ids, gradient.values * factor)
-    return gradient * factor
 
 
 class Adagrad(RowUpdates, paddle.optimizer.Adagrad):

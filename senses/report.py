@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from elmo_core.machine.messages import format_count
 from senses.nearest import neighbours, same_sense_shares
 from senses.occurrences import Occurrence, Word
 from senses.terminal import display_width, pad, printable, truncate
@@ -14,13 +15,13 @@ CORNER = "nearest has the same sense"
 
 def summary(word: Word, nearest: dict[str, Sequence[tuple[str, float]]]) -> list[str]:
     """The word, its number of occurrences, and its nearest words. nearest: by the name of the context-free vectors."""
-    parts = [f"{word.count:,} occurrences"]
+    parts = [format_count(word.count, "occurrences")]
     if any(word.senses) and word.n_eligible < word.count:
         parts.append(f"{word.n_eligible:,} with a sense")
     if (size := len(word.occurrences) + word.n_duplicates) < word.n_eligible:
         parts.append(f"a random sample of {size:,} (--max_occurrences, --seed)")
     if word.n_duplicates:
-        parts.append(f"{word.n_duplicates:,} duplicates left out")
+        parts.append(f"{format_count(word.n_duplicates, 'duplicates')} left out")
     lines = [f"{printable(word.text)}: {'; '.join(parts)}"]
     for name, words in nearest.items():
         listed = ", ".join(f"{printable(text)} {cosine:.2f}" for text, cosine in words)

@@ -139,8 +139,10 @@ def step_of(prefix: str | Path) -> int:
         return int(prefix.name)
     try:
         return int(load_progress(prefix)["step"])
-    except (UserError, KeyError, TypeError, ValueError) as error:
-        log.warning("%s: unknown step (%s). Assuming that the numbered checkpoints are later.", prefix, error)
+    except (UserError, KeyError, TypeError, ValueError):
+        log.warning(
+            f"{prefix}{PROGRESS} has no step or cannot be read. Assuming that the numbered checkpoints are later."
+        )
         return -1
 
 

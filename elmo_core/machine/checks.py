@@ -12,7 +12,7 @@ EXAMPLE = "[['The', 'first', 'sentence', '.'], ['Second', 'one', '.']]"
 def check_sentences(sentences: Sequence[Sequence[str]]) -> None:
     """Raise a TypeError that shows an example unless these are lists of tokens."""
     if not _is_list(sentences):
-        hint = " For a generator there is iter_encode." if isinstance(sentences, Iterator) else ""
+        hint = " For a generator use iter_encode or iter_predict." if isinstance(sentences, Iterator) else ""
         raise TypeError(f"sentences: found {describe(sentences)}, expected a list of lists of tokens, {EXAMPLE}.{hint}")
     for number, sentence in enumerate(sentences):
         check_sentence(sentence, number)

@@ -157,7 +157,7 @@ def run_layer(
         runs = [_StackedDirections(config, batch_sizes, tensors)]
     if not training:
         return _run_forward(runs, training=False)
-    return _regroup(LayerOutput, _LayerFunction.apply(runs, *_flatten(tensors)))
+    return _layer_outputs(_LayerFunction.apply(runs, *_flatten(tensors)))
 
 
 class _LayerFunction(paddle.autograd.PyLayer):
@@ -171,7 +171,7 @@ class _LayerFunction(paddle.autograd.PyLayer):
 
     @staticmethod
     def backward(ctx, *gradients):
-        outputs = iter(_regroup(LayerOutput, gradients))
+        outputs = iter(_layer_outputs(gradients))
         tasks = [partial(run.backward, list(itertools.islice(outputs, len(run.directions)))) for run in ctx.runs]
         gradients = [gradient for inputs in run_in_parallel(tasks) for gradient in _flatten(inputs)]
         return tuple(d if needed else None for d, needed in zip(gradients, ctx.needs_grad, strict=True))
@@ -181,9 +181,8 @@ def _flatten(groups: Iterable[Sequence]) -> list:
     return list(itertools.chain.from_iterable(groups))
 
 
-def _regroup(kind: type, tensors: Sequence[paddle.Tensor]) -> list:
-    n = len(kind._fields)
-    return [kind(*tensors[k : k + n]) for k in range(0, len(tensors), n)]
+def _layer_outputs(tensors: Sequence[paddle.Tensor]) -> list[LayerOutput]:
+    return [LayerOutput(*tensors[k : k + 3]) for k in range(0, len(tensors), 3)]
 
 
 def _run_forward(runs, training: bool) -> list[LayerOutput]:

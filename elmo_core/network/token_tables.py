@@ -1,4 +1,4 @@
-"""Sources of an embedder's token vectors: the word table, a file, or computed once and cached."""
+"""Sources of an embedder's token vectors: computed once and cached, or a file."""
 
 import itertools
 import threading
@@ -15,13 +15,6 @@ from elmo_core.text.tokens import BOS, EOS, UNK, Vocabulary, pad_rows, token_bat
 
 TOKENS_PER_CHUNK = 2048  # new tokens per pass of the character CNN
 CACHE_BYTES = 256 * 2**20  # of cached token vectors
-
-
-def make_token_table(encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None) -> "TokenTable":
-    """Build the table of a model's own vectors."""
-    if config.reads_characters:
-        return CachedTable(encoder, config, vocabulary)
-    return VocabularyTable(encoder.embedding.weight, vocabulary)
 
 
 class OOVCounter:
@@ -52,8 +45,8 @@ class OOVCounter:
 class TokenTable:
     """Vectors of sentences' tokens, from a table with one row per known token."""
 
-    def __init__(self, table: paddle.Tensor):
-        self.table = table  # (rows, P)
+    def __init__(self, table: paddle.Tensor, row_of: dict[str, int]):
+        self.table, self.row_of = table, row_of  # (rows, P); {token: row}
         self.lock = threading.Lock()  # several threads may use one embedder
 
     def __call__(self, sentences: Sequence[Sequence[str]]) -> tuple[paddle.Tensor, np.ndarray, np.ndarray]:
@@ -74,25 +67,14 @@ class TokenTable:
             return paddle.gather(self.table, rows).numpy()
 
     def row_ids(self, tokens: list[str]) -> np.ndarray:
-        """The tokens' rows (n,) in the table. The caller holds the lock."""
-        raise NotImplementedError
+        """The tokens' rows (n,) in the table, -1 for unknown ones. The caller holds the lock."""
+        return np.fromiter(map(self.row_of.get, tokens, itertools.repeat(-1)), np.int64, len(tokens))
 
     def check(self, sentence: Sequence[str], number: int) -> None:
         """Raise a UserError if a token has no vector."""
 
     def clear_cache(self) -> None:
         """Drop vectors that were computed with weights that may have changed."""
-
-
-class VocabularyTable(TokenTable):
-    """The vocabulary's words."""
-
-    def __init__(self, table: paddle.Tensor, vocabulary: Vocabulary):
-        super().__init__(table)
-        self.vocabulary = vocabulary
-
-    def row_ids(self, tokens: list[str]) -> np.ndarray:
-        return self.vocabulary.ids(tokens)
 
 
 class PrecomputedTable(TokenTable):
@@ -102,8 +84,8 @@ class PrecomputedTable(TokenTable):
         from elmo_core.files import token_vectors  # and with it h5py: only here
 
         words, vectors = token_vectors.read(path, vocabulary, width)
-        super().__init__(paddle.to_tensor(vectors))
-        self.path, self.row_of = path, {word: row for row, word in enumerate(words)}
+        super().__init__(paddle.to_tensor(vectors), {word: row for row, word in enumerate(words)})
+        self.path = path
 
     def check(self, sentence: Sequence[str], number: int) -> None:
         for position, token in enumerate(sentence):
@@ -113,32 +95,25 @@ class PrecomputedTable(TokenTable):
                     f"{self.path}. Add it to their vocabulary and create the file again, or omit token_vectors."
                 )
 
-    def row_ids(self, tokens: list[str]) -> np.ndarray:
-        return np.fromiter(map(self.row_of.__getitem__, tokens), np.int64, len(tokens))
-
 
 class CachedTable(TokenTable):
-    """Any tokens, from their characters. Cached, because a frozen model sees the same words again and again."""
+    """Any tokens, by a model's encoder. Cached, because a frozen model sees the same words again and again."""
 
     def __init__(self, token_encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None):
         self.token_encoder, self.config, self.vocabulary = token_encoder, config, vocabulary
-        super().__init__(paddle.zeros([1024, config.projection_dim], next(iter(token_encoder.parameters())).dtype))
-        self.row_of: dict[str, int] = {}
+        super().__init__(paddle.zeros([1024, config.projection_dim], next(iter(token_encoder.parameters())).dtype), {})
         self.capacity = CACHE_BYTES // (4 * config.projection_dim)
 
     def row_ids(self, tokens: list[str]) -> np.ndarray:
-        rows = self._cached_rows(tokens)
+        rows = super().row_ids(tokens)
         if (rows < 0).any():
             self._compute(list(dict.fromkeys(tokens[k] for k in np.flatnonzero(rows < 0))), tokens)
-            rows = self._cached_rows(tokens)
+            rows = super().row_ids(tokens)
         return rows
 
     def clear_cache(self) -> None:
         with self.lock:
             self.row_of.clear()
-
-    def _cached_rows(self, tokens: list[str]) -> np.ndarray:
-        return np.fromiter(map(self.row_of.get, tokens, itertools.repeat(-1)), np.int64, len(tokens))
 
     def _compute(self, new: list[str], tokens: list[str]) -> None:
         if len(self.row_of) + len(new) > self.capacity and self.row_of:

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.text_files import blocks, split_lines, text_files
 from elmo_core.text.tokens import BOS, EOS, Vocabulary
 
@@ -76,7 +76,7 @@ class Corpus:
     def count(self, vocabulary: Vocabulary, sample: bool = False) -> Counts:
         """Count all files. sample: look up only the first few megabytes of each file in the vocabulary."""
         if sum(path.stat().st_size for path in self.paths) > ANNOUNCE_BYTES:
-            log.info(f"Counting the tokens of {len(self.paths)} files ...")
+            log.info(f"Counting the tokens of {format_count(len(self.paths), 'files')} ...")
         total = Counts()
         for path in self.paths:
             counts = Counts()

@@ -49,11 +49,11 @@ def text_files(source: str | Path, recursive: bool = False) -> list[Path]:
     return files
 
 
-def blocks(path: Path, errors: str = "strict", encoding: str = "UTF-8") -> Iterator[str]:
-    """Yield the text of a file, plain or gzip, in blocks of whole lines. errors: as in `bytes.decode`."""
+def blocks(path: Path, encoding: str = "UTF-8") -> Iterator[str]:
+    """Yield the text of a file, plain or gzip, in blocks of whole lines."""
     line = 1
     for block, _ in byte_blocks(path, BLOCK_BYTES):
-        text = decode(block, path, line, encoding, errors)
+        text = decode(block, path, line, encoding)
         yield text.removeprefix("\ufeff") if line == 1 else text
         line += block.count(b"\n")
 
@@ -71,13 +71,13 @@ def byte_blocks(path: Path, size: int) -> Iterator[tuple[bytes, int]]:
         raise UserError(f"{path}: damaged or incomplete ({error}). Download or create it again.") from error
 
 
-def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8", errors: str = "strict") -> str:
+def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8") -> str:
     """Decode bytes that begin at a line of a file. Errors name the line and guess the encoding."""
     if b"\0" in data and detect_format(data) != "UTF-16":
         line += data.count(b"\n", 0, data.index(b"\0"))
         raise UserError(f"{path}:{line}: a NUL byte. This does not look like a text file. If it is one: tr -d '\\000'.")
     try:
-        return data.decode(encoding, errors)
+        return data.decode(encoding)
     except UnicodeDecodeError as error:
         line += data.count(b"\n", 0, error.start)
         likely = _likely_encoding(data, encoding)
@@ -105,7 +105,7 @@ def _advice(data: bytes, likely: str | None) -> str:
         return "The file looks like UTF-16. Convert it with iconv -f utf-16 -t utf-8."
     looks = f"It looks like {likely}. " if likely else ""
     name = likely or "NAME"
-    return f"{looks}Convert it with iconv -f {name} -t utf-8, or read it with `preprocess.py text --encoding {name}`."
+    return f"{looks}Convert it with iconv -f {name} -t utf-8."
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -155,17 +155,11 @@ def split_lines(text: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def read_lines(path: str | Path, errors: str = "strict", encoding: str = "UTF-8") -> Iterator[str]:
+def read_lines(path: str | Path, encoding: str = "UTF-8") -> Iterator[str]:
     """Yield the lines of a file, without line ends."""
-    for text in blocks(Path(path), errors, encoding):
+    for text in blocks(Path(path), encoding):
         for line in split_lines(text):
             yield line.removesuffix("\r")
-
-
-def stdin_lines() -> Iterator[str]:
-    """Yield the lines of standard input as they arrive, without line ends."""
-    for group in line_groups(None):
-        yield from group
 
 
 def line_groups(path: Path | None) -> Iterator[list[str]]:

@@ -105,9 +105,8 @@ def get(name: str, local_files: Sequence[Path] = ()) -> Path:
         if local_files:
             log.warning(f"{model.folder} already exists. To replace it with --from, remove it first.")
         return model.prefix
-    home().parent.mkdir(
-        mode=0o755, parents=True, exist_ok=True
-    )  # compiled code is not cached in a folder where others can write
+    # not writable by others: compiled code is cached only in such folders
+    home().parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     home().mkdir(exist_ok=True)
     lock = home() / f".{name}.lock"
     with lock.open("w") as file:
@@ -125,7 +124,10 @@ def _install(model: PublishedModel, local_files: list[Path]) -> None:
     """Download and convert a model."""
     downloads = all(map(formats.is_vocabulary, local_files))
     if model.format == "fluid" and not any(map(formats.is_vocabulary, local_files)):
-        raise UserError(f"{model.name} {model.note}. Give it with --from FILE, alone or with the other files.")
+        raise UserError(
+            f"{model.name} {model.note}. Give it, alone or with the other files: python convert.py get "
+            f"{model.name} --from FILE"
+        )
     for killed in home().glob(f".{model.name}.*.tmp"):
         shutil.rmtree(killed, ignore_errors=True)
     folder, first_digests = home() / f".{model.name}.fetch", home() / f"{model.name}.sha256"

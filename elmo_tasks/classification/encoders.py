@@ -17,7 +17,6 @@ import numpy as np
 import elmo
 from elmo_core.files import checkpoint
 from elmo_core.machine.messages import log
-from elmo_core.machine.optional import import_optional
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import UNK_ID, Tokens, Vocabulary
 from elmo_tasks.pretrained import PretrainedBiLM
@@ -82,19 +81,17 @@ class WordTable(Encoder):
         rows: np.ndarray | None = None,
     ):
         super().__init__()
+        vectors, dim, variance = {}, RANDOM_DIM, RANDOM_STD**2
         if source:
-            vectors = source.vectors
+            vectors, dim = source.vectors, source.dim
             square = np.einsum("nd,nd->", vectors.vectors, vectors.vectors, dtype=np.float64) / vectors.vectors.size
             variance = square - vectors.vectors.mean(dtype=np.float64) ** 2  # np.var would copy GoogleNews' 3.6 GB
-        else:
-            gensim = import_optional("gensim.models", "random word vectors")
-            vectors, variance = gensim.KeyedVectors(RANDOM_DIM), RANDOM_STD**2
         self.source, self.vectors, self.seed, self.tuning = source, vectors, seed, tuning
         self.is_tuned = bool(tuning or words)
-        self.shape = (1, vectors.vector_size)
+        self.shape = (1, dim)
         self.uniform_bound = math.sqrt(3 * max(0.0, variance))  # of a uniform draw of the same variance
         self.index = {word: k for k, word in enumerate(words)}
-        self._set_rows(np.zeros((0, vectors.vector_size), np.float32) if rows is None else rows)
+        self._set_rows(np.zeros((0, dim), np.float32) if rows is None else rows)
 
     def _set_rows(self, rows: np.ndarray) -> None:
         self.table = self.create_parameter([max(1, len(rows)), rows.shape[1]])

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.messages import UserError, format_count
 from elmo_core.text.text_files import read_lines
 from elmo_tasks.tagging.data import Sentence
 
@@ -62,7 +62,9 @@ def sentence_rows(lines: Iterable[str], source: str | Path, *required: int, firs
             continue
         columns = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
         if missing := [k for k in required if not -len(columns) <= k < len(columns)]:
-            raise UserError(f"{source}:{number}: {len(columns)} columns, no column {missing[0]}: {line!r:.60}")
+            raise UserError(
+                f"{source}:{number}: {format_count(len(columns), 'columns')}, no column {missing[0]}: {line!r:.60}"
+            )
         rows.append((number, line, [column.strip(" ") for column in columns]))
 
 

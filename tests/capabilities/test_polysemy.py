@@ -156,13 +156,6 @@ def agrees(line: str, text: str) -> bool:
     return sentence_of(line).strip("…") in text
 
 
-def test_duplicate_sentences_count_once_and_are_reported(model, corpus, printed):
-    lines = printed(model, corpus, "--word=bank", "--examples=9", "--neighbours=9")
-    assert re.search(r"bank\D* 5 \D* 1 .*duplicates", lines[0])
-    examples = [line for line in lines if re.match(r"  \d ", line)]
-    assert len(examples) == 4 and sum("sat on" in line for line in examples) == 1
-
-
 def test_a_sentence_of_ones_own_is_compared(model, corpus, printed):
     text = "the bank of the town was closed"
     lines = printed(model, corpus, "--word=bank", "--sentence=his bank gave him credit", f"--sentence={text}")

@@ -377,7 +377,7 @@ def test_vocabulary_reports_coverage_long_tokens_and_special_tokens(tmp_path, ca
     long = "长" * 17  # 51 bytes
     tokens = vocab(tmp_path, f"a a a b <S> {long}\n<UNK> a </S> <S> {'x' * 48} c c\n", "--max_size", 5)
     assert tokens == ["<S>", "</S>", "<UNK>", "a", "c"]
-    for part in ("2 of 5", "66.67%", "1 tokens, 11.1111%", "<S> occurs 2", "<UNK> occurs 1"):
+    for part in ("2 of 5", "66.67%", "1 token, 11.1111%", "<S> occurs 2", "<UNK> occurs 1"):
         assert part in caplog.text
 
 

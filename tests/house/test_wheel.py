@@ -19,14 +19,13 @@ BEFORE = """\
 run_embed.py --init_from_ckpt=checkpoints --input=sentences.txt --output=vectors.hdf5 --device=cpu
 run_embed.py --init_from_ckpt=checkpoints --vocab=vocab.txt --output=vocab_vectors.hdf5 --device=cpu
 run_tag.py train --train_file=chunks --save_dir=runs/chunks --init_from_ckpt=en-reviews --hidden_dim=32 --epochs=9 --lr=0.01
-run_finetune.py train --train_file=reviews.tsv --save_dir=runs/reviews --init_from_ckpt=checkpoints --protocol=split
 run_read.py train --train_file=data/reading/dev.json --save_dir=runs/mrc --init_from_ckpt=none --lang=zh --epochs=1
 """
 SENT = """
 from elmo_tasks import Classifier, Reader, Tagger
 tagger = Tagger("runs/chunks")
 assert tagger.predict(["The cat sat on the mat .".split()]) == [["B-NP", "I-NP", "O", "O", "B-NP", "I-NP", "O"]]
-assert set(Classifier("runs/reviews").predict(["The breakfast was good."])) <= {"good", "bad"}
+assert set(Classifier("model").predict(["The breakfast was good."])) <= {"good", "bad"}
 print(Reader("runs/mrc").answer("他在哪里？", "他在银行。")[0].text)
 """
 
@@ -69,10 +68,11 @@ def test_it_runs_the_python_of_all_pages(wheel, readers_folder, tmp_path_factory
     library = tmp_path_factory.mktemp("library")
     zipfile.ZipFile(wheel).extractall(library)
     Path("chunks").write_text("The B-NP\ncat I-NP\nsat O\non O\nthe B-NP\nmat I-NP\n. O\n\n" * 20, encoding="utf-8")
-    Path("reviews.tsv").write_text("The room was good.\tgood\nThe breakfast was cold.\tbad\n" * 20, encoding="utf-8")
     for line in BEFORE.splitlines():
         script, *flags = shlex.split(line)
         importlib.import_module(script.removesuffix(".py")).main(flags)
+    shutil.copytree("model", "runs/polarity")
+    shutil.copytree("runs/chunks", "runs/lac")
     for name in ("dataset", "args", "tasks", "runtime", "checkpoint", "tokens", "config", "text"):
         Path(f"{name}.py").write_text("raise AssertionError('not the library')", encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": f".{os.pathsep}{library}"}

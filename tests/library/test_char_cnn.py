@@ -23,7 +23,7 @@ def random_tokens(n: int) -> Tokens:
 
 
 def run(tokens: Tokens, activation: str) -> dict[str, np.ndarray]:
-    """Vectors and all gradients of a CNN with random weights."""
+    """Vectors and all gradients of a CNN with random weights. A token's padding changes nothing."""
     random = np.random.RandomState(1)
     cnn = CharCNN(ELMoConfig(filters=FILTERS, n_highway=2, projection_dim=11, character_dim=5, activation=activation))
     for weight in cnn.parameters():
@@ -32,6 +32,8 @@ def run(tokens: Tokens, activation: str) -> dict[str, np.ndarray]:
     (vectors * paddle.to_tensor(random.standard_normal(vectors.shape).astype(np.float32))).sum().backward()
     with paddle.no_grad():
         np.testing.assert_array_equal(cnn(tokens).numpy(), vectors.numpy())
+        every_column = Tokens(tokens.characters, np.full_like(tokens.lengths, tokens.characters.shape[1]))
+        np.testing.assert_allclose(cnn(every_column).numpy(), vectors.numpy(), rtol=1e-5, atol=1e-5)
     return {"vectors": vectors.numpy(), **{name: weight.grad.numpy() for name, weight in cnn.named_parameters()}}
 
 

@@ -7,26 +7,24 @@ import json
 import math
 import os
 import pickle
-import random
 import resource
 import shutil
 import struct
 import subprocess
 import sys
 import tracemalloc
-from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 from damage import accepted
+from project import PROJECT
 
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError
 
-PROJECT = Path(__file__).resolve().parent.parent.parent
 LOADS = {
     ".pdparams": checkpoint.load_params,
     ".pdopt": checkpoint.load_optimizer,
@@ -83,35 +81,6 @@ def test_arrays_come_back_as_they_were(tmp_path):
         assert loaded[name].dtype == array.dtype and loaded[name].shape == array.shape
         np.testing.assert_array_equal(loaded[name], array)
         assert loaded[name].flags.writeable and loaded[name].flags.aligned
-
-
-def test_progress_comes_back_as_it_was(tmp_path):
-    random.seed(5)
-    np.random.seed(6)
-    shared = np.arange(3)
-    progress = {
-        "step": 10000,
-        "epoch": np.int64(3),
-        "best": math.inf,
-        "position": {"shard": "a/b", "rows": [(0, 1), (2,)], "order": (shared, shared), "none": None, "yes": True},
-        "python": random.getstate(),
-        "numpy": np.random.get_state(),
-        "generator": np.random.default_rng(7).bit_generator.state,
-        "states": [OrderedDict(h=np.ones((2, 3), np.float32), c=np.zeros((2, 5), np.float32))] * 2,
-        "bytes": b"\0\xff" * 3,
-        "sets": ({1, 2}, frozenset("ab")),
-        "numbers": [2**200, -(2**40), 70000, -1, 0.1],
-        "text": "é" * 100_000,
-        "keys": {7: 8, (1, "a"): 9},
-    }
-    checkpoint.save(tmp_path / "1", weights(1), progress=progress)
-    loaded = checkpoint.load_progress(tmp_path / "1")
-    np.testing.assert_equal(loaded, progress)
-    assert type(loaded["states"][0]) is OrderedDict and type(loaded["position"]["rows"][1]) is tuple
-    expected = random.random(), np.random.random()
-    random.setstate(loaded["python"])
-    np.random.set_state(loaded["numpy"])
-    assert (random.random(), np.random.random()) == expected
 
 
 def test_only_what_can_be_loaded_is_saved(tmp_path):
@@ -536,16 +505,9 @@ def test_a_checkpoint_is_found_by_prefix_file_and_folder(tmp_path, monkeypatch):
 
 
 def test_the_latest_checkpoint_is_the_furthest_trained(tmp_path, caplog):
-    save(tmp_path / "best", 30)
-    assert checkpoint.resolve(tmp_path).name == "best"
-    save(tmp_path / "10", 10)
-    assert checkpoint.resolve(tmp_path).name == "10"
-    save(tmp_path / "final", 10)
-    assert checkpoint.resolve(tmp_path).name == "final"
-    save(tmp_path / "20", 20)
-    assert checkpoint.resolve(tmp_path).name == "20"
-    save(tmp_path / "final", 25)
-    assert checkpoint.resolve(tmp_path).name == "final"
+    for name, step in (("best", 30), ("10", 10), ("final", 10), ("20", 20), ("final", 25)):
+        save(tmp_path / name, step)
+        assert checkpoint.resolve(tmp_path).name == name
     assert not caplog.records
     (tmp_path / "final.pdstate").write_bytes(b"damaged")
     assert checkpoint.resolve(tmp_path).name == "20"

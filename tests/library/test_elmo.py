@@ -24,8 +24,7 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.network import token_tables
 from elmo_core.network.lstmp import run_layer
 from elmo_core.network.softmax import draw_candidates
-from elmo_core.text.characters import CharTable
-from elmo_core.text.tokens import LMBatch, Tokens, Vocabulary, token_batch
+from elmo_core.text.tokens import LMBatch, Vocabulary, token_batch
 from pretraining.meter import memory_in_use
 
 SENTENCES = tiny.SENTENCES
@@ -178,19 +177,6 @@ def test_training_gradients_equal_finite_differences(input_kind, n_candidates):
         weight.set_value(values)
         for entry in entries:
             assert gradient[entry] == pytest.approx(desired[entry], abs=2e-7), (name, entry)
-
-
-def test_token_vectors_do_not_depend_on_the_batch():
-    """Each distinct token is encoded once, over its own characters only: exactly what all 50 columns would give."""
-    encoder = tiny.random_bilm().token_encoder
-    tokens = ["", "a", "bank", "苹果", "x" * 60, "<S>", "😀", *("w" * n for n in range(1, 50))]
-    table = CharTable(tokens)
-    order = np.argsort(table.lengths, kind="stable")
-    crowd = encoder(Tokens(table.rows(order), table.lengths[order].astype(np.int32))).numpy()
-    for row, number in enumerate(order):
-        ids = tiny.char_ids([tokens[number]])
-        every_column = encoder(Tokens(ids, np.array([50]))).numpy()[0]
-        np.testing.assert_allclose(crowd[row], every_column, atol=1e-5)
 
 
 def test_vectors_do_not_depend_on_the_batch(model):
@@ -556,15 +542,6 @@ def test_elmo_layer_learns_what_it_should(model, trainable):
         assert moved == {"mixes.0.scalars", "mixes.0.gamma"}
 
 
-def test_dropout_only_in_training(model):
-    layer = ELMo(model, dropout=0.9)
-    layer.train()
-    assert (layer(SENTENCES)[0][0].numpy() == 0).mean() > 0.8
-    layer.eval()
-    (first,), _ = layer(SENTENCES)
-    assert_close([first.numpy()], [layer(SENTENCES)[0][0].numpy()], 0)
-
-
 @pytest.mark.parametrize(("name", "millions"), [("tiny", 0.7), ("small", 13.6), ("medium", 28.0), ("original", 93.6)])
 def test_presets_have_the_published_sizes(name, millions):
     with paddle.LazyGuard():
@@ -608,21 +585,13 @@ def test_config_names_the_wrong_field(wrong):
         ELMoConfig.from_dict({**ELMoConfig().to_dict(), **wrong})
 
 
-def test_wrong_weights_are_listed_and_nothing_is_loaded(model, tmp_path):
-    other = tiny.random_bilm(projection_dim=5)
-    prefix = tiny.save(other, tmp_path)
+def test_wrong_weights_are_listed(tmp_path):
+    prefix = tiny.save(tiny.random_bilm(projection_dim=5), tmp_path)
     config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     config["model"]["projection_dim"] = 7
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    wrong = r"(?s)backward_lstm\.0\.input_weight \(5, \d+\), expected \(7, \d+\)"
-    with pytest.raises(UserError, match=wrong):
+    with pytest.raises(UserError, match=r"(?s)backward_lstm\.0\.input_weight \(5, \d+\), expected \(7, \d+\)"):
         ELMoEmbedder(prefix)
-    bilm = elmo.BiLM(ELMoConfig.from_dict(config["model"]), head=False)
-    before = {name: weight.numpy() for name, weight in bilm.state_dict().items()}
-    actual = {name: weight.numpy() for name, weight in other.state_dict().items() if name in before}
-    with pytest.raises(UserError, match=wrong):
-        elmo.set_weights(bilm, actual, str(prefix))
-    assert all((weight.numpy() == before[name]).all() for name, weight in bilm.state_dict().items())
     (tmp_path / "config.json").write_text(json.dumps({**config, "model": {"colour": 1}}), encoding="utf-8")
     with pytest.raises(UserError, match=r"config\.json.*colour"):
         elmo.load_bilm(prefix)

@@ -42,8 +42,8 @@ def server(server):
     return server
 
 
-def run(server, tmp_path, *names, tool=None, path=None, shell="sh", **environment) -> subprocess.CompletedProcess:
-    """Run the script with output in tmp_path/data, expecting the checksums of the server's files."""
+def run(server, tmp_path, *names, code=0, tool=None, path=None, shell="sh", **environment):
+    """Run the script with output in tmp_path/data, expecting this exit code and the checksums of the server's files."""
     variables = {
         "ELMO_DATA_URL": f"{server.address}/",
         "RETRY_SECONDS": "0",
@@ -56,7 +56,9 @@ def run(server, tmp_path, *names, tool=None, path=None, shell="sh", **environmen
             variables.setdefault(variable, hashlib.md5(server.files[name]).hexdigest())
     command = [shell, str(SCRIPT), "--dir", str(tmp_path / "data"), *names]
     inherited = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-    return subprocess.run(command, env=inherited | variables, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=inherited | variables, capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, done.stderr
+    return done
 
 
 def path_with_only(tmp_path: Path, *tools: str) -> str:
@@ -76,8 +78,7 @@ def left_over(tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize("shell", [shell for shell in ("sh", "bash", "dash", "ksh") if shutil.which(shell)])
 @pytest.mark.parametrize("tool", TOOLS)
 def test_fetches_verifies_and_unpacks(server, tmp_path, tool, shell):
-    result = run(server, tmp_path, "lm1b", tool=tool, shell=shutil.which(shell))
-    assert result.returncode == 0, result.stderr
+    run(server, tmp_path, "lm1b", tool=tool, shell=shutil.which(shell))
     assert (tmp_path / "data/1-billion-word/training/part").read_bytes() == BALLAST
     assert left_over(tmp_path) == ["1-billion-word"]
 
@@ -85,8 +86,7 @@ def test_fetches_verifies_and_unpacks(server, tmp_path, tool, shell):
 @pytest.mark.parametrize("tool", TOOLS)
 def test_resumes_where_the_connection_broke(server, tmp_path, tool):
     server.break_after = [30000, 20000]
-    result = run(server, tmp_path, "lm1b", tool=tool)
-    assert result.returncode == 0, result.stderr
+    run(server, tmp_path, "lm1b", tool=tool)
     assert [range_header for _, range_header in server.gets] == [None, "bytes=30000-", "bytes=50000-"]
     assert (tmp_path / "data/1-billion-word/training/part").read_bytes() == BALLAST
 
@@ -95,15 +95,13 @@ def test_resumes_where_the_connection_broke(server, tmp_path, tool):
 def test_an_earlier_runs_part_is_resumed_or_complete(server, tmp_path, size, requests):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / f"{LM1B}.part").write_bytes(LM1B_ARCHIVE[:size])
-    result = run(server, tmp_path, "lm1b")
-    assert result.returncode == 0, result.stderr
+    run(server, tmp_path, "lm1b")
     assert server.gets == requests
 
 
 def test_gives_up_after_some_tries_and_keeps_the_part(server, tmp_path):
     server.break_after = [1000] * 9
-    result = run(server, tmp_path, "lm1b")
-    assert result.returncode == 1
+    run(server, tmp_path, "lm1b", code=1)
     assert left_over(tmp_path) == [f"{LM1B}.part"]
     assert (tmp_path / "data" / f"{LM1B}.part").read_bytes() == LM1B_ARCHIVE[:5000]
 
@@ -112,33 +110,30 @@ def test_gives_up_after_some_tries_and_keeps_the_part(server, tmp_path):
 def test_starts_again_where_the_server_cannot_resume(server, tmp_path):
     server.ranges = False
     server.break_after = [30000]
-    result = run(server, tmp_path, "lm1b", tool="curl")
-    assert result.returncode == 0, result.stderr
+    run(server, tmp_path, "lm1b", tool="curl")
     assert (tmp_path / "data/1-billion-word/training/part").read_bytes() == BALLAST
 
 
 def test_wrong_checksum_removes_the_download(server, tmp_path):
-    result = run(server, tmp_path, "lm1b", MD5_LM1B="0" * 32)
-    assert result.returncode == 1
+    result = run(server, tmp_path, "lm1b", MD5_LM1B="0" * 32, code=1)
     assert "MD5" in result.stderr
     assert left_over(tmp_path) == []
     own = tmp_path / "data/1-billion-word.tar.gz"
     own.write_bytes(b"brought by hand")
-    assert run(server, tmp_path, "lm1b", MD5_LM1B="0" * 32).returncode == 1 and own.exists()
+    run(server, tmp_path, "lm1b", MD5_LM1B="0" * 32, code=1)
+    assert own.exists()
 
 
 def test_existing_data_is_skipped_without_a_request(server, tmp_path):
     (tmp_path / "data/1-billion-word").mkdir(parents=True)
-    result = run(server, tmp_path, "lm1b")
-    assert result.returncode == 0
+    run(server, tmp_path, "lm1b")
     assert server.requests == []
 
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_not_found(server, tmp_path, tool):
     del server.files[LM1B]
-    result = run(server, tmp_path, "lm1b", tool=tool)
-    assert result.returncode == 1
+    result = run(server, tmp_path, "lm1b", tool=tool, code=1)
     assert LM1B in result.stderr
     assert "ELMO_DATA_URL" in result.stderr
     assert len(server.gets) == 1
@@ -146,8 +141,7 @@ def test_not_found(server, tmp_path, tool):
 
 
 def test_an_unreachable_server(server, tmp_path):
-    result = run(server, tmp_path, "lm1b", ELMO_DATA_URL="http://127.0.0.1:9")
-    assert result.returncode == 1
+    result = run(server, tmp_path, "lm1b", ELMO_DATA_URL="http://127.0.0.1:9", code=1)
     assert "127.0.0.1:9" in result.stderr
 
 
@@ -157,24 +151,21 @@ def test_too_little_space_is_an_error_before_fetching(server, tmp_path):
     df = folder / "df"
     df.write_text("#!/bin/sh\necho header\necho /dev/x 100 90 10 90% /\n", encoding="utf-8")
     df.chmod(0o755)
-    result = run(server, tmp_path, "lm1b", path=f"{folder}:{os.environ['PATH']}")
-    assert result.returncode == 1
+    result = run(server, tmp_path, "lm1b", path=f"{folder}:{os.environ['PATH']}", code=1)
     assert "free" in result.stderr
     assert server.gets == []
 
 
 def test_a_damaged_archive_leaves_no_folder(server, tmp_path):
     server.files[LM1B] = LM1B_ARCHIVE[:-5000]
-    result = run(server, tmp_path, "lm1b")
-    assert result.returncode == 1
+    run(server, tmp_path, "lm1b", code=1)
     assert left_over(tmp_path) == [LM1B]
 
 
 def test_vectors_are_unzipped_and_a_flat_archive_gets_its_folder(server, tmp_path):
     vectors = gzip.compress(b"3 2\nbank 1 2\n")
     server.files[POLARITY] = archive({"rt-polarity.pos": b"good .\n", "GoogleNews-vectors-negative300.bin.gz": vectors})
-    result = run(server, tmp_path, "polarity")
-    assert result.returncode == 0, result.stderr
+    run(server, tmp_path, "polarity")
     folder = tmp_path / "data/sentence-polarity-dataset-v1"
     assert (folder / "GoogleNews-vectors-negative300.bin").read_bytes() == b"3 2\nbank 1 2\n"
     assert (folder / "rt-polarity.pos").read_bytes() == b"good .\n"
@@ -183,8 +174,7 @@ def test_vectors_are_unzipped_and_a_flat_archive_gets_its_folder(server, tmp_pat
 def test_unrated_reviews_become_lines_in_order(server, tmp_path):
     reviews = {f"aclImdb/train/unsup/{n}_0.txt": f"Film {n}: caf\u00e9.<br />".encode() for n in range(12)}
     server.files[IMDB] = archive({**reviews, "aclImdb/train/pos/0_9.txt": b"Good."})
-    result = run(server, tmp_path, "imdb")
-    assert result.returncode == 0, result.stderr
+    run(server, tmp_path, "imdb")
     lines = (tmp_path / "data/aclImdb/unsup.txt").read_text(encoding="utf-8").splitlines()
     assert lines == [f"Film {n}: caf\u00e9.<br />" for n in range(12)]
     assert left_over(tmp_path) == ["aclImdb"]
@@ -193,8 +183,7 @@ def test_unrated_reviews_become_lines_in_order(server, tmp_path):
 def test_several_sets_one_of_which_fails(server, tmp_path):
     del server.files[LM1B]
     server.files[BAIKE] = archive({"baike_elmo_checkpoint/README": b"x"})
-    result = run(server, tmp_path, "lm1b", "baike", "--keep")
-    assert result.returncode == 1
+    run(server, tmp_path, "lm1b", "baike", "--keep", code=1)
     assert (tmp_path / "data/baike_elmo_checkpoint/README").exists()
     assert (tmp_path / "data" / BAIKE).exists()
 
@@ -205,15 +194,13 @@ def test_macos_checksum_tool(server, tmp_path):
     md5 = Path(folder) / "md5"
     md5.write_text(f'#!/bin/sh\n[ "$1" = -q ] && {shutil.which("md5sum")} "$2" | cut -d " " -f 1\n', encoding="utf-8")
     md5.chmod(0o755)
-    result = run(server, tmp_path, "lm1b", path=folder)
-    assert result.returncode == 0, result.stderr
-    assert run(server, tmp_path / "other", "lm1b", path=folder, MD5_LM1B="1" * 32).returncode == 1
+    run(server, tmp_path, "lm1b", path=folder)
+    run(server, tmp_path / "other", "lm1b", path=folder, MD5_LM1B="1" * 32, code=1)
 
 
 def test_without_a_name_all_sets_are_listed(server, tmp_path):
     (tmp_path / "data/sentence-polarity-dataset-v1").mkdir(parents=True)
     result = run(server, tmp_path)
-    assert result.returncode == 0
     assert re.search(r"lm1b: not here; http\S+, 9\d\.\d KB", result.stdout)
     assert re.search(r"polarity: here already", result.stdout)
     assert re.search(r"baike: not here; http\S+, size unknown", result.stdout)

@@ -57,6 +57,10 @@ BANK = f"{SENSE} --word=bank"
 TEXT = "--lang=en --output=out --shards=3 --processes=1"
 MISTAKES = [  # script, flags, pattern of the message
     ("convert", "get allennlp-smal", "allennlp-small"),
+    ("convert", "fluid full --vocab=few_words.txt --output=out", "no embedding_para"),
+    ("convert", "fluid none --vocab=few_words.txt --output=out", "tar xf"),
+    ("convert", "fluid mine --vocab=few_words.txt --output=out", "tar xf"),
+    ("convert", "paddlenlp model/1 --vocab=few_words.txt --output=out", r"1\.pdparams"),
     ("convert", "import --output=out", "options"),
     ("convert", "import full --options=x --output=out", "--options"),
     ("convert", "import --options=x --output=out", "--weights"),

@@ -2,12 +2,13 @@
 
 A file or folder that is open can be neither renamed nor deleted, a folder cannot be opened or replaced. All else is Linux.
 """
-# ruff: noqa: PTH  pathlib is imported when these functions are replaced
 
 import builtins
 import ctypes
 import errno
+import functools
 import io
+import logging
 import multiprocessing
 import os
 import runpy
@@ -18,7 +19,7 @@ import sys
 import tempfile
 
 sys.modules |= dict.fromkeys(("fcntl", "resource", "pwd", "grp", "termios"))  # to import them is an ImportError
-for name in ("getuid", "geteuid", "sched_getaffinity", "posix_fallocate", "sysconf", "fork", "mkfifo"):
+for name in ("getuid", "geteuid", "sched_getaffinity", "posix_fallocate", "fork", "mkfifo"):
     delattr(os, name)
 del signal.SIGHUP
 tempfile.TemporaryFile = tempfile.NamedTemporaryFile
@@ -59,7 +60,7 @@ def replace_function(module, name: str, refuses, code: int = errno.EACCES) -> No
             raise OSError(code, "as on Windows", str(arguments[0]))
         return function(*arguments, **keywords)
 
-    setattr(module, name, call)
+    setattr(module, name, functools.partial(call))  # pathlib of Python 3.10 takes a function for a method
 
 
 for module, name in ((io, "open"), (builtins, "open"), (os, "stat")):
@@ -78,6 +79,7 @@ if __name__ == "__main__":  # not in the processes that a script spawns
     multiprocessing.set_start_method("spawn")
     for line in sys.stdin:
         print(line, end="", flush=True)
+        logging.getLogger("elmo").handlers.clear()
         sys.argv = shlex.split(line)
         sys.path[0] = str(project)
         runpy.run_path(str(project / sys.argv[0]), run_name="__main__")

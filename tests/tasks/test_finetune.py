@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -344,6 +345,9 @@ def test_pairs_are_trained_and_predicted(files, small_weights, more, capsys):
     together = classifier.probabilities(texts)
     for text, row in zip(texts, together, strict=True):
         np.testing.assert_allclose(classifier.probabilities([text])[0], row, rtol=1e-4, atol=1e-6)
+    with ThreadPoolExecutor(4) as threads:
+        for array in threads.map(classifier.probabilities, [texts] * 8):
+            np.testing.assert_array_equal(array, together)
     assert list(classifier.iter_predict(iter(texts))) == classifier.predict(texts)
     assert classifier.probabilities([]).shape == (0, 2)
     with pytest.raises(TypeError, match="text2"):

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -369,6 +370,8 @@ def test_answers_do_not_depend_on_the_batch(network):
     pairs = [("谁住在上海？", TEXT * 3), ("哪里？", "北京。"), ("老师住在哪里？", TEXT * 3), ("谁？", TEXT)] * 3
     together = reader.answers(pairs, k=4)
     assert list(reader.iter_answers(iter(pairs), k=4)) == together
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda _: reader.answers(pairs, k=4), range(4))) == [together] * 4
     for (question, text), several in zip(pairs, together, strict=True):
         alone = reader.answer(question, text, k=4)
         assert_same_answers(several, alone)

@@ -113,7 +113,7 @@ def test_evaluate_scores_and_compares(run, tmp_path):
     assert header == "f1\tid\tquestion\tanswers\tpredicted"
     assert rows == ["0.0000\ta-1\t谁住在上海\t医生\t北京", "0.8000\tb-1\t医生在哪里工作\t学校工\t学校"]
     scores = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
-    assert scores["exact"] == 0.5 and scores["f1"] == pytest.approx((1 + 0 + 1 + 0.8) / 4)
+    assert scores["test"]["exact"] == 0.5 and scores["test"]["f1"] == pytest.approx((1 + 0 + 1 + 0.8) / 4)
     assert scores["other"]["unanswered"] == 3 and scores["difference"]["mean"] == pytest.approx(0.7)
     assert "3 of them without a prediction" in printed and "p = " in printed
 

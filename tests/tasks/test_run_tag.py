@@ -249,7 +249,7 @@ def test_warnings(run, caplog):
     assert not caplog.text
     Path("new").write_text("a P B-NEW\n", encoding="utf-8")
     run("train --train_file=train --dev_file=new --test_file=new --save_dir=other --scheme=bioes", NO_ELMO, *QUICK)
-    place = f"{read_columns('train')[0].where}: O B-"
+    place = f"in the sentence at {read_columns('train')[0].where}"
     for words in ("break the rules of the scheme bioes", place, "B-NEW", "--dev_file and --test_file"):
         assert words in caplog.text
 
@@ -280,6 +280,10 @@ MISTAKES = [  # flags, pattern of the message
     (f"{PREDICT} --input=train --output=train", "--output"),
     (f"{PREDICT} --input=train --data_format=columns --token_column=7", "train:1"),
     (f"{PREDICT} --input=latin", "latin:2"),
+    (f"{PREDICT} --lang=zh --data_format=json", "--lang"),
+    ("predict --model_dirr=tagger", "--model_dirr.*predict --help"),
+    (f"{BASELINE} --resume", "no interrupted training"),
+    ("evaluate --model_dir=tagger --test_file=train --mistakes=train", "--mistakes"),
     ("evaluate --model_dir=tagger --test_file=missing", "missing"),
 ]
 

@@ -350,16 +350,6 @@ def test_wrong_weights(fault, tmp_path):
     refused(import_flags(tmp_path, tmp_path / "out"), f"weights.hdf5.*{word}", tmp_path)
 
 
-def test_a_size_that_the_file_cannot_hold_takes_no_memory(tmp_path):
-    """A dataset of 256 GB that was never written, with options.json to match."""
-    options = options_of({"dim": 2**31 - 1}, {})
-    write_bilm(tmp_path, options_of({}, {}))
-    (tmp_path / "options.json").write_text(json.dumps(options), encoding="utf-8")
-    huge = {"shape": (2 * P, 4 * (2**31 - 1)), "dtype": "f4", "chunks": (1, 4096)}
-    dataset("RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_0", **huge)(tmp_path / "weights.hdf5")
-    refused(import_flags(tmp_path, tmp_path / "out"), "W_0 .* does not contain", tmp_path)
-
-
 def test_files_that_do_not_belong_together(tmp_path):
     arrays = write_bilm(tmp_path, options_of({}, WORD))
     vocab, flags = tmp_path / "vocab.txt", import_flags(tmp_path, tmp_path / "out")
@@ -410,13 +400,6 @@ def test_wrong_variables_of_fluid(name, change, word, tmp_path):
     write_fluid(tmp_path / "fluid")
     change(tmp_path / "fluid" / name)
     refused(fluid_flags(tmp_path / "fluid", tmp_path / "out"), word, tmp_path)
-
-
-def test_wrong_folders_of_fluid(tmp_path):
-    write_fluid(tmp_path / "inner" / "fluid")
-    flags = fluid_flags(tmp_path / "inner" / "fluid", tmp_path / "out")
-    for folder, word in (("inner", "no embedding_para"), ("none", "tar xf"), ("inner/vocab.txt", "tar xf")):
-        refused(["fluid", str(tmp_path / folder), *flags[2:]], word, tmp_path)
 
 
 def test_an_empty_folder_is_filled_unless_it_is_the_current_one(tmp_path, monkeypatch):

@@ -7,7 +7,6 @@ import reference
 import convert
 from dataset import lm_batch
 from elmo import ELMoEmbedder, load_bilm
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 
 WORDS = ["the", "bank", "of", "苹果"]
@@ -80,12 +79,3 @@ def test_layers_and_predictions_are_those_of_its_own_network(tmp_path, bias_hh, 
         sentence, target = [["<S>", *SENTENCES[0]][step]], [[order.index(word)]]
         loss, state = reference.direction_loss(parameters, "forward", [sentence], target, state)
         assert scores[0, step] == pytest.approx(-loss, abs=1e-5)
-
-
-def test_another_checkpoint_is_named(tmp_path):
-    paddle.save({"linear.weight": paddle.zeros([2, 2])}, str(tmp_path / "1.pdparams"))
-    (tmp_path / "vocab.txt").write_text("the\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"1\.pdparams"):
-        convert.main(
-            ["paddlenlp", str(tmp_path / "1"), f"--vocab={tmp_path / 'vocab.txt'}", f"--output={tmp_path / 'o'}"]
-        )
