@@ -5,6 +5,7 @@ import dataclasses
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import NoReturn
 
@@ -46,7 +47,8 @@ class _Parser(argparse.ArgumentParser):
                 self.error(f"{flag or (args[k - 1] if k else 'an argument')} is empty")
             if is_set and value.startswith("~/"):
                 args[k] = f"{flag}={Path(value).expanduser()}"
-        flags = [] if self._subparsers else [arg.partition("=")[0] for arg in args if arg.startswith("--")]
+        own = [] if self._subparsers else takewhile(lambda arg: arg != "--", args)  # what follows is another program's
+        flags = [arg.partition("=")[0] for arg in own if arg.startswith("--")]
         unknown = [flag for flag in flags if not any(known.startswith(flag) for known in self._option_string_actions)]
         if not unknown:
             namespace, unknown = super().parse_known_args(args, namespace)

@@ -88,9 +88,8 @@ class Rows:
         order = self._reading_order()  # (D, T, B)
         self.input_index = order + row * steps  # (D, T, B) indices into the B * T tokens
         outputs = ops.transpose(order, [2, 1, 0]) * rows + ops.reshape(row, [-1, 1, 1])
-        self.output_index = (
-            outputs + ops.reshape(self.direction, [2]) * self.tokens
-        )  # (B, T, D) into the D * T * B outputs
+        # (B, T, D) indices into the D * T * B outputs
+        self.output_index = outputs + ops.reshape(self.direction, [2]) * self.tokens
 
     def _reading_order(self) -> Array:
         """The position of the token that each direction reads at each step. (D, T, B)"""

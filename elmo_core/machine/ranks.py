@@ -129,9 +129,8 @@ class Ranks:
 
         The flag shares the message, to save an all-reduce.
         """
-        distinct = {
-            id(table.row_gradient.ids): table for table in tables
-        }  # several tables may be read at the same rows
+        # several tables may be read at the same rows
+        distinct = {id(table.row_gradient.ids): table for table in tables}
         offsets = np.cumsum([0, *map(len, distinct.values())])
         marks = np.zeros(offsets[-1] + 1, np.uint8)
         for table, offset in zip(distinct.values(), offsets, strict=False):

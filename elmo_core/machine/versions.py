@@ -54,13 +54,8 @@ def adam_update(paddle, rows, gradient, lr, moments: Sequence, powers: Sequence,
     """Apply one step of Adam in place. powers: beta1^t, beta2^t; numbers: beta1, beta2, epsilon."""
     amsgrad = "amsgrad" in inspect.signature(paddle.optimizer.Adam).parameters  # Paddle 3 has a third moment
     unused = [None] if amsgrad else []
-    flags = (
-        False,
-        1000,
-        False,
-        False,
-        *([False] * amsgrad),
-    )  # lazy_mode, min_row_size, multi_precision, use_global_beta_pow, amsgrad
+    # lazy_mode, min_row_size, multi_precision, use_global_beta_pow, amsgrad
+    flags = (False, 1000, False, False, *([False] * amsgrad))
     paddle._C_ops.adam_(rows, gradient, lr, *moments, *unused, *powers, None, None, *numbers, *flags)
 
 

@@ -111,10 +111,7 @@ def _same(name: str, shape: tuple[int, ...], weight: str) -> Item:
 
 
 def read(
-    options_path: Path,
-    weights_path: Path,
-    vocabulary: Vocabulary | None = None,
-    softmax_path: Path | None = None,
+    options_path: Path, weights_path: Path, vocabulary: Vocabulary | None = None, softmax_path: Path | None = None
 ) -> tuple[ELMoConfig, Weights]:
     """Read bilm-tf's files under our names, with a head if there are a softmax and its vocabulary."""
     values = read_options(options_path)

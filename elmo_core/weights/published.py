@@ -105,9 +105,8 @@ def get(name: str, local_files: Sequence[Path] = ()) -> Path:
         if local_files:
             log.warning(f"{model.folder} already exists. To replace it with --from, remove it first.")
         return model.prefix
-    home().parent.mkdir(
-        mode=0o755, parents=True, exist_ok=True
-    )  # compiled code is not cached in a folder where others can write
+    # not writable by others: compiled code is cached only in such folders
+    home().parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     home().mkdir(exist_ok=True)
     lock = home() / f".{name}.lock"
     with lock.open("w") as file:

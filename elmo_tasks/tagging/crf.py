@@ -115,10 +115,8 @@ class LinearChainCRF(nn.Layer):
         table = np.concatenate([self.transitions.numpy(), self.start.numpy()[None]]) + self.penalty.numpy()
         *transitions, start = table.astype(np.float64)
         transitions, stop = np.array(transitions), (self.stop + self.last_penalty).numpy().astype(np.float64)
-        before, after = (
-            [x[0] + start],
-            [stop],
-        )  # logs of the sums over all prefixes to a label, and over all rests after it
+        # logs of the sums over all prefixes to a label, and over all rests after it
+        before, after = [x[0] + start], [stop]
         for emitted in x[1:]:
             before.append(_logsumexp(before[-1][:, None] + transitions, axis=0) + emitted)
         for emitted in x[:0:-1]:

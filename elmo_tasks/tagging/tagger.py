@@ -127,10 +127,8 @@ class Tagger(TrainedModel):
                     places = [(begin, end) for begin, end, _ in spans(labels, self.settings.scheme)]
                     scores = self.network.crf.span_probabilities(x[: len(path)], path, places)
                 results.append((labels, scores))
-            yield (
-                positions,
-                results + [([], [])] * (len(group) - len(nonempty)),
-            )  # sorted by length: empty ones come last
+            # sorted by length: empty ones come last
+            yield positions, results + [([], [])] * (len(group) - len(nonempty))
 
     def score(
         self, sentences: Sequence[Sentence], known: set[str] | None, predicted: Sequence[list[str]] | None = None

@@ -187,7 +187,7 @@ def test_text_on_one_line_is_warned_of(corpus, tmp_path, messages):
     runs.pretrain(
         runs.flags(corpus, tmp_path / "run", train_data_path=tmp_path / "train", dev_data_path=None, max_steps=2)
     )
-    assert "1 sentences for 5 rows" in messages()
+    assert "1 sentence for 5 rows" in messages()
 
 
 def test_ctrl_c_saves_and_says_how_to_resume(corpus, tmp_path):

@@ -146,7 +146,7 @@ def test_the_flags_that_a_text_names_are_those_of_scripts(name, flags):
 
 
 def test_run_eval_prints_what_the_page_shows(model, tmp_path, capsys):
-    (tmp_path / "text").write_text("the unknown bank\n", encoding="utf-8")
+    (tmp_path / "text").write_text("the unknown bank\n" * 2, encoding="utf-8")
     run_eval.main([f"--init_from_ckpt={model}", f"--dev_data_path={tmp_path / 'text'}", "--device=cpu"])
     printed, *pages = (
         re.sub(r"[\d.,]+%?", "0", text)
