@@ -50,7 +50,7 @@ class ELMoPart:
             y = run(ops, self._step(ops, recurrent, projection), states, products, indices)
             x = y + x if x is not None and self.config.use_skip_connections else y
             layers.append(batch.align_outputs(x, width))
-        return [x for (x,) in self.choice.select([[layer] for layer in layers])]
+        return [layer for (layer,) in self.choice.select([(layer,) for layer in layers])]  # both directions in one
 
     def _token_vectors(self, batch: Sentences) -> tuple[Array, Array]:
         """Vectors (N, P) of the distinct tokens, and each token's index among them (B * T,)."""
