@@ -20,7 +20,7 @@ LINES_PER_BATCH = 64
 Run = Callable[[dict[str, np.ndarray]], np.ndarray]  # the model's output for its inputs by name
 
 
-def main(load: Callable[[], Run], predict: Callable, as_text: Callable[[dict], str]) -> None:
+def main(load: Callable[[], Run], predict: Callable) -> None:
     """Answer the lines of standard input."""
     parser = argparse.ArgumentParser(description="Reads lines from standard input; README.md says what they hold.")
     parser.add_argument("--tokens", action="store_true", help="texts are tokens, separated by white space")
@@ -34,10 +34,8 @@ def main(load: Callable[[], Run], predict: Callable, as_text: Callable[[dict], s
         while batch := list(islice(lines, LINES_PER_BATCH)):
             answers = iter(predict(run, [line for line in batch if line.strip()], lang))
             for line in batch:
-                answer = next(answers) if line.strip() else None  # a blank line stays blank
-                print(
-                    "" if answer is None else json.dumps(answer, ensure_ascii=False) if args.json else as_text(answer)
-                )
+                values, text = next(answers) if line.strip() else ({}, "")  # a blank line stays blank
+                print(json.dumps(values, ensure_ascii=False) if values and args.json else text)
     except UserError as error:
         sys.exit(f"error: {error}")
 

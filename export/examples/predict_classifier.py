@@ -9,8 +9,8 @@ from elmo_core.machine.messages import UserError
 from elmo_core.text.tokenise import TOKENISERS
 
 
-def predict(run: Run, lines: list[str], lang: str) -> Iterator[dict]:
-    """The class of each line, and the probabilities of all classes."""
+def predict(run: Run, lines: list[str], lang: str) -> Iterator[tuple[dict, str]]:
+    """The class of each line and the probabilities of all classes; and the class, its probability and the line, as text."""
     texts = [line.split("\t") if SETTINGS["pairs"] else [line.strip()] for line in lines]
     if wrong := [line for line, text in zip(lines, texts, strict=True) if len(text) != 1 + SETTINGS["pairs"]]:
         raise UserError(f"{wrong[0]!r:.60}: expected two texts separated by a tab.")
@@ -18,10 +18,6 @@ def predict(run: Run, lines: list[str], lang: str) -> Iterator[dict]:
     output = run(arrays([TOKENISERS[lang](text)[: SETTINGS["max_seq_len"]] for text in stacked]))
     names = list(table("labels.txt"))
     for text, row in zip(texts, output, strict=True):
-        answer = dict(zip(("text", "text2"), text, strict=False)) | {"label": names[row.argmax()]}
-        yield answer | {"probabilities": dict(zip(names, row.astype(float).round(6).tolist(), strict=True))}
-
-
-def as_text(answer: dict) -> str:
-    texts = [answer[name] for name in ("text", "text2") if name in answer]
-    return "\t".join([answer["label"], f"{answer['probabilities'][answer['label']]:.4f}", *texts])
+        label, probabilities = names[row.argmax()], dict(zip(names, row.astype(float).round(6).tolist(), strict=True))
+        values = {"label": label, "probabilities": probabilities}
+        yield dict(zip(("text", "text2"), text, strict=False)) | values, "\t".join([label, f"{row.max():.4f}", *text])

@@ -19,17 +19,14 @@ from elmo_tasks.reading.text import (
 WINDOWS_PER_BATCH = 8
 
 
-def predict(run: Run, lines: list[str], lang: str) -> Iterator[dict]:
-    """The best answer to each line."""
+def predict(run: Run, lines: list[str], lang: str) -> Iterator[tuple[dict, str]]:
+    """The best answer to each line: its text, offsets and probability; and the text in one line."""
     for line in lines:
         question, tab, passage = line.partition("\t")
         if not tab:
             raise UserError(f"{line!r:.60}: expected a question and a passage separated by a tab.")
-        yield vars(answers(run, question, passage, lang)[0])
-
-
-def as_text(answer: dict) -> str:
-    return " ".join(answer["text"].split())
+        (answer,) = answers(run, question, passage, lang)
+        yield vars(answer), " ".join(answer.text.split())
 
 
 def answers(run: Run, question: str, passage: str, lang: str = SETTINGS["lang"], k: int = 1) -> list[Answer]:

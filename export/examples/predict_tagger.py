@@ -13,8 +13,8 @@ SCHEME = SETTINGS["scheme"]
 PIECES = PieceSplitter(list(table(SETTINGS["pieces"]))[3:], SETTINGS["whole"]) if SCHEME == "lac" else None
 
 
-def predict(run: Run, lines: list[str], lang: str) -> Iterator[dict]:
-    """The tokens of each line, their labels, and the spans; without spans in the labels, the tokens."""
+def predict(run: Run, lines: list[str], lang: str) -> Iterator[tuple[dict, str]]:
+    """The tokens of each line, their labels and the spans; and the words with their labels, as text."""
     if "features" in MODEL["inputs"]:
         raise UserError("this tagger reads a feature of each token: pass both to model_io.arrays.")
     cut, names = tokeniser(lang), list(table("labels.txt"))
@@ -29,9 +29,11 @@ def predict(run: Run, lines: list[str], lang: str) -> Iterator[dict]:
     sentences = [line.tokens for line in texts]
     for line, row in zip(texts, run(arrays(sentences, places=places)).tolist(), strict=True):
         labels = [names[k] for k in row[: len(line.tokens)]]
-        found = line.spans(labels, SCHEME)
-        spans = [{name: getattr(span, name) for name in ("begin", "end", "text", "label")} for span in found]
-        yield {"text": line.text, "tokens": line.tokens, "labels": labels, "spans": spans}
+        spans = [vars(span) for span in line.spans(labels, SCHEME)]
+        for span in spans:
+            del span["score"]  # which the graph does not compute
+        columns = "".join(f"{word}\t{label}\n" for word, label in zip(line.words, labels, strict=True))
+        yield {"text": line.text, "tokens": line.tokens, "labels": labels, "spans": spans}, columns
 
 
 def split_position(token: str) -> tuple[str, int]:
@@ -40,7 +42,3 @@ def split_position(token: str) -> tuple[str, int]:
     if not match:
         raise UserError(f"found {token!r:.40}, expected a character and its position in the word, as in 科0.")
     return match[1], int(match[2]) + 1
-
-
-def as_text(answer: dict) -> str:
-    return "".join(f"{token}\t{label}\n" for token, label in zip(answer["tokens"], answer["labels"], strict=True))

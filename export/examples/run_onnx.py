@@ -5,7 +5,7 @@ python run_onnx.py < lines.txt          see README.md
 
 import onnxruntime
 from model_io import HERE, Run, main
-from predict import as_text, predict
+from predict import predict
 
 
 def load(threads: int = 1) -> Run:
@@ -16,4 +16,4 @@ def load(threads: int = 1) -> Run:
 
 
 if __name__ == "__main__":
-    main(load, predict, as_text)
+    main(load, predict)

@@ -11,7 +11,7 @@ import numpy as np
 import paddle
 from model_io import HERE, Run, main
 from paddle import inference
-from predict import as_text, predict
+from predict import predict
 
 if platform.libc_ver()[0] == "glibc":  # keep freed memory for the next batch, which saves a third of the time
     mallopt = ctypes.CDLL(None).mallopt
@@ -39,4 +39,4 @@ def load(threads: int = 1) -> Run:
 
 
 if __name__ == "__main__":
-    main(load, predict, as_text)
+    main(load, predict)

@@ -60,7 +60,7 @@ class Exported:
         return self.run(self.arrays(sentences, **columns))
 
     def answers(self, lines: list[str], lang: str) -> list[dict]:
-        return list(self.predict(self.run, lines, lang))
+        return [values for values, _ in self.predict(self.run, lines, lang)]
 
 
 @pytest.fixture
@@ -384,7 +384,8 @@ def test_the_programs_answer_raw_lines_without_this_project(tmp_path, heads, run
         answer = json.loads(line)
         assert answer.pop("probabilities", {}) == pytest.approx(values.pop("probabilities", {}), abs=1e-5)
         assert answer.pop("score", 0) == pytest.approx(values.pop("score", 0), abs=1e-5)
-        assert all(span.pop("score") for span in values.get("spans", []))  # needs sums over all label sequences
+        for span in values.get("spans", []):
+            del span["score"]
         assert answer == values
     assert f"{runtime}.py" in (folder / "README.md").read_text(encoding="utf-8")
 
@@ -454,10 +455,11 @@ def test_a_classifier_in_c_plus_plus(tmp_path, compiler, classifier):
     )
     if headers.returncode:
         pytest.skip("no headers of ONNX Runtime")
-    (library,) = Path(classifier.program.onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*")
+    library = tmp_path / "libonnxruntime.so.1"  # that of the Python package
+    library.symlink_to(*Path(classifier.program.onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*"))
     source.write_text("".join(code_blocks("c++")), encoding="utf-8")
     subprocess.run([compiler, "-std=c++17", "-o", program, source, library], check=True, timeout=300)
-    check_program([program], classifier, LD_LIBRARY_PATH=str(library.parent))
+    check_program([program], classifier, LD_LIBRARY_PATH=str(tmp_path))
 
 
 def test_a_classifier_in_javascript(tmp_path, classifier):
