@@ -87,7 +87,7 @@ python run_paddle.py < lines.txt
 {onnx_command}```
 
 Each line is {network.lines}. With `--tokens` texts are tokens, separated by white space; with `--json` the
-program prints a JSON object per line. It needs NumPy and the runtime{network.needs}.
+program prints a JSON object per line. It needs NumPy{network.needs} and the runtime.
 
 `predict.py` gives the answers to a list of lines, `model_io.py` the input arrays of tokens. `inputs.json` says the same to
 other programs: the settings of the trained model and, per input, its shape, the padding, the table whose line numbers (from

@@ -54,7 +54,7 @@ class Network:
 
     @property
     def needs(self) -> str:
-        """Packages that predict.py needs to tokenise text."""
+        """A package that predict.py needs to tokenise text."""
         return {"zh": ", jieba", "any": ", regex"}.get(self.settings["lang"], "")
 
     def build(self, batch: Sentences) -> Array:
