@@ -26,8 +26,8 @@ def main(load: Callable[[], Run], predict: Callable) -> None:
     parser.add_argument("--tokens", action="store_true", help="texts are tokens, separated by white space")
     parser.add_argument("--json", action="store_true", help="print a JSON object per line")
     args = parser.parse_args()
-    for stream in (sys.stdin, sys.stdout):
-        stream.reconfigure(encoding="utf-8")
+    sys.stdin.reconfigure(encoding="utf-8-sig", newline="\n")
+    sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     run, lang = load(), "none" if args.tokens else SETTINGS["lang"]
     lines = (line.rstrip("\r\n") for line in sys.stdin)
     try:
