@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.messages import UserError, format_count
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import BATCHES_PER_WINDOW, sentence_windows
 
@@ -45,7 +45,7 @@ class CountedText:
 
     def __str__(self) -> str:
         checksum = zlib.crc32(str([window.checksum for window in self.stats]).encode())
-        return f"{self.lines:,} lines, {self.tokens:,} tokens (CRC-32 {checksum:08x})"
+        return f"{format_count(self.lines, 'lines')}, {format_count(self.tokens, 'tokens')} (CRC-32 {checksum:08x})"
 
     def windows(self, selected: Collection[int]) -> Iterator[tuple[int, int, list[list[str]]]]:
         """Yield the selected windows: number, first line, sentences."""

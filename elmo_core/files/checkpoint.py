@@ -124,7 +124,7 @@ def resolve(path: str | Path) -> Path:
         return path / _latest(path)
     if not folder.is_dir():
         raise UserError(f"{path}: no checkpoint, because {folder} does not exist.")
-    raise UserError(f"{path}: {weights} does not exist. {_available(folder)}.")
+    raise UserError(f"{weights} does not exist. {_available(folder)}.")
 
 
 def names(folder: str | Path) -> list[str]:
@@ -193,7 +193,7 @@ def save_vocabulary(folder: str | Path, vocabulary) -> None:
 def load_config(folder: str | Path, owner: str = "the checkpoints next to it") -> dict[str, Any]:
     """Load what `save_config` wrote. owner: what it configures, for messages."""
     path = Path(folder, "config.json")
-    config = read_json(path, f"the configuration of {owner}, with format_version {FORMAT_VERSION}")
+    config = read_json(path, f"the configuration of {owner}")
     version = config.pop("format_version", None)
     if type(version) is not int or version != FORMAT_VERSION:
         raise UserError(
@@ -268,7 +268,7 @@ def _available(folder: Path) -> str:
     if available := _names(folder):
         return f"{folder} has {join_names(available)}"
     folders = sorted({str(path.parent) for path in folder.glob(f"*/*{PARAMS}")})
-    return f"There are checkpoints in {join_names(folders)}" if folders else f"{folder} has no checkpoint"
+    return f"There are checkpoints in {join_names(folders)}" if folders else f"{folder.resolve()} has no checkpoint"
 
 
 def _companion(prefix: Path, suffix: str) -> Path:

@@ -1,6 +1,6 @@
 """Checks of arguments to the classes of `elmo.py`: sentences, options, numbers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -16,6 +16,13 @@ def check_sentences(sentences: Sequence[Sequence[str]]) -> None:
         raise TypeError(f"sentences: found {describe(sentences)}, expected a list of lists of tokens, {EXAMPLE}.{hint}")
     for number, sentence in enumerate(sentences):
         check_sentence(sentence, number)
+
+
+def checked(sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+    """Yield sentences of a stream after checking each."""
+    for number, sentence in enumerate(sentences):
+        check_sentence(sentence, number)
+        yield sentence
 
 
 def check_sentence(sentence: Sequence[str], number: int) -> None:

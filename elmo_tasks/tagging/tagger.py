@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo_core.files import checkpoint
-from elmo_core.machine.checks import check_sentences
+from elmo_core.machine.checks import check_sentences, checked
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import Vocabulary, restore_order, sentence_batches
 from elmo_tasks.pretrained import PretrainedBiLM
@@ -68,11 +68,11 @@ class Tagger(TrainedModel):
     def predict(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
         """Return the labels of each sentence's tokens; none for an empty sentence."""
         check_sentences(sentences)
-        return list(self.iter_predict(sentences, math.inf))
+        return [labels for labels, _ in self._decoded(sentences, math.inf)]
 
     def iter_predict(self, sentences: Iterable[Sequence[str]], window: float | None = None) -> Iterator[list[str]]:
         """Yield the same, for input of any size. window: how many sentences to read ahead (default: 16 batches)."""
-        for labels, _ in self._decoded(sentences, window):
+        for labels, _ in self._decoded(checked(sentences), window):
             yield labels
 
     def spans(self, texts: Sequence[str | Sequence[str]]) -> list[list[Span]]:
@@ -80,10 +80,11 @@ class Tagger(TrainedModel):
 
         texts: raw ones, which are split into tokens as in training, or lists of tokens, as if joined by spaces.
         """
-        if isinstance(texts, str):
+        if isinstance(texts, str) or not isinstance(texts, Iterable):
             raise TypeError(f"texts: found {texts!r:.60}, expected a list of texts.")
-        lines = [self.tokenised(text) if isinstance(text, str) else Line.from_tokens(text) for text in texts]
-        check_sentences([line.tokens for line in lines])
+        texts = list(texts)
+        check_sentences([[] if isinstance(text, str) else text for text in texts])
+        lines = [self.tokenised(text) if isinstance(text, str) else Line.from_tokens(list(text)) for text in texts]
         return [spans for _, spans in self.tagged(lines)]
 
     def tokenised(self, text: str, lang: str = "", where: str = "text") -> Line:
@@ -118,7 +119,7 @@ class Tagger(TrainedModel):
 
     def _decoded_batches(self, sentences: Iterable[Sequence[str]], window: float | None, with_spans: bool):
         for positions, group in sentence_batches(sentences, BATCH_SIZE, BATCH_TOKENS, window):
-            nonempty, results = [list(sentence) for sentence in group if sentence], []
+            nonempty, results = [list(sentence) for sentence in group if len(sentence)], []
             with self.inference():
                 paths, emissions = self.network.decode(make_batch(nonempty, self.words)) if nonempty else ([], [])
             for path, x in zip(paths, emissions, strict=True):

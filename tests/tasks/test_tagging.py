@@ -443,8 +443,15 @@ def test_spans_have_their_places_in_the_text(checkpoints):
     tagger = tagger_of(words, lang="characters", scheme="lac")
     (span, *_) = tagger.spans(["苹果"])[0]
     assert span == Span(0, span.end, "苹果"[: span.end], span.label, span.score)
-    with pytest.raises(TypeError, match="list of texts"):
-        tagger.spans("The bank")
+    for texts in ("The bank", None):
+        with pytest.raises(TypeError, match="list of texts"):
+            tagger.spans(texts)
+    for call in (tagger.spans, lambda texts: next(tagger.iter_predict(texts))):
+        with pytest.raises(TypeError, match="expected a list of tokens"):
+            call([None])
+    with pytest.raises(TypeError, match="expected a list of tokens"):
+        next(tagger.iter_predict(["苹果"]))  # its characters are no tokens
+    assert tagger.spans([np.array(["苹", "果"])]) == tagger.spans([["苹", "果"]])
 
 
 def test_threads_share_a_tagger(checkpoints):
