@@ -41,7 +41,7 @@ class _Parser(argparse.ArgumentParser):
         args = list(sys.argv[1:] if args is None else args)
         if self.default_command and (not args or args[0].startswith("-")) and args[:1] not in (["-h"], ["--help"]):
             args.insert(0, self.default_command)
-        for k, arg in enumerate(args):
+        for k, arg in enumerate([] if self._subparsers else args):  # a command's parser checks its own
             flag, is_set, value = arg.partition("=") if arg.startswith("--") else ("", "", arg)
             if not value and (is_set or not arg):
                 self.error(f"{flag or (args[k - 1] if k else 'an argument')} is empty")
