@@ -80,7 +80,7 @@ MISTAKES = [  # script, flags, pattern of the message
     ("preprocess", f"text nine.txt {TEXT} --dev_fraction=1e-9", "dev_fraction"),
     ("preprocess", f"text nine.txt {TEXT} --shards=5000", "shards"),
     ("preprocess", f"text nine.txt {TEXT} --min_tokens=9 --max_tokens=8", "max_tokens"),
-    ("preprocess", "text '' --lang=en --output=out", "an argument is empty.*preprocess.py text --help"),
+    ("preprocess", "text '' --lang=en --output=out", "an argument is empty.*text --help"),
     ("preprocess", "text nine.txt --lang=none --nfkc --output=out", "nfkc"),
     ("preprocess", "vocab markers.txt --output=out", "no token"),
     ("preprocess", "vocab ab.txt --output=out --min_count=2", "no token occurs 2 times"),
