@@ -46,7 +46,9 @@ class TrainingSettings:
 def hold_out(examples: Sequence[Kind], seed: int) -> tuple[list[Kind], list[Kind]]:
     """Split examples at random into a training set and a dev set, which is a tenth."""
     if len(examples) < 2:
-        raise UserError("--train_file has only one example: pass --dev_file, or more examples.")
+        raise UserError(
+            "--train_file has only one example (in columns, a blank line ends a sentence): pass --dev_file, or more examples."
+        )
     order = np.random.default_rng(seed).permutation(len(examples))
     n = max(1, round(len(order) * HELD_OUT))
     return [examples[k] for k in order[n:]], [examples[k] for k in order[:n]]

@@ -28,7 +28,8 @@ def checked(sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
 def check_sentence(sentence: Sequence[str], number: int) -> None:
     """Raise an error unless this is a list of tokens without white space."""
     if not _is_list(sentence):
-        hint = f" Split it into tokens first: {sentence.split()[:4]!r}." if isinstance(sentence, str) else ""
+        words = sentence.split()[:4] if isinstance(sentence, str) else []
+        hint = f" Split it into tokens first: {words!r}." if len(words) > 1 else ""
         raise TypeError(
             f"sentence {number}: found {describe(sentence)}, expected a list of tokens, as in {EXAMPLE}.{hint}"
         )

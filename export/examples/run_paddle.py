@@ -6,8 +6,11 @@ python run_paddle.py < lines.txt          see README.md
 import ctypes
 import platform
 import sys
+import warnings
 
 import numpy as np
+
+warnings.filterwarnings("ignore", message=".*ccache.*")
 import paddle
 from model_io import HERE, Run, main
 from paddle import inference
