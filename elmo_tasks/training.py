@@ -47,7 +47,7 @@ def hold_out(examples: Sequence[Kind], seed: int) -> tuple[list[Kind], list[Kind
     """Split examples at random into a training set and a dev set, which is a tenth."""
     if len(examples) < 2:
         raise UserError(
-            "--train_file has only one example (in columns, a blank line ends a sentence): pass --dev_file, or more examples."
+            "--train_file has only one example (in columns, blank lines end sentences): pass --dev_file, or more examples."
         )
     order = np.random.default_rng(seed).permutation(len(examples))
     n = max(1, round(len(order) * HELD_OUT))

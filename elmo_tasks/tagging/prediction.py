@@ -62,7 +62,7 @@ def input_lines(
     form = reader.format or recognise(first[:SAMPLE], tagger)
     if form != (reader.format or TEXT):
         log.info(f"{source} looks like labelled sentences ({form}): labels are not read; `evaluate` scores them.")
-    elif form == TEXT and any("\t" in line for line in first[:SAMPLE]):
+    elif form == TEXT and any("\t" in line for line in first[:SAMPLE]) and (lang or tagger.settings.lang) != "none":
         log.warning(f"{source} has columns, separated by tabs: all of them are tagged as text. Pass the text alone.")
     groups = chain([first], groups)
     if form == TEXT:
