@@ -52,7 +52,8 @@ class _Parser(argparse.ArgumentParser):
         unknown = [flag for flag in flags if not any(known.startswith(flag) for known in self._option_string_actions)]
         if not unknown:
             namespace, unknown = super().parse_known_args(args, namespace)
-        if unknown:  # reported here, the message names the command
+        if unknown:  # reported here, the usage and the message are the command's
+            self.print_usage(sys.stderr)
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return namespace, unknown
 

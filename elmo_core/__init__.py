@@ -1,1 +1,1 @@
-"""What elmo.py is made of, in packages: network and weights above files, text, config.py and machine."""
+"""The packages that elmo.py is made of: network and weights above files, text, config.py and machine."""

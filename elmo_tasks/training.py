@@ -199,7 +199,7 @@ class TrainingState:
             log.warning("Paddle 2.6 cannot restore its random generator: dropout differs from an uninterrupted run.")
 
     def _settings(self) -> dict[str, Any]:
-        """What may not change when a run is resumed."""
+        """The settings and data that a resumed run must share."""
         values = self.model.values()
         return {**values, **values.pop(self.model.kind), **values.pop("dictionaries"), **asdict(self.settings)}
 

@@ -190,7 +190,7 @@ class FoldCache:
 
 
 def run_identity(flags: Mapping[str, str], data: str) -> dict[str, str]:
-    """What a run's results depend on, besides its weights. data: the identity of the texts."""
+    """Everything that a run's results depend on, besides its weights. data: the identity of the texts."""
     return {**{name: value for name, value in flags.items() if name not in OUTPUT_FIELDS}, "data": data}
 
 

@@ -89,15 +89,15 @@ def recognise(lines: Sequence[str], tagger: Tagger) -> str:
     known = {name for label in tagger.labels.names for name in (label, split_lac_label(label)[0])}
     form = detect_format(lines)
     if form == "tsv":
-        found = list(chain.from_iterable(split_tsv(line)[1] for line in lines))
+        labels = list(chain.from_iterable(split_tsv(line)[1] for line in lines))
     elif form == "tagged":
-        found = [item.rpartition("/")[2] for line in lines for item in line.split()]
+        labels = [item.rpartition("/")[2] for line in lines for item in line.split()]
     else:
         rows = [line.split("\t") if "\t" in line else line.split() for line in lines]
         are_rows = len({len(row) for row in rows}) == 1 < len(rows[0])
         are_rows = are_rows and (len(rows) >= MIN_ROWS or all("\t" in line for line in lines))
-        found = [row[-1] for row in rows] if are_rows else []
-    return form if form == "json" or (found and known.issuperset(found)) else TEXT
+        labels = [row[-1] for row in rows] if are_rows else []
+    return form if form == "json" or (labels and known.issuperset(labels)) else TEXT
 
 
 def _whole_sentences(groups: Iterable[list[str]]) -> Iterator[tuple[int, list[str]]]:

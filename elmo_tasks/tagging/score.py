@@ -87,7 +87,7 @@ class Score:
 
     @property
     def unit(self) -> str:
-        """What is counted."""
+        """The things that are counted."""
         return {"lac": "words", "plain": "tokens"}.get(self.scheme, "spans")
 
     @property
