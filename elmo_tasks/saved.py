@@ -135,14 +135,14 @@ class TrainedModel:
             raise UserError(f"{file} has no field {self.kind!r}: expected a folder with a trained {self.kind}.")
         settings = settings_from_config(self.settings_type, values[self.kind], self.kind, file)
         pretrained = vectors = None
-        if entry := values.get(ELMO):
+        if entry := _source(values, ELMO, file):
             name = entry["name"]
             pretrained = PretrainedBiLM.from_path(published.get(name) if name else folder / ELMO / checkpoint.FINAL)
             if pretrained.fingerprint != entry["fingerprint"]:
                 raise UserError(
                     f"{name or folder / ELMO} is not the ELMo that {folder} was trained with. {_remedy(name)}"
                 )
-        if entry := values.get(VECTORS):
+        if entry := _source(values, VECTORS, file):
             vectors = WordVectors(folder / entry["file"], entry["limit"])
             if vectors.fingerprint != entry["fingerprint"]:
                 raise UserError(f"{vectors.path} has changed since {folder} was trained with it. {_remedy()}")
@@ -154,6 +154,19 @@ class TrainedModel:
                     f"{folder / name} is missing, or is not the file that this {self.kind} was trained with. {_remedy()}"
                 )
         self.set_weights(checkpoint.load_params(folder / WEIGHTS), str(folder / WEIGHTS))
+
+
+def _source(values: Mapping, name: str, file: Path) -> Mapping | None:
+    """The field of config.json that describes ELMo or the word vectors, if there is one. file: for messages."""
+    if name not in values:
+        return None
+    entry = values[name] if isinstance(values[name], dict) else {}
+    kinds = {"name": str | None} if name == ELMO else {"file": str, "limit": int | None}
+    for key, kind in {**kinds, "fingerprint": str}.items():
+        is_valid = key in entry and isinstance(entry[key], kind)
+        if not is_valid or (key == "file" and entry[key] not in _source_names(values)):
+            raise UserError(f"{file}: {name}.{key} is {entry.get(key, 'missing')!r:.80}. {_remedy()}")
+    return entry
 
 
 def _remedy(name: str | None = None) -> str:

@@ -91,7 +91,11 @@ class SentenceReader:
                     raise UserError(f"{where}: {what} is {value!r:.60}, expected a list. Its keys are {list(record)}.")
             if numbers := [label for label in labels if isinstance(label, int) and not 0 <= label < len(names)]:
                 raise UserError(f"{where}: the label {numbers[0]} has no name. Give the names with --label_names.")
-            yield list(map(str, tokens)), [label if isinstance(label, str) else names[label] for label in labels], where
+            yield (
+                list(map(str, tokens)),
+                [label if isinstance(label, str) else str(names[label]) for label in labels],
+                where,
+            )
 
     def _labels(self, record: dict[str, Any]) -> Any:
         keys = [self.label] if isinstance(self.label, str) else LABEL_KEYS
@@ -128,20 +132,19 @@ def _tsv_rows(lines: Iterable[str], source: str | Path) -> Iterator[tuple[list[s
 
 
 def _objects(lines: Iterable[str], source: str | Path) -> Iterator[tuple[str, dict]]:
-    """The objects of JSON lines or of an array, with their places for messages."""
-    lines = iter(lines)
-    first = next((line for line in lines if line.strip()), "")
-    if JSON_ARRAY.match(first):
-        objects = parse_array("\n".join([first, *lines]), source)
+    """The objects of JSON lines or of an array, with file and line or number for messages."""
+    numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+    first = next(numbered, (1, ""))
+    if JSON_ARRAY.match(first[1]):
+        objects = parse_array("\n".join([first[1], *(line for _, line in numbered)]), source)
         yield from ((f"{source}: object {number}", value) for number, value in enumerate(objects, 1))
         return
-    for number, line in enumerate(chain([first], lines), 1):
-        if line.strip():
-            where = f"{source}:{number}"
-            try:
-                value = parse_json(line)
-            except (ValueError, RecursionError) as error:
-                raise UserError(f"{where}: invalid JSON ({error}), expected an object per line.") from error
-            if not isinstance(value, dict):
-                raise UserError(f"{where}: found {value!r:.60}, expected an object.")
-            yield where, value
+    for number, line in chain([first] if first[1] else [], numbered):
+        where = f"{source}:{number}"
+        try:
+            value = parse_json(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{where}: invalid JSON ({error}), expected an object per line.") from error
+        if not isinstance(value, dict):
+            raise UserError(f"{where}: found {value!r:.60}, expected an object.")
+        yield where, value

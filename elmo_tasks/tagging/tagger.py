@@ -125,8 +125,8 @@ class Tagger(TrainedModel):
             for path, x in zip(paths, emissions, strict=True):
                 labels, scores = [self.labels.names[k] for k in path], []
                 if with_spans:
-                    places = [(begin, end) for begin, end, _ in spans(labels, self.settings.scheme)]
-                    scores = self.network.crf.span_probabilities(x[: len(path)], path, places)
+                    bounds = [(begin, end) for begin, end, _ in spans(labels, self.settings.scheme)]
+                    scores = self.network.crf.span_probabilities(x[: len(path)], path, bounds)
                 results.append((labels, scores))
             # sorted by length: empty ones come last
             yield positions, results + [([], [])] * (len(group) - len(nonempty))
@@ -134,7 +134,7 @@ class Tagger(TrainedModel):
     def score(
         self, sentences: Sequence[Sentence], known: set[str] | None, predicted: Sequence[list[str]] | None = None
     ) -> Score:
-        """Score the tagger. known: the words of the training data, None if not available. predicted: its labels, if made."""
+        """Score the tagger. known: the words of the training data, None if not available. predicted: its labels."""
         score = Score(scheme=self.settings.scheme)
         predicted = self.predict([s.tokens for s in sentences]) if predicted is None else predicted
         for sentence, labels in zip(sentences, predicted, strict=True):
