@@ -260,7 +260,7 @@ def evaluate(args: argparse.Namespace) -> None:
 
 
 def mistake_rows(sentence: Sentence, predicted: Sequence[str]) -> Iterator[Sequence[str]]:
-    """A sentence's place as a comment, then token, label and predicted label in columns."""
+    """A sentence's file and line as a comment, then token, label and predicted label in columns."""
     yield (f"# source = {sentence.where}",)
     yield from zip(sentence.tokens, sentence.labels, predicted, strict=True)
     yield ()

@@ -1,4 +1,4 @@
-"""Lines of text as the tagger's tokens, with their places in the line."""
+"""Lines of text as the tagger's tokens, with their offsets in the line."""
 
 import math
 import re
@@ -50,8 +50,8 @@ class Line:
 
     def spans(self, labels: Sequence[str], scheme: str, scores: Iterable[float] | None = None) -> list[Span]:
         """The spans of the labels, or the tokens if the scheme has no spans. scores: one per span, if computed."""
-        result, places = [], spans(labels, scheme)
-        for (first, end, label), score in zip(places, scores or [math.nan] * len(places), strict=True):
+        result, labelled = [], spans(labels, scheme)
+        for (first, end, label), score in zip(labelled, scores or [math.nan] * len(labelled), strict=True):
             begin, end = self.offsets[first][0], self.offsets[end - 1][1]
             result.append(Span(begin, end, self.text[begin:end], label, score))
         return result
