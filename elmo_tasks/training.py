@@ -62,12 +62,12 @@ def training_words(tokens: Iterable[str], min_count: int = 1) -> Vocabulary:
 
 
 class Score(Protocol):
-    """Scores of a model: `value` selects the best epoch, `brief` is for the log, `figures()` for JSON."""
+    """Scores of a model: `value` selects the best epoch, `brief` is for the log, `to_dict()` for JSON."""
 
     value: float
     brief: str
 
-    def figures(self) -> dict: ...
+    def to_dict(self) -> dict: ...
 
 
 @dataclass
@@ -214,7 +214,7 @@ def report(
     model: TrainedModel, best: BestEpoch, test: Score | None, seed: int, show: Callable[[str, Score], None]
 ) -> dict:
     """Print a trained model's scores and the weights of its mixed layers. Returns them for JSON."""
-    results = {"epoch": best.epoch, "seconds": best.seconds, "seed": seed, "dev": best.score.figures()}
+    results = {"epoch": best.epoch, "seconds": best.seconds, "seed": seed, "dev": best.score.to_dict()}
     show(f"dev, epoch {best.epoch}", best.score)
     elmo = model.network.elmo
     mixes = [elmo.mix_weights(number) for number in range(len(elmo.mixes))] if elmo else []
@@ -223,7 +223,7 @@ def report(
         weights = " ".join(f"{weight:.2f}" for weight in mix["layers"])
         print(f"ELMo's layers at the {where} {weights}, times {mix['gamma']:.2f}")
     if test is not None:
-        results["test"] = test.figures()
+        results["test"] = test.to_dict()
         show("test", test)
     return results
 
