@@ -100,7 +100,7 @@ class Scores:
         return self.f1.mean()
 
     @property
-    def brief(self) -> str:
+    def summary(self) -> str:
         return f"EM {self.exact.mean():6.2%}  F1 {self.value:6.2%}"
 
     def to_dict(self) -> dict[str, float | int]:

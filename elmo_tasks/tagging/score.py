@@ -96,7 +96,7 @@ class Score:
         return self.total.f1
 
     @property
-    def brief(self) -> str:
+    def summary(self) -> str:
         return f"{'accuracy' if self.scheme == 'plain' else 'F1'} {self.value:6.2%}"
 
     @property
