@@ -292,7 +292,7 @@ class ELMo(nn.Layer):
 
         elmo = ELMo("checkpoints", layers="concat")
         (vectors,), mask = elmo(sentences)        # (B, T, elmo.dim), (B, T)
-        elmo.keep(train + dev, gigabytes=4)       # if frozen: compute once, not in every epoch
+        elmo.cache(train + dev, gigabytes=4)      # if frozen: compute once, not in every epoch
 
     params: a checkpoint; the name of a published model (`python convert.py list`), downloaded on first use; or a BiLM and
     its vocabulary, as `load_bilm` returns them.
@@ -339,7 +339,7 @@ class ELMo(nn.Layer):
             weight.stop_gradient = not trainable
         mixes = 0 if concatenated else n_mixes
         self.mixes = nn.LayerList(ScalarMix(self.choice.n_layers, layer_norm) for _ in range(mixes))
-        self._kept: dict[tuple[str, ...], np.ndarray] = {}
+        self._cached: dict[tuple[str, ...], np.ndarray] = {}
         self._oov_counter = OOVCounter(self.config, self.vocabulary)
 
     def forward(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
@@ -351,8 +351,8 @@ class ELMo(nn.Layer):
         return self.mixed(layers, mask), mask
 
     def layers(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
-        """Return the chosen layers, each (B, T, 2P) or pooled (B, 2P), and the mask (B, T). Uses what `keep` has cached."""
-        if self._kept and not isinstance(sentences, TokenBatch) and all(tuple(s) in self._kept for s in sentences):
+        """Return the chosen layers, cached or computed, each (B, T, 2P) or pooled (B, 2P), and the mask (B, T)."""
+        if self._cached and not isinstance(sentences, TokenBatch) and all(tuple(s) in self._cached for s in sentences):
             layers, mask = self.padded(self.arrays(sentences))
             counts = mask.sum(axis=1, keepdim=True).clip(1)
             return [layer.sum(axis=1) / counts for layer in layers] if self.pool else layers, mask
@@ -398,14 +398,16 @@ class ELMo(nn.Layer):
             outputs = [x * mask.unsqueeze(-1) for x in outputs]
         return [nn.functional.dropout(x, self.dropout, training=self.training) for x in outputs]
 
-    def keep(self, sentences: Iterable[Sequence[str]], gigabytes: float, folder: Path | None = None) -> None:
+    def cache(self, sentences: Iterable[Sequence[str]], gigabytes: float, folder: Path | None = None) -> None:
         """Compute and cache the chosen layers of a frozen biLM for sentences that recur in every epoch.
 
         They are cached in memory if they fit into `gigabytes`, in float32 or else in float16; otherwise in float16 in an
         unnamed file in the folder. Without a folder they are computed in every epoch.
         """
         if self.trainable:
-            raise UserError("ELMo.keep: the layers of a trainable biLM change in every step. Expected trainable=False.")
+            raise UserError(
+                "ELMo.cache: the layers of a trainable biLM change in every step. Expected trainable=False."
+            )
         distinct = list(dict.fromkeys(map(tuple, sentences)))
         n_tokens, n_layers = sum(map(len, distinct)), self.choice.n_layers
         size = 4 * n_tokens * n_layers * self.layer_dim
@@ -418,21 +420,21 @@ class ELMo(nn.Layer):
             return
         dtype = "float32" if size <= gigabytes * 1e9 else "float16"
         log.info(
-            f"ELMo's layers are computed once: {what}, kept in {dtype} {f'in {folder}' if on_disk else 'in memory'}."
+            f"ELMo's layers are computed once: {what}, cached in {dtype} {f'in {folder}' if on_disk else 'in memory'}."
         )
         embedder = self.embedder(dtype=dtype)
         arrays = embedder.iter_encode(distinct)
         if on_disk:
             arrays = _on_disk(arrays, folder, n_tokens * n_layers * self.layer_dim)
-        self._kept = {tokens: self._with_layer_axis(array) for tokens, array in zip(distinct, arrays, strict=True)}
+        self._cached = {tokens: self._with_layer_axis(array) for tokens, array in zip(distinct, arrays, strict=True)}
         if embedder.oov_share:
             log.info(f"{embedder.oov_share:.2%} of the tokens are not in ELMo's vocabulary and are read as <UNK>.")
 
     def arrays(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """The chosen layers (layers, n, 2P) of each sentence, cached or computed, without gradients."""
-        missing = [tokens for tokens in dict.fromkeys(map(tuple, sentences)) if tokens not in self._kept]
+        missing = [tokens for tokens in dict.fromkeys(map(tuple, sentences)) if tokens not in self._cached]
         new = map(self._with_layer_axis, self.embedder().encode(missing)) if missing else ()
-        arrays = {**self._kept, **dict(zip(missing, new, strict=True))} if missing else self._kept
+        arrays = {**self._cached, **dict(zip(missing, new, strict=True))} if missing else self._cached
         return [arrays[tuple(tokens)] for tokens in sentences]
 
     def padded(self, arrays: Sequence[np.ndarray]) -> tuple[list[paddle.Tensor], paddle.Tensor]:

@@ -141,7 +141,7 @@ def train_reader(args: argparse.Namespace) -> None:
     if pretrained:
         args.save_dir.mkdir(parents=True, exist_ok=True)
         texts = (text for passage in [*passages, *dev, *(test or [])] for text in passage.texts())
-        reader.network.elmo.keep((s for text in texts for s in text.sentences), args.cache_gb, args.save_dir)
+        reader.network.elmo.cache((s for text in texts for s in text.sentences), args.cache_gb, args.save_dir)
 
     best = train(reader, passages, dev, arguments.from_flags(TrainingSettings, args), args.save_dir, args.resume)
 

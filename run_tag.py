@@ -169,7 +169,7 @@ def train_tagger(args: argparse.Namespace) -> None:
         args.save_dir.mkdir(parents=True, exist_ok=True)
         texts = [sentence.tokens for sentence in itertools.chain(sentences, dev, test or [])]
         texts = jieba_words(texts)[0] if args.words == "jieba" else texts
-        tagger.network.elmo.keep(texts, args.cache_gb, args.save_dir)
+        tagger.network.elmo.cache(texts, args.cache_gb, args.save_dir)
 
     best = train(tagger, sentences, dev, arguments.from_flags(TrainingSettings, args), args.save_dir, args.resume)
 

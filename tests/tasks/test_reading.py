@@ -315,11 +315,11 @@ def test_elmo_is_at_the_input_and_at_the_output_of_the_encoder(checkpoints):
         mix.gamma.set_value(paddle.to_tensor([1.0]))
 
 
-@pytest.mark.parametrize("kept", [False, True])
-def test_a_windows_layers_are_those_of_its_sentences(checkpoints, kept):
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_windows_layers_are_those_of_its_sentences(checkpoints, cached):
     elmo, text, other = ELMo(checkpoints["char"]), Text.from_string(TEXT, "zh"), Text.from_string("医生在银行？", "zh")
-    if kept:
-        elmo.keep(text.sentences, 1)
+    if cached:
+        elmo.cache(text.sentences, 1)
     expected = np.concatenate(elmo.arrays(text.sentences), axis=1)  # (3, n, 2P)
     layers, mask = window_layers(elmo, [Window(text, 3, 9), Window.whole(other)])
     assert mask.numpy().sum(axis=1).tolist() == [6, len(other.tokens)]
