@@ -135,8 +135,8 @@ def _log_what_is_left(folder: Path | None, epoch: int, best: BestEpoch | None) -
     """Log what an interrupted training run has saved."""
     if folder and best:
         log.warning(
-            f"stopped in epoch {epoch}. The best epoch so far is {best.epoch}, dev {best.score.summary.strip()}: use it with "
-            f"--model_dir={folder}, or continue with the same command and --resume."
+            f"stopped in epoch {epoch}. The best epoch so far is {best.epoch}, dev {best.score.summary.strip()}: use it "
+            f"with --model_dir={folder}, or continue with the same command and --resume."
         )
     else:
         log.warning(f"stopped in epoch {epoch}. Nothing has been saved.")
