@@ -144,7 +144,7 @@ class TaggerNetwork(TokenNetwork):
             self.tables["features"] = self.network.feature_embedding.weight.numpy()
         if settings.segmentation == "feature":
             meaning = f"position of the character in its word, from 1, at most {MAX_POSITION + 1}; 0 if unknown"
-            self.inputs["positions"] = IdInput(meaning, MAX_POSITION + 2, most=MAX_POSITION + 1)
+            self.inputs["positions"] = IdInput(meaning, MAX_POSITION + 2, max_value=MAX_POSITION + 1)
             self.tables["positions"] = self.network.position_embedding.weight.numpy()
         if settings.char_cnn:
             self.inputs["characters"] = BYTES

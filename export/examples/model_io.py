@@ -61,7 +61,7 @@ def arrays(sentences: list[list[str]], **columns: list[list]) -> dict[str, np.nd
                     ids = characters(token, spec)
                     array[k, : len(ids)] = ids
                 else:
-                    array[k] = min(token, spec["most"]) if name == "positions" else word(token, spec)
+                    array[k] = min(token, spec["max_value"]) if name == "positions" else word(token, spec)
     return inputs
 
 
