@@ -26,7 +26,7 @@ class IdInput:
 
     table: the name of a file in which a word's id is its line number, or a JSON object {character: id}; content: its text.
     unknown: the id of words that are not in the table. longest: number of a word's characters that are looked up.
-    lower: whether unknown words are looked up in lower case. max_value: maximum position in a word. axes: letters of its sizes.
+    lower: whether unknown words are looked up in lower case. max_value: of a position in a word. axes: letters of its sizes.
     """
 
     meaning: str
