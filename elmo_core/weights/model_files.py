@@ -47,7 +47,9 @@ def read_model(
     except UserError as error:
         raise UserError(f"{prefix.parent / 'config.json'}: {error}") from error
     weights = checkpoint.load_params(prefix)
-    weights |= {name: array.astype(np.float32) for name, array in weights.items() if array.dtype == np.float16}
+    weights |= {
+        name: array.astype(np.float32) for name, array in weights.items() if array.dtype in (np.float16, np.float64)
+    }
     has_head = any(name.startswith("softmax.") for name in weights)
     if head and not has_head:
         raise UserError(
