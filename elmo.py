@@ -63,17 +63,17 @@ def map_state(function: Callable, *states: BiLMState) -> BiLMState:
 class BiLM(nn.Layer):
     """The bidirectional language model. Its sublayers' names are the keys of every checkpoint.
 
-    head: include the softmax, for pretraining and perplexity. The vocabulary tables then collect row gradients
+    softmax: include the softmax, for pretraining and perplexity. The vocabulary tables then collect row gradients
     (elmo_core/network/row_gradients.py), which only the pretraining optimizers apply.
     """
 
-    def __init__(self, config: ELMoConfig, head: bool = True):
+    def __init__(self, config: ELMoConfig, softmax: bool = True):
         super().__init__()
         self.config = config
-        self.token_encoder = TOKEN_ENCODERS[config.input](config, sparse=head)
+        self.token_encoder = TOKEN_ENCODERS[config.input](config, sparse=softmax)
         for name in ("forward_lstm", "backward_lstm"):
             setattr(self, name, nn.LayerList(LSTMP(config) for _ in range(config.n_layers)))
-        if head and config.vocab_size:
+        if softmax and config.vocab_size:
             self.softmax = Softmax(config.vocab_size, config.projection_dim)
 
     def zero_state(self, rows: int) -> BiLMState:
@@ -169,14 +169,14 @@ class BiLM(nn.Layer):
         return list(zip(self.forward_lstm, self.backward_lstm, strict=True))
 
 
-def load_bilm(params: str | Path, head: bool = False) -> tuple[BiLM, Vocabulary | None]:
-    """Load a checkpoint's model, with its softmax if `head`, and its vocabulary, None if the model does not need one.
+def load_bilm(params: str | Path, softmax: bool = False) -> tuple[BiLM, Vocabulary | None]:
+    """Load a checkpoint's model, with its softmax if asked for, and its vocabulary, None if the model does not need one.
 
     params: prefix, file, folder (its latest checkpoint), or a published model's name.
     """
-    prefix, config, weights, vocabulary = read_model(params, head)
+    prefix, config, weights, vocabulary = read_model(params, softmax)
     with paddle.LazyGuard():  # not initialised: the weights are set below
-        bilm = BiLM(config, head)
+        bilm = BiLM(config, softmax)
     set_weights(bilm, weights, str(prefix))
     return bilm, vocabulary
 
@@ -292,7 +292,7 @@ class ELMo(nn.Layer):
 
         elmo = ELMo("checkpoints", layers="concat")
         (vectors,), mask = elmo(sentences)        # (B, T, elmo.dim), (B, T)
-        elmo.keep(train + dev, gigabytes=4)       # if frozen: compute once, not in every epoch
+        elmo.cache(train + dev, gigabytes=4)      # if frozen: compute once, not in every epoch
 
     params: a checkpoint; the name of a published model (`python convert.py list`), downloaded on first use; or a BiLM and
     its vocabulary, as `load_bilm` returns them.
@@ -339,7 +339,7 @@ class ELMo(nn.Layer):
             weight.stop_gradient = not trainable
         mixes = 0 if concatenated else n_mixes
         self.mixes = nn.LayerList(ScalarMix(self.choice.n_layers, layer_norm) for _ in range(mixes))
-        self._kept: dict[tuple[str, ...], np.ndarray] = {}
+        self._cached: dict[tuple[str, ...], np.ndarray] = {}
         self._oov_counter = OOVCounter(self.config, self.vocabulary)
 
     def forward(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
@@ -351,8 +351,8 @@ class ELMo(nn.Layer):
         return self.mixed(layers, mask), mask
 
     def layers(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
-        """Return the chosen layers, each (B, T, 2P) or pooled (B, 2P), and the mask (B, T). Uses what `keep` has cached."""
-        if self._kept and not isinstance(sentences, TokenBatch) and all(tuple(s) in self._kept for s in sentences):
+        """Return the chosen layers, cached or computed, each (B, T, 2P) or pooled (B, 2P), and the mask (B, T)."""
+        if self._cached and not isinstance(sentences, TokenBatch) and all(tuple(s) in self._cached for s in sentences):
             layers, mask = self.padded(self.arrays(sentences))
             counts = mask.sum(axis=1, keepdim=True).clip(1)
             return [layer.sum(axis=1) / counts for layer in layers] if self.pool else layers, mask
@@ -398,14 +398,16 @@ class ELMo(nn.Layer):
             outputs = [x * mask.unsqueeze(-1) for x in outputs]
         return [nn.functional.dropout(x, self.dropout, training=self.training) for x in outputs]
 
-    def keep(self, sentences: Iterable[Sequence[str]], gigabytes: float, folder: Path | None = None) -> None:
+    def cache(self, sentences: Iterable[Sequence[str]], gigabytes: float, folder: Path | None = None) -> None:
         """Compute and cache the chosen layers of a frozen biLM for sentences that recur in every epoch.
 
         They are cached in memory if they fit into `gigabytes`, in float32 or else in float16; otherwise in float16 in an
         unnamed file in the folder. Without a folder they are computed in every epoch.
         """
         if self.trainable:
-            raise UserError("ELMo.keep: the layers of a trainable biLM change in every step. Expected trainable=False.")
+            raise UserError(
+                "ELMo.cache: the layers of a trainable biLM change in every step. Expected trainable=False."
+            )
         distinct = list(dict.fromkeys(map(tuple, sentences)))
         n_tokens, n_layers = sum(map(len, distinct)), self.choice.n_layers
         size = 4 * n_tokens * n_layers * self.layer_dim
@@ -418,21 +420,21 @@ class ELMo(nn.Layer):
             return
         dtype = "float32" if size <= gigabytes * 1e9 else "float16"
         log.info(
-            f"ELMo's layers are computed once: {what}, kept in {dtype} {f'in {folder}' if on_disk else 'in memory'}."
+            f"ELMo's layers are computed once: {what}, cached in {dtype} {f'in {folder}' if on_disk else 'in memory'}."
         )
         embedder = self.embedder(dtype=dtype)
         arrays = embedder.iter_encode(distinct)
         if on_disk:
             arrays = _on_disk(arrays, folder, n_tokens * n_layers * self.layer_dim)
-        self._kept = {tokens: self._with_layer_axis(array) for tokens, array in zip(distinct, arrays, strict=True)}
+        self._cached = {tokens: self._with_layer_axis(array) for tokens, array in zip(distinct, arrays, strict=True)}
         if embedder.oov_share:
             log.info(f"{embedder.oov_share:.2%} of the tokens are not in ELMo's vocabulary and are read as <UNK>.")
 
     def arrays(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """The chosen layers (layers, n, 2P) of each sentence, cached or computed, without gradients."""
-        missing = [tokens for tokens in dict.fromkeys(map(tuple, sentences)) if tokens not in self._kept]
+        missing = [tokens for tokens in dict.fromkeys(map(tuple, sentences)) if tokens not in self._cached]
         new = map(self._with_layer_axis, self.embedder().encode(missing)) if missing else ()
-        arrays = {**self._kept, **dict(zip(missing, new, strict=True))} if missing else self._kept
+        arrays = {**self._cached, **dict(zip(missing, new, strict=True))} if missing else self._cached
         return [arrays[tuple(tokens)] for tokens in sentences]
 
     def padded(self, arrays: Sequence[np.ndarray]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
@@ -548,7 +550,7 @@ class ELMoEmbedder:
             self.token_table = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
             if token_vectors is not None:
                 self.token_table = PrecomputedTable(Path(token_vectors), Path(vocabulary), self.config.projection_dim)
-        self._head: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
+        self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
         self.layers = layer_choice(layers, self.config.n_layers + 1, ("each", "concat", "sum"))
         self.layer_dim = 2 * self.config.projection_dim
         self.dim = self.layer_dim * (self.layers.n_layers if self.layers.how == "concat" else 1)
@@ -606,13 +608,13 @@ class ELMoEmbedder:
         """The softmax and the vocabulary that it predicts."""
         if self._weights_may_change:
             if "softmax" not in dict(self.bilm.named_children()) or self.vocabulary is None:
-                raise UserError("substitutes: expected a BiLM with a language-model head, and its vocabulary.")
+                raise UserError("substitutes: expected a BiLM with a softmax, and its vocabulary.")
             return self.bilm.softmax, self.vocabulary
-        if self._head is None:
+        if self._softmax is None:
             with runtime.on_device(self.device):
-                bilm, vocabulary = load_bilm(self._prefix, head=True)
-            self._head = bilm.softmax, vocabulary
-        return self._head
+                bilm, vocabulary = load_bilm(self._prefix, softmax=True)
+            self._softmax = bilm.softmax, vocabulary
+        return self._softmax
 
     def _validated(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
         """Check and yield the sentences of a call."""

@@ -169,7 +169,7 @@ def train_tagger(args: argparse.Namespace) -> None:
         args.save_dir.mkdir(parents=True, exist_ok=True)
         texts = [sentence.tokens for sentence in itertools.chain(sentences, dev, test or [])]
         texts = jieba_words(texts)[0] if args.words == "jieba" else texts
-        tagger.network.elmo.keep(texts, args.cache_gb, args.save_dir)
+        tagger.network.elmo.cache(texts, args.cache_gb, args.save_dir)
 
     best = train(tagger, sentences, dev, arguments.from_flags(TrainingSettings, args), args.save_dir, args.resume)
 
@@ -256,7 +256,7 @@ def evaluate(args: argparse.Namespace) -> None:
         rows = (row for sentence, labels in mistakes for row in mistake_rows(sentence, labels))
         write_table(args.mistakes, rows)
     show("test", score)
-    script.write_json(args.json, {"test": score.figures()})
+    script.write_json(args.json, {"test": score.to_dict()})
 
 
 def mistake_rows(sentence: Sentence, predicted: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -313,17 +313,17 @@ def test_substitutes_equal_the_reference(input, tmp_path):
 
 def test_substitutes_of_a_model_of_ones_own_and_mistakes(model, tmp_path):
     expected = ELMoEmbedder(model).substitutes(SENTENCES[0], 1)
-    assert ELMoEmbedder(elmo.load_bilm(model, head=True)).substitutes(SENTENCES[0], 1) == expected
-    headless = ELMoEmbedder(elmo.load_bilm(model))
+    assert ELMoEmbedder(elmo.load_bilm(model, softmax=True)).substitutes(SENTENCES[0], 1) == expected
+    no_softmax = ELMoEmbedder(elmo.load_bilm(model))
     weights = checkpoint.load_params(model)
-    shutil.copytree(Path(model).parent, tmp_path / "headless")
-    checkpoint.save(tmp_path / "headless" / "1", {name: weights[name] for name in weights if "softmax" not in name})
-    for embedder in (headless, ELMoEmbedder(tmp_path / "headless")):
-        with pytest.raises(UserError, match="head"):
+    shutil.copytree(Path(model).parent, tmp_path / "no_softmax")
+    checkpoint.save(tmp_path / "no_softmax" / "1", {name: weights[name] for name in weights if "softmax" not in name})
+    for embedder in (no_softmax, ELMoEmbedder(tmp_path / "no_softmax")):
+        with pytest.raises(UserError, match="softmax"):
             embedder.substitutes(SENTENCES[0], 1)
     for position, k, word in ((3, 1, "position"), (-1, 1, "position"), (0, 0, "k=")):
         with pytest.raises(UserError, match=word):
-            headless.substitutes(SENTENCES[0], position, k)
+            no_softmax.substitutes(SENTENCES[0], position, k)
 
 
 @pytest.mark.parametrize("kind", [ELMoEmbedder.encode, ELMo.forward])
@@ -481,7 +481,7 @@ OF_LAYERS = {  # the output of an untrained ELMo, from all layers (3, n, 2P)
 @pytest.mark.parametrize(
     ("share", "where"), [(None, ""), (1.1, "float32 in memory"), (0.6, "float16 in memory"), (0, "float16 in /")]
 )
-def test_chosen_layers_are_the_same_computed_and_kept(
+def test_chosen_layers_are_the_same_computed_and_cached(
     model, tmp_path, monkeypatch, messages, layers, pool, share, where
 ):
     """share: fraction of the memory that the layers need in float32."""
@@ -489,8 +489,8 @@ def test_chosen_layers_are_the_same_computed_and_kept(
     layer = ELMo(model, n_mixes=2, dropout=0.0, layers=layers, pool=pool)
     if where:
         n_bytes = 4 * sum(map(len, SENTENCES)) * layer.choice.n_layers * layer.layer_dim
-        layer.keep([*SENTENCES, SENTENCES[0]], share * n_bytes / 1e9, tmp_path)
-        assert f"kept in {where}" in messages() and not list(tmp_path.iterdir())  # the file has no name
+        layer.cache([*SENTENCES, SENTENCES[0]], share * n_bytes / 1e9, tmp_path)
+        assert f"cached in {where}" in messages() and not list(tmp_path.iterdir())  # the file has no name
         monkeypatch.setattr(layer.bilm, "encode", None)  # nothing is computed again
     close = {"atol": 1e-3, "rtol": 1e-3} if "16" in where else {"atol": 1e-5}
     for sentences, desired in ((SENTENCES, expected), (SENTENCES[2:3], expected[2:3])):
@@ -504,16 +504,16 @@ def test_chosen_layers_are_the_same_computed_and_kept(
                 assert not actual[len(array) :].any()
 
 
-def test_arrays_are_kept_or_computed_now(model):
+def test_arrays_are_cached_or_computed_now(model):
     layer = ELMo(model, layers="mix:0,2")
-    layer.keep(SENTENCES[:3], 1)
+    layer.cache(SENTENCES[:3], 1)
     expected = [array[[0, 2]] for array in ELMoEmbedder(model).encode(SENTENCES)]
     assert_close(layer.arrays(SENTENCES), expected)
-    layers, _ = layer.layers(SENTENCES)  # of which not all are kept
+    layers, _ = layer.layers(SENTENCES)  # of which not all are cached
     for row, array in enumerate(expected):
         assert_close([one.numpy()[row, : array.shape[1]] for one in layers], array)
     with pytest.raises(UserError, match="trainable"):
-        ELMo(model, trainable=True).keep(SENTENCES, 1)
+        ELMo(model, trainable=True).cache(SENTENCES, 1)
 
 
 def test_too_little_room_is_a_warning_and_everything_is_computed(model, tmp_path, monkeypatch, caplog):
@@ -522,7 +522,7 @@ def test_too_little_room_is_a_warning_and_everything_is_computed(model, tmp_path
     expected = layer(SENTENCES[:3])[0][0].numpy()
     monkeypatch.setattr(shutil, "disk_usage", lambda _: disk._replace(free=10**9))
     for folder in (None, tmp_path):
-        layer.keep(SENTENCES[:3], 1e-9, folder)
+        layer.cache(SENTENCES[:3], 1e-9, folder)
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
     assert_close([layer(SENTENCES[:3])[0][0].numpy()], [expected])
 

@@ -7,6 +7,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import runs
 import tiny
@@ -68,6 +69,8 @@ MISTAKES = [  # script, flags, pattern of the message
     ("convert", "import --options=x --output=out", "--weights"),
     ("convert", "export mixed --output=out", r"char\+word"),
     ("convert", "export model --output=mine/out", "--output mine/out"),
+    ("convert", "export huge --output=out", "float32"),
+    ("convert", "half huge --output=out", "float16"),
     ("export_model", "model --output=out --layers=0.5,x,0.1", "layers"),
     ("export_model", "model --output=full", "--output"),
     ("preprocess", f"text none.txt {TEXT}", "none.txt"),
@@ -148,6 +151,9 @@ def folder(checkpoints, tmp_path_factory) -> Path:
     for name, kind in (("model", "char"), ("words", "word")):
         shutil.copytree(Path(checkpoints[kind]).parent, folder / name)
     tiny.save(tiny.random_bilm(input="char+word", word_dim=3), folder / "mixed")
+    huge = tiny.random_bilm("float64")
+    huge.softmax.bias.set_value(np.full(huge.softmax.bias.shape, 1e99))
+    tiny.save(huge, folder / "huge")
     return folder
 
 

@@ -196,7 +196,7 @@ def test_a_question_has_the_score_of_its_best_answer():
     one = Passage(TEXT, [Question("a", "", ["老师", "医生"], [0, 14]), Question("b", "", ["北京"], [4])])
     scores = score([one, one], {"a": "医生。"}, "zh")
     assert scores.exact.tolist() == [1, 0, 1, 0] and scores.f1.tolist() == [1, 0, 1, 0]
-    assert scores.passage.tolist() == [0, 0, 1, 1] and scores.figures()["exact"] == 0.5
+    assert scores.passage.tolist() == [0, 0, 1, 1] and scores.to_dict()["exact"] == 0.5
     assert scores.unanswered == 2 and "2 of them without" in str(scores)
     assert score([one], {"a": "", "b": "《北 京》"}, "zh").exact.tolist() == [0, 1]
 
@@ -315,11 +315,11 @@ def test_elmo_is_at_the_input_and_at_the_output_of_the_encoder(checkpoints):
         mix.gamma.set_value(paddle.to_tensor([1.0]))
 
 
-@pytest.mark.parametrize("kept", [False, True])
-def test_a_windows_layers_are_those_of_its_sentences(checkpoints, kept):
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_windows_layers_are_those_of_its_sentences(checkpoints, cached):
     elmo, text, other = ELMo(checkpoints["char"]), Text.from_string(TEXT, "zh"), Text.from_string("医生在银行？", "zh")
-    if kept:
-        elmo.keep(text.sentences, 1)
+    if cached:
+        elmo.cache(text.sentences, 1)
     expected = np.concatenate(elmo.arrays(text.sentences), axis=1)  # (3, n, 2P)
     layers, mask = window_layers(elmo, [Window(text, 3, 9), Window.whole(other)])
     assert mask.numpy().sum(axis=1).tolist() == [6, len(other.tokens)]

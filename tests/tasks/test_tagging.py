@@ -170,9 +170,9 @@ def test_scores_are_pooled_by_subtype():
     score = Score(scheme="bio")
     score.add("abcd", ["B-PER.NAM", "B-LOC.NAM", "B-PER.NOM", "O"], ["B-PER.NAM", "O", "B-PER.NOM", "B-LOC.NOM"])
     assert score.subtypes == {"NAM": Counts(1, 1, 2), "NOM": Counts(1, 2, 1)} and "all .NAM" in score.table()
-    assert score.figures()["subtypes"]["NAM"]["f1"] == pytest.approx(2 / 3)
+    assert score.to_dict()["subtypes"]["NAM"]["f1"] == pytest.approx(2 / 3)
     score.add("a", ["B-x"], ["O"])
-    assert "subtypes" not in score.figures()
+    assert "subtypes" not in score.to_dict()
 
 
 # Labelled sentences
@@ -472,9 +472,9 @@ def test_characters_get_the_vectors_of_jiebas_words(small_weights, tmp_path):
     )
     tagger.network.eval()
     tagger.network.emission.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].numpy()))
-    for keep in (False, True):
-        if keep:
-            tagger.network.elmo.keep([words, words[:1]], gigabytes=1)
+    for cached in (False, True):
+        if cached:
+            tagger.network.elmo.cache([words, words[:1]], gigabytes=1)
         tagger.network(make_batch(batch, tagger.words))
         of_elmo = seen[-1][..., -vectors.shape[1] :]
         np.testing.assert_allclose(of_elmo[0], expected, atol=1e-5)
