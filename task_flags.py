@@ -206,7 +206,7 @@ def add_training(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
 HEAD_DEFAULTS = {"lr": [0.001, 0.003], "weight_decay": [0.1, 1.0], "dropout": [0.5], "epochs": 15, "batch_size": 64}
 WORD_VECTORS_DEFAULTS = {"word_vectors_lr": [0.0003, 0.001]}
 FINE_TUNING_DEFAULTS = {"tune_epochs": 5, "word_dropout": 0.1}
-LABELLED_TEXTS = "TSV or JSON lines: text, label and, for pairs, a second text"
+LABELLED_TEXTS = "TSV, CSV or JSON: text, label and, for pairs, a second text"
 POLARITY = Path("sentence-polarity-dataset-v1")
 
 
@@ -218,7 +218,7 @@ def columns(text: str) -> list[str]:
 
 
 def add_columns(group) -> None:
-    help = "JSON keys, names in a header, or numbers from 0 (default: text,label,text2, other usual names, or 0,1,2)"
+    help = "JSON keys, names in a header, or numbers from 0 (default: as in training, text,label,text2, or 0,1,2)"
     group.add_argument("--columns", type=columns, metavar="TEXT,LABEL[,TEXT2]", help=help)
 
 
