@@ -18,6 +18,7 @@ from elmo_core.machine.messages import UserError, format_duration, log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.saved import BILM, STATE, WEIGHTS, TrainedModel
+from elmo_tasks.settings import setting
 
 HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
 PROGRESS_SECONDS = 20  # between log lines within an epoch
@@ -33,14 +34,14 @@ class TrainingSettings:
     ema: decay of the weights' moving average, which is what is scored and saved; 0: off.
     """
 
-    epochs: int = 30
-    batch_size: int = 32
-    lr: float = 0.002
-    elmo_lr: float = 0.0002
-    max_grad_norm: float = 5.0
-    patience: int = 5
-    ema: float = 0.0
-    seed: int = 2020
+    epochs: int = setting(30, "maximum epochs")
+    patience: int = setting(5, "stop after N epochs without improvement on the dev set; 0: never", minimum=0)
+    batch_size: int = setting(32, "examples per step")
+    lr: float = setting(0.002, "learning rate", above=0)
+    elmo_lr: float = setting(0.0002, "learning rate of the biLM", above=0, needs="elmo_trainable")
+    max_grad_norm: float = setting(5.0, "clip the gradient norm to this", above=0)
+    ema: float = setting(0.0, "decay of the weights' moving average, which is what is saved; 0: off", below=1)
+    seed: int = setting(2020, "random seed", minimum=0, below=2**32)
 
 
 def hold_out(examples: Sequence[Kind], seed: int) -> tuple[list[Kind], list[Kind]]:
