@@ -171,13 +171,13 @@ def evaluate(args: argparse.Namespace) -> None:
     print(scores)
     if args.mistakes:
         write_table(args.mistakes, mistakes(passages, predictions, scores))
-    results = {"test": scores.figures()}
+    results = {"test": scores.to_dict()}
     if args.compare_with:
         other = score(passages, read_predictions(args.compare_with), language)
         print(f"{other}  {args.compare_with}")
         difference = clustered_bootstrap(scores.f1, other.f1, scores.passage, groups="passages")
         print(f"F1 {difference}")
-        results |= {"other": other.figures(), "difference": vars(difference)}
+        results |= {"other": other.to_dict(), "difference": vars(difference)}
     script.write_json(args.json, results)
 
 

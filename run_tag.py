@@ -256,7 +256,7 @@ def evaluate(args: argparse.Namespace) -> None:
         rows = (row for sentence, labels in mistakes for row in mistake_rows(sentence, labels))
         write_table(args.mistakes, rows)
     show("test", score)
-    script.write_json(args.json, {"test": score.figures()})
+    script.write_json(args.json, {"test": score.to_dict()})
 
 
 def mistake_rows(sentence: Sentence, predicted: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -63,12 +63,12 @@ def training_words(tokens: Iterable[str], min_count: int = 1) -> Vocabulary:
 
 
 class Score(Protocol):
-    """Scores of a model: `value` selects the best epoch, `brief` is for the log, `figures()` for JSON."""
+    """Scores of a model: `value` selects the best epoch, `summary` is for the log, `to_dict()` for JSON."""
 
     value: float
-    brief: str
+    summary: str
 
-    def figures(self) -> dict: ...
+    def to_dict(self) -> dict: ...
 
 
 @dataclass
@@ -109,7 +109,7 @@ def fit(
                 improved = current.value > state.best_value
                 left = format_duration(seconds / epoch * (settings.epochs - epoch))
                 log.info(
-                    f"epoch {epoch:>2}/{settings.epochs}  loss {mean_loss:7.3f}  dev {current.brief}"
+                    f"epoch {epoch:>2}/{settings.epochs}  loss {mean_loss:7.3f}  dev {current.summary}"
                     f"{' *' if improved else '  '}  {format_duration(seconds)}, at most {left} left"
                 )
                 if improved:
@@ -136,8 +136,8 @@ def _log_what_is_left(folder: Path | None, epoch: int, best: BestEpoch | None) -
     """Log what an interrupted training run has saved."""
     if folder and best:
         log.warning(
-            f"stopped in epoch {epoch}. The best epoch so far is {best.epoch}, dev {best.score.brief.strip()}: use it with "
-            f"--model_dir={folder}, or continue with the same command and --resume."
+            f"stopped in epoch {epoch}. The best epoch so far is {best.epoch}, dev {best.score.summary.strip()}: use it "
+            f"with --model_dir={folder}, or continue with the same command and --resume."
         )
     else:
         log.warning(f"stopped in epoch {epoch}. Nothing has been saved.")
@@ -183,7 +183,7 @@ class TrainingState:
         epoch, self.best_value = progress["best"]  # of a killed run, the saved weights may be those of the next epoch
         self.best = BestEpoch(epoch, score(), self.seconds)
         log.info(
-            f"resumed after epoch {self.epoch}. The best epoch so far is {epoch}, dev {self.best.score.brief.strip()}."
+            f"resumed after epoch {self.epoch}. The best epoch so far is {epoch}, dev {self.best.score.summary.strip()}."
         )
         self.model.set_weights(checkpoint.load_params(folder / STATE), str(folder / STATE))
         names = {name: weight.name for name, weight in self.model.network.named_parameters()}
@@ -215,7 +215,7 @@ def report(
     model: TrainedModel, best: BestEpoch, test: Score | None, seed: int, show: Callable[[str, Score], None]
 ) -> dict:
     """Print a trained model's scores and the weights of its mixed layers. Returns them for JSON."""
-    results = {"epoch": best.epoch, "seconds": best.seconds, "seed": seed, "dev": best.score.figures()}
+    results = {"epoch": best.epoch, "seconds": best.seconds, "seed": seed, "dev": best.score.to_dict()}
     show(f"dev, epoch {best.epoch}", best.score)
     elmo = model.network.elmo
     mixes = [elmo.mix_weights(number) for number in range(len(elmo.mixes))] if elmo else []
@@ -224,7 +224,7 @@ def report(
         weights = " ".join(f"{weight:.2f}" for weight in mix["layers"])
         print(f"ELMo's layers at the {where} {weights}, times {mix['gamma']:.2f}")
     if test is not None:
-        results["test"] = test.figures()
+        results["test"] = test.to_dict()
         show("test", test)
     return results
 

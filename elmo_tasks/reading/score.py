@@ -100,10 +100,10 @@ class Scores:
         return self.f1.mean()
 
     @property
-    def brief(self) -> str:
+    def summary(self) -> str:
         return f"EM {self.exact.mean():6.2%}  F1 {self.value:6.2%}"
 
-    def figures(self) -> dict[str, float | int]:
+    def to_dict(self) -> dict[str, float | int]:
         """The means, for JSON."""
         means = {name: float(getattr(self, name).mean()) for name in ("exact", "f1", "rouge")}
         return {**means, "questions": len(self.f1), "unanswered": self.unanswered}

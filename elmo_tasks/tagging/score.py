@@ -30,7 +30,7 @@ class Counts:
     def f1(self) -> float:
         return 2 * self.correct / (self.predicted + self.gold) if self.correct else 0.0
 
-    def figures(self, unit: str) -> dict[str, float | int]:
+    def to_dict(self, unit: str) -> dict[str, float | int]:
         return {"precision": self.precision, "recall": self.recall, "f1": self.f1, unit: self.gold}
 
 
@@ -96,7 +96,7 @@ class Score:
         return self.total.f1
 
     @property
-    def brief(self) -> str:
+    def summary(self) -> str:
         return f"{'accuracy' if self.scheme == 'plain' else 'F1'} {self.value:6.2%}"
 
     @property
@@ -104,15 +104,15 @@ class Score:
         """Share of tokens with the correct label."""
         return self.n_correct / self.n_tokens if self.n_tokens else 0.0
 
-    def figures(self) -> dict:
+    def to_dict(self) -> dict:
         """The scores as numbers, for JSON."""
         return {
-            **self.total.figures(self.unit),
+            **self.total.to_dict(self.unit),
             "accuracy": self.accuracy,
-            "unknown": self.unknown.figures(self.unit),
-            "tags": {tag: self.tags[tag].figures(self.unit) for tag in sorted(self.tags)},
+            "unknown": self.unknown.to_dict(self.unit),
+            "tags": {tag: self.tags[tag].to_dict(self.unit) for tag in sorted(self.tags)},
             **(
-                {"subtypes": {name: part.figures(self.unit) for name, part in self.subtypes.items()}}
+                {"subtypes": {name: part.to_dict(self.unit) for name, part in self.subtypes.items()}}
                 if self.subtypes
                 else {}
             ),

@@ -196,7 +196,7 @@ def test_a_question_has_the_score_of_its_best_answer():
     one = Passage(TEXT, [Question("a", "", ["老师", "医生"], [0, 14]), Question("b", "", ["北京"], [4])])
     scores = score([one, one], {"a": "医生。"}, "zh")
     assert scores.exact.tolist() == [1, 0, 1, 0] and scores.f1.tolist() == [1, 0, 1, 0]
-    assert scores.passage.tolist() == [0, 0, 1, 1] and scores.figures()["exact"] == 0.5
+    assert scores.passage.tolist() == [0, 0, 1, 1] and scores.to_dict()["exact"] == 0.5
     assert scores.unanswered == 2 and "2 of them without" in str(scores)
     assert score([one], {"a": "", "b": "《北 京》"}, "zh").exact.tolist() == [0, 1]
 

@@ -170,9 +170,9 @@ def test_scores_are_pooled_by_subtype():
     score = Score(scheme="bio")
     score.add("abcd", ["B-PER.NAM", "B-LOC.NAM", "B-PER.NOM", "O"], ["B-PER.NAM", "O", "B-PER.NOM", "B-LOC.NOM"])
     assert score.subtypes == {"NAM": Counts(1, 1, 2), "NOM": Counts(1, 2, 1)} and "all .NAM" in score.table()
-    assert score.figures()["subtypes"]["NAM"]["f1"] == pytest.approx(2 / 3)
+    assert score.to_dict()["subtypes"]["NAM"]["f1"] == pytest.approx(2 / 3)
     score.add("a", ["B-x"], ["O"])
-    assert "subtypes" not in score.figures()
+    assert "subtypes" not in score.to_dict()
 
 
 # Labelled sentences

@@ -17,7 +17,7 @@ from elmo_tasks.training import TrainingSettings, TrainingState, fit, hold_out, 
 @dataclass
 class Score:
     value: float
-    brief: str = ""
+    summary: str = ""
 
 
 class Line(TrainedModel):
