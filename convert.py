@@ -20,7 +20,7 @@ ELMO_MIRROR=https://mirror.example/elmo replaces https://host/path by https://mi
 `wget -x https://host/path` stores it. Without a network, give downloaded files, or a folder or archive with them, to --from.
 
 import reads the files of bilm-tf, AllenNLP and simple_elmo: every ELMo published as options.json and HDF5. The model has a
-language-model head only if there is a softmax, which bilm-tf does not dump, and --vocab gives its words. Without a head it
+softmax only if the files contain one, which bilm-tf does not dump, and --vocab gives its words. Without a softmax it
 computes vectors but no perplexity. A word model (without char_cnn in options.json) always requires --vocab.
 
 export writes these files. Importing them again gives the same checkpoint bit for bit (except that a forget bias other than
@@ -95,7 +95,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     paddle.add_argument("--vocab", type=Path, required=True, metavar="FILE", help="its vocabulary, e.g. vocab-15w.txt")
     half = command("half", "round a checkpoint to float16, half the size")
     half.add_argument("checkpoint", metavar="CKPT", help=CHECKPOINT)
-    half.add_argument("--no_head", action="store_true", help="omit the softmax: no perplexity, no substitutes")
+    half.add_argument("--no_softmax", action="store_true", help="omit the softmax: no perplexity, no substitutes")
     args = parser.parse_args(argv)
     if args.command == "import":
         if args.folder and (args.options or args.weights or args.softmax or args.vocab):
@@ -150,7 +150,7 @@ def import_model(args: argparse.Namespace) -> None:
 
 
 def export_bilm(args: argparse.Namespace) -> None:
-    _, config, params, vocabulary = model_files.read_model(args.checkpoint, head=None)
+    _, config, params, vocabulary = model_files.read_model(args.checkpoint, softmax=None)
     describe(config, params)
     with disk.atomic_folder(args.output) as folder:
         bilm_tf.write(folder, config, params, vocabulary)
@@ -162,7 +162,7 @@ def export_bilm(args: argparse.Namespace) -> None:
 
 
 def write_half(args: argparse.Namespace) -> None:
-    _, config, params, vocabulary = model_files.read_model(args.checkpoint, head=False if args.no_head else None)
+    _, config, params, vocabulary = model_files.read_model(args.checkpoint, softmax=False if args.no_softmax else None)
     params = {name: array.astype(np.float16) for name, array in params.items()}
     if vocabulary is None:
         config = dataclasses.replace(config, vocab_size=0)
@@ -191,8 +191,10 @@ def describe(config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
         f"forget bias {config.forget_bias:g}"
     )
     log.info(f"parameters    {sum(weight.size for weight in params.values()):,}")
-    head = f"predicts {config.vocab_size:,} words" if "softmax.weight" in params else "none: vectors, but no perplexity"
-    log.info(f"head          {head}")
+    softmax = (
+        f"predicts {config.vocab_size:,} words" if "softmax.weight" in params else "none: vectors, but no perplexity"
+    )
+    log.info(f"softmax       {softmax}")
 
 
 if __name__ == "__main__":

@@ -63,17 +63,17 @@ def map_state(function: Callable, *states: BiLMState) -> BiLMState:
 class BiLM(nn.Layer):
     """The bidirectional language model. Its sublayers' names are the keys of every checkpoint.
 
-    head: include the softmax, for pretraining and perplexity. The vocabulary tables then collect row gradients
+    softmax: include the softmax, for pretraining and perplexity. The vocabulary tables then collect row gradients
     (elmo_core/network/row_gradients.py), which only the pretraining optimizers apply.
     """
 
-    def __init__(self, config: ELMoConfig, head: bool = True):
+    def __init__(self, config: ELMoConfig, softmax: bool = True):
         super().__init__()
         self.config = config
-        self.token_encoder = TOKEN_ENCODERS[config.input](config, sparse=head)
+        self.token_encoder = TOKEN_ENCODERS[config.input](config, sparse=softmax)
         for name in ("forward_lstm", "backward_lstm"):
             setattr(self, name, nn.LayerList(LSTMP(config) for _ in range(config.n_layers)))
-        if head and config.vocab_size:
+        if softmax and config.vocab_size:
             self.softmax = Softmax(config.vocab_size, config.projection_dim)
 
     def zero_state(self, rows: int) -> BiLMState:
@@ -169,14 +169,14 @@ class BiLM(nn.Layer):
         return list(zip(self.forward_lstm, self.backward_lstm, strict=True))
 
 
-def load_bilm(params: str | Path, head: bool = False) -> tuple[BiLM, Vocabulary | None]:
-    """Load a checkpoint's model, with its softmax if `head`, and its vocabulary, None if the model does not need one.
+def load_bilm(params: str | Path, softmax: bool = False) -> tuple[BiLM, Vocabulary | None]:
+    """Load a checkpoint's model, with its softmax if asked for, and its vocabulary, None if the model does not need one.
 
     params: prefix, file, folder (its latest checkpoint), or a published model's name.
     """
-    prefix, config, weights, vocabulary = read_model(params, head)
+    prefix, config, weights, vocabulary = read_model(params, softmax)
     with paddle.LazyGuard():  # not initialised: the weights are set below
-        bilm = BiLM(config, head)
+        bilm = BiLM(config, softmax)
     set_weights(bilm, weights, str(prefix))
     return bilm, vocabulary
 
@@ -550,7 +550,7 @@ class ELMoEmbedder:
             self.token_table = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
             if token_vectors is not None:
                 self.token_table = PrecomputedTable(Path(token_vectors), Path(vocabulary), self.config.projection_dim)
-        self._head: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
+        self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
         self.layers = layer_choice(layers, self.config.n_layers + 1, ("each", "concat", "sum"))
         self.layer_dim = 2 * self.config.projection_dim
         self.dim = self.layer_dim * (self.layers.n_layers if self.layers.how == "concat" else 1)
@@ -608,13 +608,13 @@ class ELMoEmbedder:
         """The softmax and the vocabulary that it predicts."""
         if self._weights_may_change:
             if "softmax" not in dict(self.bilm.named_children()) or self.vocabulary is None:
-                raise UserError("substitutes: expected a BiLM with a language-model head, and its vocabulary.")
+                raise UserError("substitutes: expected a BiLM with a softmax, and its vocabulary.")
             return self.bilm.softmax, self.vocabulary
-        if self._head is None:
+        if self._softmax is None:
             with runtime.on_device(self.device):
-                bilm, vocabulary = load_bilm(self._prefix, head=True)
-            self._head = bilm.softmax, vocabulary
-        return self._head
+                bilm, vocabulary = load_bilm(self._prefix, softmax=True)
+            self._softmax = bilm.softmax, vocabulary
+        return self._softmax
 
     def _validated(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
         """Check and yield the sentences of a call."""

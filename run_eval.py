@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.per_sentence:
         model = checkpoint.files(model_files.resolve(args.init_from_ckpt))
         disk.check_output("--per_sentence", args.per_sentence, *corpus.paths, *model)
-    bilm, vocabulary = elmo.load_bilm(args.init_from_ckpt, head=True)
+    bilm, vocabulary = elmo.load_bilm(args.init_from_ckpt, softmax=True)
     if args.vocab_file:
         check_vocabulary(args.vocab_file, Vocabulary.from_file(args.vocab_file), args.init_from_ckpt, vocabulary)
     counts = ranks.run_on_main(lambda: corpus.count(vocabulary))

@@ -63,7 +63,7 @@ class ELMoSettings:
 def randomise(bilm: elmo.BiLM, what: str, seed: int) -> None:
     """Reinitialise the biLM ("all") or only its LSTMs ("lstm"), as before pretraining."""
     paddle.seed(seed)
-    fresh = elmo.BiLM(bilm.config, head=False).state_dict()
+    fresh = elmo.BiLM(bilm.config, softmax=False).state_dict()
     for name, weight in bilm.state_dict().items():
         if what == "all" or "_lstm." in name:
             weight.set_value(fresh[name])

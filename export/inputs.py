@@ -26,7 +26,7 @@ class IdInput:
 
     table: the name of a file in which a word's id is its line number, or a JSON object {character: id}; content: its text.
     unknown: the id of words that are not in the table. longest: number of a word's characters that are looked up.
-    lower: whether unknown words are looked up in lower case. most: maximum position in a word. axes: letters of its sizes.
+    lower: whether unknown words are looked up in lower case. max_value: of a position in a word. axes: letters of its sizes.
     """
 
     meaning: str
@@ -39,7 +39,7 @@ class IdInput:
     unknown: int = 0
     longest: int = 0
     lower: bool = False
-    most: int = 0
+    max_value: int = 0
     axes: tuple[str, str] = ("B", "T")
 
     @property
@@ -49,7 +49,7 @@ class IdInput:
     def spec(self) -> dict[str, Any]:
         """The entry of inputs.json: all that a program needs to compute the ids."""
         spec = {"shape": self.shape, "padding": self.padding}
-        spec |= {name: value for name in ("table", "longest", "lower", "most") if (value := getattr(self, name))}
+        spec |= {name: value for name in ("table", "longest", "lower", "max_value") if (value := getattr(self, name))}
         return {**spec, "unknown": self.unknown} if self.table and not self.columns else spec
 
 

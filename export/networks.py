@@ -144,8 +144,8 @@ class TaggerNetwork(TokenNetwork):
             self.tables["features"] = self.network.feature_embedding.weight.numpy()
         if settings.segmentation == "feature":
             meaning = f"position of the character in its word, from 1, at most {MAX_POSITION + 1}; 0 if unknown"
-            self.inputs["places"] = IdInput(meaning, MAX_POSITION + 2, most=MAX_POSITION + 1)
-            self.tables["places"] = self.network.place_embedding.weight.numpy()
+            self.inputs["positions"] = IdInput(meaning, MAX_POSITION + 2, max_value=MAX_POSITION + 1)
+            self.tables["positions"] = self.network.position_embedding.weight.numpy()
         if settings.char_cnn:
             self.inputs["characters"] = BYTES
 
@@ -168,7 +168,9 @@ class TaggerNetwork(TokenNetwork):
             (characters,), inverse = batch.distinct("characters")
             vectors = parts.char_vectors(ops, characters, network.char_cnn, BYTES.padding)
             features["characters"] = ops.lookup(vectors, ops.reshape(inverse, [batch.rows, batch.steps]))
-        return [features[name] for name in ("words", "vectors", "characters", "features", "places") if name in features]
+        return [
+            features[name] for name in ("words", "vectors", "characters", "features", "positions") if name in features
+        ]
 
 
 class ReaderNetwork(TokenNetwork):

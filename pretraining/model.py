@@ -17,14 +17,14 @@ from pretraining.fit import fit_characters
 
 def load_model(source: Path, expected: Mapping, vocabulary: Vocabulary | None) -> tuple[BiLM, Vocabulary]:
     """Load a checkpoint's model, with another vocabulary if given. expected: config fields that it must have."""
-    head = vocabulary is None or "softmax.weight" in checkpoint.load_params(source)
-    bilm, old_vocabulary = load_bilm(source, head)
+    softmax = vocabulary is None or "softmax.weight" in checkpoint.load_params(source)
+    bilm, old_vocabulary = load_bilm(source, softmax)
     if different := differences({name: getattr(bilm.config, name) for name in expected}, expected):
         raise UserError(
             f"the model flags contradict {source}: {'; '.join(different.values())}. Omit them: the checkpoint's config.json "
             "defines the model."
         )
-    if vocabulary is None or (head and vocabulary.fingerprint == old_vocabulary.fingerprint):
+    if vocabulary is None or (softmax and vocabulary.fingerprint == old_vocabulary.fingerprint):
         return bilm, old_vocabulary
     old_vocabulary = old_vocabulary or Vocabulary(SPECIAL_TOKENS)
     vocabulary = Vocabulary(vocabulary.tokens, alphabet=old_vocabulary.alphabet)

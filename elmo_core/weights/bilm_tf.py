@@ -6,7 +6,7 @@
     CNN_proj/{W_proj, b_proj}                               (F, P) (P,)  absent if F = P
     embedding                                               (V, P)  word models only, instead of all above
     RNN_d/RNN/MultiRNNCell/Cell{l}/LSTMCell/{W_0, B, W_P_0} (2P, 4H), the input's rows first, (4H,) (H, P)
-    softmax/{W, b}                                          (V, P) (V,)  the head, which bilm-tf does not dump
+    softmax/{W, b}                                          (V, P) (V,)  which bilm-tf does not dump
 
 Shapes: C character embedding, F all filters, P projection, H cell, V vocabulary; d direction, l layer. Our layout is the
 same: gates i, j, f, o, matrices applied as x @ W. So each dataset is one or more of our weights concatenated. B excludes
@@ -65,7 +65,7 @@ class Item:
         return self.name in ("embedding", *SOFTMAX)
 
 
-def layout(config: ELMoConfig, head: bool, projected: bool = True) -> Iterator[Item]:
+def layout(config: ELMoConfig, softmax: bool, projected: bool = True) -> Iterator[Item]:
     """Yield a model's datasets. Lazy, because damaged options can imply very many."""
     table, size, cell = "token_encoder.embedding.weight", config.projection_dim, config.cell_dim
     if config.input == "char":
@@ -82,7 +82,7 @@ def layout(config: ELMoConfig, head: bool, projected: bool = True) -> Iterator[I
             yield _same(f"{root}/B", (4 * cell,), f"{ours}.bias")
             if projected:
                 yield _same(f"{root}/W_P_0", (cell, size), f"{ours}.projection_weight")
-    if head:
+    if softmax:
         yield _same(SOFTMAX[0], (config.vocab_size, size), "softmax.weight")
         yield Item(SOFTMAX[1], (config.vocab_size,), ("softmax.bias",), (config.vocab_size, 1))
 
@@ -113,17 +113,17 @@ def _same(name: str, shape: tuple[int, ...], weight: str) -> Item:
 def read(
     options_path: Path, weights_path: Path, vocabulary: Vocabulary | None = None, softmax_path: Path | None = None
 ) -> tuple[ELMoConfig, Weights]:
-    """Read bilm-tf's files under our names, with a head if there are a softmax and its vocabulary."""
+    """Read bilm-tf's files under our names, with the softmax if there are one and its vocabulary."""
     values = read_options(options_path)
     with ExitStack() as files:
         weights = files.enter_context(HDF5File(weights_path, "bilm-tf's weights"))
         softmax = files.enter_context(HDF5File(softmax_path, "a softmax")) if softmax_path else weights
-        head = _has_head(softmax, vocabulary, required=softmax_path is not None)
+        has_softmax = _has_softmax(softmax, vocabulary, required=softmax_path is not None)
         if values["input"] == "word" and vocabulary is None:
             raise UserError(
                 f"{options_path} has no char_cnn, so this is a word model. Give its vocabulary with --vocab."
             )
-        if values["input"] == "word" or head:
+        if values["input"] == "word" or has_softmax:
             values["vocab_size"] = len(vocabulary)
         elif vocabulary:
             log.warning(
@@ -136,7 +136,7 @@ def read(
         except UserError as error:
             raise UserError(f"{options_path}: {error}") from error
         sources = {}
-        for item in layout(config, head, projected):
+        for item in layout(config, has_softmax, projected):
             sources[item] = softmax if item.name in SOFTMAX else weights
             implied_by = "the vocabulary" if item.has_words else options_path
             sources[item].check(item.name, item.shape, implied_by, one_more_row=item.table)
@@ -151,16 +151,16 @@ def read(
     return config, params
 
 
-def _has_head(softmax: HDF5File, vocabulary: Vocabulary | None, required: bool) -> bool:
+def _has_softmax(softmax: HDF5File, vocabulary: Vocabulary | None, required: bool) -> bool:
     """Whether there are a softmax and the vocabulary that it predicts."""
-    has_softmax = all(name in softmax.datasets for name in SOFTMAX)
-    if required and not has_softmax:
+    found = all(name in softmax.datasets for name in SOFTMAX)
+    if required and not found:
         raise UserError(f"{softmax.path} has no {' and '.join(SOFTMAX)}. {softmax.contents()}")
     if required and vocabulary is None:
         raise UserError("--softmax requires --vocab: the words that it predicts.")
-    if has_softmax and vocabulary is None:
+    if found and vocabulary is None:
         log.warning(f"The softmax in {softmax.path} is ignored: --vocab is missing, the words that it predicts.")
-    return has_softmax and vocabulary is not None
+    return found and vocabulary is not None
 
 
 def _rename_single_cells(weights: HDF5File) -> None:

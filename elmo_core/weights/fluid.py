@@ -3,7 +3,7 @@
     embedding_para                        (V, P)
     fw_layer1_gate_w, bw_layer1_gate_w .. (P, 4H)                  input weights, without a bias
     lstmp_k.w_0, lstmp_k.b_0, lstmp_k.w_1 (P, 4H) (1, 4H) (H, P)   k: forward layers, then backward layers
-    softmax_weight, softmax_bias          (V, P) (V,)              the head, if there is one
+    softmax_weight, softmax_bias          (V, P) (V,)              if there is one
 
 The network is PaddlePaddle's ELMo for Fluid 1.4 (its lm_model.py and LAC_demo/bilm.py): a word table; gates in the order
 candidate, input, forget, output; no forget bias, no peepholes; cell and projection clipped at 3; no activation after the
@@ -36,7 +36,7 @@ NETWORK = re.compile(r"embedding_para|(fw|bw)_layer\d+_gate_w|lstmp_\d+\.[bw]_\d
 
 
 def read(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np.ndarray]]:
-    """Read a folder of Fluid's variables under our names, with a head if it contains a softmax."""
+    """Read a folder of Fluid's variables under our names, with a softmax if it contains one."""
     if not folder.is_dir():
         raise UserError(f"{folder}: expected the folder of Paddle Fluid's ELMo. Unpack an archive first, with tar xf.")
     files = {path.name: path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")}

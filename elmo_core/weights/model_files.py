@@ -34,11 +34,11 @@ def resolve(params: str | Path) -> Path:
 
 
 def read_model(
-    params: str | Path, head: bool | None = False
+    params: str | Path, softmax: bool | None = False
 ) -> tuple[Path, ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
     """Load a checkpoint (`params` as in `resolve`): its prefix, configuration, weights and vocabulary.
 
-    head: also load the softmax and its vocabulary, which a character model otherwise does not need; None: if it has one.
+    softmax: also load the softmax and its vocabulary, which a character model otherwise does not need; None: if it has one.
     """
     prefix = resolve(params)
     values = checkpoint.load_config(prefix.parent)
@@ -48,15 +48,15 @@ def read_model(
         raise UserError(f"{prefix.parent / 'config.json'}: {error}") from error
     weights = checkpoint.load_params(prefix)
     weights |= {name: array.astype(np.float32) for name, array in weights.items() if array.dtype == np.float16}
-    has_head = any(name.startswith("softmax.") for name in weights)
-    if head and not has_head:
+    has_softmax = any(name.startswith("softmax.") for name in weights)
+    if softmax and not has_softmax:
         raise UserError(
-            f"{prefix}: this model has no language-model head. It can only compute vectors, or get a "
-            "new head with `run_pretrain.py --finetune_from` and --vocab_file."
+            f"{prefix}: this model has no softmax. It can only compute vectors, or get a "
+            "new softmax with `run_pretrain.py --finetune_from` and --vocab_file."
         )
-    if head is None:
-        head = has_head
-    if not head:
+    if softmax is None:
+        softmax = has_softmax
+    if not softmax:
         weights = {name: array for name, array in weights.items() if not name.startswith("softmax.")}
         if not config.needs_vocabulary:
             return prefix, config, weights, None

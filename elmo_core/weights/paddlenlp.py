@@ -21,7 +21,7 @@ MARKER_COLUMNS = [1, 2, 0]  # <S>, </S> and UNK among its UNK, <S>, </S>, <PAD>
 
 
 def read(prefix: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np.ndarray]]:
-    """Read the model under our names, with a head if the file has one."""
+    """Read the model under our names, with a softmax if the file has one."""
     source = ForeignWeights(checkpoint.load_params(prefix), Path(f"{checkpoint.resolve(prefix)}{checkpoint.PARAMS}"))
     config = _config(source, vocabulary)
     weights = _token_weights(source, config)

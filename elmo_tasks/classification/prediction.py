@@ -13,7 +13,7 @@ OUTPUT_FORMATS = ("tsv", "json")
 
 
 def classify_lines(
-    classifier: Classifier, groups: Iterable[Iterable[str]], source: str | Path, form: str
+    classifier: Classifier, groups: Iterable[Iterable[str]], source: str | Path, format_name: str
 ) -> Iterator[list[str]]:
     """Yield, for each group of lines, a line per text: its class, the probability of this class and the text; or JSON.
 
@@ -21,12 +21,12 @@ def classify_lines(
     """
     for texts in iter_texts(groups, source, classifier.classes, classifier.settings.pairs):
         rows = iter(classifier.probabilities([text if len(text) > 1 else text[0] for text in texts if text]))
-        yield [_formatted(text, next(rows), classifier.classes, form) if text else "" for text in texts]
+        yield [_formatted(text, next(rows), classifier.classes, format_name) if text else "" for text in texts]
 
 
-def _formatted(text: tuple[str, ...], row: np.ndarray, classes: Sequence[str], form: str) -> str:
+def _formatted(text: tuple[str, ...], row: np.ndarray, classes: Sequence[str], format_name: str) -> str:
     label = classes[row.argmax()]
-    if form == "tsv":
+    if format_name == "tsv":
         return "\t".join([label, f"{row.max():.4f}", *text])
     values = dict(zip(("text", "text2"), text, strict=False)) | {"label": label}
     values["probabilities"] = dict(zip(classes, row.astype(float).round(6).tolist(), strict=True))

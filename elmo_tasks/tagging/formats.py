@@ -44,31 +44,33 @@ class SentenceReader:
 
     def read(self, path: Path) -> list[Sentence]:
         disk.check_input(path, "labelled sentences")
-        form = self.format_of(path)
-        if form == "columns":
+        format_name = self.format_of(path)
+        if format_name == "columns":
             columns = [column if isinstance(column, int) else None for column in (self.token, self.label)]
             if None in columns:
                 raise UserError(f"{path} has columns: --token_column and --label_column are numbers, not keys of JSON.")
             return read_columns(path, *columns, self.segmentation, self.feature)
         if self.feature is not None:
-            raise UserError(f"{path} is {form}, which has no --feature_column. Expected columns.")
-        sentences = [sentence for sentence in self.parse(read_lines(path), path, form) if sentence.tokens]
+            raise UserError(f"{path} is {format_name}, which has no --feature_column. Expected columns.")
+        sentences = [sentence for sentence in self.parse(read_lines(path), path, format_name) if sentence.tokens]
         if not sentences:
             raise UserError(f"{path}: no sentences.")
         if not self.format:
-            log.info(f"{path}: {format_count(len(sentences), 'sentences')}, read as {form}")
+            log.info(f"{path}: {format_count(len(sentences), 'sentences')}, read as {format_name}")
         return sentences
 
     def format_of(self, path: Path) -> str:
         return self.format or detect_format(list(islice(read_lines(path), SAMPLE)))
 
-    def parse(self, lines: Iterable[str], source: str | Path, form: str, labelled: bool = True) -> Iterator[Sentence]:
+    def parse(
+        self, lines: Iterable[str], source: str | Path, format_name: str, labelled: bool = True
+    ) -> Iterator[Sentence]:
         """Yield the sentences of lines in a format other than columns. labelled: whether labels are required."""
-        if form == "tagged":
+        if format_name == "tagged":
             yield from read_tagged(lines, source, self.pieces or PieceSplitter((), whole=True))
             return
         for tokens, labels, where in (
-            self._records(lines, source, labelled) if form == "json" else _tsv_rows(lines, source)
+            self._records(lines, source, labelled) if format_name == "json" else _tsv_rows(lines, source)
         ):
             if labelled and len(tokens) != len(labels):
                 counts = f"{format_count(len(tokens), 'tokens')} and {format_count(len(labels), 'labels')}"

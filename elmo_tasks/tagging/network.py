@@ -101,7 +101,7 @@ class BiGRUCRF(nn.Layer):
             self.feature_embedding = nn.Embedding(len(features) + 1, FEATURE_DIM)
             dims[self._features] = FEATURE_DIM
         if settings.segmentation == "feature":
-            self.place_embedding = nn.Embedding(MAX_POSITION + 2, POSITION_DIM)
+            self.position_embedding = nn.Embedding(MAX_POSITION + 2, POSITION_DIM)
             dims[self._positions] = POSITION_DIM
         self.inputs = list(dims)  # methods, each from a batch to its features (B, T, D)
         self.elmo = elmo
@@ -161,7 +161,7 @@ class BiGRUCRF(nn.Layer):
         return self.feature_embedding(paddle.to_tensor(pad_rows(numbers, batch.lengths, batch.ids.shape[1])))
 
     def _positions(self, batch: Batch) -> paddle.Tensor:
-        return self.place_embedding(paddle.to_tensor(np.minimum(batch.positions_in_word, MAX_POSITION + 1)))
+        return self.position_embedding(paddle.to_tensor(np.minimum(batch.positions_in_word, MAX_POSITION + 1)))
 
     def _char_features(self, batch: Batch) -> paddle.Tensor:
         """Character-CNN features (B, T, D), computed once per distinct token."""

@@ -20,31 +20,31 @@ MIN_ROWS = 5  # fewer lines than that are not recognised as columns
 
 
 def tag(
-    tagger: Tagger, groups: Iterable[list[str]], source: str | Path, reader: SentenceReader, lang: str, form: str
+    tagger: Tagger, groups: Iterable[list[str]], source: str | Path, reader: SentenceReader, lang: str, format_name: str
 ) -> Iterator[str]:
     """Yield the output for each group of input lines, such as all that have arrived. A blank line stays blank.
 
-    reader: its format is that of the input; by default recognised. lang: of text, by default as in training. form: see
-    `formatted`.
+    reader: its format is that of the input; by default recognised. lang: of text, by default as in training.
+    format_name: see `formatted`.
     """
     for lines in input_lines(tagger, groups, source, reader, lang):
         tagged = [line for line in lines if line]
-        if form == "json":
+        if format_name == "json":
             results = iter(tagger.tagged(tagged))
         else:
             results = ((labels, []) for labels in tagger.predict([line.tokens for line in tagged]))
-        yield "".join(formatted(line, *next(results), form) if line else "\n" for line in lines)
+        yield "".join(formatted(line, *next(results), format_name) if line else "\n" for line in lines)
 
 
-def formatted(line: Line, labels: list[str], spans: list, form: str) -> str:
+def formatted(line: Line, labels: list[str], spans: list, format_name: str) -> str:
     """The output for a line, with a final newline.
 
-    form: columns (a line per token, then a blank one), tagged (one line of `word/TAG`, in LAC's scheme), or json (one line
-    with the text, its tokens, their labels, and the spans).
+    format_name: columns (a line per token, then a blank one), tagged (one line of `word/TAG`, in LAC's scheme), or json (one
+    line with the text, its tokens, their labels, and the spans).
     """
-    if form == "tagged":
+    if format_name == "tagged":
         return " ".join(f"{word}/{tag}" for word, tag in joined_words(line.words, labels)) + "\n"
-    if form == "columns":
+    if format_name == "columns":
         rows = line.rows or line.words
         separator = " " if rows and " " in rows[0] and "\t" not in rows[0] else "\t"
         return "".join(f"{row}{separator}{label}\n" for row, label in zip(rows, labels, strict=True)) + "\n"
@@ -59,13 +59,19 @@ def input_lines(
     """Yield the sentences of each group of lines; None for a blank line of text."""
     groups = iter(groups)
     first = next(groups, [])
-    form = reader.format or recognise(first[:SAMPLE], tagger)
-    if form != (reader.format or TEXT):
-        log.info(f"{source} looks like labelled sentences ({form}): labels are not read; `evaluate` scores them.")
-    elif form == TEXT and any("\t" in line for line in first[:SAMPLE]) and (lang or tagger.settings.lang) != "none":
+    format_name = reader.format or recognise(first[:SAMPLE], tagger)
+    if format_name != (reader.format or TEXT):
+        log.info(
+            f"{source} looks like labelled sentences ({format_name}): labels are not read; `evaluate` scores them."
+        )
+    elif (
+        format_name == TEXT
+        and any("\t" in line for line in first[:SAMPLE])
+        and (lang or tagger.settings.lang) != "none"
+    ):
         log.warning(f"{source} has columns, separated by tabs: all of them are tagged as text. Pass the text alone.")
     groups = chain([first], groups)
-    if form == TEXT:
+    if format_name == TEXT:
         number = 0
         for group in groups:
             yield [
@@ -73,11 +79,11 @@ def input_lines(
                 for number, line in enumerate(group, number + 1)
             ]
             number += len(group)
-    elif form == "columns":
+    elif format_name == "columns":
         for number, group in _whole_sentences(groups):
             yield list(_columns(tagger, group, number, source, reader.token))
     else:
-        sentences = reader.parse(chain.from_iterable(groups), source, form, labelled=False)
+        sentences = reader.parse(chain.from_iterable(groups), source, format_name, labelled=False)
         yield [Line.from_tokens(sentence.tokens) for sentence in sentences]
 
 
@@ -87,17 +93,17 @@ def recognise(lines: Sequence[str], tagger: Tagger) -> str:
         return "columns"
     lines = [line for line in lines if line.strip() and line != HEADER]
     known = {name for label in tagger.labels.names for name in (label, split_lac_label(label)[0])}
-    form = detect_format(lines)
-    if form == "tsv":
+    format_name = detect_format(lines)
+    if format_name == "tsv":
         labels = list(chain.from_iterable(split_tsv(line)[1] for line in lines))
-    elif form == "tagged":
+    elif format_name == "tagged":
         labels = [item.rpartition("/")[2] for line in lines for item in line.split()]
     else:
         rows = [line.split("\t") if "\t" in line else line.split() for line in lines]
         are_rows = len({len(row) for row in rows}) == 1 < len(rows[0])
         are_rows = are_rows and (len(rows) >= MIN_ROWS or all("\t" in line for line in lines))
         labels = [row[-1] for row in rows] if are_rows else []
-    return form if form == "json" or (labels and known.issuperset(labels)) else TEXT
+    return format_name if format_name == "json" or (labels and known.issuperset(labels)) else TEXT
 
 
 def _whole_sentences(groups: Iterable[list[str]]) -> Iterator[tuple[int, list[str]]]:

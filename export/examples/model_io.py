@@ -43,7 +43,7 @@ def main(load: Callable[[], Run], predict: Callable) -> None:
 def arrays(sentences: list[list[str]], **columns: list[list]) -> dict[str, np.ndarray]:
     """The inputs of sentences by name: int64, padded to the longest sentence.
 
-    columns: for taggers that read them, `features` of the tokens, or `places`, a character's positions in its word from 1.
+    columns: for taggers that read them, `features` of the tokens, or `positions` of characters in words, from 1.
     """
     lengths = np.array([len(sentence) for sentence in sentences], np.int64)
     inputs = {"lengths": lengths}
@@ -53,15 +53,15 @@ def arrays(sentences: list[list[str]], **columns: list[list]) -> dict[str, np.nd
         sizes = [len(sentences), lengths.max(initial=0), *spec["shape"][2:]]
         inputs[name] = np.full(sizes, spec["padding"], np.int64)
         rows = sentences
-        if name in ("features", "places"):
-            rows = columns.get(name) or [[0 if name == "places" else ""] * n for n in lengths]
+        if name in ("features", "positions"):
+            rows = columns.get(name) or [[0 if name == "positions" else ""] * n for n in lengths]
         for array, row in zip(inputs[name], rows, strict=True):
             for k, token in enumerate(row):
                 if len(sizes) == 3:
                     ids = characters(token, spec)
                     array[k, : len(ids)] = ids
                 else:
-                    array[k] = min(token, spec["most"]) if name == "places" else word(token, spec)
+                    array[k] = min(token, spec["max_value"]) if name == "positions" else word(token, spec)
     return inputs
 
 

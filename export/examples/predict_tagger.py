@@ -19,15 +19,15 @@ def predict(run: Run, lines: list[str], lang: str) -> Iterator[tuple[dict, str]]
         raise UserError("this tagger reads a feature of each token: pass both to model_io.arrays.")
     cut, names = tokeniser(lang), list(table("labels.txt"))
     has_positions = SETTINGS["segmentation"] != "none" and lang != CHARACTERS
-    texts, places = [], []
+    texts, positions = [], []
     for text in lines:
         words = cut(text)
         pairs = [split_position(word) if has_positions else (word, 0) for word in words]
         split = PIECES.split_line(words) if PIECES and lang != CHARACTERS else (words, [token for token, _ in pairs])
         texts.append(Line(text, *split))
-        places.append([place for _, place in pairs])
+        positions.append([position for _, position in pairs])
     sentences = [line.tokens for line in texts]
-    for line, row in zip(texts, run(arrays(sentences, places=places)).tolist(), strict=True):
+    for line, row in zip(texts, run(arrays(sentences, positions=positions)).tolist(), strict=True):
         labels = [names[k] for k in row[: len(line.tokens)]]
         spans = [vars(span) for span in line.spans(labels, SCHEME)]
         for span in spans:

@@ -241,15 +241,15 @@ def test_labels_are_right_with_onednn_for_batches_of_any_shape(export, tmp_path)
         assert [row[: len(labels)].tolist() for row, labels in zip(found, expected, strict=True)] == expected
 
 
-def test_characters_with_places_and_features(export, tmp_path):
+def test_characters_with_positions_and_features(export, tmp_path):
     tagger = random_tagger(tmp_path, elmo=False, segmentation="feature", features=["N", "V x"])
     tokens = [Token("很"), Token("x"), Token("the"), Token("river"), Token("很")]
     features = ["V x", "N", "?", "N", ""]
-    places = [0, 1, 0, 7, 0]
-    for token, feature, place in zip(tokens, features, places, strict=True):
-        token.feature, token.position_in_word = feature, place
+    positions = [0, 1, 0, 7, 0]
+    for token, feature, position in zip(tokens, features, positions, strict=True):
+        token.feature, token.position_in_word = feature, position
     exported = export(tmp_path / "tagger", "run_paddle")
-    found = exported([tokens], features=[features], places=[[place + 1 for place in places]])
+    found = exported([tokens], features=[features], positions=[[position + 1 for position in positions]])
     assert [[tagger.labels.names[k] for k in row] for row in found] == tagger.predict([tokens])
 
 

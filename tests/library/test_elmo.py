@@ -313,17 +313,17 @@ def test_substitutes_equal_the_reference(input, tmp_path):
 
 def test_substitutes_of_a_model_of_ones_own_and_mistakes(model, tmp_path):
     expected = ELMoEmbedder(model).substitutes(SENTENCES[0], 1)
-    assert ELMoEmbedder(elmo.load_bilm(model, head=True)).substitutes(SENTENCES[0], 1) == expected
-    headless = ELMoEmbedder(elmo.load_bilm(model))
+    assert ELMoEmbedder(elmo.load_bilm(model, softmax=True)).substitutes(SENTENCES[0], 1) == expected
+    no_softmax = ELMoEmbedder(elmo.load_bilm(model))
     weights = checkpoint.load_params(model)
-    shutil.copytree(Path(model).parent, tmp_path / "headless")
-    checkpoint.save(tmp_path / "headless" / "1", {name: weights[name] for name in weights if "softmax" not in name})
-    for embedder in (headless, ELMoEmbedder(tmp_path / "headless")):
-        with pytest.raises(UserError, match="head"):
+    shutil.copytree(Path(model).parent, tmp_path / "no_softmax")
+    checkpoint.save(tmp_path / "no_softmax" / "1", {name: weights[name] for name in weights if "softmax" not in name})
+    for embedder in (no_softmax, ELMoEmbedder(tmp_path / "no_softmax")):
+        with pytest.raises(UserError, match="softmax"):
             embedder.substitutes(SENTENCES[0], 1)
     for position, k, word in ((3, 1, "position"), (-1, 1, "position"), (0, 0, "k=")):
         with pytest.raises(UserError, match=word):
-            headless.substitutes(SENTENCES[0], position, k)
+            no_softmax.substitutes(SENTENCES[0], position, k)
 
 
 @pytest.mark.parametrize("kind", [ELMoEmbedder.encode, ELMo.forward])

@@ -142,11 +142,11 @@ def test_unusual_options_are_logged(tmp_path, messages):
     convert.main(import_flags(tmp_path, tmp_path / "out", vocab=True))
     for word in ("use_skip_connections", "use_peepholes", "--vocab"):
         assert word in messages()
-    with pytest.raises(UserError, match="head"):
-        load_bilm(tmp_path / "out", head=True)
+    with pytest.raises(UserError, match="softmax"):
+        load_bilm(tmp_path / "out", softmax=True)
 
 
-# Language-model heads
+# The softmax
 
 
 def assert_predicts(checkpoint_: Path, parameters: reference.Parameters, text: Path, capsys) -> None:
@@ -181,7 +181,7 @@ def test_an_imported_softmax_predicts(cnn, apart, tmp_path, capsys):
 TRIPS = {
     "characters": {},
     "words": {"input": "word", "filters": ((1, 1),)},
-    "no head": {"vocab_size": 0, "n_highway": 0},
+    "no softmax": {"vocab_size": 0, "n_highway": 0},
     "tanh, no skip, no clips": {
         "activation": "tanh",
         "use_skip_connections": False,
@@ -210,7 +210,7 @@ def test_an_export_is_readable_by_others_and_imports_back(trip, tmp_path):
             assert file[name].shape == shape and file[name].dtype == "<f4"
 
     has_words = (tmp_path / "theirs" / "vocab.txt").exists()
-    assert has_words == (trip != "no head")
+    assert has_words == (trip != "no softmax")
     convert.main(import_flags(tmp_path / "theirs", tmp_path / "again", vocab=has_words))
     runs.assert_same(prefix, tmp_path / "again", checkpoint.load_params)
     unused = {"filters", "character_dim", "n_highway", "activation"} if trip == "words" else set()

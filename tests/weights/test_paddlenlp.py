@@ -72,7 +72,7 @@ def test_layers_and_predictions_are_those_of_its_own_network(tmp_path, bias_hh, 
     expected_vectors, _ = reference.embed(parameters, SENTENCES)
     reference.assert_close(ELMoEmbedder(tmp_path / "out").encode(SENTENCES), expected_vectors)
 
-    bilm, vocabulary = load_bilm(tmp_path / "out", head=True)
+    bilm, vocabulary = load_bilm(tmp_path / "out", softmax=True)
     scores, _, _ = bilm.log_probabilities(lm_batch([SENTENCES[0]], vocabulary))
     order, state = ["UNK", "<S>", "</S>", *WORDS], reference.start_state(parameters, 1)["forward"]
     for step, word in enumerate(["the", "bank", "of", "</S>"]):

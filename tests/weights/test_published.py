@@ -169,7 +169,7 @@ def test_a_bundled_model_is_found_from_any_folder(tmp_path, monkeypatch, capsys)
     convert.main(["list"])
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.endswith("yes")] == ["zh-news"]
 
-    loaded, vocabulary = load_bilm("zh-news", head=True)
+    loaded, vocabulary = load_bilm("zh-news", softmax=True)
     assert vocabulary.tokens == tiny.WORDS
     for name, weight in loaded.state_dict().items():
         expected = bilm.state_dict()[name].numpy().astype(np.float16).astype(np.float32)
@@ -181,14 +181,14 @@ def test_a_bundled_model_is_found_from_any_folder(tmp_path, monkeypatch, capsys)
     assert 0 < np.abs(exact - rounded).max() < 0.01 and rounded.dtype == np.float32
 
 
-def test_a_model_can_ship_without_its_head(model, word_model, tmp_path):
-    convert.main(["half", model, "--no_head", f"--output={tmp_path / 'char'}"])
+def test_a_model_can_ship_without_its_softmax(model, word_model, tmp_path):
+    convert.main(["half", model, "--no_softmax", f"--output={tmp_path / 'char'}"])
     assert {path.name for path in (tmp_path / "char").iterdir()} == {"config.json", "final.pdparams"}
-    convert.main(["half", word_model, "--no_head", f"--output={tmp_path / 'word'}"])
+    convert.main(["half", word_model, "--no_softmax", f"--output={tmp_path / 'word'}"])
     for name in ("char", "word"):
         assert width(ELMoEmbedder(tmp_path / name)) == (3, 3, 14)
-        with pytest.raises(UserError, match="head"):
-            load_bilm(tmp_path / name, head=True)
+        with pytest.raises(UserError, match="softmax"):
+            load_bilm(tmp_path / name, softmax=True)
         convert.main(["export", str(tmp_path / name), f"--output={tmp_path / 'exported' / name}"])
 
 
