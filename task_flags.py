@@ -5,13 +5,17 @@ default that is a list makes the flag take several values.
 """
 
 import argparse
+import dataclasses
+import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from args import COUNT, DIR, FILE, FRACTION, POSITIVE, WHOLE, add_device, add_seed, fill_defaults, non_negative_float
 from elmo_core.text.tokenise import TOKENISERS
+from elmo_tasks.settings import expected
 
 NUMBERS = {
     # ELMo
@@ -55,6 +59,39 @@ def add_numbers(group, defaults: Mapping[str, Any], conditional: bool = False) -
         if conditional:
             default, text = None, f"{text} (default: {' '.join(map(str, default)) if several else default})"
         group.add_argument(f"--{name}", **options, **several, default=default, help=text)
+
+
+def add_settings(group, settings: Any, *names: str, omit: Sequence[str] = ()) -> None:
+    """Add a flag for each field of a dataclass of settings, or of an instance, whose values are the defaults.
+
+    names: only these fields. omit: none of these.
+    """
+    for field in dataclasses.fields(settings):
+        if (names and field.name not in names) or field.name in omit or not field.metadata.get("help"):
+            continue
+        kind, options = type(field.default), {"help": field.metadata["help"], "default": getattr(settings, field.name)}
+        if kind is bool:
+            options["action"] = "store_true"
+        elif field.metadata["choices"]:
+            options["choices"] = list(filter(None, field.metadata["choices"]))
+        else:
+            options |= {"type": partial(_parsed, field), "metavar": "N" if kind is int else "X"}
+        if field.name == "random_weights":
+            options |= {"nargs": "?", "const": "all", "default": ""}
+        if field.name == "layers":
+            options |= {"type": layers, "metavar": "L"}
+        group.add_argument(f"--{field.name}", **options)
+
+
+def _parsed(field: dataclasses.Field, text: str) -> int | float:
+    """The type of a flag that is a number."""
+    try:
+        value = type(field.default)(text)
+    except ValueError:
+        value = math.nan
+    if wanted := expected(field, value):
+        raise argparse.ArgumentTypeError(f"{text!r:.60}: expected {wanted}")
+    return value
 
 
 # Data and output

@@ -1,4 +1,4 @@
-"""Settings of the tasks: dataclasses whose fields carry a description and limits, for Python, flags and config.json alike."""
+"""Settings of the tasks: dataclasses whose fields have a description and limits, for Python, flags and config.json alike."""
 
 import dataclasses
 import math
@@ -64,10 +64,10 @@ def check_effects(values: Mapping[str, Any], *kinds: Any) -> None:
     for kind in kinds:
         for field in dataclasses.fields(kind):
             name, _, start = field.metadata.get("needs", "").partition("=")
-            if name and field.name in values and values[field.name] != getattr(kind, field.name):
-                if not values.get(name) or not str(values[name]).startswith(start):
-                    needed = f"{name}={start}" if start else name
-                    raise UserError(f"`{field.name}` has no effect without `{needed}`.")
+            is_changed = name and field.name in values and values[field.name] != getattr(kind, field.name)
+            if is_changed and not (values.get(name) and str(values[name]).startswith(start)):
+                needed = f"{name}={start}" if start else name
+                raise UserError(f"`{field.name}` has no effect without `{needed}`.")
 
 
 def from_config(kind: type[Settings], values: Any, name: str, source: Path) -> Settings:

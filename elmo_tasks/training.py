@@ -17,11 +17,13 @@ from elmo_core.machine import versions
 from elmo_core.machine.messages import UserError, format_duration, log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_tasks.saved import BILM, STATE, WEIGHTS, TrainedModel
+from elmo_tasks.saved import BILM, STATE, WEIGHTS, TrainedModel, check_model_folder
 from elmo_tasks.settings import setting
 
 HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
 PROGRESS_SECONDS = 20  # between log lines within an epoch
+CACHE_GB = 4.0  # of memory for the layers of a frozen biLM
+Progress = Callable[[dict[str, Any]], None]  # receives the scores of each epoch
 Kind = TypeVar("Kind")
 
 
@@ -88,11 +90,13 @@ def fit(
     settings: TrainingSettings,
     folder: Path | None = None,
     resume: bool = False,
+    progress: Progress | None = None,
 ) -> BestEpoch:
     """Train the model and load the weights of its best epoch into it.
 
     batches: draws the batches of one epoch. loss: computes the loss of a batch. score: scores the model on the dev set.
     folder: the model is saved there after each epoch that improves on all before. resume: continue an interrupted run.
+    progress: called with the scores of each epoch.
     """
     state = TrainingState(model, settings)
     if resume:
@@ -117,6 +121,8 @@ def fit(
                         model.save_weights(folder) if state.best else model.save(folder)
                     state.best, state.best_value = BestEpoch(epoch, current, seconds), current.value
                     state.best_weights = model.weights()
+            if progress:
+                progress({"epoch": epoch, "loss": mean_loss, "seconds": seconds, "dev": current.to_dict()})
             state.epoch, state.seconds = epoch, seconds
             if folder:
                 state.save(folder)
@@ -211,22 +217,42 @@ def _renamed(key: str, names: Mapping[str, str]) -> str:
     return names[name] + key.removeprefix(name)
 
 
-def report(
-    model: TrainedModel, best: BestEpoch, test: Score | None, seed: int, show: Callable[[str, Score], None]
-) -> dict:
-    """Print a trained model's scores and the weights of its mixed layers. Returns them for JSON."""
-    results = {"epoch": best.epoch, "seconds": best.seconds, "seed": seed, "dev": best.score.to_dict()}
-    show(f"dev, epoch {best.epoch}", best.score)
-    elmo = model.network.elmo
-    mixes = [elmo.mix_weights(number) for number in range(len(elmo.mixes))] if elmo else []
-    for where, mix in zip(model.network.elmo_at, mixes, strict=False):  # concatenated layers have no mix
-        results[f"mix_at_{where}"] = mix
-        weights = " ".join(f"{weight:.2f}" for weight in mix["layers"])
-        print(f"ELMo's layers at the {where} {weights}, times {mix['gamma']:.2f}")
-    if test is not None:
-        results["test"] = test.to_dict()
-        show("test", test)
-    return results
+@dataclass
+class TrainingResult:
+    """The best epoch and its scores, the duration of the training, and the weights of ELMo's mixed layers by place."""
+
+    epoch: int
+    seconds: float
+    seed: int
+    dev: Score
+    test: Score | None
+    mixes: dict[str, dict]
+
+    @classmethod
+    def of(cls, model: TrainedModel, best: BestEpoch, seed: int, test: Score | None) -> "TrainingResult":
+        elmo = model.network.elmo
+        mixes = [elmo.mix_weights(number) for number in range(len(elmo.mixes))] if elmo else []
+        named = dict(zip(model.network.elmo_at, mixes, strict=False))  # concatenated layers have no mix
+        return cls(best.epoch, best.seconds, seed, best.score, test, named)
+
+    def to_dict(self) -> dict[str, Any]:
+        values = {"epoch": self.epoch, "seconds": self.seconds, "seed": self.seed, "dev": self.dev.to_dict()}
+        values |= {f"mix_at_{where}": mix for where, mix in self.mixes.items()}
+        return values | ({"test": self.test.to_dict()} if self.test else {})
+
+
+@contextmanager
+def training_folder(kind: str, save_dir: Path | str | None, overwrite: bool, resume: bool) -> Iterator[Path | None]:
+    """Check the folder of a model that is about to be trained, and make it. None: nothing is written."""
+    if save_dir is None:
+        if overwrite or resume:
+            raise UserError(f"`{'overwrite' if overwrite else 'resume'}` has no effect without `save_dir`.")
+        yield None
+        return
+    folder = Path(save_dir)
+    check_model_folder(folder, kind, overwrite, resume)
+    folder.mkdir(parents=True, exist_ok=True)
+    yield folder
 
 
 def _make_adam(network: paddle.nn.Layer, settings: TrainingSettings) -> paddle.optimizer.Optimizer:
