@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import inspect
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -186,6 +187,11 @@ def from_flags(kind: type, args: argparse.Namespace, **changes):
     no_default = {field.name for field in fields if field.default is dataclasses.MISSING}
     values = {name: value for name, value in values.items() if value is not None or name in no_default}
     return kind(**{**values, **changes})
+
+
+def options(function: Callable, args: argparse.Namespace) -> dict:
+    """The values of the flags that are parameters of a function."""
+    return {name: value for name, value in vars(args).items() if name in inspect.signature(function).parameters}
 
 
 def fill_defaults(

@@ -22,7 +22,6 @@ from elmo_tasks.settings import setting
 
 HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
 PROGRESS_SECONDS = 20  # between log lines within an epoch
-CACHE_GB = 4.0  # of memory for the layers of a frozen biLM
 Progress = Callable[[dict[str, Any]], None]  # receives the scores of each epoch
 Kind = TypeVar("Kind")
 
@@ -40,6 +39,12 @@ class TrainingSettings:
     patience: int = setting(5, "stop after N epochs without improvement on the dev set; 0: never", minimum=0)
     batch_size: int = setting(32, "examples per step")
     lr: float = setting(0.002, "learning rate", above=0)
+    cache_gb: float = setting(
+        4.0,
+        "memory for the layers of a frozen biLM; larger caches go to a file in the model's folder",
+        above=0,
+        needs="elmo",
+    )
     elmo_lr: float = setting(0.0002, "learning rate of the biLM", above=0, needs="elmo_trainable")
     max_grad_norm: float = setting(5.0, "clip the gradient norm to this", above=0)
     ema: float = setting(0.0, "decay of the weights' moving average, which is what is saved; 0: off", below=1)

@@ -40,7 +40,6 @@ from elmo_tasks.tagging.training import (
     warn_about_labels,
 )
 from elmo_tasks.training import (
-    CACHE_GB,
     Progress,
     TrainingResult,
     TrainingSettings,
@@ -120,7 +119,7 @@ class Tagger(TrainedModel):
         elmo_trainable: bool = TaggerSettings.elmo_trainable,
         elmo_lr: float = TrainingSettings.elmo_lr,
         random_weights: str = TaggerSettings.random_weights,
-        cache_gb: float = CACHE_GB,
+        cache_gb: float = TrainingSettings.cache_gb,
         word_vectors: Path | str | None = None,
         word_vectors_limit: int | None = None,
         word_vectors_trainable: bool = TaggerSettings.word_vectors_trainable,
@@ -281,12 +280,21 @@ class Tagger(TrainedModel):
             yield positions, results + [([], [])] * (len(group) - len(nonempty))
 
     def evaluate(
-        self, sentences: Path | str | Sequence[Sequence[str]], labels: Sequence[Sequence[str]] | None = None
+        self,
+        sentences: Path | str | Sequence[Sequence[str]],
+        labels: Sequence[Sequence[str]] | None = None,
+        *,
+        data_format: str | None = None,
+        token_column: int | str = 0,
+        label_column: int | str = -1,
+        label_names: Path | str | Sequence[str] = (),
     ) -> dict[str, Any]:
-        """Score the tagger on sentences and their labels, or on a file that has both."""
-        reader = sentence_reader(self.pieces, self.settings.segmentation, self.feature_column)
-        source = (sentences, labels) if labels is not None else sentences
-        return self.score(labelled_sentences(source, reader, "sentences")).to_dict()
+        """Score the tagger on sentences and their labels, or on a file that has both, read as by `train`."""
+        files = data_format, token_column, label_column, label_names
+        reader = sentence_reader(self.pieces, self.settings.segmentation, self.feature_column, *files)
+        data = labelled_sentences((sentences, labels) if labels is not None else sentences, reader, "sentences")
+        warn_about_labels(self.labels, self.settings.scheme, [], {"given": data})
+        return self.score(data).to_dict()
 
     def score(
         self,
@@ -295,7 +303,6 @@ class Tagger(TrainedModel):
         predicted: Sequence[list[str]] | None = None,
     ) -> Score:
         """Score the tagger. known: the words of the training data. predicted: its labels."""
-        warn_about_labels(self.labels, self.settings.scheme, [], {"scored": sentences})
         if known is None and self.settings.scheme != "lac":  # in LAC's scheme words are joined from tokens
             known = set(self.words.tokens)
         score = Score(scheme=self.settings.scheme)
