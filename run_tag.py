@@ -124,7 +124,7 @@ def evaluate(args: argparse.Namespace) -> None:
     files = args.data_format, args.token_column, args.label_column, args.label_names
     reader = sentence_reader(tagger.pieces, tagger.settings.segmentation, tagger.feature_column, *files)
     sentences = reader.read(args.test_file)
-    warn_about_labels(tagger.labels, tagger.settings.scheme, [], {"test": sentences})
+    warn_about_labels(tagger.labels, tagger.settings.scheme, [], {str(args.test_file): sentences})
     predicted = tagger.predict([sentence.tokens for sentence in sentences])
     score = tagger.score(sentences, predicted=predicted)
     if args.mistakes:
@@ -132,7 +132,7 @@ def evaluate(args: argparse.Namespace) -> None:
         mistakes = [(sentence, labels) for sentence, labels in pairs if sentence.labels != labels]
         rows = (row for sentence, labels in mistakes for row in mistake_rows(sentence, labels))
         write_table(args.mistakes, rows)
-    show("test", score)
+    show(str(args.test_file), score)
     script.write_json(args.json, {"test": score.to_dict()})
 
 

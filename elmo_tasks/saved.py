@@ -185,20 +185,20 @@ def _source_names(values: Mapping) -> set[str]:
 def check_model_folder(
     folder: Path, kind: str, overwrite: bool, resume: bool = False, interrupted: bool | None = None
 ) -> None:
-    """Raise, before training, if --save_dir cannot be written or holds another model, or nothing to resume.
+    """Raise, before training, if `save_dir` cannot be written or holds another model, or nothing to resume.
 
     interrupted: whether there is an interrupted training (default: whether its state is in the folder).
     """
-    disk.check_output("--save_dir", folder / f"{WEIGHTS}.pdparams")
+    disk.check_output("`save_dir`", folder / f"{WEIGHTS}.pdparams")
     interrupted = checkpoint.exists(folder / STATE) if interrupted is None else interrupted
     if resume and not interrupted:
-        raise UserError(f"--resume: --save_dir {folder} holds no interrupted training. Leave it out.")
+        raise UserError(f"`resume`: `save_dir` {folder} holds no interrupted training. Leave it out.")
     if not (folder / "config.json").exists():
         if others := [*folder.glob(ELMO), *folder.glob(f"{VECTORS}.*")]:
-            raise UserError(f"{others[0]} would be replaced: choose another --save_dir, or rename it.")
+            raise UserError(f"{others[0]} would be replaced: choose another `save_dir`, or rename it.")
         return
     if kind not in checkpoint.load_config(folder):
-        raise UserError(f"--save_dir {folder} holds another model: choose a different folder.")
+        raise UserError(f"`save_dir` {folder} holds another model: choose a different folder.")
     if not overwrite and not resume:
-        what = f"an interrupted training of a {kind}: continue it with --resume" if interrupted else f"a {kind}"
-        raise UserError(f"--save_dir {folder} already holds {what}, choose another, or add --overwrite.")
+        what = f"an interrupted training of a {kind}: continue it with `resume=True`" if interrupted else f"a {kind}"
+        raise UserError(f"`save_dir` {folder} already holds {what}, choose another, or add `overwrite=True`.")

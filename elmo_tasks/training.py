@@ -55,7 +55,7 @@ def hold_out(examples: Sequence[Kind], seed: int) -> tuple[list[Kind], list[Kind
     """Split examples at random into a training set and a dev set, which is a tenth."""
     if len(examples) < 2:
         raise UserError(
-            "--train_file has only one example (in columns, blank lines end sentences): pass --dev_file, or more examples."
+            "there is only one example to train on (in columns, blank lines end sentences): give `dev`, or more examples."
         )
     order = np.random.default_rng(seed).permutation(len(examples))
     n = max(1, round(len(order) * HELD_OUT))
@@ -148,7 +148,7 @@ def _log_what_is_left(folder: Path | None, epoch: int, best: BestEpoch | None) -
     if folder and best:
         log.warning(
             f"stopped in epoch {epoch}. The best epoch so far is {best.epoch}, dev {best.score.summary.strip()}: use it "
-            f"with --model_dir={folder}, or continue with the same command and --resume."
+            f"from {folder}, or continue with the same settings and `resume=True`."
         )
     else:
         log.warning(f"stopped in epoch {epoch}. Nothing has been saved.")
@@ -185,8 +185,8 @@ class TrainingState:
         progress = checkpoint.load_progress(folder / STATE)
         if changes := differences(progress["settings"], self._settings()):
             raise UserError(
-                f"--resume: {folder} was trained with other settings or data: {'; '.join(changes.values())}. Use the same, "
-                "or start again with --overwrite."
+                f"`resume`: {folder} was trained with other settings or data: {'; '.join(changes.values())}. Use the same, "
+                "or start again with `overwrite=True`."
             )
         self.best_weights = checkpoint.load_params(folder / WEIGHTS)
         self.model.set_weights(self.best_weights, str(folder / WEIGHTS))
@@ -285,7 +285,7 @@ def _run_epoch(network, optimizer, batches: Sequence, loss: Callable, epoch: int
         losses.append(batch_loss.detach())  # read only at the end: reading makes a GPU wait
     mean = float(paddle.stack(losses).mean())
     if not math.isfinite(mean):
-        raise UserError(f"the loss became {mean}: use a lower --lr.")
+        raise UserError(f"the loss became {mean}: use a lower `lr`.")
     return mean
 
 

@@ -238,7 +238,7 @@ class Tagger(TrainedModel):
     def tokenised(self, text: str, lang: str = "", where: str = "text") -> Line:
         """Split a line of text as in training or as `lang` says. where: file and line, for messages."""
         if self.features:
-            raise UserError("This tagger was trained with --feature_column: it tags columns, not text.")
+            raise UserError("This tagger was trained with `feature_column`: it tags columns, not text.")
         lang, segmentation = lang or self.settings.lang, self.settings.segmentation
         words = tokeniser(lang)(text)
         if self.settings.scheme == "lac" and lang != CHARACTERS:

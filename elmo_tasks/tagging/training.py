@@ -84,7 +84,7 @@ def warn_about_labels(
     for name, scored in others.items():
         if unknown := {label for sentence in scored for label in sentence.labels} - labels.index.keys():
             log.warning(
-                f"the {name} sentences have labels that do not occur in the training sentences and cannot be predicted: "
+                f"{name}: labels that do not occur in the training sentences, and cannot be predicted: "
                 f"{join_names(sorted(unknown))}."
             )
     table, last = forbidden_transitions(labels.names, scheme)
