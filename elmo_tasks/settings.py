@@ -61,6 +61,8 @@ def check_effects(values: Mapping[str, Any], *kinds: Any) -> None:
 
     values: all arguments of a call. kinds: dataclasses of settings, or instances whose values are the defaults.
     """
+    if values.get("word_vectors_limit") and not values["word_vectors"]:
+        raise UserError("`word_vectors_limit` has no effect without `word_vectors`.")
     for kind in kinds:
         for field in dataclasses.fields(kind):
             name, _, start = field.metadata.get("needs", "").partition("=")

@@ -206,11 +206,9 @@ class Tagger(TrainedModel):
                 tagger.network.elmo.cache(jieba_words(texts)[0] if words == "jieba" else texts, cache_gb, folder)
             known = known_words(train, settings.scheme)
             batches = training_batches(word_list, tag_names, train, batch_size)
-            score = partial(tagger.score, known=known)
-            best = fit(
-                tagger, batches, tagger.network.loss, lambda: score(data["dev"]), training, folder, resume, progress
-            )
-            tagger.result = TrainingResult.of(tagger, best, seed, score(data["test"]) if test is not None else None)
+            scores = {name: partial(tagger.score, part, known) for name, part in data.items()}
+            best = fit(tagger, batches, tagger.network.loss, scores["dev"], training, folder, resume, progress)
+            tagger.result = TrainingResult.of(tagger, best, seed, scores["test"]() if "test" in scores else None)
         return tagger
 
     def predict(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
