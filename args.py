@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import difflib
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +59,11 @@ class _Parser(argparse.ArgumentParser):
         return namespace, unknown
 
     def error(self, message: str) -> NoReturn:
-        if message.startswith("unrecognized arguments") and any(Path(word).exists() for word in message.split()[2:]):
+        unknown = message.removeprefix("unrecognized arguments: ").split() if "unrecognized" in message else []
+        known = [name for word in unknown for name in difflib.get_close_matches(word, self._option_string_actions, n=1)]
+        if known:
+            message += f": did you mean {known[0]}?"
+        elif any(Path(word).exists() for word in unknown):
             message += ": a glob must be in quotes, as in --dev_data_path='corpus/dev/*'"
         self.exit(2, f"error: {message}. ({self.prog} --help lists the flags.)\n")
 

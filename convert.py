@@ -163,7 +163,8 @@ def export_bilm(args: argparse.Namespace) -> None:
 
 def write_half(args: argparse.Namespace) -> None:
     _, config, params, vocabulary = model_files.read_model(args.checkpoint, softmax=False if args.no_softmax else None)
-    params = {name: array.astype(np.float16) for name, array in params.items()}
+    with np.errstate(over="ignore"):  # save_model checks the result
+        params = {name: array.astype(np.float16) for name, array in params.items()}
     if vocabulary is None:
         config = dataclasses.replace(config, vocab_size=0)
     write_checkpoint(args.output, config, params, vocabulary)

@@ -160,7 +160,7 @@ def train_tagger(args: argparse.Namespace) -> None:
     args.lang = args.lang or detect_language((s.tokens for s in labelled), args.segmentation)
     sentences, dev = (labelled, dev) if dev else hold_out(labelled, args.seed)
     tagger = build_tagger(args, sentences, scheme, pieces)
-    warn_about_labels(tagger, sentences, {"dev": dev, "test": test or []})
+    warn_about_labels(tagger, sentences, {"dev set": dev, "test set": test or []})
     log.info(
         f"{len(sentences):,} training and {format_count(len(dev), 'dev sentences')}, {len(tagger.labels)} labels, scheme "
         f"{scheme}; `predict` tokenises text with --lang={args.lang}"
@@ -220,7 +220,7 @@ def warn_about_labels(tagger: Tagger, sentences: Sequence[Sentence], others: Map
     for name, scored in others.items():
         if unknown := {label for sentence in scored for label in sentence.labels} - labels.index.keys():
             log.warning(
-                f"the {name} sentences have labels that do not occur in the training sentences and cannot be predicted: "
+                f"{name}: labels that do not occur in the training sentences, and cannot be predicted: "
                 f"{join_names(sorted(unknown))}."
             )
     table, last = forbidden_transitions(labels.names, scheme)
@@ -245,7 +245,7 @@ def evaluate(args: argparse.Namespace) -> None:
     tagger = Tagger(args.model_dir, args.device)
     reader = sentence_reader(args, tagger.pieces, tagger.settings.segmentation, tagger.feature_column)
     sentences = reader.read(args.test_file)
-    warn_about_labels(tagger, [], {"test": sentences})
+    warn_about_labels(tagger, [], {str(args.test_file): sentences})
     # in LAC's scheme words are joined from tokens, and the tagger knows only these
     known = None if tagger.settings.scheme == "lac" else set(tagger.words.tokens)
     predicted = tagger.predict([sentence.tokens for sentence in sentences])
@@ -255,7 +255,7 @@ def evaluate(args: argparse.Namespace) -> None:
         mistakes = [(sentence, labels) for sentence, labels in pairs if sentence.labels != labels]
         rows = (row for sentence, labels in mistakes for row in mistake_rows(sentence, labels))
         write_table(args.mistakes, rows)
-    show("test", score)
+    show(str(args.test_file), score)
     script.write_json(args.json, {"test": score.to_dict()})
 
 

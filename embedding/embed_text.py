@@ -1,7 +1,9 @@
 """Embeds a text into one HDF5 file, in parts, by any number of processes. See `parts` and `vector_file`."""
 
+import errno
 import itertools
 import math
+import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +57,7 @@ def embed(
         if missing:
             _write_parts(embedder, text, missing, paths)
     if output:
-        _finish(paths, settings, folder, output)
+        _finish(paths, [paths[number] for number in own_windows], settings, folder, output)
 
 
 def _settings(embedder: "ELMoEmbedder", text: CountedText, forget_sentences: bool) -> dict[str, Any]:
@@ -132,9 +134,16 @@ def _finite(path: Path, lines: Sequence[tuple[int, int]], arrays: Iterator[np.nd
         bar.update(n_tokens)
 
 
-def _finish(paths: Sequence[Path], settings: Mapping[str, Any], folder: Path, output: Path) -> None:
-    """Assemble the output if all parts exist, and delete them. Only one process does so."""
+def _finish(
+    paths: Sequence[Path], own_paths: Sequence[Path], settings: Mapping[str, Any], folder: Path, output: Path
+) -> None:
+    """Assemble the output if all parts exist, and delete them. Only one process does so.
+
+    own_paths: the parts of this process. Raise if one of them no longer exists, unless another process assembled it.
+    """
     try:
+        if lost := [path for path in own_paths if not parts.is_done(path)]:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(lost[0]))
         if not all(map(parts.is_done, paths)):
             log.info("The last process to finish assembles the parts. If one has failed, run the same command again.")
             return
@@ -142,8 +151,12 @@ def _finish(paths: Sequence[Path], settings: Mapping[str, Any], folder: Path, ou
             if not output.exists():
                 assemble(paths, settings, output)
         shutil.rmtree(folder, ignore_errors=True)  # another process may do so, too
-    except (disk.FileLocked, FileNotFoundError):
+    except disk.FileLocked:
         log.info("Another process assembles the parts.")
+    except FileNotFoundError as error:
+        if not output.exists():
+            raise UserError(f"{error.filename} has disappeared. Run the same command again.") from error
+        log.info("Another process has assembled the parts.")
 
 
 def assemble(paths: Sequence[Path], settings: Mapping[str, Any], output: Path) -> None:

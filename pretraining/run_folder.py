@@ -69,9 +69,8 @@ def _conflicting(folder: Path, source: Path | None, step: int) -> list[Path]:
 def save(prefix: Path, bilm: BiLM, optimizer: Mapping | None, progress: Mapping, keep: int) -> None:
     """Write a checkpoint and delete all numbered ones but the last `keep`. Raises if a weight is not finite."""
     weights = bilm.state_dict()
-    broken = [name for name, weight in weights.items() if not checkpoint.is_finite(weight.numpy())]
-    if broken:
-        raise UserError(f"step {progress['step']:,}: the model is not finite ({join_names(broken, 3)}). {ADVICE}")
+    if names := checkpoint.not_finite(weights):
+        raise UserError(f"step {progress['step']:,}: the model is not finite ({join_names(names, 3)}). {ADVICE}")
     checkpoint.save(prefix, weights, optimizer, progress)
     checkpoint.prune(prefix.parent, keep)
 

@@ -174,7 +174,10 @@ def save_config(folder: str | Path, config: Mapping[str, Any]) -> None:
 
 
 def save_model(folder: Path, config, params: Mapping[str, Any], vocabulary) -> None:
-    """Save an imported model as `final` in a new folder, which appears only when complete."""
+    """Save an imported model as `final` in a new folder, which appears only when complete. Raise unless it is finite."""
+    if names := not_finite(params):
+        dtype = params[names[0]].dtype
+        raise UserError(f"{folder} is not written: weights are not finite in {dtype}: {join_names(names, 3)}.")
     with disk.atomic_folder(folder) as temporary:
         save_config(temporary, {"model": config.to_dict()})
         if vocabulary:
@@ -232,6 +235,11 @@ def fingerprint(weights: Mapping[str, np.ndarray]) -> str:
         digest.update(f"{name} {array.shape} {array.dtype}".encode())
         digest.update(np.ascontiguousarray(array))
     return digest.hexdigest()
+
+
+def not_finite(weights: Mapping[str, Any]) -> list[str]:
+    """The names of the arrays, NumPy's or Paddle's, with a value that is not finite."""
+    return [name for name, weight in weights.items() if not is_finite(np.asarray(weight))]
 
 
 def is_finite(array: np.ndarray) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.config import ELMoConfig
+from elmo_core.files.checkpoint import is_finite
 from elmo_core.machine.messages import UserError
 
 
@@ -22,10 +23,12 @@ class ForeignWeights:
         array = self.arrays[name]
         if array.shape != shape or array.dtype.kind != "f":
             raise UserError(f"{self.path}: {name} is {array.shape} {array.dtype}, expected {shape} floats.")
-        if not np.isfinite(array).all():
-            raise UserError(f"{self.path}: {name} contains values that are not finite.")
+        with np.errstate(over="ignore"):
+            array = np.array(array, np.float32)
+        if not is_finite(array):
+            raise UserError(f"{self.path}: {name} contains values that are not finite in float32.")
         self.unused.discard(name)
-        return np.array(array, np.float32)
+        return array
 
     def convolutions(self, prefix: str, config: ELMoConfig, *axes: int) -> dict[str, np.ndarray]:
         """Kernels (number, C, *axes, width), axes of length 1, as our matrices (width * C, number); and biases."""

@@ -211,6 +211,8 @@ def _read_item(file: HDF5File, item: Item, vocabulary: Vocabulary | None) -> np.
             row = file.attribute(item.name, MASK_ROW)
             row = np.zeros_like(array[0]) if row is None else np.asarray(row, np.float32)
             array = np.concatenate([row[None], array])
+            if not checkpoint.is_finite(row):
+                raise UserError(f"{file.path}: attribute {MASK_ROW} of {item.name} is not finite.")
         checksum, words = file.attribute(item.name, CHECKSUM), file.attribute(item.name, WORDS)
         if checksum is not None and int(checksum) != _checksum(item.name, array):
             raise UserError(f"{item.name} of {file.path} is damaged: wrong checksum.")
@@ -283,9 +285,12 @@ def write(folder: Path, config: ELMoConfig, params: Mapping[str, np.ndarray], vo
         file.write(json.dumps(options(config), indent=2) + "\n")
     with disk.atomic_write(folder / WEIGHTS, "wb") as target, h5py.File(target.name, "w") as file:
         for item in items:
-            array = np.concatenate([params[name].astype(np.float32).reshape(-1) for name in item.weights])
-            if item.name.endswith("/B"):
-                array[2 * config.cell_dim : 3 * config.cell_dim] += np.float32(config.forget_bias - 1)
+            with np.errstate(over="ignore"):
+                array = np.concatenate([params[name].astype(np.float32).reshape(-1) for name in item.weights])
+                if item.name.endswith("/B"):
+                    array[2 * config.cell_dim : 3 * config.cell_dim] += np.float32(config.forget_bias - 1)
+            if not checkpoint.is_finite(array):
+                raise UserError(f"{', '.join(item.weights)}: too large for float32.")
             _write_item(file, item, array, vocabulary)
         if config.input == "char" and config.n_filters == config.projection_dim:  # AllenNLP always reads it
             for name, identity in _identity_projection(config.projection_dim).items():

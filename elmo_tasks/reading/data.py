@@ -20,6 +20,10 @@ from elmo_core.machine.messages import UserError, format_count
 from elmo_core.text.text_files import blocks, parse_json, split_lines
 
 EXPECTED = "passages and questions in the JSON of SQuAD or CMRC 2018"
+NO_ANSWER = (
+    "Questions that cannot be answered, as in SQuAD 2, are not supported. To leave them out: "
+    "jq 'del(.data[].paragraphs[].qas[] | select(.answers == []))' squad2.json > answerable.json"
+)
 
 
 @dataclass
@@ -83,7 +87,7 @@ def read_dataset(path: Path, require_answers: bool = True) -> Dataset:
             if question.id in seen:
                 raise UserError(f"{where}, question {k}: the id {question.id!r:.60} occurs twice.")
             if require_answers and not question.answers:
-                raise UserError(f"{where}, question {k}: no answer.")
+                raise UserError(f"{where}, question {k}: no answer. {NO_ANSWER}")
             seen.add(question.id)
     if not seen:
         raise UserError(f"{path}: no question, expected {EXPECTED}.")

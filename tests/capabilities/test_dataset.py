@@ -272,6 +272,14 @@ def test_counts_are_exact_and_irregular_lines_logged_once(tmp_path, vocabulary, 
     assert [record.message.split(": ")[1][:7] for record in caplog.records] == ["3 blank", "1 lines", "1 times"]
 
 
+def test_a_vocabulary_is_not_a_corpus_even_with_a_byte_order_mark(tmp_path, vocabulary):
+    vocabulary.save(tmp_path / "v.txt")
+    (tmp_path / "v.txt").write_bytes(b"\xef\xbb\xbf" + (tmp_path / "v.txt").read_bytes())
+    assert Vocabulary.from_file(tmp_path / "v.txt").tokens == vocabulary.tokens
+    with pytest.raises(UserError, match="is a vocabulary"):
+        Corpus(tmp_path / "v.txt")
+
+
 def test_a_sample_of_the_words_is_looked_up_and_everything_counted(tmp_path, vocabulary, monkeypatch):
     corpus, sentences = write_shards(tmp_path / "corpus", 50, 70)
     exact = corpus.count(vocabulary)

@@ -243,6 +243,47 @@ def test_an_interruption_while_the_parts_are_put_together(model, text, whole, ou
 
 
 @pytest.mark.parametrize(
+    ("when", "lost"),
+    [
+        ("after a part", "000002.zip"),
+        ("after the last part", "000002.zip"),
+        ("after the last part", ""),
+        ("while assembling", "000002.zip"),
+        ("while assembling", ""),
+    ],
+)
+def test_lost_parts_are_an_error(model, text, whole, output, when, lost):
+    """A cleaner deletes a part or, "", their folder."""
+    write, read, calls = parts.write, parts.read_vectors, 0
+    path = Path(f"{output}.parts") / lost
+
+    def delete() -> None:
+        path.unlink() if lost else shutil.rmtree(path)
+
+    def written(*arguments):
+        nonlocal calls
+        write(*arguments)
+        calls += 1
+        if calls == {"after a part": 5, "after the last part": 10}.get(when):
+            delete()
+
+    def reading(part, settings):
+        if when == "while assembling" and part.name == "000001.zip":
+            delete()
+        return read(part, settings)
+
+    with (
+        mock.patch.object(parts, "write", written),
+        mock.patch.object(parts, "read_vectors", reading),
+        pytest.raises(UserError, match=r"v\.hdf5\.parts.* disappeared"),
+    ):
+        embed(model, text, output)
+    assert not output.exists()
+    embed(model, text, output)
+    assert_close(output, whole)
+
+
+@pytest.mark.parametrize(
     ("more", "changed"),
     [
         (["--mix=0,0,0,1"], "mix"),

@@ -7,6 +7,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import runs
 import tiny
@@ -34,6 +35,8 @@ FILES = {
     "mine": b"mine",
     "latin.txt": b"Good.\nSo so.\nA caf\xe9 here.\n",
     "gb.txt": "好。\n你好，我来了。\n".encode("gb18030"),
+    "big5.txt": "臺灣大學的學生們在圖書館裡讀書。\n".encode("big5"),
+    "cut.txt": "好。\n你好，我来了".encode()[:-1],
     "utf16.txt": "Good.\n".encode("utf-16"),
     "accent.txt": "é\n".encode(),
     "one.txt": b"Good one.\n",
@@ -66,12 +69,16 @@ MISTAKES = [  # script, flags, pattern of the message
     ("convert", "import --options=x --output=out", "--weights"),
     ("convert", "export mixed --output=out", r"char\+word"),
     ("convert", "export model --output=mine/out", "--output mine/out"),
+    ("convert", "export huge --output=out", "float32"),
+    ("convert", "half huge --output=out", "float16"),
     ("export_model", "model --output=out --layers=0.5,x,0.1", "layers"),
     ("export_model", "model --output=full", "--output"),
     ("preprocess", f"text none.txt {TEXT}", "none.txt"),
     ("preprocess", f"text empty.txt {TEXT}", "training"),
     ("preprocess", f"text latin.txt {TEXT}", "latin.txt:3:.*0xe9.*latin-1"),
     ("preprocess", f"text gb.txt {TEXT}", "gb.txt:1:.*gb18030"),
+    ("preprocess", f"text big5.txt {TEXT}", "big5.txt:1:.*encoding=big5"),
+    ("preprocess", f"text cut.txt {TEXT}", "cut.txt:2:.*damaged"),
     ("preprocess", f"text utf16.txt {TEXT}", "utf16.txt:1:.*UTF-16"),
     ("preprocess", f"text accent.txt {TEXT} --encoding=ascii", "accent.txt:1:.*utf-8"),
     ("preprocess", f"text one.txt {TEXT} --encoding=klingon", "klingon"),
@@ -103,6 +110,7 @@ MISTAKES = [  # script, flags, pattern of the message
     ("run_embed", f"{VOCAB} --merge=full --output=v.hdf5", "--init_from_ckpt"),
     ("run_eval", f"{EVAL} --vocab_file=few_words.txt", "--vocab_file .*few_words.txt .*4 words"),
     ("run_eval", f"{EVAL} --vocab_file=other_order.txt", "--vocab_file .*other_order.txt"),
+    ("run_eval", f"{EVAL} --dev_data_path=cut.txt", "cut.txt:2:.*damaged"),
     ("run_eval", f"{EVAL} --per_sentence=text.txt", "--per_sentence .*text.txt"),
     ("run_polysemy", SENSE, "--word"),
     ("run_polysemy", f"{SENSE} --word=zebra", "zebra"),
@@ -143,6 +151,9 @@ def folder(checkpoints, tmp_path_factory) -> Path:
     for name, kind in (("model", "char"), ("words", "word")):
         shutil.copytree(Path(checkpoints[kind]).parent, folder / name)
     tiny.save(tiny.random_bilm(input="char+word", word_dim=3), folder / "mixed")
+    huge = tiny.random_bilm("float64")
+    huge.softmax.bias.set_value(np.full(huge.softmax.bias.shape, 1e99))
+    tiny.save(huge, folder / "huge")
     return folder
 
 

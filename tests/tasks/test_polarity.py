@@ -104,7 +104,7 @@ def test_reading_and_tokenising_reviews(tmp_path, messages):
     assert reviews.labels.tolist() == [1, 1, 0] and "1 blank line " in messages()
     cut = polarity.read_reviews(tmp_path, "none", 2)
     assert cut.sentences[1:] == [["it's", "good"], ["don't", "go"]] and cut.identity == reviews.identity
-    assert "cut after max_seq_len, 2 tokens: 1 of 3" in messages()
+    assert "1 of 3 texts cut after `max_seq_len`, 2 tokens" in messages()
     (tmp_path / "rt-polarity.neg").write_bytes("cliché".encode())
     assert polarity.read_reviews(tmp_path, "none", 256).sentences[-1] == ["cliché"]
 

@@ -149,7 +149,7 @@ def test_both_forms_of_cmrc_and_squads_are_read(read):
         (squad({"id": "a", "answers": []}), "question 1: 'question'"),
         (squad(qa("a", "北京"), qa("a", "北京")), "'a'"),
         (squad(qa("a", "北京", "4")), "'4'"),
-        (squad({"id": "a", "question": "谁？", "answers": []}), "no answer"),
+        (squad({"id": "a", "question": "谁？", "answers": [], "is_impossible": True}), "no answer.*SQuAD 2.*jq"),
         (squad({"id": "a", "question": "谁？", "answers": "北京"}), "'answers'"),
         (squad(qa("a", "北京"), context=" \n"), "empty"),
         ('"text"', "'data'"),

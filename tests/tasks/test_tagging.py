@@ -79,10 +79,21 @@ def test_spans_are_conllevals_chunks(scheme, labels, expected):
         ("plain", ["DT NN", "O"]),
         ("plain", ["B-x NN"]),
         ("plain", ["O O"]),
+        ("bio", ["B I O", "B"]),
+        ("iob1", ["O I I"]),
+        ("bioes", ["O S-x"]),
+        ("plain", ["S M", "L S"]),
+        ("plain", ["S B O"]),
+        ("plain", ["S-cut M-cut", "L-cut"]),
+        ("plain", ["B-x I-x", "S"]),
     ],
 )
 def test_the_scheme_is_detected_from_the_labels(scheme, labels):
     assert detect_scheme([text.split() for text in labels]) == scheme
+
+
+def test_labels_that_look_like_those_of_spans_are_warned_of(messages):
+    assert detect_scheme([["S", "M"], ["L", "S"]]) == "plain" and "L, M, S" in messages()
 
 
 @pytest.mark.parametrize(

@@ -329,6 +329,11 @@ def virtual(path: Path) -> None:
         file.create_virtual_dataset("char_embed", layout)
 
 
+def infinite_mask(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file["char_embed"].attrs["mask_row"] = np.full(C, np.inf)
+
+
 WEIGHTS = {
     "a web page": (lambda p: p.write_bytes(b"<!DOCTYPE html>"), "not an HDF5 file"),
     "truncated": (lambda p: cut(p, 5000), "damaged"),
@@ -337,6 +342,7 @@ WEIGHTS = {
     "a row less": (dataset("char_embed", data=np.ones((260, C))), r"char_embed is \(260, 5\)"),
     "integers": (dataset("CNN_proj/b_proj", data=np.ones(P, int)), "CNN_proj/b_proj has type"),
     "overflow": (dataset("CNN_proj/b_proj", data=np.full(P, 1e300)), "CNN_proj/b_proj .* not finite"),
+    "infinite mask": (infinite_mask, "mask_row .*not finite"),
     "nothing written": (dataset("char_embed", shape=(261, C), dtype="f4"), "char_embed .* does not contain"),
     "another file's": (virtual, "char_embed .* does not contain"),
 }

@@ -7,6 +7,8 @@ import reference
 import convert
 from dataset import lm_batch
 from elmo import ELMoEmbedder, load_bilm
+from elmo_core.files import checkpoint
+from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 
 WORDS = ["the", "bank", "of", "苹果"]
@@ -79,3 +81,14 @@ def test_layers_and_predictions_are_those_of_its_own_network(tmp_path, bias_hh, 
         sentence, target = [["<S>", *SENTENCES[0]][step]], [[order.index(word)]]
         loss, state = reference.direction_loss(parameters, "forward", [sentence], target, state)
         assert scores[0, step] == pytest.approx(-loss, abs=1e-5)
+
+
+def test_numbers_too_large_for_float32_are_an_error(tmp_path):
+    found = random_model(True, "{layer}.{name}_l0")
+    found["_linear_layer.bias"] = np.full(4 + len(WORDS), 1e99)
+    checkpoint.save(tmp_path / "10000", found)
+    (tmp_path / "vocab-15w.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"_linear_layer\.bias"):
+        vocab = f"--vocab={tmp_path / 'vocab-15w.txt'}"
+        convert.main(["paddlenlp", str(tmp_path / "10000"), vocab, f"--output={tmp_path / 'out'}"])
+    assert not (tmp_path / "out").exists()
