@@ -415,7 +415,7 @@ def test_folds_are_kept_until_the_classifier_is_saved(folder, vectors, tmp_path,
         run_baseline(folder, vectors, *flags)
     run_baseline(folder, vectors, *flags, "--resume")
     assert messages().count("was done before") == 3 and not (tmp_path / "r.json.parts").exists()
-    with pytest.raises(UserError, match="resume=True"):  # nothing is left
+    with pytest.raises(UserError, match="`resume`"):  # nothing is left
         run_baseline(folder, vectors, *flags, "--resume")
 
 
