@@ -41,8 +41,8 @@ from elmo_tasks.tagging.training import (
 )
 from elmo_tasks.training import (
     Progress,
-    TrainingResult,
     TrainingSettings,
+    conclude,
     fit,
     hold_out,
     training_folder,
@@ -208,7 +208,9 @@ class Tagger(TrainedModel):
             batches = training_batches(word_list, tag_names, train, batch_size)
             scores = {name: partial(tagger.score, part, known) for name, part in data.items()}
             best = fit(tagger, batches, tagger.network.loss, scores["dev"], training, folder, resume, progress)
-            tagger.result = TrainingResult.of(tagger, best, seed, scores["test"]() if "test" in scores else None)
+            test_score = scores["test"]() if "test" in scores else None
+            sizes = {"training": len(train), **{name: len(part) for name, part in data.items()}}
+            conclude(tagger, best, test_score, training, sizes, folder)
         return tagger
 
     def predict(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
