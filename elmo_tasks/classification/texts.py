@@ -10,14 +10,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
 
 from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, join_names, log
+from elmo_core.machine.messages import UserError, format_count, join_names, log
 from elmo_core.text import text_files
 from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.classification.scores import CLASSES
@@ -308,10 +308,18 @@ def read_groups(path: Path) -> Iterator[list[str]]:
 
 
 def tokenise_texts(texts: Sequence[str], lang: str, max_tokens: int, source: str | Path = "") -> list[list[str]]:
-    """The first tokens of each text. Logs how many texts are cut. source: their file, for messages."""
+    """The first tokens of each text. Logs how many texts are cut; without `source`, their file, only once."""
     sentences = list(map(TOKENISERS[lang], texts))
     if long := sum(len(sentence) > max_tokens for sentence in sentences):
-        log.warning(
-            f"{f'{source}: ' * bool(source)}cut after max_seq_len, {max_tokens} tokens: {long:,} of {len(texts):,}."
-        )
+        if source:
+            log.warning(
+                f"{source}: {long:,} of {format_count(len(texts), 'texts')} cut after `max_seq_len`, {max_tokens} tokens."
+            )
+        else:
+            _warn_of_long_texts(max_tokens)
     return [sentence[:max_tokens] for sentence in sentences]
+
+
+@cache
+def _warn_of_long_texts(max_tokens: int) -> None:
+    log.warning(f"Texts are cut after {max_tokens} tokens, the `max_seq_len` of the training. This is logged once.")

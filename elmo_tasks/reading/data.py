@@ -20,6 +20,10 @@ from elmo_core.machine.messages import UserError, format_count
 from elmo_core.text.text_files import blocks, parse_json, split_lines
 
 EXPECTED = "passages and questions in the JSON of SQuAD or CMRC 2018"
+NO_ANSWER = (
+    "Questions that cannot be answered, as in SQuAD 2, are not supported. To leave them out: "
+    "jq 'del(.data[].paragraphs[].qas[] | select(.answers == []))' squad2.json > answerable.json"
+)
 
 
 @dataclass
@@ -71,8 +75,13 @@ def read_dataset(path: Path, require_answers: bool = True) -> Dataset:
             values = [parse_json(line) for line in split_lines(text) if line.strip()]
         except (ValueError, RecursionError):
             raise UserError(f"{path}: no valid JSON ({error}), expected {EXPECTED}.") from error
+    return make_dataset(values, str(path), require_answers)
+
+
+def make_dataset(values: Any, source: str, require_answers: bool = True) -> Dataset:
+    """Make a data set of the objects of a file. source: the file, for messages."""
     data, seen = Dataset([]), set()
-    for passage, where in _passages(values, str(path)):
+    for passage, where in _passages(values, source):
         text = _field(passage, ("context", "context_text"), str, where)
         if not text.split():
             raise UserError(f"{where}: the passage is empty.")
@@ -83,10 +92,10 @@ def read_dataset(path: Path, require_answers: bool = True) -> Dataset:
             if question.id in seen:
                 raise UserError(f"{where}, question {k}: the id {question.id!r:.60} occurs twice.")
             if require_answers and not question.answers:
-                raise UserError(f"{where}, question {k}: no answer.")
+                raise UserError(f"{where}, question {k}: no answer. {NO_ANSWER}")
             seen.add(question.id)
     if not seen:
-        raise UserError(f"{path}: no question, expected {EXPECTED}.")
+        raise UserError(f"{source}: no question, expected {EXPECTED}.")
     return data
 
 

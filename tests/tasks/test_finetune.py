@@ -12,6 +12,7 @@ import pytest
 import run_finetune
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.text.terminal import display_width
 from elmo_tasks.classification import protocol, scores, texts
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.network import Head
@@ -174,6 +175,13 @@ def test_tokens_are_those_of_the_language(tmp_path):
     assert texts.tokenise_texts(["酒店很好。早餐一般。"], "zh", 5, tmp_path) == [["酒店", "很", "好", "。", "早餐"]]
 
 
+def test_cut_texts_are_counted_in_files_and_reported_once_in_predictions(messages):
+    for k in range(3):
+        texts.tokenise_texts(["a b c", "a"], "none", 2, "file" if k == 2 else "")
+    first, last = messages().strip().splitlines()
+    assert "2 tokens" in first and "file: 1 of 2 texts" in last
+
+
 # Parts
 
 
@@ -228,6 +236,10 @@ def test_scores_of_several_classes_are_those_worked_out_by_hand():
         ["yy", "0", "1", "0"],
         ["z", "1", "0", "0"],
     ]
+    results.classes = ["x", "好评", "很差的差评"]  # which are wider than they are long
+    for table in (scores.confusion_table(results), scores.per_class_table(results)):
+        assert len(set(map(display_width, table.splitlines()))) == 1
+    results.classes = ["x", "yy", "z"]
     header, *rows = scores.mistakes(results, ["one", "two", "three", "four"], pairs=False)
     assert header == ("probability", "label", "predicted", "text")
     assert rows == [("0.3000", "x", "yy", "two"), ("0.4000", "z", "x", "four")]

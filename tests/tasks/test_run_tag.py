@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import run_tag
+from args import with_flags
 from elmo_core.machine import versions
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
@@ -151,7 +152,7 @@ def test_interrupted_training_is_resumed(run, monkeypatch, messages):
         patched.setattr(Tagger, "score", interrupted)
         run(command, *QUICK, *flags)
     assert "stopped in epoch 3" in messages() and Tagger("run").predict([["a", "bank"]])
-    with pytest.raises(UserError, match="--resume"):
+    with pytest.raises(UserError, match="resume=True"):
         run(command, *QUICK, *flags)
     run(command, *QUICK, *flags, "--resume")
     whole, resumed = Tagger("whole").weights(), Tagger("run").weights()
@@ -285,7 +286,9 @@ MISTAKES = [  # flags, pattern of the message
     (f"{PREDICT} --input=train --data_format=columns --token_column=7", "train:1"),
     (f"{PREDICT} --input=latin", "latin:2"),
     (f"{PREDICT} --lang=zh --data_format=json", "--lang"),
-    ("predict --model_dirr=tagger", "--model_dirr.*predict --help"),
+    ("predict --model_dirr=tagger", "--model_dirr.*mean --model_dir\\?.*predict --help"),
+    (f"{BASELINE} --train-file=train", "--train-file.*mean --train_file\\?"),
+    (f"{BASELINE} train dev", "in quotes"),
     (f"{BASELINE} --resume", "no interrupted training"),
     ("evaluate --model_dir=tagger --test_file=train --mistakes=train", "--mistakes"),
     ("evaluate --model_dir=tagger --test_file=missing", "missing"),
@@ -310,6 +313,6 @@ def test_a_mistake_is_named_and_changes_nothing(flags, pattern, folder, monkeypa
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises((UserError, SystemExit)) as raised:
         run_tag.main(shlex.split(flags))
-    message = capsys.readouterr().err.splitlines()[-1] if raised.type is SystemExit else str(raised.value)
+    message = capsys.readouterr().err.splitlines()[-1] if raised.type is SystemExit else with_flags(str(raised.value))
     assert re.search(pattern, message)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
