@@ -218,9 +218,9 @@ class Tagger(TrainedModel):
         check_sentences(sentences)
         return [labels for labels, _ in self._decoded(sentences, math.inf)]
 
-    def iter_predict(self, sentences: Iterable[Sequence[str]], window: float | None = None) -> Iterator[list[str]]:
-        """Yield the same, for input of any size. window: how many sentences to read ahead (default: 16 batches)."""
-        for labels, _ in self._decoded(checked(sentences), window):
+    def iter_predict(self, sentences: Iterable[Sequence[str]]) -> Iterator[list[str]]:
+        """Yield the same, for input of any size. It reads 16 batches ahead."""
+        for labels, _ in self._decoded(checked(sentences), None):
             yield labels
 
     def spans(self, texts: Sequence[str | Sequence[str]]) -> list[list[Span]]:
