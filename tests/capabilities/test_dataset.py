@@ -474,7 +474,7 @@ def test_shuffled_batches_hold_every_sentence_once():
 
 def test_prefetching_keeps_order_and_stays_within_its_depth():
     taken, n_threads = [], threading.active_count()
-    with prefetched((taken.append(i) or i for i in range(100))) as items:
+    with prefetched(taken.append(i) or i for i in range(100)) as items:
         assert next(items) == 0
         until = time.monotonic() + 5
         while len(taken) < 5 and time.monotonic() < until:
