@@ -169,7 +169,7 @@ class Tagger(TrainedModel):
         training = make(TrainingSettings, options)
         vocabulary = Vocabulary.from_file(Path(pieces)) if pieces else None
         files = data_format, token_column, label_column, label_names
-        reader = sentence_reader(vocabulary, segmentation, feature_column, *files)
+        reader = sentence_reader(vocabulary, segmentation, feature_column, *files, lang or "")
         parts = {"sentences": (sentences, labels) if labels is not None else sentences, "dev": dev, "test": test}
         with (
             training_folder(cls.kind, save_dir, overwrite, resume) as folder,
@@ -177,7 +177,7 @@ class Tagger(TrainedModel):
         ):
             data = {name: labelled_sentences(part, reader, name) for name, part in parts.items() if part is not None}
             train = data.pop("sentences")
-            options["lang"] = lang or detect_language((sentence.tokens for sentence in train), segmentation)
+            options["lang"] = reader.lang or detect_language((sentence.tokens for sentence in train), segmentation)
             is_tagged = isinstance(sentences, Path | str) and reader.format_of(Path(sentences)) == "tagged"
             options["scheme"] = scheme or ("lac" if is_tagged else detect_scheme(sentence.labels for sentence in train))
             settings = make(TaggerSettings, options)
@@ -291,7 +291,8 @@ class Tagger(TrainedModel):
     ) -> dict[str, Any]:
         """Score the tagger on sentences and their labels, or on a file that has both, read as by `train`."""
         files = data_format, token_column, label_column, label_names
-        reader = sentence_reader(self.pieces, self.settings.segmentation, self.feature_column, *files)
+        how = self.pieces, self.settings.segmentation, self.feature_column
+        reader = sentence_reader(*how, *files, self.settings.lang)
         data = labelled_sentences((sentences, labels) if labels is not None else sentences, reader, "sentences")
         warn_about_labels(self.labels, self.settings.scheme, [], {"given": data})
         return self.score(data).to_dict()

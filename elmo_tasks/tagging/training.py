@@ -28,11 +28,12 @@ def sentence_reader(
     token_column: int | str = 0,
     label_column: int | str = -1,
     label_names: Path | str | Sequence[str] = (),
+    lang: str = "",
 ) -> SentenceReader:
-    """A reader of labelled files. pieces, segmentation, feature_column: of the tagger."""
+    """A reader of labelled files. pieces, segmentation, feature_column, lang: of the tagger."""
     names = list(read_lines(Path(label_names)) if isinstance(label_names, Path | str) else label_names)
     splitter = PieceSplitter(pieces.words if pieces else (), whole=pieces is None)
-    return SentenceReader(data_format, token_column, label_column, segmentation, feature_column, names, splitter)
+    return SentenceReader(data_format, token_column, label_column, segmentation, feature_column, names, splitter, lang)
 
 
 def labelled_sentences(data: LabelledSentences, reader: SentenceReader, name: str) -> list[Sentence]:
