@@ -64,7 +64,7 @@ class TokenisedPassage:
 
 
 def tokenised_passages(data: Path | str | Sequence[Mapping[str, Any]], lang: str, name: str) -> list[TokenisedPassage]:
-    """Read and tokenise a file, or dictionaries. name: of the argument, for messages."""
+    """Read and tokenise a file, or dictionaries. name: of the argument, used in error messages."""
     is_file = isinstance(data, Path | str)
     dataset = read_dataset(Path(data)) if is_file else make_dataset(number_records(data, name), name)
     log.info(f"{data if is_file else name}: {dataset.describe()}")
