@@ -186,7 +186,7 @@ def test_memory_does_not_grow_with_the_text(model, tmp_path):
 
 
 def n_parts(output: Path) -> int:
-    return len(list(Path(f"{output}.parts").glob("*.npz")))
+    return len(list(Path(f"{output}.parts").glob("*.zip")))
 
 
 @pytest.mark.slow
@@ -245,10 +245,10 @@ def test_an_interruption_while_the_parts_are_put_together(model, text, whole, ou
 @pytest.mark.parametrize(
     ("when", "lost"),
     [
-        ("after a part", "000002.npz"),
-        ("after the last part", "000002.npz"),
+        ("after a part", "000002.zip"),
+        ("after the last part", "000002.zip"),
         ("after the last part", ""),
-        ("while assembling", "000002.npz"),
+        ("while assembling", "000002.zip"),
         ("while assembling", ""),
     ],
 )
@@ -268,7 +268,7 @@ def test_lost_parts_are_an_error(model, text, whole, output, when, lost):
             delete()
 
     def reading(part):
-        if when == "while assembling" and part.name == "000001.npz":
+        if when == "while assembling" and part.name == "000001.zip":
             delete()
         return read(part)
 
@@ -425,9 +425,9 @@ def test_damage_to_a_part_is_found(model, text, whole, tmp_path):
     """A damaged part is deleted and computed again, or still reads the same."""
     folder, output = tmp_path / "share", tmp_path / "v.hdf5"
     embed(model, text, folder, "--shard=0/1")
-    part = folder / "000004.npz"
+    part = folder / "000004.zip"
     results = 0
-    for _ in accepted(part, lambda: merge(output, folder), times=90, message=r"000004\.npz|1 of 10 windows"):
+    for _ in accepted(part, lambda: merge(output, folder), times=90, message=r"000004\.zip|1 of 10 windows"):
         assert_close(output, whole)
         output.unlink()
         results += 1
