@@ -326,6 +326,10 @@ class ELMo(nn.Layer):
         check_number("l2_coef", l2_coef, 0, MAX_FLOAT)
         for name, rate in (("dropout", dropout), ("word_dropout", word_dropout), ("layer_dropout", layer_dropout)):
             check_number(name, rate, 0, 1)
+            if rate and not trainable and name != "dropout":
+                raise UserError(
+                    f"{name}={rate}: it acts inside the biLM, which is frozen. Expected 0, or trainable=True."
+                )
         check_option("pool", pool, (None, "mean"))
         self.bilm, self.vocabulary = _check_model(params) if isinstance(params, tuple) else load_bilm(params)
         self.config = self.bilm.config
@@ -402,13 +406,13 @@ class ELMo(nn.Layer):
         """Compute and cache the chosen layers of a frozen biLM for sentences that recur in every epoch.
 
         They are cached in memory if they fit into `gigabytes`, in float32 or else in float16; otherwise in float16 in an
-        unnamed file in the folder. Without a folder they are computed in every epoch.
+        unnamed file in the folder. Without a folder they are computed in every epoch. Another call caches more sentences.
         """
         if self.trainable:
             raise UserError(
                 "ELMo.cache: the layers of a trainable biLM change in every step. Expected trainable=False."
             )
-        distinct = list(dict.fromkeys(map(tuple, sentences)))
+        distinct = [tokens for tokens in dict.fromkeys(map(tuple, sentences)) if tokens not in self._cached]
         n_tokens, n_layers = sum(map(len, distinct)), self.choice.n_layers
         size = 4 * n_tokens * n_layers * self.layer_dim
         shape = f"{format_count(n_tokens, 'tokens')} x {format_count(n_layers, 'layers')} x {self.layer_dim}"
@@ -426,7 +430,7 @@ class ELMo(nn.Layer):
         arrays = embedder.iter_encode(distinct)
         if on_disk:
             arrays = _on_disk(arrays, folder, n_tokens * n_layers * self.layer_dim)
-        self._cached = {tokens: self._with_layer_axis(array) for tokens, array in zip(distinct, arrays, strict=True)}
+        self._cached.update(zip(distinct, map(self._with_layer_axis, arrays), strict=True))
         if embedder.oov_share:
             log.info(f"{embedder.oov_share:.2%} of the tokens are not in ELMo's vocabulary and are read as <UNK>.")
 
@@ -439,7 +443,7 @@ class ELMo(nn.Layer):
 
     def padded(self, arrays: Sequence[np.ndarray]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Pad arrays (layers, n, 2P) to layers (B, T, 2P) with their mask (B, T)."""
-        lengths = np.array([array.shape[1] for array in arrays])
+        lengths = np.array([array.shape[1] for array in arrays], np.int64)
         layers = np.zeros((self.choice.n_layers, len(arrays), lengths.max(initial=0), self.layer_dim), np.float32)
         for row, array in enumerate(arrays):
             layers[:, row, : array.shape[1]] = array
@@ -454,6 +458,10 @@ class ELMo(nn.Layer):
 
     def mix_weights(self, number: int = 0) -> dict[str, list[float] | float]:
         """The layer weights of a mix, which sum to 1, and its gamma."""
+        if number not in range(len(self.mixes)):
+            raise UserError(
+                f"mix_weights({number}): this ELMo has n_mixes={len(self.mixes)}; concatenated layers have none."
+            )
         mix = self.mixes[number]
         return {"layers": nn.functional.softmax(mix.scalars).tolist(), "gamma": mix.gamma.item()}
 
@@ -611,9 +619,18 @@ class ELMoEmbedder:
                 raise UserError("substitutes: expected a BiLM with a softmax, and its vocabulary.")
             return self.bilm.softmax, self.vocabulary
         if self._softmax is None:
+            prefix, config, weights, vocabulary = read_model(self._prefix, softmax=True)
+            names = [name for name in weights if name.startswith("softmax.")]
+            of_softmax = {name.removeprefix("softmax."): weights.pop(name) for name in names}
+            loaded = {name: weight.numpy() for name, weight in self.bilm.state_dict().items()}
+            if checkpoint.fingerprint(weights) != checkpoint.fingerprint(loaded):
+                raise UserError(
+                    f"{prefix} has been replaced since this ELMoEmbedder loaded it. Create another ELMoEmbedder."
+                )
             with runtime.on_device(self.device):
-                bilm, vocabulary = load_bilm(self._prefix, softmax=True)
-            self._softmax = bilm.softmax, vocabulary
+                softmax = Softmax(config.vocab_size, config.projection_dim)
+                set_weights(softmax, of_softmax, str(prefix))
+            self._softmax = softmax, vocabulary
         return self._softmax
 
     def _validated(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:

@@ -163,9 +163,10 @@ def _process_batch(options: Options, first_dev: int | None, batch: Batch) -> Res
     for i, (data, document) in enumerate(zip(batch.lines, batch.documents, strict=True)):
         try:
             line = data.decode(options.encoding)
+            line = line.removeprefix("\ufeff") if batch.first + i == 1 else line
         except UnicodeDecodeError:
             if options.undecodable == "error":
-                decode(b"\n".join(batch.lines[i:]), batch.path, batch.first + i, options.encoding)
+                decode(b"\n".join(batch.lines), batch.path, batch.first, options.encoding)
             counts.dropped[f"lines that are not {options.encoding}"] += 1
             continue
         part = "dev" if _is_held_out(options, first_dev, document, data) else "train"

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.machine import disk
+from elmo_core.text.terminal import printable
 from senses.clusters import propose_senses
 from senses.nearest import nearest_others, same_sense_shares
 from senses.occurrences import Word
 from senses.picture import COLOURS, keywords, project
-from senses.terminal import printable
 
 TEMPLATE = Path(__file__).with_name("page.html")
 NEIGHBOURS = 8  # per occurrence and layer

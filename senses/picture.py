@@ -13,8 +13,8 @@ import numpy as np
 
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, log
+from elmo_core.text.terminal import printable, truncate
 from senses.occurrences import Word, is_word
-from senses.terminal import printable, truncate
 
 LABELS = 60  # maximum per panel
 LABEL_WIDTH = 24  # columns

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from elmo_core.machine.messages import format_count
+from elmo_core.text.terminal import display_width, pad, printable, truncate
 from senses.nearest import neighbours, same_sense_shares
 from senses.occurrences import Occurrence, Word
-from senses.terminal import display_width, pad, printable, truncate
 
 HEAD = 18  # columns of layer and cosine, before sense and sentence
 CORNER = "nearest has the same sense"

@@ -33,7 +33,9 @@ def load_word_vectors(path: Path, limit: int | None = None):
     binary = path.name.removesuffix(".gz").endswith(".bin")
     try:
         no_header = not binary and not _has_header(path)
-        vectors = KeyedVectors.load_word2vec_format(str(path), binary=binary, limit=limit, no_header=no_header)
+        options = {"binary": binary, "limit": limit, "no_header": no_header}
+        options["encoding"] = "utf-8" if binary else "utf-8-sig"  # with or without a byte order mark
+        vectors = KeyedVectors.load_word2vec_format(str(path), **options)
         if not np.isfinite(vectors.vectors).all():
             raise ValueError("it contains values that are not finite")
         if not len(vectors):

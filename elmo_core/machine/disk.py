@@ -27,7 +27,7 @@ def read_json(path: Path, expected: str) -> dict:
     """Read the object in a JSON file. expected: what it should be, for the message."""
     check_input(path, expected)
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: invalid JSON ({error}), expected {expected}.") from error
     if not isinstance(values, dict):

@@ -18,6 +18,7 @@ from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, join_names, log
 
 MAGIC_BYTES = {b"\x1f\x8b": "gzip", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+BIG5 = ("big5", "cp950", "big5-hkscs")  # cp950 is that of Windows
 BLOCK_BYTES = 1 << 22  # in memory at once
 JSON_ARRAY = re.compile(r"\s*\[\s*(\{|$)")  # the first line of an array of objects
 
@@ -53,8 +54,7 @@ def blocks(path: Path, encoding: str = "UTF-8") -> Iterator[str]:
     """Yield the text of a file, plain or gzip, in blocks of whole lines."""
     line = 1
     for block, _ in byte_blocks(path, BLOCK_BYTES):
-        text = decode(block, path, line, encoding)
-        yield text.removeprefix("\ufeff") if line == 1 else text
+        yield decode(block, path, line, encoding)
         line += block.count(b"\n")
 
 
@@ -72,14 +72,20 @@ def byte_blocks(path: Path, size: int) -> Iterator[tuple[bytes, int]]:
 
 
 def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8") -> str:
-    """Decode bytes that begin at a line of a file. Errors name the line and guess the encoding."""
+    """Decode bytes that begin at a line of a file, without its byte order mark. Errors name the line and the cause."""
     if b"\0" in data and detect_format(data) != "UTF-16":
         line += data.count(b"\n", 0, data.index(b"\0"))
         raise UserError(f"{path}:{line}: a NUL byte. This does not look like a text file. If it is one: tr -d '\\000'.")
     try:
-        return data.decode(encoding)
+        text = data.decode(encoding)
+        return text.removeprefix("\ufeff") if line == 1 else text
     except UnicodeDecodeError as error:
         line += data.count(b"\n", 0, error.start)
+        if codecs.lookup(encoding).name == "utf-8" and _is_damaged_utf8(data):
+            raise UserError(
+                f"{path}:{line}: the UTF-8 text is damaged: a character is incomplete. Was the file cut off? Create or "
+                "download it again, or remove what is left of the character."
+            ) from error
         likely = _likely_encoding(data, encoding)
         not_utf8 = NotUTF8(f"{path}:{line}: byte 0x{data[error.start]:02x} is not {encoding}. {_advice(data, likely)}")
         not_utf8.likely = likely
@@ -92,12 +98,25 @@ def _likely_encoding(data: bytes, wrong: str) -> str | None:
         return None
     alone = len(re.findall(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])", data))  # like latin-1 accents
     paired = len(re.findall(rb"[\x80-\xff]{2}", data))  # like most Chinese characters
-    for name in ("utf-8", "gb18030", "big5") if paired > alone else ("utf-8", "latin-1"):
+    chinese = ("gb18030", *BIG5) if _is_simplified(data) else (*BIG5, "gb18030")
+    for name in ("utf-8", *(chinese if paired > alone else ("latin-1",))):
         with suppress(UnicodeDecodeError):
             data.decode(name)
             if codecs.lookup(name) != codecs.lookup(wrong):
                 return name
     return None
+
+
+def _is_damaged_utf8(data: bytes) -> bool:
+    """Whether most bytes beyond ASCII are whole characters of UTF-8, which they are in no other encoding."""
+    text = data.decode("utf-8", "replace")
+    return sum(not character.isascii() for character in text) > 4 * text.count("\ufffd")
+
+
+def _is_simplified(data: bytes) -> bool:
+    """Whether bytes are simplified Chinese. In gb18030 they are then characters of GB2312; those of Big5 often are not."""
+    characters = [character for character in data.decode("gb18030", "replace") if not character.isascii()]
+    return len("".join(characters).encode("gb2312", "ignore")) > 1.8 * len(characters)
 
 
 def _advice(data: bytes, likely: str | None) -> str:
@@ -175,8 +194,7 @@ def _stdin_blocks() -> Iterator[str]:
         data = sys.stdin.buffer.read1(BLOCK_BYTES)
         *lines, rest = (rest + data).split(b"\n") if data else (rest, b"")
         if block := b"\n".join([*lines, b""] if data else lines):
-            text = decode(block, Path("standard input"), line)
-            yield text.removeprefix("\ufeff") if line == 1 else text
+            yield decode(block, Path("standard input"), line)
             line += block.count(b"\n")
 
 

@@ -4,6 +4,7 @@ Shapes: B rows, T steps, N distinct tokens in a batch, C characters per token (5
 """
 
 import hashlib
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -68,7 +69,7 @@ class Vocabulary:
         """Whether the file begins with the special tokens."""
         beginning = "\n".join((*SPECIAL_TOKENS, "")).encode()
         with path.open("rb") as file:
-            return file.read(len(beginning)) == beginning
+            return file.read(len(beginning) + 3).removeprefix(BOM_UTF8).startswith(beginning)
 
     def save(self, path: str | Path) -> None:
         """Write the file that `from_file` reads."""

@@ -362,7 +362,7 @@ class Experiment:
     def _save(self, encoders: Sequence[Encoder]) -> None:
         data, settings = self.data, self.settings
         classifier = Classifier.create(
-            self.trainer.model.head, encoders, data.classes, settings.lang, settings.max_seq_len
+            self.trainer.model.head, encoders, data.classes, settings.lang, settings.max_seq_len, settings.columns or ()
         )
         classifier.save(settings.save_dir)
 

@@ -11,6 +11,7 @@ import numpy as np
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.optional import import_optional
+from elmo_core.text.terminal import display_width, pad
 from elmo_tasks.significance import mcnemar, paired_bootstrap
 
 CLASSES = ("negative", "positive")
@@ -95,10 +96,10 @@ def confusion_table(results: Results) -> str:
     """Labels in rows, predictions in columns."""
     names = results.classes
     rows = _metrics().confusion_matrix(results.label, results.prediction, labels=range(len(names))).tolist()
-    first, width = max(len("predicted"), *map(len, names)), max(7, *map(len, names)) + 2
-    lines = [f"{'predicted':{first}}" + "".join(f"{name:>{width}}" for name in names)]
+    first, width = max(map(display_width, ("predicted", *names))), max(7, *map(display_width, names)) + 2
+    lines = [pad("predicted", first) + "".join(pad(name, -width) for name in names)]
     for name, row in zip(names, rows, strict=True):
-        lines.append(f"{name:{first}}" + "".join(f"{count:{width},}" for count in row))
+        lines.append(pad(name, first) + "".join(f"{count:{width},}" for count in row))
     return "\n".join(lines)
 
 
@@ -114,9 +115,9 @@ def per_class(results: Results) -> dict[str, dict[str, float]]:
 
 
 def per_class_table(results: Results) -> str:
-    width = max(20, *map(len, results.classes))
+    width = max(20, *map(display_width, results.classes))
     return "\n".join(
-        f"{name:{width}}   precision {row['precision']:7.2%}  recall {row['recall']:7.2%}  F1 {row['f1']:7.2%}  "
+        f"{pad(name, width)}   precision {row['precision']:7.2%}  recall {row['recall']:7.2%}  F1 {row['f1']:7.2%}  "
         f"support {row['support']:,.0f}"
         for name, row in per_class(results).items()
     )

@@ -6,7 +6,8 @@ bioes   B-x I-x E-x, and S-x for a span of one token; also with M for I (BMES), 
 plain   one label per token, without spans, such as parts of speech
 lac     x for a span of one token, else x-B x-I, as in Baidu's LAC
 
-O is outside all spans. B, I, E and S may also stand alone, without a tag, as in word segmentation.
+O is outside all spans. B, I, E and S may also stand alone, without a tag, as in word segmentation, where a B and an I or E
+are among them: S, M and L, for example, are plain labels.
 """
 
 import itertools
@@ -68,17 +69,27 @@ def detect_scheme(sentences: Iterable[Sequence[str]]) -> str:
     inner = {label for label in labels if split_lac_label(label)[1] == "I"}
     if inner and {f"{label[:-1]}B" for label in inner} <= labels:
         return "lac"
-    if not all(matches.values()) or labels <= {OUTSIDE}:
-        others = sorted(label for label, match in matches.items() if not match)
-        if any(match and match["tag"] for match in matches.values()):
+    spanless = {label for label, match in matches.items() if not match} or _spanless(labels - {OUTSIDE})
+    if spanless or labels <= {OUTSIDE}:
+        if spanless and (all(matches.values()) or any(match and match["tag"] for match in matches.values())):
             log.warning(
-                f"Some labels look like those of spans, others do not ({join_names(others, 3)}): all are taken as plain "
-                "labels. If that is a mistake, correct the files or set --scheme."
+                f"Some labels look like those of spans, but {join_names(sorted(spanless), 3)} cannot encode one: all are "
+                "taken as plain labels. If that is a mistake, correct the files or set `scheme`."
             )
         return "plain"
     if not {match["prefix"] for match in matches.values()} <= {"B", "I", None}:
         return "bioes"
     return "bio" if any(_has_iob2_begin(sentence) for sentence in sentences) else "iob1"
+
+
+def _spanless(labels: set[str]) -> set[str]:
+    """The labels whose prefixes cannot encode spans: M, E and L need a B, and of bare ones only I needs none."""
+    tagged, bare = ({label[0] for label in labels if ("-" in label) == has_tag} for has_tag in (True, False))
+    faulty = {
+        True: "B" not in tagged and bool(tagged & set("MEL")),
+        False: bare != {"I"} and not ("B" in bare and bare & set("IMEL")),
+    }
+    return {label for label in labels if faulty["-" in label]}
 
 
 def _has_iob2_begin(labels: Sequence[str]) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass, field
 
 from elmo_core.machine.messages import format_count
+from elmo_core.text.terminal import pad
 from elmo_tasks.tagging.scheme import spans
 
 
@@ -124,7 +125,7 @@ class Score:
         subtypes = [(f"all .{name}", counts) for name, counts in self.subtypes.items()]
         unknown = [("unknown words", self.unknown)] if self.unknown.gold else []
         return "\n".join(
-            f"{name:<14} precision {counts.precision:6.2%}  recall {counts.recall:6.2%}  F1 {counts.f1:6.2%}  "
+            f"{pad(name, 14)} precision {counts.precision:6.2%}  recall {counts.recall:6.2%}  F1 {counts.f1:6.2%}  "
             f"{format_count(counts.gold, self.unit)}"
             for name, counts in [*rows, ("all", self.total), *subtypes, *unknown]
         )

@@ -272,6 +272,14 @@ def test_counts_are_exact_and_irregular_lines_logged_once(tmp_path, vocabulary, 
     assert [record.message.split(": ")[1][:7] for record in caplog.records] == ["3 blank", "1 lines", "1 times"]
 
 
+def test_a_vocabulary_is_not_a_corpus_even_with_a_byte_order_mark(tmp_path, vocabulary):
+    vocabulary.save(tmp_path / "v.txt")
+    (tmp_path / "v.txt").write_bytes(b"\xef\xbb\xbf" + (tmp_path / "v.txt").read_bytes())
+    assert Vocabulary.from_file(tmp_path / "v.txt").tokens == vocabulary.tokens
+    with pytest.raises(UserError, match="is a vocabulary"):
+        Corpus(tmp_path / "v.txt")
+
+
 def test_a_sample_of_the_words_is_looked_up_and_everything_counted(tmp_path, vocabulary, monkeypatch):
     corpus, sentences = write_shards(tmp_path / "corpus", 50, 70)
     exact = corpus.count(vocabulary)
@@ -466,15 +474,15 @@ def test_shuffled_batches_hold_every_sentence_once():
 
 def test_prefetching_keeps_order_and_stays_within_its_depth():
     taken, n_threads = [], threading.active_count()
-    with prefetched((taken.append(i) or i for i in range(100)), depth=3) as items:
+    with prefetched(taken.append(i) or i for i in range(100)) as items:
         assert next(items) == 0
         until = time.monotonic() + 5
-        while len(taken) < 4 and time.monotonic() < until:
+        while len(taken) < 5 and time.monotonic() < until:
             time.sleep(0.01)
         time.sleep(0.1)
-        assert len(taken) == 4  # one used, three prepared
+        assert len(taken) == 5  # one used, four prepared
         assert list(items) == list(range(1, 100))
-    with prefetched(iter(int, 1), depth=2) as endless:
+    with prefetched(iter(int, 1)) as endless:
         next(endless)
     assert threading.active_count() == n_threads
 

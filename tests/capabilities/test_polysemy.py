@@ -10,7 +10,8 @@ import runs
 import run_polysemy
 from elmo import ELMoEmbedder
 from elmo_core.machine.messages import UserError
-from senses import nearest, occurrences, picture, report, terminal
+from elmo_core.text import terminal
+from senses import nearest, occurrences, picture, report
 
 DATA = runs.PROJECT / "data"
 SENSES = ["file", "line", "token", "word", "sense"]

@@ -111,6 +111,26 @@ def test_html_ends_paragraphs_and_leaves_nothing_behind():
 
 
 @pytest.mark.parametrize(
+    "raw", ["x<b or y>b holds", "if a <i and c> d", "0 <p and p> 1", "<u like this>", "<s=3 or t> 4"]
+)
+def test_what_only_looks_like_a_tag_is_text(raw):
+    assert "".join(map("".join, tokenise.sentences(raw, "any"))) == raw.replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "a<br><br />b",
+        "<P CLASS='x y' id = z>a</p><td nowrap>b",
+        'a <a href="http://x.org/?a=1&b=2" target=_blank>b</a >',
+        "<font size=+1 color='#fff'>a</font> <IMG src=b.png alt=''/>b",
+    ],
+)
+def test_tags_are_removed(raw):
+    assert [*"".join(map("".join, tokenise.sentences(raw, "any")))] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
     ("raw", "sentences"),
     [
         (
@@ -274,6 +294,8 @@ def test_lower_encoding_byte_order_mark_and_line_ends(tmp_path):
     files = text(source, tmp_path / "lower", "--lower", "--shards", 1)
     assert sorted(sentences(files, "train")) == ["café noir .", "it 's ok ..."]
     assert text(source, tmp_path / "sig", "--lower", "--shards", 1, "--encoding", "utf-8-sig") == files
+    files = text(source, tmp_path / "none", "--lang", "none", "--shards", 1)
+    assert sorted(sentences(files, "train")) == ["Café Noir.", "It's OK"]
     source.write_bytes("他来了。\n".encode("gb18030"))
     files = text(source, tmp_path / "gb", "--lang", "zh", "--shards", 1, "--encoding", "gb18030")
     assert sentences(files, "train") == ["他来 了 。"]

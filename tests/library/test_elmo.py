@@ -7,6 +7,7 @@ import random
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ import elmo
 from elmo import ELMo, ELMoConfig, ELMoEmbedder
 from elmo_core.files import checkpoint
 from elmo_core.machine import products
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.messages import UserError, format_count
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import token_tables
 from elmo_core.network.lstmp import run_layer
@@ -326,6 +327,20 @@ def test_substitutes_of_a_model_of_ones_own_and_mistakes(model, tmp_path):
             no_softmax.substitutes(SENTENCES[0], position, k)
 
 
+def test_substitutes_of_a_checkpoint_that_was_replaced_are_an_error(tmp_path):
+    """The softmax is read on first use. The biLM is not built a second time for it."""
+    prefix, other = tiny.save(tiny.random_bilm(), tmp_path), tiny.random_bilm(seed=2)
+    expected = ELMoEmbedder(prefix).substitutes(SENTENCES[0], 1)
+    used, unused = ELMoEmbedder(prefix), ELMoEmbedder(prefix)
+    with mock.patch.object(elmo, "BiLM"):
+        assert used.substitutes(SENTENCES[0], 1) == expected
+    tiny.save(other, tmp_path)
+    assert used.substitutes(SENTENCES[0], 1) == expected
+    with pytest.raises(UserError, match="replaced"):
+        unused.substitutes(SENTENCES[0], 1)
+    assert ELMoEmbedder(prefix).substitutes(SENTENCES[0], 1) != expected
+
+
 @pytest.mark.parametrize("kind", [ELMoEmbedder.encode, ELMo.forward])
 def test_truncated_tokens_are_reported_once(model, caplog, kind):
     embedder = {ELMoEmbedder.encode: ELMoEmbedder, ELMo.forward: ELMo}[kind](model)
@@ -348,7 +363,8 @@ def test_a_word_model_reports_its_unknown_words(tmp_path):
         (ELMoEmbedder, "layers", [3, "last", "mix", "concat:3", [1, 2], [0, 1, 2], ["a", 1.0, 2]]),
         (ELMo, "layers", [3, -1, True, "all", "0,1", "mix:", "mix:0,3", "top:1", "average:0,1", [0.5, 0.5]]),
         (ELMo, "pool", ["max"]),
-        (ELMo, "word_dropout", [-0.1]),
+        (ELMo, "word_dropout", [-0.1, 0.1]),  # without trainable=True
+        (ELMo, "layer_dropout", [0.1]),
         (ELMoEmbedder, "pool", ["sum"]),
         (ELMoEmbedder, "dtype", ["int8"]),
         (ELMoEmbedder, "batch_size", [0]),
@@ -514,6 +530,24 @@ def test_arrays_are_cached_or_computed_now(model):
         assert_close([one.numpy()[row, : array.shape[1]] for one in layers], array)
     with pytest.raises(UserError, match="trainable"):
         ELMo(model, trainable=True).cache(SENTENCES, 1)
+
+
+@pytest.mark.parametrize("pool", [None, "mean"])
+def test_another_call_caches_more_sentences(model, monkeypatch, messages, pool):
+    layer = ELMo(model, dropout=0.0, pool=pool)
+    empty, (expected,) = layer([])[0][0].shape, layer(SENTENCES[:3])[0]
+    layer.cache(SENTENCES[:2], 1)
+    layer.cache(SENTENCES[1:3], 1)
+    assert format_count(len(SENTENCES[2]), "tokens") in messages().splitlines()[-1]  # only those that are new
+    monkeypatch.setattr(layer.bilm, "encode", None)
+    assert_close([layer(SENTENCES[:3])[0][0].numpy()], [expected.numpy()])
+    assert layer([])[0][0].shape == empty
+
+
+@pytest.mark.parametrize(("layers", "number"), [("concat", 0), ("mix", 1)])
+def test_weights_of_a_mix_that_does_not_exist_are_an_error(model, layers, number):
+    with pytest.raises(UserError, match="n_mixes"):
+        ELMo(model, layers=layers).mix_weights(number)
 
 
 def test_too_little_room_is_a_warning_and_everything_is_computed(model, tmp_path, monkeypatch, caplog):

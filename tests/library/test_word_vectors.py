@@ -17,6 +17,12 @@ def test_gloves_vectors_have_no_first_line(tmp_path, name):
     assert load_word_vectors(tmp_path / name, limit=2).index_to_key == ["the", "3"]
 
 
+@pytest.mark.parametrize("first", ["", "2 2\n"])
+def test_a_byte_order_mark_is_not_part_of_the_first_word(tmp_path, first):
+    (tmp_path / "v.txt").write_text(f"\ufeff{first}the 0.5 1\nof 1 2\n", encoding="utf-8")
+    assert load_word_vectors(tmp_path / "v.txt").index_to_key == ["the", "of"]
+
+
 @pytest.mark.parametrize("name", ["v.txt", "v.bin"])
 def test_of_a_word_that_occurs_twice_the_first_vector_counts(tmp_path, caplog, name):
     lines = [("the", [1, 2]), ("of", [3, 4]), ("the", [5, 6]), ("river", [7, 8])]

@@ -11,7 +11,9 @@ def display_width(text: str) -> int:
 
 
 def pad(text: str, width: int) -> str:
-    return text + " " * (width - display_width(text))
+    """Fill up a text with spaces to a width in columns, on its left if the width is negative."""
+    spaces = " " * (abs(width) - display_width(text))
+    return spaces + text if width < 0 else text + spaces
 
 
 def truncate(text: str, room: int) -> str:
