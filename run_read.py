@@ -23,9 +23,11 @@ import task_flags
 from args import COUNT, FILE
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
+from elmo_core.text.language import AUTO, choose_language
 from elmo_core.text.text_files import blocks, line_groups, write_table
+from elmo_core.weights import model_files
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
-from elmo_tasks.reading.data import read_dataset
+from elmo_tasks.reading.data import Passage, read_dataset
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import Reader, TokenisedPassage
 from elmo_tasks.reading.score import mistakes, score
@@ -79,7 +81,7 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     task_flags.add_test(parser, CONTENT)
     parser.add_argument("--predictions", **FILE, help="{id: answer}, as written by `predict`, instead of --model_dir")
     parser.add_argument("--compare_with", **FILE, help="predictions of another reader")
-    task_flags.add_language(parser, None, "language of --predictions, which sets the metrics")
+    task_flags.add_language(parser, help="language of --predictions, which sets the metrics")
     task_flags.add_mistakes(parser)
     task_flags.add_json(parser)
 
@@ -110,7 +112,7 @@ def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> No
 def check_evaluate(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     if bool(args.model_dir) == bool(args.predictions):
         parser.error("give either --model_dir or --predictions")
-    if args.lang and args.model_dir:
+    if args.lang != AUTO and args.model_dir:
         parser.error("--lang has no effect with --model_dir")
 
 
@@ -126,7 +128,9 @@ def train_reader(args: argparse.Namespace) -> None:
     disk.check_output("--json", args.json, args.train_file, args.dev_file, args.test_file)
     script.seed_everything(args.seed)
     files = [args.train_file, args.dev_file, args.test_file]
-    passages, dev, test = (file and read(file, args.lang) for file in files)
+    datasets = [file and read(file) for file in files]
+    args.lang = language(args.lang, datasets[0], args.init_from_ckpt)
+    passages, dev, test = (data and tokenised(data, args.lang) for data in datasets)
     if not dev:
         passages, dev = hold_out(passages, args.seed)
     pretrained = PretrainedBiLM.from_path(args.init_from_ckpt) if args.init_from_ckpt else None
@@ -151,10 +155,19 @@ def train_reader(args: argparse.Namespace) -> None:
     script.write_json(args.json, results)
 
 
-def read(path: Path, language: str) -> list[TokenisedPassage]:
+def read(path: Path) -> list[Passage]:
     data = read_dataset(path)
     log.info(f"{path}: {data.describe()}")
-    return [TokenisedPassage(passage, language) for passage in data.passages]
+    return data.passages
+
+
+def language(lang: str, passages: Sequence[Passage], elmo: str | None = None) -> str:
+    """The language in --lang or, if it is auto, of the passages. elmo: the checkpoint of the ELMo that reads them."""
+    return choose_language(lang, (passage.text for passage in passages), model_files.vocabulary_words(elmo))
+
+
+def tokenised(passages: Sequence[Passage], lang: str) -> list[TokenisedPassage]:
+    return [TokenisedPassage(passage, lang) for passage in passages]
 
 
 def evaluate(args: argparse.Namespace) -> None:
@@ -163,17 +176,17 @@ def evaluate(args: argparse.Namespace) -> None:
     passages = read_dataset(args.test_file).passages
     if args.model_dir:
         reader = Reader(args.model_dir, args.device)
-        language = reader.settings.lang
-        predictions = reader.predictions([TokenisedPassage(passage, language) for passage in passages])
+        lang = reader.settings.lang
+        predictions = reader.predictions(tokenised(passages, lang))
     else:
-        language, predictions = args.lang or ReaderSettings.lang, read_predictions(args.predictions)
-    scores = score(passages, predictions, language)
+        lang, predictions = language(args.lang, passages), read_predictions(args.predictions)
+    scores = score(passages, predictions, lang)
     print(scores)
     if args.mistakes:
         write_table(args.mistakes, mistakes(passages, predictions, scores))
     results = {"test": scores.to_dict()}
     if args.compare_with:
-        other = score(passages, read_predictions(args.compare_with), language)
+        other = score(passages, read_predictions(args.compare_with), lang)
         print(f"{other}  {args.compare_with}")
         difference = clustered_bootstrap(scores.f1, other.f1, scores.passage, groups="passages")
         print(f"F1 {difference}")
@@ -194,7 +207,7 @@ def predict(args: argparse.Namespace) -> None:
         if args.input:
             passages = read_dataset(args.input, require_answers=False).passages
             reader = Reader(args.model_dir, args.device)
-            answers = reader.predictions([TokenisedPassage(passage, reader.settings.lang) for passage in passages])
+            answers = reader.predictions(tokenised(passages, reader.settings.lang))
             target.write(json.dumps(answers, ensure_ascii=False, indent=1) + "\n")
         else:
             passage = read_passage(args.passage)
@@ -221,7 +234,8 @@ def prepare(args: argparse.Namespace) -> None:
     """Describe a data set, and score its first answers rounded outwards to whole tokens: an upper bound for readers."""
     disk.check_output("--text", args.text, args.input)
     data = read_dataset(args.input)
-    passages = [TokenisedPassage(passage, args.lang) for passage in data.passages]
+    lang = language(args.lang, data.passages)
+    passages = tokenised(data.passages, lang)
     n_tokens = [len(passage.text.tokens) for passage in passages]
     print(f"{args.input}: {data.describe()}")
     print(f"passages have {sum(n_tokens) / len(n_tokens):.0f} tokens on average, {max(n_tokens):,} at most")
@@ -231,7 +245,7 @@ def prepare(args: argparse.Namespace) -> None:
     print(
         f"answers that begin or end within a word: {n_inexact:,}. The first answers, rounded to whole words, would score"
     )
-    print(score(data.passages, rounded, args.lang))
+    print(score(data.passages, rounded, lang))
     if args.text:
         with disk.atomic_write(args.text) as file:
             file.writelines(f"{' '.join(sentence)}\n" for passage in passages for sentence in passage.text.sentences)

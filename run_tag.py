@@ -26,12 +26,14 @@ from args import FILE
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, format_count, join_names, log
+from elmo_core.text.language import AUTO
 from elmo_core.text.text_files import line_groups, read_lines, write_table
 from elmo_core.text.tokens import Vocabulary
+from elmo_core.weights import model_files
 from elmo_tasks.characters import jieba_words
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.saved import check_model_folder
-from elmo_tasks.tagging.data import Labels, Sentence
+from elmo_tasks.tagging.data import Labels, Sentence, detect_language
 from elmo_tasks.tagging.formats import FORMATS, SentenceReader
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter
@@ -39,7 +41,7 @@ from elmo_tasks.tagging.prediction import INPUT_FORMATS, TEXT, tag
 from elmo_tasks.tagging.scheme import SCHEMES, detect_scheme, forbidden_transitions, split_lac_label
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.tagging.tagger import Tagger
-from elmo_tasks.tagging.text import LANGUAGES, detect_language
+from elmo_tasks.tagging.text import LANGUAGES
 from elmo_tasks.tagging.training import known_words, train
 from elmo_tasks.training import TrainingSettings, hold_out, report, training_words
 from elmo_tasks.word_vectors import WordVectors
@@ -82,7 +84,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--scheme", choices=SCHEMES, help="scheme of the labels (default: detected)")
     add_choice(data, "segmentation", "of characters with their position in the word (科0 技1): strip it, or embed it")
     add_choice(data, "words", "what ELMo and --word_vectors read: the tokens, or jieba's words in characters")
-    task_flags.add_language(data, None, "how `predict` tokenises text (default: recognised)", LANGUAGES)
+    task_flags.add_language(data, AUTO, "how `predict` tokenises text", (AUTO, *LANGUAGES))
     task_flags.add_save(data, "tagger")
     task_flags.add_resume(data)
     task_flags.add_json(data)
@@ -153,11 +155,13 @@ def train_tagger(args: argparse.Namespace) -> None:
     if args.dev_file and args.test_file and args.dev_file.samefile(args.test_file):
         log.warning(f"{args.test_file} is both --dev_file and --test_file: the test scores will be optimistic.")
     pieces = Vocabulary.from_file(args.pieces) if args.pieces else None
-    reader = sentence_reader(args, pieces, args.segmentation, args.feature_column)
+    words = model_files.vocabulary_words(args.init_from_ckpt)
+    splitter = PieceSplitter(pieces.words if pieces else words, whole=pieces is None)
+    reader = sentence_reader(args, splitter, args.segmentation, args.feature_column)
     labelled, dev, test = (file and reader.read(file) for file in files)
     is_tagged = reader.format_of(args.train_file) == "tagged"
     scheme = args.scheme or ("lac" if is_tagged else detect_scheme(s.labels for s in labelled))
-    args.lang = args.lang or detect_language((s.tokens for s in labelled), args.segmentation)
+    args.lang = detect_language((s.tokens for s in labelled), args.segmentation, words, args.lang)
     sentences, dev = (labelled, dev) if dev else hold_out(labelled, args.seed)
     tagger = build_tagger(args, sentences, scheme, pieces)
     warn_about_labels(tagger, sentences, {"dev set": dev, "test set": test or []})
@@ -180,11 +184,10 @@ def train_tagger(args: argparse.Namespace) -> None:
 
 
 def sentence_reader(
-    args: argparse.Namespace, pieces: Vocabulary | None, segmentation: str, feature: int | None
+    args: argparse.Namespace, splitter: PieceSplitter, segmentation: str, feature: int | None
 ) -> SentenceReader:
     """A reader of the format given with the flags of `add_format`."""
     names = list(read_lines(args.label_names)) if args.label_names else []
-    splitter = PieceSplitter(pieces.words if pieces else (), whole=pieces is None)
     return SentenceReader(
         args.data_format, args.token_column, args.label_column, segmentation, feature, names, splitter
     )
@@ -243,7 +246,7 @@ def evaluate(args: argparse.Namespace) -> None:
     disk.check_output("--json", args.json, args.test_file)
     disk.check_output("--mistakes", args.mistakes, args.test_file)
     tagger = Tagger(args.model_dir, args.device)
-    reader = sentence_reader(args, tagger.pieces, tagger.settings.segmentation, tagger.feature_column)
+    reader = sentence_reader(args, tagger.piece_splitter, tagger.settings.segmentation, tagger.feature_column)
     sentences = reader.read(args.test_file)
     warn_about_labels(tagger, [], {str(args.test_file): sentences})
     # in LAC's scheme words are joined from tokens, and the tagger knows only these
@@ -272,7 +275,8 @@ def predict(args: argparse.Namespace) -> None:
         raise UserError(f"--output_format=tagged requires LAC's scheme; this tagger's is {tagger.settings.scheme}.")
     if args.input:
         disk.check_input(args.input, "text", "--input")
-    reader = SentenceReader(args.data_format, args.token_column, segmentation=tagger.settings.segmentation)
+    how = {"segmentation": tagger.settings.segmentation, "pieces": tagger.piece_splitter}
+    reader = SentenceReader(args.data_format, args.token_column, **how)
     source, groups = args.input or "standard input", line_groups(args.input)
     with script.output(args.output, args.input) as target:
         for text in tag(tagger, groups, source, reader, args.lang or "", args.output_format):

@@ -16,6 +16,7 @@ from elmo_core.files import checkpoint
 from elmo_core.machine.checks import check_sentences, checked
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import Vocabulary, restore_order, sentence_batches
+from elmo_core.weights.model_files import vocabulary_words
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.tagging.columns import parse_token
@@ -109,7 +110,11 @@ class Tagger(TrainedModel):
 
     @cached_property
     def piece_splitter(self) -> PieceSplitter:
-        return PieceSplitter((self.pieces or self.words).words, whole=self.pieces is None)
+        if self.pieces:
+            return PieceSplitter(self.pieces.words)
+        return PieceSplitter(
+            self.words.words + vocabulary_words(self.pretrained and self.pretrained.prefix), whole=True
+        )
 
     def _decoded(
         self, sentences: Iterable[Sequence[str]], window: float | None, with_spans: bool = False
