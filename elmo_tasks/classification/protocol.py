@@ -364,7 +364,9 @@ class Experiment:
 
     def _save(self, encoders: Sequence[Encoder]) -> None:
         data, settings = self.data, self.settings
-        classifier = Classifier.create(self.trainer.model.head, encoders, data.classes, data.lang, settings.max_seq_len)
+        classifier = Classifier.create(
+            self.trainer.model.head, encoders, data.classes, data.lang, settings.max_seq_len, settings.columns or ()
+        )
         classifier.save(settings.save_dir)
 
     def _keep_best(self, encoders: Sequence[Encoder]) -> None:

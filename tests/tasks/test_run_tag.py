@@ -13,6 +13,7 @@ import pytest
 import tiny
 
 import run_tag
+from args import with_flags
 from elmo_core.machine import versions
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
@@ -72,6 +73,9 @@ def train(run, *flags: str, save_dir: str = "tagger", data: str = "--train_file=
 def test_train_and_predict(run, messages):
     train(run, NO_ELMO, "--char_cnn", *LEARNS, "--json=r.json")
     results = json.loads(Path("r.json").read_text(encoding="utf-8"))
+    card = Path("tagger/README.md").read_text(encoding="utf-8")
+    assert "40 training, 9 dev, 9 test" in card and '"lr": 0.02' in card and "B-LOC, B-PER" in card
+    exec(card.partition("```python")[2].partition("```")[0])  # its example
     assert results["dev"]["f1"] > 0.9 and results["test"]["f1"] > 0.7 and set(results["test"]["tags"]) == {"PER", "LOC"}
     predict = "predict --model_dir=tagger --device=cpu"
     first, blank, last = run(predict, "--output_format=json", text="of river\n\na  bank").splitlines()
@@ -152,7 +156,7 @@ def test_interrupted_training_is_resumed(run, monkeypatch, messages):
         patched.setattr(Tagger, "score", interrupted)
         run(command, *QUICK, *flags)
     assert "stopped in epoch 3" in messages() and Tagger("run").predict([["a", "bank"]])
-    with pytest.raises(UserError, match="--resume"):
+    with pytest.raises(UserError, match="resume=True"):
         run(command, *QUICK, *flags)
     run(command, *QUICK, *flags, "--resume")
     whole, resumed = Tagger("whole").weights(), Tagger("run").weights()
@@ -334,6 +338,6 @@ def test_a_mistake_is_named_and_changes_nothing(flags, pattern, folder, monkeypa
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises((UserError, SystemExit)) as raised:
         run_tag.main(shlex.split(flags))
-    message = capsys.readouterr().err.splitlines()[-1] if raised.type is SystemExit else str(raised.value)
+    message = capsys.readouterr().err.splitlines()[-1] if raised.type is SystemExit else with_flags(str(raised.value))
     assert re.search(pattern, message)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
