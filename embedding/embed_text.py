@@ -15,6 +15,7 @@ import numpy as np
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, messages
 from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.text.language import warn_if_unsegmented
 from elmo_core.text.tokens import UNK
 from embedding import parts, vector_file
 from embedding.text_windows import CountedText, WindowStats, index_entries, progress_bar
@@ -47,6 +48,7 @@ def embed(
     missing = [number for number in own_windows if not parts.is_done(paths[number])]
     log.info(f"device        {embedder.device}")
     log.info(f"text          {path}: {text}")
+    warn_if_unsegmented(path, known=None if embedder.config.reads_characters else embedder.vocabulary)
     if text.blank:
         result = "zero vectors" if embedder.pool else "empty datasets"
         log.warning(f"{path}: {text.blank:,} blank lines, which get {result}.")
