@@ -14,7 +14,7 @@ from typing import Any
 
 import script
 from args import COUNT, DIR, FILE, FRACTION, POSITIVE, WHOLE, add_device, add_seed, fill_defaults, non_negative_float
-from elmo_core.text.tokenise import TOKENISERS
+from elmo_core.text.language import AUTO, CHOICES
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.settings import expected
@@ -121,12 +121,13 @@ def add_test(parser: argparse.ArgumentParser, content: str) -> None:
 
 def add_language(
     group,
-    default: str | None = "en",
+    default: str | None = AUTO,
     help: str = "tokenise text as preprocess.py does",
-    choices: Sequence[str] = tuple(TOKENISERS),
+    choices: Sequence[str] = CHOICES,
 ) -> None:
+    recognised = "recognised, " if default == AUTO else ""
     each = ", or characters: each is a token" if "characters" in choices else ""
-    help = f"{help}: English, Chinese, any other language, or none: split at white space{each}"
+    help = f"{help}: {recognised}English, Chinese, any other language, or none: split at white space{each}"
     group.add_argument("--lang", choices=choices, default=default, help=help)
 
 
