@@ -3,7 +3,9 @@
 import argparse
 import dataclasses
 import difflib
+import inspect
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
@@ -14,6 +16,7 @@ from elmo_core.config import PRESETS, ELMoConfig
 from elmo_core.machine.messages import UserError
 
 MODEL_SIZE = "original"  # default of --model_size
+_flags: dict[str, str] = {}  # of the command that runs, by the settings that they set
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -23,7 +26,7 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpF
         super().__init__(prog, max_help_position=36, width=110)
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        return action.help if action.default is None or action.default is False else super()._get_help_string(action)
+        return action.help if action.default in (None, False, "", ()) else super()._get_help_string(action)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -48,6 +51,8 @@ class _Parser(argparse.ArgumentParser):
                 self.error(f"{flag or (args[k - 1] if k else 'an argument')} is empty")
             if is_set and value.startswith("~/"):
                 args[k] = f"{flag}={Path(value).expanduser()}"
+        if not self._subparsers:
+            _flags.update({action.dest: action.option_strings[0] for action in self._actions if action.option_strings})
         own = [] if self._subparsers else takewhile(lambda arg: arg != "--", args)  # what follows is another program's
         flags = [arg.partition("=")[0] for arg in own if arg.startswith("--")]
         unknown = [flag for flag in flags if not any(known.startswith(flag) for known in self._option_string_actions)]
@@ -66,6 +71,16 @@ class _Parser(argparse.ArgumentParser):
         elif any(Path(word).exists() for word in unknown):
             message += ": a glob must be in quotes, as in --dev_data_path='corpus/dev/*'"
         self.exit(2, f"error: {message}. ({self.prog} --help lists the flags.)\n")
+
+
+def with_flags(message: str) -> str:
+    """Name the settings in a message of the library by their flags: `save_dir` is --save_dir, `resume=True` --resume."""
+
+    def flag(match: re.Match) -> str:
+        value = match[2].removesuffix("=True")
+        return f"{_flags[match[1]]}{value}" if match[1] in _flags else match[0]
+
+    return re.sub(r"`(\w+)((?:=[^`]+)?)`", flag, message)
 
 
 def parser(description: str) -> argparse.ArgumentParser:
@@ -191,6 +206,11 @@ def from_flags(kind: type, args: argparse.Namespace, **changes):
     no_default = {field.name for field in fields if field.default is dataclasses.MISSING}
     values = {name: value for name, value in values.items() if value is not None or name in no_default}
     return kind(**{**values, **changes})
+
+
+def options(function: Callable, args: argparse.Namespace) -> dict:
+    """The values of the flags that are parameters of a function."""
+    return {name: value for name, value in vars(args).items() if name in inspect.signature(function).parameters}
 
 
 def fill_defaults(

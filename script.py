@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NoReturn
 
+from args import with_flags
 from elmo_core.machine import disk, messages, runtime
 from elmo_core.machine.runtime import import_paddle
 
@@ -19,10 +20,7 @@ OUT_OF_MEMORY = "Halve --batch_size if there is one; see docs/performance.md."
 
 def run(main: Callable[[], None]) -> None:
     """Run a script's main(). A user's mistake is one message and exit code 2, not a traceback."""
-    runtime.is_script = True
     runtime.keep_freed_memory()
-    if "paddle" in sys.modules:  # its handlers would print a C++ trace on SIGTERM
-        sys.modules["paddle"].disable_signal_handler()
     _open_streams()
     _log_to_stderr()
     for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
@@ -41,7 +39,7 @@ def run(main: Callable[[], None]) -> None:
         _drop_output()
         sys.exit(141)
     except (messages.UserError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {with_flags(str(error))}", file=sys.stderr)
         _drop_output()
         sys.exit(2)
     except MemoryError as error:
@@ -61,7 +59,7 @@ def _open_streams() -> None:
 
 def _log_to_stderr() -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.format = lambda record: with_flags(record.getMessage())
     messages.log.addHandler(handler)
     messages.log.setLevel(logging.INFO)
     messages.log.propagate = False  # Paddle and others add handlers to the root logger

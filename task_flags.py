@@ -5,13 +5,20 @@ default that is a list makes the flag take several values.
 """
 
 import argparse
+import dataclasses
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import script
 from args import COUNT, DIR, FILE, FRACTION, POSITIVE, WHOLE, add_device, add_seed, fill_defaults, non_negative_float
-from elmo_core.text.tokenise import TOKENISERS
+from elmo_core.text.language import AUTO, CHOICES
+from elmo_tasks.pretrained import ELMoSettings
+from elmo_tasks.saved import TrainedModel
+from elmo_tasks.settings import expected
 
 NUMBERS = {
     # ELMo
@@ -57,15 +64,55 @@ def add_numbers(group, defaults: Mapping[str, Any], conditional: bool = False) -
         group.add_argument(f"--{name}", **options, **several, default=default, help=text)
 
 
+def add_settings(group, settings: Any, *names: str, omit: Sequence[str] = ()) -> None:
+    """Add a flag for each field of a dataclass of settings, or of an instance, whose values are the defaults.
+
+    names: only these fields. omit: none of these.
+    """
+    for field in dataclasses.fields(settings):
+        if (names and field.name not in names) or field.name in omit or not field.metadata.get("help"):
+            continue
+        kind, options = type(field.default), {"help": field.metadata["help"], "default": getattr(settings, field.name)}
+        if kind is bool:
+            options["action"] = "store_true"
+        elif field.metadata["choices"]:
+            options["choices"] = list(filter(None, field.metadata["choices"]))
+        else:
+            options |= {"type": partial(_parsed, field), "metavar": "N" if kind is int else "X"}
+        if field.name == "random_weights":
+            options |= {"nargs": "?", "const": "all", "default": ""}
+        if field.name == "layers":
+            options |= {"type": layers, "metavar": "L"}
+        group.add_argument(f"--{field.name}", **options)
+
+
+def _parsed(field: dataclasses.Field, text: str) -> int | float:
+    """The type of a flag that is a number."""
+    try:
+        value = type(field.default)(text)
+    except ValueError:
+        value = math.nan
+    if wanted := expected(field, value):
+        raise argparse.ArgumentTypeError(f"{text!r:.60}: expected {wanted}")
+    return value
+
+
 # Data and output
 
 
-def add_data(parser: argparse.ArgumentParser, content: str, held_out: str = "a tenth of --train_file", required=True):
-    """Add the group of data files. content: what they contain. held_out: what replaces --dev_file."""
+def add_data(
+    parser: argparse.ArgumentParser,
+    content: str,
+    held_out: str = "a tenth of --train_file",
+    required=True,
+    names: Sequence[str] = ("train_file", "dev_file", "test_file"),
+):
+    """Add the group of data files. content: what they contain. held_out: what replaces --dev_file. names: of `train`."""
     group = parser.add_argument_group("data")
-    group.add_argument("--train_file", **FILE, required=required, help=f"training data: {content}")
-    group.add_argument("--dev_file", **FILE, help=f"dev set, which selects the best epoch (default: {held_out})")
-    group.add_argument("--test_file", **FILE, help="test set, on which the best epoch is scored")
+    train, dev, test = ({**FILE, "dest": name} for name in names)
+    group.add_argument("--train_file", **train, required=required, help=f"training data: {content}")
+    group.add_argument("--dev_file", **dev, help=f"dev set, which selects the best epoch (default: {held_out})")
+    group.add_argument("--test_file", **test, help="test set, on which the best epoch is scored")
     return group
 
 
@@ -75,12 +122,13 @@ def add_test(parser: argparse.ArgumentParser, content: str) -> None:
 
 def add_language(
     group,
-    default: str | None = "en",
+    default: str | None = AUTO,
     help: str = "tokenise text as preprocess.py does",
-    choices: Sequence[str] = tuple(TOKENISERS),
+    choices: Sequence[str] = CHOICES,
 ) -> None:
+    recognised = "recognised, " if default == AUTO else ""
     each = ", or characters: each is a token" if "characters" in choices else ""
-    help = f"{help}: English, Chinese, any other language, or none: split at white space{each}"
+    help = f"{help}: {recognised}English, Chinese, any other language, or none: split at white space{each}"
     group.add_argument("--lang", choices=choices, default=default, help=help)
 
 
@@ -128,6 +176,22 @@ def layers(text: str) -> str:
     raise argparse.ArgumentTypeError(
         f"{text!r}: expected concat or mix (of all layers), concat:0,1 or mix:0,1 (of some), average, top, or a number"
     )
+
+
+def checkpoint_or_none(text: str) -> str | None:
+    """A type of flags: a checkpoint or a model's name; `none` is None."""
+    return None if text.lower() == "none" else text
+
+
+def add_elmo_settings(parser: argparse.ArgumentParser, settings: Any, training: Any, *more: str) -> None:
+    """Add the group of ELMo's flags. settings, training: of the network and its training. more: fields of `settings`."""
+    group = parser.add_argument_group("ELMo")
+    help = "checkpoint prefix, file or folder (its latest checkpoint), or a model's name; none: no ELMo"
+    ckpt = {"dest": "elmo", "type": checkpoint_or_none, "metavar": "CKPT", "help": help}
+    group.add_argument("--init_from_ckpt", required=True, **ckpt)
+    names = [field.name for field in dataclasses.fields(ELMoSettings)]
+    add_settings(group, settings, *names, *more, omit=[] if "elmo_trainable" in more else ["elmo_trainable"])
+    add_settings(group, training, *(["elmo_lr"] if "elmo_trainable" in more else []), "cache_gb")
 
 
 def add_elmo(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
@@ -192,6 +256,14 @@ def check_word_vectors(
     fill_defaults(parser, args, defaults or {}, tuned, "--word_vectors_trainable")
 
 
+def add_training_settings(parser: argparse.ArgumentParser, settings: Any, omit: Sequence[str] = ()):
+    """Add the group of training, with all settings but those of ELMo."""
+    group = parser.add_argument_group("training")
+    add_settings(group, settings, omit=["elmo_lr", "cache_gb", *omit])
+    add_device(group)
+    return group
+
+
 def add_training(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
     """Add the group of training. defaults: of the script's flags among NUMBERS; --seed and --device are always added."""
     group = parser.add_argument_group("training")
@@ -201,12 +273,25 @@ def add_training(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
     return group
 
 
+def finish(model: TrainedModel, args: argparse.Namespace, show: Callable[[str, Any], None]) -> None:
+    """Print a trained model's scores and the weights of ELMo's mixed layers; write --json."""
+    result = model.result
+    show(f"dev, epoch {result.epoch}", result.dev)
+    for where, mix in result.mixes.items():
+        weights = " ".join(f"{weight:.2f}" for weight in mix["layers"])
+        print(f"ELMo's layers at the {where} {weights}, times {mix['gamma']:.2f}")
+    if result.test:
+        show("test", result.test)
+    print(f"saved in {args.save_dir}")
+    script.write_json(args.json, result.to_dict())
+
+
 # The classifier, for run_finetune.py and word2vec_base.py
 
 HEAD_DEFAULTS = {"lr": [0.001, 0.003], "weight_decay": [0.1, 1.0], "dropout": [0.5], "epochs": 15, "batch_size": 64}
 WORD_VECTORS_DEFAULTS = {"word_vectors_lr": [0.0003, 0.001]}
 FINE_TUNING_DEFAULTS = {"tune_epochs": 5, "word_dropout": 0.1}
-LABELLED_TEXTS = "TSV or JSON lines: text, label and, for pairs, a second text"
+LABELLED_TEXTS = "TSV, CSV or JSON: text, label and, for pairs, a second text"
 POLARITY = Path("sentence-polarity-dataset-v1")
 
 
@@ -218,7 +303,7 @@ def columns(text: str) -> list[str]:
 
 
 def add_columns(group) -> None:
-    help = "JSON keys, names in a header, or numbers from 0 (default: text,label,text2, other usual names, or 0,1,2)"
+    help = "JSON keys, names in a header, or numbers from 0 (default: as in training, text,label,text2, or 0,1,2)"
     group.add_argument("--columns", type=columns, metavar="TEXT,LABEL[,TEXT2]", help=help)
 
 

@@ -8,6 +8,7 @@ import elmo
 from elmo_core.files import checkpoint
 from elmo_core.machine.runtime import paddle
 from elmo_core.weights import model_files, published
+from elmo_tasks.settings import setting
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,17 @@ class PretrainedBiLM:
 class ELMoSettings:
     """A network's ELMo settings, as `elmo.ELMo` takes them."""
 
-    layers: str = "concat"
-    elmo_dropout: float = 0.5
-    elmo_l2_coef: float = 0.001
-    elmo_trainable: bool = False
-    random_weights: str = ""  # all or lstm: replaced with random ones
+    layers: str = setting(
+        "concat",
+        "ELMo's layers: concat or mix, of all layers or of some, as in concat:0,1; average; top; or a layer's number",
+        needs="elmo",
+    )
+    elmo_dropout: float = setting(0.5, "dropout on ELMo's vectors", below=1, needs="elmo")
+    elmo_l2_coef: float = setting(0.001, "penalty on the weights of mixed layers", needs="layers=mix")
+    elmo_trainable: bool = setting(False, "fine-tune the biLM", needs="elmo")
+    random_weights: str = setting(
+        "", "ablation: re-initialise all weights, or only the LSTMs", choices=("", "all", "lstm"), needs="elmo"
+    )
 
     def layer(self, pretrained: PretrainedBiLM, n_mixes: int) -> elmo.ELMo:
         return elmo.ELMo(

@@ -4,6 +4,7 @@ FOLDER/
   config.json        settings of the network, under the model's kind; fingerprints of all it was trained with
   best.pdparams      the weights, except those of a frozen biLM. Written last
   vocab.txt ...      the dictionaries of the kind
+  README.md          the model card: what it was trained on and how, its scores, how to use it
   elmo/              the checkpoint of its biLM, unless that is a published model, which config.json names
   word_vectors.txt   its word vectors; also .bin, .txt.gz, .bin.gz
   last.*             the state of a training run that was interrupted
@@ -24,10 +25,12 @@ from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.weights import published
 from elmo_tasks.pretrained import PretrainedBiLM
+from elmo_tasks.settings import from_config
 from elmo_tasks.word_vectors import WordVectors
 
 BILM = "elmo.bilm."  # prefix of the biLM's weights
 WEIGHTS, STATE = "best", "last"
+CARD, MAX_CARD = "README.md", 100_000  # characters
 ELMO, VECTORS = "elmo", "word_vectors"  # in config.json, and names in the folder
 Kind = TypeVar("Kind")
 
@@ -50,6 +53,8 @@ class TrainedModel:
     network: paddle.nn.Layer
     pretrained: PretrainedBiLM | None
     vectors: WordVectors | None
+    result: Any = None  # of `train`
+    card: str = ""  # content of README.md
 
     def __init__(self, folder: str | Path, device: str = "auto"):
         self._lock, self.device = threading.RLock(), runtime.device_name(device)
@@ -63,6 +68,11 @@ class TrainedModel:
         model._lock, model.device = threading.RLock(), paddle.get_device()
         model.build(*args, **options)
         return model
+
+    @property
+    def scores(self) -> dict[str, Any] | None:
+        """The scores on the dev and the test set, after `train`."""
+        return self.result and self.result.to_dict()
 
     @contextmanager
     def inference(self) -> Iterator[None]:
@@ -123,7 +133,13 @@ class TrainedModel:
             disk.link_or_copy(path, folder / name)
         for name in _source_names(before) - sources.keys():
             (folder / name).unlink(missing_ok=True)
+        self.save_card(folder)
         self.save_weights(folder)
+
+    def save_card(self, folder: Path) -> None:
+        if self.card:
+            with disk.atomic_write(folder / CARD) as file:
+                file.write(self.card)
 
     def save_weights(self, folder: Path) -> None:
         """Replace only the weights that `save` has written; if that fails, they are left as they were."""
@@ -133,7 +149,7 @@ class TrainedModel:
         file, values = folder / "config.json", checkpoint.load_config(folder, f"a trained {self.kind}")
         if self.kind not in values:
             raise UserError(f"{file} has no field {self.kind!r}: expected a folder with a trained {self.kind}.")
-        settings = settings_from_config(self.settings_type, values[self.kind], self.kind, file)
+        settings = from_config(self.settings_type, values[self.kind], self.kind, file)
         pretrained = vectors = None
         if entry := _source(values, ELMO, file):
             name = entry["name"]
@@ -154,6 +170,9 @@ class TrainedModel:
                     f"{folder / name} is missing, or is not the file that this {self.kind} was trained with. {_remedy()}"
                 )
         self.set_weights(checkpoint.load_params(folder / WEIGHTS), str(folder / WEIGHTS))
+        if (folder / CARD).is_file():
+            with (folder / CARD).open(encoding="utf-8", errors="replace") as card:
+                self.card = card.read(MAX_CARD)
 
 
 def _source(values: Mapping, name: str, file: Path) -> Mapping | None:
@@ -184,41 +203,20 @@ def _source_names(values: Mapping) -> set[str]:
 def check_model_folder(
     folder: Path, kind: str, overwrite: bool, resume: bool = False, interrupted: bool | None = None
 ) -> None:
-    """Raise, before training, if --save_dir cannot be written or holds another model, or nothing to resume.
+    """Raise, before training, if `save_dir` cannot be written or holds another model, or nothing to resume.
 
     interrupted: whether there is an interrupted training (default: whether its state is in the folder).
     """
-    disk.check_output("--save_dir", folder / f"{WEIGHTS}.pdparams")
+    disk.check_output("`save_dir`", folder / f"{WEIGHTS}.pdparams")
     interrupted = checkpoint.exists(folder / STATE) if interrupted is None else interrupted
     if resume and not interrupted:
-        raise UserError(f"--resume: --save_dir {folder} holds no interrupted training. Leave it out.")
+        raise UserError(f"`resume`: `save_dir` {folder} holds no interrupted training. Leave it out.")
     if not (folder / "config.json").exists():
         if others := [*folder.glob(ELMO), *folder.glob(f"{VECTORS}.*")]:
-            raise UserError(f"{others[0]} would be replaced: choose another --save_dir, or rename it.")
+            raise UserError(f"{others[0]} would be replaced: choose another `save_dir`, or rename it.")
         return
     if kind not in checkpoint.load_config(folder):
-        raise UserError(f"--save_dir {folder} holds another model: choose a different folder.")
+        raise UserError(f"`save_dir` {folder} holds another model: choose a different folder.")
     if not overwrite and not resume:
-        what = f"an interrupted training of a {kind}: continue it with --resume" if interrupted else f"a {kind}"
-        raise UserError(f"--save_dir {folder} already holds {what}, choose another, or add --overwrite.")
-
-
-def settings_from_config(kind: type[Kind], values: Any, name: str, source: Path) -> Kind:
-    """Validate the field `name` of config.json as a settings dataclass, of numbers, strings and switches.
-
-    kind: the dataclass. Its `choices`, if any, list the allowed values of fields. source: the file, for messages.
-    """
-    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
-    values = values if isinstance(values, dict) else {}
-    if wrong := sorted(defaults.keys() ^ values.keys()):
-        raise UserError(f"{source}: {name}.{wrong[0]} is {'missing' if wrong[0] in defaults else 'unknown'}.")
-    for field, default in defaults.items():
-        value, is_number = values[field], type(default) in (int, float)
-        least, limit = int(type(default) is int and default > 0), 1 if field.endswith("dropout") else 2**31
-        right_type = type(value) in ((int, float) if type(default) is float else (type(default),))
-        if not right_type or (is_number and not least <= value < limit):
-            raise UserError(f"{source}: {name}.{field} is {value!r:.80}, expected something like {default!r}.")
-    for field, choices in getattr(kind, "choices", {}).items():
-        if values[field] not in choices:
-            raise UserError(f"{source}: {name}.{field} is {values[field]!r:.80}, expected one of {choices}.")
-    return kind(**values)
+        what = f"an interrupted training of a {kind}: continue it with `resume=True`" if interrupted else f"a {kind}"
+        raise UserError(f"`save_dir` {folder} already holds {what}, choose another, or add `overwrite=True`.")

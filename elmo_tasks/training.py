@@ -17,10 +17,13 @@ from elmo_core.machine import versions
 from elmo_core.machine.messages import UserError, format_duration, log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_tasks.saved import BILM, STATE, WEIGHTS, TrainedModel
+from elmo_tasks.card import model_card
+from elmo_tasks.saved import BILM, STATE, WEIGHTS, TrainedModel, check_model_folder
+from elmo_tasks.settings import setting
 
 HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
 PROGRESS_SECONDS = 20  # between log lines within an epoch
+Progress = Callable[[dict[str, Any]], None]  # receives the scores of each epoch
 Kind = TypeVar("Kind")
 
 
@@ -33,21 +36,27 @@ class TrainingSettings:
     ema: decay of the weights' moving average, which is what is scored and saved; 0: off.
     """
 
-    epochs: int = 30
-    batch_size: int = 32
-    lr: float = 0.002
-    elmo_lr: float = 0.0002
-    max_grad_norm: float = 5.0
-    patience: int = 5
-    ema: float = 0.0
-    seed: int = 2020
+    epochs: int = setting(30, "maximum epochs")
+    patience: int = setting(5, "stop after N epochs without improvement on the dev set; 0: never", minimum=0)
+    batch_size: int = setting(32, "examples per step")
+    lr: float = setting(0.002, "learning rate", above=0)
+    cache_gb: float = setting(
+        4.0,
+        "memory for the layers of a frozen biLM; larger caches go to a file in the model's folder",
+        above=0,
+        needs="elmo",
+    )
+    elmo_lr: float = setting(0.0002, "learning rate of the biLM", above=0, needs="elmo_trainable")
+    max_grad_norm: float = setting(5.0, "clip the gradient norm to this", above=0)
+    ema: float = setting(0.0, "decay of the weights' moving average, which is what is saved; 0: off", below=1)
+    seed: int = setting(2020, "random seed", minimum=0, below=2**32)
 
 
 def hold_out(examples: Sequence[Kind], seed: int) -> tuple[list[Kind], list[Kind]]:
     """Split examples at random into a training set and a dev set, which is a tenth."""
     if len(examples) < 2:
         raise UserError(
-            "--train_file has only one example (in columns, blank lines end sentences): pass --dev_file, or more examples."
+            "there is only one example to train on (in columns, blank lines end sentences): give `dev`, or more examples."
         )
     order = np.random.default_rng(seed).permutation(len(examples))
     n = max(1, round(len(order) * HELD_OUT))
@@ -87,11 +96,13 @@ def fit(
     settings: TrainingSettings,
     folder: Path | None = None,
     resume: bool = False,
+    progress: Progress | None = None,
 ) -> BestEpoch:
     """Train the model and load the weights of its best epoch into it.
 
     batches: draws the batches of one epoch. loss: computes the loss of a batch. score: scores the model on the dev set.
     folder: the model is saved there after each epoch that improves on all before. resume: continue an interrupted run.
+    progress: called with the scores of each epoch.
     """
     state = TrainingState(model, settings)
     if resume:
@@ -116,6 +127,8 @@ def fit(
                         model.save_weights(folder) if state.best else model.save(folder)
                     state.best, state.best_value = BestEpoch(epoch, current, seconds), current.value
                     state.best_weights = model.weights()
+            if progress:
+                progress({"epoch": epoch, "loss": mean_loss, "seconds": seconds, "dev": current.to_dict()})
             state.epoch, state.seconds = epoch, seconds
             if folder:
                 state.save(folder)
@@ -136,7 +149,7 @@ def _log_what_is_left(folder: Path | None, epoch: int, best: BestEpoch | None) -
     if folder and best:
         log.warning(
             f"stopped in epoch {epoch}. The best epoch so far is {best.epoch}, dev {best.score.summary.strip()}: use it "
-            f"with --model_dir={folder}, or continue with the same command and --resume."
+            f"from {folder}, or continue with the same settings and `resume=True`."
         )
     else:
         log.warning(f"stopped in epoch {epoch}. Nothing has been saved.")
@@ -173,8 +186,8 @@ class TrainingState:
         progress = checkpoint.load_progress(folder / STATE)
         if changes := differences(progress["settings"], self._settings()):
             raise UserError(
-                f"--resume: {folder} was trained with other settings or data: {'; '.join(changes.values())}. Use the same, "
-                "or start again with --overwrite."
+                f"`resume`: {folder} was trained with other settings or data: {'; '.join(changes.values())}. Use the same, "
+                "or start again with `overwrite=True`."
             )
         self.best_weights = checkpoint.load_params(folder / WEIGHTS)
         self.model.set_weights(self.best_weights, str(folder / WEIGHTS))
@@ -210,22 +223,58 @@ def _renamed(key: str, names: Mapping[str, str]) -> str:
     return names[name] + key.removeprefix(name)
 
 
-def report(
-    model: TrainedModel, best: BestEpoch, test: Score | None, seed: int, show: Callable[[str, Score], None]
-) -> dict:
-    """Print a trained model's scores and the weights of its mixed layers. Returns them for JSON."""
-    results = {"epoch": best.epoch, "seconds": best.seconds, "seed": seed, "dev": best.score.to_dict()}
-    show(f"dev, epoch {best.epoch}", best.score)
+@dataclass
+class TrainingResult:
+    """The best epoch and its scores, the duration of the training, and the weights of ELMo's mixed layers by place.
+
+    sizes: numbers of training, dev and test examples.
+    """
+
+    epoch: int
+    seconds: float
+    seed: int
+    dev: Score
+    test: Score | None
+    mixes: dict[str, dict]
+    sizes: dict[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The scores, for JSON."""
+        values = {"epoch": self.epoch, "seconds": self.seconds, "seed": self.seed, "dev": self.dev.to_dict()}
+        values |= {f"mix_at_{where}": mix for where, mix in self.mixes.items()}
+        return values | ({"test": self.test.to_dict()} if self.test else {})
+
+
+def conclude(
+    model: TrainedModel,
+    best: BestEpoch,
+    test: Score | None,
+    settings: TrainingSettings,
+    sizes: dict[str, int],
+    folder: Path | None,
+) -> None:
+    """Record the result of a training in the model, and write its card into the folder. sizes: numbers of examples."""
     elmo = model.network.elmo
     mixes = [elmo.mix_weights(number) for number in range(len(elmo.mixes))] if elmo else []
-    for where, mix in zip(model.network.elmo_at, mixes, strict=False):  # concatenated layers have no mix
-        results[f"mix_at_{where}"] = mix
-        weights = " ".join(f"{weight:.2f}" for weight in mix["layers"])
-        print(f"ELMo's layers at the {where} {weights}, times {mix['gamma']:.2f}")
-    if test is not None:
-        results["test"] = test.to_dict()
-        show("test", test)
-    return results
+    named = dict(zip(model.network.elmo_at, mixes, strict=False))  # concatenated layers have no mix
+    model.result = TrainingResult(best.epoch, best.seconds, settings.seed, best.score, test, named, sizes)
+    model.card = model_card(model, folder.name if folder else model.kind, settings)
+    if folder:
+        model.save_card(folder)
+
+
+@contextmanager
+def training_folder(kind: str, save_dir: Path | str | None, overwrite: bool, resume: bool) -> Iterator[Path | None]:
+    """Check the folder of a model that is about to be trained, and make it. None: nothing is written."""
+    if save_dir is None:
+        if overwrite or resume:
+            raise UserError(f"`{'overwrite' if overwrite else 'resume'}` has no effect without `save_dir`.")
+        yield None
+        return
+    folder = Path(save_dir)
+    check_model_folder(folder, kind, overwrite, resume)
+    folder.mkdir(parents=True, exist_ok=True)
+    yield folder
 
 
 def _make_adam(network: paddle.nn.Layer, settings: TrainingSettings) -> paddle.optimizer.Optimizer:
@@ -253,7 +302,7 @@ def _run_epoch(network, optimizer, batches: Sequence, loss: Callable, epoch: int
         losses.append(batch_loss.detach())  # read only at the end: reading makes a GPU wait
     mean = float(paddle.stack(losses).mean())
     if not math.isfinite(mean):
-        raise UserError(f"the loss became {mean}: use a lower --lr.")
+        raise UserError(f"the loss became {mean}: use a lower `lr`.")
     return mean
 
 

@@ -8,9 +8,8 @@ The encoder, which reads ELMo, runs once per passage window for up to MAX_QUESTI
 Letters: B windows of passages, Q questions, T and J tokens of either, D = 2 * hidden_dim, P projection of the biLM.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.reading.batch import FEATURES, Batch, PaddedTexts
 from elmo_tasks.reading.text import Window
+from elmo_tasks.settings import setting
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
@@ -31,14 +31,13 @@ MASKED_LOGIT = -1e9
 class ReaderSettings(ELMoSettings):
     """The network, and how texts are cut: language, and in tokens the windows of passages and the longest answer."""
 
-    word_dim: int = 100
-    hidden_dim: int = 100
-    dropout: float = 0.2
-    lang: str = "en"
-    max_seq_len: int = 512
-    doc_stride: int = 256
-    max_answer_length: int = 50
-    choices: ClassVar[Mapping[str, Sequence[str]]] = {"lang": tuple(TOKENISERS)}
+    word_dim: int = setting(100, "size of the word embeddings that are trained with the task")
+    hidden_dim: int = setting(100, "size of a GRU")
+    dropout: float = setting(0.2, "dropout of the network", below=1)
+    lang: str = setting("en", "how text is tokenised", choices=tuple(TOKENISERS))
+    max_seq_len: int = setting(512, "tokens per window; longer passages are read in several windows")
+    doc_stride: int = setting(256, "tokens between the starts of windows")
+    max_answer_length: int = setting(50, "maximum tokens in an answer")
 
 
 def window_layers(elmo: ELMo, windows: Sequence[Window]) -> tuple[list[paddle.Tensor], paddle.Tensor]:

@@ -48,10 +48,10 @@ class SentenceReader:
         if format_name == "columns":
             columns = [column if isinstance(column, int) else None for column in (self.token, self.label)]
             if None in columns:
-                raise UserError(f"{path} has columns: --token_column and --label_column are numbers, not keys of JSON.")
+                raise UserError(f"{path} has columns: `token_column` and `label_column` are numbers, not keys of JSON.")
             return read_columns(path, *columns, self.segmentation, self.feature)
         if self.feature is not None:
-            raise UserError(f"{path} is {format_name}, which has no --feature_column. Expected columns.")
+            raise UserError(f"{path} is {format_name}, which has no `feature_column`. Expected columns.")
         sentences = [sentence for sentence in self.parse(read_lines(path), path, format_name) if sentence.tokens]
         if not sentences:
             raise UserError(f"{path}: no sentences.")
@@ -92,7 +92,7 @@ class SentenceReader:
                 if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
                     raise UserError(f"{where}: {what} is {value!r:.60}, expected a list. Its keys are {list(record)}.")
             if numbers := [label for label in labels if isinstance(label, int) and not 0 <= label < len(names)]:
-                raise UserError(f"{where}: the label {numbers[0]} has no name. Give the names with --label_names.")
+                raise UserError(f"{where}: the label {numbers[0]} has no name. Give the names with `label_names`.")
             yield (
                 list(map(str, tokens)),
                 [label if isinstance(label, str) else str(names[label]) for label in labels],

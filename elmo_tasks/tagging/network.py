@@ -4,9 +4,8 @@ ELMo again, emissions, and a CRF.
 Letters: B sentences, T tokens, K labels, D dimensions of a feature.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from elmo_core.text.characters import CharTable
 from elmo_core.text.tokens import Tokens, pad_rows
 from elmo_tasks.characters import jieba_words
 from elmo_tasks.pretrained import ELMoSettings
+from elmo_tasks.settings import setting
 from elmo_tasks.tagging.crf import LinearChainCRF
 from elmo_tasks.tagging.data import Batch, Labels
 from elmo_tasks.tagging.scheme import SCHEMES, forbidden_transitions
@@ -34,36 +34,35 @@ MAX_POSITION = 4  # positions in a word are clipped to this
 
 @dataclass(frozen=True)
 class TaggerSettings(ELMoSettings):
-    """Settings of tokens and labels, and of the network.
+    """Settings of tokens and labels, and of the network."""
 
-    scheme: of the labels. segmentation: whether characters carry their position in the word, see columns.py. lang: of raw
-    text. words: what ELMo and the word vectors read: the tokens, or jieba's words in sentences of characters. elmo_at:
-    where the network reads ELMo. emb_lr_factor, crf_lr_factor: learning rates of word embeddings and CRF, times lr.
-    """
-
-    scheme: str = "bio"
-    segmentation: str = "none"
-    lang: str = "en"
-    words: str = "tokens"
-    elmo_at: str = "input"
-    word_dim: int = 128
-    word_vectors_trainable: bool = False
-    char_cnn: bool = False
-    cell: str = "gru"
-    hidden_dim: int = 256
-    n_layers: int = 2
-    dropout: float = 0.5
-    emb_lr_factor: float = 2.5
-    crf_lr_factor: float = 0.2
-    choices: ClassVar[Mapping[str, Sequence[str]]] = {
-        "scheme": SCHEMES,
-        "elmo_at": ("input", "output", "input,output"),
-        "random_weights": ("", "all", "lstm"),
-        "words": ("tokens", "jieba"),
-        "segmentation": ("none", "strip", "feature"),
-        "lang": LANGUAGES,
-        "cell": ("gru", "lstm"),
-    }
+    scheme: str = setting("bio", "scheme of the labels", choices=SCHEMES)
+    segmentation: str = setting(
+        "none",
+        "for tokens like 科0 技1 (character + index in its word): drop the index, or use it as a feature",
+        choices=("none", "strip", "feature"),
+    )
+    lang: str = setting("en", "how raw text is tokenised", choices=LANGUAGES)
+    words: str = setting(
+        "tokens",
+        "unit looked up by ELMo and the word vectors: the token itself, or the jieba word that contains it",
+        choices=("tokens", "jieba"),
+    )
+    elmo_at: str = setting(
+        "input",
+        "where the network reads ELMo",
+        choices=("input", "output", "input,output"),
+        needs="elmo",
+    )
+    word_dim: int = setting(128, "size of the word embeddings that are trained with the task")
+    word_vectors_trainable: bool = setting(False, "fine-tune the word vectors", needs="word_vectors")
+    char_cnn: bool = setting(False, "add a character CNN, trained with the tagger")
+    cell: str = setting("gru", "type of the recurrent layers", choices=("gru", "lstm"))
+    hidden_dim: int = setting(256, "size of a GRU or LSTM")
+    n_layers: int = setting(2, "bidirectional layers")
+    dropout: float = setting(0.5, "dropout of the network", below=1)
+    emb_lr_factor: float = setting(2.5, "learning rate of the word embeddings, relative to the learning rate", above=0)
+    crf_lr_factor: float = setting(0.2, "learning rate of the CRF, relative to the learning rate", above=0)
 
 
 class BiGRUCRF(nn.Layer):

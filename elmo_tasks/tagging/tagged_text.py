@@ -27,7 +27,7 @@ def read_tagged(lines: Iterable[str], source: str | Path, splitter: PieceSplitte
             if not splitter.whole and split_lac_label(tag)[1]:
                 raise UserError(
                     f"{sentence.where}: the tag {tag!r} ends with -B or -I, as the labels of pieces do. Rename it, or leave "
-                    "out --pieces."
+                    "out `pieces`."
                 )
             pieces = labelled_pieces(word, tag, splitter)
             sentence.tokens += pieces.tokens

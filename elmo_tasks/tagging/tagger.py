@@ -8,23 +8,48 @@ FOLDER/        as in elmo_tasks/saved.py, and
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from elmo_core.files import checkpoint
+from elmo_core.machine import runtime
 from elmo_core.machine.checks import check_sentences, checked
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.language import AUTO
 from elmo_core.text.tokens import Vocabulary, restore_order, sentence_batches
-from elmo_tasks.pretrained import PretrainedBiLM
+from elmo_core.weights.model_files import vocabulary_words
+from elmo_tasks.characters import jieba_words
+from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.saved import TrainedModel
+from elmo_tasks.settings import check_effects, make
 from elmo_tasks.tagging.columns import parse_token
-from elmo_tasks.tagging.data import Labels, Sentence, make_batch
+from elmo_tasks.tagging.data import Labels, Sentence, detect_language, make_batch
 from elmo_tasks.tagging.network import BiGRUCRF, TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter
-from elmo_tasks.tagging.scheme import spans
+from elmo_tasks.tagging.scheme import detect_scheme, spans
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.tagging.text import CHARACTERS, Line, Span, tokeniser
+from elmo_tasks.tagging.training import (
+    LabelledSentences,
+    known_words,
+    labelled_sentences,
+    make_labels,
+    pieces_of,
+    sentence_reader,
+    training_batches,
+    warn_about_labels,
+)
+from elmo_tasks.training import (
+    Progress,
+    TrainingSettings,
+    conclude,
+    fit,
+    hold_out,
+    training_folder,
+    training_words,
+)
 from elmo_tasks.word_vectors import WordVectors
 
 BATCH_SIZE = 64  # maximum sentences per batch
@@ -65,14 +90,141 @@ class Tagger(TrainedModel):
         elmo = settings.layer(pretrained, len(settings.elmo_at.split(","))) if pretrained else None
         self.network = BiGRUCRF(settings, len(words), labels, elmo, vectors, features)
 
+    @classmethod
+    def train(
+        cls,
+        sentences: Path | str | Sequence[Sequence[str]],
+        labels: Sequence[Sequence[str]] | None = None,
+        *,
+        dev: LabelledSentences | None = None,
+        test: LabelledSentences | None = None,
+        elmo: Path | str | None = None,
+        save_dir: Path | str | None = None,
+        overwrite: bool = False,
+        resume: bool = False,
+        progress: Progress | None = None,
+        device: str = "auto",
+        scheme: str | None = None,
+        lang: str = AUTO,
+        segmentation: str = TaggerSettings.segmentation,
+        words: str = TaggerSettings.words,
+        pieces: Path | str | None = None,
+        data_format: str | None = None,
+        token_column: int | str = 0,
+        label_column: int | str = -1,
+        label_names: Path | str | Sequence[str] = (),
+        feature_column: int | None = None,
+        layers: str = TaggerSettings.layers,
+        elmo_at: str = TaggerSettings.elmo_at,
+        elmo_dropout: float = TaggerSettings.elmo_dropout,
+        elmo_l2_coef: float = TaggerSettings.elmo_l2_coef,
+        elmo_trainable: bool = TaggerSettings.elmo_trainable,
+        elmo_lr: float = TrainingSettings.elmo_lr,
+        random_weights: str = TaggerSettings.random_weights,
+        cache_gb: float = TrainingSettings.cache_gb,
+        word_vectors: Path | str | None = None,
+        word_vectors_limit: int | None = None,
+        word_vectors_trainable: bool = TaggerSettings.word_vectors_trainable,
+        word_dim: int = TaggerSettings.word_dim,
+        char_cnn: bool = TaggerSettings.char_cnn,
+        cell: str = TaggerSettings.cell,
+        hidden_dim: int = TaggerSettings.hidden_dim,
+        n_layers: int = TaggerSettings.n_layers,
+        dropout: float = TaggerSettings.dropout,
+        epochs: int = TrainingSettings.epochs,
+        patience: int = TrainingSettings.patience,
+        batch_size: int = TrainingSettings.batch_size,
+        lr: float = TrainingSettings.lr,
+        emb_lr_factor: float = TaggerSettings.emb_lr_factor,
+        crf_lr_factor: float = TaggerSettings.crf_lr_factor,
+        max_grad_norm: float = TrainingSettings.max_grad_norm,
+        seed: int = TrainingSettings.seed,
+    ) -> "Tagger":
+        """Train a tagger. It has the weights of the epoch with the highest F1 (plain tags: accuracy) on the dev set.
+
+            tagger = Tagger.train(sentences, labels, elmo="en-reviews", save_dir="runs/ner")
+            tagger.scores["dev"]["f1"]
+
+        sentences, labels: lists of tokens and of their labels, or a file that has both.
+        dev, test: a file, or a pair of sentences and labels. Without dev, a tenth of the sentences is held out.
+        elmo: a checkpoint, or a model's name; None: no ELMo.
+        save_dir: folder of the tagger; without one, nothing is written. overwrite: replace the tagger there. resume:
+        continue an interrupted training.
+        progress: called with the scores of each epoch.
+        scheme: bio, iob1, bioes, plain or lac (default: detected). lang: how raw text is tokenised in prediction: en, zh,
+        any, characters, none, or auto: recognised. segmentation: of characters with their index in the word (科0 技1):
+        none, strip the index, or use it as a feature. words: what ELMo and word vectors look up: tokens, or jieba's words.
+        pieces: vocabulary whose entries the words of `word/TAG` are split into.
+        data_format, token_column, label_column, label_names, feature_column: of files, see docs/sequence-tagging.md.
+        layers: concat, mix, average, top, a number, or some layers, as in concat:0,1. elmo_at: input, output, or both, as
+        in input,output. elmo_trainable, elmo_lr: fine-tune the biLM, and its learning rate. random_weights: ablation: all,
+        or lstm. cache_gb: memory for the layers of a frozen biLM; larger caches go to a file in save_dir.
+        word_vectors: a file in word2vec's or GloVe's format; word_vectors_limit: only its first N.
+        char_cnn: add a character CNN. cell: gru or lstm, with n_layers of size hidden_dim.
+        epochs: at most; patience: stop after so many without improvement, 0: never.
+        emb_lr_factor, crf_lr_factor: learning rates of the word embeddings and the CRF, relative to lr.
+        """
+        options = {name: value for name, value in locals().items() if name != "cls"}
+        check_effects(options, TaggerSettings, TrainingSettings)
+        if words != "tokens" and not (elmo or word_vectors):
+            raise UserError("`words` has no effect without `elmo` or `word_vectors`.")
+        training = make(TrainingSettings, options)
+        vocabulary, elmo_words = Vocabulary.from_file(Path(pieces)) if pieces else None, vocabulary_words(elmo)
+        files = data_format, token_column, label_column, label_names
+        splitter = PieceSplitter(vocabulary.words if vocabulary else elmo_words, whole=vocabulary is None)
+        reader = sentence_reader(splitter, segmentation, feature_column, *files)
+        parts = {"sentences": (sentences, labels) if labels is not None else sentences, "dev": dev, "test": test}
+        with (
+            training_folder(cls.kind, save_dir, overwrite, resume) as folder,
+            runtime.on_device(runtime.device_name(device)),
+        ):
+            data = {name: labelled_sentences(part, reader, name) for name, part in parts.items() if part is not None}
+            train = data.pop("sentences")
+            tokens = [sentence.tokens for sentence in train]
+            options["lang"] = detect_language(tokens, segmentation, elmo_words, lang)
+            is_tagged = isinstance(sentences, Path | str) and reader.format_of(Path(sentences)) == "tagged"
+            options["scheme"] = scheme or ("lac" if is_tagged else detect_scheme(sentence.labels for sentence in train))
+            settings = make(TaggerSettings, options)
+            if dev is None:
+                train, data["dev"] = hold_out(train, seed)
+            paddle.seed(seed)
+            tag_names, word_list = make_labels(train), training_words(t for s in train for t in s.tokens)
+            pretrained = PretrainedBiLM.from_path(elmo) if elmo else None
+            vocabulary = vocabulary or pieces_of(settings.scheme, tag_names, pretrained, word_list)
+            vectors = WordVectors(word_vectors, word_vectors_limit) if word_vectors else None
+            if vectors:
+                vectors.log_coverage([sentence.tokens for sentence in train], words)
+            features = sorted({t.feature for s in train for t in s.tokens}) if feature_column is not None else ()
+            tagger = cls.create(
+                settings, word_list, tag_names, pretrained, vocabulary, vectors, features, feature_column
+            )
+            if random_weights:
+                randomise(tagger.network.elmo.bilm, random_weights, seed)
+            warn_about_labels(tag_names, settings.scheme, train, data)
+            log.info(
+                f"{len(train):,} training and {format_count(len(data['dev']), 'dev sentences')}, {len(tag_names)} labels, "
+                f"scheme {settings.scheme}; raw text is tokenised with `lang={settings.lang}`"
+            )
+            if elmo and not elmo_trainable:
+                texts = [sentence.tokens for part in (train, *data.values()) for sentence in part]
+                tagger.network.elmo.cache(jieba_words(texts)[0] if words == "jieba" else texts, cache_gb, folder)
+            known = known_words(train, settings.scheme)
+            batches = training_batches(word_list, tag_names, train, batch_size)
+            scores = {name: partial(tagger.score, part, known) for name, part in data.items()}
+            best = fit(tagger, batches, tagger.network.loss, scores["dev"], training, folder, resume, progress)
+            test_score = scores["test"]() if "test" in scores else None
+            sizes = {"training": len(train), **{name: len(part) for name, part in data.items()}}
+            conclude(tagger, best, test_score, training, sizes, folder)
+        return tagger
+
     def predict(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
         """Return the labels of each sentence's tokens; none for an empty sentence."""
         check_sentences(sentences)
         return [labels for labels, _ in self._decoded(sentences, math.inf)]
 
-    def iter_predict(self, sentences: Iterable[Sequence[str]], window: float | None = None) -> Iterator[list[str]]:
-        """Yield the same, for input of any size. window: how many sentences to read ahead (default: 16 batches)."""
-        for labels, _ in self._decoded(checked(sentences), window):
+    def iter_predict(self, sentences: Iterable[Sequence[str]]) -> Iterator[list[str]]:
+        """Yield the same, for input of any size. It reads 16 batches ahead."""
+        for labels, _ in self._decoded(checked(sentences), None):
             yield labels
 
     def spans(self, texts: Sequence[str | Sequence[str]]) -> list[list[Span]]:
@@ -90,7 +242,7 @@ class Tagger(TrainedModel):
     def tokenised(self, text: str, lang: str = "", where: str = "text") -> Line:
         """Split a line of text as in training or as `lang` says. where: file and line, for messages."""
         if self.features:
-            raise UserError("This tagger was trained with --feature_column: it tags columns, not text.")
+            raise UserError("This tagger was trained with `feature_column`: it tags columns, not text.")
         lang, segmentation = lang or self.settings.lang, self.settings.segmentation
         words = tokeniser(lang)(text)
         if self.settings.scheme == "lac" and lang != CHARACTERS:
@@ -109,7 +261,10 @@ class Tagger(TrainedModel):
 
     @cached_property
     def piece_splitter(self) -> PieceSplitter:
-        return PieceSplitter((self.pieces or self.words).words, whole=self.pieces is None)
+        if self.pieces:
+            return PieceSplitter(self.pieces.words)
+        elmo_words = vocabulary_words(self.pretrained and self.pretrained.prefix)
+        return PieceSplitter(self.words.words + elmo_words, whole=True)
 
     def _decoded(
         self, sentences: Iterable[Sequence[str]], window: float | None, with_spans: bool = False
@@ -131,10 +286,32 @@ class Tagger(TrainedModel):
             # sorted by length: empty ones come last
             yield positions, results + [([], [])] * (len(group) - len(nonempty))
 
+    def evaluate(
+        self,
+        sentences: Path | str | Sequence[Sequence[str]],
+        labels: Sequence[Sequence[str]] | None = None,
+        *,
+        data_format: str | None = None,
+        token_column: int | str = 0,
+        label_column: int | str = -1,
+        label_names: Path | str | Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Score the tagger on sentences and their labels, or on a file that has both, read as by `train`."""
+        files = data_format, token_column, label_column, label_names
+        reader = sentence_reader(self.piece_splitter, self.settings.segmentation, self.feature_column, *files)
+        data = labelled_sentences((sentences, labels) if labels is not None else sentences, reader, "sentences")
+        warn_about_labels(self.labels, self.settings.scheme, [], {"given": data})
+        return self.score(data).to_dict()
+
     def score(
-        self, sentences: Sequence[Sentence], known: set[str] | None, predicted: Sequence[list[str]] | None = None
+        self,
+        sentences: Sequence[Sentence],
+        known: set[str] | None = None,
+        predicted: Sequence[list[str]] | None = None,
     ) -> Score:
-        """Score the tagger. known: the words of the training data, None if not available. predicted: its labels."""
+        """Score the tagger. known: the words of the training data. predicted: its labels."""
+        if known is None and self.settings.scheme != "lac":  # in LAC's scheme words are joined from tokens
+            known = set(self.words.tokens)
         score = Score(scheme=self.settings.scheme)
         predicted = self.predict([s.tokens for s in sentences]) if predicted is None else predicted
         for sentence, labels in zip(sentences, predicted, strict=True):

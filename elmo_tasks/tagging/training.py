@@ -1,36 +1,56 @@
 """Training a tagger on labelled sentences."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from elmo_core.text.tokens import UNK_ID, shuffled_batches
-from elmo_tasks.tagging.data import Batch, Sentence, make_batch
-from elmo_tasks.tagging.pieces import joined_words
-from elmo_tasks.tagging.tagger import Tagger
-from elmo_tasks.training import BestEpoch, TrainingSettings, fit
+from elmo_core.files import checkpoint
+from elmo_core.machine.checks import check_sentences
+from elmo_core.machine.messages import UserError, format_count, join_names, log
+from elmo_core.text.text_files import read_lines
+from elmo_core.text.tokens import UNK_ID, Vocabulary, shuffled_batches
+from elmo_tasks.pretrained import PretrainedBiLM
+from elmo_tasks.tagging.data import Batch, Labels, Sentence, make_batch
+from elmo_tasks.tagging.formats import SentenceReader
+from elmo_tasks.tagging.pieces import PieceSplitter, joined_words
+from elmo_tasks.tagging.scheme import forbidden_transitions, split_lac_label
+
+LabelledSentences = Path | str | tuple[Sequence[Sequence[str]], Sequence[Sequence[str]]]  # a file, or tokens and labels
 
 
-def train(
-    tagger: Tagger,
-    sentences: Sequence[Sentence],
-    dev: Sequence[Sentence],
-    settings: TrainingSettings,
-    folder: Path | None = None,
-    resume: bool = False,
-) -> BestEpoch:
-    """Train the tagger and load the weights of the epoch with the highest F1 (plain tags: accuracy) on the dev sentences.
+def sentence_reader(
+    splitter: PieceSplitter,
+    segmentation: str,
+    feature_column: int | None,
+    data_format: str | None = None,
+    token_column: int | str = 0,
+    label_column: int | str = -1,
+    label_names: Path | str | Sequence[str] = (),
+) -> SentenceReader:
+    """A reader of labelled files. splitter, segmentation, feature_column: of the tagger."""
+    names = list(read_lines(Path(label_names)) if isinstance(label_names, Path | str) else label_names)
+    return SentenceReader(data_format, token_column, label_column, segmentation, feature_column, names, splitter)
 
-    folder: where the best epoch so far is saved. resume: continue an interrupted run.
-    """
-    known = known_words(sentences, tagger.settings.scheme)
 
-    def batches(random: np.random.Generator) -> list[Batch]:
-        return _batches(tagger, sentences, settings.batch_size, random)
-
-    return fit(tagger, batches, tagger.network.loss, lambda: tagger.score(dev, known), settings, folder, resume)
+def labelled_sentences(data: LabelledSentences, reader: SentenceReader, name: str) -> list[Sentence]:
+    """Read a file, or pair sentences with their labels. name: of the argument, for messages."""
+    if isinstance(data, Path | str):
+        return reader.read(Path(data))
+    sentences, labels = data
+    check_sentences(sentences)
+    check_sentences(labels)
+    if len(sentences) != len(labels):
+        raise UserError(f"`{name}`: {len(sentences):,} sentences have {len(labels):,} rows of labels.")
+    pairs = [
+        Sentence(list(s), list(row), f"{name} {k}") for k, (s, row) in enumerate(zip(sentences, labels, strict=True))
+    ]
+    for pair in pairs:
+        if len(pair.tokens) != len(pair.labels):
+            counts = f"{format_count(len(pair.tokens), 'tokens')} and {format_count(len(pair.labels), 'labels')}"
+            raise UserError(f"{pair.where}: {counts}, expected as many labels as tokens.")
+    return [pair for pair in pairs if pair.tokens]
 
 
 def known_words(sentences: Sequence[Sentence], scheme: str) -> set[str]:
@@ -40,18 +60,64 @@ def known_words(sentences: Sequence[Sentence], scheme: str) -> set[str]:
     return {word for sentence in sentences for word, _ in joined_words(sentence.tokens, sentence.labels)}
 
 
-def _batches(
-    tagger: Tagger, sentences: Sequence[Sentence], batch_size: int, random: np.random.Generator
-) -> list[Batch]:
-    """The batches of one epoch. A word seen n times becomes <UNK> with probability 1 / (n + 1), to train <UNK>."""
+def make_labels(sentences: Sequence[Sentence]) -> Labels:
+    """The labels of training sentences."""
+    labels = Labels(sorted({label for sentence in sentences for label in sentence.labels}))
+    if len(labels) < 2:
+        raise UserError(f"`sentences` have only one label, {labels.names[0]}. Is `label_column` right?")
+    return labels
+
+
+def pieces_of(scheme: str, labels: Labels, pretrained: PretrainedBiLM | None, words: Vocabulary) -> Vocabulary | None:
+    """The vocabulary whose pieces the tokens are: in LAC's scheme, if words are spread over tokens, the biLM's."""
+    if scheme != "lac" or not any(split_lac_label(name)[1] for name in labels.names):
+        return None
+    vocabulary = Path(pretrained.prefix).parent / checkpoint.VOCABULARY if pretrained else None
+    return Vocabulary.from_file(vocabulary) if vocabulary and vocabulary.is_file() else words
+
+
+def warn_about_labels(
+    labels: Labels, scheme: str, sentences: Sequence[Sentence], others: Mapping[str, Sequence[Sentence]]
+) -> None:
+    """Warn about labels that break the scheme or cannot be predicted. sentences: to train on; others: to score, by name."""
+    for name, scored in others.items():
+        if unknown := {label for sentence in scored for label in sentence.labels} - labels.index.keys():
+            log.warning(
+                f"{name}: labels that do not occur in the training sentences, and cannot be predicted: "
+                f"{join_names(sorted(unknown))}."
+            )
+    table, last = forbidden_transitions(labels.names, scheme)
+    broken = []
+    for sentence in sentences:
+        row = [labels.index[label] for label in sentence.labels]
+        faults = np.flatnonzero([*table[[-1, *row[:-1]], row], last[row[-1]]])
+        if len(faults):
+            before, label = ["the beginning", *sentence.labels, "the end"][faults[0] :][:2]
+            broken.append(f"{label} after {before} in the sentence at {sentence.where}")
+    if broken:
+        log.warning(
+            f"{len(broken):,} of {format_count(len(sentences), 'training sentences')} break the rules of the scheme "
+            f"{scheme}, which predictions never do: are there mistakes in the labels, or is `scheme` wrong? The first: "
+            f"{broken[0]}."
+        )
+
+
+def training_batches(
+    words: Vocabulary, labels: Labels, sentences: Sequence[Sentence], batch_size: int
+) -> Callable[[np.random.Generator], list[Batch]]:
+    """A function that draws an epoch's batches. A word seen n times becomes <UNK> with probability 1 / (n + 1)."""
     counts = Counter(token for sentence in sentences for token in sentence.tokens)
-    unk_probability = np.array([1 / (1 + counts[word]) for word in tagger.words.tokens])
-    batches = []
-    for indices in shuffled_batches([sentence.tokens for sentence in sentences], batch_size, random):
-        chosen = [sentences[k] for k in indices]
-        labels = [[tagger.labels.index[label] for label in sentence.labels] for sentence in chosen]
-        batch = make_batch([sentence.tokens for sentence in chosen], tagger.words, labels)
-        unknown = (random.random(batch.ids.shape) < unk_probability[batch.ids]) & (batch.ids > UNK_ID)
-        batch.ids[unknown] = UNK_ID
-        batches.append(batch)
-    return batches
+    unk_probability = np.array([1 / (1 + counts[word]) for word in words.tokens])
+    tokens = [sentence.tokens for sentence in sentences]
+    ids = [[labels.index[label] for label in sentence.labels] for sentence in sentences]
+
+    def draw(random: np.random.Generator) -> list[Batch]:
+        batches = []
+        for indices in shuffled_batches(tokens, batch_size, random):
+            batch = make_batch([tokens[k] for k in indices], words, [ids[k] for k in indices])
+            unknown = (random.random(batch.ids.shape) < unk_probability[batch.ids]) & (batch.ids > UNK_ID)
+            batch.ids[unknown] = UNK_ID
+            batches.append(batch)
+        return batches
+
+    return draw

@@ -17,16 +17,16 @@ from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.crf import LinearChainCRF
-from elmo_tasks.tagging.data import Labels, Sentence, make_batch
+from elmo_tasks.tagging.data import Labels, Sentence, detect_language, make_batch
 from elmo_tasks.tagging.formats import SentenceReader
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter, joined_words
 from elmo_tasks.tagging.scheme import detect_scheme, forbidden_transitions, spans, split_lac_label
 from elmo_tasks.tagging.score import Counts, Score
 from elmo_tasks.tagging.tagger import Tagger
-from elmo_tasks.tagging.text import Span, detect_language
-from elmo_tasks.tagging.training import train
-from elmo_tasks.training import TrainingSettings, training_words
+from elmo_tasks.tagging.text import Span
+from elmo_tasks.tagging.training import training_batches
+from elmo_tasks.training import TrainingSettings, fit, training_words
 from elmo_tasks.word_vectors import WordVectors
 
 LABELS = Labels(["c", "n", "n-B", "n-I", "v", "v-B", "v-I", "w"])
@@ -297,11 +297,11 @@ TSV, JSON = SentenceReader("tsv").read, SentenceReader("json").read
         (TSV, "a b\n", ":1: 2 tokens and 0 labels"),
         (JSON, '{"tokens": ["a"], "labels": ["x"]}\n{"tokens": [', ":2: invalid JSON"),
         (JSON, '{"tokens": ["a", "b"], "labels": ["x"]}', ":1: 2 tokens and 1 label"),
-        (JSON, '{"tokens": ["a"], "labels": [3]}', ":1: the label 3 .*--label_names"),
+        (JSON, '{"tokens": ["a"], "labels": [3]}', ":1: the label 3 .*`label_names`"),
         (JSON, '{"text": "a", "labels": ["x"]}', ":1: tokens is None"),
         (JSON, '[{"tokens": "a b"}]', "object 1: tokens is 'a b'"),
-        (SentenceReader(feature=1).read, "a b\tO O\n", "tsv.*--feature_column"),
-        (SentenceReader(label="tags").read, "a O\n", "--label_column"),
+        (SentenceReader(feature=1).read, "a b\tO O\n", "tsv.*`feature_column`"),
+        (SentenceReader(label="tags").read, "a O\n", "`label_column`"),
         (lambda path: Labels.from_file(path), "", "no label"),
     ],
 )
@@ -470,7 +470,7 @@ def test_threads_share_a_tagger(checkpoints):
     expected = tagger.predict(SENTENCES)
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(tagger.predict, [SENTENCES] * 12)) == [expected] * 12
-    assert list(tagger.iter_predict(iter(SENTENCES), window=1)) == expected
+    assert list(tagger.iter_predict(iter(SENTENCES))) == expected
 
 
 def test_characters_get_the_vectors_of_jiebas_words(small_weights, tmp_path):
@@ -508,6 +508,11 @@ def sentences_to_learn() -> list[Sentence]:
             Sentence(tokens, [label for verb in verbs for label in (["c", "v"] if verb else ["n-B", "n-I"])])
         )
     return sentences
+
+
+def train(tagger: Tagger, sentences: list[Sentence], dev: list[Sentence], settings: TrainingSettings):
+    batches = training_batches(tagger.words, tagger.labels, sentences, settings.batch_size)
+    return fit(tagger, batches, tagger.network.loss, lambda: tagger.score(dev, set()), settings)
 
 
 @pytest.mark.parametrize("kind", [None, "char"])

@@ -1,0 +1,84 @@
+"""Settings of the tasks: dataclasses whose fields have a description and limits, for Python, flags and config.json alike."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from elmo_core.machine.messages import UserError
+
+Settings = TypeVar("Settings")
+
+
+def setting(
+    default: Any,
+    help: str = "",
+    *,
+    minimum: float | None = None,
+    above: float = -math.inf,
+    below: float = 2**31,
+    choices: Sequence[Any] = (),
+    needs: str = "",
+) -> Any:
+    """Declare a field of a dataclass of settings. Fields without `help` have no flag.
+
+    minimum, above, below: limits of a number; minimum is by default 1 if the default is a whole number above 0, else 0.
+    needs: another setting without which this one has no effect, or, as in `layers=mix`, how its value must begin.
+    """
+    if minimum is None:
+        minimum = int(type(default) is int and default > 0)
+    limits = {"minimum": minimum, "above": above, "below": below, "choices": tuple(choices)}
+    return dataclasses.field(default=default, metadata={"help": help, "needs": needs, **limits})
+
+
+def expected(field: dataclasses.Field, value: Any) -> str:
+    """Describe the values that a field accepts, if this is not one of them; otherwise return an empty text."""
+    limits, kind = field.metadata or setting(field.default).metadata, type(field.default)
+    if limits["choices"]:
+        return "" if value in limits["choices"] else f"one of {', '.join(filter(None, limits['choices']))}"
+    if kind not in (int, float):
+        return "" if isinstance(value, kind) else {bool: "true or false"}.get(kind, f"something like {field.default!r}")
+    is_number = type(value) in ((int,) if kind is int else (int, float)) and math.isfinite(value)
+    if is_number and value >= limits["minimum"] and limits["above"] < value < limits["below"]:
+        return ""
+    bounds = f"above {limits['above']}" if limits["above"] >= 0 else f"{limits['minimum']} or more"
+    bounds += "" if limits["below"] == 2**31 else f" and below {limits['below']}"
+    return f"a {'whole ' * (kind is int)}number, {bounds}"
+
+
+def make(kind: type[Settings], values: Mapping[str, Any]) -> Settings:
+    """Fill a dataclass of settings from the values of the same names, and validate them."""
+    fields = [field for field in dataclasses.fields(kind) if field.name in values]
+    for field in fields:
+        if text := expected(field, values[field.name]):
+            raise UserError(f"`{field.name}` is {values[field.name]!r:.80}, expected {text}.")
+    return kind(**{field.name: values[field.name] for field in fields})
+
+
+def check_effects(values: Mapping[str, Any], *kinds: Any) -> None:
+    """Raise if a setting was changed that has no effect together with the others.
+
+    values: all arguments of a call. kinds: dataclasses of settings, or instances whose values are the defaults.
+    """
+    if values.get("word_vectors_limit") and not values["word_vectors"]:
+        raise UserError("`word_vectors_limit` has no effect without `word_vectors`.")
+    for kind in kinds:
+        for field in dataclasses.fields(kind):
+            name, _, start = field.metadata.get("needs", "").partition("=")
+            is_changed = name and field.name in values and values[field.name] != getattr(kind, field.name)
+            if is_changed and not (values.get(name) and str(values[name]).startswith(start)):
+                needed = f"{name}={start}" if start else name
+                raise UserError(f"`{field.name}` has no effect without `{needed}`.")
+
+
+def from_config(kind: type[Settings], values: Any, name: str, source: Path) -> Settings:
+    """Validate the field `name` of a config.json, `source`, as a dataclass of settings."""
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    values = values if isinstance(values, dict) else {}
+    if wrong := sorted(fields.keys() ^ values.keys()):
+        raise UserError(f"{source}: {name}.{wrong[0]} is {'missing' if wrong[0] in fields else 'unknown'}.")
+    for key, field in fields.items():
+        if text := expected(field, values[key]):
+            raise UserError(f"{source}: {name}.{key} is {values[key]!r:.80}, expected {text}.")
+    return kind(**values)
