@@ -1,6 +1,6 @@
 """Convert raw text to a corpus, and a corpus to a vocabulary or to word vectors.
 
-    python preprocess.py text 'raw/*.txt.gz' --lang en --output corpora/news --dev_fraction 0.01
+    python preprocess.py text 'raw/*.txt.gz' --output corpora/news --dev_fraction 0.01
     python preprocess.py vocab 'corpora/news/train/*' --output corpora/news/vocabulary.txt
     python preprocess.py vectors 'corpora/news/train/*' --output corpora/news/word2vec.bin
 
