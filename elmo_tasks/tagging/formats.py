@@ -18,6 +18,7 @@ from typing import Any
 
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.text.language import AUTO, HAN, recognise
 from elmo_core.text.text_files import JSON_ARRAY, line_groups, read_lines
 from elmo_tasks.records import (
     JSON,
@@ -33,7 +34,7 @@ from elmo_tasks.records import (
 from elmo_tasks.tagging.columns import CHARACTER_WITH_POSITION, parse_token, read_columns
 from elmo_tasks.tagging.data import Sentence
 from elmo_tasks.tagging.pieces import PieceSplitter
-from elmo_tasks.tagging.text import HAN, detect_language
+from elmo_tasks.tagging.text import CHARACTERS
 from elmo_tasks.tagging.text_spans import SPAN_KEYS, Faults, find_spans, find_text, label_tokens
 from elmo_tasks.tagging.words import segmented_sentence, tagged_sentence
 
@@ -50,7 +51,7 @@ class SentenceReader:
 
     format: one of FORMATS; by default recognised. token, label: columns, or keys of JSON. segmentation, feature: see
     columns.py. label_names: the names of labels that are numbers. pieces: splits tagged words. lang: how texts with spans
-    are tokenised; "": recognised by the first file of them.
+    are tokenised; auto: recognised by the first file of them.
     """
 
     format: str | None = None
@@ -60,7 +61,7 @@ class SentenceReader:
     feature: int | None = None
     label_names: Sequence[str] = ()
     pieces: PieceSplitter | None = None
-    lang: str = ""
+    lang: str = AUTO
     faults: Faults = field(default_factory=lambda: defaultdict(list))
 
     def read(self, path: Path) -> list[Sentence]:
@@ -75,8 +76,9 @@ class SentenceReader:
             raise UserError(f"{path} is {format_name}, which has no `feature_column`. Expected columns.")
         records = [pair for pair in self.records(Lines(line_groups(path)), path, format_name) if pair[1] != ""]
         texts = filter(None, (self.text(record) for _, record in records if isinstance(record, dict)))
-        if not self.lang and (texts := list(texts)):
-            self.lang = detect_language((list("".join(text.split())) for text in texts), "none")
+        if self.lang == AUTO and (texts := list(texts)):
+            language = recognise(texts)
+            self.lang = CHARACTERS if language == "zh" else language
         found = (self.sentences(record, where, format_name) for where, record in records)
         sentences = [sentence for sentence in chain.from_iterable(found) if sentence.tokens]
         if not sentences:
