@@ -25,7 +25,7 @@ class PretrainedBiLM:
 
     @classmethod
     def from_path(cls, path: str | Path) -> "PretrainedBiLM":
-        """path: a checkpoint's prefix, file or folder (its latest checkpoint), or a model's name."""
+        """Load from a checkpoint's prefix, file or folder (its latest checkpoint), or a model's name."""
         prefix, config, weights, vocabulary = model_files.read_model(model_files.resolve(path).resolve())
         parts = [checkpoint.fingerprint(weights), json.dumps(config.to_dict(), sort_keys=True)]
         if vocabulary:

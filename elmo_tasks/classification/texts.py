@@ -6,7 +6,6 @@ predict may be bare lines.
 """
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import numpy as np
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, join_names, log
 from elmo_core.text import text_files
+from elmo_core.text.language import choose_language
 from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.classification.scores import CLASSES
 from elmo_tasks.records import (
@@ -44,7 +44,6 @@ LAYOUTS = (
     ("sentence", "label"),
 )
 LINES_PER_GROUP = 4096
-HAN = re.compile("[\u4e00-\u9fff]")
 MAX_CLASSES = 50  # more labels, and more than half as many as texts: probably the wrong column
 EXPECTED = "texts with labels, as TSV, CSV or JSON"
 
@@ -64,6 +63,7 @@ class Texts:
     texts: as in the files; a pair is two, separated by a tab.
     sentences: the tokens of each text; for pairs those of all first texts, then those of all second ones.
     labels: (n,) indices of classes.
+    lang: the language as which they were tokenised.
     unit: what the texts are called.
     n_dev, n_test: how many texts at the end come from the dev file and, behind those, from the test file.
     """
@@ -72,6 +72,7 @@ class Texts:
     sentences: list[list[str]]
     labels: np.ndarray
     classes: Sequence[str] = CLASSES
+    lang: str = ""
     unit: str = "reviews"
     n_dev: int = 0
     n_test: int = 0
@@ -95,18 +96,22 @@ class Texts:
 
 
 def read_texts(
-    train: Path, dev: Path | None, test: Path | None, columns: Sequence[str] | None, lang: str, max_tokens: int
+    train: Path,
+    dev: Path | None,
+    test: Path | None,
+    columns: Sequence[str] | None,
+    lang: str,
+    max_tokens: int,
+    words: Sequence[str] = (),
 ) -> Texts:
-    """Read all files. The classes are the labels of the training file. columns: see `read_file`."""
+    """Read all files. The classes are the labels of the training file. columns: see `read_file`; words: `recognise`."""
     examples = read_file(train, columns)
     classes, pairs = _classes(train, examples, bool(columns)), len(examples[0].texts) == 2
     if dev and test and dev.samefile(test):
         log.warning(f"{test} is both --dev_file and --test_file: test scores will be optimistic.")
     dev, test = (read_known(path, columns, classes, pairs) if path else [] for path in (dev, test))
+    lang = choose_language(lang, chain.from_iterable(example.texts for example in examples), words)
     data = as_texts([*examples, *dev, *test], classes, lang, max_tokens, train)
-    tokens = list(chain.from_iterable(data.sentences[:1000]))
-    if lang == "en" and len(HAN.findall("".join(tokens))) > 3 * len(tokens):
-        log.warning(f"{train}: this looks like Chinese, which --lang=en does not segment. Use --lang=zh.")
     data.n_dev, data.n_test = len(dev), len(test)
     counts = np.bincount(data.labels)
     log.info(f"classes       {join_names([f'{name} {n:,}' for name, n in zip(classes, counts, strict=True)])}")
@@ -145,13 +150,13 @@ def read_known(
 
 
 def as_texts(examples: Sequence[Example], classes: Sequence[str], lang: str, max_tokens: int, source: Path) -> Texts:
-    """Tokenise examples. source: their file, for messages."""
+    """Tokenise examples. source: their file, used in error messages."""
     sides = list(zip(*(example.texts for example in examples), strict=True))
     sentences = tokenise_texts(list(chain.from_iterable(sides)), lang, max_tokens, source)
     index = {name: k for k, name in enumerate(classes)}
     labels = np.array([index[example.label] for example in examples])
     texts = ["\t".join(example.texts) for example in examples]
-    return Texts(texts, sentences, labels, classes, unit="pairs" if len(sides) > 1 else "texts")
+    return Texts(texts, sentences, labels, classes, lang, "pairs" if len(sides) > 1 else "texts")
 
 
 def read_file(path: Path, columns: Sequence[str] | None = None, usual: Sequence[str] = ()) -> list[Example]:
@@ -164,7 +169,7 @@ def read_file(path: Path, columns: Sequence[str] | None = None, usual: Sequence[
 def as_examples(
     records: Iterable[Record], source: str | Path, columns: Sequence[str] | None = None, usual: Sequence[str] = ()
 ) -> list[Example]:
-    """Take the labelled texts from records. source: their file, for messages.
+    """Take the labelled texts from records. source: their file, used in error messages.
 
     columns: those of text, label and second text: JSON keys, names in a header, or numbers from 0 without a header. usual:
     columns that are tried first if these are not given.
@@ -286,7 +291,7 @@ def _find_columns(header: Iterable[str], columns: Sequence[str] | None, usual: S
 
 
 def _shown_columns(record: dict) -> str:
-    """The names of the columns or, of those that have none, what the record holds, for messages."""
+    """The names of the columns or, of those that have none, what the record holds, to be shown in error messages."""
     return join_names([f"{value!s:.30}" for value in (record.values() if "0" in record else record)])
 
 

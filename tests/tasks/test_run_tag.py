@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tiny
 
 import run_tag
 from args import with_flags
@@ -249,6 +250,27 @@ def test_pieces_default_to_elmos_vocabulary_in_lacs_scheme(run, small_weights):
     Path("train").write_text("苹\tn-B\n果\tn-I\n\n很\tc\n\n" * 9, encoding="utf-8")
     train(run, f"--init_from_ckpt={small_weights['word']}", "--scheme=lac", data="--train_file=train")
     assert "苹果" in Tagger("tagger").pieces.tokens
+
+
+@pytest.mark.parametrize(("known", "written"), [("，", "，"), ("q", ",")])
+def test_the_elmo_says_whether_full_width_characters_stay(run, tmp_path, monkeypatch, known, written):
+    monkeypatch.setattr(tiny, "WORDS", [*tiny.WORDS[:-1], known])
+    model = tiny.save(tiny.random_bilm(scale=1.0), tmp_path / "model")
+    for name in ("train", "dev"):
+        Path(name).write_text("苹果/n ，/w 很/c\n" * 9, encoding="utf-8")
+    run(f"train --train_file=train --dev_file=dev --save_dir=tagger --init_from_ckpt={model}", *QUICK)
+    tagger = Tagger("tagger")
+    assert "苹果" in tagger.words.tokens and {",", "，"}.intersection(tagger.words.tokens) == {written}
+    assert tagger.settings.lang == "zh" and tagger.tokenised("很，").tokens == ["很", written]
+    Path("unseen").write_text("很/c ！，/w\n", encoding="utf-8")
+    (line,) = run("predict --model_dir=tagger --input=unseen --output_format=json").splitlines()
+    assert json.loads(line)["tokens"] == ["很", f"!{written}"]
+
+
+def test_english_for_chinese_is_warned_of(run, caplog):
+    Path("train").write_text("苹果 B-LOC\n很 O\n\n" * 9, encoding="utf-8")
+    run("train --train_file=train --save_dir=tagger --lang=en", NO_ELMO, *QUICK)
+    assert "mostly Chinese" in caplog.text and Tagger("tagger").settings.lang == "en"
 
 
 def test_warnings(run, caplog):
