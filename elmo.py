@@ -64,7 +64,7 @@ class BiLM(nn.Layer):
     """The bidirectional language model. Its sublayers' names are the keys of every checkpoint.
 
     softmax: include the softmax, for pretraining and perplexity. The vocabulary tables then collect row gradients
-    (elmo_core/network/row_gradients.py), which only the pretraining optimizers apply.
+    (elmo_core/network/row_gradients.py), which only the optimizers of elmo_core apply.
     """
 
     def __init__(self, config: ELMoConfig, softmax: bool = True):

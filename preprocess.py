@@ -24,14 +24,14 @@ from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.characters import MAX_BYTES
 from elmo_core.text.corpus import Corpus
+from elmo_core.text.language import CHOICES, warn_if_unsegmented
 from elmo_core.text.text_files import NotUTF8
-from elmo_core.text.tokenise import TOKENISERS
 from elmo_core.text.tokens import SPECIAL_TOKENS
 from preprocessing import word2vec
 from preprocessing.raw_text import Options, make_corpus
 from preprocessing.vocabulary import count_tokens, make_vocabulary
 
-LANGUAGES = "language of the text: English, Chinese, any other, or none: split at white space, one sentence per line"
+LANGUAGES = "language: recognised, English, Chinese, any other, or none: split at white space, one sentence per line"
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -59,7 +59,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def add_text_arguments(parser: argparse.ArgumentParser, files: dict) -> None:
     parser.add_argument("input", **files)
-    parser.add_argument("--lang", choices=tuple(TOKENISERS), required=True, help=LANGUAGES)
+    parser.add_argument("--lang", choices=CHOICES, help=LANGUAGES)
     parser.add_argument("--output", **arguments.DIR, required=True, help="folder for train/ and dev/")
     parser.add_argument("--overwrite", action="store_true", help="replace existing train/ and dev/")
 
@@ -119,8 +119,10 @@ def vocab(args: argparse.Namespace) -> None:
         raise UserError(
             f"--max_size {args.max_size}: expected {len(SPECIAL_TOKENS) + 1} or more, special tokens included."
         )
-    counts = count_tokens(corpus_files(args))
+    paths = corpus_files(args)
+    counts = count_tokens(paths)
     vocabulary = make_vocabulary(counts, args.min_count, args.max_size)
+    warn_if_unsegmented(paths[0], known=vocabulary)
     vocabulary.save(args.output)
     for marker in SPECIAL_TOKENS:
         if n := counts.pop(marker, 0):

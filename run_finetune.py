@@ -53,7 +53,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     task_flags.add_tables(evaluate)
     predict = commands.add_parser("predict", help="classify text")
     task_flags.add_saved_model(predict, "classifier")
-    task_flags.add_input(predict, "one text per line; a pair is two, separated by a tab")
+    task_flags.add_input(predict, "one text per line; a pair is two, separated by a tab; or a file like --train_file")
+    task_flags.add_columns(predict)
     task_flags.add_output(predict, OUTPUT_FORMATS)
     args = parser.parse_args(argv)
     if args.command == "train":
@@ -109,7 +110,7 @@ def predict(args: argparse.Namespace) -> None:
     groups, source = (read_groups(args.input), args.input) if args.input else (line_groups(None), "standard input")
     classifier = Classifier(args.model_dir, args.device)
     with script.output(args.output, args.input) as target:
-        for lines in classify_lines(classifier, groups, source, args.output_format):
+        for lines in classify_lines(classifier, groups, source, args.output_format, args.columns):
             target.writelines(f"{line}\n" for line in lines)
             target.flush()
 

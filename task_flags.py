@@ -15,7 +15,7 @@ from typing import Any
 
 import script
 from args import COUNT, DIR, FILE, FRACTION, POSITIVE, WHOLE, add_device, add_seed, fill_defaults, non_negative_float
-from elmo_core.text.tokenise import TOKENISERS
+from elmo_core.text.language import AUTO, CHOICES
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.settings import expected
@@ -122,12 +122,13 @@ def add_test(parser: argparse.ArgumentParser, content: str) -> None:
 
 def add_language(
     group,
-    default: str | None = "en",
+    default: str | None = AUTO,
     help: str = "tokenise text as preprocess.py does",
-    choices: Sequence[str] = tuple(TOKENISERS),
+    choices: Sequence[str] = CHOICES,
 ) -> None:
+    recognised = "recognised, " if default == AUTO else ""
     each = ", or characters: each is a token" if "characters" in choices else ""
-    help = f"{help}: English, Chinese, any other language, or none: split at white space{each}"
+    help = f"{help}: {recognised}English, Chinese, any other language, or none: split at white space{each}"
     group.add_argument("--lang", choices=choices, default=default, help=help)
 
 
@@ -290,7 +291,7 @@ def finish(model: TrainedModel, args: argparse.Namespace, show: Callable[[str, A
 HEAD_DEFAULTS = {"lr": [0.001, 0.003], "weight_decay": [0.1, 1.0], "dropout": [0.5], "epochs": 15, "batch_size": 64}
 WORD_VECTORS_DEFAULTS = {"word_vectors_lr": [0.0003, 0.001]}
 FINE_TUNING_DEFAULTS = {"tune_epochs": 5, "word_dropout": 0.1}
-LABELLED_TEXTS = "TSV or JSON lines: text, label and, for pairs, a second text"
+LABELLED_TEXTS = "TSV, CSV or JSON: text, label and, for pairs, a second text"
 POLARITY = Path("sentence-polarity-dataset-v1")
 
 
@@ -302,7 +303,7 @@ def columns(text: str) -> list[str]:
 
 
 def add_columns(group) -> None:
-    help = "JSON keys, names in a header, or numbers from 0 (default: text,label,text2, other usual names, or 0,1,2)"
+    help = "JSON keys, names in a header, or numbers from 0 (default: as in training, text,label,text2, or 0,1,2)"
     group.add_argument("--columns", type=columns, metavar="TEXT,LABEL[,TEXT2]", help=help)
 
 

@@ -48,7 +48,7 @@ from elmo_core.network.token_tables import CachedTable
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import EOS, SPECIAL_TOKENS, LMBatch, Vocabulary
-from pretraining.optimizer import make_optimizer
+from pretraining.optimizer import OPTIMIZERS
 from pretraining.prefetch import prefetched
 
 SHARED = PROJECT.parent / "shared" / "data"
@@ -205,7 +205,7 @@ class TrainingStep:
 
     def __init__(self, config: elmo.ELMoConfig, rows: int, optimizer: str = "adagrad", ranks: Ranks | None = None):
         self.bilm, self.ranks = elmo.BiLM(config), ranks
-        self.optimizer = make_optimizer(optimizer, 0.2, list(self.bilm.parameters()), max_grad_norm=10.0)
+        self.optimizer = OPTIMIZERS[optimizer](self.bilm.named_parameters(), 0.2, max_grad_norm=10.0)
         self.state = self.bilm.zero_state(rows)
 
     def __call__(self, batch: LMBatch, candidates, on_phase: Callable[[str], None] = lambda phase: None) -> None:

@@ -17,6 +17,7 @@ from elmo_core.machine import versions
 from elmo_core.machine.messages import UserError, format_duration, log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_tasks.card import model_card
 from elmo_tasks.saved import BILM, STATE, WEIGHTS, TrainedModel, check_model_folder
 from elmo_tasks.settings import setting
 
@@ -224,7 +225,10 @@ def _renamed(key: str, names: Mapping[str, str]) -> str:
 
 @dataclass
 class TrainingResult:
-    """The best epoch and its scores, the duration of the training, and the weights of ELMo's mixed layers by place."""
+    """The best epoch and its scores, the duration of the training, and the weights of ELMo's mixed layers by place.
+
+    sizes: numbers of training, dev and test examples.
+    """
 
     epoch: int
     seconds: float
@@ -232,19 +236,31 @@ class TrainingResult:
     dev: Score
     test: Score | None
     mixes: dict[str, dict]
-
-    @classmethod
-    def of(cls, model: TrainedModel, best: BestEpoch, seed: int, test: Score | None) -> "TrainingResult":
-        elmo = model.network.elmo
-        mixes = [elmo.mix_weights(number) for number in range(len(elmo.mixes))] if elmo else []
-        named = dict(zip(model.network.elmo_at, mixes, strict=False))  # concatenated layers have no mix
-        return cls(best.epoch, best.seconds, seed, best.score, test, named)
+    sizes: dict[str, int]
 
     def to_dict(self) -> dict[str, Any]:
         """The scores, for JSON."""
         values = {"epoch": self.epoch, "seconds": self.seconds, "seed": self.seed, "dev": self.dev.to_dict()}
         values |= {f"mix_at_{where}": mix for where, mix in self.mixes.items()}
         return values | ({"test": self.test.to_dict()} if self.test else {})
+
+
+def conclude(
+    model: TrainedModel,
+    best: BestEpoch,
+    test: Score | None,
+    settings: TrainingSettings,
+    sizes: dict[str, int],
+    folder: Path | None,
+) -> None:
+    """Record the result of a training in the model, and write its card into the folder. sizes: numbers of examples."""
+    elmo = model.network.elmo
+    mixes = [elmo.mix_weights(number) for number in range(len(elmo.mixes))] if elmo else []
+    named = dict(zip(model.network.elmo_at, mixes, strict=False))  # concatenated layers have no mix
+    model.result = TrainingResult(best.epoch, best.seconds, settings.seed, best.score, test, named, sizes)
+    model.card = model_card(model, folder.name if folder else model.kind, settings)
+    if folder:
+        model.save_card(folder)
 
 
 @contextmanager

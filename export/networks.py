@@ -136,8 +136,8 @@ class TaggerNetwork(TokenNetwork):
             "labels", ("B", "T"), "int64", "line in labels.txt, from 0; -1 at padding", "-1", tagger.labels.names
         )
         if settings.scheme == "lac":
-            self.settings |= {"pieces": "pieces.txt" if tagger.pieces else "words.txt", "whole": tagger.pieces is None}
-            self.files = {"pieces.txt": "\n".join(tagger.pieces.tokens) + "\n"} if tagger.pieces else {}
+            self.settings |= {"pieces": "pieces.txt", "whole": tagger.pieces is None}
+            self.files = {"pieces.txt": "\n".join(sorted(tagger.piece_splitter.known)) + "\n"}
         if tagger.features:
             meaning = ": the token's feature; 0 if unknown"
             self.inputs["features"] = table_input("features.txt", ["<UNK>", *tagger.features], meaning)

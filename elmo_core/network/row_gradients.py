@@ -39,9 +39,6 @@ class RowGradient:
         """A gradient with these ids after the shared ones."""
         return RowGradient(np.concatenate([self.ids[: self.shared], ids]), values, self.shared)
 
-    def __mul__(self, factor: paddle.Tensor) -> "RowGradient":
-        return RowGradient(self.ids, self.values * factor, self.shared)
-
 
 def gather_rows(table: paddle.Tensor, ids: np.ndarray, shared: int = 0) -> paddle.Tensor:
     """Gather rows (n, width) of a table; after `backward`, row_gradient(table) holds their gradient.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.text.language import warn_if_unsegmented
 from elmo_core.text.text_files import blocks, split_lines, text_files
 from elmo_core.text.tokens import BOS, EOS, Vocabulary
 
@@ -88,6 +89,7 @@ class Corpus:
                 self.check(path, counts)
             total += counts
         self.check(self.paths[0] if len(self.paths) == 1 else f"{len(self.paths)} files", total)
+        warn_if_unsegmented(self.paths[0], known=vocabulary)
         return total
 
 

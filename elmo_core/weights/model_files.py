@@ -33,6 +33,15 @@ def resolve(params: str | Path) -> Path:
         raise
 
 
+def vocabulary_words(params: str | Path | None) -> list[str]:
+    """The words of a model's vocabulary, by decreasing frequency. None without a model; [] without a vocabulary.
+
+    params: as in `resolve`.
+    """
+    path = resolve(params).parent / checkpoint.VOCABULARY if params else None
+    return Vocabulary.from_file(path).words if path and path.is_file() else []
+
+
 def read_model(
     params: str | Path, softmax: bool | None = False
 ) -> tuple[Path, ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:

@@ -48,6 +48,7 @@ class ClassifierSettings:
     has_words: bool = False  # word vectors, from a file or random
     owns_words: bool = False
     seed: int = 0  # of the vectors of unknown words
+    columns: str = ""  # of text, label and second text in the training file, with tabs between them; "": usual ones
     choices: ClassVar[Mapping[str, Sequence[str]]] = {"lang": tuple(TOKENISERS)}
 
 
@@ -62,11 +63,18 @@ class Classifier(TrainedModel):
     settings_type = ClassifierSettings
 
     def build(
-        self, head: Head, encoders: Sequence[Encoder], classes: Sequence[str], lang: str, max_seq_len: int
+        self,
+        head: Head,
+        encoders: Sequence[Encoder],
+        classes: Sequence[str],
+        lang: str,
+        max_seq_len: int,
+        columns: Sequence[str] = (),
     ) -> None:
         self.network, self.encoders, self.classes = head, encoders, classes
         hidden_dim = head.hidden.weight.shape[1] if head.hidden else 0
         fields = {name: value for encoder in encoders for name, value in encoder.config().items()}
+        fields["columns"] = "\t".join(columns)
         self.settings = ClassifierSettings(lang, max_seq_len, head.pairs, hidden_dim, **fields)
         sources = {encoder.name: encoder.source for encoder in encoders}
         self.pretrained, self.vectors = sources.get(BiLMEncoder.name), sources.get(WordTable.name)
@@ -77,6 +85,8 @@ class Classifier(TrainedModel):
 
     def iter_predict(self, texts: Iterable[str | tuple[str, str]]) -> Iterator[str]:
         """Yield the same for any number of texts."""
+        if isinstance(texts, str):
+            check_texts(texts)
         texts = iter(texts)
         while group := list(islice(texts, TEXTS_PER_BATCH)):
             yield from self.predict(group)
@@ -97,9 +107,14 @@ class Classifier(TrainedModel):
         with self.inference():
             return self.network.probabilities([encoder.sentence_means(sentences) for encoder in self.encoders])
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the training file, if they were named."""
+        return self.settings.columns.split("\t") if self.settings.columns else []
+
     def evaluate(self, path: Path, columns: Sequence[str] | None) -> tuple[Results, Texts]:
-        """Predict a file of labelled texts."""
-        examples = read_known(path, columns, self.classes, self.settings.pairs)
+        """Predict a file of labelled texts. columns: by default those of the training, or usual ones."""
+        examples = read_known(path, columns, self.classes, self.settings.pairs, self.columns)
         data = as_texts(examples, self.classes, self.settings.lang, self.settings.max_seq_len, path)
         probabilities, indices = self._probabilities(data.sentences), np.arange(len(data))
         return Results.from_probabilities(data.identity, indices, data.labels, probabilities, self.classes), data
@@ -130,4 +145,5 @@ class Classifier(TrainedModel):
             encoders.append(WordTable(sources["vectors"], settings.seed, **tuned))
         shapes = [encoder.shape for encoder in encoders]
         head = Head(shapes, settings.hidden_dim, len(values["classes"]), settings.pairs)
-        self.build(head, encoders, values["classes"], settings.lang, settings.max_seq_len)
+        columns = settings.columns.split("\t") if settings.columns else []
+        self.build(head, encoders, values["classes"], settings.lang, settings.max_seq_len, columns)

@@ -28,7 +28,9 @@ from elmo_core.machine import disk, messages
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.optional import import_optional
 from elmo_core.machine.ranks import Ranks
+from elmo_core.text.language import AUTO
 from elmo_core.text.text_files import write_table
+from elmo_core.weights import model_files
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.encoders import Encoder
 from elmo_tasks.classification.network import ClassifierModel
@@ -60,7 +62,7 @@ class ProtocolSettings(SearchSettings):
     test_file: Path | None = None
     columns: Sequence[str] | None = None
     class_weights: Sequence[str] | None = None
-    lang: str = "en"
+    lang: str = AUTO
     max_seq_len: int = 256
     protocol: str = "cv"
     folds: int = 10
@@ -205,8 +207,8 @@ def check_results(path: Path | None, identity: Mapping[str, str]) -> None:
             )
 
 
-def load_texts(settings: ProtocolSettings) -> Texts:
-    tokenisation = settings.lang, settings.max_seq_len
+def load_texts(settings: ProtocolSettings, elmo: str | None) -> Texts:
+    tokenisation = settings.lang, settings.max_seq_len, model_files.vocabulary_words(elmo)
     if not settings.train_file:
         return read_reviews(settings.data_dir, *tokenisation)
     files = settings.train_file, settings.dev_file, settings.test_file
@@ -236,7 +238,8 @@ class Experiment:
             check_model_folder(settings.save_dir, "classifier", settings.overwrite, settings.resume, interrupted)
         elif settings.resume and not interrupted:
             raise UserError("--resume: there is no interrupted run to continue. Leave it out.")
-        self.data = load_texts(settings)
+        self.data = load_texts(settings, flags.get("init_from_ckpt"))
+        self.flags["lang"] = self.data.lang
         self.identity = run_identity(self.flags, self.data.identity)
         check_results(settings.results, self.identity)
         self.folds = make_folds(self.data.labels, settings, self.data.n_dev, self.data.n_test)
@@ -362,7 +365,7 @@ class Experiment:
     def _save(self, encoders: Sequence[Encoder]) -> None:
         data, settings = self.data, self.settings
         classifier = Classifier.create(
-            self.trainer.model.head, encoders, data.classes, settings.lang, settings.max_seq_len
+            self.trainer.model.head, encoders, data.classes, data.lang, settings.max_seq_len, settings.columns or ()
         )
         classifier.save(settings.save_dir)
 

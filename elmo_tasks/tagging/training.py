@@ -21,7 +21,7 @@ LabelledSentences = Path | str | tuple[Sequence[Sequence[str]], Sequence[Sequenc
 
 
 def sentence_reader(
-    pieces: Vocabulary | None,
+    splitter: PieceSplitter,
     segmentation: str,
     feature_column: int | None,
     data_format: str | None = None,
@@ -29,9 +29,8 @@ def sentence_reader(
     label_column: int | str = -1,
     label_names: Path | str | Sequence[str] = (),
 ) -> SentenceReader:
-    """A reader of labelled files. pieces, segmentation, feature_column: of the tagger."""
+    """A reader of labelled files. splitter, segmentation, feature_column: of the tagger."""
     names = list(read_lines(Path(label_names)) if isinstance(label_names, Path | str) else label_names)
-    splitter = PieceSplitter(pieces.words if pieces else (), whole=pieces is None)
     return SentenceReader(data_format, token_column, label_column, segmentation, feature_column, names, splitter)
 
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tiny
 
 import run_tag
 from args import with_flags
@@ -72,6 +73,9 @@ def train(run, *flags: str, save_dir: str = "tagger", data: str = "--train_file=
 def test_train_and_predict(run, messages):
     train(run, NO_ELMO, "--char_cnn", *LEARNS, "--json=r.json")
     results = json.loads(Path("r.json").read_text(encoding="utf-8"))
+    card = Path("tagger/README.md").read_text(encoding="utf-8")
+    assert "40 training, 9 dev, 9 test" in card and '"lr": 0.02' in card and "B-LOC, B-PER" in card
+    exec(card.partition("```python")[2].partition("```")[0])  # its example
     assert results["dev"]["f1"] > 0.9 and results["test"]["f1"] > 0.7 and set(results["test"]["tags"]) == {"PER", "LOC"}
     predict = "predict --model_dir=tagger --device=cpu"
     first, blank, last = run(predict, "--output_format=json", text="of river\n\na  bank").splitlines()
@@ -246,6 +250,27 @@ def test_pieces_default_to_elmos_vocabulary_in_lacs_scheme(run, small_weights):
     Path("train").write_text("苹\tn-B\n果\tn-I\n\n很\tc\n\n" * 9, encoding="utf-8")
     train(run, f"--init_from_ckpt={small_weights['word']}", "--scheme=lac", data="--train_file=train")
     assert "苹果" in Tagger("tagger").pieces.tokens
+
+
+@pytest.mark.parametrize(("known", "written"), [("，", "，"), ("q", ",")])
+def test_the_elmo_says_whether_full_width_characters_stay(run, tmp_path, monkeypatch, known, written):
+    monkeypatch.setattr(tiny, "WORDS", [*tiny.WORDS[:-1], known])
+    model = tiny.save(tiny.random_bilm(scale=1.0), tmp_path / "model")
+    for name in ("train", "dev"):
+        Path(name).write_text("苹果/n ，/w 很/c\n" * 9, encoding="utf-8")
+    run(f"train --train_file=train --dev_file=dev --save_dir=tagger --init_from_ckpt={model}", *QUICK)
+    tagger = Tagger("tagger")
+    assert "苹果" in tagger.words.tokens and {",", "，"}.intersection(tagger.words.tokens) == {written}
+    assert tagger.settings.lang == "zh" and tagger.tokenised("很，").tokens == ["很", written]
+    Path("unseen").write_text("很/c ！，/w\n", encoding="utf-8")
+    (line,) = run("predict --model_dir=tagger --input=unseen --output_format=json").splitlines()
+    assert json.loads(line)["tokens"] == ["很", f"!{written}"]
+
+
+def test_english_for_chinese_is_warned_of(run, caplog):
+    Path("train").write_text("苹果 B-LOC\n很 O\n\n" * 9, encoding="utf-8")
+    run("train --train_file=train --save_dir=tagger --lang=en", NO_ELMO, *QUICK)
+    assert "mostly Chinese" in caplog.text and Tagger("tagger").settings.lang == "en"
 
 
 def test_warnings(run, caplog):

@@ -17,14 +17,14 @@ from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.crf import LinearChainCRF
-from elmo_tasks.tagging.data import Labels, Sentence, make_batch
+from elmo_tasks.tagging.data import Labels, Sentence, detect_language, make_batch
 from elmo_tasks.tagging.formats import SentenceReader
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter, joined_words
 from elmo_tasks.tagging.scheme import detect_scheme, forbidden_transitions, spans, split_lac_label
 from elmo_tasks.tagging.score import Counts, Score
 from elmo_tasks.tagging.tagger import Tagger
-from elmo_tasks.tagging.text import Span, detect_language
+from elmo_tasks.tagging.text import Span
 from elmo_tasks.tagging.training import training_batches
 from elmo_tasks.training import TrainingSettings, fit, training_words
 from elmo_tasks.word_vectors import WordVectors
@@ -470,7 +470,7 @@ def test_threads_share_a_tagger(checkpoints):
     expected = tagger.predict(SENTENCES)
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(tagger.predict, [SENTENCES] * 12)) == [expected] * 12
-    assert list(tagger.iter_predict(iter(SENTENCES), window=1)) == expected
+    assert list(tagger.iter_predict(iter(SENTENCES))) == expected
 
 
 def test_characters_get_the_vectors_of_jiebas_words(small_weights, tmp_path):
