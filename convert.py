@@ -193,10 +193,10 @@ def describe(config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
         f"forget bias {config.forget_bias:g}"
     )
     log.info(f"parameters    {sum(weight.size for weight in params.values()):,}")
-    softmax = (
+    output = (
         f"predicts {config.vocab_size:,} words" if "softmax.weight" in params else "none: vectors, but no perplexity"
     )
-    log.info(f"softmax       {softmax}")
+    log.info(f"softmax       {output}")
 
 
 if __name__ == "__main__":

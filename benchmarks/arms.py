@@ -218,7 +218,7 @@ def table(args: argparse.Namespace) -> list[str]:
 
 
 def difference(args: argparse.Namespace, differences: np.ndarray) -> Difference:
-    """differences: (n_seeds, n_texts)."""
+    """Return the mean of the differences (n_seeds, n_texts), with its interval."""
     if args.task != "cmrc2018":
         return crossed_difference(differences, "seeds", "texts")
     passages = read_dataset(files(args)["test"]).passages  # questions on a passage depend on each other

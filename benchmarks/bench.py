@@ -209,7 +209,7 @@ class TrainingStep:
         self.state = self.bilm.zero_state(rows)
 
     def __call__(self, batch: LMBatch, candidates, on_phase: Callable[[str], None] = lambda phase: None) -> None:
-        """on_phase: called at the end of each phase, with its name."""
+        """Run a step. on_phase: called at the end of each phase, with its name."""
         losses, self.state = self.bilm(batch, self.state, candidates, dropout=0.1)
         on_phase("forward")
         (sum(losses) / 2 * STEPS).backward()

@@ -22,7 +22,7 @@ class PretrainedBiLM:
 
     @classmethod
     def from_path(cls, path: str | Path) -> "PretrainedBiLM":
-        """path: a checkpoint's prefix, file or folder (its latest checkpoint), or a model's name."""
+        """Load from a checkpoint's prefix, file or folder (its latest checkpoint), or a model's name."""
         prefix = model_files.resolve(path).resolve()
         return cls(str(prefix), checkpoint.fingerprint(checkpoint.load_params(prefix)), published.name_of(prefix))
 

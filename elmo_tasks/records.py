@@ -1,7 +1,7 @@
 """Records of users' files: JSON lines, an array of JSON objects, CSV, TSV, or lines of text; plain or gzip.
 
-A record comes with where it is, for messages: file and line, or the number of an object of an array. It is a dictionary, a
-row of columns, a line of text, or "" for a blank line.
+A record comes with its position, which error messages name: file and line, or the number of an object of an array. It is
+a dictionary, a row of columns, a line of text, or "" for a blank line.
 """
 
 import csv
@@ -52,7 +52,7 @@ class Lines:
 def read_records(
     lines: Lines, source: str | Path, recognise: Callable[[str], str] = lambda line: JSON
 ) -> Iterator[Record]:
-    """Yield the records of lines of one format. source: the file, for messages.
+    """Yield the records of lines of one format. source: the file, used in error messages.
 
     recognise: returns the format, by the first line that is not blank and not a JSON object.
     """
@@ -81,7 +81,7 @@ def read_records(
 
 
 def number_records(values: Iterable[dict[str, Any]], source: str | Path) -> Iterator[Record]:
-    """Make records of dictionaries. source: where they come from, for messages."""
+    """Make records of dictionaries. source: where they come from, used in error messages."""
     for k, value in enumerate(values, 1):
         if not isinstance(value, dict):
             raise UserError(f"{source}: object {k}: found {value!r:.60}, expected a dictionary.")

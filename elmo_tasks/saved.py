@@ -1,7 +1,8 @@
 """A trained model as a folder that can be moved to another machine, where only the library is installed.
 
 FOLDER/
-  config.json        settings of the network, under the model's kind; fingerprints of all it was trained with
+  config.json        settings of the network, under "tagger", "reader" or "classifier"; fingerprints of the ELMo,
+                     word vectors and vocabularies
   best.pdparams      the weights, except those of a frozen biLM. Written last
   vocab.txt ...      the dictionaries of the kind
   README.md          the model card: what it was trained on and how, its scores, how to use it
@@ -42,8 +43,8 @@ class TrainedModel:
 
     kind: its key in config.json and its name in messages. settings_type: the dataclass of its settings.
     build(...): set `settings`, `network`, `pretrained`, `vectors` and its own attributes, with untrained weights.
-    build_saved(folder, settings, values, pretrained=, vectors=): call `build` with what a folder and its config.json hold.
-    dictionaries(): its files by name, None for an absent one; if their lines changed, so would the predictions.
+    build_saved(folder, settings, values, pretrained=, vectors=): call `build` for a saved model.
+    dictionaries(): vocabulary files by name, None if unused. Reordering their lines would change the predictions.
     config(): further values of config.json.
     """
 
@@ -176,7 +177,7 @@ class TrainedModel:
 
 
 def _source(values: Mapping, name: str, file: Path) -> Mapping | None:
-    """The field of config.json that describes ELMo or the word vectors, if there is one. file: for messages."""
+    """The field of config.json that describes ELMo or the word vectors, if there is one. file: used in error messages."""
     if name not in values:
         return None
     entry = values[name] if isinstance(values[name], dict) else {}

@@ -171,7 +171,7 @@ def assemble(paths: Sequence[Path], settings: Mapping[str, Any], output: Path) -
 
 
 def merge(folders: Sequence[Path], output: Path) -> None:
-    """Assemble the parts in several folders, written by `embed`. The folders stay."""
+    """Assemble the parts in several folders, written by `embed`. The folders are kept."""
     settings = parts.read_settings(folders[0])
     for folder in folders[1:]:
         parts.check_same(folder, parts.read_settings(folder), settings)

@@ -20,7 +20,7 @@ def fit_characters(encoder: paddle.nn.Layer, vocabulary: Vocabulary, words: np.n
     probabilities = (words + 200.0) ** -0.75  # the vocabulary is sorted by frequency
     probabilities /= probabilities.sum()
     optimizer = Adam(encoder.named_parameters(), LEARNING_RATE, max_grad_norm=1.0)
-    log.info(f"characters    are fitted to these vectors first, in {STEPS:,} steps")
+    log.info(f"initialising  fitting the character CNN to these vectors, {STEPS:,} steps")
     for step in range(1, STEPS + 1):
         chosen = random.choice(len(words), min(WORDS_PER_STEP, len(words)), replace=False, p=probabilities)
         targets = paddle.to_tensor(vectors[chosen])

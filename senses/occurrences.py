@@ -48,12 +48,12 @@ class Word:
 
     @property
     def senses(self) -> np.ndarray:
-        """(n,)"""
+        """The sense of each occurrence (n,)."""
         return np.array([occurrence.sense for occurrence in self.occurrences])
 
     @property
     def sentences(self) -> np.ndarray:
-        """An id per distinct sentence. (n,)"""
+        """The id of each occurrence's sentence (n,), the same for equal sentences."""
         numbers: dict[tuple[str, ...], int] = {}
         return np.array([numbers.setdefault(occurrence.tokens, len(numbers)) for occurrence in self.occurrences])
 

@@ -18,14 +18,14 @@ TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<id>[0-9a-f]{16})\.tmp")
 
 
 def check_input(path: Path, expected: str, flag: str = "") -> None:
-    """Raise unless the path is a file. expected: what it should be, for the message."""
+    """Raise unless the path is a file. expected: describes it in the error message."""
     if not path.is_file():
         problem = f"this is {_describe_kind(path)}" if path.exists() else "there is no such file"
         raise UserError(f"{flag} {path}: {problem}, expected {expected}.".lstrip())
 
 
 def read_json(path: Path, expected: str) -> dict:
-    """Read the object in a JSON file. expected: what it should be, for the message."""
+    """Read the object in a JSON file. expected: describes it in the error message."""
     check_input(path, expected)
     try:
         values = json.loads(path.read_text(encoding="utf-8-sig"))

@@ -72,7 +72,7 @@ def random_states(paddle) -> list[tuple]:
 
 
 def set_random_states(paddle, saved: Sequence[tuple]) -> None:
-    """Restore what `random_states` has returned."""
+    """Restore the states that `random_states` has returned."""
     kind, states = type(paddle.get_rng_state()[0]), []
     for *numbers, engine in saved:
         states.append(kind.__new__(kind))

@@ -440,7 +440,7 @@ def _gate_products(x, weights):
 
 
 def _steps_to_rows(x):
-    """(t, D, n, W) as (D, t * n, W)."""
+    """Rearrange (t, D, n, W) as (D, t * n, W)."""
     steps, directions, n, width = x.shape
     return x.reshape([steps, directions, -1]).transpose([1, 0, 2]).reshape([directions, steps * n, width])
 

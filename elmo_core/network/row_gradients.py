@@ -15,7 +15,7 @@ from elmo_core.machine.runtime import paddle, to_tensor
 class RowGradient:
     """The gradient of some rows of a table."""
 
-    ids: np.ndarray  # (n,) int64, distinct; those after the shared ones in rising order
+    ids: np.ndarray  # (n,) int64, distinct; those after the shared ones in ascending order
     values: paddle.Tensor  # (n, width)
     shared: int = 0  # number of leading ids that are the same on all ranks and in all batches of a step
 

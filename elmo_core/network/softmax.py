@@ -27,7 +27,7 @@ MASKED_LOGIT = -1e30  # the logit of an accidental hit
 
 @dataclass
 class Candidates:
-    """The candidate words of a step, in rising order."""
+    """The candidate words of a step, in ascending order."""
 
     ids: np.ndarray  # (S,) int64
     vocab_size: int

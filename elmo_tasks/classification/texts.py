@@ -150,7 +150,7 @@ def read_known(
 
 
 def as_texts(examples: Sequence[Example], classes: Sequence[str], lang: str, max_tokens: int, source: Path) -> Texts:
-    """Tokenise examples. source: their file, for messages."""
+    """Tokenise examples. source: their file, used in error messages."""
     sides = list(zip(*(example.texts for example in examples), strict=True))
     sentences = tokenise_texts(list(chain.from_iterable(sides)), lang, max_tokens, source)
     index = {name: k for k, name in enumerate(classes)}
@@ -169,7 +169,7 @@ def read_file(path: Path, columns: Sequence[str] | None = None, usual: Sequence[
 def as_examples(
     records: Iterable[Record], source: str | Path, columns: Sequence[str] | None = None, usual: Sequence[str] = ()
 ) -> list[Example]:
-    """Take the labelled texts from records. source: their file, for messages.
+    """Take the labelled texts from records. source: their file, used in error messages.
 
     columns: those of text, label and second text: JSON keys, names in a header, or numbers from 0 without a header. usual:
     columns that are tried first if these are not given.
@@ -291,7 +291,7 @@ def _find_columns(header: Iterable[str], columns: Sequence[str] | None, usual: S
 
 
 def _shown_columns(record: dict) -> str:
-    """The names of the columns or, of those that have none, what the record holds, for messages."""
+    """The names of the columns or, of those that have none, what the record holds, to be shown in error messages."""
     return join_names([f"{value!s:.30}" for value in (record.values() if "0" in record else record)])
 
 

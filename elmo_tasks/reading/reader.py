@@ -66,7 +66,7 @@ class TokenisedPassage:
 
 
 def read_passages(data: Path | str | Sequence[Mapping[str, Any]], name: str) -> list[Passage]:
-    """Read a file, or dictionaries. name: of the argument, for messages."""
+    """Read a file, or dictionaries. name: of the argument, used in error messages."""
     is_file = isinstance(data, Path | str)
     dataset = read_dataset(Path(data)) if is_file else make_dataset(number_records(data, name), name)
     log.info(f"{data if is_file else name}: {dataset.describe()}")

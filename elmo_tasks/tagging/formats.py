@@ -134,7 +134,7 @@ def _tsv_rows(lines: Iterable[str], source: str | Path) -> Iterator[tuple[list[s
 
 
 def _objects(lines: Iterable[str], source: str | Path) -> Iterator[tuple[str, dict]]:
-    """The objects of JSON lines or of an array, with file and line or number for messages."""
+    """The objects of JSON lines or of an array, with file and line or number, which error messages name."""
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
     first = next(numbered, (1, ""))
     if JSON_ARRAY.match(first[1]):

@@ -22,7 +22,7 @@ MIN_ROWS = 5  # fewer lines than that are not recognised as columns
 def tag(
     tagger: Tagger, groups: Iterable[list[str]], source: str | Path, reader: SentenceReader, lang: str, format_name: str
 ) -> Iterator[str]:
-    """Yield the output for each group of input lines, such as all that have arrived. A blank line stays blank.
+    """Tag groups of lines as they arrive, and yield the formatted output of each. A blank line stays blank.
 
     reader: its format is that of the input; by default recognised. lang: of text, by default as in training.
     format_name: see `formatted`.

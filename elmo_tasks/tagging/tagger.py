@@ -240,7 +240,7 @@ class Tagger(TrainedModel):
         return [spans for _, spans in self.tagged(lines)]
 
     def tokenised(self, text: str, lang: str = "", where: str = "text") -> Line:
-        """Split a line of text as in training or as `lang` says. where: file and line, for messages."""
+        """Split a line of text as in training or as `lang` says. where: file and line, used in error messages."""
         if self.features:
             raise UserError("This tagger was trained with `feature_column`: it tags columns, not text.")
         lang, segmentation = lang or self.settings.lang, self.settings.segmentation

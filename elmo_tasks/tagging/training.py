@@ -35,7 +35,7 @@ def sentence_reader(
 
 
 def labelled_sentences(data: LabelledSentences, reader: SentenceReader, name: str) -> list[Sentence]:
-    """Read a file, or pair sentences with their labels. name: of the argument, for messages."""
+    """Read a file, or pair sentences with their labels. name: of the argument, used in error messages."""
     if isinstance(data, Path | str):
         return reader.read(Path(data))
     sentences, labels = data
