@@ -1,6 +1,7 @@
 """Atomic writes of files and folders, checks of inputs and outputs, and locks."""
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -70,6 +71,15 @@ def _check_is_file(path: Path, what: str) -> None:
 
 def _describe_kind(path: Path) -> str:
     return "a folder" if path.is_dir() else "a device or a pipe"
+
+
+def sha256(path: Path) -> str:
+    """The hexadecimal SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 @contextmanager
