@@ -90,7 +90,7 @@ class Texts:
     def identity(self) -> str:
         """Identifies the texts by content, order and labels, however they are tokenised."""
         digest = hashlib.sha1("\n".join(self.texts).encode("utf-8"))
-        digest.update(self.labels.astype(np.int8).tobytes())
+        digest.update(self.labels.astype(np.int64).tobytes())
         return f"{len(self):,} {self.unit} (SHA-1 {digest.hexdigest()[:12]})"
 
 
