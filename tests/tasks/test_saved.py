@@ -1,19 +1,24 @@
 """Saved models: loading them again, damaged or moved files, and a process killed while saving."""
 
 import json
+import multiprocessing
 import os
+import pickle
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from unittest import mock
 
 import pytest
 import tiny
+from copies import COPIES
 
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.weights import published
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import Reader
@@ -313,3 +318,44 @@ def test_a_process_killed_while_saving_leaves_no_mixture(build, tmp_path, monkey
                     Tagger(folder)
                 continue
         assert n == 5 and answers(Tagger(folder)) == answers(new)
+
+
+@pytest.mark.parametrize("name", COPIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_of_a_model_answers_the_same(build, checkpoints, tmp_path, kind, name):
+    """Also if the folder that it was loaded from is gone, with a lock and weights of its own."""
+    build(kind).save(tmp_path / "model")
+    model = type(build(kind))(tmp_path / "model")
+    expected = answers(model)
+    shutil.rmtree(tmp_path / "model")
+    with model.inference():  # as in another thread
+        copied = COPIES[name](model, tmp_path)
+        with ThreadPoolExecutor() as pool:
+            assert pool.submit(answers, copied).result(timeout=60) == expected
+    weight = next(iter(copied.network.parameters()))
+    weight.set_value(weight + 1)
+    assert answers(copied) != answers(model) == expected and copied.device == model.device
+
+
+def in_process(model: Tagger) -> list:
+    return model.predict(SENTENCES)
+
+
+def test_a_copy_in_another_process(build):
+    tagger = build("frozen tagger")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.map(in_process, [tagger]) == [tagger.predict(SENTENCES)]
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+def test_a_published_elmo_is_pickled_by_its_name(tmp_path, monkeypatch, tuned):
+    elmo = PretrainedBiLM.from_path("en-reviews")
+    settings = tagging.TaggerSettings(**SMALL, random_weights="lstm" if tuned else "")
+    tagger = Tagger.create(settings, WORDS, Labels("ab"), elmo)
+    pickled = pickle.dumps(tagger)
+    assert (len(pickled) < 1_000_000) != tuned
+    assert answers(pickle.loads(pickled)) == answers(tagger)
+    if not tuned:
+        monkeypatch.setattr(published, "get", lambda _: Path(published.BUNDLED, "zh-news", "final"))
+        with pytest.raises(UserError, match="en-reviews is not the ELMo"):
+            pickle.loads(pickled)
