@@ -254,7 +254,7 @@ class _TextColumns:
         return names
 
     def recognise(self, line: str) -> str:
-        """What separates the columns of lines of which this is the first; text if they have none."""
+        """Return the format of lines that begin with this one: the delimiter of their columns, or text."""
         if is_csv(self.source):
             return find_delimiter(line).replace(TEXT, ",")
         for delimiter in "\t,;":
@@ -291,7 +291,7 @@ def _find_columns(header: Iterable[str], columns: Sequence[str] | None, usual: S
 
 
 def _shown_columns(record: dict) -> str:
-    """The names of the columns or, of those that have none, what the record holds, to be shown in error messages."""
+    """Describe a record's columns for an error message: by their names or, without names, by their values."""
     return join_names([f"{value!s:.30}" for value in (record.values() if "0" in record else record)])
 
 
