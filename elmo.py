@@ -202,7 +202,7 @@ class ScalarMix(nn.Layer):
     def forward(self, layers: Sequence[paddle.Tensor], mask: paddle.Tensor | None = None) -> paddle.Tensor:
         """Mix the layers, each (..., D). mask: (...), 1 for tokens, 0 for padding; used only by the layer norm."""
         if len(layers) != len(self.scalars):
-            raise UserError(f"ScalarMix: found {len(layers)} layers, expected {len(self.scalars)}.")
+            raise UserError(f"ScalarMix: found {format_count(len(layers), 'layers')}, expected {len(self.scalars)}.")
         if 0 in layers[0].shape:  # older Paddle cannot add empty tensors
             return layers[0]
         if self.layer_norm:
@@ -622,8 +622,11 @@ class ELMoEmbedder:
             prefix, config, weights, vocabulary = read_model(self._prefix, softmax=True)
             names = [name for name in weights if name.startswith("softmax.")]
             of_softmax = {name.removeprefix("softmax."): weights.pop(name) for name in names}
-            loaded = {name: weight.numpy() for name, weight in self.bilm.state_dict().items()}
-            if checkpoint.fingerprint(weights) != checkpoint.fingerprint(loaded):
+            loaded, read = (
+                checkpoint.fingerprint({name: np.asarray(array, np.float32) for name, array in arrays.items()})
+                for arrays in (self.bilm.state_dict(), weights)
+            )
+            if loaded != read:
                 raise UserError(
                     f"{prefix} has been replaced since this ELMoEmbedder loaded it. Create another ELMoEmbedder."
                 )

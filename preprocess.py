@@ -133,10 +133,9 @@ def vocab(args: argparse.Namespace) -> None:
             )
     n_words, total = len(vocabulary) - len(SPECIAL_TOKENS), counts.total()
     covered = sum(counts[word] for word in vocabulary.tokens[len(SPECIAL_TOKENS) :]) / total
-    log.info(
-        f"{args.output}: {n_words:,} of {len(counts):,} distinct tokens, and the {len(SPECIAL_TOKENS)} special ones."
-    )
-    log.info(f"coverage of the text ({total:,} tokens): {covered:.2%}.")
+    distinct = format_count(len(counts), "distinct tokens")
+    log.info(f"{args.output}: {n_words:,} of {distinct}, and the {len(SPECIAL_TOKENS)} special ones.")
+    log.info(f"coverage of the text ({format_count(total, 'tokens')}): {covered:.2%}.")
     long = [word for word in counts if len(word.encode("utf-8")) > MAX_BYTES]
     share = sum(counts[word] for word in long) / total
     log.info(

@@ -121,9 +121,9 @@ def train(args: argparse.Namespace) -> dict:
         with (
             clock.timing(CharCNN, "forward", "token encoder"),
             clock.timing(elmo, "run_layer", "LSTM"),
-            clock.timing(lstmp._LayerFunction, "backward", "LSTM backward"),
+            clock.timing(lstmp.LayerFunction, "backward", "LSTM backward"),
             clock.timing(softmax.Softmax, "losses", "softmax"),
-            clock.timing(softmax._SampledLoss, "backward", "softmax backward"),
+            clock.timing(softmax.SampledLoss, "backward", "softmax backward"),
         ):
             seconds = sum(seconds_of(step, clock) for _ in range(args.steps))
         parts = clock.seconds
@@ -163,10 +163,8 @@ def latency(args: argparse.Namespace) -> dict:
     sentences = [sentence for sentence in polarity_sentences() if len(sentence) == 20]
     times = [seconds_of(embedder.encode, [sentence]) for sentence in sentences[:100]]
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint.save_config(folder, {"model": embedder.config.to_dict()})
-        weights = {name: weight.numpy() for name, weight in embedder.bilm.state_dict().items()}
-        checkpoint.save(Path(folder) / "1", weights)
-        load = seconds_of(elmo.ELMoEmbedder, folder)
+        checkpoint.save_model(Path(folder, "model"), embedder.config, embedder.bilm.state_dict(), None)
+        load = seconds_of(elmo.ELMoEmbedder, Path(folder, "model"))
     return {"one sentence, ms": 1000 * statistics.median(times[10:]), "load, s": load}
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import JSON_ARRAY, parse_json
 
-JSON, ARRAY, TEXT = "json", "array", "text"  # formats; those of columns are named by what separates these
+JSON, TEXT = "json", "text"  # formats; those of columns are named by what separates these
 Record = tuple[str, dict[str, Any] | list[str] | str]
 Item = TypeVar("Item")
 
@@ -54,26 +54,25 @@ def read_records(
 ) -> Iterator[Record]:
     """Yield the records of lines of one format. source: the file, used in error messages.
 
-    recognise: returns the format, by the first line that is not blank and not a JSON object.
+    recognise: returns the format, by the first line that is not blank.
     """
-    form, n_columns = None, 0
+    format_name, n_columns = None, 0
     for line in lines:
-        where, value = f"{source}:{lines.number}", None
+        where = f"{source}:{lines.number}"
         if not line.strip():
             yield where, ""
             continue
-        if form is None:
-            value = _object_or_none(line)
-            form = JSON if value is not None else ARRAY if JSON_ARRAY.match(line) else recognise(line)
-            if value is None and form in (JSON, ARRAY):
+        if format_name is None:
+            format_name = recognise(line)
+            if format_name == JSON and not isinstance(_parsed(line), dict):
                 yield from _document("\n".join([line, *lines]), lines, source)
                 return
-        if form == JSON:
-            yield where, value or _parse(line, where, "an object per line")
-        elif form == TEXT:
+        if format_name == JSON:
+            yield where, _parse(line, where, "an object per line")
+        elif format_name == TEXT:
             yield where, line
         else:
-            row = split_columns(line, form, n_columns, lines, where)
+            row = split_columns(line, format_name, n_columns, lines, where)
             n_columns = n_columns or len(row)
             if len(row) != n_columns:
                 raise UserError(f"{where}: found {line!r:.60}, expected {n_columns} columns as in the first line.")
@@ -112,6 +111,11 @@ def is_csv(source: str | Path) -> bool:
     return str(source).lower().removesuffix(".gz").endswith(".csv")
 
 
+def is_json(line: str) -> bool:
+    """Whether a file of which this is the first line holds JSON objects."""
+    return isinstance(_parsed(line), dict) or bool(JSON_ARRAY.match(line))
+
+
 def find_delimiter(line: str) -> str:
     """What separates the columns of a line: a tab or, outside quotes, the more frequent of comma and semicolon, if any."""
     n, best = max((len(split_columns(line, delimiter)), delimiter) for delimiter in ("\t" if "\t" in line else ",;"))
@@ -144,14 +148,6 @@ def split_columns(
     return row if delimiter != "\t" or is_needed or len(row) == n_columns != len(columns) else columns
 
 
-def _object_or_none(line: str) -> dict[str, Any] | None:
-    try:
-        value = parse_json(line)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def _document(text: str, lines: Lines, source: str | Path) -> Iterator[Record]:
     """The objects of an array, or a single one that takes several lines."""
     value = _parse(text, str(source), "an object per line, or an array of objects", dict | list)
@@ -161,6 +157,14 @@ def _document(text: str, lines: Lines, source: str | Path) -> Iterator[Record]:
     for k, record in enumerate(number_records(value, source), 1):
         lines.left = len(value) - k
         yield record
+
+
+def _parsed(line: str) -> Any:
+    """The value of a line of JSON; None if it is not JSON."""
+    try:
+        return parse_json(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _parse(text: str, where: str, expected: str, kind: Any = dict) -> Any:

@@ -24,7 +24,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.language import AUTO, choose_language
 from elmo_core.text.text_files import byte_blocks, decode, text_files
 from elmo_core.text.tokenise import HAS_WORD, jieba_cut, sentences
@@ -205,9 +205,9 @@ def _reason_to_drop(tokens: list[str], options: Options) -> str | None:
     if not HAS_WORD.search("".join(tokens)):
         return "sentences without a letter or digit"
     if len(tokens) < options.min_tokens:
-        return f"sentences of fewer than {options.min_tokens} tokens"
+        return f"sentences of fewer than {format_count(options.min_tokens, 'tokens')}"
     if len(tokens) > options.max_tokens:
-        return f"sentences of more than {options.max_tokens} tokens"
+        return f"sentences of more than {format_count(options.max_tokens, 'tokens')}"
     return None
 
 
@@ -302,7 +302,7 @@ def _check_part(name: str, report: Report) -> None:
     if not n:
         raise UserError("there are no sentences for training. Expected files with text, and a small dev_fraction.")
     if n < report.shards[name]:
-        raise UserError(f"{n} sentences are too few for {report.shards[name]} shards. Use fewer shards.")
+        raise UserError(f"too few sentences ({n}) for {report.shards[name]} shards. Use fewer shards.")
 
 
 def _check_output(output: Path, overwrite: bool) -> None:

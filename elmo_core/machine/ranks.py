@@ -85,7 +85,7 @@ class Ranks:
             try:
                 paddle.set_device(device)  # a new thread may have another
                 outcome["result"] = work()
-            except Exception as error:
+            except BaseException as error:  # SystemExit, too: a rank without a result has failed
                 outcome["error"] = error
 
         worker = threading.Thread(target=run, daemon=True)  # daemon: Ctrl-C does not wait for it

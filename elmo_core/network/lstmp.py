@@ -157,10 +157,10 @@ def run_layer(
         runs = [_StackedDirections(config, batch_sizes, tensors)]
     if not training:
         return _run_forward(runs, training=False)
-    return _layer_outputs(_LayerFunction.apply(runs, *_flatten(tensors)))
+    return _layer_outputs(LayerFunction.apply(runs, *_flatten(tensors)))
 
 
-class _LayerFunction(paddle.autograd.PyLayer):
+class LayerFunction(paddle.autograd.PyLayer):
     """All directions of a layer as one autograd operation, which takes and returns flat lists of tensors."""
 
     @staticmethod

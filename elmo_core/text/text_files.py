@@ -147,17 +147,6 @@ def parse_json(text: str) -> Any:
     return json.loads(text, object_pairs_hook=lambda pairs: {name: whole(value) for name, value in pairs})
 
 
-def parse_array(text: str, source: str | Path) -> list[dict]:
-    """Parse a JSON array of objects. source: used in error messages."""
-    try:
-        values = parse_json(text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{source}: invalid JSON ({error}), expected an array of objects.") from error
-    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-        raise UserError(f"{source}: found {values!r:.60}, expected a JSON array of objects.")
-    return values
-
-
 def write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
     """Write rows as tab-separated columns. White space in a value becomes a space."""
     with disk.atomic_write(path) as file:
