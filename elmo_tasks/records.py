@@ -38,7 +38,7 @@ class Lines:
         return self._lines
 
     def batches(self, items: Iterable[Item]) -> Iterator[list[Item]]:
-        """Yield what is made of the lines, one or no item of each, in lists: each time all of the lines of a group."""
+        """Yield the items made from the lines, at most one from each, in one list per group."""
         batch = []
         for item in items:
             batch.append(item)
@@ -101,7 +101,7 @@ def name_columns(records: Iterable[Record], is_header: Callable[[list[str]], boo
 
 
 def find_columns(names: Iterable[str], header: Iterable[str]) -> list[str]:
-    """The names as the header, or the keys of an object, writes them, in whatever case; [] unless it has them all."""
+    """Find names in a header or an object, ignoring case. Return them as written there, or [] unless all exist."""
     written = {name.strip().lower(): name for name in header}
     found = [written.get(name.lower(), "") for name in names]
     return found if all(found) else []
@@ -117,7 +117,7 @@ def is_json(line: str) -> bool:
 
 
 def find_delimiter(line: str) -> str:
-    """What separates the columns of a line: a tab or, outside quotes, the more frequent of comma and semicolon, if any."""
+    """The delimiter of a line's columns: a tab or, outside quotes, the more frequent of comma and semicolon, if any."""
     n, best = max((len(split_columns(line, delimiter)), delimiter) for delimiter in ("\t" if "\t" in line else ",;"))
     return best if n > 1 else TEXT
 
