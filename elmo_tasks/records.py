@@ -40,7 +40,7 @@ class Lines:
         return self._lines
 
     def batches(self, items: Iterable[Item]) -> Iterator[list[Item]]:
-        """Yield what is made of the lines, one or no item of each, in lists: each time all of the lines of a group."""
+        """Yield the items made from the lines, at most one from each, in one list per group."""
         batch = []
         for item in items:
             batch.append(item)
@@ -123,7 +123,7 @@ def name_columns(records: Iterable[Record], is_header: Callable[[list[str]], boo
 
 
 def find_columns(names: Iterable[str], header: Iterable[str]) -> list[str]:
-    """The names as the header, or the keys of an object, writes them, in whatever case; [] unless it has them all."""
+    """Find names in a header or an object, ignoring case. Return them as written there, or [] unless all exist."""
     written = {name.strip().lower(): name for name in header}
     found = [written.get(name.lower(), "") for name in names]
     return found if all(found) else []
@@ -134,12 +134,12 @@ def is_csv(source: str | Path) -> bool:
 
 
 def is_json(line: str) -> bool:
-    """Whether lines of which this is the first hold JSON objects."""
+    """Whether lines that begin with this one hold JSON objects."""
     return bool(JSON_START.match(line))
 
 
 def find_format(line: str) -> str:
-    """The format of lines of which this is the first: JSON, text, or what separates their columns.
+    """The format of lines that begin with this one: JSON, text, or what separates their columns.
 
     That is a tab or, outside quotes, the more frequent of comma and semicolon.
     """

@@ -238,7 +238,7 @@ class _TextColumns:
         return names
 
     def recognise(self, line: str) -> str:
-        """The format of lines of which this is the first."""
+        """The format of lines that begin with this one."""
         if records.is_json(line) or records.is_csv(self.source):
             return records.find_format(line).replace(records.TEXT, ",")
         for delimiter in "\t,;":
@@ -273,7 +273,7 @@ def _find_columns(header: Iterable[str], columns: Sequence[str] | None, usual: S
 
 
 def _shown_columns(record: dict) -> str:
-    """The names of the columns or, of those that have none, what the record holds, to be shown in error messages."""
+    """Describe a record's columns for an error message: by their names or, without names, by their values."""
     return join_names([f"{value!s:.30}" for value in (record.values() if "0" in record else record)])
 
 
