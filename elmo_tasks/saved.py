@@ -9,6 +9,7 @@ FOLDER/
   elmo/              the checkpoint of its biLM, unless that is a published model, which config.json names
   word_vectors.txt   its word vectors; also .bin, .txt.gz, .bin.gz
   last.*             the state of a training run that was interrupted
+  .lock              locked while the model is being trained
 """
 
 import dataclasses
@@ -29,8 +30,9 @@ from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.settings import from_config
 from elmo_tasks.word_vectors import WordVectors
 
+KINDS = "tagger", "classifier", "reader"
 BILM = "elmo.bilm."  # prefix of the biLM's weights
-WEIGHTS, STATE = "best", "last"
+WEIGHTS, STATE, LOCK = "best", "last", ".lock"
 CARD, MAX_CARD = "README.md", 100_000  # characters
 ELMO, VECTORS = "elmo", "word_vectors"  # in config.json, and names in the folder
 Kind = TypeVar("Kind")
@@ -115,23 +117,24 @@ class TrainedModel:
     def save(self, folder: str | Path) -> None:
         """Write all files, the weights last: a folder left by a killed process is not taken for a trained model."""
         folder = Path(folder)
+        sources = {}
+        if self.pretrained and not self.pretrained.name:
+            self.pretrained.check()
+            sources = {f"{ELMO}/{name}": path for name, path in self.pretrained.files().items()}
+        if self.vectors:
+            disk.check_input(self.vectors.path, f"the word vectors of this {self.kind}")
+            sources[f"{VECTORS}{self.vectors.suffix}"] = self.vectors.path
         (folder / f"{WEIGHTS}.pdparams").unlink(missing_ok=True)
         checkpoint.delete(folder / STATE)
         before = checkpoint.load_config(folder) if (folder / "config.json").is_file() else {}
-        values = self.values()
-        checkpoint.save_config(folder, values)
+        checkpoint.save_config(folder, self.values())
         for name, dictionary in self.dictionaries().items():
             if dictionary:
                 dictionary.save(folder / name)
             else:
                 (folder / name).unlink(missing_ok=True)
-        sources = {}
-        if self.pretrained and not self.pretrained.name:
-            sources = {f"{ELMO}/{name}": path for name, path in self.pretrained.files().items()}
-        if self.vectors:
-            sources[values[VECTORS]["file"]] = self.vectors.path
         for name, path in sources.items():
-            disk.link_or_copy(path, folder / name)
+            disk.copy(path, folder / name, link=name.startswith(ELMO))
         for name in _source_names(before) - sources.keys():
             (folder / name).unlink(missing_ok=True)
         self.save_card(folder)
@@ -149,7 +152,7 @@ class TrainedModel:
     def _load(self, folder: Path) -> None:
         file, values = folder / "config.json", checkpoint.load_config(folder, f"a trained {self.kind}")
         if self.kind not in values:
-            raise UserError(f"{file} has no field {self.kind!r}: expected a folder with a trained {self.kind}.")
+            raise UserError(f"{folder} holds {_describe_content(values)}, expected a trained {self.kind}.")
         settings = from_config(self.settings_type, values[self.kind], self.kind, file)
         pretrained = vectors = None
         if entry := _source(values, ELMO, file):
@@ -189,6 +192,18 @@ def _source(values: Mapping, name: str, file: Path) -> Mapping | None:
     return entry
 
 
+def _describe_content(values: Mapping) -> str:
+    """Describe the model that a folder with this config.json holds."""
+    kind = next((kind for kind in KINDS if kind in values), None)
+    return (
+        f"a trained {kind}, of elmo_tasks.{kind.capitalize()}"
+        if kind
+        else "an ELMo"
+        if "model" in values
+        else "something else"
+    )
+
+
 def _remedy(name: str | None = None) -> str:
     return "Install the same version of it, or train again." if name else "Copy the folder again, or train again."
 
@@ -216,8 +231,8 @@ def check_model_folder(
         if others := [*folder.glob(ELMO), *folder.glob(f"{VECTORS}.*")]:
             raise UserError(f"{others[0]} would be replaced: choose another `save_dir`, or rename it.")
         return
-    if kind not in checkpoint.load_config(folder):
-        raise UserError(f"`save_dir` {folder} holds another model: choose a different folder.")
+    if kind not in (values := checkpoint.load_config(folder)):
+        raise UserError(f"`save_dir` {folder} holds {_describe_content(values)}: choose a different folder.")
     if not overwrite and not resume:
         what = f"an interrupted training of a {kind}: continue it with `resume=True`" if interrupted else f"a {kind}"
         raise UserError(f"`save_dir` {folder} already holds {what}, choose another, or add `overwrite=True`.")

@@ -101,20 +101,22 @@ def atomic_write(path: str | Path, mode: str = "w", durable: bool = True) -> Ite
         rename(temporary, path)
 
 
-def link_or_copy(source: Path, target: Path) -> None:
-    """Make the target a hard link to a file or, on another file system, a copy of it.
+def copy(source: Path, target: Path, link: bool = False) -> None:
+    """Copy a file. The copy appears when it is complete.
 
-    Neither may be written in place afterwards: like everything here, they are replaced by renaming.
+    link: make a hard link instead, if the file system can. Only for files that are never written in place but replaced by
+    renaming, like everything here.
     """
     source = source.resolve()
-    if target.exists() and target.samefile(source):
+    if source == target.resolve() or (link and target.exists() and target.samefile(source)):
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_name(target, os.urandom(8))
     with cleanup_on_failure(target, [temporary]):
-        try:
-            os.link(source, temporary)
-        except OSError:
+        if link:
+            with suppress(OSError):  # another file system
+                os.link(source, temporary)
+        if not temporary.exists():
             log.info(f"copying {source} to {target} ({source.stat().st_size / 1e6:,.1f} MB)")
             shutil.copyfile(source, temporary)
         rename(temporary, target)
@@ -190,11 +192,16 @@ class FileLocked(UserError):
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file, at most until the process ends. Raise FileLocked if another process holds it."""
+def locked(path: Path, remove: bool = False) -> Iterator[None]:
+    """Hold a lock file, at most until the process ends, and `remove` it. Raise FileLocked if another process holds it."""
     with path.open("wb") as file:
         lock(file.fileno(), path.parent)
-        yield
+        try:
+            yield
+        finally:
+            if remove:
+                with suppress(OSError):  # Windows, which has no locks
+                    path.unlink()
 
 
 def lock(handle: int, path: Path, wait: bool = False) -> None:

@@ -20,7 +20,6 @@ from elmo_core.machine.messages import UserError, join_names, log
 MAGIC_BYTES = {b"\x1f\x8b": "gzip", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 BIG5 = ("big5", "cp950", "big5-hkscs")  # cp950 is that of Windows
 BLOCK_BYTES = 1 << 22  # in memory at once
-JSON_ARRAY = re.compile(r"\s*\[\s*(\{|$)")  # the first line of an array of objects
 
 
 class NotUTF8(UserError):
@@ -145,17 +144,6 @@ def parse_json(text: str) -> Any:
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if is_text else value
 
     return json.loads(text, object_pairs_hook=lambda pairs: {name: whole(value) for name, value in pairs})
-
-
-def parse_array(text: str, source: str | Path) -> list[dict]:
-    """Parse a JSON array of objects. source: used in error messages."""
-    try:
-        values = parse_json(text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{source}: invalid JSON ({error}), expected an array of objects.") from error
-    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-        raise UserError(f"{source}: found {values!r:.60}, expected a JSON array of objects.")
-    return values
 
 
 def write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
