@@ -90,27 +90,20 @@ def _read_bilm_tf(files: Sequence[Path], vocabulary: Path | None, softmax: Path 
     return config, weights, words if config.vocab_size else None
 
 
-def _read_manylangs(files: Sequence[Path], *_: None) -> Model:
-    return manylangs.read(_single_file(files, "encoder.pkl").parent)
-
-
 def _read_fluid(files: Sequence[Path], vocabulary: Path | None, _: None) -> Model:
     words = _vocabulary(files, vocabulary, required=True)
     return *fluid.read(_single_file(files, "embedding_para").parent, words), words
 
 
 def _read_paddlenlp(files: Sequence[Path], vocabulary: Path | None, _: None) -> Model:
-    """Read the only checkpoint among the files, or the latest one in its folder."""
     words = _vocabulary(files, vocabulary, required=True)
-    checkpoints = [path for path in files if path.suffix == checkpoint.PARAMS]
-    path = checkpoints[0].parent if len(checkpoints) > 1 else _single_file(files, checkpoint.PARAMS)
-    return *paddlenlp.read(path, words), words
+    return *paddlenlp.read(_single_file(files, checkpoint.PARAMS), words), words
 
 
 # by format: the ending of the name of a file that only this format has, and a function of files, vocabulary and softmax
 READERS: dict[str, tuple[str, Callable[..., Model]]] = {
     "bilm-tf": ("options.json", _read_bilm_tf),
-    "manylangs": ("encoder.pkl", _read_manylangs),
+    "manylangs": ("encoder.pkl", lambda files, *_: manylangs.read(_single_file(files, "encoder.pkl").parent)),
     "fluid": ("embedding_para", _read_fluid),
     "paddlenlp": (checkpoint.PARAMS, _read_paddlenlp),
 }
