@@ -1,6 +1,6 @@
 """Convert raw text to a corpus, and a corpus to a vocabulary or to word vectors.
 
-    python preprocess.py text 'raw/*.txt.gz' --lang en --output corpora/news --dev_fraction 0.01
+    python preprocess.py text 'raw/*.txt.gz' --output corpora/news --dev_fraction 0.01
     python preprocess.py vocab 'corpora/news/train/*' --output corpora/news/vocabulary.txt
     python preprocess.py vectors 'corpora/news/train/*' --output corpora/news/word2vec.bin
 
@@ -65,8 +65,10 @@ def add_text_arguments(parser: argparse.ArgumentParser, files: dict) -> None:
 
     reading = parser.add_argument_group("input")
     reading.add_argument("--encoding", metavar="NAME", help="encoding of the files")
-    reading.add_argument("--undecodable", choices=("error", "drop"), help="lines in another encoding")
-    document = "unit of held-out text: a line, a block of lines up to a blank one, or a file"
+    reading.add_argument(
+        "--undecodable", choices=("error", "drop"), help="what to do with lines that cannot be decoded"
+    )
+    document = "unit in which text is held out: a line, a paragraph (up to a blank line) or a file"
     reading.add_argument("--document", choices=("line", "block", "file"), help=document)
 
     tokens = parser.add_argument_group("sentences and tokens")
@@ -131,10 +133,9 @@ def vocab(args: argparse.Namespace) -> None:
             )
     n_words, total = len(vocabulary) - len(SPECIAL_TOKENS), counts.total()
     covered = sum(counts[word] for word in vocabulary.tokens[len(SPECIAL_TOKENS) :]) / total
-    log.info(
-        f"{args.output}: {n_words:,} of {len(counts):,} distinct tokens, and the {len(SPECIAL_TOKENS)} special ones."
-    )
-    log.info(f"coverage of the text ({total:,} tokens): {covered:.2%}.")
+    distinct = format_count(len(counts), "distinct tokens")
+    log.info(f"{args.output}: {n_words:,} of {distinct}, and the {len(SPECIAL_TOKENS)} special ones.")
+    log.info(f"coverage of the text ({format_count(total, 'tokens')}): {covered:.2%}.")
     long = [word for word in counts if len(word.encode("utf-8")) > MAX_BYTES]
     share = sum(counts[word] for word in long) / total
     log.info(

@@ -67,7 +67,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
     task_flags.add_saved_model(parser, "reader", required=False)
     task_flags.add_test(parser, CONTENT)
-    parser.add_argument("--predictions", **FILE, help="{id: answer}, as written by `predict`, instead of --model_dir")
+    parser.add_argument("--predictions", **FILE, help="score this JSON file of {id: answer} instead of a model")
     parser.add_argument("--compare_with", **FILE, help="predictions of another reader")
     task_flags.add_language(parser, help="language of --predictions, which sets the metrics")
     task_flags.add_mistakes(parser)
@@ -78,7 +78,9 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
     task_flags.add_saved_model(parser, "reader")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--input", **FILE, help=CONTENT)
-    source.add_argument("--passage", **FILE, help="a text; standard input has one question per line")
+    source.add_argument(
+        "--passage", **FILE, help="file with one passage; questions come from standard input, one per line"
+    )
     task_flags.add_output(parser)
 
 

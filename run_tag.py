@@ -6,7 +6,7 @@
     python run_tag.py evaluate --model_dir=tagger --test_file=test.txt
 
 Files have columns, as in the CoNLL tasks: a token and its label per line, separated by tabs or spaces, a blank line between
-sentences; or TSV, JSON, or lines of `word/TAG`. `predict` also reads plain text. The labels are BIO, IOB1, BIOES, plain
+sentences; or they are those of docs/data.md. `predict` also reads plain text. The labels are BIO, IOB1, BIOES, plain
 tags or LAC's. The network is a bidirectional GRU or LSTM with a CRF. The epoch with the highest F1 (plain tags: accuracy)
 on --dev_file is saved. F1 is that of `conlleval`.
 """
@@ -78,7 +78,10 @@ def add_train(parser: argparse.ArgumentParser) -> None:
 
 
 def add_format(group) -> None:
-    text = "columns; tsv: tokens, a tab, labels; tagged: word/TAG; json: objects with tokens (default: recognised)"
+    text = (
+        "columns; tsv: tokens, a tab, labels; tagged: word/TAG; segmented: words with spaces; json: tokens and labels, "
+    )
+    text += "or a text and spans (default: recognised)"
     group.add_argument("--data_format", choices=FORMATS, help=text)
     text = "column of the tokens, from 0; -1 is the last; or a key of JSON"
     group.add_argument("--token_column", **COLUMN, default=0, help=text)
@@ -123,7 +126,8 @@ def evaluate(args: argparse.Namespace) -> None:
     disk.check_output("--mistakes", args.mistakes, args.test_file)
     tagger = Tagger(args.model_dir, args.device)
     files = args.data_format, args.token_column, args.label_column, args.label_names
-    reader = sentence_reader(tagger.piece_splitter, tagger.settings.segmentation, tagger.feature_column, *files)
+    how = tagger.piece_splitter, tagger.settings.segmentation, tagger.feature_column
+    reader = sentence_reader(*how, *files, tagger.settings.lang)
     sentences = reader.read(args.test_file)
     warn_about_labels(tagger.labels, tagger.settings.scheme, [], {str(args.test_file): sentences})
     predicted = tagger.predict([sentence.tokens for sentence in sentences])

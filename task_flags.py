@@ -1,7 +1,6 @@
 """The flags that run_tag.py, run_read.py and run_finetune.py share, each with one name, one meaning and one help text.
 
-If the scripts differ in a default, or if not all have a flag, they pass the defaults of the flags they have, by name. A
-default that is a list makes the flag take several values.
+Each script passes {flag: default} for the flags that it wants; a default that is a list makes the flag take several values.
 """
 
 import argparse
@@ -133,7 +132,7 @@ def add_language(
 
 
 def add_save(group, kind: str, required: bool = True) -> None:
-    """kind: what is saved, such as `tagger`."""
+    """Add the flags of the folder to save in. kind: of model, such as `tagger`."""
     group.add_argument("--save_dir", **DIR, required=required, help=f"folder for the {kind}")
     group.add_argument("--overwrite", action="store_true", help=f"replace the {kind} in --save_dir")
 
@@ -152,14 +151,14 @@ def add_input(parser: argparse.ArgumentParser, content: str = "text") -> None:
 
 
 def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ()) -> None:
-    """formats: the first is the default."""
+    """Add the flags of the predictions. formats: the first is the default."""
     parser.add_argument("--output", **FILE, help="predictions (default: standard output)")
     if formats:
         parser.add_argument("--output_format", choices=formats, default=formats[0], help="format of the predictions")
 
 
 def add_mistakes(group) -> None:
-    group.add_argument("--mistakes", **FILE, help="write what was predicted instead of what is right, as TSV")
+    group.add_argument("--mistakes", **FILE, help="write misclassified examples (gold and predicted) to this TSV")
 
 
 def add_json(group) -> None:
@@ -201,7 +200,7 @@ def add_elmo(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
     group.add_argument("--init_from_ckpt", required=True, metavar="CKPT", help=help)
     help = "concat (default) or mix, of all layers or of some, as in concat:0,1; average; top; or a layer's number"
     group.add_argument("--layers", type=layers, metavar="L", help=help)
-    help = "replace the pretrained weights with random ones, to measure what pretraining adds: all, or the LSTMs'"
+    help = "ablation: reinitialise all pretrained weights, or only the LSTMs'"
     group.add_argument("--random_weights", nargs="?", const="all", choices=("all", "lstm"), help=help)
     if "elmo_lr" in defaults:
         group.add_argument("--elmo_trainable", action="store_true", help="fine-tune the biLM")

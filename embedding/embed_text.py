@@ -51,10 +51,11 @@ def embed(
     warn_if_unsegmented(path, known=None if embedder.config.reads_characters else embedder.vocabulary)
     if text.blank:
         result = "zero vectors" if embedder.pool else "empty datasets"
-        log.warning(f"{path}: {text.blank:,} blank lines, which get {result}.")
+        log.warning(f"{path}: {format_count(text.blank, 'blank lines')}: {result}.")
     _check_disk_space(text.stats, settings, folder, output, own_windows)
     parts.prepare(folder, settings)
-    log.info(f"parts         {folder}, {len(own_windows) - len(missing):,} of {len(own_windows):,} windows are done")
+    n_windows = format_count(len(own_windows), "windows")
+    log.info(f"parts         {folder}, {len(own_windows) - len(missing):,} of {n_windows} done")
     with disk.locked(folder / f".{first}of{step}.lock"):
         if missing:
             _write_parts(embedder, text, missing, paths)
@@ -170,7 +171,7 @@ def assemble(paths: Sequence[Path], settings: Mapping[str, Any], output: Path) -
 
 
 def merge(folders: Sequence[Path], output: Path) -> None:
-    """Assemble the parts in several folders, written by `embed`. The folders stay."""
+    """Assemble the parts in several folders, written by `embed`. The folders are kept."""
     settings = parts.read_settings(folders[0])
     for folder in folders[1:]:
         parts.check_same(folder, parts.read_settings(folder), settings)

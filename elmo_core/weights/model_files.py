@@ -56,8 +56,7 @@ def read_model(
     except UserError as error:
         raise UserError(f"{prefix.parent / 'config.json'}: {error}") from error
     weights = checkpoint.load_params(prefix)
-    floats = [name for name, array in weights.items() if array.dtype in (np.float16, np.float64)]
-    weights |= {name: weights[name].astype(np.float32) for name in floats}
+    weights |= {name: array.astype(np.float32) for name, array in weights.items() if array.dtype == np.float16}
     has_softmax = any(name.startswith("softmax.") for name in weights)
     if softmax and not has_softmax:
         raise UserError(

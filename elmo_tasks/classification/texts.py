@@ -23,12 +23,14 @@ from elmo_core.text.language import choose_language
 from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.classification.scores import CLASSES
 from elmo_tasks.records import (
+    JSON,
     TEXT,
     Lines,
     Record,
     find_columns,
     find_delimiter,
     is_csv,
+    is_json,
     name_columns,
     read_records,
     split_columns,
@@ -88,7 +90,7 @@ class Texts:
     def identity(self) -> str:
         """Identifies the texts by content, order and labels, however they are tokenised."""
         digest = hashlib.sha1("\n".join(self.texts).encode("utf-8"))
-        digest.update(self.labels.astype(np.int8).tobytes())
+        digest.update(self.labels.astype(np.int64).tobytes())
         return f"{len(self):,} {self.unit} (SHA-1 {digest.hexdigest()[:12]})"
 
 
@@ -150,7 +152,7 @@ def read_known(
 
 
 def as_texts(examples: Sequence[Example], classes: Sequence[str], lang: str, max_tokens: int, source: Path) -> Texts:
-    """Tokenise examples. source: their file, for messages."""
+    """Tokenise examples. source: their file, used in error messages."""
     sides = list(zip(*(example.texts for example in examples), strict=True))
     sentences = tokenise_texts(list(chain.from_iterable(sides)), lang, max_tokens, source)
     index = {name: k for k, name in enumerate(classes)}
@@ -162,14 +164,15 @@ def as_texts(examples: Sequence[Example], classes: Sequence[str], lang: str, max
 def read_file(path: Path, columns: Sequence[str] | None = None, usual: Sequence[str] = ()) -> list[Example]:
     """Read the labelled texts of a file. columns, usual: see `as_examples`."""
     disk.check_input(path, EXPECTED)
-    rows = read_records(Lines(text_files.line_groups(path)), path, find_delimiter)
+    lines = Lines(text_files.line_groups(path))
+    rows = read_records(lines, path, lambda line: JSON if is_json(line) else find_delimiter(line))
     return as_examples(name_columns(rows, lambda row: bool(_find_columns(row, columns, usual))), path, columns, usual)
 
 
 def as_examples(
     records: Iterable[Record], source: str | Path, columns: Sequence[str] | None = None, usual: Sequence[str] = ()
 ) -> list[Example]:
-    """Take the labelled texts from records. source: their file, for messages.
+    """Take the labelled texts from records. source: their file, used in error messages.
 
     columns: those of text, label and second text: JSON keys, names in a header, or numbers from 0 without a header. usual:
     columns that are tried first if these are not given.
@@ -254,7 +257,9 @@ class _TextColumns:
         return names
 
     def recognise(self, line: str) -> str:
-        """What separates the columns of lines of which this is the first; text if they have none."""
+        """The format of lines of which this is the first."""
+        if is_json(line):
+            return JSON
         if is_csv(self.source):
             return find_delimiter(line).replace(TEXT, ",")
         for delimiter in "\t,;":
@@ -291,7 +296,7 @@ def _find_columns(header: Iterable[str], columns: Sequence[str] | None, usual: S
 
 
 def _shown_columns(record: dict) -> str:
-    """The names of the columns or, of those that have none, what the record holds, for messages."""
+    """The names of the columns or, of those that have none, what the record holds, to be shown in error messages."""
     return join_names([f"{value!s:.30}" for value in (record.values() if "0" in record else record)])
 
 

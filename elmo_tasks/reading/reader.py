@@ -6,6 +6,7 @@ vocab.txt holds the words of the training data.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ class TokenisedPassage:
 
 
 def read_passages(data: Path | str | Sequence[Mapping[str, Any]], name: str) -> list[Passage]:
-    """Read a file, or dictionaries. name: of the argument, for messages."""
+    """Read a file, or dictionaries. name: of the argument, used in error messages."""
     is_file = isinstance(data, Path | str)
     dataset = read_dataset(Path(data)) if is_file else make_dataset(number_records(data, name), name)
     log.info(f"{data if is_file else name}: {dataset.describe()}")
@@ -194,7 +195,7 @@ class Reader(TrainedModel):
             groups = training_groups(train, max_seq_len, doc_stride)
 
             def batches(random: np.random.Generator) -> list[np.ndarray]:
-                return shuffled_batches([group.window.tokens for group in groups], batch_size, random)
+                return shuffled_batches([group.n_tokens for group in groups], batch_size, random)
 
             def loss(indices: Sequence[int]) -> paddle.Tensor:
                 return reader.network.loss(make_batch([groups[k] for k in indices], reader.words))
@@ -217,6 +218,7 @@ class Reader(TrainedModel):
     def answers(self, questions: Sequence[tuple[str, str]], k: int = 1) -> list[list[Answer]]:
         """The k best answers to each of several questions, given with its passage. Each passage is read once."""
         check_texts(questions, ("question", "passage"))
+        check_number("k", k, 1, integer=True)
         by_passage: dict[str, list[Question]] = {}
         for number, (question, passage) in enumerate(questions):
             by_passage.setdefault(passage, []).append(Question(str(number), question, [], []))
@@ -236,7 +238,7 @@ class Reader(TrainedModel):
         scores: dict[str, np.ndarray] = {}  # of the spans of each question whose passage is being read
         left: dict[str, int] = {}  # its windows that are not read yet
         groups = (group for passage in passages for group in self._groups(passage, left))
-        for _, batch in sentence_batches(groups, BATCH_SIZE, BATCH_TOKENS):
+        for _, batch in sentence_batches(groups, BATCH_SIZE, BATCH_TOKENS, length=attrgetter("n_tokens")):
             with self.inference():
                 logits = self.network(make_batch(batch, self.words)).numpy()
             rows = [(group.window, question.id) for group in batch for question in group.questions]

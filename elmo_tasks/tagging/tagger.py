@@ -172,7 +172,7 @@ class Tagger(TrainedModel):
         vocabulary, elmo_words = Vocabulary.from_file(Path(pieces)) if pieces else None, vocabulary_words(elmo)
         files = data_format, token_column, label_column, label_names
         splitter = PieceSplitter(vocabulary.words if vocabulary else elmo_words, whole=vocabulary is None)
-        reader = sentence_reader(splitter, segmentation, feature_column, *files)
+        reader = sentence_reader(splitter, segmentation, feature_column, *files, lang)
         parts = {"sentences": (sentences, labels) if labels is not None else sentences, "dev": dev, "test": test}
         with (
             training_folder(cls.kind, save_dir, overwrite, resume) as folder,
@@ -181,7 +181,7 @@ class Tagger(TrainedModel):
             data = {name: labelled_sentences(part, reader, name) for name, part in parts.items() if part is not None}
             train = data.pop("sentences")
             tokens = [sentence.tokens for sentence in train]
-            options["lang"] = detect_language(tokens, segmentation, elmo_words, lang)
+            options["lang"] = detect_language(tokens, segmentation, elmo_words, reader.lang)
             is_tagged = isinstance(sentences, Path | str) and reader.format_of(Path(sentences)) == "tagged"
             options["scheme"] = scheme or ("lac" if is_tagged else detect_scheme(sentence.labels for sentence in train))
             settings = make(TaggerSettings, options)
@@ -240,7 +240,7 @@ class Tagger(TrainedModel):
         return [spans for _, spans in self.tagged(lines)]
 
     def tokenised(self, text: str, lang: str = "", where: str = "text") -> Line:
-        """Split a line of text as in training or as `lang` says. where: file and line, for messages."""
+        """Split a line of text as in training or as `lang` says. where: file and line, used in error messages."""
         if self.features:
             raise UserError("This tagger was trained with `feature_column`: it tags columns, not text.")
         lang, segmentation = lang or self.settings.lang, self.settings.segmentation
@@ -298,7 +298,8 @@ class Tagger(TrainedModel):
     ) -> dict[str, Any]:
         """Score the tagger on sentences and their labels, or on a file that has both, read as by `train`."""
         files = data_format, token_column, label_column, label_names
-        reader = sentence_reader(self.piece_splitter, self.settings.segmentation, self.feature_column, *files)
+        how = self.piece_splitter, self.settings.segmentation, self.feature_column
+        reader = sentence_reader(*how, *files, self.settings.lang)
         data = labelled_sentences((sentences, labels) if labels is not None else sentences, reader, "sentences")
         warn_about_labels(self.labels, self.settings.scheme, [], {"given": data})
         return self.score(data).to_dict()

@@ -2,6 +2,9 @@
 
 import pytest
 
+import preprocess
+import run_embed
+import run_eval
 from elmo_core.text.language import AUTO, choose_language, recognise, warn_if_unsegmented
 
 ZH_WORDS, EN_WORDS, DE_WORDS = ["，", "的", "银行", "iPhone"], ["the", ",", "bank"], ["der", ",", "für", "Bänke"]
@@ -61,3 +64,19 @@ def test_text_that_is_not_segmented_is_warned_of(tmp_path, caplog, text, known, 
     (tmp_path / "text").write_text(text, encoding="utf-8")
     warn_if_unsegmented(tmp_path / "text", known=known)
     assert ("segmented" in caplog.text) == warned
+
+
+@pytest.mark.parametrize(
+    ("script", "flags"),
+    [
+        (run_eval, "--dev_data_path=TEXT --init_from_ckpt=MODEL --device=cpu"),
+        (run_embed, "--input=TEXT --init_from_ckpt=MODEL --device=cpu --output=OUT"),
+        (preprocess, "vocab TEXT --output=OUT"),
+    ],
+)
+def test_the_scripts_warn_of_it(tmp_path, model, caplog, script, flags):
+    (tmp_path / "text").write_text("他在银行工作，今天没有来上班。\n" * 3, encoding="utf-8")
+    for name, value in {"TEXT": tmp_path / "text", "OUT": tmp_path / "out", "MODEL": model}.items():
+        flags = flags.replace(name, str(value))
+    script.main(flags.split())
+    assert "segmented" in caplog.text
