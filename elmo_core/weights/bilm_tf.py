@@ -286,7 +286,10 @@ def write(folder: Path, config: ELMoConfig, params: Mapping[str, np.ndarray], vo
         file.write(json.dumps(options(config), indent=2) + "\n")
     with disk.atomic_write(folder / WEIGHTS, "wb") as target, h5py.File(target.name, "w") as file:
         for item in items:
-            array = np.concatenate([params[name].astype(np.float32).reshape(-1) for name in item.weights])
+            with np.errstate(over="ignore"):
+                array = np.concatenate([params[name].astype(np.float32).reshape(-1) for name in item.weights])
+            if not checkpoint.is_finite(array):
+                raise UserError(f"{', '.join(item.weights)}: too large for float32.")
             if item.name.endswith("/B"):
                 array[2 * config.cell_dim : 3 * config.cell_dim] += np.float32(config.forget_bias - 1)
             _write_item(file, item, array, vocabulary)
