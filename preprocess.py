@@ -94,7 +94,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def text(args: argparse.Namespace) -> None:
-    """Write a corpus. Log its size, what was left out, and the next command."""
+    """Write a corpus. Log its size, what was omitted, and the next command."""
     start = time.perf_counter()
     options = arguments.from_flags(Options, args)
     try:

@@ -88,7 +88,7 @@ class Batch:
 
 @dataclass
 class Report:
-    """Counts of what was read, written and left out."""
+    """Counts of the text that was read, written and omitted."""
 
     lines: int = 0
     size: int = 0  # bytes of a batch on disk

@@ -58,7 +58,7 @@ def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) 
 def warn_if_unsegmented(source: Path | str, tokens: Iterable[str] | None = None, known: Container[str] | None = None):
     """Warn if most tokens are unknown words, or if they are phrases of Chinese.
 
-    source: a file, or what the tokens are called in the message. tokens: by default those of the file.
+    source: a file, or the name of the tokens in the message. tokens: by default those of the file.
     """
     tokens = chain.from_iterable(read_sentences(source)) if tokens is None else tokens
     sample = list(islice(tokens, SAMPLE))

@@ -157,7 +157,7 @@ class Reader(TrainedModel):
         max_seq_len: tokens per window; longer passages are read in several windows, whose starts are doc_stride apart.
         max_answer_length: tokens.
         epochs: at most; patience: stop after so many without improvement, 0: never.
-        ema: decay of the weights' moving average, which is what is saved; 0: off.
+        ema: decay of the moving average of the weights, which is saved; 0: off.
         """
         options = {name: value for name, value in locals().items() if name != "cls"}
         check_effects(options, ReaderSettings, TRAINING)

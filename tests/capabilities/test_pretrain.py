@@ -182,7 +182,7 @@ def test_a_log_that_cannot_be_written_does_not_end_the_run(corpus, finished, tmp
     assert "log.jsonl could not be written" in messages()
 
 
-def test_text_on_one_line_is_warned_of(corpus, tmp_path, messages):
+def test_a_warning_about_text_on_one_line(corpus, tmp_path, messages):
     (tmp_path / "train").write_text("a b c " * 200, encoding="utf-8")
     runs.pretrain(
         runs.flags(corpus, tmp_path / "run", train_data_path=tmp_path / "train", dev_data_path=None, max_steps=2)
