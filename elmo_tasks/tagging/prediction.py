@@ -70,7 +70,7 @@ def input_lines(
             yield list(_columns(tagger, group, number, source, reader.token))
         return
     lines = Lines(groups)
-    for batch in lines.batches(reader.records(lines, source, format_name)):
+    for batch in lines.batches(reader.parse(lines, source, format_name)):
         yield [_line(tagger, record, where, reader, lang, format_name) for where, record in batch]
 
 
