@@ -6,6 +6,7 @@ vocab.txt holds the words of the training data.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,7 @@ class Reader(TrainedModel):
         max_seq_len: tokens per window; longer passages are read in several windows, whose starts are doc_stride apart.
         max_answer_length: tokens.
         epochs: at most; patience: stop after so many without improvement, 0: never.
-        ema: decay of the weights' moving average, which is what is saved; 0: off.
+        ema: decay of the moving average of the weights, which is saved; 0: off.
         """
         options = {name: value for name, value in locals().items() if name != "cls"}
         check_effects(options, ReaderSettings, TRAINING)
@@ -194,7 +195,7 @@ class Reader(TrainedModel):
             groups = training_groups(train, max_seq_len, doc_stride)
 
             def batches(random: np.random.Generator) -> list[np.ndarray]:
-                return shuffled_batches([group.window.tokens for group in groups], batch_size, random)
+                return shuffled_batches([group.n_tokens for group in groups], batch_size, random)
 
             def loss(indices: Sequence[int]) -> paddle.Tensor:
                 return reader.network.loss(make_batch([groups[k] for k in indices], reader.words))
@@ -237,7 +238,7 @@ class Reader(TrainedModel):
         scores: dict[str, np.ndarray] = {}  # of the spans of each question whose passage is being read
         left: dict[str, int] = {}  # its windows that are not read yet
         groups = (group for passage in passages for group in self._groups(passage, left))
-        for _, batch in sentence_batches(groups, BATCH_SIZE, BATCH_TOKENS):
+        for _, batch in sentence_batches(groups, BATCH_SIZE, BATCH_TOKENS, length=attrgetter("n_tokens")):
             with self.inference():
                 logits = self.network(make_batch(batch, self.words)).numpy()
             rows = [(group.window, question.id) for group in batch for question in group.questions]

@@ -115,7 +115,7 @@ def training_batches(
 
     def draw(random: np.random.Generator) -> list[Batch]:
         batches = []
-        for indices in shuffled_batches(tokens, batch_size, random):
+        for indices in shuffled_batches(list(map(len, tokens)), batch_size, random):
             batch = make_batch([tokens[k] for k in indices], words, [ids[k] for k in indices])
             unknown = (random.random(batch.ids.shape) < unk_probability[batch.ids]) & (batch.ids > UNK_ID)
             batch.ids[unknown] = UNK_ID
