@@ -80,6 +80,14 @@ def read_records(
             yield where, row
 
 
+def number_records(values: Iterable[dict[str, Any]], source: str | Path) -> Iterator[Record]:
+    """Make records of dictionaries. source: where they come from, for messages."""
+    for k, value in enumerate(values, 1):
+        if not isinstance(value, dict):
+            raise UserError(f"{source}: object {k}: found {value!r:.60}, expected a dictionary.")
+        yield f"{source}: object {k}", value
+
+
 def name_columns(records: Iterable[Record], is_header: Callable[[list[str]], bool]) -> Iterator[Record]:
     """Replace rows by dictionaries. Their names are in the first row, if it is a header, else numbers from 0."""
     names: list[str] = []
@@ -150,11 +158,9 @@ def _document(text: str, lines: Lines, source: str | Path) -> Iterator[Record]:
     if isinstance(value, dict):
         yield str(source), value
         return
-    for k, item in enumerate(value, 1):
-        where, lines.left = f"{source}: object {k}", len(value) - k
-        if not isinstance(item, dict):
-            raise UserError(f"{where}: found {item!r:.60}, expected a JSON object.")
-        yield where, item
+    for k, record in enumerate(number_records(value, source), 1):
+        lines.left = len(value) - k
+        yield record
 
 
 def _parse(text: str, where: str, expected: str, kind: Any = dict) -> Any:

@@ -83,11 +83,14 @@ class Trainer:
         settings, progress, self.meter = self.settings, self.progress, Meter(self.progress.losses)
         with self.interruption, prefetched(self._batches()) as batches:
             self._evaluate_if_due()  # repeat an interrupted evaluation
-            stopping = self.ranks.any(self.interruption.is_requested())
+            stopping, first = self.ranks.any(self.interruption.is_requested()), progress.step + 1
             while not progress.reached_end(settings.patience) and not stopping:
                 stopping = self._step(*next(batches))
                 if progress.step % settings.log_freq == 0 or progress.step == progress.total:
                     self._log_training()
+                elif progress.step == first:  # the first averages may take minutes
+                    seconds = self.meter.seconds_per_step()
+                    log.info(f"step {first:,} took {seconds:.1f} s. A line follows every {settings.log_freq:,} steps.")
                 self._evaluate_if_due()
                 stopping |= progress.evaluation_is_due(settings.eval_freq)  # still due: it was interrupted
                 if progress.step % settings.save_freq == 0 and not progress.reached_end(settings.patience):

@@ -24,6 +24,7 @@ from elmo_tasks.reading.network import BiDAF, ReaderSettings
 from elmo_tasks.reading.score import Scores, score
 from elmo_tasks.reading.text import Answer, Text, TokenSpan, best_answers, span_scores, windows
 from elmo_tasks.reading.training import MIN_COUNT, TRAINING, training_groups
+from elmo_tasks.records import number_records
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.settings import check_effects, make
 from elmo_tasks.training import (
@@ -64,8 +65,9 @@ class TokenisedPassage:
 
 def tokenised_passages(data: Path | str | Sequence[Mapping[str, Any]], lang: str, name: str) -> list[TokenisedPassage]:
     """Read and tokenise a file, or dictionaries. name: of the argument, for messages."""
-    dataset = read_dataset(Path(data)) if isinstance(data, Path | str) else make_dataset(list(data), name)
-    log.info(f"{data if isinstance(data, Path | str) else name}: {dataset.describe()}")
+    is_file = isinstance(data, Path | str)
+    dataset = read_dataset(Path(data)) if is_file else make_dataset(number_records(data, name), name)
+    log.info(f"{data if is_file else name}: {dataset.describe()}")
     return [TokenisedPassage(passage, lang) for passage in dataset.passages]
 
 

@@ -631,6 +631,7 @@ def test_the_progress_line_its_record_and_the_plot(finished, corpus, tmp_path, m
         rf"{number} tokens/s  0 s left  {number} MB",
         messages(),
     )
+    assert messages().count(" took ") == 1 and messages().index("step 1 took") < messages().index("step 5/10")
     lines = [json.loads(line) for line in (finished / "log.jsonl").read_text().splitlines()]
     training = [line for line in lines if line["event"] == "training"]
     tokens = sum(
