@@ -1,7 +1,7 @@
 """Classify your own texts or text pairs, with or without ELMo; or run the sentence polarity task.
 
     python run_finetune.py train --train_file=train.tsv --test_file=test.tsv --init_from_ckpt=checkpoints --save_dir=model
-    python run_finetune.py train --train_file=train.jsonl --lang=zh --init_from_ckpt=none --word_vectors=vectors.bin
+    python run_finetune.py train --train_file=train.jsonl --init_from_ckpt=none --word_vectors=vectors.bin
     python run_finetune.py predict --model_dir=model --input=texts.txt
     python run_finetune.py evaluate --model_dir=model --test_file=test.tsv
     python run_finetune.py --data_dir=data/polarity --init_from_ckpt=checkpoints/sample

@@ -1,7 +1,6 @@
 """The flags that run_tag.py, run_read.py and run_finetune.py share, each with one name, one meaning and one help text.
 
-If the scripts differ in a default, or if not all have a flag, they pass the defaults of the flags they have, by name. A
-default that is a list makes the flag take several values.
+Each script passes {flag: default} for the flags that it wants; a default that is a list makes the flag take several values.
 """
 
 import argparse
@@ -15,7 +14,7 @@ from typing import Any
 
 import script
 from args import COUNT, DIR, FILE, FRACTION, POSITIVE, WHOLE, add_device, add_seed, fill_defaults, non_negative_float
-from elmo_core.text.tokenise import TOKENISERS
+from elmo_core.text.language import AUTO, CHOICES
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.settings import expected
@@ -122,17 +121,18 @@ def add_test(parser: argparse.ArgumentParser, content: str) -> None:
 
 def add_language(
     group,
-    default: str | None = "en",
+    default: str | None = AUTO,
     help: str = "tokenise text as preprocess.py does",
-    choices: Sequence[str] = tuple(TOKENISERS),
+    choices: Sequence[str] = CHOICES,
 ) -> None:
+    recognised = "recognised, " if default == AUTO else ""
     each = ", or characters: each is a token" if "characters" in choices else ""
-    help = f"{help}: English, Chinese, any other language, or none: split at white space{each}"
+    help = f"{help}: {recognised}English, Chinese, any other language, or none: split at white space{each}"
     group.add_argument("--lang", choices=choices, default=default, help=help)
 
 
 def add_save(group, kind: str, required: bool = True) -> None:
-    """kind: what is saved, such as `tagger`."""
+    """Add the flags of the folder to save in. kind: of model, such as `tagger`."""
     group.add_argument("--save_dir", **DIR, required=required, help=f"folder for the {kind}")
     group.add_argument("--overwrite", action="store_true", help=f"replace the {kind} in --save_dir")
 
@@ -151,14 +151,14 @@ def add_input(parser: argparse.ArgumentParser, content: str = "text") -> None:
 
 
 def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ()) -> None:
-    """formats: the first is the default."""
+    """Add the flags of the predictions. formats: the first is the default."""
     parser.add_argument("--output", **FILE, help="predictions (default: standard output)")
     if formats:
         parser.add_argument("--output_format", choices=formats, default=formats[0], help="format of the predictions")
 
 
 def add_mistakes(group) -> None:
-    group.add_argument("--mistakes", **FILE, help="write what was predicted instead of what is right, as TSV")
+    group.add_argument("--mistakes", **FILE, help="write misclassified examples (gold and predicted) to this TSV")
 
 
 def add_json(group) -> None:
@@ -200,7 +200,7 @@ def add_elmo(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
     group.add_argument("--init_from_ckpt", required=True, metavar="CKPT", help=help)
     help = "concat (default) or mix, of all layers or of some, as in concat:0,1; average; top; or a layer's number"
     group.add_argument("--layers", type=layers, metavar="L", help=help)
-    help = "replace the pretrained weights with random ones, to measure what pretraining adds: all, or the LSTMs'"
+    help = "ablation: reinitialise all pretrained weights, or only the LSTMs'"
     group.add_argument("--random_weights", nargs="?", const="all", choices=("all", "lstm"), help=help)
     if "elmo_lr" in defaults:
         group.add_argument("--elmo_trainable", action="store_true", help="fine-tune the biLM")

@@ -1,7 +1,7 @@
 """Records of users' files: JSON lines, an array of JSON objects, CSV, TSV, or lines of text; plain or gzip.
 
-A record comes with where it is, for messages: file and line, or the number of an object of an array. It is a dictionary, a
-row of columns, a line of text, or "" for a blank line.
+A record comes with its position, which error messages name: file and line, or the number of an object of an array. It is
+a dictionary, a row of columns, a line of text, or "" for a blank line.
 """
 
 import csv
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import JSON_ARRAY, parse_json
 
-JSON, ARRAY, TEXT = "json", "array", "text"  # formats; those of columns are named by what separates these
+JSON, TEXT = "json", "text"  # formats; those of columns are named by what separates these
 Record = tuple[str, dict[str, Any] | list[str] | str]
 Item = TypeVar("Item")
 
@@ -52,28 +52,27 @@ class Lines:
 def read_records(
     lines: Lines, source: str | Path, recognise: Callable[[str], str] = lambda line: JSON
 ) -> Iterator[Record]:
-    """Yield the records of lines of one format. source: the file, for messages.
+    """Yield the records of lines of one format. source: the file, used in error messages.
 
-    recognise: returns the format, by the first line that is not blank and not a JSON object.
+    recognise: returns the format, by the first line that is not blank.
     """
-    form, n_columns = None, 0
+    format_name, n_columns = None, 0
     for line in lines:
-        where, value = f"{source}:{lines.number}", None
+        where = f"{source}:{lines.number}"
         if not line.strip():
             yield where, ""
             continue
-        if form is None:
-            value = _object_or_none(line)
-            form = JSON if value is not None else ARRAY if JSON_ARRAY.match(line) else recognise(line)
-            if value is None and form in (JSON, ARRAY):
+        if format_name is None:
+            format_name = recognise(line)
+            if format_name == JSON and not isinstance(_parsed(line), dict):
                 yield from _document("\n".join([line, *lines]), lines, source)
                 return
-        if form == JSON:
-            yield where, value or _parse(line, where, "an object per line")
-        elif form == TEXT:
+        if format_name == JSON:
+            yield where, _parse(line, where, "an object per line")
+        elif format_name == TEXT:
             yield where, line
         else:
-            row = split_columns(line, form, n_columns, lines, where)
+            row = split_columns(line, format_name, n_columns, lines, where)
             n_columns = n_columns or len(row)
             if len(row) != n_columns:
                 raise UserError(f"{where}: found {line!r:.60}, expected {n_columns} columns as in the first line.")
@@ -81,7 +80,7 @@ def read_records(
 
 
 def number_records(values: Iterable[dict[str, Any]], source: str | Path) -> Iterator[Record]:
-    """Make records of dictionaries. source: where they come from, for messages."""
+    """Make records of dictionaries. source: where they come from, used in error messages."""
     for k, value in enumerate(values, 1):
         if not isinstance(value, dict):
             raise UserError(f"{source}: object {k}: found {value!r:.60}, expected a dictionary.")
@@ -110,6 +109,11 @@ def find_columns(names: Iterable[str], header: Iterable[str]) -> list[str]:
 
 def is_csv(source: str | Path) -> bool:
     return str(source).lower().removesuffix(".gz").endswith(".csv")
+
+
+def is_json(line: str) -> bool:
+    """Whether a file of which this is the first line holds JSON objects."""
+    return isinstance(_parsed(line), dict) or bool(JSON_ARRAY.match(line))
 
 
 def find_delimiter(line: str) -> str:
@@ -144,14 +148,6 @@ def split_columns(
     return row if delimiter != "\t" or is_needed or len(row) == n_columns != len(columns) else columns
 
 
-def _object_or_none(line: str) -> dict[str, Any] | None:
-    try:
-        value = parse_json(line)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def _document(text: str, lines: Lines, source: str | Path) -> Iterator[Record]:
     """The objects of an array, or a single one that takes several lines."""
     value = _parse(text, str(source), "an object per line, or an array of objects", dict | list)
@@ -161,6 +157,14 @@ def _document(text: str, lines: Lines, source: str | Path) -> Iterator[Record]:
     for k, record in enumerate(number_records(value, source), 1):
         lines.left = len(value) - k
         yield record
+
+
+def _parsed(line: str) -> Any:
+    """The value of a line of JSON; None if it is not JSON."""
+    try:
+        return parse_json(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _parse(text: str, where: str, expected: str, kind: Any = dict) -> Any:

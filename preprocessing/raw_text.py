@@ -16,20 +16,22 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from tqdm import tqdm
 
 from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.text.language import AUTO, choose_language
 from elmo_core.text.text_files import byte_blocks, decode, text_files
 from elmo_core.text.tokenise import HAS_WORD, jieba_cut, sentences
 
 BATCH_BYTES = 1 << 18  # whole lines for one task of a process
 BATCHES_AHEAD = 4  # per process: none waits, and memory stays small
+FILES_IN_SAMPLE, LINES_IN_SAMPLE = 20, 500  # by which the language is recognised
 MAX_SHARDS = 900  # train and dev, all open at once; systems allow a process 1,024 files
 PARTIAL = ".partial-"  # prefix of an unfinished corpus's folder
 SHARD = re.compile(r"part-\d{5}-of-\d{5}\.txt")
@@ -39,7 +41,7 @@ SHARD = re.compile(r"part-\d{5}-of-\d{5}\.txt")
 class Options:
     """How raw text becomes a corpus."""
 
-    lang: str = "en"  # a key of TOKENISERS
+    lang: str = AUTO  # or a key of TOKENISERS
     encoding: str = "utf-8"
     undecodable: str = "error"  # or "drop": lines in another encoding
     document: str = "line"  # or "block" (up to a blank line) or "file": the unit of held-out text
@@ -110,6 +112,7 @@ def make_corpus(
     paths = list(dict.fromkeys(chain.from_iterable(text_files(name, recursive=True) for name in inputs)))
     if inside := [path for path in paths if output.resolve() in path.resolve().parents]:
         raise UserError(f"output {output} contains the input {inside[0]}. Choose another folder.")
+    options = replace(options, lang=choose_language(options.lang, _sample(paths, options.encoding)))
     first_dev = _first_held_out(paths, options) if options.dev_split == "last" else None
     if options.lang == "zh":
         jieba_cut()  # loads its dictionary before processes are started, which share it
@@ -137,6 +140,13 @@ def make_corpus(
         for part in parts.values():
             part.shuffle()
     return report
+
+
+def _sample(paths: list[Path], encoding: str) -> Iterator[str]:
+    """Yield the lines at the beginning of some of the files."""
+    for path in paths[:: -(-len(paths) // FILES_IN_SAMPLE)]:
+        for block, _ in islice(byte_blocks(path, BATCH_BYTES), 1):
+            yield from block.decode(encoding, "replace").split("\n")[:LINES_IN_SAMPLE]
 
 
 def batches(paths: Iterable[Path], document: str = "line") -> Iterator[Batch]:
@@ -195,9 +205,9 @@ def _reason_to_drop(tokens: list[str], options: Options) -> str | None:
     if not HAS_WORD.search("".join(tokens)):
         return "sentences without a letter or digit"
     if len(tokens) < options.min_tokens:
-        return f"sentences of fewer than {options.min_tokens} tokens"
+        return f"sentences of fewer than {format_count(options.min_tokens, 'tokens')}"
     if len(tokens) > options.max_tokens:
-        return f"sentences of more than {options.max_tokens} tokens"
+        return f"sentences of more than {format_count(options.max_tokens, 'tokens')}"
     return None
 
 
@@ -296,7 +306,7 @@ def _check_part(name: str, report: Report) -> None:
     if not n:
         raise UserError("there are no sentences for training. Expected files with text, and a small dev_fraction.")
     if n < report.shards[name]:
-        raise UserError(f"{n} sentences are too few for {report.shards[name]} shards. Use fewer shards.")
+        raise UserError(f"too few sentences ({n}) for {report.shards[name]} shards. Use fewer shards.")
 
 
 def _check_output(output: Path, overwrite: bool) -> None:

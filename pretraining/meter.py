@@ -41,7 +41,7 @@ class Meter:
             if not math.isfinite(forward + backward):
                 raise UserError(
                     f"step {step:,}: the loss is not finite (forward {forward}, backward {backward}), in a batch that "
-                    f"ends {position['sentence']:,} sentences into {position['file']}, epoch {position['epoch']}. {ADVICE}"
+                    f"ends at sentence {position['sentence']:,} of {position['file']}, epoch {position['epoch']}. {ADVICE}"
                 )
             self._sums += forward, backward, 1
             self._steps += 1

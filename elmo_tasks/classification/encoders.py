@@ -216,7 +216,7 @@ class BiLMEncoder(Encoder):
         return paddle.stack(layers, axis=1).reshape([-1, *self.shape])
 
     def groups(self) -> list[list[paddle.Tensor]]:
-        return self.elmo.groups()
+        return self.elmo.parameter_groups()
 
     def config(self) -> dict[str, Any]:
         return {"layers": self.layers, "owns_bilm": self.source is None}

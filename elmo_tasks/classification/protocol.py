@@ -15,7 +15,7 @@ insensitive to overconfidence caused by fine-tuning.
 import json
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,9 @@ from elmo_core.machine import disk, messages
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.optional import import_optional
 from elmo_core.machine.ranks import Ranks
+from elmo_core.text.language import AUTO
 from elmo_core.text.text_files import write_table
+from elmo_core.weights import model_files
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.encoders import Encoder
 from elmo_tasks.classification.network import ClassifierModel
@@ -36,7 +38,7 @@ from elmo_tasks.classification.polarity import read_reviews
 from elmo_tasks.classification.scores import Results, comparison, mistakes, tables
 from elmo_tasks.classification.texts import Texts, read_texts
 from elmo_tasks.classification.training import Fold, FoldResult, SearchSettings, Trainer
-from elmo_tasks.saved import check_model_folder
+from elmo_tasks.saved import LOCK, check_model_folder
 from elmo_tasks.significance import mean_and_std
 from elmo_tasks.training import HELD_OUT
 
@@ -60,7 +62,7 @@ class ProtocolSettings(SearchSettings):
     test_file: Path | None = None
     columns: Sequence[str] | None = None
     class_weights: Sequence[str] | None = None
-    lang: str = "en"
+    lang: str = AUTO
     max_seq_len: int = 256
     protocol: str = "cv"
     folds: int = 10
@@ -205,8 +207,8 @@ def check_results(path: Path | None, identity: Mapping[str, str]) -> None:
             )
 
 
-def load_texts(settings: ProtocolSettings) -> Texts:
-    tokenisation = settings.lang, settings.max_seq_len
+def load_texts(settings: ProtocolSettings, elmo: str | None) -> Texts:
+    tokenisation = settings.lang, settings.max_seq_len, model_files.vocabulary_words(elmo)
     if not settings.train_file:
         return read_reviews(settings.data_dir, *tokenisation)
     files = settings.train_file, settings.dev_file, settings.test_file
@@ -231,12 +233,9 @@ class Experiment:
         disk.check_output("--results", settings.results, *inputs)
         disk.check_output("--mistakes", settings.mistakes, *inputs)
         self.cache, self.trainer = FoldCache(settings.results or settings.save_dir), None
-        interrupted = self.cache.is_interrupted
-        if settings.save_dir:
-            check_model_folder(settings.save_dir, "classifier", settings.overwrite, settings.resume, interrupted)
-        elif settings.resume and not interrupted:
-            raise UserError("--resume: there is no interrupted run to continue. Leave it out.")
-        self.data = load_texts(settings)
+        self._check_folder()
+        self.data = load_texts(settings, flags.get("init_from_ckpt"))
+        self.flags["lang"] = self.data.lang
         self.identity = run_identity(self.flags, self.data.identity)
         check_results(settings.results, self.identity)
         self.folds = make_folds(self.data.labels, settings, self.data.n_dev, self.data.n_test)
@@ -251,8 +250,29 @@ class Experiment:
                     "same --seed)."
                 )
 
+    def _check_folder(self) -> None:
+        settings, interrupted = self.settings, self.cache.is_interrupted
+        if settings.save_dir:
+            check_model_folder(settings.save_dir, "classifier", settings.overwrite, settings.resume, interrupted)
+        elif settings.resume and not interrupted:
+            raise UserError("--resume: there is no interrupted run to continue. Leave it out.")
+
     def run(self, encoders: Sequence[Encoder]) -> None:
         """Train and score each fold, print and write the scores, then save the classifier if requested."""
+        with ExitStack() as stack:
+            self.ranks.run_on_main(lambda: self._lock(stack))
+            self._run(encoders)
+        if self.ranks.is_main:
+            self.cache.close()
+
+    def _lock(self, stack: ExitStack) -> None:
+        """Lock the folders in which this run writes until the stack is closed."""
+        for folder in filter(None, (self.settings.save_dir, self.cache.folder)):
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(disk.locked(folder / LOCK, remove=True))
+        self._check_folder()  # another run may have ended since
+
+    def _run(self, encoders: Sequence[Encoder]) -> None:
         began = time.perf_counter()
         try:
             fold_results = self._train_folds(encoders)
@@ -266,8 +286,6 @@ class Experiment:
             if self.ranks.is_main:
                 self._keep_best(encoders)
             raise
-        if self.ranks.is_main:
-            self.cache.close()
 
     def _train_folds(self, encoders: Sequence[Encoder]) -> list[FoldResult]:
         """Encode all texts and train on the folds that are not in the cache, each rank on its share."""
@@ -362,7 +380,7 @@ class Experiment:
     def _save(self, encoders: Sequence[Encoder]) -> None:
         data, settings = self.data, self.settings
         classifier = Classifier.create(
-            self.trainer.model.head, encoders, data.classes, settings.lang, settings.max_seq_len, settings.columns or ()
+            self.trainer.model.head, encoders, data.classes, data.lang, settings.max_seq_len, settings.columns or ()
         )
         classifier.save(settings.save_dir)
 

@@ -6,7 +6,6 @@ predict may be bare lines.
 """
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,15 +19,18 @@ import numpy as np
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, join_names, log
 from elmo_core.text import text_files
+from elmo_core.text.language import choose_language
 from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.classification.scores import CLASSES
 from elmo_tasks.records import (
+    JSON,
     TEXT,
     Lines,
     Record,
     find_columns,
     find_delimiter,
     is_csv,
+    is_json,
     name_columns,
     read_records,
     split_columns,
@@ -44,7 +46,6 @@ LAYOUTS = (
     ("sentence", "label"),
 )
 LINES_PER_GROUP = 4096
-HAN = re.compile("[\u4e00-\u9fff]")
 MAX_CLASSES = 50  # more labels, and more than half as many as texts: probably the wrong column
 EXPECTED = "texts with labels, as TSV, CSV or JSON"
 
@@ -64,6 +65,7 @@ class Texts:
     texts: as in the files; a pair is two, separated by a tab.
     sentences: the tokens of each text; for pairs those of all first texts, then those of all second ones.
     labels: (n,) indices of classes.
+    lang: the language as which they were tokenised.
     unit: what the texts are called.
     n_dev, n_test: how many texts at the end come from the dev file and, behind those, from the test file.
     """
@@ -72,6 +74,7 @@ class Texts:
     sentences: list[list[str]]
     labels: np.ndarray
     classes: Sequence[str] = CLASSES
+    lang: str = ""
     unit: str = "reviews"
     n_dev: int = 0
     n_test: int = 0
@@ -87,7 +90,7 @@ class Texts:
     def identity(self) -> str:
         """Identifies the texts by content, order and labels, however they are tokenised."""
         digest = hashlib.sha1("\n".join(self.texts).encode("utf-8"))
-        digest.update(self.labels.astype(np.int8).tobytes())
+        digest.update(self.labels.astype(np.int64).tobytes())
         return f"{len(self):,} {self.unit} (SHA-1 {digest.hexdigest()[:12]})"
 
 
@@ -95,18 +98,22 @@ class Texts:
 
 
 def read_texts(
-    train: Path, dev: Path | None, test: Path | None, columns: Sequence[str] | None, lang: str, max_tokens: int
+    train: Path,
+    dev: Path | None,
+    test: Path | None,
+    columns: Sequence[str] | None,
+    lang: str,
+    max_tokens: int,
+    words: Sequence[str] = (),
 ) -> Texts:
-    """Read all files. The classes are the labels of the training file. columns: see `read_file`."""
+    """Read all files. The classes are the labels of the training file. columns: see `read_file`; words: `recognise`."""
     examples = read_file(train, columns)
     classes, pairs = _classes(train, examples, bool(columns)), len(examples[0].texts) == 2
     if dev and test and dev.samefile(test):
         log.warning(f"{test} is both --dev_file and --test_file: test scores will be optimistic.")
     dev, test = (read_known(path, columns, classes, pairs) if path else [] for path in (dev, test))
+    lang = choose_language(lang, chain.from_iterable(example.texts for example in examples), words)
     data = as_texts([*examples, *dev, *test], classes, lang, max_tokens, train)
-    tokens = list(chain.from_iterable(data.sentences[:1000]))
-    if lang == "en" and len(HAN.findall("".join(tokens))) > 3 * len(tokens):
-        log.warning(f"{train}: this looks like Chinese, which --lang=en does not segment. Use --lang=zh.")
     data.n_dev, data.n_test = len(dev), len(test)
     counts = np.bincount(data.labels)
     log.info(f"classes       {join_names([f'{name} {n:,}' for name, n in zip(classes, counts, strict=True)])}")
@@ -145,26 +152,27 @@ def read_known(
 
 
 def as_texts(examples: Sequence[Example], classes: Sequence[str], lang: str, max_tokens: int, source: Path) -> Texts:
-    """Tokenise examples. source: their file, for messages."""
+    """Tokenise examples. source: their file, used in error messages."""
     sides = list(zip(*(example.texts for example in examples), strict=True))
     sentences = tokenise_texts(list(chain.from_iterable(sides)), lang, max_tokens, source)
     index = {name: k for k, name in enumerate(classes)}
     labels = np.array([index[example.label] for example in examples])
     texts = ["\t".join(example.texts) for example in examples]
-    return Texts(texts, sentences, labels, classes, unit="pairs" if len(sides) > 1 else "texts")
+    return Texts(texts, sentences, labels, classes, lang, "pairs" if len(sides) > 1 else "texts")
 
 
 def read_file(path: Path, columns: Sequence[str] | None = None, usual: Sequence[str] = ()) -> list[Example]:
     """Read the labelled texts of a file. columns, usual: see `as_examples`."""
     disk.check_input(path, EXPECTED)
-    rows = read_records(Lines(text_files.line_groups(path)), path, find_delimiter)
+    lines = Lines(text_files.line_groups(path))
+    rows = read_records(lines, path, lambda line: JSON if is_json(line) else find_delimiter(line))
     return as_examples(name_columns(rows, lambda row: bool(_find_columns(row, columns, usual))), path, columns, usual)
 
 
 def as_examples(
     records: Iterable[Record], source: str | Path, columns: Sequence[str] | None = None, usual: Sequence[str] = ()
 ) -> list[Example]:
-    """Take the labelled texts from records. source: their file, for messages.
+    """Take the labelled texts from records. source: their file, used in error messages.
 
     columns: those of text, label and second text: JSON keys, names in a header, or numbers from 0 without a header. usual:
     columns that are tried first if these are not given.
@@ -249,7 +257,9 @@ class _TextColumns:
         return names
 
     def recognise(self, line: str) -> str:
-        """What separates the columns of lines of which this is the first; text if they have none."""
+        """The format of lines of which this is the first."""
+        if is_json(line):
+            return JSON
         if is_csv(self.source):
             return find_delimiter(line).replace(TEXT, ",")
         for delimiter in "\t,;":
@@ -286,7 +296,7 @@ def _find_columns(header: Iterable[str], columns: Sequence[str] | None, usual: S
 
 
 def _shown_columns(record: dict) -> str:
-    """The names of the columns or, of those that have none, what the record holds, for messages."""
+    """The names of the columns or, of those that have none, what the record holds, to be shown in error messages."""
     return join_names([f"{value!s:.30}" for value in (record.values() if "0" in record else record)])
 
 

@@ -33,7 +33,7 @@ class QuestionGroup:
     questions: list[WindowQuestion]
 
     def __len__(self) -> int:
-        """Its window's tokens."""
+        """Number of tokens in the window."""
         return self.window.end - self.window.begin
 
 
@@ -61,7 +61,7 @@ class PaddedTexts:
 
     @cached_property
     def mask(self) -> np.ndarray:
-        """(B, T) float32, 0 at padding."""
+        """The mask (B, T), float32, 0 at padding."""
         return (np.arange(self.ids.shape[1]) < self.lengths[:, None]).astype(np.float32)
 
 

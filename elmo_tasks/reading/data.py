@@ -73,7 +73,7 @@ def read_dataset(path: Path, require_answers: bool = True) -> Dataset:
 
 
 def make_dataset(records: Iterable[Record], source: str | Path, require_answers: bool = True) -> Dataset:
-    """Take the passages and questions from records. source: their file, for messages."""
+    """Take the passages and questions from records. source: their file, used in error messages."""
     data, seen = Dataset([]), set()
     for text, questions, where in _passages(records):
         if not text.split():
@@ -94,7 +94,7 @@ def make_dataset(records: Iterable[Record], source: str | Path, require_answers:
 
 
 def _passages(records: Iterable[Record]) -> Iterator[tuple[str, list[tuple[str, dict]], str]]:
-    """The text of each passage, its questions with their places for messages, and its own place."""
+    """Yield each passage's text, its questions with their positions, and its own position; error messages name these."""
     grouped: dict[str, list[tuple[str, dict]]] = {}
     for where, value in records:
         if "question" in value:

@@ -10,7 +10,7 @@ from elmo_tasks.tagging.pieces import PieceSplitter
 from elmo_tasks.tagging.text import CHARACTERS, Line, tokeniser
 
 SCHEME = SETTINGS["scheme"]
-PIECES = PieceSplitter(list(table(SETTINGS["pieces"]))[3:], SETTINGS["whole"]) if SCHEME == "lac" else None
+PIECES = PieceSplitter(table(SETTINGS["pieces"]), SETTINGS["whole"]) if SCHEME == "lac" else None
 
 
 def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterator[tuple[dict, str]]:

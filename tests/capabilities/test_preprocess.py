@@ -416,7 +416,7 @@ def test_the_script_from_raw_text_to_vocabulary(tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="elmo")
     source, out = tmp_path / "raw.txt", tmp_path / "my corpus"
     source.write_text("".join(f"苹果很好吃。我喜欢苹果公司第{i}号楼！\n" for i in range(30)), encoding="utf-8")
-    options = ["--lang", "zh", "--shards", 2, "--processes"]
+    options = ["--shards", 2, "--processes"]  # the language is recognised
     output = tmp_path / "output"
     argv = ["text", source, "--output", out, *options, 2]
     assert runs.start("preprocess.py", list(map(str, argv)), output).wait(timeout=120) == 0

@@ -220,7 +220,16 @@ def test_chinese_as_english_is_warned_of(tmp_path, caplog):
     (tmp_path / "train").write_text("这家酒店的服务很好，但是房间太小\t1\n酒店很好\t2\n早餐一般\t1\n", encoding="utf-8")
     with caplog.at_level("WARNING", "elmo"):
         texts.read_texts(tmp_path / "train", None, None, None, "en", 9)
-    assert "--lang=zh" in caplog.text
+    assert "mostly Chinese" in caplog.text
+
+
+@pytest.mark.parametrize("elmo", ["none", "char"])
+def test_the_language_is_recognised_and_saved(tmp_path, small_weights, elmo):
+    lines = ["这家酒店的服务很好，但是房间太小\tgood", "早餐一般，味道太差\tbad", "iPhone OK\tgood", "差\tbad"]
+    (tmp_path / "train").write_text("\n".join(lines * 4), encoding="utf-8")
+    save = [*flags(tmp_path, "train"), "--protocol=split", f"--save_dir={tmp_path / 'model'}"]
+    run(f"--init_from_ckpt={small_weights.get(elmo, elmo)}", *save)
+    assert Classifier(tmp_path / "model").settings.lang == "zh"
 
 
 def test_tokens_are_those_of_the_language(tmp_path):

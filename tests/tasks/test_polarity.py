@@ -21,7 +21,7 @@ from elmo_core.machine.messages import UserError
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_tasks import pretrained
-from elmo_tasks.classification import encoders, polarity, protocol, scores
+from elmo_tasks.classification import encoders, polarity, protocol, scores, texts
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.encoders import BiLMEncoder, FineTuning, WordTable
 from elmo_tasks.classification.network import ClassifierModel
@@ -107,6 +107,11 @@ def test_reading_and_tokenising_reviews(tmp_path, messages):
     assert "1 of 3 texts cut after `max_seq_len`, 2 tokens" in messages()
     (tmp_path / "rt-polarity.neg").write_bytes("cliché".encode())
     assert polarity.read_reviews(tmp_path, "none", 256).sentences[-1] == ["cliché"]
+
+
+def test_labels_identify_texts_whatever_their_number():
+    labelled = [texts.Texts(["a text"], [["a", "text"]], np.array([label])) for label in (1, 257)]
+    assert labelled[0].identity != labelled[1].identity
 
 
 # The protocol

@@ -405,6 +405,17 @@ def test_answers_do_not_depend_on_the_batch(network):
     assert_same_answers(together[0], expected)
 
 
+@pytest.mark.parametrize("k", [0, -1, 1.5, "2", True, None])
+def test_a_number_of_answers_that_is_none_is_named(k):
+    with pytest.raises(UserError, match="k="):
+        Reader.create(SMALL, WORDS).answer("谁", TEXT, k)
+
+
+def test_a_readers_elmo_is_frozen():
+    with pytest.raises(UserError, match="elmo_trainable"):
+        replace(SMALL, elmo_trainable=True)
+
+
 @pytest.mark.parametrize("words", ["", "　", "\u200b"])
 def test_a_question_without_words_gets_an_answer(words):
     (answer,) = Reader.create(SMALL, WORDS).answer(words, TEXT)
