@@ -163,7 +163,7 @@ class Partition:
     """The part of a file that one rank reads: the sentences whose index modulo `stride` is `offset`.
 
     unread: an earlier run's partitions, each with the number of sentences already read. If given, the part is every
-    stride-th of what is left of them, from offset on.
+    stride-th of their unread sentences, from offset on.
     """
 
     offset: int = 0

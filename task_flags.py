@@ -44,7 +44,7 @@ NUMBERS = {
     "max_grad_norm": (POSITIVE, "clip the gradient norm to this"),
     "tune_epochs": (COUNT, "epochs of fine-tuning"),
     "word_dropout": (FRACTION, "share of a batch's words that are dropped in fine-tuning"),
-    "ema": (FRACTION, "decay of the weights' moving average, which is what is saved; 0: off"),
+    "ema": (FRACTION, "decay of the moving average of the weights, which is saved; 0: off"),
 }
 
 
@@ -106,7 +106,7 @@ def add_data(
     required=True,
     names: Sequence[str] = ("train_file", "dev_file", "test_file"),
 ):
-    """Add the group of data files. content: what they contain. held_out: what replaces --dev_file. names: of `train`."""
+    """Add the group of data files. content: what they contain. held_out: data used without --dev_file. names: of `train`."""
     group = parser.add_argument_group("data")
     train, dev, test = ({**FILE, "dest": name} for name in names)
     group.add_argument("--train_file", **train, required=required, help=f"training data: {content}")

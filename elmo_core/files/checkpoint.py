@@ -194,7 +194,7 @@ def save_vocabulary(folder: str | Path, vocabulary) -> None:
 
 
 def load_config(folder: str | Path, owner: str = "the checkpoints next to it") -> dict[str, Any]:
-    """Load the config.json that `save_config` wrote. owner: what it configures, named in error messages."""
+    """Load the config.json that `save_config` wrote. owner: the thing it configures, named in error messages."""
     path = Path(folder, "config.json")
     config = read_json(path, f"the configuration of {owner}")
     version = config.pop("format_version", None)

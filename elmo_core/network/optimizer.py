@@ -53,7 +53,7 @@ class Optimizer:
         return self._state
 
     def set_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore what `state_dict` has returned. What it lacks keeps its value; entries of other weights are ignored."""
+        """Restore a state of `state_dict`. Weights that it lacks keep theirs; entries of other weights are ignored."""
         for key in self._state.keys() & state.keys():
             old = self._state[key]
             self._state[key] = paddle.to_tensor(np.reshape(state[key], old.shape), place=old.place)

@@ -49,7 +49,7 @@ def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) 
         log.info(f"language      {found}, recognised by the text")
         return found
     if lang == "en" and found == "zh":
-        log.warning("The text is mostly Chinese, which the language `en` does not segment. Use `zh`.")
+        log.warning("The text has many Chinese characters, which the language `en` does not segment. Use `zh`.")
     if lang == "none":
         warn_if_unsegmented("The text", chain.from_iterable(map(str.split, texts)))
     return lang
@@ -58,7 +58,7 @@ def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) 
 def warn_if_unsegmented(source: Path | str, tokens: Iterable[str] | None = None, known: Container[str] | None = None):
     """Warn if most tokens are unknown words, or if they are phrases of Chinese.
 
-    source: a file, or what the tokens are called in the message. tokens: by default those of the file.
+    source: a file, or the name of the tokens in the message. tokens: by default those of the file.
     """
     tokens = chain.from_iterable(read_sentences(source)) if tokens is None else tokens
     sample = list(islice(tokens, SAMPLE))

@@ -190,7 +190,7 @@ class Trainer:
             return np.array_split(random.permutation(train), math.ceil(len(train) / size))
         texts = self.model.texts[0]
         lengths = [sum(len(texts[row]) for row in self.model.row_numbers(train[k : k + 1])) for k in range(len(train))]
-        return [train[positions] for positions in shuffled_batches(list(map(range, lengths)), size, random)]
+        return [train[positions] for positions in shuffled_batches(lengths, size, random)]
 
     def _seconds_left(self, share: float) -> float:
         """Seconds until all folds are done. share: the part of the current fold that is done."""

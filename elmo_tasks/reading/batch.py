@@ -32,8 +32,8 @@ class QuestionGroup:
     window: Window
     questions: list[WindowQuestion]
 
-    def __len__(self) -> int:
-        """Number of tokens in the window."""
+    @property
+    def n_tokens(self) -> int:
         return self.window.end - self.window.begin
 
 

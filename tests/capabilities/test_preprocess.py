@@ -2,6 +2,7 @@
 
 import gzip
 import logging
+import os
 import re
 import shlex
 import signal
@@ -377,6 +378,19 @@ def test_a_killed_script_tidies_up(tmp_path, sign, code):
     script.send_signal(sign)
     assert script.wait(timeout=60) == code and "Traceback" not in (tmp_path / "errors").read_text(encoding="utf-8")
     assert not out.exists()
+
+
+def test_processes_read_only_a_little_ahead():
+    read = []
+    results = raw_text._parallel_map(abs, (read.append(n) or n for n in range(0, -100, -1)), 2)
+    for n, result in enumerate(results):
+        assert result == n and len(read) <= n + 1 + 4 * raw_text.BATCHES_AHEAD
+    assert n == 99
+
+
+def test_a_killed_process_is_reported():
+    with pytest.raises(UserError, match="killed"):
+        list(raw_text._parallel_map(os._exit, iter([1, 2, 3]), 2))
 
 
 def vocab(tmp_path, corpus: str, *options) -> list[str]:

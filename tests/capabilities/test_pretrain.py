@@ -182,7 +182,7 @@ def test_a_log_that_cannot_be_written_does_not_end_the_run(corpus, finished, tmp
     assert "log.jsonl could not be written" in messages()
 
 
-def test_text_on_one_line_is_warned_of(corpus, tmp_path, messages):
+def test_a_warning_about_text_on_one_line(corpus, tmp_path, messages):
     (tmp_path / "train").write_text("a b c " * 200, encoding="utf-8")
     runs.pretrain(
         runs.flags(corpus, tmp_path / "run", train_data_path=tmp_path / "train", dev_data_path=None, max_steps=2)
@@ -416,6 +416,11 @@ def scores(monkeypatch, perplexities) -> None:
     """Evaluations find these perplexities."""
     losses = iter(np.log(perplexities))
     monkeypatch.setattr(run, "evaluate", lambda *_: Score(-(loss := float(next(losses))), -loss, 1))
+
+
+@pytest.mark.parametrize(("given", "lr"), [({}, 0.2), ({"optimizer": "adam"}, 0.001), ({"lr": 0.5}, 0.5)])
+def test_the_learning_rate_is_by_default_that_of_the_optimizer(tmp_path, given, lr):
+    assert run.PretrainingSettings(save_dir=tmp_path, batch_size=1, unroll_steps=1, seed=1, **given).lr == lr
 
 
 def test_patience_ends_a_run_whose_best_is_kept(corpus, tmp_path, monkeypatch, messages):

@@ -39,7 +39,7 @@ def test_languages_are_recognised(text, words, lang):
     assert recognise([text], words) == lang
 
 
-def test_a_choice_that_does_not_suit_the_text_is_warned_of(caplog):
+def test_a_warning_about_a_language_that_does_not_suit_the_text(caplog):
     texts = ["这家酒店的服务很好，但是房间太小。", "早餐一般，房间太小了一点。"]
     assert choose_language(AUTO, texts) == "zh" and not caplog.text
     assert choose_language("en", ["A good film, with 大 stars."]) == "en" and not caplog.text
@@ -60,7 +60,7 @@ def test_a_choice_that_does_not_suit_the_text_is_warned_of(caplog):
         ("", {"the"}, False),
     ],
 )
-def test_text_that_is_not_segmented_is_warned_of(tmp_path, caplog, text, known, warned):
+def test_a_warning_about_text_that_is_not_segmented(tmp_path, caplog, text, known, warned):
     (tmp_path / "text").write_text(text, encoding="utf-8")
     warn_if_unsegmented(tmp_path / "text", known=known)
     assert ("segmented" in caplog.text) == warned

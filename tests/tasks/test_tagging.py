@@ -94,7 +94,7 @@ def test_the_scheme_is_detected_from_the_labels(scheme, labels):
     assert detect_scheme([text.split() for text in labels]) == scheme
 
 
-def test_labels_that_look_like_those_of_spans_are_warned_of(messages):
+def test_a_warning_about_labels_that_look_like_spans(messages):
     assert detect_scheme([["S", "M"], ["L", "S"]]) == "plain" and "L, M, S" in messages()
 
 
