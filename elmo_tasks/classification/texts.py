@@ -240,10 +240,9 @@ class _TextColumns:
     def recognise(self, line: str) -> str:
         """The format of lines that begin with this one."""
         if records.is_json(line) or records.is_csv(self.source):
-            return records.find_format(line).replace(records.TEXT, ",")
-        for delimiter in "\t,;":
-            row = records.split_columns(line, delimiter)
-            if len(row) > 1 and (self.named(row) or ((self.columns or delimiter == "\t") and self.numbered(row))):
+            return records.find_format(line, self.source)
+        for delimiter, row in records.possible_columns(line):
+            if self.named(row) or ((self.columns or delimiter == "\t") and self.numbered(row)):
                 return delimiter
         return records.TEXT
 
