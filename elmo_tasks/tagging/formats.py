@@ -160,8 +160,8 @@ class SentenceReader:
         for value, what in ((tokens, self.key("tokens")), (labels, "labels"), (list(self.label_names), "names")):
             if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
                 raise UserError(
-                    f"{where}: {what} is {value!r:.60}, expected a list. Its keys are {list(record)}; expected tokens and "
-                    "labels, or a text and its spans."
+                    f"{where}: {what} is {value!r:.60}. Found {list(record)!s:.80}, expected lists of tokens and labels, or a "
+                    "text and its spans."
                 )
         if numbers := [label for label in labels if isinstance(label, int) and not 0 <= label < len(self.label_names)]:
             raise UserError(f"{where}: the label {numbers[0]} has no name. Give the names with `label_names`.")

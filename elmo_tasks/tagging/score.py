@@ -125,7 +125,7 @@ class Score:
         subtypes = [(f"all .{name}", counts) for name, counts in self.subtypes.items()]
         unknown = [("unknown words", self.unknown)] if self.unknown.gold else []
         return "\n".join(
-            f"{pad(name, 14)} precision {counts.precision:6.2%}  recall {counts.recall:6.2%}  F1 {counts.f1:6.2%}  "
+            f"{pad(name or 'words', 14)} precision {counts.precision:6.2%}  recall {counts.recall:6.2%}  F1 {counts.f1:6.2%}  "
             f"{format_count(counts.gold, self.unit)}"
             for name, counts in [*rows, ("all", self.total), *subtypes, *unknown]
         )
