@@ -24,8 +24,7 @@ def tag(
 ) -> Iterator[str]:
     """Tag groups of lines as they arrive, and yield the formatted output of each. A blank line stays blank.
 
-    reader: its format is that of the input; by default recognised. lang: of text, by default as in training.
-    format_name: see `formatted`.
+    reader: its format is that of the input; by default recognised. lang: by default as in training. format_name: as below.
     """
     for lines in input_lines(tagger, groups, source, reader, lang):
         tagged = [line for line in lines if line]
