@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+import elmo_tasks.records as records
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, join_names, log
 from elmo_core.text import text_files
 from elmo_core.text.language import choose_language
 from elmo_core.text.tokenise import TOKENISERS
-from elmo_tasks import records
 from elmo_tasks.classification.scores import CLASSES
 
 PAIRS = (("text", "label", "text2"), ("text_a", "label", "text_b"), ("sentence1", "label", "sentence2"))

@@ -16,11 +16,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import elmo_tasks.records as records
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.language import AUTO, HAN, recognise
 from elmo_core.text.text_files import line_groups, read_lines
-from elmo_tasks import records
 from elmo_tasks.tagging.columns import CHARACTER_WITH_POSITION, parse_token, read_columns
 from elmo_tasks.tagging.data import Sentence
 from elmo_tasks.tagging.pieces import PieceSplitter
@@ -160,8 +160,8 @@ class SentenceReader:
         for value, what in ((tokens, self.key("tokens")), (labels, "labels"), (list(self.label_names), "names")):
             if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
                 raise UserError(
-                    f"{where}: {what} is {value!r:.60}. Found {list(record)!s:.80}, expected lists of tokens and labels, or a "
-                    "text and its spans."
+                    f"{where}: {what} is {value!r:.60}. Found {list(record)!s:.80}, expected lists of tokens and labels, or "
+                    "a text and its spans."
                 )
         if numbers := [label for label in labels if isinstance(label, int) and not 0 <= label < len(self.label_names)]:
             raise UserError(f"{where}: the label {numbers[0]} has no name. Give the names with `label_names`.")

@@ -121,11 +121,11 @@ class Score:
 
     def table(self) -> str:
         """One line per tag, the most frequent first, then totals: all spans, each subtype, unknown words."""
-        rows = sorted(self.tags.items(), key=lambda pair: -pair[1].gold)
+        rows = sorted(((tag or "words", n) for tag, n in self.tags.items()), key=lambda pair: -pair[1].gold)
         subtypes = [(f"all .{name}", counts) for name, counts in self.subtypes.items()]
         unknown = [("unknown words", self.unknown)] if self.unknown.gold else []
         return "\n".join(
-            f"{pad(name or 'words', 14)} precision {counts.precision:6.2%}  recall {counts.recall:6.2%}  F1 {counts.f1:6.2%}  "
+            f"{pad(name, 14)} precision {counts.precision:6.2%}  recall {counts.recall:6.2%}  F1 {counts.f1:6.2%}  "
             f"{format_count(counts.gold, self.unit)}"
             for name, counts in [*rows, ("all", self.total), *subtypes, *unknown]
         )

@@ -182,7 +182,7 @@ def test_unknown_words_are_scored_separately(scheme, tokens, gold, predicted, kn
 def test_the_table_of_word_segmentation_names_its_rows():
     score = Score(scheme="bioes")
     score.add("abc", list("BES"), list("BES"))
-    assert [line.split()[0] for line in score.table().splitlines()] == ["words", "all"]
+    assert [line.split()[0] for line in score.table().splitlines()][:2] == ["words", "all"]
 
 
 def test_scores_are_pooled_by_subtype():
