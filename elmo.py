@@ -358,8 +358,11 @@ class ELMo(nn.Layer):
         """Return the chosen layers, cached or computed, each (B, T, 2P) or pooled (B, 2P), and the mask (B, T)."""
         if self._cached and not isinstance(sentences, TokenBatch) and all(tuple(s) in self._cached for s in sentences):
             layers, mask = self.padded(self.arrays(sentences))
-            counts = mask.sum(axis=1, keepdim=True).clip(1)
-            return [layer.sum(axis=1) / counts for layer in layers] if self.pool else layers, mask
+            if not self.pool:
+                return layers, mask
+            lengths = np.array(list(map(len, sentences)), np.int64)
+            mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
+            return [layer.sum(axis=1) for layer in layers], to_tensor(mask.astype(np.float32))
         batch = sentences if isinstance(sentences, TokenBatch) else self.token_batch(sentences)
         lengths = batch.lengths - 2
         rows, steps = len(lengths), int(lengths.max(initial=0))
@@ -403,7 +406,7 @@ class ELMo(nn.Layer):
         return [nn.functional.dropout(x, self.dropout, training=self.training) for x in outputs]
 
     def cache(self, sentences: Iterable[Sequence[str]], gigabytes: float, folder: Path | None = None) -> None:
-        """Compute and cache the chosen layers of a frozen biLM for sentences that recur in every epoch.
+        """Compute and cache the chosen layers, or their means if pooled, of sentences that recur in every epoch.
 
         They are cached in memory if they fit into `gigabytes`, in float32 or else in float16; otherwise in float16 in an
         unnamed file in the folder. Without a folder they are computed in every epoch. Another call caches more sentences.
@@ -413,9 +416,9 @@ class ELMo(nn.Layer):
                 "ELMo.cache: the layers of a trainable biLM change in every step. Expected trainable=False."
             )
         distinct = [tokens for tokens in dict.fromkeys(map(tuple, sentences)) if tokens not in self._cached]
-        n_tokens, n_layers = sum(map(len, distinct)), self.choice.n_layers
-        size = 4 * n_tokens * n_layers * self.layer_dim
-        shape = f"{format_count(n_tokens, 'tokens')} x {format_count(n_layers, 'layers')} x {self.layer_dim}"
+        n_vectors, n_layers = len(distinct) if self.pool else sum(map(len, distinct)), self.choice.n_layers
+        size = 4 * n_vectors * n_layers * self.layer_dim
+        shape = f"{format_count(n_vectors, 'sentences' if self.pool else 'tokens')} x {format_count(n_layers, 'layers')} x {self.layer_dim}"
         what = f"{shape}, {size / 1e6:,.0f} MB in float32"
         on_disk = folder is not None and size / 2 > gigabytes * 1e9
         room = max(0, shutil.disk_usage(folder).free - MIN_FREE_BYTES) if on_disk else gigabytes * 1e9
@@ -426,18 +429,18 @@ class ELMo(nn.Layer):
         log.info(
             f"ELMo's layers are computed once: {what}, cached in {dtype} {f'in {folder}' if on_disk else 'in memory'}."
         )
-        embedder = self.embedder(dtype=dtype)
+        embedder = self.embedder(self.pool, dtype)
         arrays = embedder.iter_encode(distinct)
         if on_disk:
-            arrays = _on_disk(arrays, folder, n_tokens * n_layers * self.layer_dim)
+            arrays = _on_disk(arrays, folder, n_vectors * n_layers * self.layer_dim)
         self._cached.update(zip(distinct, map(self._with_layer_axis, arrays), strict=True))
         if embedder.oov_share:
             log.info(f"{embedder.oov_share:.2%} of the tokens are not in ELMo's vocabulary and are read as <UNK>.")
 
     def arrays(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """The chosen layers (layers, n, 2P) of each sentence, cached or computed, without gradients."""
+        """The chosen layers (layers, n, 2P) of each sentence, n = 1 if pooled, cached or computed, without gradients."""
         missing = [tokens for tokens in dict.fromkeys(map(tuple, sentences)) if tokens not in self._cached]
-        new = map(self._with_layer_axis, self.embedder().encode(missing)) if missing else ()
+        new = map(self._with_layer_axis, self.embedder(self.pool).encode(missing)) if missing else ()
         arrays = {**self._cached, **dict(zip(missing, new, strict=True))} if missing else self._cached
         return [arrays[tuple(tokens)] for tokens in sentences]
 

@@ -18,7 +18,7 @@ from args import COUNT, DIR, FILE, FRACTION, POSITIVE, WHOLE, add_device, add_se
 from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.saved import TrainedModel
-from elmo_tasks.settings import expected
+from elmo_tasks.settings import expected, first_of
 
 NUMBERS = {
     # ELMo
@@ -72,7 +72,10 @@ def add_settings(group, settings: Any, *names: str, omit: Sequence[str] = ()) ->
     for field in dataclasses.fields(settings):
         if (names and field.name not in names) or field.name in omit or not field.metadata.get("help"):
             continue
-        kind, options = type(field.default), {"help": field.metadata["help"], "default": getattr(settings, field.name)}
+        default = getattr(settings, field.name)
+        kind, options = type(first_of(default)), {"help": field.metadata["help"], "default": default}
+        if isinstance(default, tuple):
+            options |= {"nargs": "+", "default": list(default)}
         if kind is bool:
             options["action"] = "store_true"
         elif field.metadata["choices"]:
@@ -89,7 +92,7 @@ def add_settings(group, settings: Any, *names: str, omit: Sequence[str] = ()) ->
 def _parsed(field: dataclasses.Field, text: str) -> int | float:
     """The type of a flag that is a number."""
     try:
-        value = type(field.default)(text)
+        value = type(first_of(field.default))(text)
     except ValueError:
         value = math.nan
     if wanted := expected(field, value):

@@ -27,7 +27,7 @@ from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.settings import from_config
 from elmo_tasks.word_vectors import WordVectors
 
-BILM = "elmo.bilm."  # prefix of the biLM's weights
+BILM, WORDS = "elmo.bilm.", "words."  # prefixes of the weights of the biLM and of trained word vectors
 WEIGHTS, STATE = "best", "last"
 ELMO, VECTORS = "elmo", "word_vectors"  # in config.json, and names in the folder
 Kind = TypeVar("Kind")
