@@ -26,7 +26,7 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpF
         super().__init__(prog, max_help_position=36, width=110)
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        return action.help if action.default is None or action.default is False else super()._get_help_string(action)
+        return action.help if action.default in (None, False, "", ()) else super()._get_help_string(action)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -22,23 +22,16 @@ import script
 import task_flags
 from args import COUNT, FILE
 from elmo_core.machine import disk, runtime
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import blocks, line_groups, write_table
-from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.reading.data import read_dataset
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import Reader, TokenisedPassage
 from elmo_tasks.reading.score import mistakes, score
-from elmo_tasks.reading.training import train
-from elmo_tasks.saved import check_model_folder
+from elmo_tasks.reading.training import MIN_COUNT, TRAINING
 from elmo_tasks.significance import clustered_bootstrap
-from elmo_tasks.training import TrainingSettings, hold_out, report, training_words
-from elmo_tasks.word_vectors import WordVectors
 
 CONTENT = "passages and questions, in the JSON of SQuAD or CMRC 2018"
-ELMO_DEFAULTS = task_flags.field_defaults(ReaderSettings, "elmo_dropout", "elmo_l2_coef") | {"cache_gb": 4.0}
-TRAINING_DEFAULTS = {"epochs": 20, "patience": 4, "batch_size": 8, "ema": 0.999}
-TRAINING_DEFAULTS |= task_flags.field_defaults(TrainingSettings, "lr", "max_grad_norm")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -49,29 +42,25 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add_predict(commands.add_parser("predict", help="answer questions"))
     add_prepare(commands.add_parser("prepare", help="describe a data set, write its text as a corpus"))
     args = parser.parse_args(argv)
-    if args.command in ("train", "evaluate"):
-        {"train": check_train, "evaluate": check_evaluate}[args.command](commands.choices[args.command], args)
+    if args.command == "evaluate":
+        check_evaluate(commands.choices["evaluate"], args)
     return args
 
 
 def add_train(parser: argparse.ArgumentParser) -> None:
-    data = task_flags.add_data(parser, CONTENT, held_out="a tenth of the passages of --train_file")
+    held_out = "a tenth of the passages of --train_file"
+    data = task_flags.add_data(parser, CONTENT, held_out, names=("examples", "dev", "test"))
     task_flags.add_language(data)
     task_flags.add_save(data, "reader")
     task_flags.add_resume(data)
     task_flags.add_json(data)
-    task_flags.add_elmo(parser, ELMO_DEFAULTS)
+    task_flags.add_elmo_settings(parser, ReaderSettings, TRAINING)
     task_flags.add_word_vectors(parser, trainable=False)
     network = parser.add_argument_group("network")
-    task_flags.add_numbers(network, task_flags.field_defaults(ReaderSettings, "word_dim", "hidden_dim", "dropout"))
-    network.add_argument("--min_count", **COUNT, default=2, help="words that occur less often are unknown")
-    for name, text in (
-        ("max_seq_len", "tokens per window; longer passages are read in several windows"),
-        ("doc_stride", "tokens between the starts of windows"),
-        ("max_answer_length", "maximum tokens in an answer"),
-    ):
-        network.add_argument(f"--{name}", **COUNT, default=getattr(ReaderSettings, name), help=text)
-    task_flags.add_training(parser, TRAINING_DEFAULTS)
+    names = "word_dim", "hidden_dim", "dropout", "max_seq_len", "doc_stride", "max_answer_length"
+    task_flags.add_settings(network, ReaderSettings, *names)
+    network.add_argument("--min_count", **COUNT, default=MIN_COUNT, help="words that occur less often are unknown")
+    task_flags.add_training_settings(parser, TRAINING)
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
@@ -98,15 +87,6 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
     task_flags.add_language(parser)
 
 
-def check_train(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    task_flags.check_elmo(parser, args, ELMO_DEFAULTS)
-    task_flags.check_word_vectors(parser, args)
-    if args.doc_stride > args.max_seq_len:
-        parser.error(
-            f"--doc_stride {args.doc_stride} is more than --max_seq_len {args.max_seq_len}: passages would be read in part"
-        )
-
-
 def check_evaluate(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     if bool(args.model_dir) == bool(args.predictions):
         parser.error("give either --model_dir or --predictions")
@@ -118,43 +98,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     if "device" in args:
         runtime.set_device(args.device)
-    {"train": train_reader, "evaluate": evaluate, "predict": predict, "prepare": prepare}[args.command](args)
+    {"train": train, "evaluate": evaluate, "predict": predict, "prepare": prepare}[args.command](args)
 
 
-def train_reader(args: argparse.Namespace) -> None:
-    check_model_folder(args.save_dir, "reader", args.overwrite, args.resume)
-    disk.check_output("--json", args.json, args.train_file, args.dev_file, args.test_file)
-    script.seed_everything(args.seed)
-    files = [args.train_file, args.dev_file, args.test_file]
-    passages, dev, test = (file and read(file, args.lang) for file in files)
-    if not dev:
-        passages, dev = hold_out(passages, args.seed)
-    pretrained = PretrainedBiLM.from_path(args.init_from_ckpt) if args.init_from_ckpt else None
-    vectors = WordVectors(args.word_vectors, args.word_vectors_limit) if args.word_vectors else None
-    if vectors:
-        vectors.log_coverage([passage.text.tokens for passage in passages])
-    settings = arguments.from_flags(ReaderSettings, args)
-    tokens = (token for passage in passages for text in passage.texts() for token in text.tokens)
-    reader = Reader.create(settings, training_words(tokens, args.min_count), pretrained, vectors)
-    if settings.random_weights:
-        randomise(reader.network.elmo.bilm, settings.random_weights, args.seed)
-    if pretrained:
-        args.save_dir.mkdir(parents=True, exist_ok=True)
-        texts = (text for passage in [*passages, *dev, *(test or [])] for text in passage.texts())
-        reader.network.elmo.cache((s for text in texts for s in text.sentences), args.cache_gb, args.save_dir)
-
-    best = train(reader, passages, dev, arguments.from_flags(TrainingSettings, args), args.save_dir, args.resume)
-
-    test_scores = reader.score(test) if test else None
-    results = report(reader, best, test_scores, args.seed, lambda name, scores: print(f"{name}  {scores}"))
-    print(f"saved in {args.save_dir}")
-    script.write_json(args.json, results)
-
-
-def read(path: Path, language: str) -> list[TokenisedPassage]:
-    data = read_dataset(path)
-    log.info(f"{path}: {data.describe()}")
-    return [TokenisedPassage(passage, language) for passage in data.passages]
+def train(args: argparse.Namespace) -> None:
+    disk.check_output("--json", args.json, args.examples, args.dev, args.test)
+    reader = Reader.train(**arguments.options(Reader.train, args))
+    task_flags.finish(reader, args, lambda name, scores: print(f"{name}  {scores}"))
 
 
 def evaluate(args: argparse.Namespace) -> None:

@@ -49,7 +49,7 @@ if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1 && ! "$venv/bin/python"
     echo "error: $venv has no pip, and it cannot be added. Install pip there, or remove $venv." >&2
     exit 1
 fi
-echo "installing $requirements (about 300 MB, a few minutes)"
+echo "installing $requirements (a download of about 300 MB, a few minutes)"
 set -- -r "$requirements"
 gpu=$("$venv/bin/python" -m pip show paddlepaddle-gpu 2>/dev/null | sed -n 's/^Version: //p')
 if [ -n "$gpu" ]; then # the CPU build would overwrite it
@@ -60,7 +60,7 @@ elif [ -n "$paddle" ]; then
 fi
 case ${gpu:-$paddle} in 2.*) set -- "$@" "numpy<2" ;; esac
 if ! "$venv/bin/python" -m pip install --disable-pip-version-check --quiet "$@"; then
-    echo "error: the installation failed; pip's message above says why. Check the network, then run the command again." >&2
+    echo "error: the installation failed; pip's message above says why. Check the network or, offline, the wheels (docs/faq.md)." >&2
     exit 1
 fi
 state >"$stamp"

@@ -51,6 +51,7 @@ class TrainedModel:
     network: paddle.nn.Layer
     pretrained: PretrainedBiLM | None
     vectors: WordVectors | None
+    result: Any = None  # of `train`
 
     def __init__(self, folder: str | Path, device: str = "auto"):
         self._lock, self.device = threading.RLock(), runtime.device_name(device)
@@ -64,6 +65,11 @@ class TrainedModel:
         model._lock, model.device = threading.RLock(), paddle.get_device()
         model.build(*args, **options)
         return model
+
+    @property
+    def scores(self) -> dict[str, Any] | None:
+        """The scores on the dev and the test set, after `train`."""
+        return self.result and self.result.to_dict()
 
     @contextmanager
     def inference(self) -> Iterator[None]:

@@ -322,6 +322,7 @@ class TrainingResult:
         return cls(best.epoch, best.seconds, seed, best.score, test, named)
 
     def to_dict(self) -> dict[str, Any]:
+        """The scores, for JSON."""
         values = {"epoch": self.epoch, "seconds": self.seconds, "seed": self.seed, "dev": self.dev.to_dict()}
         values |= {f"mix_at_{where}": mix for where, mix in self.mixes.items()}
         return values | ({"test": self.test.to_dict()} if self.test else {})

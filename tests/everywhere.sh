@@ -87,6 +87,19 @@ for version in 2.6.2 3.0.0; do
     fi
 done
 
+printf '\n== no network\n'
+if unshare -rn true 2>/dev/null; then
+    closing="1 failed"
+    if $python -m pip wheel --disable-pip-version-check --quiet -r requirements.txt -w "$scratch/wheels" &&
+        unshare -rn env PYTHON="$PWD/$python" PIP_NO_INDEX=1 PIP_FIND_LINKS="$scratch/wheels" \
+            sh setup.sh requirements.txt "$scratch/offline"; then
+        closing="1 passed"
+    fi
+    printf '%-28s %s\n' "no network" "$closing" >>"$scratch/table"
+else
+    skip "no network" "there are no network namespaces"
+fi
+
 printf '\n== all\n'
 cat "$scratch/table"
 awk '{ for (i = 2; i <= NF; i++) { if ($i ~ /^passed/) passed += $(i - 1); if ($i ~ /^(failed|error)/) failed += $(i - 1) } }

@@ -75,8 +75,13 @@ def read_dataset(path: Path, require_answers: bool = True) -> Dataset:
             values = [parse_json(line) for line in split_lines(text) if line.strip()]
         except (ValueError, RecursionError):
             raise UserError(f"{path}: no valid JSON ({error}), expected {EXPECTED}.") from error
+    return make_dataset(values, str(path), require_answers)
+
+
+def make_dataset(values: Any, source: str, require_answers: bool = True) -> Dataset:
+    """Make a data set of the objects of a file. source: the file, for messages."""
     data, seen = Dataset([]), set()
-    for passage, where in _passages(values, str(path)):
+    for passage, where in _passages(values, source):
         text = _field(passage, ("context", "context_text"), str, where)
         if not text.split():
             raise UserError(f"{where}: the passage is empty.")
@@ -90,7 +95,7 @@ def read_dataset(path: Path, require_answers: bool = True) -> Dataset:
                 raise UserError(f"{where}, question {k}: no answer. {NO_ANSWER}")
             seen.add(question.id)
     if not seen:
-        raise UserError(f"{path}: no question, expected {EXPECTED}.")
+        raise UserError(f"{source}: no question, expected {EXPECTED}.")
     return data
 
 

@@ -4,6 +4,7 @@ vocab.txt holds the words of the training data.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,29 @@ from typing import Any
 import numpy as np
 
 from elmo_core.files import checkpoint
-from elmo_core.machine.checks import check_texts
-from elmo_core.machine.messages import UserError
-from elmo_core.text.tokens import Vocabulary, sentence_batches
-from elmo_tasks.pretrained import PretrainedBiLM
+from elmo_core.machine import runtime
+from elmo_core.machine.checks import check_number, check_texts
+from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches
+from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, question_groups
-from elmo_tasks.reading.data import Passage, Question
+from elmo_tasks.reading.data import Passage, Question, make_dataset, read_dataset
 from elmo_tasks.reading.network import BiDAF, ReaderSettings
 from elmo_tasks.reading.score import Scores, score
 from elmo_tasks.reading.text import Answer, Text, TokenSpan, best_answers, span_scores, windows
+from elmo_tasks.reading.training import MIN_COUNT, TRAINING, training_groups
 from elmo_tasks.saved import TrainedModel
+from elmo_tasks.settings import check_effects, make
+from elmo_tasks.training import (
+    Progress,
+    TrainingResult,
+    TrainingSettings,
+    fit,
+    hold_out,
+    training_folder,
+    training_words,
+)
 from elmo_tasks.word_vectors import WordVectors
 
 BATCH_SIZE = 8  # windows per batch
@@ -48,6 +62,13 @@ class TokenisedPassage:
             yield question.id, text, next(filter(None, (self.text.token_span(*span) for span in located)), None)
 
 
+def tokenised_passages(data: Path | str | Sequence[Mapping[str, Any]], lang: str, name: str) -> list[TokenisedPassage]:
+    """Read and tokenise a file, or dictionaries. name: of the argument, for messages."""
+    dataset = read_dataset(Path(data)) if isinstance(data, Path | str) else make_dataset(list(data), name)
+    log.info(f"{data if isinstance(data, Path | str) else name}: {dataset.describe()}")
+    return [TokenisedPassage(passage, lang) for passage in dataset.passages]
+
+
 class Reader(TrainedModel):
     """Answers questions about passages.
 
@@ -71,6 +92,109 @@ class Reader(TrainedModel):
         self.settings, self.words, self.pretrained, self.vectors = settings, words, pretrained, vectors
         elmo = settings.layer(pretrained, len(BiDAF.elmo_at)) if pretrained else None
         self.network = BiDAF(settings, len(words), elmo, vectors)
+
+    @classmethod
+    def train(
+        cls,
+        examples: Path | str | Sequence[Mapping[str, Any]],
+        *,
+        dev: Path | str | Sequence[Mapping[str, Any]] | None = None,
+        test: Path | str | Sequence[Mapping[str, Any]] | None = None,
+        elmo: Path | str | None = None,
+        save_dir: Path | str | None = None,
+        overwrite: bool = False,
+        resume: bool = False,
+        progress: Progress | None = None,
+        device: str = "auto",
+        lang: str = ReaderSettings.lang,
+        layers: str = ReaderSettings.layers,
+        elmo_dropout: float = ReaderSettings.elmo_dropout,
+        elmo_l2_coef: float = ReaderSettings.elmo_l2_coef,
+        random_weights: str = ReaderSettings.random_weights,
+        cache_gb: float = TRAINING.cache_gb,
+        word_vectors: Path | str | None = None,
+        word_vectors_limit: int | None = None,
+        word_dim: int = ReaderSettings.word_dim,
+        min_count: int = MIN_COUNT,
+        hidden_dim: int = ReaderSettings.hidden_dim,
+        dropout: float = ReaderSettings.dropout,
+        max_seq_len: int = ReaderSettings.max_seq_len,
+        doc_stride: int = ReaderSettings.doc_stride,
+        max_answer_length: int = ReaderSettings.max_answer_length,
+        epochs: int = TRAINING.epochs,
+        patience: int = TRAINING.patience,
+        batch_size: int = TRAINING.batch_size,
+        lr: float = TRAINING.lr,
+        max_grad_norm: float = TRAINING.max_grad_norm,
+        ema: float = TRAINING.ema,
+        seed: int = TRAINING.seed,
+    ) -> "Reader":
+        """Train a reader. It has the weights of the epoch with the highest F1 on the dev set.
+
+            reader = Reader.train(examples, elmo="zh-news", lang="zh", save_dir="runs/qa")
+            reader.scores["dev"]["f1"]
+
+        examples, dev, test: a file of SQuAD or CMRC 2018, or dictionaries as in these: {"context": ..., "question": ...,
+        "answers": {"text": [...], "answer_start": [...]}}. Without dev, a tenth of the passages is held out.
+        elmo: a checkpoint, or a model's name; None: no ELMo.
+        save_dir: folder of the reader; without one, nothing is written. overwrite: replace the reader there. resume:
+        continue an interrupted training.
+        progress: called with the scores of each epoch.
+        lang: how text is tokenised: en, zh, any or none.
+        layers: concat, mix, average, top, a number, or some layers, as in concat:0,1. random_weights: ablation: all, or
+        lstm. cache_gb: memory for the layers of the biLM; larger caches go to a file in save_dir.
+        word_vectors: a file in word2vec's or GloVe's format; word_vectors_limit: only its first N.
+        min_count: words that occur less often are unknown.
+        max_seq_len: tokens per window; longer passages are read in several windows, whose starts are doc_stride apart.
+        max_answer_length: tokens.
+        epochs: at most; patience: stop after so many without improvement, 0: never.
+        ema: decay of the weights' moving average, which is what is saved; 0: off.
+        """
+        options = {name: value for name, value in locals().items() if name != "cls"}
+        check_effects(options, ReaderSettings, TRAINING)
+        training, settings = make(TrainingSettings, options), make(ReaderSettings, options)
+        check_number("min_count", min_count, 1, integer=True)
+        if doc_stride > max_seq_len:
+            raise UserError(
+                f"`doc_stride={doc_stride}` is more than `max_seq_len={max_seq_len}`: text would be skipped."
+            )
+        parts = {"examples": examples, "dev": dev, "test": test}
+        with (
+            training_folder(cls.kind, save_dir, overwrite, resume) as folder,
+            runtime.on_device(runtime.device_name(device)),
+        ):
+            data = {name: tokenised_passages(part, lang, name) for name, part in parts.items() if part is not None}
+            train = data.pop("examples")
+            if dev is None:
+                train, data["dev"] = hold_out(train, seed)
+            paddle.seed(seed)
+            pretrained = PretrainedBiLM.from_path(elmo) if elmo else None
+            vectors = WordVectors(word_vectors, word_vectors_limit) if word_vectors else None
+            if vectors:
+                vectors.log_coverage([passage.text.tokens for passage in train])
+            tokens = (token for passage in train for text in passage.texts() for token in text.tokens)
+            reader = cls.create(settings, training_words(tokens, min_count), pretrained, vectors)
+            if random_weights:
+                randomise(reader.network.elmo.bilm, random_weights, seed)
+            if elmo:
+                texts = (text for part in (train, *data.values()) for passage in part for text in passage.texts())
+                reader.network.elmo.cache((s for text in texts for s in text.sentences), cache_gb, folder)
+            groups = training_groups(train, max_seq_len, doc_stride)
+
+            def batches(random: np.random.Generator) -> list[np.ndarray]:
+                return shuffled_batches([group.window.tokens for group in groups], batch_size, random)
+
+            def loss(indices: Sequence[int]) -> paddle.Tensor:
+                return reader.network.loss(make_batch([groups[k] for k in indices], reader.words))
+
+            scores = {name: partial(reader.score, part) for name, part in data.items()}
+            best = fit(reader, batches, loss, scores["dev"], training, folder, resume, progress)
+            reader.result = TrainingResult.of(reader, best, seed, scores["test"]() if "test" in scores else None)
+        return reader
+
+    def evaluate(self, examples: Path | str | Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Score the reader on a file or on dictionaries, as `train` takes them."""
+        return self.score(tokenised_passages(examples, self.settings.lang, "examples")).to_dict()
 
     def answer(self, question: str, passage: str, k: int = 1) -> list[Answer]:
         """The k best answers, best first. Their texts differ; they may overlap."""

@@ -12,16 +12,14 @@ from elmo import ELMo
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch
 from elmo_tasks.reading.data import Dataset, Passage, Question, read_dataset
 from elmo_tasks.reading.network import MASKED_LOGIT, BiDAF, ReaderSettings, window_layers
 from elmo_tasks.reading.reader import Reader, TokenisedPassage
 from elmo_tasks.reading.score import METRICS, cmrc_f1, rouge_l, score
 from elmo_tasks.reading.text import Answer, Text, Window, best_answers, span_scores, windows
-from elmo_tasks.reading.training import train, training_groups
+from elmo_tasks.reading.training import training_groups
 from elmo_tasks.significance import clustered_bootstrap
-from elmo_tasks.training import TrainingSettings
 
 TEXT = "老师住在北京。他在银行工作。医生住在上海。"
 QUESTIONS = {"老师住在哪里？": "北京", "谁住在上海？": "医生", "老师在哪里工作？": "银行"}
@@ -341,20 +339,37 @@ def test_what_cannot_be_learnt_from_is_counted(messages):
 
 
 @pytest.mark.parametrize("kind", [None, "char"])
-def test_a_reader_learns(checkpoints, kind):
-    paddle.seed(1)
-    questions = {"医生住在哪里？": "北京", "谁住在上海？": "老师"}
-    other = passage("医生住在北京。她在学校工作。老师住在上海。", questions, "r")
-    passages = [TokenisedPassage(one, "zh") for one in (passage(), other)]
-    pretrained = kind and PretrainedBiLM.from_path(checkpoints[kind])
-    reader = Reader.create(replace(SMALL, word_dim=8, hidden_dim=8), WORDS, pretrained)
-    schedule = TrainingSettings(epochs=30, patience=0, batch_size=1, lr=0.02, ema=0.5)
-    best = train(reader, passages, passages, schedule)
-    assert best.score.f1.mean() == 1 and len(reader.network.elmo.mixes if kind else []) == (2 if kind else 0)
-    for one in (passage(), other):
-        for question in one.questions:
-            (answer,) = reader.answer(question.text, one.text)
-            assert answer.text == one.text[answer.begin : answer.end] == question.answers[0]
+def test_a_reader_learns(checkpoints, kind, tmp_path):
+    texts = {
+        TEXT: QUESTIONS,
+        "医生住在北京。她在学校工作。老师住在上海。": {"医生住在哪里？": "北京", "谁住在上海？": "老师"},
+    }
+    examples = [
+        {
+            "id": f"{text[:2]}{k}",
+            "context": text,
+            "question": question,
+            "answers": {"text": [answer], "answer_start": [0]},
+        }
+        for text, questions in texts.items()
+        for k, (question, answer) in enumerate(questions.items())
+    ]
+    settings = {"epochs": 30, "patience": 0, "batch_size": 1, "lr": 0.02, "ema": 0.5, "min_count": 1, "layers": "mix"}
+    if not kind:
+        settings.pop("layers")
+    sizes = {"word_dim": 8, "hidden_dim": 8, "dropout": 0.0, "elmo_dropout": 0.0 if kind else 0.5}
+    seen: list[dict] = []
+    reader = Reader.train(
+        examples, dev=examples, test=examples, elmo=kind and checkpoints[kind], lang="zh", seed=1, save_dir=tmp_path / "r",
+        progress=seen.append, **settings, **sizes,
+    )  # fmt: skip
+    assert reader.scores["dev"]["f1"] == reader.scores["test"]["f1"] == reader.evaluate(examples)["f1"] == 1
+    assert len(reader.network.elmo.mixes if kind else []) == (2 if kind else 0)
+    assert [scores["epoch"] for scores in seen] == list(range(1, 31)) and seen[-1]["dev"]["questions"] == 5
+    for trained in (reader, Reader(tmp_path / "r")):
+        for example in examples:
+            (answer,) = trained.answer(example["question"], example["context"])
+            assert answer.text == example["context"][answer.begin : answer.end] == example["answers"]["text"][0]
 
 
 def assert_same_answers(answers: list[Answer], expected: list[Answer]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import run_read
+from args import with_flags
 from elmo_core.machine.messages import UserError
 from elmo_tasks.reading.data import read_dataset
 from elmo_tasks.reading.text import Text
@@ -157,6 +158,6 @@ def test_a_mistake_is_named_and_changes_nothing(flags, pattern, folder, run, cap
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises((UserError, SystemExit)) as raised:
         run(flags)
-    message = capsys.readouterr().err.splitlines()[-1] if raised.type is SystemExit else str(raised.value)
+    message = capsys.readouterr().err.splitlines()[-1] if raised.type is SystemExit else with_flags(str(raised.value))
     assert re.search(pattern, message)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
