@@ -156,7 +156,9 @@ def fit(
                     state.best = BestEpoch(epoch, current, seconds, model, model.weights(), run.settings)
                     state.best_value, state.improved = current.value, epoch
             if progress:
-                progress({"epoch": epoch, "loss": mean_loss, "seconds": seconds, "dev": current.to_dict(), **run.settings})
+                progress(
+                    {"epoch": epoch, "loss": mean_loss, "seconds": seconds, "dev": current.to_dict(), **run.settings}
+                )
             state.epoch, state.seconds = epoch, seconds
             if folder:
                 state.save(folder)
@@ -313,6 +315,7 @@ class TrainingResult:
     dev: Score
     test: Score | None
     mixes: dict[str, dict]
+    settings: dict[str, Any] = field(default_factory=dict)  # chosen by `search`
 
     @classmethod
     def of(cls, model: TrainedModel, best: BestEpoch, seed: int, test: Score | None) -> "TrainingResult":
@@ -324,6 +327,7 @@ class TrainingResult:
     def to_dict(self) -> dict[str, Any]:
         """The scores, for JSON."""
         values = {"epoch": self.epoch, "seconds": self.seconds, "seed": self.seed, "dev": self.dev.to_dict()}
+        values |= {"settings": self.settings} if self.settings else {}
         values |= {f"mix_at_{where}": mix for where, mix in self.mixes.items()}
         return values | ({"test": self.test.to_dict()} if self.test else {})
 

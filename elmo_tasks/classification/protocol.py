@@ -1,15 +1,8 @@
-"""The evaluation protocol, identical for all encoders:
+"""Training and scoring on parts of labelled texts: files of their own, the folds of a cross-validation, or a single split.
 
-- the test parts are folds, a single split, or a test file; a tenth of each training part is held out as the dev part if
-  there is no dev file;
-- a head is trained on the encoders' initial vectors for every combination of `lr`, `weight_decay` and `dropout`. The dev
-  part selects the combination and the epoch;
-- trainable encoders are fine-tuned together with this head for every combination of their learning rates. The dev part
-  selects again; the starting point is a candidate, so harmful fine-tuning is discarded;
-- the test part is scored once, and never used for selection.
-
-The dev part selects by ROC AUC (`scores.auc`). On a thousand reviews it is less noisy than accuracy and, unlike the loss,
-insensitive to overconfidence caused by fine-tuning.
+A tenth of each training part is held out as the dev part if there is none. The test part is scored once, and never used for
+selection. The dev part selects by ROC AUC (`scores.auc`): on a thousand reviews it is less noisy than accuracy and, unlike
+the loss, insensitive to overconfidence caused by fine-tuning.
 """
 
 import json
@@ -18,94 +11,93 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from elmo_core.config import differences
-from elmo_core.files.checkpoint import fingerprint
-from elmo_core.machine import disk, messages
+from elmo_core.machine import disk, messages, runtime
+from elmo_core.machine.checks import check_option, check_texts
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.optional import import_optional
 from elmo_core.machine.ranks import Ranks
-from elmo_core.text.text_files import write_table
-from elmo_tasks.classification.classifier import Classifier
-from elmo_tasks.classification.encoders import Encoder
-from elmo_tasks.classification.network import ClassifierModel
+from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.classification.polarity import read_reviews
-from elmo_tasks.classification.scores import Results, comparison, mistakes, tables
-from elmo_tasks.classification.texts import Texts, read_texts
-from elmo_tasks.classification.training import Fold, FoldResult, SearchSettings, Trainer
+from elmo_tasks.classification.scores import Results, Score, comparison, tables
+from elmo_tasks.classification.texts import Example, Given, Texts, read_texts
+from elmo_tasks.classification.training import ClassifierTraining, Fold, Trainer
+from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.saved import check_model_folder
+from elmo_tasks.settings import check_effects, make
 from elmo_tasks.significance import mean_and_std
-from elmo_tasks.training import HELD_OUT
+from elmo_tasks.training import HELD_OUT, BestEpoch, TrainingResult, format_settings, training_folder
+from elmo_tasks.word_vectors import WordVectors
+
+if TYPE_CHECKING:
+    from elmo_tasks.classification.classifier import Classifier
 
 model_selection = import_optional("sklearn.model_selection", "training a classifier")
 
-
-@dataclass
-class ProtocolSettings(SearchSettings):
-    """Settings of a run. Its results depend on all but OUTPUT_FIELDS.
-
-    data_dir: folder of the polarity dataset, used without a train_file.
-    columns: of train_file, dev_file and test_file, see `texts.read_file`.
-    class_weights: "balanced", or CLASS=WEIGHT for some classes.
-    protocol: cv, or split. compare_with: results of other runs. mistakes: a table of the misclassified texts.
-    save_dir: for the classifier. resume: continue an interrupted run.
-    """
-
-    data_dir: Path | None = None
-    train_file: Path | None = None
-    dev_file: Path | None = None
-    test_file: Path | None = None
-    columns: Sequence[str] | None = None
-    class_weights: Sequence[str] | None = None
-    lang: str = "en"
-    max_seq_len: int = 256
-    protocol: str = "cv"
-    folds: int = 10
-    results: Path | None = None
-    compare_with: Sequence[Path] = ()
-    confusion: bool = False
-    mistakes: Path | None = None
-    save_dir: Path | None = None
-    overwrite: bool = False
-    resume: bool = False
+Labelled = Path | str | tuple[Sequence, Sequence]  # a file, or texts and labels
+NOT_COMPARED = ("save_dir", "overwrite", "resume", "progress", "logging_step", "device", "cache_gb")  # of a resumed run
 
 
-PREDICT = "python run_finetune.py predict --model_dir="
-OUTPUT_FIELDS = ("results", "compare_with", "confusion", "mistakes", "save_dir", "overwrite", "resume", "logging_step")
+# Data
 
 
-# Folds
+def load_texts(source: Labelled, name: str) -> Path | Given:
+    """A file, or the examples that texts and their labels are. name: of the argument, for messages."""
+    if isinstance(source, Path | str):
+        return Path(source)
+    texts, labels = source
+    is_pair = len(texts) > 0 and not isinstance(texts[0], str)
+    check_texts(texts, ("text", "text2") if is_pair else ("text",))
+    if len(texts) != len(labels) or not len(texts):
+        raise UserError(f"`{name}`: {format_count(len(texts), 'texts')}, {format_count(len(labels), 'labels')}.")
+    pairs = [tuple(" ".join(part.split()) for part in (text if is_pair else (text,))) for text in texts]
+    return Given(name, [Example(str(label), text) for label, text in zip(labels, pairs, strict=True)])
 
 
-def make_folds(labels: np.ndarray, settings: ProtocolSettings, n_dev: int = 0, n_test: int = 0) -> list[Fold]:
-    """n_dev, n_test: how many texts at the end come from the dev and test files, see `Texts`."""
-    seed, n_train = settings.seed, len(labels) - n_dev - n_test
-    indices, dev = np.arange(n_train), np.arange(n_train, n_train + n_dev)
-    if n_dev and len(set(labels[dev])) < 2:
-        raise UserError("--dev_file: all texts have the same label, so it cannot select a model.")
-    if n_test:
-        parts = [("test", indices, np.arange(n_train + n_dev, len(labels)))]
-    elif settings.protocol == "split":  # as in the published scripts: not stratified
+def load(options: Mapping[str, Any]) -> Texts:
+    """Read and tokenise the texts of a call. A folder is that of the polarity dataset."""
+    texts = options["texts"]
+    source = load_texts(texts if options["labels"] is None else (texts, options["labels"]), "texts")
+    tokenisation = options["lang"], options["max_seq_len"]
+    if isinstance(source, Path) and (source.is_dir() or not source.suffix and not source.exists()):
+        return read_reviews(source, *tokenisation)
+    parts = [None if options[name] is None else load_texts(options[name], name) for name in ("dev", "test")]
+    return read_texts(source, *parts, options["columns"], *tokenisation)
+
+
+def make_folds(data: Texts, folds: int, protocol: str, seed: int) -> list[Fold]:
+    labels, n_train = data.labels, len(data) - data.n_dev - data.n_test
+    indices, dev = np.arange(n_train), np.arange(n_train, n_train + data.n_dev)
+    if protocol == "split":  # as in the published scripts: not stratified
         parts = [("split", *model_selection.train_test_split(indices, test_size=HELD_OUT, random_state=seed))]
     else:
-        smallest_class, n = int(np.bincount(labels[indices]).min()), settings.folds
-        if not 2 <= n <= smallest_class // 2:
+        smallest_class = int(np.bincount(labels[indices]).min())
+        if not 2 <= folds <= smallest_class // 2:
             enough = f"enough for 2 to {smallest_class // 2:,} folds"
-            what = enough if smallest_class >= 4 else "too few: remove it, or give a --test_file"
+            what = enough if smallest_class >= 4 else "too few: remove it, or give `test`"
             raise UserError(
-                f"--folds {n}: the rarest class has {format_count(smallest_class, 'texts')}, which is {what}."
+                f"`folds={folds}`: the rarest class has {format_count(smallest_class, 'texts')}, which is {what}."
             )
-        pairs = model_selection.StratifiedKFold(n, shuffle=True, random_state=seed).split(indices, labels[indices])
-        parts = [(f"fold {k}/{n}", *pair) for k, pair in enumerate(pairs, 1)]
-    return [Fold(name, *_hold_out_dev(train, dev, labels, seed), test) for name, train, test in parts]
+        splits = model_selection.StratifiedKFold(folds, shuffle=True, random_state=seed).split(indices, labels[indices])
+        parts = [(f"fold {k}/{folds}", *split) for k, split in enumerate(splits, 1)]
+    return [Fold(name, *hold_out_dev(train, dev, labels, seed), test) for name, train, test in parts]
 
 
-def _hold_out_dev(train: np.ndarray, dev: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The training and dev parts; without a dev file, the dev part is a stratified tenth of the training part."""
+def only_fold(data: Texts, seed: int) -> Fold:
+    """All texts but those of the dev and test sets are trained on."""
+    train, dev, test = np.split(np.arange(len(data)), [len(data) - data.n_dev - data.n_test, len(data) - data.n_test])
+    return Fold("", *hold_out_dev(train, dev, data.labels, seed), test)
+
+
+def hold_out_dev(train: np.ndarray, dev: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The training and dev parts; without a dev part, it is a stratified tenth of the training part."""
     if len(dev):
+        if len(set(labels[dev])) < 2:
+            raise UserError("`dev`: all texts have the same label, so it cannot select a model.")
         return train, dev
     counts = np.bincount(labels[train], minlength=labels.max() + 1)
     if counts.min() >= 2 and len(train) * HELD_OUT > len(counts) - 1:
@@ -114,36 +106,186 @@ def _hold_out_dev(train: np.ndarray, dev: np.ndarray, labels: np.ndarray, seed: 
             return tuple(parts)
     raise UserError(
         f"{format_count(len(train), 'texts')}, {counts.min():,} of the rarest class, are too few: a tenth of a training "
-        "part must hold several classes. Give a --dev_file, or remove rare classes."
+        "part must hold several classes. Give `dev`, or remove rare classes."
     )
 
 
-def parse_class_weights(values: Sequence[str] | None, data: Texts) -> np.ndarray | None:
-    """Weights (classes,) in the loss from --class_weights; None without it."""
-    if not values:
+def weights_of_classes(weights: str | Mapping[str, float] | None, data: Texts) -> np.ndarray | None:
+    """Weights (classes,) in the loss from `class_weights`; None without it."""
+    if weights is None:
         return None
-    if list(values) == ["balanced"]:
+    if weights == "balanced":
         counts = np.bincount(data.labels[: len(data) - data.n_dev - data.n_test])
         return counts.sum() / (len(counts) * counts)
-    weights = np.ones(len(data.classes))
-    for pair in values:
-        name, _, number = pair.rpartition("=")
+    is_valid = isinstance(weights, Mapping) and all(
+        name in data.classes and isinstance(weight, int | float) and 0 < weight < np.inf
+        for name, weight in weights.items()
+    )
+    if not is_valid:
+        raise UserError(
+            f"`class_weights` are {weights!r:.80}, expected 'balanced', or a weight above 0 for some of the classes "
+            f"{messages.join_names(data.classes)}."
+        )
+    return np.array([weights.get(name, 1.0) for name in data.classes])
+
+
+# Training
+
+
+def make_trainer(kind: type, options: Mapping[str, Any], data: Texts) -> Trainer:
+    """Check all settings, and load what does not change in training."""
+    check_effects(options, ClassifierSettings, ClassifierTraining)
+    for settings, name in (
+        (ClassifierSettings, "seed"),
+        (ClassifierSettings, "max_seq_len"),
+        (ClassifierTraining, "cache_gb"),
+    ):
+        make(settings, {name: options[name]})
+    pretrained = PretrainedBiLM.from_path(options["elmo"]) if options["elmo"] else None
+    vectors = WordVectors(options["word_vectors"], options["word_vectors_limit"]) if options["word_vectors"] else None
+    weights = weights_of_classes(options["class_weights"], data)
+    return Trainer(kind, data, options, pretrained, vectors, weights, options["progress"])
+
+
+def train(kind: type, options: Mapping[str, Any]) -> "Classifier":
+    """`Classifier.train`."""
+    folder = options["save_dir"]
+    with (
+        training_folder(kind.kind, folder, options["overwrite"], options["resume"]) as folder,
+        runtime.on_device(runtime.device_name(options["device"])),
+    ):
+        began, data = time.perf_counter(), load(options)
+        fold = only_fold(data, options["seed"])
+        trainer = make_trainer(kind, options, data)
+        trainer.encode(folder)
+        best, first = trainer.train(fold, folder=folder, resume=options["resume"])
+        classifier = best.model
+        scored = Fold(fold.name, fold.train, fold.dev, fold.test if len(fold.test) else fold.dev)
+        result = FoldResult.of(data, scored, best, first)
+        classifier.evaluation = CrossValidation(data, [scored], [result], time.perf_counter() - began, options["seed"])
+        test = classifier.score(data, fold.test) if len(fold.test) else None
+        classifier.result = TrainingResult(
+            best.epoch, best.seconds, options["seed"], best.score, test, {}, result.settings
+        )
+    return classifier
+
+
+def cross_validate(
+    kind: type, options: Mapping[str, Any], folds: int, protocol: str, results: Path | str | None
+) -> "CrossValidation":
+    """`Classifier.cross_validate`."""
+    defaults = {**kind.train.__kwdefaults__, "labels": None}
+    if unknown := options.keys() - defaults.keys() - {"texts"}:
+        raise TypeError(f"cross_validate: {sorted(unknown)[0]!r} is unknown: its options are those of `train`.")
+    options = {**defaults, **options}
+    check_option("protocol", protocol, ("cv", "split"))
+    ranks = Ranks(advice="With `results` or `save_dir` finished folds are kept: repeat the call with `resume=True`.")
+    if not ranks.is_main:
+        log.setLevel("WARNING")
+    save_dir, resume, began = options["save_dir"] and Path(options["save_dir"]), options["resume"], time.perf_counter()
+    cache = FoldCache(results or save_dir)
+    if save_dir:
+        check_model_folder(save_dir, kind.kind, options["overwrite"], resume, cache.is_interrupted)
+    elif resume and not cache.is_interrupted:
+        raise UserError("`resume`: there is no interrupted run to continue. Leave it out.")
+    with runtime.on_device(runtime.device_name(options["device"])):
+        data = load(options)
+        identity = {
+            name: str(value) for name, value in options.items() if name not in (*NOT_COMPARED, "texts", "labels", "dev")
+        }
+        identity |= {"folds": str(folds), "protocol": protocol, "data": data.identity}
+        run = CrossValidation(
+            data, make_folds(data, folds, protocol, options["seed"]), [], 0.0, options["seed"], identity
+        )
+        if results:
+            run.check_file(Path(results))
+        trainer = make_trainer(kind, options, data)
+        inputs = [source.fingerprint[:12] for source in (trainer.pretrained, trainer.vectors) if source]
+        done = ranks.run_on_main(lambda: cache.open({**identity, "weights": " ".join(inputs)}))
+        for number in done:
+            log.info(f"{run.folds[number - 1].name}  was done before")
+        if ranks.size > len(run.folds):
+            log.info(f"processes     {len(run.folds)} of {ranks.size} have work: each takes whole folds")
+        numbers = range(ranks.rank + 1, len(run.folds) + 1, ranks.size)
+        left = [number for number in numbers if number not in done]
         try:
-            weights[list(data.classes).index(name)] = weight = float(number)
-        except ValueError:
-            weight = 0
-        if not 0 < weight < np.inf:
-            raise UserError(
-                f"--class_weights {pair}: expected `balanced`, or CLASS=WEIGHT with a weight above 0 and one of the classes "
-                f"{messages.join_names(data.classes)}."
-            )
-    return weights
+            trainer.encode(save_dir and save_dir.parent)
+
+            def results_of_rank() -> list[FoldResult]:
+                for k, number in enumerate(left):
+                    done[number] = _train_fold(trainer, run.folds[number - 1], number, len(left) - k - 1)
+                    cache.save(number, done[number])
+                return [done[number] for number in numbers]
+
+            shares = ranks.run_on_all(results_of_rank)
+            run.results = [shares[k % ranks.size][k // ranks.size] for k in range(len(run.folds))]
+            run.seconds = time.perf_counter() - began
+            if results and ranks.is_main:
+                run.save(Path(results))
+            if save_dir:
+                ranks.run_on_main(lambda: run.train_on_all(trainer, save_dir))
+        except UserError:
+            raise
+        except BaseException:  # Ctrl-C, a signal, or an error that is not the user's
+            if ranks.is_main:
+                kept = len(cache.files())
+                how = f"after {format_count(kept, 'finished folds')}. Continue with the same settings and `resume=True`"
+                log.warning(f"stopped {how if kept else 'before the first fold was done. Nothing has been saved'}.")
+            raise
+        if ranks.is_main:
+            cache.close()
+    return run
+
+
+def _train_fold(trainer: Trainer, fold: Fold, number: int, n_left: int) -> "FoldResult":
+    began = time.perf_counter()
+    best, first = trainer.train(fold, number)
+    result, seconds = FoldResult.of(trainer.data, fold, best, first), time.perf_counter() - began
+    times = messages.format_duration(seconds)
+    times += f"  about {messages.format_duration(seconds * n_left)} left" if n_left else ""
+    log.info(
+        f"{fold.name}  accuracy {result.accuracy:.2%}  (dev {best.score.accuracy:.2%})  {format_settings(result.settings)}  "
+        f"{times}"
+    )
+    return result
+
+
+@dataclass
+class FoldResult:
+    """Probabilities (n, classes) and scores on a fold's test texts, and the selected settings.
+
+    first_accuracy: before fine-tuning.
+    """
+
+    probabilities: np.ndarray
+    accuracy: float
+    first_accuracy: float
+    macro_f1: float
+    settings: dict[str, float]
+    mixes: list[list[float]]
+
+    @classmethod
+    def of(cls, data: Texts, fold: Fold, best: BestEpoch, first: BestEpoch | None) -> "FoldResult":
+        score = best.model.score(data, fold.test)
+        first_accuracy = first.model.score(data, fold.test).accuracy if first and first is not best else score.accuracy
+        settings = {**first.settings, "epoch": first.epoch} if first else {}
+        if best is not first:
+            settings = {name: value for name, value in settings.items() if name != "epoch"}
+            settings |= {**best.settings, "tune_epoch": best.epoch}
+        return cls(
+            score.results.probabilities,
+            score.accuracy,
+            first_accuracy,
+            score.macro_f1,
+            settings,
+            best.model.network.mixes(),
+        )
 
 
 class FoldCache:
     """Results of finished folds, in PATH.parts until the run is done, so that an interrupted run can resume."""
 
-    def __init__(self, path: Path | None):
+    def __init__(self, path: Path | str | None):
         self.folder = Path(f"{path}.parts") if path else None
 
     def files(self) -> list[Path]:
@@ -154,7 +296,7 @@ class FoldCache:
         """Whether an interrupted run has left the folder."""
         return self.folder is not None and (self.folder / "settings.json").exists()
 
-    def open(self, identity: dict[str, str]) -> dict[int, FoldResult]:
+    def open(self, identity: Mapping[str, str]) -> dict[int, FoldResult]:
         """Load the finished folds by number. Raise if they are from a run with other settings or weights."""
         files = self.files()
         if files and (changes := differences(self._read(self.folder / "settings.json"), identity)):
@@ -186,199 +328,87 @@ class FoldCache:
                 self.folder.rmdir()
 
 
-# A run
+@dataclass
+class CrossValidation:
+    """Results on the test parts of folds.
 
-
-def run_identity(flags: Mapping[str, str], data: str) -> dict[str, str]:
-    """Everything that a run's results depend on, besides its weights. data: the identity of the texts."""
-    return {**{name: value for name, value in flags.items() if name not in OUTPUT_FIELDS}, "data": data}
-
-
-def check_results(path: Path | None, identity: Mapping[str, str]) -> None:
-    """Raise if the file holds the results of other data or settings, which would be lost."""
-    if path and path.exists():
-        values = disk.read_json(path, "a file of --results")
-        if changes := differences(run_identity(values.get("settings", {}), values.get("data")), identity):
-            raise UserError(
-                f"--results {path} holds the results of other data or settings: {'; '.join(changes.values())}. Name another "
-                "file, or delete this one."
-            )
-
-
-def load_texts(settings: ProtocolSettings) -> Texts:
-    tokenisation = settings.lang, settings.max_seq_len
-    if not settings.train_file:
-        return read_reviews(settings.data_dir, *tokenisation)
-    files = settings.train_file, settings.dev_file, settings.test_file
-    return read_texts(*files, settings.columns, *tokenisation)
-
-
-class Experiment:
-    """One run of the protocol. Validates the settings before encoders are built.
-
-    flags: all of the script's, which are recorded, and compared when a run is resumed.
+    seconds: of all. settings: that the results depend on, for a file of them. classifier: trained on all texts, if it was.
     """
 
-    def __init__(self, settings: ProtocolSettings, flags: Mapping[str, Any]):
-        self.settings = settings
-        self.flags = {name: str(value) for name, value in flags.items()}
-        self.ranks = Ranks(
-            advice="With --results or --save_dir finished folds are kept: repeat the command with --resume."
-        )
-        if not self.ranks.is_main:
-            log.setLevel("WARNING")
-        inputs = settings.train_file, settings.dev_file, settings.test_file
-        disk.check_output("--results", settings.results, *inputs)
-        disk.check_output("--mistakes", settings.mistakes, *inputs)
-        self.cache, self.trainer = FoldCache(settings.results or settings.save_dir), None
-        interrupted = self.cache.is_interrupted
-        if settings.save_dir:
-            check_model_folder(settings.save_dir, "classifier", settings.overwrite, settings.resume, interrupted)
-        elif settings.resume and not interrupted:
-            raise UserError("--resume: there is no interrupted run to continue. Leave it out.")
-        self.data = load_texts(settings)
-        self.identity = run_identity(self.flags, self.data.identity)
-        check_results(settings.results, self.identity)
-        self.folds = make_folds(self.data.labels, settings, self.data.n_dev, self.data.n_test)
-        self.class_weights = parse_class_weights(settings.class_weights, self.data)
-        self.compared = [(path, Results.load(path)) for path in settings.compare_with or ()]
-        data, scored = self.data.identity, np.sort(np.concatenate([fold.test for fold in self.folds]))
-        for path, other in self.compared:
-            if data != other.data or not np.array_equal(scored, other.number):
-                raise UserError(
-                    f"--compare_with {path}: it scored {len(other.number):,} of {other.data}, this run scores "
-                    f"{len(scored):,} of {data}. Compare runs with the same data and --protocol (and for split, the "
-                    "same --seed)."
-                )
+    data: Texts
+    folds: list[Fold]
+    results: list[FoldResult]
+    seconds: float
+    seed: int
+    settings: Mapping[str, str] | None = None
+    classifier: "Classifier | None" = None
 
-    def run(self, encoders: Sequence[Encoder]) -> None:
-        """Train and score each fold, print and write the scores, then save the classifier if requested."""
-        began = time.perf_counter()
-        try:
-            fold_results = self._train_folds(encoders)
-            if self.ranks.is_main:
-                self._write(fold_results, time.perf_counter() - began)
-            if self.settings.save_dir:
-                self.ranks.run_on_main(lambda: self._save_classifier(encoders))
-        except UserError:
-            raise
-        except BaseException:  # Ctrl-C, a signal, or an error that is not the user's
-            if self.ranks.is_main:
-                self._keep_best(encoders)
-            raise
-        if self.ranks.is_main:
-            self.cache.close()
+    @property
+    def accuracies(self) -> list[float]:
+        return [result.accuracy for result in self.results]
 
-    def _train_folds(self, encoders: Sequence[Encoder]) -> list[FoldResult]:
-        """Encode all texts and train on the folds that are not in the cache, each rank on its share."""
-        ranks, data, began = self.ranks, self.data, time.perf_counter()
-        for encoder in encoders:
-            encoder.log_unknown_words(data.sentences)
-        dims = self.settings.hidden_dim, len(data.classes)
-        model = ClassifierModel(encoders, data.sentences, ranks, *dims, data.are_pairs)
-        weights = {name: weight.numpy() for name, weight in model.encoders.state_dict().items()}
-        identity = {**self.identity, "weights": fingerprint(weights)[:12]}
-        done = ranks.run_on_main(lambda: self.cache.open(identity))
-        for number in done:
-            log.info(f"{self.folds[number - 1].name}  was done before")
-        shapes = " and ".join(f"{encoder.name} {' x '.join(map(str, encoder.shape))}" for encoder in encoders)
-        time_taken = messages.format_duration(time.perf_counter() - began)
-        log.info(f"{data.unit:13} {data.identity}, means of layers x dimensions: {shapes}; in {time_taken}")
-        if ranks.size > len(self.folds):
-            log.info(f"processes     {len(self.folds)} of {ranks.size} have work: each takes whole folds")
-        numbers = range(ranks.rank + 1, len(self.folds) + 1, ranks.size)
-        n_left = sum(number not in done for number in numbers)
-        self.trainer = Trainer(model, data.labels, self.settings, n_left, self.class_weights)
-        shares = ranks.run_on_all(lambda: [done.get(number) or self._fold_result(number) for number in numbers])
-        return [shares[k % ranks.size][k // ranks.size] for k in range(len(self.folds))]
-
-    def _fold_result(self, number: int) -> FoldResult:
-        result = self.trainer.train(self.folds[number - 1], number)
-        self.cache.save(number, result)
-        return result
-
-    def _write(self, fold_results: Sequence[FoldResult], seconds: float) -> None:
-        """Write the requested files, and print the scores."""
-        settings, data, results = self.settings, self.data, self._test_results(fold_results)
-        if settings.results:
-            self._write_results(results, fold_results, seconds)
-        if settings.mistakes:
-            write_table(settings.mistakes, mistakes(results, data.texts, data.are_pairs))
-        print(self._report(results, fold_results, seconds), flush=True)
-
-    def _test_results(self, fold_results: Sequence[FoldResult]) -> Results:
+    @property
+    def predictions(self) -> Results:
         """The predictions for all test texts, in the order of the texts."""
         indices, data = np.concatenate([fold.test for fold in self.folds]), self.data
         order = np.argsort(indices)
-        indices, probabilities = (
-            indices[order],
-            np.concatenate([result.probabilities for result in fold_results])[order],
+        probabilities = np.concatenate([result.probabilities for result in self.results])[order]
+        return Results.from_probabilities(
+            data.identity, indices[order], data.labels[indices[order]], probabilities, data.classes
         )
-        return Results.from_probabilities(data.identity, indices, data.labels[indices], probabilities, data.classes)
 
-    def _write_results(self, results: Results, fold_results: Sequence[FoldResult], seconds: float) -> None:
-        names = ["accuracy", "first_accuracy", *(["macro_f1"] if self.settings.train_file else [])]
-        values = {name: np.mean([getattr(result, name) for result in fold_results]) for name in names}
-        values |= {"classes": self.data.classes} if self.settings.train_file else {}
-        values |= {"seconds": seconds, "settings": self.flags}
-        values["parts"] = [
-            {"name": fold.name, "accuracy": result.accuracy, "settings": result.settings, "mixes": result.mixes}
-            for fold, result in zip(self.folds, fold_results, strict=True)
-        ]
-        results.save(self.settings.results, **values)
-
-    def _report(self, results: Results, fold_results: Sequence[FoldResult], seconds: float) -> str:
-        settings, unit, lines = self.settings, self.data.unit, []
-        scores = [result.accuracy for result in fold_results]
-        first = [result.first_accuracy for result in fold_results]
+    def report(self, classes: bool = True, confusion: bool = False) -> str:
+        """The scores as text. classes: include those of each class. confusion: include the confusion matrix."""
+        unit, scores, lines = self.data.unit, self.accuracies, []
+        first, results = [result.first_accuracy for result in self.results], self.predictions
         if len(scores) > 1:
             lines.append("accuracy of each fold  " + " ".join(f"{score:.2%}" for score in scores))
         if scores != first:
             lines.append(f"before fine-tuning     {mean_and_std(first, '%')}")
-        of_texts = f"{format_count(len(results.number), unit)}, in {messages.format_duration(seconds)}"
+        of_texts = f"{format_count(len(results.number), unit)}, in {messages.format_duration(self.seconds)}"
         lines.append(f"accuracy               {mean_and_std(scores, '%')}, {of_texts}")
-        if settings.train_file:
-            lines.append(f"macro F1               {mean_and_std([result.macro_f1 for result in fold_results], '%')}")
-        for mix in np.mean([result.mixes for result in fold_results], axis=0):
+        if classes:
+            lines.append(f"macro F1               {mean_and_std([result.macro_f1 for result in self.results], '%')}")
+        for mix in np.mean([result.mixes for result in self.results], axis=0):
             lines.append(f"layers                 s {' '.join(f'{s:.3f}' for s in mix[:-1])}  gamma {mix[-1]:.3f}")
-        lines += tables(results, bool(settings.train_file), settings.confusion)
-        lines += [comparison(results, other, path, settings.seed, unit) for path, other in self.compared]
-        return "\n".join(lines)
+        return "\n".join([*lines, *tables(results, classes, confusion)])
 
-    def _save_classifier(self, encoders: Sequence[Encoder]) -> None:
-        """Train the final head, on the only fold or on all texts, and save it with its encoders."""
-        data, settings, trainer = self.data, self.settings, self.trainer
-        if len(self.folds) > 1:
-            indices, dev = np.split(np.arange(len(data)), [len(data) - data.n_dev])
-            parts = _hold_out_dev(indices, dev, data.labels, settings.seed)
-            trainer.n_folds = trainer.done + 1
-            trainer.train(Fold(f"all {data.unit}", *parts, test=np.arange(0)), len(self.folds) + 1)
-        elif not trainer.done:  # its result was in the cache
-            trainer.n_folds = 1
-            trainer.train(self.folds[0], 1)
-        self._save(encoders)
-        log.info(f"saved         {settings.save_dir}; use it: {PREDICT}{settings.save_dir}")
-
-    def _save(self, encoders: Sequence[Encoder]) -> None:
-        data, settings = self.data, self.settings
-        classifier = Classifier.create(
-            self.trainer.model.head, encoders, data.classes, settings.lang, settings.max_seq_len
-        )
-        classifier.save(settings.save_dir)
-
-    def _keep_best(self, encoders: Sequence[Encoder]) -> None:
-        """Save the best epoch of the fold in training, and log what an interrupted run has saved."""
-        trainer, folder, n_finished = self.trainer, self.settings.save_dir, len(self.cache.files())
-        stopped = f"stopped in {trainer.fold.name}" if trainer and trainer.fold else "stopped before training"
-        if folder and trainer and trainer.best.weights and self.ranks.size == 1:
-            trainer.load_best()
-            self._save(encoders)
-            log.warning(
-                f"{stopped}. The best epoch so far is {trainer.best}. Use it: {PREDICT}{folder}. To train this fold again "
-                "and continue: the same command and --resume."
+    def comparison(self, path: Path) -> str:
+        """Describe the difference from the results in a file, and its significance."""
+        other, results = Results.load(path), self.predictions
+        if results.data != other.data or not np.array_equal(results.number, other.number):
+            raise UserError(
+                f"`compare_with` {path}: it scored {len(other.number):,} of {other.data}, this run scores "
+                f"{len(results.number):,} of {results.data}. Compare runs with the same data and `protocol` (and for split, "
+                "the same `seed`)."
             )
-        elif n_finished:
-            finished = format_count(n_finished, "finished folds")
-            log.warning(f"{stopped}, after {finished}. Continue with the same command and --resume.")
-        else:
-            log.warning(f"{stopped}. Nothing has been saved.")
+        return comparison(results, other, path, self.seed, self.data.unit)
+
+    def check_file(self, path: Path) -> None:
+        """Raise if the file holds the results of other data or settings, which would be lost."""
+        if path.exists():
+            values = disk.read_json(path, "a file of results")
+            if changes := differences(values.get("settings", {}), self.settings):
+                raise UserError(
+                    f"`results` {path} holds the results of other data or settings: {'; '.join(changes.values())}. Name "
+                    "another file, or delete this one."
+                )
+
+    def save(self, path: Path) -> None:
+        """Write scores and predictions as JSON."""
+        names = "accuracy", "first_accuracy", "macro_f1"
+        values: dict[str, Any] = {name: np.mean([getattr(result, name) for result in self.results]) for name in names}
+        values |= {"classes": list(self.data.classes), "seconds": self.seconds, "settings": self.settings}
+        values["parts"] = [
+            {"name": fold.name, "accuracy": result.accuracy, "settings": result.settings, "mixes": result.mixes}
+            for fold, result in zip(self.folds, self.results, strict=True)
+        ]
+        self.predictions.save(path, **values)
+
+    def train_on_all(self, trainer: Trainer, folder: Path) -> None:
+        """Train a classifier on all texts, and save it."""
+        indices, dev = np.split(np.arange(len(self.data)), [len(self.data) - self.data.n_dev])
+        parts = hold_out_dev(indices, dev, self.data.labels, self.seed)
+        fold = Fold(f"all {self.data.unit}", *parts, test=np.arange(0))
+        best, _ = trainer.train(fold, len(self.folds) + 1, folder)
+        self.classifier = best.model

@@ -42,6 +42,17 @@ class Example:
     texts: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Given:
+    """Examples that were passed as an argument, and its name, where other functions take a file."""
+
+    name: str
+    examples: list[Example]
+
+    def __str__(self) -> str:
+        return f"`{self.name}`"
+
+
 @dataclass
 class Texts:
     """n labelled texts, or pairs of texts.
@@ -84,8 +95,8 @@ def read_texts(
 ) -> Texts:
     """Read all files. The classes are the labels of the training file. columns: see `read_file`."""
     examples = read_file(train, columns)
-    classes, pairs = _classes(train, examples, bool(columns)), len(examples[0].texts) == 2
-    if dev and test and dev.samefile(test):
+    classes, pairs = _classes(train, examples, bool(columns) or isinstance(train, Given)), len(examples[0].texts) == 2
+    if isinstance(dev, Path) and isinstance(test, Path) and dev.samefile(test):
         log.warning(f"{test} is both --dev_file and --test_file: test scores will be optimistic.")
     dev, test = (read_known(path, columns, classes, pairs) if path else [] for path in (dev, test))
     data = as_texts([*examples, *dev, *test], classes, lang, max_tokens, train)
@@ -142,6 +153,8 @@ def read_file(path: Path, columns: Sequence[str] | None = None) -> list[Example]
 
     columns: those of text, label and second text: JSON keys, names in a header, or numbers from 0 without a header.
     """
+    if isinstance(path, Given):
+        return path.examples
     disk.check_input(path, EXPECTED)
     (rows,) = _row_groups([text_files.read_lines(path)], path)
     rows = [(where, row) for where, row in rows if row != ""]

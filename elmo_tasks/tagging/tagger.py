@@ -207,7 +207,9 @@ class Tagger(TrainedModel):
             known = known_words(train, settings.scheme)
             batches = training_batches(word_list, tag_names, train, batch_size)
             scores = {name: partial(tagger.score, part, known) for name, part in data.items()}
-            best = fit(tagger, batches, tagger.network.loss, scores["dev"], training, folder, resume, progress)
+            best = fit(
+                tagger, batches, tagger.network.loss, lambda _: scores["dev"](), training, folder, resume, progress
+            )
             tagger.result = TrainingResult.of(tagger, best, seed, scores["test"]() if "test" in scores else None)
         return tagger
 
