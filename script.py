@@ -20,10 +20,7 @@ OUT_OF_MEMORY = "Halve --batch_size if there is one; see docs/performance.md."
 
 def run(main: Callable[[], None]) -> None:
     """Run a script's main(). A user's mistake is one message and exit code 2, not a traceback."""
-    runtime.is_script = True
     runtime.keep_freed_memory()
-    if "paddle" in sys.modules:  # its handlers would print a C++ trace on SIGTERM
-        sys.modules["paddle"].disable_signal_handler()
     _open_streams()
     _log_to_stderr()
     for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):

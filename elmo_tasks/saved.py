@@ -4,6 +4,7 @@ FOLDER/
   config.json        settings of the network, under the model's kind; fingerprints of all it was trained with
   best.pdparams      the weights, except those of a frozen biLM. Written last
   vocab.txt ...      the dictionaries of the kind
+  README.md          the model card: what it was trained on and how, its scores, how to use it
   elmo/              the checkpoint of its biLM, unless that is a published model, which config.json names
   word_vectors.txt   its word vectors; also .bin, .txt.gz, .bin.gz
   last.*             the state of a training run that was interrupted
@@ -29,6 +30,7 @@ from elmo_tasks.word_vectors import WordVectors
 
 BILM, WORDS = "elmo.bilm.", "words."  # prefixes of the weights of the biLM and of trained word vectors
 WEIGHTS, STATE = "best", "last"
+CARD, MAX_CARD = "README.md", 100_000  # characters
 ELMO, VECTORS = "elmo", "word_vectors"  # in config.json, and names in the folder
 Kind = TypeVar("Kind")
 
@@ -52,6 +54,7 @@ class TrainedModel:
     pretrained: PretrainedBiLM | None
     vectors: WordVectors | None
     result: Any = None  # of `train`
+    card: str = ""  # content of README.md
 
     def __init__(self, folder: str | Path, device: str = "auto"):
         self._lock, self.device = threading.RLock(), runtime.device_name(device)
@@ -130,7 +133,13 @@ class TrainedModel:
             disk.link_or_copy(path, folder / name)
         for name in _source_names(before) - sources.keys():
             (folder / name).unlink(missing_ok=True)
+        self.save_card(folder)
         self.save_weights(folder)
+
+    def save_card(self, folder: Path) -> None:
+        if self.card:
+            with disk.atomic_write(folder / CARD) as file:
+                file.write(self.card)
 
     def save_weights(self, folder: Path) -> None:
         """Replace only the weights that `save` has written; if that fails, they are left as they were."""
@@ -161,6 +170,9 @@ class TrainedModel:
                     f"{folder / name} is missing, or is not the file that this {self.kind} was trained with. {_remedy()}"
                 )
         self.set_weights(checkpoint.load_params(folder / WEIGHTS), str(folder / WEIGHTS))
+        if (folder / CARD).is_file():
+            with (folder / CARD).open(encoding="utf-8", errors="replace") as card:
+                self.card = card.read(MAX_CARD)
 
 
 def _source(values: Mapping, name: str, file: Path) -> Mapping | None:

@@ -70,12 +70,12 @@ def crossed_difference(differences: np.ndarray, runs: str = "runs", items: str =
 def paired_bootstrap(correct: np.ndarray, other_correct: np.ndarray, seed: int, items: str = "items") -> Difference:
     """The difference of two models' accuracies on the same items, by resampling these. correct, other_correct: (n,) bool."""
     n, gained, lost = len(correct), int((correct & ~other_correct).sum()), int((other_correct & ~correct).sum())
-    draws = np.random.default_rng(seed).multinomial(n, [gained / n, lost / n, 1 - (gained + lost) / n], RESAMPLES)
+    draws = np.random.default_rng(1).multinomial(n, [gained / n, lost / n, 1 - (gained + lost) / n], RESAMPLES)
     return _resampled((gained - lost) / n, (draws[:, 0] - draws[:, 1]) / n, f"{n:,} {items}")
 
 
 def clustered_bootstrap(
-    scores: np.ndarray, other_scores: np.ndarray, group: np.ndarray, seed: int = 1, groups: str = "groups"
+    scores: np.ndarray, other_scores: np.ndarray, group: np.ndarray, groups: str = "groups"
 ) -> Difference:
     """The difference of two models' mean scores (n,) on the same items, by resampling groups of dependent items.
 
@@ -84,7 +84,7 @@ def clustered_bootstrap(
     _, group = np.unique(group, return_inverse=True)
     improvements, sizes = np.bincount(group, scores - other_scores), np.bincount(group)
     n = len(sizes)
-    draws = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), RESAMPLES)
+    draws = np.random.default_rng(1).multinomial(n, np.full(n, 1 / n), RESAMPLES)
     return _resampled(
         float((scores - other_scores).mean()), (draws @ improvements) / (draws @ sizes), f"{n:,} {groups}"
     )

@@ -18,6 +18,7 @@ from elmo_core.machine import versions
 from elmo_core.machine.messages import UserError, format_duration, log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_tasks.card import model_card
 from elmo_tasks.saved import BILM, STATE, WEIGHTS, WORDS, TrainedModel, check_model_folder
 from elmo_tasks.settings import setting
 
@@ -88,7 +89,7 @@ class Score(Protocol):
 class BestEpoch:
     """The best epoch, its score on the dev set, and the duration of the training run; the model, with its weights.
 
-    settings: the chosen values of settings with several, see `search`.
+    settings: the chosen values of settings with several, see `search`. training: all settings of the training.
     """
 
     epoch: int
@@ -96,7 +97,8 @@ class BestEpoch:
     seconds: float
     model: TrainedModel
     weights: dict[str, np.ndarray]
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any]
+    training: TrainingSettings
 
 
 @dataclass
@@ -153,7 +155,7 @@ def fit(
                 if improved:
                     if folder:
                         model.save_weights(folder) if state.improved else model.save(folder)
-                    state.best = BestEpoch(epoch, current, seconds, model, model.weights(), run.settings)
+                    state.best = BestEpoch(epoch, current, seconds, model, model.weights(), run.settings, settings)
                     state.best_value, state.improved = current.value, epoch
             if progress:
                 progress(
@@ -273,7 +275,9 @@ class TrainingState:
         best = self.model if self.improved else type(self.model)(folder, self.model.device)  # of a run before this one
         if self.improved:
             best.set_weights(checkpoint.load_params(folder / WEIGHTS), str(folder / WEIGHTS))
-        self.best = BestEpoch(self.improved, score(best), self.seconds, best, best.weights(), self.run.settings)
+        self.best = BestEpoch(
+            self.improved, score(best), self.seconds, best, best.weights(), self.run.settings, self.settings
+        )
         log.info(
             f"resumed after epoch {self.epoch}. The best epoch so far is {self.improved}, dev "
             f"{self.best.score.summary.strip()}."
@@ -307,7 +311,10 @@ def _renamed(key: str, names: Mapping[str, str]) -> str:
 
 @dataclass
 class TrainingResult:
-    """The best epoch and its scores, the duration of the training, and the weights of ELMo's mixed layers by place."""
+    """The best epoch and its scores, the duration of the training, and the weights of ELMo's mixed layers by place.
+
+    sizes: numbers of training, dev and test examples.
+    """
 
     epoch: int
     seconds: float
@@ -315,21 +322,31 @@ class TrainingResult:
     dev: Score
     test: Score | None
     mixes: dict[str, dict]
-    settings: dict[str, Any] = field(default_factory=dict)  # chosen by `search`
-
-    @classmethod
-    def of(cls, model: TrainedModel, best: BestEpoch, seed: int, test: Score | None) -> "TrainingResult":
-        elmo = model.network.elmo
-        mixes = [elmo.mix_weights(number) for number in range(len(elmo.mixes))] if elmo else []
-        named = dict(zip(model.network.elmo_at, mixes, strict=False))  # concatenated layers have no mix
-        return cls(best.epoch, best.seconds, seed, best.score, test, named)
+    sizes: dict[str, int]
 
     def to_dict(self) -> dict[str, Any]:
         """The scores, for JSON."""
         values = {"epoch": self.epoch, "seconds": self.seconds, "seed": self.seed, "dev": self.dev.to_dict()}
-        values |= {"settings": self.settings} if self.settings else {}
         values |= {f"mix_at_{where}": mix for where, mix in self.mixes.items()}
         return values | ({"test": self.test.to_dict()} if self.test else {})
+
+
+def conclude(
+    model: TrainedModel,
+    best: BestEpoch,
+    test: Score | None,
+    settings: TrainingSettings,
+    sizes: dict[str, int],
+    folder: Path | None,
+) -> None:
+    """Record the result of a training in the model, and write its card into the folder. sizes: numbers of examples."""
+    elmo = model.network.elmo
+    mixes = [elmo.mix_weights(number) for number in range(len(elmo.mixes))] if elmo else []
+    named = dict(zip(model.network.elmo_at, mixes, strict=False))  # concatenated layers have no mix
+    model.result = TrainingResult(best.epoch, best.seconds, settings.seed, best.score, test, named, sizes)
+    model.card = model_card(model, folder.name if folder else model.kind, settings)
+    if folder:
+        model.save_card(folder)
 
 
 @contextmanager

@@ -99,7 +99,20 @@ def keep_freed_memory() -> None:
     mallopt(arena_max, 1)
 
 
-is_script = False  # set by scripts: turns off Paddle's own signal handlers
+@contextlib.contextmanager
+def _same_signal_handlers():
+    """Restore the program's signal handlers after the block, in any thread.
+
+    Paddle installs a C++ handler for SIGTERM, which it reports as a crash, and for true crashes. It keeps only the latter,
+    if nothing else handles them.
+    """
+    get_handler, set_handler = ctypes.pythonapi.PyOS_getsig, ctypes.pythonapi.PyOS_setsig  # handlers in C
+    get_handler.restype, set_handler.argtypes = ctypes.c_void_p, (ctypes.c_int, ctypes.c_void_p)
+    before = {number: get_handler(number) for number in signal.valid_signals()}
+    yield
+    for number, handler in before.items():
+        if get_handler(number) != handler and (handler or number == signal.SIGTERM):
+            set_handler(number, handler)
 
 
 @functools.cache
@@ -114,17 +127,18 @@ def import_paddle():
                 "Import elmo first, or set OMP_NUM_THREADS before starting Python.",
                 stacklevel=2,
             )
+        if threading.current_thread() is threading.main_thread():
+            for number in signal.valid_signals():
+                handler = signal.getsignal(number)  # in Python, which has not noticed that Paddle's replaced it
+                if handler or number == signal.SIGTERM:
+                    signal.signal(number, handler or signal.SIG_DFL)
         return sys.modules["paddle"]
     prepare_environment()
     stderr, root = io.StringIO(), (logging.root.handlers[:], logging.root.level)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stderr(stderr):
+        with warnings.catch_warnings(), contextlib.redirect_stderr(stderr), _same_signal_handlers():
             warnings.filterwarnings("ignore", message=".*ccache.*")
             import paddle
-        if is_script:
-            before = signal.getsignal(signal.SIGTERM)
-            paddle.disable_signal_handler()
-            signal.signal(signal.SIGTERM, before)  # the script's handler, which Paddle has just reset
     finally:
         logging.root.handlers[:] = root[0]  # Paddle's would also print other libraries' messages
         logging.root.setLevel(root[1])

@@ -88,6 +88,8 @@ class StandardisedInput(nn.Layer):
 class ClassifierNetwork(nn.Layer):
     """Maps tokenised texts, or pairs, to logits. At least one of ELMo and words is given."""
 
+    elmo_at = ()  # it reads ELMo's layers, not its mixes
+
     def __init__(self, settings: ClassifierSettings, n_classes: int, elmo: elmo.ELMo | None, words: Words | None):
         super().__init__()
         self.settings, self.elmo, self.words = settings, elmo, words

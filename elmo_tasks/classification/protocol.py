@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +23,14 @@ from elmo_core.machine.optional import import_optional
 from elmo_core.machine.ranks import Ranks
 from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.classification.polarity import read_reviews
-from elmo_tasks.classification.scores import Results, Score, comparison, tables
+from elmo_tasks.classification.scores import Results, comparison, tables
 from elmo_tasks.classification.texts import Example, Given, Texts, read_texts
 from elmo_tasks.classification.training import ClassifierTraining, Fold, Trainer
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.saved import check_model_folder
 from elmo_tasks.settings import check_effects, make
 from elmo_tasks.significance import mean_and_std
-from elmo_tasks.training import HELD_OUT, BestEpoch, TrainingResult, format_settings, training_folder
+from elmo_tasks.training import HELD_OUT, BestEpoch, conclude, format_settings, training_folder
 from elmo_tasks.word_vectors import WordVectors
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def load(options: Mapping[str, Any]) -> Texts:
     texts = options["texts"]
     source = load_texts(texts if options["labels"] is None else (texts, options["labels"]), "texts")
     tokenisation = options["lang"], options["max_seq_len"]
-    if isinstance(source, Path) and (source.is_dir() or not source.suffix and not source.exists()):
+    if isinstance(source, Path) and (source.is_dir() or (not source.suffix and not source.exists())):
         return read_reviews(source, *tokenisation)
     parts = [None if options[name] is None else load_texts(options[name], name) for name in ("dev", "test")]
     return read_texts(source, *parts, options["columns"], *tokenisation)
@@ -160,14 +160,21 @@ def train(kind: type, options: Mapping[str, Any]) -> "Classifier":
         trainer.encode(folder)
         best, first = trainer.train(fold, folder=folder, resume=options["resume"])
         classifier = best.model
-        scored = Fold(fold.name, fold.train, fold.dev, fold.test if len(fold.test) else fold.dev)
-        result = FoldResult.of(data, scored, best, first)
-        classifier.evaluation = CrossValidation(data, [scored], [result], time.perf_counter() - began, options["seed"])
-        test = classifier.score(data, fold.test) if len(fold.test) else None
-        classifier.result = TrainingResult(
-            best.epoch, best.seconds, options["seed"], best.score, test, {}, result.settings
-        )
+        scored = replace(fold, test=fold.test if len(fold.test) else fold.dev)
+        results = [FoldResult.of(data, scored, best, first)]
+        classifier.evaluation = CrossValidation(data, [scored], results, time.perf_counter() - began, options["seed"])
+        conclude_with(classifier, best, fold, data, options["seed"], folder)
     return classifier
+
+
+def conclude_with(
+    model: "Classifier", best: BestEpoch, fold: Fold, data: Texts, seed: int, folder: Path | None
+) -> None:
+    """Score the test part, if there is one, and record the result of a training."""
+    parts = {"training": fold.train, "dev": fold.dev, "test": fold.test}
+    sizes = {name: len(indices) for name, indices in parts.items() if len(indices)}
+    test = model.score(data, fold.test) if len(fold.test) else None
+    conclude(model, best, test, replace(best.training, seed=seed), sizes, folder)
 
 
 def cross_validate(
@@ -412,3 +419,4 @@ class CrossValidation:
         fold = Fold(f"all {self.data.unit}", *parts, test=np.arange(0))
         best, _ = trainer.train(fold, len(self.folds) + 1, folder)
         self.classifier = best.model
+        conclude_with(best.model, best, fold, self.data, self.seed, folder)

@@ -1,15 +1,14 @@
 """Training a classifier on a part of labelled texts: the head over fixed inputs, then trained inputs together with it."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 
-from elmo_core.machine.messages import log
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import UNK_ID, sentence_batches, shuffled_batches
+from elmo_core.text.tokens import sentence_batches, shuffled_batches
 from elmo_tasks.classification.network import ClassifierSettings, FineTunedELMo
 from elmo_tasks.classification.texts import Texts
 from elmo_tasks.classification.words import Words, word_list

@@ -28,8 +28,8 @@ from elmo_tasks.saved import TrainedModel
 from elmo_tasks.settings import check_effects, make
 from elmo_tasks.training import (
     Progress,
-    TrainingResult,
     TrainingSettings,
+    conclude,
     fit,
     hold_out,
     training_folder,
@@ -189,7 +189,9 @@ class Reader(TrainedModel):
 
             scores = {name: partial(reader.score, part) for name, part in data.items()}
             best = fit(reader, batches, loss, lambda _: scores["dev"](), training, folder, resume, progress)
-            reader.result = TrainingResult.of(reader, best, seed, scores["test"]() if "test" in scores else None)
+            test_score = scores["test"]() if "test" in scores else None
+            sizes = {"training": len(train), **{name: len(part) for name, part in data.items()}}
+            conclude(reader, best, test_score, training, sizes, folder)
         return reader
 
     def evaluate(self, examples: Path | str | Sequence[Mapping[str, Any]]) -> dict[str, Any]:

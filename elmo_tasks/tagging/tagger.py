@@ -41,8 +41,8 @@ from elmo_tasks.tagging.training import (
 )
 from elmo_tasks.training import (
     Progress,
-    TrainingResult,
     TrainingSettings,
+    conclude,
     fit,
     hold_out,
     training_folder,
@@ -210,7 +210,9 @@ class Tagger(TrainedModel):
             best = fit(
                 tagger, batches, tagger.network.loss, lambda _: scores["dev"](), training, folder, resume, progress
             )
-            tagger.result = TrainingResult.of(tagger, best, seed, scores["test"]() if "test" in scores else None)
+            test_score = scores["test"]() if "test" in scores else None
+            sizes = {"training": len(train), **{name: len(part) for name, part in data.items()}}
+            conclude(tagger, best, test_score, training, sizes, folder)
         return tagger
 
     def predict(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -218,9 +220,9 @@ class Tagger(TrainedModel):
         check_sentences(sentences)
         return [labels for labels, _ in self._decoded(sentences, math.inf)]
 
-    def iter_predict(self, sentences: Iterable[Sequence[str]], window: float | None = None) -> Iterator[list[str]]:
-        """Yield the same, for input of any size. window: how many sentences to read ahead (default: 16 batches)."""
-        for labels, _ in self._decoded(checked(sentences), window):
+    def iter_predict(self, sentences: Iterable[Sequence[str]]) -> Iterator[list[str]]:
+        """Yield the same, for input of any size. It reads 16 batches ahead."""
+        for labels, _ in self._decoded(checked(sentences), None):
             yield labels
 
     def spans(self, texts: Sequence[str | Sequence[str]]) -> list[list[Span]]:

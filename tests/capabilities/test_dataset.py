@@ -474,15 +474,15 @@ def test_shuffled_batches_hold_every_sentence_once():
 
 def test_prefetching_keeps_order_and_stays_within_its_depth():
     taken, n_threads = [], threading.active_count()
-    with prefetched((taken.append(i) or i for i in range(100)), depth=3) as items:
+    with prefetched(taken.append(i) or i for i in range(100)) as items:
         assert next(items) == 0
         until = time.monotonic() + 5
-        while len(taken) < 4 and time.monotonic() < until:
+        while len(taken) < 5 and time.monotonic() < until:
             time.sleep(0.01)
         time.sleep(0.1)
-        assert len(taken) == 4  # one used, three prepared
+        assert len(taken) == 5  # one used, four prepared
         assert list(items) == list(range(1, 100))
-    with prefetched(iter(int, 1), depth=2) as endless:
+    with prefetched(iter(int, 1)) as endless:
         next(endless)
     assert threading.active_count() == n_threads
 

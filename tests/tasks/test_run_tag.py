@@ -72,6 +72,9 @@ def train(run, *flags: str, save_dir: str = "tagger", data: str = "--train_file=
 def test_train_and_predict(run, messages):
     train(run, NO_ELMO, "--char_cnn", *LEARNS, "--json=r.json")
     results = json.loads(Path("r.json").read_text(encoding="utf-8"))
+    card = Path("tagger/README.md").read_text(encoding="utf-8")
+    assert "40 training, 9 dev, 9 test" in card and '"lr": 0.02' in card and "B-LOC, B-PER" in card
+    exec(card.partition("```python")[2].partition("```")[0])  # its example
     assert results["dev"]["f1"] > 0.9 and results["test"]["f1"] > 0.7 and set(results["test"]["tags"]) == {"PER", "LOC"}
     predict = "predict --model_dir=tagger --device=cpu"
     first, blank, last = run(predict, "--output_format=json", text="of river\n\na  bank").splitlines()

@@ -470,7 +470,7 @@ def test_threads_share_a_tagger(checkpoints):
     expected = tagger.predict(SENTENCES)
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(tagger.predict, [SENTENCES] * 12)) == [expected] * 12
-    assert list(tagger.iter_predict(iter(SENTENCES), window=1)) == expected
+    assert list(tagger.iter_predict(iter(SENTENCES))) == expected
 
 
 def test_characters_get_the_vectors_of_jiebas_words(small_weights, tmp_path):
