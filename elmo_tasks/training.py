@@ -167,7 +167,7 @@ def fit(
     except UserError:
         raise
     except BaseException:  # Ctrl-C, a signal, or an error that is not the user's
-        _log_what_is_left(folder, state.epoch + 1, state.best)
+        _log_what_is_left(folder, state)
         raise
     if state.improved:
         model.set_weights(state.best.weights, "the best epoch")
@@ -206,17 +206,18 @@ def format_settings(settings: Mapping[str, float]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in settings.items())
 
 
-def _log_what_is_left(folder: Path | None, epoch: int, best: BestEpoch | None) -> None:
-    """Log what an interrupted training run has saved, and load its best epoch."""
+def _log_what_is_left(folder: Path | None, state: "TrainingState") -> None:
+    """Load the best epoch of an interrupted training run, and log what has been saved."""
+    best, stopped = state.best, f"stopped in epoch {state.epoch + 1}"
     if best:
         best.model.set_weights(best.weights, "the best epoch")
     if folder and best:
         log.warning(
-            f"stopped in epoch {epoch}. The best epoch so far is {best.epoch}, dev {best.score.summary.strip()}: use it "
-            f"from {folder}, or continue with the same settings and `resume=True`."
+            f"{stopped}. The best epoch so far is {best.epoch}, dev {best.score.summary.strip()}: use it from {folder}, or "
+            "continue with the same settings and `resume=True`."
         )
-    else:
-        log.warning(f"stopped in epoch {epoch}. Nothing has been saved.")
+    elif not state.run.name:
+        log.warning(f"{stopped}. Nothing has been saved.")
 
 
 class TrainingState:

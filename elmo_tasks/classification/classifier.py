@@ -18,7 +18,7 @@ from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import Vocabulary, sentence_batches
 from elmo_tasks.classification.network import ClassifierNetwork, ClassifierSettings, FineTunedELMo
-from elmo_tasks.classification.protocol import CrossValidation, Labelled, cross_validate, load_texts, train
+from elmo_tasks.classification.protocol import CrossValidation, Labelled, cross_validate, load_texts
 from elmo_tasks.classification.scores import Results, Score
 from elmo_tasks.classification.texts import Texts, as_texts, read_known, tokenise_texts
 from elmo_tasks.classification.training import BATCH_SIZE, BATCH_TOKENS, ClassifierTraining, make_elmo
@@ -126,7 +126,7 @@ class Classifier(TrainedModel):
         class_weights: of classes in the loss (others: 1), or "balanced": equal total weight of all classes.
         head: how a text's token vectors become one: their mean; max; attention, a mean with one trained weight per token;
         lstm, the maximum over the states of a BiLSTM; cnn, the maximum over filters of three to five tokens. head_dim: size
-        of lstm in each direction, and filters of each width of cnn. hidden_dim: size of the layer before the classes; 0: none.
+        of lstm in each direction, and filters of each width of cnn. hidden_dim: size of the last layer, 0: none.
         layers: concat, mix, average, top, a number, or some layers, as in concat:0,1. elmo_trainable: fine-tune the biLM,
         with elmo_lr and with lstm_dropout between its layers. random_weights: ablation: all, or lstm. cache_gb: memory for
         the layers of a frozen biLM; larger caches go to a file in save_dir.
@@ -138,7 +138,10 @@ class Classifier(TrainedModel):
 
         Of several values, as in lr=[0.001, 0.003], the dev set selects one.
         """
-        return train(cls, {name: value for name, value in locals().items() if name != "cls"})
+        options = {name: value for name, value in locals().items() if name != "cls"}
+        run = cross_validate(cls, options, protocol="train")
+        run.classifier.evaluation = run
+        return run.classifier
 
     @classmethod
     def cross_validate(
@@ -149,17 +152,26 @@ class Classifier(TrainedModel):
         folds: int = 10,
         protocol: str = "cv",
         results: Path | str | None = None,
+        compare_with: Sequence[Path | str] = (),
         **options: Any,
     ) -> CrossValidation:
         """Train on each fold's training part, and score its test part.
 
             Classifier.cross_validate(texts, labels, folds=5, elmo="en-reviews").accuracies
 
-        protocol: cv, or split: a single split, as in the published scripts. results: a JSON file of scores and predictions.
+        protocol: cv; split: a single split, as in the published scripts; or train: `test` or else `dev` is scored, which is
+        also done if either is given.
+        results: a JSON file of scores and predictions. compare_with: such files of other runs.
         options: those of `train`. With save_dir, a classifier is then trained on all texts and saved. With results or
         save_dir, finished folds are kept if this is interrupted, and resume=True continues.
         """
-        return cross_validate(cls, {"texts": texts, "labels": labels, **options}, folds, protocol, results)
+        defaults = {"labels": None, **cls.train.__kwdefaults__}
+        if unknown := sorted(options.keys() - defaults.keys()):
+            raise TypeError(f"cross_validate: {unknown[0]!r} is unknown. Expected the options of `train`.")
+        options = {**defaults, "texts": texts, "labels": labels, **options}
+        if options["dev"] is not None or options["test"] is not None:
+            protocol = "train"
+        return cross_validate(cls, options, protocol, folds, results and Path(results), list(map(Path, compare_with)))
 
     def predict(self, texts: Sequence[Text]) -> list[str]:
         """The class of each text; of each tuple of two texts if the classifier is of pairs."""

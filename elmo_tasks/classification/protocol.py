@@ -9,13 +9,14 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from elmo_core.config import differences
+from elmo_core.files import checkpoint
 from elmo_core.machine import disk, messages, runtime
 from elmo_core.machine.checks import check_option, check_texts
 from elmo_core.machine.messages import UserError, format_count, log
@@ -27,10 +28,10 @@ from elmo_tasks.classification.scores import Results, comparison, tables
 from elmo_tasks.classification.texts import Example, Given, Texts, read_texts
 from elmo_tasks.classification.training import ClassifierTraining, Fold, Trainer
 from elmo_tasks.pretrained import PretrainedBiLM
-from elmo_tasks.saved import check_model_folder
+from elmo_tasks.saved import STATE, check_model_folder
 from elmo_tasks.settings import check_effects, make
 from elmo_tasks.significance import mean_and_std
-from elmo_tasks.training import HELD_OUT, BestEpoch, conclude, format_settings, training_folder
+from elmo_tasks.training import HELD_OUT, BestEpoch, conclude, format_settings
 from elmo_tasks.word_vectors import WordVectors
 
 if TYPE_CHECKING:
@@ -39,7 +40,18 @@ if TYPE_CHECKING:
 model_selection = import_optional("sklearn.model_selection", "training a classifier")
 
 Labelled = Path | str | tuple[Sequence, Sequence]  # a file, or texts and labels
-NOT_COMPARED = ("save_dir", "overwrite", "resume", "progress", "logging_step", "device", "cache_gb")  # of a resumed run
+NOT_COMPARED = (
+    "texts",
+    "labels",
+    "dev",
+    "test",
+    "save_dir",
+    "overwrite",
+    "resume",
+    "progress",
+    "logging_step",
+    "device",
+)
 
 
 # Data
@@ -147,114 +159,100 @@ def make_trainer(kind: type, options: Mapping[str, Any], data: Texts) -> Trainer
     return Trainer(kind, data, options, pretrained, vectors, weights, options["progress"])
 
 
-def train(kind: type, options: Mapping[str, Any]) -> "Classifier":
-    """`Classifier.train`."""
-    folder = options["save_dir"]
-    with (
-        training_folder(kind.kind, folder, options["overwrite"], options["resume"]) as folder,
-        runtime.on_device(runtime.device_name(options["device"])),
-    ):
-        began, data = time.perf_counter(), load(options)
-        fold = only_fold(data, options["seed"])
-        trainer = make_trainer(kind, options, data)
-        trainer.encode(folder)
-        best, first = trainer.train(fold, folder=folder, resume=options["resume"])
-        classifier = best.model
-        scored = replace(fold, test=fold.test if len(fold.test) else fold.dev)
-        results = [FoldResult.of(data, scored, best, first)]
-        classifier.evaluation = CrossValidation(data, [scored], results, time.perf_counter() - began, options["seed"])
-        conclude_with(classifier, best, fold, data, options["seed"], folder)
-    return classifier
-
-
-def conclude_with(
-    model: "Classifier", best: BestEpoch, fold: Fold, data: Texts, seed: int, folder: Path | None
-) -> None:
-    """Score the test part, if there is one, and record the result of a training."""
-    parts = {"training": fold.train, "dev": fold.dev, "test": fold.test}
-    sizes = {name: len(indices) for name, indices in parts.items() if len(indices)}
-    test = model.score(data, fold.test) if len(fold.test) else None
-    conclude(model, best, test, replace(best.training, seed=seed), sizes, folder)
-
-
 def cross_validate(
-    kind: type, options: Mapping[str, Any], folds: int, protocol: str, results: Path | str | None
+    kind: "type[Classifier]",
+    options: Mapping[str, Any],
+    protocol: str = "cv",
+    folds: int = 10,
+    results: Path | None = None,
+    compare_with: Sequence[Path] = (),
 ) -> "CrossValidation":
-    """`Classifier.cross_validate`."""
-    defaults = {**kind.train.__kwdefaults__, "labels": None}
-    if unknown := options.keys() - defaults.keys() - {"texts"}:
-        raise TypeError(f"cross_validate: {sorted(unknown)[0]!r} is unknown: its options are those of `train`.")
-    options = {**defaults, **options}
-    check_option("protocol", protocol, ("cv", "split"))
-    ranks = Ranks(advice="With `results` or `save_dir` finished folds are kept: repeat the call with `resume=True`.")
+    """Train and score on the parts of labelled texts. The other ranks than the first get no results.
+
+    options: the arguments of `Classifier.train`. protocol, results, compare_with: see `Classifier.cross_validate`.
+    """
+    check_option("protocol", protocol, ("cv", "split", "train"))
+    ranks = Ranks(advice="With `results` or `save_dir` finished folds are kept: repeat this with `resume=True`.")
     if not ranks.is_main:
         log.setLevel("WARNING")
     save_dir, resume, began = options["save_dir"] and Path(options["save_dir"]), options["resume"], time.perf_counter()
-    cache = FoldCache(results or save_dir)
+    cache = FoldCache((results or save_dir) if protocol != "train" else None)
+    is_saved = save_dir is not None and checkpoint.exists(save_dir / STATE)
     if save_dir:
-        check_model_folder(save_dir, kind.kind, options["overwrite"], resume, cache.is_interrupted)
+        check_model_folder(save_dir, kind.kind, options["overwrite"], resume, cache.is_interrupted or is_saved)
+    elif options["overwrite"] or (resume and not results):
+        raise UserError(f"`{'overwrite' if options['overwrite'] else 'resume'}` has no effect without `save_dir`.")
     elif resume and not cache.is_interrupted:
         raise UserError("`resume`: there is no interrupted run to continue. Leave it out.")
     with runtime.on_device(runtime.device_name(options["device"])):
-        data = load(options)
-        identity = {
-            name: str(value) for name, value in options.items() if name not in (*NOT_COMPARED, "texts", "labels", "dev")
-        }
-        identity |= {"folds": str(folds), "protocol": protocol, "data": data.identity}
-        run = CrossValidation(
-            data, make_folds(data, folds, protocol, options["seed"]), [], 0.0, options["seed"], identity
-        )
+        run = prepare(options, protocol, folds)
         if results:
-            run.check_file(Path(results))
-        trainer = make_trainer(kind, options, data)
+            run.check_file(results)
+        run.compared = [(path, run.comparable(path)) for path in compare_with]
+        trainer = make_trainer(kind, options, run.data)
         inputs = [source.fingerprint[:12] for source in (trainer.pretrained, trainer.vectors) if source]
-        done = ranks.run_on_main(lambda: cache.open({**identity, "weights": " ".join(inputs)}))
+        done = ranks.run_on_main(lambda: cache.open({**run.settings, "weights": " ".join(inputs)}))
         for number in done:
             log.info(f"{run.folds[number - 1].name}  was done before")
         if ranks.size > len(run.folds):
             log.info(f"processes     {len(run.folds)} of {ranks.size} have work: each takes whole folds")
         numbers = range(ranks.rank + 1, len(run.folds) + 1, ranks.size)
-        left = [number for number in numbers if number not in done]
+        if save_dir:
+            save_dir.mkdir(parents=True, exist_ok=True)
+
+        def train_folds() -> list[FoldResult]:
+            for k, number in enumerate(left := [number for number in numbers if number not in done]):
+                began, fold = time.perf_counter(), run.folds[number - 1]
+                into = (save_dir, resume and is_saved) if protocol == "train" else ()
+                best, first = trainer.train(fold, number, *into)
+                done[number] = result = FoldResult.of(run.data, fold, best, first)
+                cache.save(number, result)
+                if protocol == "train":
+                    run.conclude(best, fold, save_dir)
+                    continue
+                seconds = time.perf_counter() - began
+                times = messages.format_duration(seconds)
+                times += f"  {messages.format_duration(seconds * (len(left) - k - 1))} left" if left[k + 1 :] else ""
+                dev = f"(dev {best.score.accuracy:.2%})  {format_settings(result.settings)}"
+                log.info(f"{fold.name}  accuracy {result.accuracy:.2%}  {dev}  {times}")
+            return [done[number] for number in numbers]
+
+        def train_on_all() -> None:
+            fold = only_fold(replace(run.data, n_dev=run.data.n_dev + run.data.n_test, n_test=0), run.seed)
+            fold.name = f"all {run.data.unit}"
+            best, _ = trainer.train(fold, len(run.folds) + 1, save_dir, resume and is_saved)
+            run.conclude(best, fold, save_dir)
+
         try:
-            trainer.encode(save_dir and save_dir.parent)
-
-            def results_of_rank() -> list[FoldResult]:
-                for k, number in enumerate(left):
-                    done[number] = _train_fold(trainer, run.folds[number - 1], number, len(left) - k - 1)
-                    cache.save(number, done[number])
-                return [done[number] for number in numbers]
-
-            shares = ranks.run_on_all(results_of_rank)
-            run.results = [shares[k % ranks.size][k // ranks.size] for k in range(len(run.folds))]
-            run.seconds = time.perf_counter() - began
-            if results and ranks.is_main:
-                run.save(Path(results))
-            if save_dir:
-                ranks.run_on_main(lambda: run.train_on_all(trainer, save_dir))
+            trainer.encode(save_dir)
+            shares = ranks.run_on_all(train_folds)
+            if ranks.is_main:
+                run.results = [shares[k % ranks.size][k // ranks.size] for k in range(len(run.folds))]
+                run.seconds = time.perf_counter() - began
+                if results:
+                    run.save(results)
+            if save_dir and protocol != "train":
+                ranks.run_on_main(train_on_all)
         except UserError:
             raise
         except BaseException:  # Ctrl-C, a signal, or an error that is not the user's
-            if ranks.is_main:
-                kept = len(cache.files())
-                how = f"after {format_count(kept, 'finished folds')}. Continue with the same settings and `resume=True`"
-                log.warning(f"stopped {how if kept else 'before the first fold was done. Nothing has been saved'}.")
+            if ranks.is_main and (n_kept := len(cache.files())):
+                kept = format_count(n_kept, "finished folds")
+                log.warning(f"stopped after {kept}. Continue with the same settings and `resume=True`.")
             raise
         if ranks.is_main:
             cache.close()
     return run
 
 
-def _train_fold(trainer: Trainer, fold: Fold, number: int, n_left: int) -> "FoldResult":
-    began = time.perf_counter()
-    best, first = trainer.train(fold, number)
-    result, seconds = FoldResult.of(trainer.data, fold, best, first), time.perf_counter() - began
-    times = messages.format_duration(seconds)
-    times += f"  about {messages.format_duration(seconds * n_left)} left" if n_left else ""
-    log.info(
-        f"{fold.name}  accuracy {result.accuracy:.2%}  (dev {best.score.accuracy:.2%})  {format_settings(result.settings)}  "
-        f"{times}"
+def prepare(options: Mapping[str, Any], protocol: str, folds: int) -> "CrossValidation":
+    """Load the texts, and divide them."""
+    data, seed = load(options), options["seed"]
+    parts = [only_fold(data, seed)] if protocol == "train" else make_folds(data, folds, protocol, seed)
+    settings = {name: str(value) for name, value in options.items() if name not in NOT_COMPARED}
+    return CrossValidation(
+        data, parts, seed, {**settings, "folds": str(folds), "protocol": protocol, "data": data.identity}
     )
-    return result
 
 
 @dataclass
@@ -273,8 +271,10 @@ class FoldResult:
 
     @classmethod
     def of(cls, data: Texts, fold: Fold, best: BestEpoch, first: BestEpoch | None) -> "FoldResult":
-        score = best.model.score(data, fold.test)
-        first_accuracy = first.model.score(data, fold.test).accuracy if first and first is not best else score.accuracy
+        score = best.model.score(data, fold.scored)
+        first_accuracy = (
+            first.model.score(data, fold.scored).accuracy if first and first is not best else score.accuracy
+        )
         settings = {**first.settings, "epoch": first.epoch} if first else {}
         if best is not first:
             settings = {name: value for name, value in settings.items() if name != "epoch"}
@@ -337,18 +337,20 @@ class FoldCache:
 
 @dataclass
 class CrossValidation:
-    """Results on the test parts of folds.
+    """Results on the test parts of folds; on the dev part if the test part is empty.
 
-    seconds: of all. settings: that the results depend on, for a file of them. classifier: trained on all texts, if it was.
+    settings: that the results depend on. classifier: the one that was saved, or trained on the only fold.
+    compared: results of other runs, by their files.
     """
 
     data: Texts
     folds: list[Fold]
-    results: list[FoldResult]
-    seconds: float
     seed: int
-    settings: Mapping[str, str] | None = None
+    settings: Mapping[str, str]
+    results: list[FoldResult] = field(default_factory=list)
+    seconds: float = 0.0
     classifier: "Classifier | None" = None
+    compared: Sequence[tuple[Path, Results]] = ()
 
     @property
     def accuracies(self) -> list[float]:
@@ -357,7 +359,7 @@ class CrossValidation:
     @property
     def predictions(self) -> Results:
         """The predictions for all test texts, in the order of the texts."""
-        indices, data = np.concatenate([fold.test for fold in self.folds]), self.data
+        indices, data = np.concatenate([fold.scored for fold in self.folds]), self.data
         order = np.argsort(indices)
         probabilities = np.concatenate([result.probabilities for result in self.results])[order]
         return Results.from_probabilities(
@@ -378,18 +380,18 @@ class CrossValidation:
             lines.append(f"macro F1               {mean_and_std([result.macro_f1 for result in self.results], '%')}")
         for mix in np.mean([result.mixes for result in self.results], axis=0):
             lines.append(f"layers                 s {' '.join(f'{s:.3f}' for s in mix[:-1])}  gamma {mix[-1]:.3f}")
-        return "\n".join([*lines, *tables(results, classes, confusion)])
+        lines += tables(results, classes, confusion)
+        return "\n".join(lines + [comparison(results, other, path, self.seed, unit) for path, other in self.compared])
 
-    def comparison(self, path: Path) -> str:
-        """Describe the difference from the results in a file, and its significance."""
-        other, results = Results.load(path), self.predictions
-        if results.data != other.data or not np.array_equal(results.number, other.number):
+    def comparable(self, path: Path) -> Results:
+        """The results of another run. Raise unless it has scored the same texts."""
+        other, scored = Results.load(path), np.sort(np.concatenate([fold.scored for fold in self.folds]))
+        if self.data.identity != other.data or not np.array_equal(scored, other.number):
             raise UserError(
-                f"`compare_with` {path}: it scored {len(other.number):,} of {other.data}, this run scores "
-                f"{len(results.number):,} of {results.data}. Compare runs with the same data and `protocol` (and for split, "
-                "the same `seed`)."
+                f"`compare_with` {path}: it scored {len(other.number):,} of {other.data}, this run scores {len(scored):,} of "
+                f"{self.data.identity}. Compare runs with the same data and `protocol` (and for split, the same `seed`)."
             )
-        return comparison(results, other, path, self.seed, self.data.unit)
+        return other
 
     def check_file(self, path: Path) -> None:
         """Raise if the file holds the results of other data or settings, which would be lost."""
@@ -412,11 +414,10 @@ class CrossValidation:
         ]
         self.predictions.save(path, **values)
 
-    def train_on_all(self, trainer: Trainer, folder: Path) -> None:
-        """Train a classifier on all texts, and save it."""
-        indices, dev = np.split(np.arange(len(self.data)), [len(self.data) - self.data.n_dev])
-        parts = hold_out_dev(indices, dev, self.data.labels, self.seed)
-        fold = Fold(f"all {self.data.unit}", *parts, test=np.arange(0))
-        best, _ = trainer.train(fold, len(self.folds) + 1, folder)
+    def conclude(self, best: BestEpoch, fold: Fold, folder: Path | None) -> None:
+        """Score the test part, if there is one, and record the result of the training in the classifier."""
+        parts = {"training": fold.train, "dev": fold.dev, "test": fold.test}
+        sizes = {name: len(indices) for name, indices in parts.items() if len(indices)}
         self.classifier = best.model
-        conclude_with(best.model, best, fold, self.data, self.seed, folder)
+        test = best.model.score(self.data, fold.test) if len(fold.test) else None
+        conclude(best.model, best, test, replace(best.training, seed=self.seed), sizes, folder)

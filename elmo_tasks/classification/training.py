@@ -51,6 +51,10 @@ class Fold:
     dev: np.ndarray
     test: np.ndarray
 
+    @property
+    def scored(self) -> np.ndarray:
+        return self.test if len(self.test) else self.dev
+
 
 class Trainer:
     """Trains classifiers on parts of labelled texts. A result depends only on the part, its number and the settings.
@@ -96,8 +100,8 @@ class Trainer:
         folder: where the best model so far is saved.
         """
         seed = int(np.random.SeedSequence([self.options["seed"], number]).generate_state(1)[0])
-        grid = {name: _several(value) for name, value in self.options.items() if isinstance(value, list | tuple)}
-        grid |= {name: _several(self.options[name]) for name in ("lr", "weight_decay", "dropout")}
+        grid = {name: _several(self.options[name]) for name in ("lr", "weight_decay", "dropout")}
+        grid |= {name: value for name, value in self.options.items() if isinstance(value, list | tuple)}
         rates = {"elmo_lr": "elmo_trainable", "word_vectors_lr": "word_vectors_trainable"}
         tuned = {name: _several(grid.pop(name, self.options[name])) for name in rates}
         tuned = {name: values for name, values in tuned.items() if self.options[rates[name]]}
