@@ -418,7 +418,8 @@ class ELMo(nn.Layer):
         distinct = [tokens for tokens in dict.fromkeys(map(tuple, sentences)) if tokens not in self._cached]
         n_vectors, n_layers = len(distinct) if self.pool else sum(map(len, distinct)), self.choice.n_layers
         size = 4 * n_vectors * n_layers * self.layer_dim
-        shape = f"{format_count(n_vectors, 'sentences' if self.pool else 'tokens')} x {format_count(n_layers, 'layers')} x {self.layer_dim}"
+        vectors = format_count(n_vectors, "sentences" if self.pool else "tokens")
+        shape = f"{vectors} x {format_count(n_layers, 'layers')} x {self.layer_dim}"
         what = f"{shape}, {size / 1e6:,.0f} MB in float32"
         on_disk = folder is not None and size / 2 > gigabytes * 1e9
         room = max(0, shutil.disk_usage(folder).free - MIN_FREE_BYTES) if on_disk else gigabytes * 1e9

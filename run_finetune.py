@@ -20,7 +20,7 @@ from pathlib import Path
 import args as arguments
 import script
 import task_flags
-from args import COUNT, DIR, FILE
+from args import COUNT, DIR, FILE, WHOLE
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import format_count, log
 from elmo_core.text.text_files import line_groups, write_table
@@ -72,7 +72,10 @@ def add_train(parser: argparse.ArgumentParser, flag: str, **options) -> None:
     task_flags.add_save(data, "classifier", required=False)
     task_flags.add_resume(data)
     network = parser.add_argument_group("network")
-    task_flags.add_settings(network, ClassifierSettings, "head", "head_dim", "hidden_dim", "dropout", "word_dropout")
+    several = ClassifierSettings(dropout=(ClassifierSettings.dropout,))
+    task_flags.add_settings(network, several, "head", "head_dim", "hidden_dim", "dropout", "word_dropout")
+    name = {"dest": "hidden_dim", "default": argparse.SUPPRESS, "help": argparse.SUPPRESS}  # of the published script
+    network.add_argument("--sent_embedding_dim", **WHOLE, **name)
     training = task_flags.add_training_settings(parser, ClassifierTraining, omit=["word_vectors_lr", "ema"])
     training.description = "of several values, the dev part selects one"
     help = "weights of classes in the loss (others: 1), or `balanced`: equal total weight of all classes"

@@ -142,6 +142,8 @@ def fit(
     state = TrainingState(model, settings, run)
     if resume:
         state.resume(folder, score)
+    elif folder and run.best:  # the folder holds that: from now on this run is what is continued
+        state.save(folder)
     start = time.perf_counter() - state.seconds
     try:
         for epoch in range(state.epoch + 1, settings.epochs + 1):
@@ -253,7 +255,7 @@ class TrainingState:
             "step": self.epoch,
             "seconds": self.seconds,
             "run": self.run.number,
-            "best": (self.improved, self.best_value),
+            "best": (self.improved, self.best_value, self.best.epoch, self.best.settings),
             "random": self.random.bit_generator.state,
             "paddle_random": versions.random_states(paddle),
             "average": [self.average.steps, *(average.numpy() for average in self.average.averages)],
@@ -272,16 +274,14 @@ class TrainingState:
                 "or start again with `overwrite=True`."
             )
         self.epoch, self.seconds = progress["step"], progress["seconds"]
-        self.improved, self.best_value = progress["best"]  # a killed run's saved weights may be those of the next epoch
+        # of a killed run, the saved weights may be those of the next epoch
+        self.improved, self.best_value, epoch, chosen = progress["best"]
         best = self.model if self.improved else type(self.model)(folder, self.model.device)  # of a run before this one
         if self.improved:
             best.set_weights(checkpoint.load_params(folder / WEIGHTS), str(folder / WEIGHTS))
-        self.best = BestEpoch(
-            self.improved, score(best), self.seconds, best, best.weights(), self.run.settings, self.settings
-        )
+        self.best = BestEpoch(epoch, score(best), self.seconds, best, best.weights(), chosen, self.settings)
         log.info(
-            f"resumed after epoch {self.epoch}. The best epoch so far is {self.improved}, dev "
-            f"{self.best.score.summary.strip()}."
+            f"resumed after epoch {self.epoch}. The best epoch so far is {epoch}, dev {self.best.score.summary.strip()}."
         )
         self.model.set_weights(checkpoint.load_params(folder / STATE), str(folder / STATE))
         names = {name: weight.name for name, weight in self.model.network.named_parameters()}

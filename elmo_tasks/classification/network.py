@@ -43,7 +43,7 @@ class ClassifierSettings(ELMoSettings):
     head: str = setting("mean", "how a text's token vectors become one", choices=tuple(HEADS))
     head_dim: int = setting(128, "size of the head `lstm` in each direction; of `cnn`, filters of each width")
     hidden_dim: int = setting(64, "size of the layer before the classes; 0: none", minimum=0)
-    dropout: float = setting((0.5,), "dropout before the classes", below=1)
+    dropout: float = setting(0.5, "dropout before the classes", below=1)
     lang: str = setting("en", choices=tuple(TOKENISERS))
     max_seq_len: int = setting(256, "truncate texts to N tokens")
     pairs: bool = setting(False)

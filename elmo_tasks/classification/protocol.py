@@ -147,12 +147,6 @@ def weights_of_classes(weights: str | Mapping[str, float] | None, data: Texts) -
 def make_trainer(kind: type, options: Mapping[str, Any], data: Texts) -> Trainer:
     """Check all settings, and load what does not change in training."""
     check_effects(options, ClassifierSettings, ClassifierTraining)
-    for settings, name in (
-        (ClassifierSettings, "seed"),
-        (ClassifierSettings, "max_seq_len"),
-        (ClassifierTraining, "cache_gb"),
-    ):
-        make(settings, {name: options[name]})
     pretrained = PretrainedBiLM.from_path(options["elmo"]) if options["elmo"] else None
     vectors = WordVectors(options["word_vectors"], options["word_vectors_limit"]) if options["word_vectors"] else None
     weights = weights_of_classes(options["class_weights"], data)
@@ -176,7 +170,7 @@ def cross_validate(
     if not ranks.is_main:
         log.setLevel("WARNING")
     save_dir, resume, began = options["save_dir"] and Path(options["save_dir"]), options["resume"], time.perf_counter()
-    cache = FoldCache((results or save_dir) if protocol != "train" else None)
+    is_single, cache = protocol != "cv", FoldCache((results or save_dir) if protocol == "cv" else None)
     is_saved = save_dir is not None and checkpoint.exists(save_dir / STATE)
     if save_dir:
         check_model_folder(save_dir, kind.kind, options["overwrite"], resume, cache.is_interrupted or is_saved)
@@ -203,11 +197,11 @@ def cross_validate(
         def train_folds() -> list[FoldResult]:
             for k, number in enumerate(left := [number for number in numbers if number not in done]):
                 began, fold = time.perf_counter(), run.folds[number - 1]
-                into = (save_dir, resume and is_saved) if protocol == "train" else ()
+                into = (save_dir, resume and is_saved) if is_single else ()
                 best, first = trainer.train(fold, number, *into)
                 done[number] = result = FoldResult.of(run.data, fold, best, first)
                 cache.save(number, result)
-                if protocol == "train":
+                if is_single:
                     run.conclude(best, fold, save_dir)
                     continue
                 seconds = time.perf_counter() - began
@@ -231,7 +225,7 @@ def cross_validate(
                 run.seconds = time.perf_counter() - began
                 if results:
                     run.save(results)
-            if save_dir and protocol != "train":
+            if save_dir and not is_single:
                 ranks.run_on_main(train_on_all)
         except UserError:
             raise
@@ -247,6 +241,7 @@ def cross_validate(
 
 def prepare(options: Mapping[str, Any], protocol: str, folds: int) -> "CrossValidation":
     """Load the texts, and divide them."""
+    make(ClassifierTraining, {"seed": options["seed"]})
     data, seed = load(options), options["seed"]
     parts = [only_fold(data, seed)] if protocol == "train" else make_folds(data, folds, protocol, seed)
     settings = {name: str(value) for name, value in options.items() if name not in NOT_COMPARED}
@@ -388,7 +383,7 @@ class CrossValidation:
         other, scored = Results.load(path), np.sort(np.concatenate([fold.scored for fold in self.folds]))
         if self.data.identity != other.data or not np.array_equal(scored, other.number):
             raise UserError(
-                f"`compare_with` {path}: it scored {len(other.number):,} of {other.data}, this run scores {len(scored):,} of "
+                f"`compare_with` {path}: it scored {len(other.number):,} of {other.data}, this run {len(scored):,} of "
                 f"{self.data.identity}. Compare runs with the same data and `protocol` (and for split, the same `seed`)."
             )
         return other

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -92,11 +93,11 @@ class Score:
 
     results: Results
 
-    @property
+    @cached_property
     def value(self) -> float:
         return auc(self.results.probabilities, self.results.label)
 
-    @property
+    @cached_property
     def accuracy(self) -> float:
         return float(self.results.is_correct.mean())
 

@@ -14,12 +14,15 @@ from elmo_tasks.classification.texts import Texts
 from elmo_tasks.classification.words import Words, word_list
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.saved import BILM, WORDS
-from elmo_tasks.settings import make, setting
+from elmo_tasks.settings import first_of, make, setting
 from elmo_tasks.training import BestEpoch, Progress, Run, TrainingSettings, fit, interrupted_run, search
 from elmo_tasks.word_vectors import WordVectors
 
 BATCH_SIZE, BATCH_TOKENS = 128, 16384  # most texts and tokens per batch without training
 TUNED = "elmo_trainable or word_vectors_trainable"
+RATES = {"elmo_lr": "elmo_trainable", "word_vectors_lr": "word_vectors_trainable"}
+ONE_VALUE = ("seed", "max_seq_len", "cache_gb", "patience", "logging_step")
+OF_TUNING = (*RATES, "tune_epochs", "word_dropout", "lstm_dropout")
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,14 @@ class Trainer:
     ):
         self.kind, self.data, self.pretrained, self.vectors, self.progress = kind, data, pretrained, vectors, progress
         self.class_weights = None if class_weights is None else paddle.to_tensor(class_weights.astype(np.float32))
-        settings = {field.name for kind in (ClassifierSettings, ClassifierTraining) for field in fields(kind)}
-        self.options = {name: value for name, value in options.items() if name in settings}
+        self.options = {}
+        for settings in (ClassifierSettings, ClassifierTraining):
+            for field in (field for field in fields(settings) if field.name in options):
+                is_number = type(first_of(field.default)) in (int, float) and field.name not in ONE_VALUE
+                several = _several(options[field.name]) if is_number else [options[field.name]]
+                for value in several:
+                    make(settings, {field.name: value})
+                self.options[field.name] = options[field.name]
         self.options |= {"reads_elmo": pretrained is not None, "pairs": data.are_pairs}
         self.options["reads_words"] = bool(vectors or self.options["word_vectors_trainable"] or not pretrained)
         self.is_tuned = bool(self.options["elmo_trainable"] or self.options["word_vectors_trainable"])
@@ -100,11 +109,11 @@ class Trainer:
         folder: where the best model so far is saved.
         """
         seed = int(np.random.SeedSequence([self.options["seed"], number]).generate_state(1)[0])
+        lists = {name: value for name, value in self.options.items() if isinstance(value, list | tuple)}
         grid = {name: _several(self.options[name]) for name in ("lr", "weight_decay", "dropout")}
-        grid |= {name: value for name, value in self.options.items() if isinstance(value, list | tuple)}
-        rates = {"elmo_lr": "elmo_trainable", "word_vectors_lr": "word_vectors_trainable"}
-        tuned = {name: _several(grid.pop(name, self.options[name])) for name in rates}
-        tuned = {name: values for name, values in tuned.items() if self.options[rates[name]]}
+        grid |= {name: values for name, values in lists.items() if name not in OF_TUNING}
+        tuned = {name: values for name, values in lists.items() if name in OF_TUNING and name not in RATES}
+        tuned |= {name: _several(self.options[name]) for name, needs in RATES.items() if self.options[needs]}
         best = first = None
         n_first, at = math.prod(map(len, grid.values())), interrupted_run(folder, resume)
         if self.options["epochs"]:
@@ -130,7 +139,7 @@ class Trainer:
         options = {**self.options, **changes}
         if not is_tuned:
             options |= {"elmo_trainable": False, "word_vectors_trainable": False}
-        return make(ClassifierSettings, {**options, "dropout": _several(options["dropout"])[0]})
+        return make(ClassifierSettings, {name: _several(value)[0] for name, value in options.items()})
 
     def _fit(
         self, fold: Fold, run: Run, seed: int, start: BestEpoch | None, folder, resume: bool, is_tuned=False
@@ -139,8 +148,8 @@ class Trainer:
         changes = {**(start.settings if start else {}), **run.settings}
         values = {**self.options, **changes, "seed": seed}
         values |= {"epochs": values["tune_epochs"]} if is_tuned else {}
-        values |= {name: _several(values[name])[0] for name in ("elmo_lr", "word_vectors_lr")}
-        training, settings = make(ClassifierTraining, values), self._settings(changes, is_tuned)
+        training = make(ClassifierTraining, {name: _several(value)[0] for name, value in values.items()})
+        settings = self._settings(changes, is_tuned)
         paddle.seed(seed)
         words = word_list(self._rows_of(fold.train)) if settings.word_vectors_trainable else None
         shared = {} if settings.elmo_trainable else {"elmo_layer": self.fixed_elmo}
