@@ -49,7 +49,7 @@ import script
 from elmo_core.config import ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk
-from elmo_core.machine.messages import log
+from elmo_core.machine.messages import format_count, log
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import bilm_tf, fluid, formats, model_files, paddlenlp, published
 
@@ -181,8 +181,9 @@ def write_checkpoint(
 
 def describe(config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
     words = f"table of {config.vocab_size:,} words"
-    filters = f"characters, {len(config.filters)} filters, {config.activation}, {config.n_highway} highways"
-    layers = f"{config.n_layers} layer{'s' * (config.n_layers > 1)}"
+    filters = f"characters, {format_count(len(config.filters), 'filters')}, {config.activation}, "
+    filters += format_count(config.n_highway, "highways")
+    layers = format_count(config.n_layers, "layers")
     skip = "with" if config.use_skip_connections else "without"
     clips = " and ".join(f"{clip:g}" if clip else "none" for clip in (config.cell_clip, config.proj_clip))
     inputs = " and ".join([filters] * config.reads_characters + [words] * config.reads_words)
@@ -192,10 +193,10 @@ def describe(config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
         f"forget bias {config.forget_bias:g}"
     )
     log.info(f"parameters    {sum(weight.size for weight in params.values()):,}")
-    softmax = (
+    output = (
         f"predicts {config.vocab_size:,} words" if "softmax.weight" in params else "none: vectors, but no perplexity"
     )
-    log.info(f"softmax       {softmax}")
+    log.info(f"softmax       {output}")
 
 
 if __name__ == "__main__":

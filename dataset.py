@@ -163,7 +163,7 @@ class Partition:
     """The part of a file that one rank reads: the sentences whose index modulo `stride` is `offset`.
 
     unread: an earlier run's partitions, each with the number of sentences already read. If given, the part is every
-    stride-th of what is left of them, from offset on.
+    stride-th of their unread sentences, from offset on.
     """
 
     offset: int = 0
@@ -299,8 +299,8 @@ class TrainStream:
     def _assign_files(self, epoch: int, rank: int, size: int, history: dict | None) -> list[tuple[int, Partition]]:
         """The files that one of `size` ranks reads in an epoch, each with its partition.
 
-        history: how far each rank of a differently sized run got ([epoch, index in its file order, sentence]), and that
-        run's own history. In epochs that those ranks had started, only what they left unread is dealt.
+        history: the position of each rank of an earlier run with another number of ranks ([epoch, index in its file order,
+        sentence]), and that run's own history. In epochs that it had begun, only unread sentences are assigned.
         """
         unread = self._unread(epoch, history)
         untouched = [file for file, partitions in unread.items() if partitions == [(WHOLE_FILE, 0)]]

@@ -64,7 +64,7 @@ class BiLM(nn.Layer):
     """The bidirectional language model. Its sublayers' names are the keys of every checkpoint.
 
     softmax: include the softmax, for pretraining and perplexity. The vocabulary tables then collect row gradients
-    (elmo_core/network/row_gradients.py), which only the pretraining optimizers apply.
+    (elmo_core/network/row_gradients.py), which only the optimizers of elmo_core apply.
     """
 
     def __init__(self, config: ELMoConfig, softmax: bool = True):
@@ -200,9 +200,9 @@ class ScalarMix(nn.Layer):
         self.gamma = self.create_parameter([1], default_initializer=one)
 
     def forward(self, layers: Sequence[paddle.Tensor], mask: paddle.Tensor | None = None) -> paddle.Tensor:
-        """layers: each (..., D); mask: (...), 1 for tokens, 0 for padding; used only by the layer norm."""
+        """Mix the layers, each (..., D). mask: (...), 1 for tokens, 0 for padding; used only by the layer norm."""
         if len(layers) != len(self.scalars):
-            raise UserError(f"ScalarMix: found {len(layers)} layers, expected {len(self.scalars)}.")
+            raise UserError(f"ScalarMix: found {format_count(len(layers), 'layers')}, expected {len(self.scalars)}.")
         if 0 in layers[0].shape:  # older Paddle cannot add empty tensors
             return layers[0]
         if self.layer_norm:
@@ -240,7 +240,7 @@ class LayerChoice:
         return max(self.indices, default=0)
 
     def select(self, layers: Sequence[Sequence[paddle.Tensor]]) -> list[Sequence[paddle.Tensor]]:
-        """Select the chosen ones of the biLM's layers, each (forward, backward), or compute their sum."""
+        """Return the chosen layers of the biLM, each (forward, backward), or their sum."""
         if self.how != "sum":
             return [layers[index] for index in self.indices]
         pairs = [(self.weights[index], layers[index]) for index in self.indices] or [(0.0, layers[0])]  # all weights 0
@@ -469,8 +469,8 @@ class ELMo(nn.Layer):
         mix = self.mixes[number]
         return {"layers": nn.functional.softmax(mix.scalars).tolist(), "gamma": mix.gamma.item()}
 
-    def groups(self) -> list[list[paddle.Tensor]]:
-        """The biLM's weights, from the token encoder to the top layer."""
+    def parameter_groups(self) -> list[list[paddle.Tensor]]:
+        """Return the biLM's weights in groups, from the token encoder to the top layer."""
         pairs = zip(self.bilm.forward_lstm, self.bilm.backward_lstm, strict=True)
         return [self.bilm.token_encoder.parameters(), *([*f.parameters(), *b.parameters()] for f, b in pairs)]
 
@@ -582,7 +582,7 @@ class ELMoEmbedder:
         return self._encode(self._validated(sentences), total=len(sentences) if isinstance(sentences, Sized) else None)
 
     def encode_tokens(self, tokens: Sequence[str]) -> np.ndarray:
-        """Context-free token vectors (n, P): the LSTMs' input. Layer 0 repeats each of them twice."""
+        """Context-free token vectors (n, P): the LSTMs' input. Layer 0 is this vector twice, once per direction."""
         list(self._validated([tokens]))
         self._oov_counter.update(tokens)
         with products.inference(self.device):
@@ -626,8 +626,11 @@ class ELMoEmbedder:
             prefix, config, weights, vocabulary = read_model(self._prefix, softmax=True)
             names = [name for name in weights if name.startswith("softmax.")]
             of_softmax = {name.removeprefix("softmax."): weights.pop(name) for name in names}
-            loaded = {name: weight.numpy() for name, weight in self.bilm.state_dict().items()}
-            if checkpoint.fingerprint(weights) != checkpoint.fingerprint(loaded):
+            loaded, read = (
+                checkpoint.fingerprint({name: np.asarray(array, np.float32) for name, array in arrays.items()})
+                for arrays in (self.bilm.state_dict(), weights)
+            )
+            if loaded != read:
                 raise UserError(
                     f"{prefix} has been replaced since this ELMoEmbedder loaded it. Create another ELMoEmbedder."
                 )

@@ -1,6 +1,6 @@
 """Convert raw text to a corpus, and a corpus to a vocabulary or to word vectors.
 
-    python preprocess.py text 'raw/*.txt.gz' --lang en --output corpora/news --dev_fraction 0.01
+    python preprocess.py text 'raw/*.txt.gz' --output corpora/news --dev_fraction 0.01
     python preprocess.py vocab 'corpora/news/train/*' --output corpora/news/vocabulary.txt
     python preprocess.py vectors 'corpora/news/train/*' --output corpora/news/word2vec.bin
 
@@ -24,14 +24,14 @@ from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.characters import MAX_BYTES
 from elmo_core.text.corpus import Corpus
+from elmo_core.text.language import CHOICES, warn_if_unsegmented
 from elmo_core.text.text_files import NotUTF8
-from elmo_core.text.tokenise import TOKENISERS
 from elmo_core.text.tokens import SPECIAL_TOKENS
 from preprocessing import word2vec
 from preprocessing.raw_text import Options, make_corpus
 from preprocessing.vocabulary import count_tokens, make_vocabulary
 
-LANGUAGES = "language of the text: English, Chinese, any other, or none: split at white space, one sentence per line"
+LANGUAGES = "language: recognised, English, Chinese, any other, or none: split at white space, one sentence per line"
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -59,14 +59,16 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def add_text_arguments(parser: argparse.ArgumentParser, files: dict) -> None:
     parser.add_argument("input", **files)
-    parser.add_argument("--lang", choices=tuple(TOKENISERS), required=True, help=LANGUAGES)
+    parser.add_argument("--lang", choices=CHOICES, help=LANGUAGES)
     parser.add_argument("--output", **arguments.DIR, required=True, help="folder for train/ and dev/")
     parser.add_argument("--overwrite", action="store_true", help="replace existing train/ and dev/")
 
     reading = parser.add_argument_group("input")
     reading.add_argument("--encoding", metavar="NAME", help="encoding of the files")
-    reading.add_argument("--undecodable", choices=("error", "drop"), help="lines in another encoding")
-    document = "unit of held-out text: a line, a block of lines up to a blank one, or a file"
+    reading.add_argument(
+        "--undecodable", choices=("error", "drop"), help="what to do with lines that cannot be decoded"
+    )
+    document = "unit in which text is held out: a line, a paragraph (up to a blank line) or a file"
     reading.add_argument("--document", choices=("line", "block", "file"), help=document)
 
     tokens = parser.add_argument_group("sentences and tokens")
@@ -92,7 +94,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def text(args: argparse.Namespace) -> None:
-    """Write a corpus. Log its size, what was left out, and the next command."""
+    """Write a corpus. Log its size, what was omitted, and the next command."""
     start = time.perf_counter()
     options = arguments.from_flags(Options, args)
     try:
@@ -119,8 +121,10 @@ def vocab(args: argparse.Namespace) -> None:
         raise UserError(
             f"--max_size {args.max_size}: expected {len(SPECIAL_TOKENS) + 1} or more, special tokens included."
         )
-    counts = count_tokens(corpus_files(args))
+    paths = corpus_files(args)
+    counts = count_tokens(paths)
     vocabulary = make_vocabulary(counts, args.min_count, args.max_size)
+    warn_if_unsegmented(paths[0], known=vocabulary)
     vocabulary.save(args.output)
     for marker in SPECIAL_TOKENS:
         if n := counts.pop(marker, 0):
@@ -129,10 +133,9 @@ def vocab(args: argparse.Namespace) -> None:
             )
     n_words, total = len(vocabulary) - len(SPECIAL_TOKENS), counts.total()
     covered = sum(counts[word] for word in vocabulary.tokens[len(SPECIAL_TOKENS) :]) / total
-    log.info(
-        f"{args.output}: {n_words:,} of {len(counts):,} distinct tokens, and the {len(SPECIAL_TOKENS)} special ones."
-    )
-    log.info(f"coverage of the text ({total:,} tokens): {covered:.2%}.")
+    distinct = format_count(len(counts), "distinct tokens")
+    log.info(f"{args.output}: {n_words:,} of {distinct}, and the {len(SPECIAL_TOKENS)} special ones.")
+    log.info(f"coverage of the text ({format_count(total, 'tokens')}): {covered:.2%}.")
     long = [word for word in counts if len(word.encode("utf-8")) > MAX_BYTES]
     share = sum(counts[word] for word in long) / total
     log.info(

@@ -131,7 +131,8 @@ def mix_weights(numbers: Sequence[float], params: str) -> list[float]:
     n_layers = ELMoConfig.from_dict(values.get("model")).n_layers + 1
     *scalars, gamma = numbers
     if len(scalars) != n_layers:
-        raise UserError(f"--mix has {len(numbers)} numbers, expected {n_layers + 1}: one per layer, and gamma.")
+        found = format_count(len(numbers), "numbers")
+        raise UserError(f"--mix has {found}, expected {n_layers + 1}: one per layer, and gamma.")
     weights = np.exp(np.array(scalars) - max(scalars))
     return (gamma * weights / weights.sum()).tolist()
 

@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"perplexity, mean of the two    {score.mean:.3f}")
     print(f"perplexity of the mean loss    {score.of_mean_loss:.3f}")
     if args.per_sentence:
-        print(f"sentences by themselves        {args.per_sentence}")
+        print(f"per-sentence scores            {args.per_sentence}")
 
 
 def with_progress(batches: Iterable[LMBatch], bar: tqdm) -> Iterator[LMBatch]:

@@ -1,7 +1,7 @@
 """Classify your own texts or text pairs, with or without ELMo; or run the sentence polarity task.
 
     python run_finetune.py train --train_file=train.tsv --test_file=test.tsv --init_from_ckpt=checkpoints --save_dir=model
-    python run_finetune.py train --train_file=train.jsonl --lang=zh --init_from_ckpt=none --word_vectors=vectors.bin
+    python run_finetune.py train --train_file=train.jsonl --init_from_ckpt=none --word_vectors=vectors.bin
     python run_finetune.py predict --model_dir=model --input=texts.txt
     python run_finetune.py evaluate --model_dir=model --test_file=test.tsv
     python run_finetune.py --data_dir=data/polarity --init_from_ckpt=checkpoints/sample
@@ -32,7 +32,7 @@ from elmo_tasks.classification.scores import mistakes, tables
 from elmo_tasks.classification.texts import read_groups
 from elmo_tasks.classification.training import ClassifierTraining
 
-LABELLED_TEXTS = "TSV or JSON lines: text, label and, for pairs, a second text"
+LABELLED_TEXTS = "TSV, CSV or JSON: text, label and, for pairs, a second text"
 POLARITY = Path("sentence-polarity-dataset-v1")
 
 
@@ -51,7 +51,8 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.ArgumentParser, argparse
     add_tables(evaluate)
     predict = commands.add_parser("predict", help="classify text")
     task_flags.add_saved_model(predict, "classifier")
-    task_flags.add_input(predict, "one text per line; a pair is two, separated by a tab")
+    task_flags.add_input(predict, "one text per line; a pair is two, separated by a tab; or a file like --train_file")
+    task_flags.add_columns(predict)
     task_flags.add_output(predict, OUTPUT_FORMATS)
     args = parser.parse_args(argv)
     return commands.choices[args.command], args
@@ -87,7 +88,7 @@ def add_train(parser: argparse.ArgumentParser, flag: str, **options) -> None:
 
 
 def add_columns(group) -> None:
-    help = "JSON keys, names in a header, or numbers from 0 (default: text,label,text2, other usual names, or 0,1,2)"
+    help = "JSON keys, names in a header, or numbers from 0 (default: as in training, text,label,text2, or 0,1,2)"
     group.add_argument("--columns", type=columns, metavar="TEXT,LABEL[,TEXT2]", help=help)
 
 
@@ -165,7 +166,7 @@ def predict(args: argparse.Namespace) -> None:
     groups, source = (read_groups(args.input), args.input) if args.input else (line_groups(None), "standard input")
     classifier = Classifier(args.model_dir, args.device)
     with script.output(args.output, args.input) as target:
-        for lines in classify_lines(classifier, groups, source, args.output_format):
+        for lines in classify_lines(classifier, groups, source, args.output_format, args.columns):
             target.writelines(f"{line}\n" for line in lines)
             target.flush()
 

@@ -42,7 +42,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     repeatable = {"type": _text, "action": "append"}
     parser.add_argument("--word", **repeatable, metavar="WORD[,...]", help="word to show; repeatable")
     parser.add_argument(
-        "--senses", **arguments.FILE, help="true senses; without --word: only the table of all its words"
+        "--senses", **arguments.FILE, help="TSV of gold senses; without --word, only the sense table is printed"
     )
     most = "occurrences per word; a random sample if there are more"
     parser.add_argument("--max_occurrences", **arguments.COUNT, default=1000, help=most)

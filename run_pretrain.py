@@ -99,6 +99,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     script.seed_everything(args.seed)
     bilm, vocabulary = initial_model(args, ranks, source, step)
+    ranks.run_on_all(lambda: corpus.identity)  # reads all text, which takes minutes if there is much of it
     counts = ranks.run_on_main(lambda: count(corpus, dev, vocabulary, resumed))
     trainer = Trainer(args, ranks, bilm, vocabulary, corpus, dev, counts)
     check_ranks(ranks, {**trainer.fixed_settings, **{name: getattr(args, name) for name in SAME_ON_ALL_RANKS}})
@@ -231,7 +232,7 @@ def log_end(args: argparse.Namespace, trainer: Trainer, is_complete: bool) -> No
         log.info(f"    --init_from_ckpt={prefix}{' instead of --finetune_from' if args.finetune_from else ''}")
         sys.exit(trainer.interruption.exit_code)
     if progress.step < progress.total:
-        evaluations = f"{progress.evaluations_without_improvement} evaluations without improvement"
+        evaluations = f"{format_count(progress.evaluations_without_improvement, 'evaluations')} without improvement"
         log.info(f"step {progress.step:,}: {evaluations}; best perplexity {progress.best:.2f}")
     log.info(f"saved         {args.save_dir / 'final'}.pdparams")
     if args.plot and trainer.ranks.is_main:

@@ -23,10 +23,11 @@ import task_flags
 from args import COUNT, FILE
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError
+from elmo_core.text.language import AUTO, choose_language
 from elmo_core.text.text_files import blocks, line_groups, write_table
 from elmo_tasks.reading.data import read_dataset
 from elmo_tasks.reading.network import ReaderSettings
-from elmo_tasks.reading.reader import Reader, TokenisedPassage
+from elmo_tasks.reading.reader import Reader, tokenise_passages
 from elmo_tasks.reading.score import mistakes, score
 from elmo_tasks.reading.training import MIN_COUNT, TRAINING
 from elmo_tasks.significance import clustered_bootstrap
@@ -66,9 +67,9 @@ def add_train(parser: argparse.ArgumentParser) -> None:
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
     task_flags.add_saved_model(parser, "reader", required=False)
     task_flags.add_test(parser, CONTENT)
-    parser.add_argument("--predictions", **FILE, help="{id: answer}, as written by `predict`, instead of --model_dir")
+    parser.add_argument("--predictions", **FILE, help="score this JSON file of {id: answer} instead of a model")
     parser.add_argument("--compare_with", **FILE, help="predictions of another reader")
-    task_flags.add_language(parser, None, "language of --predictions, which sets the metrics")
+    task_flags.add_language(parser, help="language of --predictions, which sets the metrics")
     task_flags.add_mistakes(parser)
     task_flags.add_json(parser)
 
@@ -77,7 +78,9 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
     task_flags.add_saved_model(parser, "reader")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--input", **FILE, help=CONTENT)
-    source.add_argument("--passage", **FILE, help="a text; standard input has one question per line")
+    source.add_argument(
+        "--passage", **FILE, help="file with one passage; questions come from standard input, one per line"
+    )
     task_flags.add_output(parser)
 
 
@@ -90,7 +93,7 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
 def check_evaluate(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     if bool(args.model_dir) == bool(args.predictions):
         parser.error("give either --model_dir or --predictions")
-    if args.lang and args.model_dir:
+    if args.lang != AUTO and args.model_dir:
         parser.error("--lang has no effect with --model_dir")
 
 
@@ -114,9 +117,10 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.model_dir:
         reader = Reader(args.model_dir, args.device)
         language = reader.settings.lang
-        predictions = reader.predictions([TokenisedPassage(passage, language) for passage in passages])
+        predictions = reader.predictions(tokenise_passages(passages, language))
     else:
-        language, predictions = args.lang or ReaderSettings.lang, read_predictions(args.predictions)
+        language = choose_language(args.lang, (passage.text for passage in passages))
+        predictions = read_predictions(args.predictions)
     scores = score(passages, predictions, language)
     print(scores)
     if args.mistakes:
@@ -144,7 +148,7 @@ def predict(args: argparse.Namespace) -> None:
         if args.input:
             passages = read_dataset(args.input, require_answers=False).passages
             reader = Reader(args.model_dir, args.device)
-            answers = reader.predictions([TokenisedPassage(passage, reader.settings.lang) for passage in passages])
+            answers = reader.predictions(tokenise_passages(passages, reader.settings.lang))
             target.write(json.dumps(answers, ensure_ascii=False, indent=1) + "\n")
         else:
             passage = read_passage(args.passage)
@@ -171,7 +175,8 @@ def prepare(args: argparse.Namespace) -> None:
     """Describe a data set, and score its first answers rounded outwards to whole tokens: an upper bound for readers."""
     disk.check_output("--text", args.text, args.input)
     data = read_dataset(args.input)
-    passages = [TokenisedPassage(passage, args.lang) for passage in data.passages]
+    lang = choose_language(args.lang, (passage.text for passage in data.passages))
+    passages = tokenise_passages(data.passages, lang)
     n_tokens = [len(passage.text.tokens) for passage in passages]
     print(f"{args.input}: {data.describe()}")
     print(f"passages have {sum(n_tokens) / len(n_tokens):.0f} tokens on average, {max(n_tokens):,} at most")
@@ -181,7 +186,7 @@ def prepare(args: argparse.Namespace) -> None:
     print(
         f"answers that begin or end within a word: {n_inexact:,}. The first answers, rounded to whole words, would score"
     )
-    print(score(data.passages, rounded, args.lang))
+    print(score(data.passages, rounded, lang))
     if args.text:
         with disk.atomic_write(args.text) as file:
             file.writelines(f"{' '.join(sentence)}\n" for passage in passages for sentence in passage.text.sentences)

@@ -6,7 +6,7 @@
     python run_tag.py evaluate --model_dir=tagger --test_file=test.txt
 
 Files have columns, as in the CoNLL tasks: a token and its label per line, separated by tabs or spaces, a blank line between
-sentences; or TSV, JSON, or lines of `word/TAG`. `predict` also reads plain text. The labels are BIO, IOB1, BIOES, plain
+sentences; or they are those of docs/data.md. `predict` also reads plain text. The labels are BIO, IOB1, BIOES, plain
 tags or LAC's. The network is a bidirectional GRU or LSTM with a CRF. The epoch with the highest F1 (plain tags: accuracy)
 on --dev_file is saved. F1 is that of `conlleval`.
 """
@@ -21,6 +21,7 @@ import task_flags
 from args import FILE
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
+from elmo_core.text.language import AUTO
 from elmo_core.text.text_files import line_groups, write_table
 from elmo_tasks.tagging.data import Sentence
 from elmo_tasks.tagging.formats import FORMATS, SentenceReader
@@ -62,7 +63,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     )
     data.add_argument("--scheme", choices=SCHEMES, help="scheme of the labels (default: detected)")
     task_flags.add_settings(data, TaggerSettings, "segmentation", "words")
-    task_flags.add_language(data, None, "how `predict` tokenises text (default: recognised)", LANGUAGES)
+    task_flags.add_language(data, AUTO, "how `predict` tokenises text", (AUTO, *LANGUAGES))
     task_flags.add_save(data, "tagger")
     task_flags.add_resume(data)
     task_flags.add_json(data)
@@ -77,7 +78,10 @@ def add_train(parser: argparse.ArgumentParser) -> None:
 
 
 def add_format(group) -> None:
-    text = "columns; tsv: tokens, a tab, labels; tagged: word/TAG; json: objects with tokens (default: recognised)"
+    text = (
+        "columns; tsv: tokens, a tab, labels; tagged: word/TAG; segmented: words with spaces; json: tokens and labels, "
+    )
+    text += "or a text and spans (default: recognised)"
     group.add_argument("--data_format", choices=FORMATS, help=text)
     text = "column of the tokens, from 0; -1 is the last; or a key of JSON"
     group.add_argument("--token_column", **COLUMN, default=0, help=text)
@@ -122,7 +126,8 @@ def evaluate(args: argparse.Namespace) -> None:
     disk.check_output("--mistakes", args.mistakes, args.test_file)
     tagger = Tagger(args.model_dir, args.device)
     files = args.data_format, args.token_column, args.label_column, args.label_names
-    reader = sentence_reader(tagger.pieces, tagger.settings.segmentation, tagger.feature_column, *files)
+    how = tagger.piece_splitter, tagger.settings.segmentation, tagger.feature_column
+    reader = sentence_reader(*how, *files, tagger.settings.lang)
     sentences = reader.read(args.test_file)
     warn_about_labels(tagger.labels, tagger.settings.scheme, [], {str(args.test_file): sentences})
     predicted = tagger.predict([sentence.tokens for sentence in sentences])
@@ -149,7 +154,8 @@ def predict(args: argparse.Namespace) -> None:
         raise UserError(f"--output_format=tagged requires LAC's scheme; this tagger's is {tagger.settings.scheme}.")
     if args.input:
         disk.check_input(args.input, "text", "--input")
-    reader = SentenceReader(args.data_format, args.token_column, segmentation=tagger.settings.segmentation)
+    how = {"segmentation": tagger.settings.segmentation, "pieces": tagger.piece_splitter}
+    reader = SentenceReader(args.data_format, args.token_column, **how)
     source, groups = args.input or "standard input", line_groups(args.input)
     with script.output(args.output, args.input) as target:
         for text in tag(tagger, groups, source, reader, args.lang or "", args.output_format):

@@ -77,7 +77,7 @@ def _exit_on_signal(number: int, frame: object = None) -> NoReturn:
 
 
 def _drop_output() -> None:
-    """Discard what could not be written, so that the interpreter's last flush succeeds."""
+    """Discard output that could not be written, so that the interpreter's last flush succeeds."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -10,7 +10,7 @@ from typing import Any
 
 import script
 from args import COUNT, DIR, FILE, add_device
-from elmo_core.text.tokenise import TOKENISERS
+from elmo_core.text.language import AUTO, CHOICES
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.settings import expected, first_of
@@ -62,7 +62,7 @@ def add_data(
     required=True,
     names: Sequence[str] = ("train_file", "dev_file", "test_file"),
 ):
-    """Add the group of data files. content: what they contain. held_out: what replaces --dev_file. names: of `train`."""
+    """Add the group of data files. content: what they contain. held_out: data used without --dev_file. names: of `train`."""
     group = parser.add_argument_group("data")
     train, dev, test = ({**FILE, "dest": name} for name in names)
     group.add_argument("--train_file", **train, required=required, help=f"training data: {content}")
@@ -77,17 +77,18 @@ def add_test(parser: argparse.ArgumentParser, content: str) -> None:
 
 def add_language(
     group,
-    default: str | None = "en",
+    default: str | None = AUTO,
     help: str = "tokenise text as preprocess.py does",
-    choices: Sequence[str] = tuple(TOKENISERS),
+    choices: Sequence[str] = CHOICES,
 ) -> None:
+    recognised = "recognised, " if default == AUTO else ""
     each = ", or characters: each is a token" if "characters" in choices else ""
-    help = f"{help}: English, Chinese, any other language, or none: split at white space{each}"
+    help = f"{help}: {recognised}English, Chinese, any other language, or none: split at white space{each}"
     group.add_argument("--lang", choices=choices, default=default, help=help)
 
 
 def add_save(group, kind: str, required: bool = True) -> None:
-    """kind: what is saved, such as `tagger`."""
+    """Add the flags of the folder to save in. kind: of model, such as `tagger`."""
     group.add_argument("--save_dir", **DIR, required=required, help=f"folder for the {kind}")
     group.add_argument("--overwrite", action="store_true", help=f"replace the {kind} in --save_dir")
 
@@ -106,14 +107,14 @@ def add_input(parser: argparse.ArgumentParser, content: str = "text") -> None:
 
 
 def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ()) -> None:
-    """formats: the first is the default."""
+    """Add the flags of the predictions. formats: the first is the default."""
     parser.add_argument("--output", **FILE, help="predictions (default: standard output)")
     if formats:
         parser.add_argument("--output_format", choices=formats, default=formats[0], help="format of the predictions")
 
 
 def add_mistakes(group) -> None:
-    group.add_argument("--mistakes", **FILE, help="write what was predicted instead of what is right, as TSV")
+    group.add_argument("--mistakes", **FILE, help="write misclassified examples (gold and predicted) to this TSV")
 
 
 def add_json(group) -> None:

@@ -45,8 +45,8 @@ from elmo_tasks.significance import Difference, clustered_bootstrap, crossed_dif
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.pieces import PieceSplitter
 from elmo_tasks.tagging.scheme import detect_scheme, spans
-from elmo_tasks.tagging.tagged_text import labelled_pieces
 from elmo_tasks.tagging.training import known_words
+from elmo_tasks.tagging.words import labelled_pieces
 from elmo_tasks.training import hold_out
 
 ARMS = {
@@ -218,7 +218,7 @@ def table(args: argparse.Namespace) -> list[str]:
 
 
 def difference(args: argparse.Namespace, differences: np.ndarray) -> Difference:
-    """differences: (n_seeds, n_texts)."""
+    """Return the mean of the differences (n_seeds, n_texts), with its interval."""
     if args.task != "cmrc2018":
         return crossed_difference(differences, "seeds", "texts")
     passages = read_dataset(files(args)["test"]).passages  # questions on a passage depend on each other

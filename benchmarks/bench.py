@@ -48,7 +48,7 @@ from elmo_core.network.token_tables import CachedTable
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import EOS, SPECIAL_TOKENS, LMBatch, Vocabulary
-from pretraining.optimizer import make_optimizer
+from pretraining.optimizer import OPTIMIZERS
 from pretraining.prefetch import prefetched
 
 SHARED = PROJECT.parent / "shared" / "data"
@@ -121,9 +121,9 @@ def train(args: argparse.Namespace) -> dict:
         with (
             clock.timing(CharCNN, "forward", "token encoder"),
             clock.timing(elmo, "run_layer", "LSTM"),
-            clock.timing(lstmp._LayerFunction, "backward", "LSTM backward"),
+            clock.timing(lstmp.LayerFunction, "backward", "LSTM backward"),
             clock.timing(softmax.Softmax, "losses", "softmax"),
-            clock.timing(softmax._SampledLoss, "backward", "softmax backward"),
+            clock.timing(softmax.SampledLoss, "backward", "softmax backward"),
         ):
             seconds = sum(seconds_of(step, clock) for _ in range(args.steps))
         parts = clock.seconds
@@ -163,10 +163,8 @@ def latency(args: argparse.Namespace) -> dict:
     sentences = [sentence for sentence in polarity_sentences() if len(sentence) == 20]
     times = [seconds_of(embedder.encode, [sentence]) for sentence in sentences[:100]]
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint.save_config(folder, {"model": embedder.config.to_dict()})
-        weights = {name: weight.numpy() for name, weight in embedder.bilm.state_dict().items()}
-        checkpoint.save(Path(folder) / "1", weights)
-        load = seconds_of(elmo.ELMoEmbedder, folder)
+        checkpoint.save_model(Path(folder, "model"), embedder.config, embedder.bilm.state_dict(), None)
+        load = seconds_of(elmo.ELMoEmbedder, Path(folder, "model"))
     return {"one sentence, ms": 1000 * statistics.median(times[10:]), "load, s": load}
 
 
@@ -207,11 +205,11 @@ class TrainingStep:
 
     def __init__(self, config: elmo.ELMoConfig, rows: int, optimizer: str = "adagrad", ranks: Ranks | None = None):
         self.bilm, self.ranks = elmo.BiLM(config), ranks
-        self.optimizer = make_optimizer(optimizer, 0.2, list(self.bilm.parameters()), max_grad_norm=10.0)
+        self.optimizer = OPTIMIZERS[optimizer](self.bilm.named_parameters(), 0.2, max_grad_norm=10.0)
         self.state = self.bilm.zero_state(rows)
 
     def __call__(self, batch: LMBatch, candidates, on_phase: Callable[[str], None] = lambda phase: None) -> None:
-        """on_phase: called at the end of each phase, with its name."""
+        """Run a step. on_phase: called at the end of each phase, with its name."""
         losses, self.state = self.bilm(batch, self.state, candidates, dropout=0.1)
         on_phase("forward")
         (sum(losses) / 2 * STEPS).backward()

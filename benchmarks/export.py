@@ -23,11 +23,12 @@ PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
 import numpy as np
-from bench import random_embedder, seconds_of
+from bench import seconds_of
 
 import args as arguments
-from elmo import layer_choice
+from elmo import BiLM, ELMoConfig, ELMoEmbedder, layer_choice
 from elmo_core.config import PRESETS
+from elmo_core.files import checkpoint
 from elmo_core.machine import runtime
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import sentence_batches
@@ -47,8 +48,10 @@ def main() -> None:
     runtime.keep_freed_memory()
     sentences = random.Random(1).sample([words for words in read_sentences(args.text) if words], args.sentences)
     batches = [batch for _, batch in sentence_batches(sentences, args.batch_size, window=len(sentences))]
-    embedder = random_embedder(args.model_size, args.batch_size)
-    embedder._may_change = False  # keep token vectors from batch to batch, as for a checkpoint
+    bilm = BiLM(ELMoConfig.preset(args.model_size))
+    with tempfile.TemporaryDirectory() as source:  # from a checkpoint: only then does it cache token vectors
+        checkpoint.save_model(Path(source, "model"), bilm.config, bilm.state_dict(), None)
+        embedder = ELMoEmbedder(Path(source, "model"), args.batch_size, device="cpu")
 
     def encode_uncached(batch):
         embedder.token_table.clear_cache()
@@ -57,7 +60,7 @@ def main() -> None:
     runners = {"ELMoEmbedder": embedder.encode, "without its cache": encode_uncached}
     with tempfile.TemporaryDirectory() as temporary:
         output = Path(temporary) / "exported"
-        network = EmbedderNetwork(embedder.bilm, None, layer_choice("all", 3, ("each",)))
+        network = EmbedderNetwork(bilm, None, layer_choice("all", 3, ("each",)))
         folder.write(network, output, args.model_size, HAS_ONNX)
         sys.path.insert(0, str(output))
         examples = {"Paddle Inference": "run_paddle", **({"ONNX Runtime": "run_onnx"} if HAS_ONNX else {})}

@@ -67,7 +67,7 @@ class KneserNey:
             self.levels.append(self._level(k, gram, context, int(words[0]), discount))
 
     def _level(self, k: int, gram: np.ndarray, context: np.ndarray, begin: int, discount: float | None) -> Level:
-        """gram, context: ids (n,) of all n-grams of length k in the text, and of their contexts."""
+        """Count the n-grams of length k. gram, context: ids (n,) of all in the text, and of their contexts."""
         counts = np.bincount(gram, minlength=self._size(k))
         if k < len(self.keys):  # number of distinct preceding words, unless it begins with <S>
             preceding = np.bincount(self.keys[k] % self._size(k), minlength=self._size(k))

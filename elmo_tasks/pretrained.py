@@ -1,11 +1,14 @@
 """The pretrained biLM of a task's network, and the ELMo settings that the tasks share."""
 
+import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import elmo
 from elmo_core.files import checkpoint
+from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.weights import model_files, published
 from elmo_tasks.settings import setting
@@ -13,18 +16,26 @@ from elmo_tasks.settings import setting
 
 @dataclass(frozen=True)
 class PretrainedBiLM:
-    """A biLM's checkpoint, with a fingerprint of its weights: the files may change before a tagger is loaded."""
+    """A biLM's checkpoint, with a fingerprint of all that its vectors depend on: the files may change."""
 
     FILES: ClassVar = (f"{checkpoint.FINAL}{checkpoint.PARAMS}", *checkpoint.MODEL_FILES)  # of a copy
     prefix: str
-    fingerprint: str  # SHA-1 of the weights
+    fingerprint: str  # SHA-1 of configuration, weights, vocabulary and alphabet
     name: str | None = None  # of a published model
 
     @classmethod
     def from_path(cls, path: str | Path) -> "PretrainedBiLM":
-        """path: a checkpoint's prefix, file or folder (its latest checkpoint), or a model's name."""
-        prefix = model_files.resolve(path).resolve()
-        return cls(str(prefix), checkpoint.fingerprint(checkpoint.load_params(prefix)), published.name_of(prefix))
+        """Load from a checkpoint's prefix, file or folder (its latest checkpoint), or a model's name."""
+        prefix, config, weights, vocabulary = model_files.read_model(model_files.resolve(path).resolve())
+        parts = [checkpoint.fingerprint(weights), json.dumps(config.to_dict(), sort_keys=True)]
+        if vocabulary:
+            parts += [vocabulary.fingerprint, json.dumps(getattr(vocabulary.alphabet, "ids", {}), sort_keys=True)]
+        return cls(str(prefix), hashlib.sha1("\n".join(parts).encode()).hexdigest(), published.name_of(prefix))
+
+    def check(self) -> None:
+        """Raise if the files have changed, or are gone."""
+        if self.from_path(self.prefix).fingerprint != self.fingerprint:
+            raise UserError(f"{self.prefix} has been replaced since this model was built with it. Train again.")
 
     def files(self) -> dict[str, Path]:
         """The checkpoint's existing files by the names of FILES."""

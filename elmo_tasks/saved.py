@@ -1,13 +1,15 @@
 """A trained model as a folder that can be moved to another machine, where only the library is installed.
 
 FOLDER/
-  config.json        settings of the network, under the model's kind; fingerprints of all it was trained with
+  config.json        settings of the network, under "tagger", "reader" or "classifier"; fingerprints of the ELMo,
+                     word vectors and vocabularies
   best.pdparams      the weights, except those of a frozen biLM. Written last
   vocab.txt ...      the dictionaries of the kind
   README.md          the model card: what it was trained on and how, its scores, how to use it
   elmo/              the checkpoint of its biLM, unless that is a published model, which config.json names
   word_vectors.txt   its word vectors; also .bin, .txt.gz, .bin.gz
   last.*             the state of a training run that was interrupted
+  .lock              locked while the model is being trained
 """
 
 import dataclasses
@@ -28,8 +30,9 @@ from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.settings import from_config
 from elmo_tasks.word_vectors import WordVectors
 
+KINDS = "tagger", "classifier", "reader"
 BILM, WORDS = "elmo.bilm.", "words."  # prefixes of the weights of the biLM and of trained word vectors
-WEIGHTS, STATE = "best", "last"
+WEIGHTS, STATE, LOCK = "best", "last", ".lock"
 CARD, MAX_CARD = "README.md", 100_000  # characters
 ELMO, VECTORS = "elmo", "word_vectors"  # in config.json, and names in the folder
 Kind = TypeVar("Kind")
@@ -42,8 +45,8 @@ class TrainedModel:
 
     kind: its key in config.json and its name in messages. settings_type: the dataclass of its settings.
     build(...): set `settings`, `network`, `pretrained`, `vectors` and its own attributes, with untrained weights.
-    build_saved(folder, settings, values, pretrained=, vectors=): call `build` with what a folder and its config.json hold.
-    dictionaries(): its files by name, None for an absent one; if their lines changed, so would the predictions.
+    build_saved(folder, settings, values, pretrained=, vectors=): call `build` for a saved model.
+    dictionaries(): vocabulary files by name, None if unused. Reordering their lines would change the predictions.
     config(): further values of config.json.
     """
 
@@ -114,23 +117,24 @@ class TrainedModel:
     def save(self, folder: str | Path) -> None:
         """Write all files, the weights last: a folder left by a killed process is not taken for a trained model."""
         folder = Path(folder)
+        sources = {}
+        if self.pretrained and not self.pretrained.name:
+            self.pretrained.check()
+            sources = {f"{ELMO}/{name}": path for name, path in self.pretrained.files().items()}
+        if self.vectors:
+            disk.check_input(self.vectors.path, f"the word vectors of this {self.kind}")
+            sources[f"{VECTORS}{self.vectors.suffix}"] = self.vectors.path
         (folder / f"{WEIGHTS}.pdparams").unlink(missing_ok=True)
         checkpoint.delete(folder / STATE)
         before = checkpoint.load_config(folder) if (folder / "config.json").is_file() else {}
-        values = self.values()
-        checkpoint.save_config(folder, values)
+        checkpoint.save_config(folder, self.values())
         for name, dictionary in self.dictionaries().items():
             if dictionary:
                 dictionary.save(folder / name)
             else:
                 (folder / name).unlink(missing_ok=True)
-        sources = {}
-        if self.pretrained and not self.pretrained.name:
-            sources = {f"{ELMO}/{name}": path for name, path in self.pretrained.files().items()}
-        if self.vectors:
-            sources[values[VECTORS]["file"]] = self.vectors.path
         for name, path in sources.items():
-            disk.link_or_copy(path, folder / name)
+            disk.copy(path, folder / name, link=name.startswith(ELMO))
         for name in _source_names(before) - sources.keys():
             (folder / name).unlink(missing_ok=True)
         self.save_card(folder)
@@ -148,7 +152,7 @@ class TrainedModel:
     def _load(self, folder: Path) -> None:
         file, values = folder / "config.json", checkpoint.load_config(folder, f"a trained {self.kind}")
         if self.kind not in values:
-            raise UserError(f"{file} has no field {self.kind!r}: expected a folder with a trained {self.kind}.")
+            raise UserError(f"{folder} holds {_describe_content(values)}, expected a trained {self.kind}.")
         settings = from_config(self.settings_type, values[self.kind], self.kind, file)
         pretrained = vectors = None
         if entry := _source(values, ELMO, file):
@@ -176,7 +180,7 @@ class TrainedModel:
 
 
 def _source(values: Mapping, name: str, file: Path) -> Mapping | None:
-    """The field of config.json that describes ELMo or the word vectors, if there is one. file: for messages."""
+    """The field of config.json that describes ELMo or the word vectors, if there is one. file: used in error messages."""
     if name not in values:
         return None
     entry = values[name] if isinstance(values[name], dict) else {}
@@ -186,6 +190,18 @@ def _source(values: Mapping, name: str, file: Path) -> Mapping | None:
         if not is_valid or (key == "file" and entry[key] not in _source_names(values)):
             raise UserError(f"{file}: {name}.{key} is {entry.get(key, 'missing')!r:.80}. {_remedy()}")
     return entry
+
+
+def _describe_content(values: Mapping) -> str:
+    """Describe the model that a folder with this config.json holds."""
+    kind = next((kind for kind in KINDS if kind in values), None)
+    return (
+        f"a trained {kind}, of elmo_tasks.{kind.capitalize()}"
+        if kind
+        else "an ELMo"
+        if "model" in values
+        else "something else"
+    )
 
 
 def _remedy(name: str | None = None) -> str:
@@ -215,8 +231,8 @@ def check_model_folder(
         if others := [*folder.glob(ELMO), *folder.glob(f"{VECTORS}.*")]:
             raise UserError(f"{others[0]} would be replaced: choose another `save_dir`, or rename it.")
         return
-    if kind not in checkpoint.load_config(folder):
-        raise UserError(f"`save_dir` {folder} holds another model: choose a different folder.")
+    if kind not in (values := checkpoint.load_config(folder)):
+        raise UserError(f"`save_dir` {folder} holds {_describe_content(values)}: choose a different folder.")
     if not overwrite and not resume:
         what = f"an interrupted training of a {kind}: continue it with `resume=True`" if interrupted else f"a {kind}"
         raise UserError(f"`save_dir` {folder} already holds {what}, choose another, or add `overwrite=True`.")

@@ -33,10 +33,10 @@ class Difference:
     low: float
     high: float
     p: float
-    covers: str  # what the interval generalises over
+    scope: str  # what the interval generalises over
 
     def __str__(self) -> str:
-        return f"{self.mean:+.2%} [{self.low:+.2%}, {self.high:+.2%}] p = {self.p:.2g}, over {self.covers}"
+        return f"{self.mean:+.2%} [{self.low:+.2%}, {self.high:+.2%}] p = {self.p:.2g}, over {self.scope}"
 
 
 def crossed_difference(differences: np.ndarray, runs: str = "runs", items: str = "items") -> Difference:
@@ -46,7 +46,7 @@ def crossed_difference(differences: np.ndarray, runs: str = "runs", items: str =
     run_means, item_means = differences.mean(axis=1), differences.mean(axis=0)
     ms_items = n * item_means.var(ddof=1)
     if n == 1:
-        variance, dof, covers = ms_items / m, m - 1, f"{m:,} {items}, one {runs.removesuffix('s')}"
+        variance, dof, scope = ms_items / m, m - 1, f"{m:,} {items}, one {runs.removesuffix('s')}"
     else:
         rest = differences - run_means[:, None] - item_means + mean
         ms_rest = (rest**2).sum() / ((n - 1) * (m - 1))
@@ -58,13 +58,13 @@ def crossed_difference(differences: np.ndarray, runs: str = "runs", items: str =
         else:
             squares = ms_runs**2 / (n - 1) + ms_items**2 / (m - 1) + ms_rest**2 / ((n - 1) * (m - 1))
             dof = total**2 / squares
-        variance, covers = total / (n * m), f"{n} {runs} and {m:,} {items}"
+        variance, scope = total / (n * m), f"{n} {runs} and {m:,} {items}"
     error = float(np.sqrt(variance))
     if not error:
-        return Difference(mean, mean, mean, float(mean == 0), covers)
+        return Difference(mean, mean, mean, float(mean == 0), scope)
     stats = _stats()
     margin = float(stats.t.ppf(0.975, dof)) * error
-    return Difference(mean, mean - margin, mean + margin, float(2 * stats.t.sf(abs(mean) / error, dof)), covers)
+    return Difference(mean, mean - margin, mean + margin, float(2 * stats.t.sf(abs(mean) / error, dof)), scope)
 
 
 def paired_bootstrap(correct: np.ndarray, other_correct: np.ndarray, seed: int, items: str = "items") -> Difference:
@@ -90,10 +90,10 @@ def clustered_bootstrap(
     )
 
 
-def _resampled(mean: float, differences: np.ndarray, covers: str) -> Difference:
+def _resampled(mean: float, differences: np.ndarray, scope: str) -> Difference:
     low, high = np.percentile(differences, [2.5, 97.5])
     n_opposite = min((differences <= 0).sum(), (differences >= 0).sum())
-    return Difference(mean, float(low), float(high), float(min(1.0, 2 * (n_opposite + 1) / (RESAMPLES + 1))), covers)
+    return Difference(mean, float(low), float(high), float(min(1.0, 2 * (n_opposite + 1) / (RESAMPLES + 1))), scope)
 
 
 def mcnemar(gained: int, lost: int) -> float:

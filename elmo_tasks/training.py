@@ -14,12 +14,12 @@ import numpy as np
 
 from elmo_core.config import differences
 from elmo_core.files import checkpoint
-from elmo_core.machine import versions
+from elmo_core.machine import disk, versions
 from elmo_core.machine.messages import UserError, format_duration, log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.card import model_card
-from elmo_tasks.saved import BILM, STATE, WEIGHTS, WORDS, TrainedModel, check_model_folder
+from elmo_tasks.saved import BILM, LOCK, STATE, WEIGHTS, WORDS, TrainedModel, check_model_folder
 from elmo_tasks.settings import setting
 
 HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
@@ -352,7 +352,7 @@ def conclude(
 
 @contextmanager
 def training_folder(kind: str, save_dir: Path | str | None, overwrite: bool, resume: bool) -> Iterator[Path | None]:
-    """Check the folder of a model that is about to be trained, and make it. None: nothing is written."""
+    """Check, make and lock the folder of a model that is about to be trained. None: nothing is written."""
     if save_dir is None:
         if overwrite or resume:
             raise UserError(f"`{'overwrite' if overwrite else 'resume'}` has no effect without `save_dir`.")
@@ -361,7 +361,9 @@ def training_folder(kind: str, save_dir: Path | str | None, overwrite: bool, res
     folder = Path(save_dir)
     check_model_folder(folder, kind, overwrite, resume)
     folder.mkdir(parents=True, exist_ok=True)
-    yield folder
+    with disk.locked(folder / LOCK, remove=True):
+        check_model_folder(folder, kind, overwrite, resume)  # another training may have ended since
+        yield folder
 
 
 def _optimizers(network: paddle.nn.Layer, settings: TrainingSettings) -> list[tuple[paddle.optimizer.Optimizer, float]]:

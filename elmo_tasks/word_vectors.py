@@ -13,7 +13,7 @@ from elmo_tasks.characters import jieba_words
 
 
 class WordVectors:
-    """The vectors of a file in word2vec's or GloVe's format. An unknown word gets the vector of its lower case, or zeros.
+    """The vectors of a file in word2vec's or GloVe's format. Unknown words fall back to lower case, then to zeros.
 
     path: if only FILE.gz exists, that is read. limit: read only the first N words.
     """

@@ -1,1 +1,1 @@
-"""Vectors of a text, in a file."""
+"""Embedding a corpus into HDF5."""

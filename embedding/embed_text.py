@@ -15,6 +15,7 @@ import numpy as np
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, messages
 from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.text.language import warn_if_unsegmented
 from elmo_core.text.tokens import UNK
 from embedding import parts, vector_file
 from embedding.text_windows import CountedText, WindowStats, index_entries, progress_bar
@@ -47,12 +48,14 @@ def embed(
     missing = [number for number in own_windows if not parts.is_done(paths[number])]
     log.info(f"device        {embedder.device}")
     log.info(f"text          {path}: {text}")
+    warn_if_unsegmented(path, known=None if embedder.config.reads_characters else embedder.vocabulary)
     if text.blank:
         result = "zero vectors" if embedder.pool else "empty datasets"
-        log.warning(f"{path}: {text.blank:,} blank lines, which get {result}.")
+        log.warning(f"{path}: {format_count(text.blank, 'blank lines')}: {result}.")
     _check_disk_space(text.stats, settings, folder, output, own_windows)
     parts.prepare(folder, settings)
-    log.info(f"parts         {folder}, {len(own_windows) - len(missing):,} of {len(own_windows):,} windows are done")
+    n_windows = format_count(len(own_windows), "windows")
+    log.info(f"parts         {folder}, {len(own_windows) - len(missing):,} of {n_windows} done")
     with disk.locked(folder / f".{first}of{step}.lock"):
         if missing:
             _write_parts(embedder, text, missing, paths)
@@ -108,12 +111,7 @@ def _write_parts(embedder: "ELMoEmbedder", text: CountedText, missing: Sequence[
     began = time.perf_counter()
     with progress_bar("embedding", " tokens", total) as bar:
         for number, first_line, sentences in text.windows(set(missing)):
-            numbered = enumerate(sentences, first_line)
-            window = sorted(numbered, key=lambda pair: -len(pair[1]))  # longest first, as the embedder computes them
-            lines = [(line, len(sentence)) for line, sentence in window]
-            arrays = embedder.iter_encode([sentence for _, sentence in window])
-            arrays = _finite(text.path, lines, arrays, bar)
-            parts.write(paths[number], lines, arrays, index_entries(first_line, sentences))
+            parts.write(paths[number], _datasets(embedder, text.path, first_line, sentences, bar))
     seconds = time.perf_counter() - began
     log.info(
         f"embedded      {format_count(total, 'tokens')} in {messages.format_duration(seconds)}, "
@@ -123,15 +121,22 @@ def _write_parts(embedder: "ELMoEmbedder", text: CountedText, missing: Sequence[
         log.warning(f"{text.path}: {embedder.oov_share:.1%} of the tokens are OOV and are read as {UNK}.")
 
 
-def _finite(path: Path, lines: Sequence[tuple[int, int]], arrays: Iterator[np.ndarray], bar) -> Iterator[np.ndarray]:
-    for (line, n_tokens), array in zip(lines, arrays, strict=True):
+def _datasets(
+    embedder: "ELMoEmbedder", path: Path, first_line: int, sentences: Sequence[list[str]], bar
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the datasets of a window: the entries of its index, and the vectors of each line."""
+    yield vector_file.INDEX, np.frombuffer(index_entries(first_line, sentences), np.uint8)
+    numbered = enumerate(sentences, first_line)
+    window = sorted(numbered, key=lambda pair: -len(pair[1]))  # longest first, as the embedder computes them
+    arrays = embedder.iter_encode([sentence for _, sentence in window])
+    for (line, sentence), array in zip(window, arrays, strict=True):
         if not checkpoint.is_finite(array):
             raise UserError(
                 f"{path}:{line + 1}: the vectors are not finite in {array.dtype}. Use --dtype float32, or a model or --mix "
                 "with smaller values."
             )
-        yield array
-        bar.update(n_tokens)
+        yield str(line), array
+        bar.update(len(sentence))
 
 
 def _finish(
@@ -161,13 +166,12 @@ def _finish(
 
 def assemble(paths: Sequence[Path], settings: Mapping[str, Any], output: Path) -> None:
     bar = progress_bar("assembling", " windows", iterable=paths)
-    vectors = itertools.chain.from_iterable(parts.read_vectors(path, settings) for path in bar)
-    vector_file.write(output, settings, vectors, map(parts.read_entries, paths))
+    vector_file.write(output, settings, itertools.chain.from_iterable(map(parts.read, bar)))
     log.info(f"wrote         {output}, {size(output.stat().st_size)}")
 
 
 def merge(folders: Sequence[Path], output: Path) -> None:
-    """Assemble the parts in several folders, written by `embed`. The folders stay."""
+    """Assemble the parts in several folders, written by `embed`. The folders are kept."""
     settings = parts.read_settings(folders[0])
     for folder in folders[1:]:
         parts.check_same(folder, parts.read_settings(folder), settings)

@@ -26,7 +26,10 @@ from export.paddle_graph import Array, PaddleGraph
 
 @dataclass(frozen=True)
 class Output:
-    """empty_result: the output for a sentence without tokens. labels: names of the output's numbers, or of its columns."""
+    """A graph's output.
+
+    empty_result: the output for a sentence without tokens. labels: names of the output's numbers, or of its columns.
+    """
 
     name: str
     shape: tuple[int | str, ...]
@@ -37,11 +40,11 @@ class Output:
 
 
 class Network:
-    """inputs: by name, except `lengths`, which every network has.
+    """Base class of the exported networks.
 
+    inputs: by name, besides `lengths`, which every network has.
     settings: of the trained model, for predict.py; "kind" and "lang" in all. files: further ones that it reads, by name.
-    lines: what it answers.
-    letters: of the sizes that vary.
+    lines: what a line of standard input contains. letters: those of the sizes that vary.
     """
 
     letters = "B sentences, T tokens of the longest"
@@ -53,7 +56,7 @@ class Network:
 
     @property
     def needs(self) -> str:
-        """A package that predict.py needs to tokenise text."""
+        """Suffix of the README's list of requirements, such as ", jieba"."""
         return {"zh": ", jieba", "any": ", regex"}.get(self.settings["lang"], "")
 
     def build(self, batch: Sentences) -> Array:
@@ -135,8 +138,8 @@ class TaggerNetwork(TokenNetwork):
             "labels", ("B", "T"), "int64", "line in labels.txt, from 0; -1 at padding", "-1", tagger.labels.names
         )
         if settings.scheme == "lac":
-            self.settings |= {"pieces": "pieces.txt" if tagger.pieces else "words.txt", "whole": tagger.pieces is None}
-            self.files = {"pieces.txt": "\n".join(tagger.pieces.tokens) + "\n"} if tagger.pieces else {}
+            self.settings |= {"pieces": "pieces.txt", "whole": tagger.pieces is None}
+            self.files = {"pieces.txt": "\n".join(sorted(tagger.piece_splitter.known)) + "\n"}
         if tagger.features:
             meaning = ": the token's feature; 0 if unknown"
             self.inputs["features"] = table_input("features.txt", ["<UNK>", *tagger.features], meaning)

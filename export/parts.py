@@ -98,7 +98,7 @@ def _recurrent_layer(batch: Rows, x: Array, layers: nn.GRU | nn.LSTM, layer: int
 
 def input_products(batch: Rows, x: Array, weight: np.ndarray, rows: Array) -> tuple[Array, Array]:
     """Products (., width) of x (n, P) with both directions' weights (D, P + 1, width), and the indices (D, T, B) of those
-    for the given rows (D, T, B) of x. The last weights are the bias: adding it would take as long as the product.
+    for the given rows (D, T, B) of x. The last row of the weights is the bias: adding it would take as long as the product.
     """
     ops = batch.ops
     products = ops.matmul(append_ones(ops, x), ops.operand(np.concatenate(list(weight), axis=1)))

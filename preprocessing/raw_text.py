@@ -11,25 +11,27 @@ import re
 import shutil
 import signal
 import tempfile
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from tqdm import tqdm
 
 from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.text.language import AUTO, choose_language
 from elmo_core.text.text_files import byte_blocks, decode, text_files
 from elmo_core.text.tokenise import HAS_WORD, jieba_cut, sentences
 
 BATCH_BYTES = 1 << 18  # whole lines for one task of a process
-BATCHES_AHEAD = 4  # per process: none waits, and memory stays small
+BATCHES_AHEAD = 2  # per process, twice: none waits, and memory stays small
+FILES_IN_SAMPLE, LINES_IN_SAMPLE = 20, 500  # by which the language is recognised
 MAX_SHARDS = 900  # train and dev, all open at once; systems allow a process 1,024 files
 PARTIAL = ".partial-"  # prefix of an unfinished corpus's folder
 SHARD = re.compile(r"part-\d{5}-of-\d{5}\.txt")
@@ -39,7 +41,7 @@ SHARD = re.compile(r"part-\d{5}-of-\d{5}\.txt")
 class Options:
     """How raw text becomes a corpus."""
 
-    lang: str = "en"  # a key of TOKENISERS
+    lang: str = AUTO  # or a key of TOKENISERS
     encoding: str = "utf-8"
     undecodable: str = "error"  # or "drop": lines in another encoding
     document: str = "line"  # or "block" (up to a blank line) or "file": the unit of held-out text
@@ -86,7 +88,7 @@ class Batch:
 
 @dataclass
 class Report:
-    """Counts of what was read, written and left out."""
+    """Counts of the text that was read, written and omitted."""
 
     lines: int = 0
     size: int = 0  # bytes of a batch on disk
@@ -110,6 +112,7 @@ def make_corpus(
     paths = list(dict.fromkeys(chain.from_iterable(text_files(name, recursive=True) for name in inputs)))
     if inside := [path for path in paths if output.resolve() in path.resolve().parents]:
         raise UserError(f"output {output} contains the input {inside[0]}. Choose another folder.")
+    options = replace(options, lang=choose_language(options.lang, _sample(paths, options.encoding)))
     first_dev = _first_held_out(paths, options) if options.dev_split == "last" else None
     if options.lang == "zh":
         jieba_cut()  # loads its dictionary before processes are started, which share it
@@ -137,6 +140,13 @@ def make_corpus(
         for part in parts.values():
             part.shuffle()
     return report
+
+
+def _sample(paths: list[Path], encoding: str) -> Iterator[str]:
+    """Yield the lines at the beginning of some of the files."""
+    for path in paths[:: -(-len(paths) // FILES_IN_SAMPLE)]:
+        for block, _ in islice(byte_blocks(path, BATCH_BYTES), 1):
+            yield from block.decode(encoding, "replace").split("\n")[:LINES_IN_SAMPLE]
 
 
 def batches(paths: Iterable[Path], document: str = "line") -> Iterator[Batch]:
@@ -195,9 +205,9 @@ def _reason_to_drop(tokens: list[str], options: Options) -> str | None:
     if not HAS_WORD.search("".join(tokens)):
         return "sentences without a letter or digit"
     if len(tokens) < options.min_tokens:
-        return f"sentences of fewer than {options.min_tokens} tokens"
+        return f"sentences of fewer than {format_count(options.min_tokens, 'tokens')}"
     if len(tokens) > options.max_tokens:
-        return f"sentences of more than {options.max_tokens} tokens"
+        return f"sentences of more than {format_count(options.max_tokens, 'tokens')}"
     return None
 
 
@@ -217,36 +227,32 @@ def _progress(paths: list[Path], what: str) -> tqdm:
     return tqdm(total=total, desc=what, unit="B", unit_scale=True, disable=None)
 
 
-def _parallel_map(work: Callable[[Batch], Result], source: Iterable[Batch], processes: int) -> Iterator[Result]:
+def _parallel_map(work: Callable[[Batch], Result], source: Iterator[Batch], processes: int) -> Iterator[Result]:
     """Yield `work(batch)` for every batch, in order, computed a few batches ahead."""
     if processes == 1:
         yield from map(work, source)
         return
     with ProcessPoolExecutor(processes, initializer=_ignore_interruptions) as pool:
-        waiting = deque()
+        results = iter(())
         try:
-            for batch in source:
+            while group := list(islice(source, BATCHES_AHEAD * processes)):
                 with _defer_signals():  # a half-started process would never end
-                    waiting.append(pool.submit(work, batch))
-                if len(waiting) > BATCHES_AHEAD * processes:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+                    following = pool.map(work, group)
+                yield from results
+                results = following
+            yield from results
         except BrokenProcessPool:
-            raise UserError("a process was killed, perhaps out of memory. Try --processes 1.") from None
+            raise UserError("a process was killed, perhaps out of memory. Try `processes=1`.") from None
         finally:
-            with _defer_signals():
-                pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 @contextmanager
 def _defer_signals() -> Iterator[None]:
     """Defer Ctrl-C and SIGTERM to the end of the block. (With a signal mask, another thread could receive them.)"""
     received = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
-    for number in handlers:
-        signal.signal(number, lambda number, _: received.append(number))
+    numbers = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
+    handlers = {number: signal.signal(number, lambda number, _: received.append(number)) for number in numbers}
     try:
         yield
     finally:
@@ -296,7 +302,7 @@ def _check_part(name: str, report: Report) -> None:
     if not n:
         raise UserError("there are no sentences for training. Expected files with text, and a small dev_fraction.")
     if n < report.shards[name]:
-        raise UserError(f"{n} sentences are too few for {report.shards[name]} shards. Use fewer shards.")
+        raise UserError(f"too few sentences ({n}) for {report.shards[name]} shards. Use fewer shards.")
 
 
 def _check_output(output: Path, overwrite: bool) -> None:

@@ -27,6 +27,6 @@ def make_vocabulary(counts: Counter, min_count: int = 1, max_size: int | None = 
     """The special tokens, then all tokens that occur at least `min_count` times; at most `max_size` in total."""
     words = [word for word, n in counts.items() if n >= min_count and word not in SPECIAL_TOKENS]
     if not words:
-        raise UserError(f"no token occurs {min_count} times. Expected text with tokens separated by white space.")
+        raise UserError(f"no token has a count of {min_count}. Expected text with tokens separated by white space.")
     words.sort(key=lambda word: (-counts[word], word))
     return Vocabulary([*SPECIAL_TOKENS, *words][:max_size])

@@ -4,8 +4,9 @@ import numpy as np
 
 from elmo_core.machine.messages import log
 from elmo_core.machine.runtime import paddle
+from elmo_core.network.optimizer import Adam
 from elmo_core.text.tokens import Lexicon, Vocabulary
-from pretraining.optimizer import learning_rate, make_optimizer
+from pretraining.optimizer import learning_rate
 
 STEPS, WARMUP_STEPS = 4000, 100
 WORDS_PER_STEP = 512
@@ -18,15 +19,15 @@ def fit_characters(encoder: paddle.nn.Layer, vocabulary: Vocabulary, words: np.n
     random = np.random.default_rng(0)
     probabilities = (words + 200.0) ** -0.75  # the vocabulary is sorted by frequency
     probabilities /= probabilities.sum()
-    optimizer = make_optimizer("adam", LEARNING_RATE, encoder.parameters(), max_grad_norm=1.0)
-    log.info(f"characters    are fitted to these vectors first, in {STEPS:,} steps")
+    optimizer = Adam(encoder.named_parameters(), LEARNING_RATE, max_grad_norm=1.0)
+    log.info(f"initialising  fitting the character CNN to these vectors, {STEPS:,} steps")
     for step in range(1, STEPS + 1):
         chosen = random.choice(len(words), min(WORDS_PER_STEP, len(words)), replace=False, p=probabilities)
         targets = paddle.to_tensor(vectors[chosen])
         tokens, index = lexicon.unique(words[chosen])
         outputs = paddle.gather(encoder(tokens), paddle.to_tensor(index))
         loss = (outputs - targets).square().sum(axis=1).mean()
-        optimizer.set_lr(learning_rate("adam", LEARNING_RATE, step, STEPS, WARMUP_STEPS))
+        optimizer.lr = learning_rate("adam", LEARNING_RATE, step, STEPS, WARMUP_STEPS)
         loss.backward()
         optimizer.step()
         optimizer.clear_grad()

@@ -41,16 +41,20 @@ class Meter:
             if not math.isfinite(forward + backward):
                 raise UserError(
                     f"step {step:,}: the loss is not finite (forward {forward}, backward {backward}), in a batch that "
-                    f"ends {position['sentence']:,} sentences into {position['file']}, epoch {position['epoch']}. {ADVICE}"
+                    f"ends at sentence {position['sentence']:,} of {position['file']}, epoch {position['epoch']}. {ADVICE}"
                 )
             self._sums += forward, backward, 1
             self._steps += 1
         self._pending.clear()
 
+    def seconds_per_step(self) -> float:
+        """Return the mean time of the steps since the last log line."""
+        self.check()
+        return (time.perf_counter() - self._started - self._idle) / self._steps
+
     def pop_means(self, ranks: Ranks) -> tuple[float, float, float]:
         """Return the mean forward and backward loss over all ranks, and seconds per step, since the last call."""
-        self.check()
-        seconds = (time.perf_counter() - self._started - self._idle) / self._steps
+        seconds = self.seconds_per_step()
         forward, backward, steps = ranks.sum(self._sums)
         self._sums[:] = 0
         self._start()

@@ -14,7 +14,7 @@ from elmo_core.text.tokens import LMBatch, Vocabulary, restore_order, sentence_b
 
 
 def perplexity(loss: float) -> float:
-    """Perplexity of a mean loss in nats, limited to what a float can hold."""
+    """Perplexity of a mean loss in nats, limited to the range of a float."""
     return math.exp(min(loss, 700.0))
 
 

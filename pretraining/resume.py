@@ -50,7 +50,7 @@ class Progress:
         self.total = max_steps or self.step - (-tokens_left // self.tokens_per_step)
 
     def evaluation_is_due(self, eval_freq: int | None) -> bool:
-        """eval_freq: steps between evaluations; None if there are none."""
+        """Whether to evaluate at this step. eval_freq: steps between evaluations; None if there are none."""
         due = eval_freq and (self.step % eval_freq == 0 or self.step >= self.total)
         return bool(due) and self.evaluated != self.step
 

@@ -21,7 +21,7 @@ from elmo_core.text.tokens import LMBatch, Vocabulary
 from pretraining import run_folder
 from pretraining.interruption import Interruption
 from pretraining.meter import ADVICE, Meter, memory_in_use
-from pretraining.optimizer import learning_rate, make_optimizer, optimizer_state, set_optimizer_state
+from pretraining.optimizer import OPTIMIZERS, learning_rate
 from pretraining.perplexity import Score, evaluate, perplexity
 from pretraining.prefetch import prefetched
 from pretraining.resume import Progress, changed_settings, resume
@@ -47,7 +47,7 @@ class Trainer:
         counts: Counts,
     ):
         self.settings, self.ranks, self.bilm, self.weights = settings, ranks, bilm, bilm.parameters()
-        self.optimizer = make_optimizer(settings.optimizer, settings.lr, self.weights, settings.max_grad_norm)
+        self.optimizer = OPTIMIZERS[settings.optimizer](bilm.named_parameters(), settings.lr, settings.max_grad_norm)
         rows, shape = settings.batch_size * settings.accumulate, (settings.unroll_steps, bilm.config.input)
         self.stream = TrainStream(corpus, vocabulary, rows, *shape, settings.seed, ranks.rank, ranks.size)
         self.held_out = EvalStream(dev, vocabulary, settings.batch_size, *shape) if dev else None
@@ -70,7 +70,7 @@ class Trainer:
         changes = changed_settings(source, saved["settings"], self.fixed_settings, settings.allow_changes)
         resume(progress, saved, changes, self.stream, self.ranks)
         if "optimizer" not in changes:
-            set_optimizer_state(self.optimizer, self.bilm, moments)
+            self.optimizer.set_state_dict(moments)
         progress.set_total(settings.max_steps, settings.epochs)
         if settings.optimizer == "adam" and saved["total"] != progress.total:
             log.warning(f"The learning rate reaches 0 at step {progress.total:,} instead of {saved['total']:,}.")
@@ -83,11 +83,14 @@ class Trainer:
         settings, progress, self.meter = self.settings, self.progress, Meter(self.progress.losses)
         with self.interruption, prefetched(self._batches()) as batches:
             self._evaluate_if_due()  # repeat an interrupted evaluation
-            stopping = self.ranks.any(self.interruption.is_requested())
+            stopping, first = self.ranks.any(self.interruption.is_requested()), progress.step + 1
             while not progress.reached_end(settings.patience) and not stopping:
                 stopping = self._step(*next(batches))
                 if progress.step % settings.log_freq == 0 or progress.step == progress.total:
                     self._log_training()
+                elif progress.step == first:  # the first averages may take minutes
+                    seconds = self.meter.seconds_per_step()
+                    log.info(f"step {first:,} took {seconds:.1f} s. A line follows every {settings.log_freq:,} steps.")
                 self._evaluate_if_due()
                 stopping |= progress.evaluation_is_due(settings.eval_freq)  # still due: it was interrupted
                 if progress.step % settings.save_freq == 0 and not progress.reached_end(settings.patience):
@@ -120,7 +123,7 @@ class Trainer:
             losses.append([loss.detach() / len(batches) for loss in directions])
         self.meter.add(progress.step, [sum(direction) for direction in zip(*losses, strict=True)], batch.position)
         stopping = self.ranks.average_gradients(self.weights, self.interruption.is_requested())
-        self.optimizer.set_lr(learning_rate(settings.optimizer, settings.lr, *progress.schedule))
+        self.optimizer.lr = learning_rate(settings.optimizer, settings.lr, *progress.schedule)
         self.optimizer.step()
         self.optimizer.clear_grad()
         progress.position = batch.position
@@ -129,7 +132,7 @@ class Trainer:
     def _save(self, name: str) -> None:
         with self.meter.paused():
             state = self.progress.to_dict(self.fixed_settings, self.ranks)
-            self._write(name, optimizer_state(self.optimizer, self.bilm), state)
+            self._write(name, self.optimizer.state_dict(), state)
 
     def _write(self, name: str, optimizer: Mapping | None, progress: Mapping) -> None:
         prefix, keep = self.settings.save_dir / name, self.settings.keep
@@ -174,7 +177,7 @@ class Trainer:
 
     def _log_training(self) -> None:
         """Log the averages since the last line."""
-        progress, lr = self.progress, self.optimizer.get_lr()
+        progress, lr = self.progress, self.optimizer.lr
         forward, backward, seconds = self.meter.pop_means(self.ranks)
         sampled = "sampled_" * is_sampled(self.bilm.config.vocab_size, self.settings.n_negative_samples)
         values = {

@@ -1,4 +1,4 @@
-"""Proposals for a word's senses where no file has the true ones: groups of its occurrences by k-means."""
+"""Propose senses for a word of which no file has the gold ones: clusters of its occurrences by k-means."""
 
 from collections import Counter
 from collections.abc import Sequence

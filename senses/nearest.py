@@ -50,7 +50,7 @@ def same_sense_shares(word: Word) -> np.ndarray:
 
 
 def same_sense(vectors: np.ndarray, senses: np.ndarray, sentences: np.ndarray) -> np.ndarray:
-    """The probability that the nearest occurrence in another sentence has the same sense, one of the nearest being drawn.
+    """Probability that the nearest occurrence in another sentence has the same sense; ties are averaged.
 
     vectors: (n, D), of length 1. senses, sentences: (n,). Returns (n,): 0 or 1, or a fraction if several are equally near.
     """
@@ -103,7 +103,7 @@ def examples(word: Word, n: int, seed: int) -> list[tuple[Occurrence, np.ndarray
 
 
 def kmeans(vectors: np.ndarray, n: int, seed: int) -> np.ndarray:
-    """The cluster of each vector, one of n."""
+    """Assign each vector to one of n clusters."""
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 

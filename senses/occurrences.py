@@ -11,7 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from elmo_core.machine.disk import check_input
-from elmo_core.machine.messages import UserError, join_names, log
+from elmo_core.machine.messages import UserError, format_count, join_names, log
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.text_files import blocks, read_sentences, split_lines
 from elmo_core.text.tokens import SPECIAL_TOKENS
@@ -48,12 +48,12 @@ class Word:
 
     @property
     def senses(self) -> np.ndarray:
-        """(n,)"""
+        """The sense of each occurrence (n,)."""
         return np.array([occurrence.sense for occurrence in self.occurrences])
 
     @property
     def sentences(self) -> np.ndarray:
-        """An id per distinct sentence. (n,)"""
+        """The id of each occurrence's sentence (n,), the same for equal sentences."""
         numbers: dict[tuple[str, ...], int] = {}
         return np.array([numbers.setdefault(occurrence.tokens, len(numbers)) for occurrence in self.occurrences])
 
@@ -160,8 +160,9 @@ def find_words(
             raise UserError(f"{word.text!r} is not in the corpus. {_similar_tokens(corpus, word.text)}")
         if not word.comparable:
             raise UserError(
-                f"{word.text!r} occurs {word.count:,} times, but not {'with a sense ' if senses else ''}in two different "
-                "sentences, so there is nothing to compare. Use more text, or another word."
+                f"{word.text!r} is not {'with a sense ' if senses else ''}in two different sentences "
+                f"(found {format_count(word.count, 'occurrences')}), so there is nothing to "
+                "compare. Use more text, or another word."
             )
     return words, background.items()
 
@@ -187,8 +188,8 @@ def _check_not_found(corpus: Corpus, senses: Senses, missing: dict[Location, tup
             f"{senses.path} is about {join_names(files, 5)}. The corpus has {join_names(names, 5)} instead."
         )
     log.warning(
-        f"{senses.path}: {len(missing):,} of its {len(senses.labels):,} occurrences are left out: their files are not in "
-        "the corpus."
+        f"{senses.path}: ignoring {format_count(len(missing), 'occurrences')} of {len(senses.labels):,}, in files that are "
+        "not in the corpus."
     )
 
 

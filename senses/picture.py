@@ -171,6 +171,6 @@ def keywords(word: Word, background: Sequence[Sequence[str]]) -> list[str]:
 
 
 def distinctiveness(count: int, n: int, general_count: int, n_general: int) -> float:
-    """How typical a token is that is in `count` of n sentences, and in `general_count` of n_general in general."""
+    """How typical a token is: it occurs in `count` of n sentences here, and in `general_count` of n_general elsewhere."""
     ratio = (count / n) / ((general_count + 1) / (n_general + 1))
     return math.log(1 + count) * max(0.0, math.log(ratio)) ** 2

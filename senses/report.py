@@ -32,7 +32,7 @@ def summary(word: Word, nearest: dict[str, Sequence[tuple[str, float]]]) -> list
 def concordance(
     shown: Iterable[tuple[Occurrence, np.ndarray]], word: Word, layers: Sequence[int], n: int, width: int
 ) -> list[str]:
-    """Occurrences, each above its n nearest per layer, with the word in one column. shown: with vectors (layers, 2P)."""
+    """Format a concordance: each occurrence, then its n nearest per layer. shown: with vectors (layers, 2P)."""
     rows = []
     for number, (occurrence, vectors) in enumerate(shown, 1):
         rows.append((f"  {number}", occurrence))

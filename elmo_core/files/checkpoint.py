@@ -128,7 +128,7 @@ def resolve(path: str | Path) -> Path:
 
 
 def names(folder: str | Path) -> list[str]:
-    """Names of a run's checkpoints in a folder: the numbers in rising order, then `best` and `final`."""
+    """Names of a run's checkpoints in a folder: the numbers in ascending order, then `best` and `final`."""
     return [name for name in _names(Path(folder)) if _is_number(name) or name in ("best", "final")]
 
 
@@ -194,7 +194,7 @@ def save_vocabulary(folder: str | Path, vocabulary) -> None:
 
 
 def load_config(folder: str | Path, owner: str = "the checkpoints next to it") -> dict[str, Any]:
-    """Load what `save_config` wrote. owner: what it configures, for messages."""
+    """Load the config.json that `save_config` wrote. owner: the thing it configures, named in error messages."""
     path = Path(folder, "config.json")
     config = read_json(path, f"the configuration of {owner}")
     version = config.pop("format_version", None)
@@ -256,7 +256,7 @@ def _is_number(name: str) -> bool:
 
 
 def _names(folder: Path) -> list[str]:
-    """Names of all checkpoints in a folder, the numbers first, in rising order."""
+    """Names of all checkpoints in a folder, the numbers first, in ascending order."""
     stems = sorted(path.stem for path in folder.glob(f"*{PARAMS}"))
     return sorted(stems, key=lambda name: int(name) if _is_number(name) else math.inf)
 
@@ -272,7 +272,7 @@ def _latest(folder: Path) -> str:
 
 
 def _available(folder: Path) -> str:
-    """List the checkpoints in a folder, or else its subfolders that have some, for messages."""
+    """List, for an error message, the checkpoints in a folder, or else its subfolders that have some."""
     if available := _names(folder):
         return f"{folder} has {join_names(available)}"
     folders = sorted({str(path.parent) for path in folder.glob(f"*/*{PARAMS}")})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.optional import import_optional
 
 
@@ -41,7 +41,9 @@ def load_word_vectors(path: Path, limit: int | None = None):
         if not len(vectors):
             raise ValueError("it has no words")
         if repeated := len(vectors.index_to_key) - len(vectors.key_to_index):  # gensim leaves zero rows at the end
-            log.warning(f"{path}: {repeated:,} words occur more than once; using their first vectors.")
+            log.warning(
+                f"{path}: ignoring {format_count(repeated, 'repeated words')}; the first vector of each is used."
+            )
             del vectors.index_to_key[-repeated:]
             vectors.vectors = vectors.vectors[:-repeated]
     except MemoryError as error:

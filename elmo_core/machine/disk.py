@@ -1,6 +1,7 @@
 """Atomic writes of files and folders, checks of inputs and outputs, and locks."""
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -17,14 +18,14 @@ TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<id>[0-9a-f]{16})\.tmp")
 
 
 def check_input(path: Path, expected: str, flag: str = "") -> None:
-    """Raise unless the path is a file. expected: what it should be, for the message."""
+    """Raise unless the path is a file. expected: describes it in the error message."""
     if not path.is_file():
         problem = f"this is {_describe_kind(path)}" if path.exists() else "there is no such file"
         raise UserError(f"{flag} {path}: {problem}, expected {expected}.".lstrip())
 
 
 def read_json(path: Path, expected: str) -> dict:
-    """Read the object in a JSON file. expected: what it should be, for the message."""
+    """Read the object in a JSON file. expected: describes it in the error message."""
     check_input(path, expected)
     try:
         values = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -72,6 +73,15 @@ def _describe_kind(path: Path) -> str:
     return "a folder" if path.is_dir() else "a device or a pipe"
 
 
+def sha256(path: Path) -> str:
+    """The hexadecimal SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
 @contextmanager
 def atomic_write(path: str | Path, mode: str = "w", durable: bool = True) -> Iterator[IO]:
     """Open `path` for writing ("w": UTF-8 text, "wb": bytes). The file appears when the block ends without an error.
@@ -91,20 +101,22 @@ def atomic_write(path: str | Path, mode: str = "w", durable: bool = True) -> Ite
         rename(temporary, path)
 
 
-def link_or_copy(source: Path, target: Path) -> None:
-    """Make the target a hard link to a file or, on another file system, a copy of it.
+def copy(source: Path, target: Path, link: bool = False) -> None:
+    """Copy a file. The copy appears when it is complete.
 
-    Neither may be written in place afterwards: like everything here, they are replaced by renaming.
+    link: make a hard link instead, if the file system can. Only for files that are never written in place but replaced by
+    renaming, like everything here.
     """
     source = source.resolve()
-    if target.exists() and target.samefile(source):
+    if source == target.resolve() or (link and target.exists() and target.samefile(source)):
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_name(target, os.urandom(8))
     with cleanup_on_failure(target, [temporary]):
-        try:
-            os.link(source, temporary)
-        except OSError:
+        if link:
+            with suppress(OSError):  # another file system
+                os.link(source, temporary)
+        if not temporary.exists():
             log.info(f"copying {source} to {target} ({source.stat().st_size / 1e6:,.1f} MB)")
             shutil.copyfile(source, temporary)
         rename(temporary, target)
@@ -180,11 +192,16 @@ class FileLocked(UserError):
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file, at most until the process ends. Raise FileLocked if another process holds it."""
+def locked(path: Path, remove: bool = False) -> Iterator[None]:
+    """Hold a lock file, at most until the process ends, and `remove` it. Raise FileLocked if another process holds it."""
     with path.open("wb") as file:
         lock(file.fileno(), path.parent)
-        yield
+        try:
+            yield
+        finally:
+            if remove:
+                with suppress(OSError):  # Windows, which has no locks
+                    path.unlink()
 
 
 def lock(handle: int, path: Path, wait: bool = False) -> None:

@@ -15,7 +15,7 @@ MAX_RATIO = 1100  # HDF5's own filters compress less
 
 
 class HDF5File:
-    """An HDF5 file and its datasets by name. expected: what the file should contain, for messages."""
+    """An HDF5 file and its datasets by name. expected: its content, named in error messages."""
 
     def __init__(self, path: Path, expected: str):
         check_input(path, expected)
@@ -90,5 +90,5 @@ class HDF5File:
 
 
 def quoted(names: Iterable[str], maximum: int = 6) -> str:
-    """Names from a file in quotes, at most `maximum` of them, for messages."""
+    """Quote at most `maximum` names from a file, for an error message."""
     return join_names([repr(name) for name in names], maximum)

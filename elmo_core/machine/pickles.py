@@ -63,7 +63,7 @@ class ChecksumFile:
 
 
 class Pickler(pickle.Pickler):
-    """Writes only what `Unpickler` reads; anything else is a TypeError."""
+    """Writes only types that `Unpickler` reads; anything else is a TypeError."""
 
     PASS_THROUGH = (np.ndarray, np.dtype, OrderedDict, np.empty(0).__reduce__()[0], np.float32(0).__reduce__()[0])
 
@@ -110,7 +110,7 @@ def scan(file: IO[bytes], size: int, opcodes: Collection[str] = OPCODES) -> Chec
 
 
 class Unpickler(pickle.Unpickler):
-    """Reads what `Pickler` and paddle.save write, after `scan` has accepted its `size` bytes."""
+    """Reads the pickles of `Pickler` and paddle.save, after `scan` has accepted its `size` bytes."""
 
     def __init__(self, file: IO[bytes], size: int):
         super().__init__(file)

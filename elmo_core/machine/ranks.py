@@ -28,9 +28,9 @@ class LostRank(UserError):
 
 
 class Ranks:
-    """This process's rank among `size`, and collective calls, which every rank must make alike.
+    """This process's rank among `size`, and collective operations. All ranks must make the same calls in the same order.
 
-    advice: what the user can do if a rank is lost, for the end of the error message.
+    advice: ends the error message if a rank is lost.
     """
 
     def __init__(self, advice: str = ""):
@@ -85,7 +85,7 @@ class Ranks:
             try:
                 paddle.set_device(device)  # a new thread may have another
                 outcome["result"] = work()
-            except Exception as error:
+            except BaseException as error:  # SystemExit, too: a rank without a result has failed
                 outcome["error"] = error
 
         worker = threading.Thread(target=run, daemon=True)  # daemon: Ctrl-C does not wait for it
@@ -107,7 +107,7 @@ class Ranks:
                     paddle.distributed.broadcast(weight, src=0)
 
     def average_gradients(self, weights: Sequence, flag: bool = False) -> bool:
-        """Replace every gradient by its mean over the ranks; a table's then covers the rows that any rank has read.
+        """Average all gradients over the ranks; those of tables cover the union of the rows that were read.
 
         Returns whether the flag is true on any rank.
         """
@@ -125,7 +125,7 @@ class Ranks:
         return flag
 
     def _union_of_rows(self, tables: Sequence, flag: bool) -> tuple[list[np.ndarray], bool]:
-        """Return, per table, the unshared rows that any rank has read (rising), and whether the flag is true on any rank.
+        """Return, per table, the unshared rows that any rank has read (ascending), and whether the flag is true on any rank.
 
         The flag shares the message, to save an all-reduce.
         """

@@ -23,7 +23,7 @@ from importlib import metadata
 from pathlib import Path
 
 from elmo_core.machine import versions
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: quota and period in microseconds
@@ -177,12 +177,14 @@ def device_name(name: str = "auto") -> str:
     if name == "auto":
         name = "gpu" if gpus else "cpu"
     kind, _, number = str(name).partition(":")
-    if name != "cpu" and not (kind == "gpu" and (number.isdigit() or name == "gpu")):
+    if name != "cpu" and not (kind == "gpu" and (number.isdecimal() or name == "gpu")):
         raise UserError(f"device {name}: expected auto, cpu, gpu or gpu:N (for instance gpu:0).")
     if kind == "gpu" and int(number or 0) >= gpus:
-        problem = f"Paddle sees {gpus} GPUs. Check nvidia-smi and CUDA_VISIBLE_DEVICES"
+        problem = f"Paddle finds {format_count(gpus, 'GPUs')}. Check nvidia-smi and CUDA_VISIBLE_DEVICES"
         if not paddle.is_compiled_with_cuda():
-            problem = "this build of Paddle is for CPU only. Install paddlepaddle-gpu as in the README"
+            problem = (
+                "this build of Paddle is for CPUs only. Install paddlepaddle-gpu (docs/cluster.md lists the builds)"
+            )
         raise UserError(f"device {name}: {problem}, or give cpu as the device.")
     with on_device(name):
         return paddle.get_device()

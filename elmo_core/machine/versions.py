@@ -1,5 +1,6 @@
 """The versions of Paddle, 2.6.2 to 3.3: checks and differences. Features are detected, not inferred from the version."""
 
+import functools
 import importlib.util
 import inspect
 import re
@@ -50,13 +51,18 @@ def allow_tf32(paddle, allowed: bool) -> None:
             switch(allowed)
 
 
-def adam_update(paddle, rows, gradient, lr, moments: Sequence, powers: Sequence, numbers: Sequence[float]) -> None:
+def adam_update(paddle, weight, gradient, lr, moments: Sequence, powers: Sequence, numbers: Sequence[float]) -> None:
     """Apply one step of Adam in place. powers: beta1^t, beta2^t; numbers: beta1, beta2, epsilon."""
-    amsgrad = "amsgrad" in inspect.signature(paddle.optimizer.Adam).parameters  # Paddle 3 has a third moment
-    unused = [None] if amsgrad else []
+    unused = [None] * _has_amsgrad(paddle.optimizer.Adam)
     # lazy_mode, min_row_size, multi_precision, use_global_beta_pow, amsgrad
-    flags = (False, 1000, False, False, *([False] * amsgrad))
-    paddle._C_ops.adam_(rows, gradient, lr, *moments, *unused, *powers, None, None, *numbers, *flags)
+    flags = (False, 1000, False, False, *[False] * len(unused))
+    paddle._C_ops.adam_(weight, gradient, lr, *moments, *unused, *powers, None, None, *numbers, *flags)
+
+
+@functools.cache
+def _has_amsgrad(adam: type) -> bool:
+    """Whether Adam has a third moment, as in Paddle 3."""
+    return "amsgrad" in inspect.signature(adam).parameters
 
 
 def random_states(paddle) -> list[tuple]:
@@ -66,7 +72,7 @@ def random_states(paddle) -> list[tuple]:
 
 
 def set_random_states(paddle, saved: Sequence[tuple]) -> None:
-    """Restore what `random_states` has returned."""
+    """Restore the states that `random_states` has returned."""
     kind, states = type(paddle.get_rng_state()[0]), []
     for *numbers, engine in saved:
         states.append(kind.__new__(kind))

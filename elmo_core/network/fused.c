@@ -13,7 +13,7 @@
 
 enum { ROW_MAJOR = 101, AS_IS = 111, TRANSPOSED = 112, PACKED = 151, RIGHT_SIDE = 162 };
 
-typedef struct { /* MKL's functions: one product, and a rhs-hand side that is packed once for many products */
+typedef struct { /* MKL's functions: one product, and a right-hand side that is packed once for many products */
     void (*product)(int layout, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda,
                     const float *b, int ldb, float beta, float *c, int ldc);
     float *(*allocate)(int side, int m, int n, int k);
@@ -23,14 +23,14 @@ typedef struct { /* MKL's functions: one product, and a rhs-hand side that is pa
     void (*release)(float *packed);
 } blas_t;
 
-typedef struct { /* the rhs-hand side (k, n) of later products */
+typedef struct { /* the right-hand side (k, n) of later products */
     const blas_t *blas;
     const float *matrix;
     float *packed; /* NULL if packing does not pay */
     int trans, k, n, ld;
 } rhs_t;
 
-/* Prepare `matrix` or its transpose as the rhs-hand side of `products` products with `rows` rows in total, packed if that
+/* Prepare `matrix` or its transpose as the right-hand side of `products` products with `rows` rows in total, packed if that
    pays. The products have other numbers of rows than it is packed for, which MKL's manual leaves open: fused.py tests it, and
    passes no `allocate` if it fails. */
 static rhs_t prepare_rhs(const blas_t *blas, int trans, int k, int n, const float *matrix, int64_t products, int64_t rows) {
@@ -44,7 +44,7 @@ static void release(rhs_t *rhs) {
     if (rhs->packed) rhs->blas->release(rhs->packed);
 }
 
-/* c (m, n) = a (m, k) times the rhs-hand side */
+/* c (m, n) = a (m, k) times the right-hand side */
 static void multiply(int m, const float *a, const rhs_t *b, float *c) {
     if (b->packed)
         b->blas->compute(ROW_MAJOR, AS_IS, PACKED, m, b->n, b->k, a, b->k, b->packed, b->ld, 0.0f, c, b->n);

@@ -157,10 +157,10 @@ def run_layer(
         runs = [_StackedDirections(config, batch_sizes, tensors)]
     if not training:
         return _run_forward(runs, training=False)
-    return _layer_outputs(_LayerFunction.apply(runs, *_flatten(tensors)))
+    return _layer_outputs(LayerFunction.apply(runs, *_flatten(tensors)))
 
 
-class _LayerFunction(paddle.autograd.PyLayer):
+class LayerFunction(paddle.autograd.PyLayer):
     """All directions of a layer as one autograd operation, which takes and returns flat lists of tensors."""
 
     @staticmethod
@@ -440,7 +440,7 @@ def _gate_products(x, weights):
 
 
 def _steps_to_rows(x):
-    """(t, D, n, W) as (D, t * n, W)."""
+    """Rearrange (t, D, n, W) as (D, t * n, W)."""
     steps, directions, n, width = x.shape
     return x.reshape([steps, directions, -1]).transpose([1, 0, 2]).reshape([directions, steps * n, width])
 

@@ -15,7 +15,7 @@ from elmo_core.machine.runtime import paddle, to_tensor
 class RowGradient:
     """The gradient of some rows of a table."""
 
-    ids: np.ndarray  # (n,) int64, distinct; those after the shared ones in rising order
+    ids: np.ndarray  # (n,) int64, distinct; those after the shared ones in ascending order
     values: paddle.Tensor  # (n, width)
     shared: int = 0  # number of leading ids that are the same on all ranks and in all batches of a step
 
@@ -38,9 +38,6 @@ class RowGradient:
     def with_rows(self, ids: np.ndarray, values: paddle.Tensor) -> "RowGradient":
         """A gradient with these ids after the shared ones."""
         return RowGradient(np.concatenate([self.ids[: self.shared], ids]), values, self.shared)
-
-    def __mul__(self, factor: paddle.Tensor) -> "RowGradient":
-        return RowGradient(self.ids, self.values * factor, self.shared)
 
 
 def gather_rows(table: paddle.Tensor, ids: np.ndarray, shared: int = 0) -> paddle.Tensor:

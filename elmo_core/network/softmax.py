@@ -27,7 +27,7 @@ MASKED_LOGIT = -1e30  # the logit of an accidental hit
 
 @dataclass
 class Candidates:
-    """The candidate words of a step, in rising order."""
+    """The candidate words of a step, in ascending order."""
 
     ids: np.ndarray  # (S,) int64
     vocab_size: int
@@ -89,7 +89,7 @@ class Softmax(paddle.nn.Layer):
         """
         ids, target_rows = _rows_to_read(candidates, np.concatenate(targets))
         weight, bias = (gather_rows(table, ids, shared=len(candidates.ids)) for table in (self.weight, self.bias))
-        return list(_SampledLoss.apply(weight, bias, candidates, targets, target_rows, *directions))
+        return list(SampledLoss.apply(weight, bias, candidates, targets, target_rows, *directions))
 
     def log_probabilities(self, h: paddle.Tensor, targets: np.ndarray) -> np.ndarray:
         """Log-probability of each target under the full softmax, in slices of the vocabulary: float64 (M,)."""
@@ -125,7 +125,7 @@ def _rows_to_read(candidates: Candidates, words: np.ndarray) -> tuple[np.ndarray
     return np.concatenate([candidates.ids, extra_ids]), target_rows
 
 
-class _SampledLoss(paddle.autograd.PyLayer):
+class SampledLoss(paddle.autograd.PyLayer):
     """Computes the loss and its gradient together, slice by slice: the (M, S) logits are never stored in full."""
 
     @staticmethod

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.characters import BYTES
 from elmo_core.text.tokens import BOS, EOS, UNK, Vocabulary, pad_rows, token_batch
 
 TOKENS_PER_CHUNK = 2048  # new tokens per pass of the character CNN
 CACHE_BYTES = 256 * 2**20  # of cached token vectors
+COUNTER_LOCK = threading.Lock()  # several threads may use one embedder; a counter's own would prevent copies
 
 
 class OOVCounter:
@@ -28,13 +29,14 @@ class OOVCounter:
 
     def update(self, tokens: Sequence[str]) -> None:
         """Count a batch's tokens."""
-        if self.vocabulary:
-            self.total += len(tokens)
-            self.unknown += sum(token not in self.vocabulary or token == UNK for token in tokens)
-        elif not self.warned and (truncated := sum(map(self.alphabet.is_truncated, tokens))):
-            self.warned = True
-            unit, longest = self.alphabet.unit, self.alphabet.columns - 2
-            log.warning(f"{truncated} tokens in a batch are longer than {longest} {unit} and are truncated.")
+        with COUNTER_LOCK:
+            if self.vocabulary:
+                self.total += len(tokens)
+                self.unknown += sum(token not in self.vocabulary or token == UNK for token in tokens)
+            elif not self.warned and (truncated := sum(map(self.alphabet.is_truncated, tokens))):
+                self.warned = True
+                shown, longest = format_count(truncated, "tokens"), self.alphabet.columns - 2
+                log.warning(f"{shown} in a batch: longer than {longest} {self.alphabet.unit}, truncated.")
 
     @property
     def oov_share(self) -> float:

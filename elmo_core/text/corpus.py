@@ -8,7 +8,9 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
+from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.text.language import warn_if_unsegmented
 from elmo_core.text.text_files import blocks, split_lines, text_files
 from elmo_core.text.tokens import BOS, EOS, Vocabulary
 
@@ -55,23 +57,24 @@ class Corpus:
 
     @cached_property
     def identity(self) -> str:
-        """Number, size and digest of the files, to detect a changed corpus."""
-        sizes = [(path.name, path.stat().st_size) for path in self.paths]
-        digest = hashlib.sha1(json.dumps(sizes).encode()).hexdigest()[:12]
-        return f"{len(sizes)} files of {sum(size for _, size in sizes):,} bytes (SHA-1 {digest})"
+        """Number, size and digest of the files, to detect a changed corpus. Reads all of them."""
+        size = sum(path.stat().st_size for path in self.paths)
+        digests = json.dumps([(path.name, disk.sha256(path)) for path in self.paths])
+        digest = hashlib.sha256(digests.encode()).hexdigest()[:12]
+        return f"{format_count(len(self.paths), 'files')} of {size:,} bytes (SHA-256 {digest})"
 
     def check(self, where: str | Path, counts: Counts) -> None:
         """Raise if there are no sentences. Warn once about skipped lines and suspicious content."""
         if not counts.sentences:
             raise UserError(f"{where}: only blank lines ({counts.blank_lines:,}). Expected one sentence per line.")
-        for number, what in (
-            (counts.blank_lines, "blank lines, which are skipped"),
-            (counts.windows_lines, "lines that end with CR LF, as on Windows, which is accepted"),
-            (counts.markers, "times <S> or </S> in the text: remove them, they are added automatically"),
+        for number, things, advice in (
+            (counts.blank_lines, "blank lines", "skipped"),
+            (counts.windows_lines, "Windows line ends", "accepted (CR LF)"),
+            (counts.markers, "markers", "remove <S> and </S> from the text, they are added automatically"),
         ):
-            if number and what not in self._reported:
-                self._reported.add(what)
-                log.warning(f"{where}: {number:,} {what}.")
+            if number and things not in self._reported:
+                self._reported.add(things)
+                log.warning(f"{where}: {format_count(number, things)}: {advice}.")
 
     def count(self, vocabulary: Vocabulary, sample: bool = False) -> Counts:
         """Count all files. sample: look up only the first few megabytes of each file in the vocabulary."""
@@ -86,6 +89,7 @@ class Corpus:
                 self.check(path, counts)
             total += counts
         self.check(self.paths[0] if len(self.paths) == 1 else f"{len(self.paths)} files", total)
+        warn_if_unsegmented(self.paths[0], known=vocabulary)
         return total
 
 

@@ -147,17 +147,6 @@ def parse_json(text: str) -> Any:
     return json.loads(text, object_pairs_hook=lambda pairs: {name: whole(value) for name, value in pairs})
 
 
-def parse_array(text: str, source: str | Path) -> list[dict]:
-    """Parse a JSON array of objects. source: for messages."""
-    try:
-        values = parse_json(text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{source}: invalid JSON ({error}), expected an array of objects.") from error
-    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-        raise UserError(f"{source}: found {values!r:.60}, expected a JSON array of objects.")
-    return values
-
-
 def write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
     """Write rows as tab-separated columns. White space in a value becomes a space."""
     with disk.atomic_write(path) as file:
@@ -182,13 +171,13 @@ def read_lines(path: str | Path, encoding: str = "UTF-8") -> Iterator[str]:
 
 
 def line_groups(path: Path | None) -> Iterator[list[str]]:
-    """Yield the lines of a file or, without one, of standard input: each time all that have arrived. Without line ends."""
+    """Yield lists of lines of a file or of standard input, without line ends; each list holds all that have arrived."""
     for text in blocks(path) if path else _stdin_blocks():
         yield [line.removesuffix("\r") for line in split_lines(text)]
 
 
 def _stdin_blocks() -> Iterator[str]:
-    """Yield what has arrived at standard input, in blocks of whole lines. Waits only if there is nothing."""
+    """Yield the input that has arrived at standard input, in blocks of whole lines. Waits only if there is nothing."""
     rest, line, data = b"", 1, b"\n"
     while data:
         data = sys.stdin.buffer.read1(BLOCK_BYTES)

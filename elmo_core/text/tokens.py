@@ -5,7 +5,7 @@ Shapes: B rows, T steps, N distinct tokens in a batch, C characters per token (5
 
 import hashlib
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, repeat
@@ -162,6 +162,8 @@ class LMBatch:
 
     def take(self, rows: slice) -> "LMBatch":
         """A batch of some rows, with only the tokens that they use."""
+        if rows == slice(0, None, 1):
+            return self
         lengths, steps = self.lengths[rows], self.forward_input.shape[1]
         real = np.arange(steps) < lengths[:, None]
         inputs = [self.forward_input[rows][real], self.backward_input[rows][real]]
@@ -271,12 +273,12 @@ BATCHES_PER_WINDOW = 16
 TOKENS_PER_SENTENCE = 32  # assumed average: with longer ones, a window has fewer sentences
 
 
-def sentence_windows(sentences: Iterable[Sequence[str]], size: float) -> Iterator[list[Sequence[str]]]:
-    """Yield up to `size` sentences at a time; math.inf: all at once."""
+def sentence_windows(sentences: Iterable[Any], size: float, length: Callable[[Any], int] = len) -> Iterator[list[Any]]:
+    """Yield up to `size` sentences at a time; math.inf: all at once. length: the number of a sentence's tokens."""
     window, tokens = [], 0
     for sentence in sentences:
         window.append(sentence)
-        tokens += len(sentence)
+        tokens += length(sentence)
         if len(window) == size or tokens >= TOKENS_PER_SENTENCE * size:
             yield window
             window, tokens = [], 0
@@ -285,30 +287,35 @@ def sentence_windows(sentences: Iterable[Sequence[str]], size: float) -> Iterato
 
 
 def sentence_batches(
-    sentences: Iterable[Sequence[str]], batch_size: int = 64, max_tokens: int = 16384, window: float | None = None
-) -> Iterator[tuple[np.ndarray, list[Sequence[str]]]]:
+    sentences: Iterable[Any],
+    batch_size: int = 64,
+    max_tokens: int = 16384,
+    window: float | None = None,
+    length: Callable[[Any], int] = len,
+) -> Iterator[tuple[np.ndarray, list[Any]]]:
     """Batch sentences of similar length, within windows of `window` sentences (default: 16 batches); endless input works.
 
     Yields per batch the positions (B,) int64 of its sentences in the input, and the sentences, longest first: at most
     `batch_size`, and at most `max_tokens` tokens with padding and special tokens, unless a single sentence has more.
+    length: the number of a sentence's tokens, for sentences that are not lists of tokens.
     """
     window = BATCHES_PER_WINDOW * batch_size if window is None else window
     begin = 0
-    for group in sentence_windows(sentences, window):
-        order = np.argsort([-len(sentence) for sentence in group], kind="stable")
+    for group in sentence_windows(sentences, window, length):
+        lengths = np.array([length(sentence) for sentence in group])
+        order = np.argsort(-lengths, kind="stable")
         while len(order):
-            rows = max(1, min(batch_size, max_tokens // (len(group[order[0]]) + 2)))
+            rows = max(1, min(batch_size, max_tokens // (int(lengths[order[0]]) + 2)))
             yield begin + order[:rows], [group[k] for k in order[:rows]]
             order = order[rows:]
         begin += len(group)
 
 
-def shuffled_batches(
-    sentences: Sequence[Sequence[str]], batch_size: int, random: np.random.Generator
-) -> list[np.ndarray]:
-    """Batches of an epoch in random order, as positions (B,) of sentences of similar length."""
-    order = random.permutation(len(sentences))
-    batches = [order[positions] for positions, _ in sentence_batches([sentences[k] for k in order], batch_size)]
+def shuffled_batches(lengths: Sequence[int], batch_size: int, random: np.random.Generator) -> list[np.ndarray]:
+    """Batches of an epoch in random order, as positions (B,) of sentences of similar length. lengths: of all sentences."""
+    order = random.permutation(len(lengths))
+    shuffled = np.asarray(lengths)[order].tolist()
+    batches = [order[positions] for positions, _ in sentence_batches(shuffled, batch_size, length=int)]
     random.shuffle(batches)
     return batches
 

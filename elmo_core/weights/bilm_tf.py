@@ -33,7 +33,7 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import disk
 from elmo_core.machine.disk import read_json
 from elmo_core.machine.hdf5_file import HDF5File, quoted
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.tokens import Vocabulary
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
@@ -194,7 +194,8 @@ def _check_unused(weights: HDF5File, used: set[str], config: ELMoConfig, options
     if unknown := [name for name in sorted(unused) if NETWORK.match(name)]:
         raise UserError(f"{weights.path} contains {quoted(unknown)}, which {options_path} does not mention.")
     if unused:
-        log.warning(f"{weights.path}: {len(unused)} datasets are not part of the model: {quoted(sorted(unused))}.")
+        ignored = format_count(len(unused), "datasets")
+        log.warning(f"{weights.path}: ignoring {ignored} outside the model: {quoted(sorted(unused))}.")
 
 
 def _identity_projection(size: int) -> Weights:

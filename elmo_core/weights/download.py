@@ -64,7 +64,7 @@ def download_file(address: str, path: Path) -> None:
 
 
 def _attempt(address: str, path: Path, part: Path) -> None:
-    """Request what is missing, once."""
+    """Request the missing part, once."""
     source = part.with_name(f"{part.name}.source")
     text = source.read_text(encoding="utf-8") if source.is_file() else ""
     part_address, validator = [*text.split("\n"), ""][:2]  # empty after a power failure

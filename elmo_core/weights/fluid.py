@@ -24,7 +24,7 @@ import numpy as np
 
 from elmo_core.config import ELMoConfig
 from elmo_core.machine.hdf5_file import quoted
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import import_paddle
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights.arrays import ForeignWeights, reorder_gates
@@ -72,11 +72,10 @@ def read(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np
         weights["softmax.weight"] = source.take("softmax_weight", len(vocabulary), size)
         weights["softmax.bias"] = source.take("softmax_bias", len(vocabulary))[:, None]
     if unused := sorted(source.unused):
-        raise UserError(
-            f"{folder}: besides {config.n_layers} complete layers there are {quoted(unused)}, parts of others."
-        )
+        complete = format_count(config.n_layers, "complete layers")
+        raise UserError(f"{folder}: besides {complete} it has {quoted(unused)}, parts of others.")
     if others := sorted(files.keys() - source.arrays.keys()):
-        log.warning(f"{folder}: ignoring {len(others)} files that are not part of the model: {quoted(others)}.")
+        log.warning(f"{folder}: ignoring {format_count(len(others), 'files')} outside the model: {quoted(others)}.")
     return config, weights
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from elmo_core.config import FILTERS, MAX_CHARS, ELMoConfig
 from elmo_core.machine.disk import check_input, read_json
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import torch_files
@@ -123,9 +123,8 @@ def _words(ids: dict[str, int], folder: Path) -> tuple[list[str], list[int]]:
     reserved = {*SPECIAL, *SPECIAL_TOKENS, PAD}
     words = sorted((word for word in ids if word not in reserved and word.split() == [word]), key=ids.__getitem__)
     if left_out := len(ids) - len(words) - len(SPECIAL) - (PAD in ids):
-        log.info(
-            f"{folder / 'word.dic'}: ignoring {left_out} words that contain white space or are our special tokens."
-        )
+        ignored = format_count(left_out, "words")
+        log.info(f"{folder / 'word.dic'}: ignoring {ignored} with white space or equal to our special tokens.")
     return [*SPECIAL_TOKENS, *words], [ids[word] for word in (*SPECIAL, *words)]
 
 

@@ -33,6 +33,15 @@ def resolve(params: str | Path) -> Path:
         raise
 
 
+def vocabulary_words(params: str | Path | None) -> list[str]:
+    """The words of a model's vocabulary, by decreasing frequency. None without a model; [] without a vocabulary.
+
+    params: as in `resolve`.
+    """
+    path = resolve(params).parent / checkpoint.VOCABULARY if params else None
+    return Vocabulary.from_file(path).words if path and path.is_file() else []
+
+
 def read_model(
     params: str | Path, softmax: bool | None = False
 ) -> tuple[Path, ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
@@ -47,8 +56,7 @@ def read_model(
     except UserError as error:
         raise UserError(f"{prefix.parent / 'config.json'}: {error}") from error
     weights = checkpoint.load_params(prefix)
-    floats = [name for name, array in weights.items() if array.dtype in (np.float16, np.float64)]
-    weights |= {name: weights[name].astype(np.float32) for name in floats}
+    weights |= {name: array.astype(np.float32) for name, array in weights.items() if array.dtype == np.float16}
     has_softmax = any(name.startswith("softmax.") for name in weights)
     if softmax and not has_softmax:
         raise UserError(

@@ -10,7 +10,6 @@ $XDG_CACHE_HOME/elmo or ~/.cache/elmo):
 
 import csv
 import difflib
-import hashlib
 import os
 import shutil
 from collections.abc import Sequence
@@ -178,13 +177,7 @@ def _download_file(model: PublishedModel, addresses: list[str], path: Path) -> N
 
 def _digests(first_digests: Path, files: Sequence[Path]) -> dict[str, str]:
     """SHA-256 of the model's files by name. Raises if they differ from the first download's."""
-    digests = {}
-    for path in filter(Path.is_file, files):
-        with path.open("rb") as file:
-            digest = hashlib.sha256()
-            while block := file.read(1 << 20):
-                digest.update(block)
-        digests[path.name] = digest.hexdigest()
+    digests = {path.name: disk.sha256(path) for path in files if path.is_file()}
     lines = first_digests.read_text(encoding="utf-8").splitlines() if first_digests.is_file() else []
     before = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     if changed := [name for name, digest in digests.items() if before.get(name, digest) != digest]:

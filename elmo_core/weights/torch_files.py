@@ -74,7 +74,7 @@ class TorchUnpickler(Unpickler):
         return super().find_class(module, name)
 
     def persistent_load(self, identity: tuple) -> Storage:
-        """identity: ('storage', type, key, device, elements), and in the old format None for a view."""
+        """Return a storage. identity: ('storage', type, key, device, elements), and in the old format None for a view."""
         kind, name, key, _, elements, *view = identity
         valid = kind == "storage" and name in TYPES and isinstance(key, str) and view in ([], [None])
         if not valid or type(elements) is not int or elements < 0:

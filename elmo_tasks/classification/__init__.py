@@ -1,1 +1,1 @@
-"""Classes of texts, and of pairs of texts."""
+"""Text classification."""

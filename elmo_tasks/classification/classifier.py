@@ -16,6 +16,7 @@ from elmo_core.files import checkpoint
 from elmo_core.machine.checks import check_texts
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.text.language import AUTO
 from elmo_core.text.tokens import Vocabulary, sentence_batches
 from elmo_tasks.classification.network import ClassifierNetwork, ClassifierSettings, FineTunedELMo
 from elmo_tasks.classification.protocol import CrossValidation, Labelled, cross_validate, load_texts
@@ -80,7 +81,7 @@ class Classifier(TrainedModel):
         resume: bool = False,
         progress: Progress | None = None,
         device: str = "auto",
-        lang: str = ClassifierSettings.lang,
+        lang: str = AUTO,
         max_seq_len: int = ClassifierSettings.max_seq_len,
         class_weights: str | Mapping[str, float] | None = None,
         head: str = ClassifierSettings.head,
@@ -122,7 +123,7 @@ class Classifier(TrainedModel):
         save_dir: folder of the classifier; without one, nothing is written. overwrite: replace the classifier there.
         resume: continue an interrupted training.
         progress: called with the scores of each epoch.
-        lang: how texts are tokenised: en, zh, any or none. max_seq_len: truncate texts to so many tokens.
+        lang: how texts are tokenised: en, zh, any or none (auto: recognised). max_seq_len: truncate texts to so many tokens.
         class_weights: of classes in the loss (others: 1), or "balanced": equal total weight of all classes.
         head: how a text's token vectors become one: their mean; max; attention, a mean with one trained weight per token;
         lstm, the maximum over the states of a BiLSTM; cnn, the maximum over filters of three to five tokens. head_dim: size
@@ -179,6 +180,8 @@ class Classifier(TrainedModel):
 
     def iter_predict(self, texts: Iterable[Text]) -> Iterator[str]:
         """Yield the same for any number of texts."""
+        if isinstance(texts, str):
+            check_texts(texts)
         texts = iter(texts)
         while group := list(islice(texts, TEXTS_PER_GROUP)):
             yield from self.predict(group)
@@ -198,13 +201,18 @@ class Classifier(TrainedModel):
         """The same for tokenised texts; for pairs, all first texts are followed by all second ones."""
         n = len(sentences) // (2 if self.settings.pairs else 1)
         rows = np.arange(len(sentences)).reshape(-1, n).T if n else np.zeros((0, 1), int)  # (n, 1 or 2)
-        longest = [range(max(len(sentences[k]) for k in row)) for row in rows]
+        longest = [max(len(sentences[k]) for k in row) for row in rows]
         probabilities = np.zeros((n, len(self.classes)), np.float32)
-        for positions, _ in sentence_batches(longest, BATCH_SIZE, BATCH_TOKENS, math.inf):
+        for positions, _ in sentence_batches(longest, BATCH_SIZE, BATCH_TOKENS, math.inf, int):
             batch = [sentences[k] for k in rows[positions].T.ravel()]
             with self.inference():
                 probabilities[positions] = paddle.nn.functional.softmax(self.network(batch)).numpy()
         return probabilities
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the training file, if they were named."""
+        return self.settings.columns.split("\t") if self.settings.columns else []
 
     def evaluate(
         self,
@@ -219,7 +227,7 @@ class Classifier(TrainedModel):
     def read(self, texts: Path | str | Sequence[Text], labels: Sequence[str | int] | None, columns=None) -> Texts:
         """Read and tokenise labelled texts."""
         source = load_texts((texts, labels) if labels is not None else texts, "texts")
-        examples = read_known(source, columns, self.classes, self.settings.pairs)
+        examples = read_known(source, columns, self.classes, self.settings.pairs, self.columns)
         return as_texts(examples, self.classes, self.settings.lang, self.settings.max_seq_len, source)
 
     def score(self, data: Texts, indices: np.ndarray | None = None) -> Score:

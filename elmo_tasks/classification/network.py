@@ -44,6 +44,7 @@ class ClassifierSettings(ELMoSettings):
     head_dim: int = setting(128, "size of the head `lstm` in each direction; of `cnn`, filters of each width")
     hidden_dim: int = setting(64, "size of the layer before the classes; 0: none", minimum=0)
     dropout: float = setting(0.5, "dropout before the classes", below=1)
+    columns: str = setting("")  # of text, label and second text in the training file, joined by tabs; "": usual ones
     lang: str = setting("en", choices=tuple(TOKENISERS))
     max_seq_len: int = setting(256, "truncate texts to N tokens")
     pairs: bool = setting(False)
@@ -157,7 +158,7 @@ class ClassifierNetwork(nn.Layer):
 
     def tuned_groups(self) -> list[list[paddle.Tensor]]:
         """The weights of trained inputs, from the bottom to the top. Each group's gradient is clipped separately."""
-        groups = self.elmo.groups() if self.elmo and self.elmo.trainable else []
+        groups = self.elmo.parameter_groups() if self.elmo and self.elmo.trainable else []
         return [*groups, *([[self.words.table]] if self.words and self.words.vocabulary else [])]
 
     def mixes(self) -> list[list[float]]:

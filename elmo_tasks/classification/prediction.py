@@ -13,13 +13,18 @@ OUTPUT_FORMATS = ("tsv", "json")
 
 
 def classify_lines(
-    classifier: Classifier, groups: Iterable[Iterable[str]], source: str | Path, format_name: str
+    classifier: Classifier,
+    groups: Iterable[Iterable[str]],
+    source: str | Path,
+    format_name: str,
+    columns: Sequence[str] | None = None,
 ) -> Iterator[list[str]]:
     """Yield, for each group of lines, a line per text: its class, the probability of this class and the text; or JSON.
 
-    A blank line stays blank. groups, source: see `iter_texts`.
+    A blank line stays blank. groups, source, columns: see `iter_texts`.
     """
-    for texts in iter_texts(groups, source, classifier.classes, classifier.settings.pairs):
+    pairs, usual = classifier.settings.pairs, classifier.columns
+    for texts in iter_texts(groups, source, classifier.classes, pairs, columns, usual):
         rows = iter(classifier.probabilities([text if len(text) > 1 else text[0] for text in texts if text]))
         yield [_formatted(text, next(rows), classifier.classes, format_name) if text else "" for text in texts]
 

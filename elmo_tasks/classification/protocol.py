@@ -8,7 +8,7 @@ the loss, insensitive to overconfidence caused by fine-tuning.
 import json
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,14 @@ from elmo_core.machine.checks import check_option, check_texts
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.optional import import_optional
 from elmo_core.machine.ranks import Ranks
+from elmo_core.weights import model_files
 from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.classification.polarity import read_reviews
 from elmo_tasks.classification.scores import Results, comparison, tables
 from elmo_tasks.classification.texts import Example, Given, Texts, read_texts
 from elmo_tasks.classification.training import ClassifierTraining, Fold, Trainer
 from elmo_tasks.pretrained import PretrainedBiLM
-from elmo_tasks.saved import STATE, check_model_folder
+from elmo_tasks.saved import LOCK, STATE, check_model_folder
 from elmo_tasks.settings import check_effects, make
 from elmo_tasks.significance import mean_and_std
 from elmo_tasks.training import HELD_OUT, BestEpoch, conclude, format_settings
@@ -74,7 +75,7 @@ def load(options: Mapping[str, Any]) -> Texts:
     """Read and tokenise the texts of a call. A folder is that of the polarity dataset."""
     texts = options["texts"]
     source = load_texts(texts if options["labels"] is None else (texts, options["labels"]), "texts")
-    tokenisation = options["lang"], options["max_seq_len"]
+    tokenisation = options["lang"], options["max_seq_len"], model_files.vocabulary_words(options["elmo"])
     if isinstance(source, Path) and (source.is_dir() or (not source.suffix and not source.exists())):
         return read_reviews(source, *tokenisation)
     parts = [None if options[name] is None else load_texts(options[name], name) for name in ("dev", "test")]
@@ -172,18 +173,30 @@ def cross_validate(
     save_dir, resume, began = options["save_dir"] and Path(options["save_dir"]), options["resume"], time.perf_counter()
     is_single, cache = protocol != "cv", FoldCache((results or save_dir) if protocol == "cv" else None)
     is_saved = save_dir is not None and checkpoint.exists(save_dir / STATE)
-    if save_dir:
-        check_model_folder(save_dir, kind.kind, options["overwrite"], resume, cache.is_interrupted or is_saved)
-    elif options["overwrite"] or (resume and not results):
+
+    def check_folder() -> None:
+        if save_dir:
+            check_model_folder(save_dir, kind.kind, options["overwrite"], resume, cache.is_interrupted or is_saved)
+
+    check_folder()
+    if not save_dir and (options["overwrite"] or (resume and not results)):
         raise UserError(f"`{'overwrite' if options['overwrite'] else 'resume'}` has no effect without `save_dir`.")
-    elif resume and not cache.is_interrupted:
+    if not save_dir and resume and not cache.is_interrupted:
         raise UserError("`resume`: there is no interrupted run to continue. Leave it out.")
-    with runtime.on_device(runtime.device_name(options["device"])):
+    with runtime.on_device(runtime.device_name(options["device"])), ExitStack() as stack:
         run = prepare(options, protocol, folds)
         if results:
             run.check_file(results)
         run.compared = [(path, run.comparable(path)) for path in compare_with]
         trainer = make_trainer(kind, options, run.data)
+
+        def lock() -> None:
+            for folder in filter(None, (save_dir, cache.folder)):
+                folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(disk.locked(folder / LOCK, remove=True))
+            check_folder()  # another run may have ended since
+
+        ranks.run_on_main(lock)
         inputs = [source.fingerprint[:12] for source in (trainer.pretrained, trainer.vectors) if source]
         done = ranks.run_on_main(lambda: cache.open({**run.settings, "weights": " ".join(inputs)}))
         for number in done:
@@ -191,8 +204,6 @@ def cross_validate(
         if ranks.size > len(run.folds):
             log.info(f"processes     {len(run.folds)} of {ranks.size} have work: each takes whole folds")
         numbers = range(ranks.rank + 1, len(run.folds) + 1, ranks.size)
-        if save_dir:
-            save_dir.mkdir(parents=True, exist_ok=True)
 
         def train_folds() -> list[FoldResult]:
             for k, number in enumerate(left := [number for number in numbers if number not in done]):
@@ -234,8 +245,8 @@ def cross_validate(
                 kept = format_count(n_kept, "finished folds")
                 log.warning(f"stopped after {kept}. Continue with the same settings and `resume=True`.")
             raise
-        if ranks.is_main:
-            cache.close()
+    if ranks.is_main:
+        cache.close()
     return run
 
 
@@ -244,7 +255,7 @@ def prepare(options: Mapping[str, Any], protocol: str, folds: int) -> "CrossVali
     make(ClassifierTraining, {"seed": options["seed"]})
     data, seed = load(options), options["seed"]
     parts = [only_fold(data, seed)] if protocol == "train" else make_folds(data, folds, protocol, seed)
-    settings = {name: str(value) for name, value in options.items() if name not in NOT_COMPARED}
+    settings = {name: str(value) for name, value in {**options, "lang": data.lang}.items() if name not in NOT_COMPARED}
     return CrossValidation(
         data, parts, seed, {**settings, "folds": str(folds), "protocol": protocol, "data": data.identity}
     )

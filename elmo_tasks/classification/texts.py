@@ -1,37 +1,53 @@
 """Labelled texts and text pairs from user files, and their tokenisation.
 
-A file is TSV, without quotes, or JSON: an object per line, or an array of objects. Each line or object has a text, its label
-and, for a pair, a second text. JSON keys or a header may name them as one of LAYOUTS; columns without a header are in the
-order of the first. Others need --columns. Texts to predict may be bare lines.
+A file has records, see elmo_tasks/records.py, of a text, its label and, for a pair, a second text. JSON keys or a header may
+name them as one of LAYOUTS; columns without a header are in the order of the first. Others have to be named. Texts to
+predict may be bare lines.
 """
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, join_names, log
 from elmo_core.text import text_files
+from elmo_core.text.language import choose_language
 from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.classification.scores import CLASSES
+from elmo_tasks.records import (
+    JSON,
+    TEXT,
+    Lines,
+    Record,
+    find_columns,
+    find_delimiter,
+    is_csv,
+    is_json,
+    name_columns,
+    read_records,
+    split_columns,
+)
 
 LAYOUTS = (
     ("text", "label", "text2"),
     ("text_a", "label", "text_b"),
     ("sentence1", "label", "sentence2"),
+    ("text", "label"),
+    ("text_a", "label"),
+    ("sentence1", "label"),
     ("sentence", "label"),
 )
 LINES_PER_GROUP = 4096
-HAN = re.compile("[\u4e00-\u9fff]")
 MAX_CLASSES = 50  # more labels, and more than half as many as texts: probably the wrong column
-EXPECTED = "texts with labels, as TSV or JSON"
+EXPECTED = "texts with labels, as TSV, CSV or JSON"
 
 
 @dataclass(frozen=True)
@@ -60,6 +76,7 @@ class Texts:
     texts: as in the files; a pair is two, separated by a tab.
     sentences: the tokens of each text; for pairs those of all first texts, then those of all second ones.
     labels: (n,) indices of classes.
+    lang: the language as which they were tokenised.
     unit: what the texts are called.
     n_dev, n_test: how many texts at the end come from the dev file and, behind those, from the test file.
     """
@@ -68,6 +85,7 @@ class Texts:
     sentences: list[list[str]]
     labels: np.ndarray
     classes: Sequence[str] = CLASSES
+    lang: str = ""
     unit: str = "reviews"
     n_dev: int = 0
     n_test: int = 0
@@ -83,7 +101,7 @@ class Texts:
     def identity(self) -> str:
         """Identifies the texts by content, order and labels, however they are tokenised."""
         digest = hashlib.sha1("\n".join(self.texts).encode("utf-8"))
-        digest.update(self.labels.astype(np.int8).tobytes())
+        digest.update(self.labels.astype(np.int64).tobytes())
         return f"{len(self):,} {self.unit} (SHA-1 {digest.hexdigest()[:12]})"
 
 
@@ -91,18 +109,22 @@ class Texts:
 
 
 def read_texts(
-    train: Path, dev: Path | None, test: Path | None, columns: Sequence[str] | None, lang: str, max_tokens: int
+    train: Path,
+    dev: Path | None,
+    test: Path | None,
+    columns: Sequence[str] | None,
+    lang: str,
+    max_tokens: int,
+    words: Sequence[str] = (),
 ) -> Texts:
-    """Read all files. The classes are the labels of the training file. columns: see `read_file`."""
+    """Read all files. The classes are the labels of the training file. columns: see `read_file`; words: `recognise`."""
     examples = read_file(train, columns)
     classes, pairs = _classes(train, examples, bool(columns) or isinstance(train, Given)), len(examples[0].texts) == 2
     if isinstance(dev, Path) and isinstance(test, Path) and dev.samefile(test):
-        log.warning(f"{test} is both --dev_file and --test_file: test scores will be optimistic.")
+        log.warning(f"{test} is both `dev` and `test`: test scores will be optimistic.")
     dev, test = (read_known(path, columns, classes, pairs) if path else [] for path in (dev, test))
+    lang = choose_language(lang, chain.from_iterable(example.texts for example in examples), words)
     data = as_texts([*examples, *dev, *test], classes, lang, max_tokens, train)
-    tokens = list(chain.from_iterable(data.sentences[:1000]))
-    if lang == "en" and len(HAN.findall("".join(tokens))) > 3 * len(tokens):
-        log.warning(f"{train}: this looks like Chinese, which --lang=en does not segment. Use --lang=zh.")
     data.n_dev, data.n_test = len(dev), len(test)
     counts = np.bincount(data.labels)
     log.info(f"classes       {join_names([f'{name} {n:,}' for name, n in zip(classes, counts, strict=True)])}")
@@ -117,66 +139,74 @@ def _classes(path: Path, examples: Sequence[Example], has_columns: bool) -> list
     if len(counts) > max(MAX_CLASSES, len(examples) / 2):
         raise UserError(
             f"{path}: {len(counts):,} labels for {len(examples):,} texts, as {first.label!r:.60}. Is this the text column? "
-            "Set --columns=TEXT,LABEL."
+            "Set `columns=TEXT,LABEL`."
         )
     if not has_columns and counts[first.label] == 1 and not any(" " in text for text in first.texts):
         raise UserError(
             f"{path}: its first text, {first.texts[0]!r:.60}, is the only one with the label {first.label!r:.60}. If this "
-            "line names the columns, give --columns=TEXT,LABEL with their names; else correct the label or remove the text."
+            "line names the columns, set `columns=TEXT,LABEL` to their names; else correct the label or remove the text."
         )
     return sorted(counts)
 
 
-def read_known(path: Path, columns: Sequence[str] | None, classes: Sequence[str], pairs: bool) -> list[Example]:
+def read_known(
+    path: Path, columns: Sequence[str] | None, classes: Sequence[str], pairs: bool, usual: Sequence[str] = ()
+) -> list[Example]:
     """Read a file whose labels must be among the classes."""
-    examples = read_file(path, columns)
+    examples = read_file(path, columns, usual)
     if unknown := sorted({example.label for example in examples}.difference(classes)):
         names = join_names([f"{name:.30}" for name in unknown], 3)
-        raise UserError(f"{path}: the label {names} does not occur in training. --columns says which column it is.")
+        raise UserError(f"{path}: the label {names} does not occur in training. `columns` says which column it is.")
     if (len(examples[0].texts) == 2) != pairs:
         raise UserError(f"{path} has {'single texts' if pairs else 'pairs of texts'}, unlike the training file.")
     return examples
 
 
 def as_texts(examples: Sequence[Example], classes: Sequence[str], lang: str, max_tokens: int, source: Path) -> Texts:
-    """Tokenise examples. source: their file, for messages."""
+    """Tokenise examples. source: their file, used in error messages."""
     sides = list(zip(*(example.texts for example in examples), strict=True))
     sentences = tokenise_texts(list(chain.from_iterable(sides)), lang, max_tokens, source)
     index = {name: k for k, name in enumerate(classes)}
     labels = np.array([index[example.label] for example in examples])
     texts = ["\t".join(example.texts) for example in examples]
-    return Texts(texts, sentences, labels, classes, unit="pairs" if len(sides) > 1 else "texts")
+    return Texts(texts, sentences, labels, classes, lang, "pairs" if len(sides) > 1 else "texts")
 
 
-def read_file(path: Path, columns: Sequence[str] | None = None) -> list[Example]:
-    """Read the labelled texts of a file.
-
-    columns: those of text, label and second text: JSON keys, names in a header, or numbers from 0 without a header.
-    """
+def read_file(path: Path, columns: Sequence[str] | None = None, usual: Sequence[str] = ()) -> list[Example]:
+    """Read the labelled texts of a file. columns, usual: see `as_examples`."""
     if isinstance(path, Given):
         return path.examples
     disk.check_input(path, EXPECTED)
-    (rows,) = _row_groups([text_files.read_lines(path)], path)
-    rows = [(where, row) for where, row in rows if row != ""]
-    if not rows:
-        raise UserError(f"{path}: it has no texts. Expected {EXPECTED}.")
-    header, is_json = _header(rows[0][1]), isinstance(rows[0][1], dict)
-    names = _resolve_columns(columns, header)
-    if names and not is_json:
-        rows = rows[1:]
-    elif not is_json:  # without a header, columns have numbers
-        header = [str(k) for k in range(len(header))]
-        names = _resolve_columns(columns or header, header) if columns or len(header) in (2, 3) else []
+    lines = Lines(text_files.line_groups(path))
+    rows = read_records(lines, path, lambda line: JSON if is_json(line) else find_delimiter(line))
+    return as_examples(name_columns(rows, lambda row: bool(_find_columns(row, columns, usual))), path, columns, usual)
+
+
+def as_examples(
+    records: Iterable[Record], source: str | Path, columns: Sequence[str] | None = None, usual: Sequence[str] = ()
+) -> list[Example]:
+    """Take the labelled texts from records. source: their file, used in error messages.
+
+    columns: those of text, label and second text: JSON keys, names in a header, or numbers from 0 without a header. usual:
+    columns that are tried first if these are not given.
+    """
+    records = [(where, record) for where, record in records if record != ""]
+    if not records:
+        raise UserError(f"{source}: found no texts, at most a header. Expected {EXPECTED}.")
+    first = records[0][1]
+    names = _find_columns(first, columns, usual) if isinstance(first, dict) else []
+    if not names and not columns and len(first) in (2, 3) and "0" in first:
+        names = list(first)
     if not names:
+        found = f"the columns {_shown_columns(first)}" if isinstance(first, dict) else f"{first!r:.60}"
         raise UserError(
-            f"{path}: found the columns {join_names(header)}, expected {' and '.join(columns or ('text', 'label'))}. "
-            "Columns are separated by tabs; --columns=TEXT,LABEL names them, or TEXT,LABEL,TEXT2 for pairs."
+            f"{source}: found {found}, expected {' and '.join(columns or ('text', 'label'))}, as JSON or in columns "
+            "separated by tabs or, in CSV, by commas or semicolons. Name other columns: `columns=TEXT,LABEL` or, for "
+            "pairs, `columns=TEXT,LABEL,TEXT2`."
         )
-    if not rows:
-        raise UserError(f"{path}: there is nothing below the header. Expected {EXPECTED}.")
     examples = []
-    for where, row in rows:
-        text, label, *text2 = _fields(row, header, names, where)
+    for where, record in records:
+        text, label, *text2 = _fields(record, names, where)
         if not label:
             raise UserError(f"{where}: the label is empty.")
         examples.append(Example(label, (text, *text2)))
@@ -184,118 +214,111 @@ def read_file(path: Path, columns: Sequence[str] | None = None) -> list[Example]
 
 
 def iter_texts(
-    groups: Iterable[Iterable[str]], source: str | Path, classes: Sequence[str], pairs: bool
+    groups: Iterable[Iterable[str]],
+    source: str | Path,
+    classes: Sequence[str],
+    pairs: bool,
+    columns: Sequence[str] | None = None,
+    usual: Sequence[str] = (),
 ) -> Iterator[list[tuple[str, ...]]]:
-    """Yield the texts to be classified in each group of lines: one, or two for pairs, per line; () for a blank line.
+    """Yield the texts to be classified in each group of lines: one, or two for pairs, per record; () for a blank line.
 
-    The first line shows whether these are bare texts, pairs separated by tabs, or labelled texts, whose labels are ignored.
+    The first record shows whether these are bare texts, pairs separated by tabs, or labelled texts, whose labels are not
+    read. columns, usual: see `as_examples`.
     """
-    header: list[str] | None = None
-    for rows in _row_groups(groups, source):
+    lines, names = Lines(groups), None
+    finder = _TextColumns(source, classes, pairs, columns, usual)
+    records = read_records(lines, source, finder.recognise)
+    for batch in lines.batches(name_columns(records, lambda row: bool(finder.named(row)))):
         texts = []
-        for where, row in rows:
-            if row == "":
-                texts.append(())
-                continue
-            if header is None:
-                header, names, has_header = _text_columns(row, classes, pairs)
-                _check_text_columns(row, header, names, pairs, where, source)
-                if has_header:
-                    continue
-            texts.append(_fields(row, header, names, where) if names else (row.strip(),))
+        for where, record in batch:
+            if record and names is None:
+                names = finder.find(record, where)
+            texts.append(() if record == "" else _fields(record, names, where) if names else (record.strip(),))
         yield texts
 
 
-def _check_text_columns(row: str | dict, header: list[str], names: list[str], pairs: bool, where: str, source) -> None:
-    """Raise if the first row does not have the texts. Log which of its columns are classified."""
-    if len(names) != 1 + pairs and (pairs or isinstance(row, dict)):
-        expected = "two texts, separated by a tab or in columns text and text2" if pairs else "a column text"
-        raise UserError(f"{where}: found {row!r:.60}, expected {expected}.")
-    if len(header) > len(names) > 0:
-        others = join_names([name for name in header if name not in names])
-        log.info(f"{source}: columns {join_names(header)}. Classified: {' and '.join(names)}; ignored: {others}.")
-    elif not names and len(header) > 1:
-        log.warning(f"{source}: lines have tabs and are classified whole. If these are columns, name them in a header.")
+@dataclass
+class _TextColumns:
+    """Finds the columns of the texts in input to be classified, by its first record."""
+
+    source: str | Path
+    classes: Sequence[str]
+    pairs: bool
+    columns: Sequence[str] | None
+    usual: Sequence[str]
+
+    def find(self, record: str | dict, where: str) -> list[str]:
+        """The columns of the texts; none if the record is a bare text. Log which are classified."""
+        names = []
+        if isinstance(record, dict):
+            names = self.named(record) or ("0" in record and self.numbered(list(record.values()))) or []
+        if not names and (self.pairs or self.columns or isinstance(record, dict)):
+            expected = "two texts, separated by a tab or in columns text and text2" if self.pairs else "a column text"
+            expected = f"the columns {join_names(self.columns)}" if self.columns else expected
+            found = f"the columns {_shown_columns(record)}" if isinstance(record, dict) else f"{record!r:.60}"
+            raise UserError(f"{where}: found {found}, expected {expected}. Other `columns` have to be named.")
+        if names and len(record) > len(names):
+            others = join_names([name for name in record if name not in names])
+            log.info(
+                f"{self.source}: columns {join_names(list(record))}. Classified: {' and '.join(names)}; ignored: {others}."
+            )
+        elif not names and "\t" in record:
+            log.warning(
+                f"{self.source}: lines have tabs and are classified whole. If these are columns, name them in a header."
+            )
+        return names
+
+    def recognise(self, line: str) -> str:
+        """The format of lines that begin with this one."""
+        if is_json(line):
+            return JSON
+        if is_csv(self.source):
+            return find_delimiter(line).replace(TEXT, ",")
+        for delimiter in "\t,;":
+            row = split_columns(line, delimiter)
+            if len(row) > 1 and (self.named(row) or ((self.columns or delimiter == "\t") and self.numbered(row))):
+                return delimiter
+        return TEXT
+
+    def named(self, header: Iterable[str]) -> list[str]:
+        """The columns of the texts, by their names in a header."""
+        layouts = [self.columns] if self.columns else [self.usual, *LAYOUTS]
+        wanted = [[text, *text2][: 1 + self.pairs] for text, _, *text2 in filter(None, layouts)]
+        found = (find_columns(names, header) for names in wanted if len(names) == 1 + self.pairs)
+        return next(filter(None, found), [])
+
+    def numbered(self, row: Sequence[str]) -> list[str]:
+        """The columns of the texts, by their numbers. That of the labels is one that holds a class, unless it is given."""
+        numbers = list(map(str, range(len(row))))
+        if layout := self.columns or self.usual:
+            text, label, *text2 = layout
+            has_label = label in numbers and row[int(label)] in self.classes
+            if {text, *text2} <= set(numbers) and (self.columns or has_label):
+                return [text, *text2]
+        labels = [number for number in ("1", "0", "2") if number in numbers and row[int(number)] in self.classes]
+        if self.columns or len(row) != (2 + self.pairs if labels else 1 + self.pairs):
+            return []
+        return [number for number in numbers if number not in labels[:1]]
 
 
-def _row_groups(groups: Iterable[Iterable[str]], source: str | Path) -> Iterator[list[tuple[str, str | dict]]]:
-    """Yield, for each group of lines, the lines, "" if they are blank, with their positions for messages.
-
-    If the first line is JSON, yield the objects.
-    """
-    lines_of_groups, number, is_json = iter(groups), 0, None
-    for group in lines_of_groups:
-        rows, lines = [], iter(group)
-        for line in lines:
-            number += 1
-            where = f"{source}:{number}"
-            if not line.strip():
-                rows.append((where, ""))
-            elif is_json is None and text_files.JSON_ARRAY.match(line):
-                text = "\n".join([line, *lines, *chain.from_iterable(lines_of_groups)])
-                objects = text_files.parse_array(text, source)
-                rows += ((f"{source}: object {k}", values) for k, values in enumerate(objects, 1))
-            else:
-                values = None if is_json is False else _json_object(line)
-                if is_json and values is None:
-                    raise UserError(f"{where}: found {line!r:.60}, expected a JSON object as in the first line.")
-                is_json = values is not None
-                rows.append((where, values if is_json else line))
-        yield rows
+def _find_columns(header: Iterable[str], columns: Sequence[str] | None, usual: Sequence[str]) -> list[str]:
+    """The columns of text, label and, for pairs, second text; [] if the header does not have them."""
+    found = (find_columns(layout, header) for layout in ([columns] if columns else [usual, *LAYOUTS]))
+    return next(filter(None, found), [])
 
 
-def _header(row: str | dict) -> list[str]:
-    """The JSON keys, or what would be the names of columns if the line is a header."""
-    return list(row) if isinstance(row, dict) else [name.strip() for name in row.split("\t")]
+def _shown_columns(record: dict) -> str:
+    """Describe a record's columns for an error message: by their names or, without names, by their values."""
+    return join_names([f"{value!s:.30}" for value in (record.values() if "0" in record else record)])
 
 
-def _resolve_columns(columns: Sequence[str] | None, header: Sequence[str]) -> list[str]:
-    """The names of the columns of text, label and, for pairs, second text; [] if the header does not have them."""
-    for layout in [columns] if columns else LAYOUTS:
-        if set(columns or layout[:2]) <= set(header):
-            return [name for name in layout if name in header]
-    return []
-
-
-def _array_rows(lines: Iterable[str], source: str | Path) -> list[tuple[str, dict]]:
-    """The objects of a JSON array, each with its position for messages."""
-    objects = text_files.parse_array("\n".join(lines), source)
-    return [(f"{source}: object {number}", row) for number, row in enumerate(objects, 1)]
-
-
-def _text_columns(row: str | dict, classes: Sequence[str], pairs: bool) -> tuple[list[str], list[str], bool]:
-    """From the first row, all columns, those of the texts (none: each line is one text), and whether it is a header."""
-    header, is_json = _header(row), isinstance(row, dict)
-    for text, _, *text2 in LAYOUTS:
-        names = [text, *text2][: 1 + pairs]
-        if len(names) == 1 + pairs and set(names) <= set(header) and (is_json or len(header) > 1):
-            return header, names, not is_json
-    numbers = [str(k) for k in range(len(header))]
-    label = next((numbers[k] for k in (1, 0) if header[k] in classes), None) if len(header) == 2 + pairs else None
-    if is_json or not (pairs or label):
-        return header, [], False
-    return numbers, [number for number in numbers if number != label], False
-
-
-def _fields(row: str | dict, header: Sequence[str], names: Sequence[str], where: str) -> tuple[str, ...]:
-    """The named values of a row."""
-    if isinstance(row, str):
-        values = row.split("\t")
-        if len(values) != len(header):
-            raise UserError(f"{where}: found {row!r:.60}, expected {len(header)} columns as in the first line.")
-        row = dict(zip(header, values, strict=True))
+def _fields(record: dict[str, Any], names: Sequence[str], where: str) -> tuple[str, ...]:
+    """The named values of a record."""
     for name in names:
-        if not isinstance(row.get(name), str | int):
-            raise UserError(f"{where}: {name} is not a string or an integer: found {row!r:.80}.")
-    return tuple(" ".join(str(row[name]).split()) for name in names)
-
-
-def _json_object(line: str) -> dict | None:
-    try:
-        value = text_files.parse_json(line)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+        if not isinstance(record.get(name), str | int):
+            raise UserError(f"{where}: {name} is not a string or an integer: found {record!r:.80}.")
+    return tuple(" ".join(str(record[name]).split()) for name in names)
 
 
 def read_lines(path: Path) -> Iterable[str]:

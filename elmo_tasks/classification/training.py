@@ -79,13 +79,14 @@ class Trainer:
         self.class_weights = None if class_weights is None else paddle.to_tensor(class_weights.astype(np.float32))
         self.options = {}
         for settings in (ClassifierSettings, ClassifierTraining):
-            for field in (field for field in fields(settings) if field.name in options):
+            for field in (field for field in fields(settings) if field.name in options.keys() - {"lang", "columns"}):
                 is_number = type(first_of(field.default)) in (int, float) and field.name not in ONE_VALUE
                 several = _several(options[field.name]) if is_number else [options[field.name]]
                 for value in several:
                     make(settings, {field.name: value})
                 self.options[field.name] = options[field.name]
         self.options |= {"reads_elmo": pretrained is not None, "pairs": data.are_pairs}
+        self.options |= {"lang": data.lang, "columns": "\t".join(options["columns"] or ())}
         self.options["reads_words"] = bool(vectors or self.options["word_vectors_trainable"] or not pretrained)
         self.is_tuned = bool(self.options["elmo_trainable"] or self.options["word_vectors_trainable"])
         self.fixed_elmo = self.fixed_words = None
@@ -174,7 +175,7 @@ class Trainer:
         def batches(random: np.random.Generator) -> list[np.ndarray]:
             if settings.pool and not is_tuned:
                 return np.array_split(random.permutation(fold.train), math.ceil(len(fold.train) / training.batch_size))
-            lengths = [range(self._length(k)) for k in fold.train]  # similar ones are computed faster
+            lengths = [self._length(k) for k in fold.train]  # similar ones are computed faster
             return [fold.train[positions] for positions in shuffled_batches(lengths, training.batch_size, random)]
 
         return fit(

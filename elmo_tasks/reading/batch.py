@@ -32,8 +32,8 @@ class QuestionGroup:
     window: Window
     questions: list[WindowQuestion]
 
-    def __len__(self) -> int:
-        """Its window's tokens."""
+    @property
+    def n_tokens(self) -> int:
         return self.window.end - self.window.begin
 
 
@@ -61,7 +61,7 @@ class PaddedTexts:
 
     @cached_property
     def mask(self) -> np.ndarray:
-        """(B, T) float32, 0 at padding."""
+        """The mask (B, T), float32, 0 at padding."""
         return (np.arange(self.ids.shape[1]) < self.lengths[:, None]).astype(np.float32)
 
 

@@ -10,19 +10,20 @@ As Hugging Face's datasets writes them, an object per line or an array of object
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count
-from elmo_core.text.text_files import blocks, parse_json, split_lines
+from elmo_core.text.text_files import line_groups
+from elmo_tasks.records import Lines, Record, read_records
 
 EXPECTED = "passages and questions in the JSON of SQuAD or CMRC 2018"
 NO_ANSWER = (
     "Questions that cannot be answered, as in SQuAD 2, are not supported. To leave them out: "
-    "jq 'del(.data[].paragraphs[].qas[] | select(.answers == []))' squad2.json > answerable.json"
+    "jq 'del(.data[].paragraphs[].qas[] | select(.is_impossible or .answers == []))' squad2.json > answerable.json"
 )
 
 
@@ -67,64 +68,60 @@ class Dataset:
 def read_dataset(path: Path, require_answers: bool = True) -> Dataset:
     """Read a file. require_answers: a question without an answer is an error."""
     disk.check_input(path, EXPECTED)
-    text = "".join(blocks(path))
-    try:
-        values = parse_json(text)
-    except (ValueError, RecursionError) as error:
-        try:
-            values = [parse_json(line) for line in split_lines(text) if line.strip()]
-        except (ValueError, RecursionError):
-            raise UserError(f"{path}: no valid JSON ({error}), expected {EXPECTED}.") from error
-    return make_dataset(values, str(path), require_answers)
+    records = read_records(Lines(line_groups(path)), path)
+    return make_dataset((record for record in records if record[1] != ""), path, require_answers)
 
 
-def make_dataset(values: Any, source: str, require_answers: bool = True) -> Dataset:
-    """Make a data set of the objects of a file. source: the file, for messages."""
+def make_dataset(records: Iterable[Record], source: str | Path, require_answers: bool = True) -> Dataset:
+    """Take the passages and questions from records. source: their file, used in error messages."""
     data, seen = Dataset([]), set()
-    for passage, where in _passages(values, source):
-        text = _field(passage, ("context", "context_text"), str, where)
+    for text, questions, where in _passages(records):
         if not text.split():
             raise UserError(f"{where}: the passage is empty.")
-        questions = enumerate(_field(passage, ("qas",), list, where), 1)
-        questions = [_question(value, text, f"{where}, question {k}", data.faults) for k, value in questions]
-        data.passages.append(Passage(text, questions))
-        for k, question in enumerate(questions, 1):
+        passage = Passage(text, [])
+        for where, value in questions:
+            question = _question(value, text, where, data.faults)
             if question.id in seen:
-                raise UserError(f"{where}, question {k}: the id {question.id!r:.60} occurs twice.")
+                raise UserError(f"{where}: the id {question.id!r:.60} occurs twice.")
             if require_answers and not question.answers:
-                raise UserError(f"{where}, question {k}: no answer. {NO_ANSWER}")
+                raise UserError(f"{where}: no answer. {NO_ANSWER}")
             seen.add(question.id)
+            passage.questions.append(question)
+        data.passages.append(passage)
     if not seen:
         raise UserError(f"{source}: no question, expected {EXPECTED}.")
     return data
 
 
-def _passages(values: Any, path: str) -> Iterator[tuple[dict, str]]:
-    """The objects that hold a passage, each with its position in the file for messages."""
-    if isinstance(values, list):
-        if any(isinstance(value, dict) and "question" in value for value in values):
-            values = _grouped(values, path)
-        yield from ((passage, f"{path}: passage {k}") for k, passage in enumerate(values, 1))
-        return
-    for k, article in enumerate(_field(values, ("data",), list, path), 1):
-        paragraphs = _field(article, ("paragraphs",), list, f"{path}: data {k}")
-        yield from ((passage, f"{path}: data {k}, paragraph {j}") for j, passage in enumerate(paragraphs, 1))
-
-
-def _grouped(values: list, path: str) -> list[dict]:
-    """The passages of objects that each hold a question and its passage."""
-    passages: dict[str, dict] = {}
-    for k, value in enumerate(values, 1):
-        context = _field(value, ("context",), str, f"{path}: object {k}")
-        passages.setdefault(context, {"context": context, "qas": []})["qas"].append(value)
-    return list(passages.values())
+def _passages(records: Iterable[Record]) -> Iterator[tuple[str, list[tuple[str, dict]], str]]:
+    """Yield each passage's text, its questions with their positions, and its own position; error messages name these."""
+    grouped: dict[str, list[tuple[str, dict]]] = {}
+    for where, value in records:
+        if "question" in value:
+            grouped.setdefault(_field(value, ("context",), str, where), []).append((where, value))
+            continue
+        passages = [(where, value)]
+        if "context" not in value and "context_text" not in value:
+            articles = enumerate(_field(value, ("data",), list, where), 1)
+            articles = ((f"{where}, data {k}", article) for k, article in articles)
+            passages = (
+                (f"{place}, paragraph {k}", passage)
+                for place, article in articles
+                for k, passage in enumerate(_field(article, ("paragraphs",), list, place), 1)
+            )
+        for place, passage in passages:
+            text = _field(passage, ("context", "context_text"), str, place)
+            questions = enumerate(_field(passage, ("qas",), list, place), 1)
+            yield text, [(f"{place}, question {k}", question) for k, question in questions], place
+    yield from ((text, questions, questions[0][0]) for text, questions in grouped.items())
 
 
 def _question(values: Any, passage: str, where: str, faults: Counter) -> Question:
     id = _field(values, ("id", "query_id"), str, where).strip()
     question = Question(id, _field(values, ("question", "query_text"), str, where), [], [])
     faults["questions without words"] += not question.text.strip()
-    answers = _field(values, ("answers",), list | dict, where) if "answers" in values else []
+    has_answers = "answers" in values and not values.get("is_impossible")
+    answers = _field(values, ("answers",), list | dict, where) if has_answers else []
     if isinstance(answers, dict):
         texts, starts = (_field(answers, (name,), list, where) for name in ("text", "answer_start"))
         answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=False)]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from elmo import ELMo
+from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.pretrained import ELMoSettings
@@ -38,6 +39,10 @@ class ReaderSettings(ELMoSettings):
     max_seq_len: int = setting(512, "tokens per window; longer passages are read in several windows")
     doc_stride: int = setting(256, "tokens between the starts of windows")
     max_answer_length: int = setting(50, "maximum tokens in an answer")
+
+    def __post_init__(self):
+        if self.elmo_trainable:
+            raise UserError("`elmo_trainable` is True: a reader's ELMo is frozen. Expected False.")
 
 
 def window_layers(elmo: ELMo, windows: Sequence[Window]) -> tuple[list[paddle.Tensor], paddle.Tensor]:

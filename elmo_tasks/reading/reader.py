@@ -6,6 +6,7 @@ vocab.txt holds the words of the training data.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from elmo_core.machine import runtime
 from elmo_core.machine.checks import check_number, check_texts
 from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.runtime import paddle
+from elmo_core.text.language import AUTO, choose_language
 from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches
+from elmo_core.weights.model_files import vocabulary_words
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, question_groups
 from elmo_tasks.reading.data import Passage, Question, make_dataset, read_dataset
@@ -24,6 +27,7 @@ from elmo_tasks.reading.network import BiDAF, ReaderSettings
 from elmo_tasks.reading.score import Scores, score
 from elmo_tasks.reading.text import Answer, Text, TokenSpan, best_answers, span_scores, windows
 from elmo_tasks.reading.training import MIN_COUNT, TRAINING, training_groups
+from elmo_tasks.records import number_records
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.settings import check_effects, make
 from elmo_tasks.training import (
@@ -62,11 +66,16 @@ class TokenisedPassage:
             yield question.id, text, next(filter(None, (self.text.token_span(*span) for span in located)), None)
 
 
-def tokenised_passages(data: Path | str | Sequence[Mapping[str, Any]], lang: str, name: str) -> list[TokenisedPassage]:
-    """Read and tokenise a file, or dictionaries. name: of the argument, for messages."""
-    dataset = read_dataset(Path(data)) if isinstance(data, Path | str) else make_dataset(list(data), name)
-    log.info(f"{data if isinstance(data, Path | str) else name}: {dataset.describe()}")
-    return [TokenisedPassage(passage, lang) for passage in dataset.passages]
+def read_passages(data: Path | str | Sequence[Mapping[str, Any]], name: str) -> list[Passage]:
+    """Read a file, or dictionaries. name: of the argument, used in error messages."""
+    is_file = isinstance(data, Path | str)
+    dataset = read_dataset(Path(data)) if is_file else make_dataset(number_records(data, name), name)
+    log.info(f"{data if is_file else name}: {dataset.describe()}")
+    return dataset.passages
+
+
+def tokenise_passages(passages: Iterable[Passage], lang: str) -> list[TokenisedPassage]:
+    return [TokenisedPassage(passage, lang) for passage in passages]
 
 
 class Reader(TrainedModel):
@@ -106,7 +115,7 @@ class Reader(TrainedModel):
         resume: bool = False,
         progress: Progress | None = None,
         device: str = "auto",
-        lang: str = ReaderSettings.lang,
+        lang: str = AUTO,
         layers: str = ReaderSettings.layers,
         elmo_dropout: float = ReaderSettings.elmo_dropout,
         elmo_l2_coef: float = ReaderSettings.elmo_l2_coef,
@@ -131,7 +140,7 @@ class Reader(TrainedModel):
     ) -> "Reader":
         """Train a reader. It has the weights of the epoch with the highest F1 on the dev set.
 
-            reader = Reader.train(examples, elmo="zh-news", lang="zh", save_dir="runs/qa")
+            reader = Reader.train(examples, elmo="zh-news", save_dir="runs/qa")
             reader.scores["dev"]["f1"]
 
         examples, dev, test: a file of SQuAD or CMRC 2018, or dictionaries as in these: {"context": ..., "question": ...,
@@ -140,7 +149,7 @@ class Reader(TrainedModel):
         save_dir: folder of the reader; without one, nothing is written. overwrite: replace the reader there. resume:
         continue an interrupted training.
         progress: called with the scores of each epoch.
-        lang: how text is tokenised: en, zh, any or none.
+        lang: how text is tokenised: en, zh, any, none, or auto: recognised.
         layers: concat, mix, average, top, a number, or some layers, as in concat:0,1. random_weights: ablation: all, or
         lstm. cache_gb: memory for the layers of the biLM; larger caches go to a file in save_dir.
         word_vectors: a file in word2vec's or GloVe's format; word_vectors_limit: only its first N.
@@ -148,11 +157,11 @@ class Reader(TrainedModel):
         max_seq_len: tokens per window; longer passages are read in several windows, whose starts are doc_stride apart.
         max_answer_length: tokens.
         epochs: at most; patience: stop after so many without improvement, 0: never.
-        ema: decay of the weights' moving average, which is what is saved; 0: off.
+        ema: decay of the moving average of the weights, which is saved; 0: off.
         """
         options = {name: value for name, value in locals().items() if name != "cls"}
         check_effects(options, ReaderSettings, TRAINING)
-        training, settings = make(TrainingSettings, options), make(ReaderSettings, options)
+        training = make(TrainingSettings, options)
         check_number("min_count", min_count, 1, integer=True)
         if doc_stride > max_seq_len:
             raise UserError(
@@ -163,7 +172,11 @@ class Reader(TrainedModel):
             training_folder(cls.kind, save_dir, overwrite, resume) as folder,
             runtime.on_device(runtime.device_name(device)),
         ):
-            data = {name: tokenised_passages(part, lang, name) for name, part in parts.items() if part is not None}
+            read = {name: read_passages(part, name) for name, part in parts.items() if part is not None}
+            texts = [passage.text for passage in read["examples"]]
+            options["lang"] = choose_language(lang, texts, vocabulary_words(elmo))
+            settings = make(ReaderSettings, options)
+            data = {name: tokenise_passages(passages, settings.lang) for name, passages in read.items()}
             train = data.pop("examples")
             if dev is None:
                 train, data["dev"] = hold_out(train, seed)
@@ -182,7 +195,7 @@ class Reader(TrainedModel):
             groups = training_groups(train, max_seq_len, doc_stride)
 
             def batches(random: np.random.Generator) -> list[np.ndarray]:
-                return shuffled_batches([group.window.tokens for group in groups], batch_size, random)
+                return shuffled_batches([group.n_tokens for group in groups], batch_size, random)
 
             def loss(indices: Sequence[int]) -> paddle.Tensor:
                 return reader.network.loss(make_batch([groups[k] for k in indices], reader.words))
@@ -196,7 +209,7 @@ class Reader(TrainedModel):
 
     def evaluate(self, examples: Path | str | Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Score the reader on a file or on dictionaries, as `train` takes them."""
-        return self.score(tokenised_passages(examples, self.settings.lang, "examples")).to_dict()
+        return self.score(tokenise_passages(read_passages(examples, "examples"), self.settings.lang)).to_dict()
 
     def answer(self, question: str, passage: str, k: int = 1) -> list[Answer]:
         """The k best answers, best first. Their texts differ; they may overlap."""
@@ -205,6 +218,7 @@ class Reader(TrainedModel):
     def answers(self, questions: Sequence[tuple[str, str]], k: int = 1) -> list[list[Answer]]:
         """The k best answers to each of several questions, given with its passage. Each passage is read once."""
         check_texts(questions, ("question", "passage"))
+        check_number("k", k, 1, integer=True)
         by_passage: dict[str, list[Question]] = {}
         for number, (question, passage) in enumerate(questions):
             by_passage.setdefault(passage, []).append(Question(str(number), question, [], []))
@@ -224,7 +238,7 @@ class Reader(TrainedModel):
         scores: dict[str, np.ndarray] = {}  # of the spans of each question whose passage is being read
         left: dict[str, int] = {}  # its windows that are not read yet
         groups = (group for passage in passages for group in self._groups(passage, left))
-        for _, batch in sentence_batches(groups, BATCH_SIZE, BATCH_TOKENS):
+        for _, batch in sentence_batches(groups, BATCH_SIZE, BATCH_TOKENS, length=attrgetter("n_tokens")):
             with self.inference():
                 logits = self.network(make_batch(batch, self.words)).numpy()
             rows = [(group.window, question.id) for group in batch for question in group.questions]

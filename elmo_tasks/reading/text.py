@@ -16,7 +16,7 @@ EMPTY_QUESTION = "？"  # replaces a question without words
 
 @dataclass(frozen=True)
 class TokenSpan:
-    """Tokens from first to last, both included. exact: they do not extend beyond the characters looked up."""
+    """Tokens from first to last, both included. exact: the characters looked up begin and end at token boundaries."""
 
     first: int
     last: int

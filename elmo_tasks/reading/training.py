@@ -16,7 +16,7 @@ MIN_COUNT = 2  # of a word in the training data, else it is unknown
 
 
 def training_groups(passages: Sequence["TokenisedPassage"], max_seq_len: int, doc_stride: int) -> list[QuestionGroup]:
-    """The windows that contain answers, each with the questions they answer. Logs how many answers are unusable."""
+    """Windows that contain an answer, each with the questions answered there. Logs how many answers are unusable."""
     groups, trained, n_inexact, n_missing, n_too_long = [], set(), 0, 0, 0
     for passage in passages:
         spans = [(id, text, span) for id, text, span in passage.spans() if span]

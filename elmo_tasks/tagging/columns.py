@@ -31,7 +31,7 @@ def parse_token(columns: Sequence[str], column: int, segmentation: str, feature:
 
     segmentation: whether a character is followed by its position in the word, as in `科0 技1`. "strip" drops the
     position, "feature" keeps it for the tagger.
-    feature: the feature column, if any. where: file and line, for messages.
+    feature: the feature column, if any. where: file and line, used in error messages.
     """
     text, position = columns[column], -1
     if segmentation != "none":

@@ -10,8 +10,10 @@ import numpy as np
 
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
+from elmo_core.text.language import AUTO, HAN, choose_language, recognise
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokens import Vocabulary, pad_rows
+from elmo_tasks.tagging.text import CHARACTERS
 
 
 @dataclass
@@ -74,3 +76,21 @@ def make_batch(tokens: Sequence[list[str]], words: Vocabulary, labels: Sequence[
     ids = table(words.ids(sentence) for sentence in tokens)
     positions = table([getattr(token, "position_in_word", -1) + 1 for token in sentence] for sentence in tokens)
     return Batch(list(tokens), ids, lengths, None if labels is None else table(labels), positions)
+
+
+def detect_language(
+    sentences: Iterable[Sequence[str]], segmentation: str, words: Sequence[str] = (), lang: str = AUTO
+) -> str:
+    """How raw text has to be split into tokens like these: as `lang` says or, if it is "auto", into Chinese characters or
+    as `recognise` says. words: see there.
+
+    Characters that carry their positions in the word cannot be made from raw text.
+    """
+    tokens = [token for sentence in sentences for token in sentence]
+    if lang != AUTO:
+        return choose_language(lang, tokens, words)
+    if segmentation == "feature":
+        return "none"
+    language = recognise(tokens, words)
+    single = language == "zh" and all(len(token) == 1 for token in tokens if HAN.search(token))
+    return CHARACTERS if single else language

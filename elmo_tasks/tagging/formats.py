@@ -1,29 +1,48 @@
 """Formats of labelled sentences, recognised by their content.
 
-columns   a token and its label per line, see columns.py
-tsv       a sentence per line, its tokens and its labels: `The cat<TAB>B-NP I-NP`, `我爱北京<TAB>O O B I`
-tagged    a sentence per line, as `word/TAG word/TAG`, see tagged_text.py
-json      a sentence per object, `{"tokens": [...], "ner_tags": [...]}`: JSON lines, or an array of objects
+columns    a token and its label per line, see columns.py
+tsv        a sentence per line, its tokens and its labels: `The cat<TAB>B-NP I-NP`, `我爱北京<TAB>O O B I`
+tagged     a sentence per line, as `word/TAG word/TAG`, see words.py
+segmented  a sentence per line, as words with spaces between them, see words.py
+json       objects, one per line or in an array, of tokens and labels, `{"tokens": [...], "ner_tags": [...]}`, or of a text
+           and its spans, see text_spans.py
+csv        columns with a header, one of which is the text; only for prediction
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, log
-from elmo_core.text.text_files import JSON_ARRAY, parse_array, parse_json, read_lines
-from elmo_tasks.tagging.columns import parse_token, read_columns
+from elmo_core.text.language import AUTO, HAN, recognise
+from elmo_core.text.text_files import JSON_ARRAY, line_groups, read_lines
+from elmo_tasks.records import (
+    JSON,
+    TEXT,
+    Lines,
+    Record,
+    find_columns,
+    find_delimiter,
+    is_csv,
+    name_columns,
+    read_records,
+)
+from elmo_tasks.tagging.columns import CHARACTER_WITH_POSITION, parse_token, read_columns
 from elmo_tasks.tagging.data import Sentence
 from elmo_tasks.tagging.pieces import PieceSplitter
-from elmo_tasks.tagging.tagged_text import read_tagged
+from elmo_tasks.tagging.text import CHARACTERS
+from elmo_tasks.tagging.text_spans import SPAN_KEYS, Faults, find_spans, find_text, label_tokens
+from elmo_tasks.tagging.words import segmented_sentence, tagged_sentence
 
-FORMATS = ("columns", "tsv", "tagged", "json")
+FORMATS = ("columns", "tsv", "tagged", "segmented", "json", "csv")
 SAMPLE = 100  # lines by which a format is recognised
 HEADER = "text_a\tlabel"  # of PaddleNLP's files, which also separate tokens by \x02
-LABEL_KEYS = ("labels", "ner_tags", "tags", "pos_tags", "chunk_tags")
+LABEL_KEYS = ("labels", "ner_tags", "tags", "pos_tags", "chunk_tags", "label")
+MAX_WIDTHS = 5  # lines with more different numbers of columns are text
 
 
 @dataclass
@@ -31,7 +50,8 @@ class SentenceReader:
     """Reads labelled sentences.
 
     format: one of FORMATS; by default recognised. token, label: columns, or keys of JSON. segmentation, feature: see
-    columns.py. label_names: the names of labels that are numbers. pieces: splits tagged words.
+    columns.py. label_names: the names of labels that are numbers. pieces: splits tagged words. lang: how texts with spans
+    are tokenised; auto: recognised by the first file of them.
     """
 
     format: str | None = None
@@ -41,6 +61,8 @@ class SentenceReader:
     feature: int | None = None
     label_names: Sequence[str] = ()
     pieces: PieceSplitter | None = None
+    lang: str = AUTO
+    faults: Faults = field(default_factory=lambda: defaultdict(list))
 
     def read(self, path: Path) -> list[Sentence]:
         disk.check_input(path, "labelled sentences")
@@ -49,71 +71,133 @@ class SentenceReader:
             columns = [column if isinstance(column, int) else None for column in (self.token, self.label)]
             if None in columns:
                 raise UserError(f"{path} has columns: `token_column` and `label_column` are numbers, not keys of JSON.")
-            return read_columns(path, *columns, self.segmentation, self.feature)
+            return self._checked(read_columns(path, *columns, self.segmentation, self.feature), path)
         if self.feature is not None:
             raise UserError(f"{path} is {format_name}, which has no `feature_column`. Expected columns.")
-        sentences = [sentence for sentence in self.parse(read_lines(path), path, format_name) if sentence.tokens]
+        records = [pair for pair in self.records(Lines(line_groups(path)), path, format_name) if pair[1] != ""]
+        texts = filter(None, (self.text(record) for _, record in records if isinstance(record, dict)))
+        if self.lang == AUTO and (texts := list(texts)):
+            language = recognise(texts)
+            self.lang = CHARACTERS if language == "zh" else language
+        found = (self.sentences(record, where, format_name) for where, record in records)
+        sentences = [sentence for sentence in chain.from_iterable(found) if sentence.tokens]
         if not sentences:
             raise UserError(f"{path}: no sentences.")
         if not self.format:
             log.info(f"{path}: {format_count(len(sentences), 'sentences')}, read as {format_name}")
+        return self._checked(sentences, path)
+
+    def _checked(self, sentences: list[Sentence], path: Path) -> list[Sentence]:
+        """Log what looks wrong in the sentences of a file."""
+        for fault, places in self.faults.items():
+            if places:
+                log.warning(f"{path}: {fault}: {len(places):,}. The first: {places.pop(0)}")
+                places.clear()
+        tokens = list(islice((token for sentence in sentences for token in sentence.tokens), SAMPLE))
+        is_numbered = all(map(CHARACTER_WITH_POSITION.fullmatch, tokens)) and any(map(HAN.search, tokens))
+        if self.segmentation == "none" and is_numbered:
+            log.warning(
+                f"{path}: tokens are characters with numbers, as in {' '.join(tokens[:3])}. If these are positions in "
+                "words, set `segmentation` to strip or feature."
+            )
         return sentences
 
     def format_of(self, path: Path) -> str:
-        return self.format or detect_format(list(islice(read_lines(path), SAMPLE)))
-
-    def parse(
-        self, lines: Iterable[str], source: str | Path, format_name: str, labelled: bool = True
-    ) -> Iterator[Sentence]:
-        """Yield the sentences of lines in a format other than columns. labelled: whether labels are required."""
-        if format_name == "tagged":
-            yield from read_tagged(lines, source, self.pieces or PieceSplitter((), whole=True))
-            return
-        for tokens, labels, where in (
-            self._records(lines, source, labelled) if format_name == "json" else _tsv_rows(lines, source)
-        ):
-            if labelled and len(tokens) != len(labels):
-                counts = f"{format_count(len(tokens), 'tokens')} and {format_count(len(labels), 'labels')}"
-                raise UserError(f"{where}: {counts}, expected as many labels as tokens.")
-            tokens = [parse_token([token], 0, self.segmentation, None, where) for token in tokens]
-            yield Sentence(tokens, ["_".join(label.split()) for label in labels], where)
-
-    def _records(
-        self, lines: Iterable[str], source: str | Path, labelled: bool
-    ) -> Iterator[tuple[list[str], list[str], str]]:
-        names = list(self.label_names)
-        for where, record in _objects(lines, source):
-            names = record.get("names", names)
-            key = self.token if isinstance(self.token, str) else "tokens"
-            if key not in record and "names" in record:
-                continue
-            tokens, labels = record.get(key), self._labels(record) if labelled else []
-            for value, what in ((tokens, key), (labels, "labels"), (names, "names")):
-                if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
-                    raise UserError(f"{where}: {what} is {value!r:.60}, expected a list. Its keys are {list(record)}.")
-            if numbers := [label for label in labels if isinstance(label, int) and not 0 <= label < len(names)]:
-                raise UserError(f"{where}: the label {numbers[0]} has no name. Give the names with `label_names`.")
-            yield (
-                list(map(str, tokens)),
-                [label if isinstance(label, str) else str(names[label]) for label in labels],
-                where,
+        if self.format:
+            return self.format
+        lines = list(islice(read_lines(path), SAMPLE))
+        format_name = detect_format(lines, path)
+        widths = {len(line.split()) for line in lines if line.strip() and not line.startswith("#")}
+        if format_name == "columns" and len(widths) > MAX_WIDTHS and not any("\t" in line for line in lines):
+            raise UserError(
+                f"{path}: lines have {min(widths)} to {max(widths)} columns. Is this text without labels? Expected a token "
+                "and its label per line. If these are words to learn segmentation from, set `data_format=segmented`."
             )
+        return format_name
 
-    def _labels(self, record: dict[str, Any]) -> Any:
+    def records(self, lines: Lines, source: str | Path, format_name: str) -> Iterator[Record]:
+        """Yield the records of lines in a format other than columns. A blank line is ""."""
+        kind = {"json": lambda line: JSON, "csv": find_delimiter}.get(format_name, lambda line: TEXT)
+        for where, record in name_columns(read_records(lines, source, kind), lambda row: True):
+            if format_name == "csv" and (names := find_columns([self.text_key], record)):
+                record[self.text_key] = record[names[0]]
+            if record != HEADER:
+                yield where, record
+
+    def sentences(
+        self, record: dict[str, Any] | str, where: str, format_name: str, labelled: bool = True
+    ) -> list[Sentence]:
+        """The sentences of a record: one, or those of a text with spans. labelled: whether labels are required."""
+        if format_name == "tagged":
+            return [tagged_sentence(record, where, self.pieces or PieceSplitter((), whole=True))]
+        if format_name == "segmented":
+            return [segmented_sentence(record, where)]
+        if isinstance(record, str):
+            tokens, labels = split_tsv(record)
+        else:
+            text = self.text(record)
+            if text is not None:
+                spans = find_spans(record, text, [self.label] if isinstance(self.label, str) else SPAN_KEYS, where)
+                if spans is None:
+                    self.faults["texts that were not annotated or accepted, left out"].append(where)
+                return [] if spans is None else label_tokens(text, spans, self.lang, where, self.faults)
+            self.label_names = record.get("names", self.label_names)
+            if self._tokens_key not in record and "names" in record:
+                return []
+            tokens, labels = self._tokens_and_labels(record, where, labelled)
+        if labelled and len(tokens) != len(labels):
+            counts = f"{format_count(len(tokens), 'tokens')} and {format_count(len(labels), 'labels')}"
+            raise UserError(f"{where}: {counts}, expected as many labels as tokens.")
+        tokens = [parse_token([token], 0, self.segmentation, None, where) for token in tokens]
+        return [Sentence(tokens, ["_".join(label.split()) for label in labels], where)]
+
+    @property
+    def text_key(self) -> str:
+        return self.token if isinstance(self.token, str) else "text"
+
+    @property
+    def _tokens_key(self) -> str:
+        return self.token if isinstance(self.token, str) else "tokens"
+
+    def text(self, record: dict[str, Any]) -> str | None:
+        """The text of a record that is not split into tokens."""
+        tokens = record.get(self._tokens_key)
+        if isinstance(tokens, list) and all(isinstance(token, str | int) for token in tokens):
+            return None
+        return find_text(record, self.text_key)
+
+    def _tokens_and_labels(self, record: dict[str, Any], where: str, labelled: bool) -> tuple[list[str], list[str]]:
         keys = [self.label] if isinstance(self.label, str) else LABEL_KEYS
-        return next((record[key] for key in keys if key in record), [])
+        tokens = record.get(self._tokens_key)
+        labels = next((record[key] for key in keys if key in record), []) if labelled else []
+        for value, what in ((tokens, self._tokens_key), (labels, "labels"), (list(self.label_names), "names")):
+            if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
+                raise UserError(
+                    f"{where}: {what} is {value!r:.60}, expected a list. Its keys are {list(record)}; expected tokens and "
+                    "labels, or a text and its spans."
+                )
+        if numbers := [label for label in labels if isinstance(label, int) and not 0 <= label < len(self.label_names)]:
+            raise UserError(f"{where}: the label {numbers[0]} has no name. Give the names with `label_names`.")
+        labels = [label if isinstance(label, str) else str(self.label_names[label]) for label in labels]
+        return list(map(str, tokens)), labels
 
 
-def detect_format(lines: Sequence[str]) -> str:
-    """The format of a file that begins with these lines; columns if in doubt."""
+def detect_format(lines: Sequence[str], source: str | Path = "") -> str:
+    """The format of a file that begins with these lines; columns if in doubt. source: its name."""
     lines = [line for line in lines if line.strip()]
     if lines and (lines[0].lstrip().startswith('{"') or JSON_ARRAY.match(lines[0])):
         return "json"
+    if is_csv(source):
+        return "csv"
     rows = [split_tsv(line) for line in lines if line != HEADER]
     if any(len(tokens) == len(labels) > 1 for tokens, labels in rows):
         return "tsv"
     items = list(chain.from_iterable(line.split() for line in lines))
-    return "tagged" if items and all(all(item.rpartition("/")[::2]) for item in items) else "columns"
+    if items and all(all(item.rpartition("/")[::2]) for item in items):
+        return "tagged"
+    are_words = 2 * sum(map(bool, map(HAN.search, items))) > len(items) and not any("\t" in line for line in lines)
+    are_rows = len({len(line.split()) for line in lines}) == 1 < len(lines)
+    return "segmented" if are_words and not are_rows else "columns"
 
 
 def split_tsv(line: str) -> tuple[list[str], list[str]]:
@@ -125,28 +209,3 @@ def split_tsv(line: str) -> tuple[list[str], list[str]]:
         characters = [character for character in text if not character.isspace()]
         tokens = characters if len(characters) == len(labels) else tokens
     return tokens, labels
-
-
-def _tsv_rows(lines: Iterable[str], source: str | Path) -> Iterator[tuple[list[str], list[str], str]]:
-    for number, line in enumerate(lines, 1):
-        if line.strip() and line != HEADER:
-            yield *split_tsv(line), f"{source}:{number}"
-
-
-def _objects(lines: Iterable[str], source: str | Path) -> Iterator[tuple[str, dict]]:
-    """The objects of JSON lines or of an array, with file and line or number for messages."""
-    numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
-    first = next(numbered, (1, ""))
-    if JSON_ARRAY.match(first[1]):
-        objects = parse_array("\n".join([first[1], *(line for _, line in numbered)]), source)
-        yield from ((f"{source}: object {number}", value) for number, value in enumerate(objects, 1))
-        return
-    for number, line in chain([first] if first[1] else [], numbered):
-        where = f"{source}:{number}"
-        try:
-            value = parse_json(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{where}: invalid JSON ({error}), expected an object per line.") from error
-        if not isinstance(value, dict):
-            raise UserError(f"{where}: found {value!r:.60}, expected an object.")
-        yield where, value

@@ -16,7 +16,7 @@ class PieceSplitter:
     """Splits words into the tagger's tokens.
 
     known: the pieces of a vocabulary; a character that none of them matches is a piece.
-    whole: keep words whole.
+    whole: keep words whole. The known pieces, such as the words of a biLM, then only keep their full-width characters.
 
     Full-width characters become half-width (`Ａ` becomes `A`), unless they are known pieces: a biLM pretrained on
     `，` does not know `,`.

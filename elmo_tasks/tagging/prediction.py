@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from elmo_core.machine.messages import log
+from elmo_tasks.records import TEXT, Lines, find_columns, split_columns
 from elmo_tasks.tagging.columns import parse_token, sentence_rows
 from elmo_tasks.tagging.formats import FORMATS, HEADER, SAMPLE, SentenceReader, detect_format, split_tsv
 from elmo_tasks.tagging.pieces import joined_words
@@ -14,7 +15,6 @@ from elmo_tasks.tagging.scheme import split_lac_label
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.text import Line
 
-TEXT = "text"
 INPUT_FORMATS = (TEXT, *FORMATS)
 MIN_ROWS = 5  # fewer lines than that are not recognised as columns
 
@@ -22,7 +22,7 @@ MIN_ROWS = 5  # fewer lines than that are not recognised as columns
 def tag(
     tagger: Tagger, groups: Iterable[list[str]], source: str | Path, reader: SentenceReader, lang: str, format_name: str
 ) -> Iterator[str]:
-    """Yield the output for each group of input lines, such as all that have arrived. A blank line stays blank.
+    """Tag groups of lines as they arrive, and yield the formatted output of each. A blank line stays blank.
 
     reader: its format is that of the input; by default recognised. lang: of text, by default as in training.
     format_name: see `formatted`.
@@ -56,44 +56,48 @@ def formatted(line: Line, labels: list[str], spans: list, format_name: str) -> s
 def input_lines(
     tagger: Tagger, groups: Iterable[list[str]], source: str | Path, reader: SentenceReader, lang: str
 ) -> Iterator[list[Line | None]]:
-    """Yield the sentences of each group of lines; None for a blank line of text."""
+    """Yield the sentences of each group of lines; None for a blank line."""
     groups = iter(groups)
     first = next(groups, [])
-    format_name = reader.format or recognise(first[:SAMPLE], tagger)
+    format_name = reader.format or recognise(first[:SAMPLE], tagger, source, reader)
+    has_tabs = any("\t" in line for line in first[:SAMPLE])
     if format_name != (reader.format or TEXT):
-        log.info(
-            f"{source} looks like labelled sentences ({format_name}): labels are not read; `evaluate` scores them."
-        )
-    elif (
-        format_name == TEXT
-        and any("\t" in line for line in first[:SAMPLE])
-        and (lang or tagger.settings.lang) != "none"
-    ):
+        log.info(f"{source} is read as {format_name}. If it has labels, they are not read: `evaluate` scores them.")
+    elif format_name == TEXT and has_tabs and (lang or tagger.settings.lang) != "none":
         log.warning(f"{source} has columns, separated by tabs: all of them are tagged as text. Pass the text alone.")
     groups = chain([first], groups)
-    if format_name == TEXT:
-        number = 0
-        for group in groups:
-            yield [
-                tagger.tokenised(line, lang, f"{source}:{number}") if line.strip() else None
-                for number, line in enumerate(group, number + 1)
-            ]
-            number += len(group)
-    elif format_name == "columns":
+    if format_name == "columns":
         for number, group in _whole_sentences(groups):
             yield list(_columns(tagger, group, number, source, reader.token))
-    else:
-        sentences = reader.parse(chain.from_iterable(groups), source, format_name, labelled=False)
-        yield [Line.from_tokens(sentence.tokens) for sentence in sentences]
+        return
+    lines = Lines(groups)
+    for batch in lines.batches(reader.records(lines, source, format_name)):
+        yield [_line(tagger, record, where, reader, lang, format_name) for where, record in batch]
 
 
-def recognise(lines: Sequence[str], tagger: Tagger) -> str:
-    """The format of input that begins with these lines: one of FORMATS if it has the tagger's labels, else text."""
+def _line(
+    tagger: Tagger, record: dict | str, where: str, reader: SentenceReader, lang: str, format_name: str
+) -> Line | None:
+    """The tokens of a record, of text or of tokens; None if it is blank."""
+    text = reader.text(record) if isinstance(record, dict) else record if format_name == TEXT else None
+    if record == "" or text is not None:
+        return tagger.tokenised(text, lang, where) if text else None
+    sentences = reader.sentences(record, where, format_name, labelled=False)
+    return Line.from_tokens(sentences[0].tokens) if sentences else None
+
+
+def recognise(lines: Sequence[str], tagger: Tagger, source: str | Path, reader: SentenceReader) -> str:
+    """The format of input that begins with these lines: one of FORMATS if it is JSON, CSV with a text, or has the tagger's
+    labels; else text.
+    """
     if tagger.features:
         return "columns"
     lines = [line for line in lines if line.strip() and line != HEADER]
     known = {name for label in tagger.labels.names for name in (label, split_lac_label(label)[0])}
-    format_name = detect_format(lines)
+    format_name = detect_format(lines, source)
+    rows = [split_columns(lines[0], delimiter) for delimiter in "\t,;"] if lines else []
+    if any(len(row) > 1 and find_columns([reader.text_key], row) for row in rows):
+        return "csv"
     if format_name == "tsv":
         labels = list(chain.from_iterable(split_tsv(line)[1] for line in lines))
     elif format_name == "tagged":
@@ -103,7 +107,8 @@ def recognise(lines: Sequence[str], tagger: Tagger) -> str:
         are_rows = len({len(row) for row in rows}) == 1 < len(rows[0])
         are_rows = are_rows and (len(rows) >= MIN_ROWS or all("\t" in line for line in lines))
         labels = [row[-1] for row in rows] if are_rows else []
-    return format_name if format_name == "json" or (labels and known.issuperset(labels)) else TEXT
+    is_labelled = labels and known.issuperset(labels)
+    return format_name if format_name in ("json", "csv") or is_labelled else TEXT
 
 
 def _whole_sentences(groups: Iterable[list[str]]) -> Iterator[tuple[int, list[str]]]:

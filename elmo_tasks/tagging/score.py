@@ -10,7 +10,7 @@ from elmo_tasks.tagging.scheme import spans
 
 @dataclass
 class Counts:
-    """Numbers of spans: correct ones (same position and tag), predicted ones, and those of the gold labels."""
+    """Numbers of correct (same position and tag), predicted and gold spans."""
 
     correct: int = 0
     predicted: int = 0

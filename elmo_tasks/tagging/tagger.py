@@ -17,18 +17,20 @@ from elmo_core.machine import runtime
 from elmo_core.machine.checks import check_sentences, checked
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle
+from elmo_core.text.language import AUTO
 from elmo_core.text.tokens import Vocabulary, restore_order, sentence_batches
+from elmo_core.weights.model_files import vocabulary_words
 from elmo_tasks.characters import jieba_words
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.settings import check_effects, make
 from elmo_tasks.tagging.columns import parse_token
-from elmo_tasks.tagging.data import Labels, Sentence, make_batch
+from elmo_tasks.tagging.data import Labels, Sentence, detect_language, make_batch
 from elmo_tasks.tagging.network import BiGRUCRF, TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter
 from elmo_tasks.tagging.scheme import detect_scheme, spans
 from elmo_tasks.tagging.score import Score
-from elmo_tasks.tagging.text import CHARACTERS, Line, Span, detect_language, tokeniser
+from elmo_tasks.tagging.text import CHARACTERS, Line, Span, tokeniser
 from elmo_tasks.tagging.training import (
     LabelledSentences,
     known_words,
@@ -103,7 +105,7 @@ class Tagger(TrainedModel):
         progress: Progress | None = None,
         device: str = "auto",
         scheme: str | None = None,
-        lang: str | None = None,
+        lang: str = AUTO,
         segmentation: str = TaggerSettings.segmentation,
         words: str = TaggerSettings.words,
         pieces: Path | str | None = None,
@@ -150,7 +152,7 @@ class Tagger(TrainedModel):
         continue an interrupted training.
         progress: called with the scores of each epoch.
         scheme: bio, iob1, bioes, plain or lac (default: detected). lang: how raw text is tokenised in prediction: en, zh,
-        any, characters or none (default: recognised). segmentation: of characters with their index in the word (科0 技1):
+        any, characters, none, or auto: recognised. segmentation: of characters with their index in the word (科0 技1):
         none, strip the index, or use it as a feature. words: what ELMo and word vectors look up: tokens, or jieba's words.
         pieces: vocabulary whose entries the words of `word/TAG` are split into.
         data_format, token_column, label_column, label_names, feature_column: of files, see docs/sequence-tagging.md.
@@ -167,9 +169,10 @@ class Tagger(TrainedModel):
         if words != "tokens" and not (elmo or word_vectors):
             raise UserError("`words` has no effect without `elmo` or `word_vectors`.")
         training = make(TrainingSettings, options)
-        vocabulary = Vocabulary.from_file(Path(pieces)) if pieces else None
+        vocabulary, elmo_words = Vocabulary.from_file(Path(pieces)) if pieces else None, vocabulary_words(elmo)
         files = data_format, token_column, label_column, label_names
-        reader = sentence_reader(vocabulary, segmentation, feature_column, *files)
+        splitter = PieceSplitter(vocabulary.words if vocabulary else elmo_words, whole=vocabulary is None)
+        reader = sentence_reader(splitter, segmentation, feature_column, *files, lang)
         parts = {"sentences": (sentences, labels) if labels is not None else sentences, "dev": dev, "test": test}
         with (
             training_folder(cls.kind, save_dir, overwrite, resume) as folder,
@@ -177,7 +180,8 @@ class Tagger(TrainedModel):
         ):
             data = {name: labelled_sentences(part, reader, name) for name, part in parts.items() if part is not None}
             train = data.pop("sentences")
-            options["lang"] = lang or detect_language((sentence.tokens for sentence in train), segmentation)
+            tokens = [sentence.tokens for sentence in train]
+            options["lang"] = detect_language(tokens, segmentation, elmo_words, reader.lang)
             is_tagged = isinstance(sentences, Path | str) and reader.format_of(Path(sentences)) == "tagged"
             options["scheme"] = scheme or ("lac" if is_tagged else detect_scheme(sentence.labels for sentence in train))
             settings = make(TaggerSettings, options)
@@ -238,7 +242,7 @@ class Tagger(TrainedModel):
         return [spans for _, spans in self.tagged(lines)]
 
     def tokenised(self, text: str, lang: str = "", where: str = "text") -> Line:
-        """Split a line of text as in training or as `lang` says. where: file and line, for messages."""
+        """Split a line of text as in training or as `lang` says. where: file and line, used in error messages."""
         if self.features:
             raise UserError("This tagger was trained with `feature_column`: it tags columns, not text.")
         lang, segmentation = lang or self.settings.lang, self.settings.segmentation
@@ -259,7 +263,10 @@ class Tagger(TrainedModel):
 
     @cached_property
     def piece_splitter(self) -> PieceSplitter:
-        return PieceSplitter((self.pieces or self.words).words, whole=self.pieces is None)
+        if self.pieces:
+            return PieceSplitter(self.pieces.words)
+        elmo_words = vocabulary_words(self.pretrained and self.pretrained.prefix)
+        return PieceSplitter(self.words.words + elmo_words, whole=True)
 
     def _decoded(
         self, sentences: Iterable[Sequence[str]], window: float | None, with_spans: bool = False
@@ -293,7 +300,8 @@ class Tagger(TrainedModel):
     ) -> dict[str, Any]:
         """Score the tagger on sentences and their labels, or on a file that has both, read as by `train`."""
         files = data_format, token_column, label_column, label_names
-        reader = sentence_reader(self.pieces, self.settings.segmentation, self.feature_column, *files)
+        how = self.piece_splitter, self.settings.segmentation, self.feature_column
+        reader = sentence_reader(*how, *files, self.settings.lang)
         data = labelled_sentences((sentences, labels) if labels is not None else sentences, reader, "sentences")
         warn_about_labels(self.labels, self.settings.scheme, [], {"given": data})
         return self.score(data).to_dict()

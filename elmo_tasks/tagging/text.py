@@ -1,7 +1,6 @@
 """Lines of text as the tagger's tokens, with their offsets in the line."""
 
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,6 @@ from elmo_tasks.tagging.scheme import spans
 
 CHARACTERS = "characters"  # each is a token
 LANGUAGES = (*TEXT_LANGUAGES, CHARACTERS)
-HAN = re.compile("[\u3400-\u9fff]")
 
 
 @dataclass
@@ -62,17 +60,3 @@ def tokeniser(lang: str) -> Callable[[str], list[str]]:
     if lang == CHARACTERS:
         return lambda line: [character for character in line if not character.isspace()]
     return TOKENISERS[lang]
-
-
-def detect_language(sentences: Iterable[Sequence[str]], segmentation: str) -> str:
-    """How raw text has to be split into tokens like these: characters or words of Chinese, or English words.
-
-    Characters that carry their positions in the word cannot be made from raw text.
-    """
-    if segmentation == "feature":
-        return "none"
-    tokens = [token for sentence in sentences for token in sentence]
-    chinese = [token for token in tokens if HAN.search(token)]
-    if len(chinese) < len(tokens) / 2:
-        return "en"
-    return CHARACTERS if all(len(token) == 1 for token in chinese) else "zh"

@@ -9,6 +9,7 @@ import numpy as np
 from elmo_core.files import checkpoint
 from elmo_core.machine.checks import check_sentences
 from elmo_core.machine.messages import UserError, format_count, join_names, log
+from elmo_core.text.language import AUTO
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokens import UNK_ID, Vocabulary, shuffled_batches
 from elmo_tasks.pretrained import PretrainedBiLM
@@ -21,22 +22,22 @@ LabelledSentences = Path | str | tuple[Sequence[Sequence[str]], Sequence[Sequenc
 
 
 def sentence_reader(
-    pieces: Vocabulary | None,
+    splitter: PieceSplitter,
     segmentation: str,
     feature_column: int | None,
     data_format: str | None = None,
     token_column: int | str = 0,
     label_column: int | str = -1,
     label_names: Path | str | Sequence[str] = (),
+    lang: str = AUTO,
 ) -> SentenceReader:
-    """A reader of labelled files. pieces, segmentation, feature_column: of the tagger."""
+    """A reader of labelled files. splitter, segmentation, feature_column, lang: of the tagger."""
     names = list(read_lines(Path(label_names)) if isinstance(label_names, Path | str) else label_names)
-    splitter = PieceSplitter(pieces.words if pieces else (), whole=pieces is None)
-    return SentenceReader(data_format, token_column, label_column, segmentation, feature_column, names, splitter)
+    return SentenceReader(data_format, token_column, label_column, segmentation, feature_column, names, splitter, lang)
 
 
 def labelled_sentences(data: LabelledSentences, reader: SentenceReader, name: str) -> list[Sentence]:
-    """Read a file, or pair sentences with their labels. name: of the argument, for messages."""
+    """Read a file, or pair sentences with their labels. name: of the argument, used in error messages."""
     if isinstance(data, Path | str):
         return reader.read(Path(data))
     sentences, labels = data
@@ -114,7 +115,7 @@ def training_batches(
 
     def draw(random: np.random.Generator) -> list[Batch]:
         batches = []
-        for indices in shuffled_batches(tokens, batch_size, random):
+        for indices in shuffled_batches(list(map(len, tokens)), batch_size, random):
             batch = make_batch([tokens[k] for k in indices], words, [ids[k] for k in indices])
             unknown = (random.random(batch.ids.shape) < unk_probability[batch.ids]) & (batch.ids > UNK_ID)
             batch.ids[unknown] = UNK_ID

@@ -9,7 +9,7 @@ from elmo_core.machine.messages import UserError
 from elmo_core.text.tokenise import TOKENISERS
 
 
-def predict(run: Run, lines: list[str], lang: str) -> Iterator[tuple[dict, str]]:
+def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterator[tuple[dict, str]]:
     """The class of each line and the probabilities of all classes; and the class, its probability and the line, as text."""
     texts = [
         [" ".join(text.split()) for text in line.split("\t")] if SETTINGS["pairs"] else [line.strip()] for line in lines

@@ -7,7 +7,7 @@ from model_io import SETTINGS, Run, arrays
 from elmo_core.text.tokenise import TOKENISERS
 
 
-def predict(run: Run, lines: list[str], lang: str) -> Iterator[tuple[dict, str]]:
+def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterator[tuple[dict, str]]:
     """The tokens of each line and their vectors, or the mean of these; and the vectors' shape, as text."""
     sentences = [TOKENISERS[lang](line) for line in lines]
     output = run(arrays(sentences))

@@ -19,7 +19,7 @@ from elmo_tasks.reading.text import (
 WINDOWS_PER_BATCH = 8
 
 
-def predict(run: Run, lines: list[str], lang: str) -> Iterator[tuple[dict, str]]:
+def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterator[tuple[dict, str]]:
     """The best answer to each line: its text, offsets and probability; and the text in one line."""
     for line in lines:
         question, tab, passage = line.partition("\t")

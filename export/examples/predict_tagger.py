@@ -10,10 +10,10 @@ from elmo_tasks.tagging.pieces import PieceSplitter
 from elmo_tasks.tagging.text import CHARACTERS, Line, tokeniser
 
 SCHEME = SETTINGS["scheme"]
-PIECES = PieceSplitter(list(table(SETTINGS["pieces"]))[3:], SETTINGS["whole"]) if SCHEME == "lac" else None
+PIECES = PieceSplitter(table(SETTINGS["pieces"]), SETTINGS["whole"]) if SCHEME == "lac" else None
 
 
-def predict(run: Run, lines: list[str], lang: str) -> Iterator[tuple[dict, str]]:
+def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterator[tuple[dict, str]]:
     """The tokens of each line, their labels and the spans; and the words with their labels, as text."""
     if "features" in MODEL["inputs"]:
         raise UserError("this tagger reads a feature of each token: pass both to model_io.arrays.")

@@ -59,8 +59,8 @@ class Exported:
     def __call__(self, sentences, **columns) -> np.ndarray:
         return self.run(self.arrays(sentences, **columns))
 
-    def answers(self, lines: list[str], lang: str) -> list[dict]:
-        return [values for values, _ in self.predict(self.run, lines, lang)]
+    def answers(self, lines: list[str]) -> list[dict]:
+        return [values for values, _ in self.predict(self.run, lines)]
 
 
 @pytest.fixture
@@ -443,7 +443,7 @@ def check_program(command: list, classifier: Exported, **environment: str) -> No
         )
         assert not done.returncode, done.stderr
         label, probability = done.stdout.split()
-        (answer,) = classifier.answers([line], "none")
+        (answer,) = classifier.answers([line])
         assert label == answer["label"]
         assert float(probability) == pytest.approx(answer["probabilities"][label], abs=1e-5)
 

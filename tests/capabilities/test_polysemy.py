@@ -233,7 +233,7 @@ def test_senses_in_missing_files_are_counted(model, corpus, printed, tmp_path, c
     with senses.open("a", encoding="utf-8") as file:
         file.write("elsewhere.txt\t0\t0\tbank\tmoney\n")
     assert table(printed(model, corpus, f"--senses={senses}"))
-    assert "1 of its 5 occurrences are left out" in caplog.text
+    assert "1 occurrence of 5" in caplog.text
 
 
 # The picture

@@ -2,6 +2,7 @@
 
 import gzip
 import logging
+import os
 import re
 import shlex
 import signal
@@ -379,6 +380,19 @@ def test_a_killed_script_tidies_up(tmp_path, sign, code):
     assert not out.exists()
 
 
+def test_processes_read_only_a_little_ahead():
+    read = []
+    results = raw_text._parallel_map(abs, (read.append(n) or n for n in range(0, -100, -1)), 2)
+    for n, result in enumerate(results):
+        assert result == n and len(read) <= n + 1 + 4 * raw_text.BATCHES_AHEAD
+    assert n == 99
+
+
+def test_a_killed_process_is_reported():
+    with pytest.raises(UserError, match="killed"):
+        list(raw_text._parallel_map(os._exit, iter([1, 2, 3]), 2))
+
+
 def vocab(tmp_path, corpus: str, *options) -> list[str]:
     (tmp_path / "corpus.txt").write_text(corpus, encoding="utf-8", newline="\n")
     run("vocab", *[tmp_path / "corpus.txt"] * 2, "--output", tmp_path / "v.txt", "--overwrite", *options)
@@ -416,7 +430,7 @@ def test_the_script_from_raw_text_to_vocabulary(tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="elmo")
     source, out = tmp_path / "raw.txt", tmp_path / "my corpus"
     source.write_text("".join(f"苹果很好吃。我喜欢苹果公司第{i}号楼！\n" for i in range(30)), encoding="utf-8")
-    options = ["--lang", "zh", "--shards", 2, "--processes"]
+    options = ["--shards", 2, "--processes"]  # the language is recognised
     output = tmp_path / "output"
     argv = ["text", source, "--output", out, *options, 2]
     assert runs.start("preprocess.py", list(map(str, argv)), output).wait(timeout=120) == 0

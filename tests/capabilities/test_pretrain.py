@@ -182,7 +182,7 @@ def test_a_log_that_cannot_be_written_does_not_end_the_run(corpus, finished, tmp
     assert "log.jsonl could not be written" in messages()
 
 
-def test_text_on_one_line_is_warned_of(corpus, tmp_path, messages):
+def test_a_warning_about_text_on_one_line(corpus, tmp_path, messages):
     (tmp_path / "train").write_text("a b c " * 200, encoding="utf-8")
     runs.pretrain(
         runs.flags(corpus, tmp_path / "run", train_data_path=tmp_path / "train", dev_data_path=None, max_steps=2)
@@ -490,12 +490,16 @@ def test_an_earlier_run_is_not_overwritten_by_accident(corpus, tmp_path):
         ({"optimizer": "adam"}, "optimizer was adagrad, is adam"),
         ({"n_negative_samples": 0}, "n_negative_samples was 11, is 0"),
         ({"train_data_path": "train/[01].txt"}, "corpus was 3 files .*, is 2 files"),
-        ({"dev_data_path": None}, "dev_data was 1 files .*, is None"),
+        ({"train_data_path": "edited/*"}, "corpus was 3 files of .* bytes .*, is 3 files of .* bytes"),
+        ({"dev_data_path": None}, "dev_data was 1 file .*, is None"),
     ],
 )
 def test_a_change_is_named_and_resumes_only_if_allowed(corpus, finished, tmp_path, messages, changes, named):
     if "train_data_path" in changes:
-        changes = {"train_data_path": corpus / changes["train_data_path"]}
+        edited = shutil.copytree(corpus / "train", tmp_path / "edited") / "1.txt"
+        edited.write_bytes(edited.read_bytes().replace(b"a", b"e"))  # as many bytes
+        folder = tmp_path if "edited" in changes["train_data_path"] else corpus
+        changes = {"train_data_path": folder / changes["train_data_path"]}
     argv = runs.flags(corpus, tmp_path, init_from_ckpt=finished / "20", max_steps=25, **changes)
     with pytest.raises(UserError, match=f"{finished / '20'} .*{named}"):
         run_pretrain.main(argv)
@@ -631,6 +635,7 @@ def test_the_progress_line_its_record_and_the_plot(finished, corpus, tmp_path, m
         rf"{number} tokens/s  0 s left  {number} MB",
         messages(),
     )
+    assert messages().count(" took ") == 1 and messages().index("step 1 took") < messages().index("step 5/10")
     lines = [json.loads(line) for line in (finished / "log.jsonl").read_text().splitlines()]
     training = [line for line in lines if line["event"] == "training"]
     tokens = sum(

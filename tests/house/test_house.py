@@ -87,6 +87,15 @@ def test_imports_are_no_circle():
     assert not graph
 
 
+@pytest.mark.parametrize("name", [*scripts("benchmarks/*.py"), *scripts("*_demo/*.py")])
+def test_benchmarks_and_demos_use_public_names_only(name):
+    """A private name that is set from outside goes unnoticed when the library renames it."""
+    nodes = list(ast.walk(ast.parse((PROJECT / f"{name}.py").read_text(encoding="utf-8"))))
+    of_others = [node.attr for node in nodes if isinstance(node, ast.Attribute) and ast.unparse(node.value) != "self"]
+    imported = [alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert not [word for word in (*of_others, *imported) if re.match("_[^_]", word)]
+
+
 @pytest.mark.parametrize("name", [*SCRIPTS, *scripts("*_demo/*.py")])
 def test_help_shows_an_example_and_every_default(name, monkeypatch):
     parser = parser_of(PROJECT / f"{name}.py", monkeypatch)

@@ -5,6 +5,7 @@ import itertools
 import json
 import random
 import shutil
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
@@ -347,6 +348,20 @@ def test_truncated_tokens_are_reported_once(model, caplog, kind):
     for _ in range(2):
         kind(embedder, [["x" * 49, "the", "好" * 17], ["x" * 48]])
     assert [record.message[:8] for record in caplog.records] == ["2 tokens"] and embedder.oov_share == 0
+
+
+def test_threads_count_unknown_words_together(model):
+    counter, interval = (
+        token_tables.OOVCounter(tiny.random_bilm(input="word").config, Vocabulary(tiny.WORDS)),
+        sys.getswitchinterval(),
+    )
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(counter.update, [["the", "unknown"]] * 20_000))
+    finally:
+        sys.setswitchinterval(interval)
+    assert (counter.total, counter.unknown) == (40_000, 20_000)
 
 
 def test_a_word_model_reports_its_unknown_words(tmp_path):

@@ -25,7 +25,6 @@ from project import PROJECT, commands, parser_of, parsers, python_blocks
 import elmo
 import run_embed
 import run_eval
-from elmo_core.machine.runtime import paddle
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.reading.reader import Reader
 from elmo_tasks.tagging.tagger import Tagger
@@ -37,7 +36,7 @@ PAGES = [
     *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name),
 ]
 READMES = ["data/README.md"]
-RUN = [["README.md"], ["docs/pretraining.md", "docs/cluster.md"], ["docs/embedding.md"]]
+RUN = [["docs/pretraining.md", "docs/cluster.md"], ["docs/embedding.md"]]
 PADDLENLP = """
 python -m paddle.distributed.launch --gpus '0,1' run_pretrain.py --train_data_path='./1-billion-word/training-tokenized-shuffled/*' --vocab_file='./1-billion-word/vocab-15w.txt' --save_dir='./checkpoints' --device='gpu'
 python run_eval.py --dev_data_path='./1-billion-word/heldout-tokenized-shuffled/*' --vocab_file='./1-billion-word/vocab-15w.txt' --init_from_ckpt='./checkpoints/10000' --device='gpu'
@@ -106,6 +105,15 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(other), target
 
 
+@pytest.mark.parametrize(
+    "page", [PROJECT / page.replace(".md", "_zh.md") for page in PAGES], ids=lambda page: page.name
+)
+def test_chinese_pages_link_to_chinese_pages(page):
+    _, text = page.read_text(encoding="utf-8").split("[English]", 1)  # its own English page
+    for target in re.findall(r"\]\((?!https?:)([^)\s#]+)\.md", text.partition(")")[2]):
+        assert target.endswith("_zh") or not (page.parent / f"{target}_zh.md").exists(), target
+
+
 @pytest.mark.parametrize("readme", [*PAGES, *READMES])
 def test_the_commands_of_the_pages_parse(readme, monkeypatch, capsys):
     """The shell understands them, and every call of a script has flags that the script takes."""
@@ -159,9 +167,12 @@ def test_run_eval_prints_what_the_page_shows(model, tmp_path, capsys):
 
 
 def run(line: str, folder: Path) -> None:
-    """A command line in a folder of its user's; in this process, if it does not ask for the launcher."""
+    """A command line in a folder of its user's; in this process, if it is a script's without the launcher."""
     words = shlex.split(line.replace("--device=gpu", "--device=cpu").replace("--device='gpu'", "--device=cpu"))
-    (at,) = [k for k, word in enumerate(words) if word.endswith(".py")]
+    at = next((k for k, word in enumerate(words) if word.endswith(".py")), None)
+    if at is None:
+        subprocess.run(["bash", "-ec", line], cwd=folder, check=True)
+        return
     script, argv = words[at], words[at + 1 :]
     if argv[0] not in ("predict", "evaluate"):
         argv += shlex.split(TINY.get(script, ""))
@@ -208,15 +219,29 @@ def test_paddlenlps_commands(tmp_path, monkeypatch):
         run(line, tmp_path)
 
 
+def run_commands(pages: list[str], folder: Path) -> None:
+    lines = [line for page in pages for line in commands(page)]
+    for line in lines:
+        if not line or line.startswith(OTHERS_TEST) or "--nnodes" in line:
+            continue
+        if "--output=vectors.hdf5" in line:  # one file, made in several ways
+            Path("vectors.hdf5").unlink(missing_ok=True)
+        run(line, folder)
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_readme_in_a_clone(tmp_path, monkeypatch):
+    """In their order, with nothing but what a clone has."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("data", "docs"):
+        Path(name).symlink_to(PROJECT / name)
+    run_commands(["README.md"], tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("pages", RUN, ids=" ".join)
 def test_the_commands_of_pages(pages, readers_folder):
-    lines = [line for page in pages for line in commands(page)]
-    lines = [line for line in lines if line and not line.startswith(OTHERS_TEST) and "--nnodes" not in line]
-    for line in lines:
-        if "--output=vectors.hdf5" in line:  # one file, made in several ways
-            Path("vectors.hdf5").unlink(missing_ok=True)
-        run(line, readers_folder)
+    run_commands(pages, readers_folder)
     if (log := Path("checkpoints/log.jsonl")).exists():
         reference = (PROJECT / "docs/reference.md").read_text(encoding="utf-8").partition("## log.jsonl")[2]
         fields = {field for line in log.read_text(encoding="utf-8").splitlines() for field in json.loads(line)}
@@ -232,24 +257,22 @@ def chinese_example() -> str:
 
 
 def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(str(PROJECT / "LAC_demo"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (readers_folder / "LAC_demo").symlink_to(PROJECT / "LAC_demo")
     tiny.save(tiny.random_bilm(), readers_folder / "checkpoints" / "sample", "final")
     for flags in ("--input=sentences.txt --output=vectors.hdf5", "--vocab=vocab.txt --output=vocab_vectors.hdf5"):
         run_embed.main(["--init_from_ckpt=checkpoints", "--device=cpu", *flags.split()])
-    from bilm import elmo_encoder, init_pretraining_params
-
     encoding, predicting, network, _, published, reading, fixed, tagger = [
         block for page in ("README.md", "docs/embedding.md", "LAC_demo/README.md") for block in python_blocks(page)
     ]
-    width = 2 * tiny.CHAR["projection_dim"]
-    space = {"n_tags": 5, "elmo_encoder": elmo_encoder, "init_pretraining_params": init_pretraining_params}
+    width, space = 2 * tiny.CHAR["projection_dim"], {}
     exec(encoding, space)
     assert capsys.readouterr().out == "(3, 4, 256)\n(3, 3, 256)\n"
     exec(predicting, space)
     readme = (PROJECT / "README.md").read_text(encoding="utf-8")
     assert f"```\n{capsys.readouterr().out}```\n" in readme
     exec(network, space)
-    assert space["vectors"].shape == [2, 4, width] and space["mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
+    assert space["vectors"].shape == [2, 4, 256] and space["mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
     assert space["logits"].shape == [2, 4, 5]
     exec(published, space)
     assert space["vectors"][0].shape == (3, 3, width)
@@ -265,7 +288,7 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
     space["file"].close()
     exec(fixed, space)
     assert [array.shape for array in space["embedder"].encode(space["sentences"])] == [(3, 4, width), (3, 3, width)]
-    exec(tagger, {**space, "word_embedding": paddle.ones([2, 4, 6])})
+    exec(tagger, {})
 
 
 def test_the_reference_has_the_names_of_the_code():

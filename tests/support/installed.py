@@ -15,6 +15,6 @@ def refuse(*_, **__):
 socket.socket.connect = socket.getaddrinfo = refuse
 sys.modules |= dict.fromkeys(("gensim", "scipy", "sklearn"))  # to import them is an ImportError
 for page, blocks in json.load(sys.stdin).items():
-    names = {"n_tags": 5, "sentences": [["The", "first", "sentence", "."], ["Second", "one", "."]]}
+    names = {"sentences": [["The", "first", "sentence", "."], ["Second", "one", "."]]}
     for block in blocks:
         exec(compile(block, page, "exec"), names)

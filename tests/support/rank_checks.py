@@ -1,5 +1,6 @@
 """Checks of every method of Ranks, run by each of two ranks."""
 
+import sys
 import time
 
 import numpy as np
@@ -25,6 +26,13 @@ try:
 except ValueError as error:
     main_failed = not isinstance(error, UserError)
     assert main_failed == ranks.is_main and "invalid literal for int() with base 10: 'words'" in str(error)
+else:
+    raise AssertionError("no error was raised")
+
+try:  # of which rank 0 dies; the other must not take it for a result
+    ranks.run_on_main(lambda: sys.exit("no more"))
+except (SystemExit, UserError) as error:
+    assert isinstance(error, SystemExit) == ranks.is_main and "no more" in str(error)
 else:
     raise AssertionError("no error was raised")
 

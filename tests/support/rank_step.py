@@ -13,7 +13,7 @@ from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.softmax import draw_candidates
 from elmo_core.text.tokens import LMBatch, Vocabulary
-from pretraining.optimizer import make_optimizer, optimizer_state
+from pretraining.optimizer import OPTIMIZERS
 
 WORDS = [*tiny.WORDS, *(f"w{k}" for k in range(60))]
 KINDS = {"char": {}, "word": {"input": "word"}, "char+word": {"input": "char+word", "word_dim": 3}}
@@ -25,7 +25,7 @@ def step(ranks: Ranks, kind: str, optimizer_name: str, n_candidates: int) -> dic
     sentences = [[WORDS[k] for k in random.randint(3, len(WORDS), size=5)] for _ in range(8)]
     bilm = tiny.random_bilm(vocab_size=len(WORDS), **KINDS[kind])
     ranks.broadcast_weights(bilm.parameters())
-    optimizer = make_optimizer(optimizer_name, 0.1, bilm.parameters(), max_grad_norm=0.5)
+    optimizer = OPTIMIZERS[optimizer_name](bilm.named_parameters(), 0.1, max_grad_norm=0.5)
     values = {}
     for number in range(2):  # the second with moments of the first
         candidates = draw_candidates(len(WORDS), n_candidates, np.random.default_rng(number))
@@ -39,7 +39,7 @@ def step(ranks: Ranks, kind: str, optimizer_name: str, n_candidates: int) -> dic
         optimizer.step()
         optimizer.clear_grad()
     values |= {f"weight {name}": weight.numpy() for name, weight in bilm.named_parameters()}
-    return values | {f"optimizer {name}": value for name, value in optimizer_state(optimizer, bilm).items()}
+    return values | {f"optimizer {name}": value for name, value in optimizer.state_dict().items()}
 
 
 paddle.set_device("cpu")

@@ -52,6 +52,7 @@ def read(path) -> dict:
 # Files
 
 
+QUOTES = [("p", ('"good" film',)), ("1", ('"bad"',)), ("x", ('"',))]  # in TSV they need not be those of CSV
 SINGLE, PAIR = [Example("p", ("good film",)), Example("1", ("bad",))], [Example("1", ("a", "b c"))]
 
 
@@ -71,6 +72,16 @@ SINGLE, PAIR = [Example("p", ("good film",)), Example("1", ("bad",))], [Example(
         ('{"text_a": "a", "text_b": "b c", "label": 1}\n', None, PAIR),
         ('[{"text": "good film", "label": "p"}, {"text": "bad", "label": 1}]', None, SINGLE),
         ('\n[\n {"label": 1,\n "sentence1": "a", "sentence2": "b c"}\n]\n', None, PAIR),
+        ("text,label\ngood film,p\nbad,1\n", None, SINGLE),
+        ("\ufeffLabel;Text \r\np;good film\r\n1;bad\r\n", None, SINGLE),
+        ('id,TEXT,Label\n1,"good\n\nfilm",p\n2,bad,1\n', None, SINGLE),
+        ('p,"good film"\n1,bad\n', ["1", "0"], SINGLE),
+        ("Label\tText\np\tgood film\n1\tbad\n", None, SINGLE),
+        ('{"Review": "good film", "Stars": "p"}\n{"Review": "bad", "Stars": 1}\n', ["review", "stars"], SINGLE),
+        ('"text","label"\n"a ""good"", old; film","p"\n', None, [Example("p", ('a "good", old; film',))]),
+        ('text\tlabel\n"a ""good""\n\told film"\tp\n', None, [Example("p", ('a "good" old film',))]),
+        ('"text"\t"label"\n"good film"\t"p"\n', None, [Example("p", ("good film",))]),
+        ('"good" film\tp\n"bad"\t1\n"\tx', None, [Example(*row) for row in QUOTES]),
     ],
 )
 def test_texts_and_labels_are_read(tmp_path, content, columns, expected):
@@ -84,14 +95,20 @@ def test_texts_and_labels_are_read(tmp_path, content, columns, expected):
         ("\n", None, "file"),
         ("a\t1\nb\n", None, "file:2"),
         ("a\t1\n\nb\t\n", None, "file:3"),
-        ("a\t1\n", ["0", "5"], "--columns"),
-        ("a\tb\tc\t1\n", None, "--columns"),
+        ("a\t1\n", ["0", "5"], "columns"),
+        ("a\tb\tc\t1\n", None, "columns"),
         ("text\tlabel\n", None, "header"),
         ('{"text": "a", "label": 1}\nb\t1\n', None, "file:2"),
         ('{"text": "a", "label": 1}\n{"text": "a", "label": [1]}\n', None, "file:2"),
         ("a\t1\nb\t\xff\n", None, "file:2"),
         ('[{"text": "a", "label": 1}', None, "JSON"),
         ('[{"text": "a", "label": 1}, {"text": "b"}]', None, "object 2"),
+        ("good film\nbad\n", None, "'good film'.*tabs.*CSV"),
+        ("a,b,c,1\n", None, "columns a, b, c, 1,.*columns=TEXT"),
+        ('text,label\na,1\n"b,1\nc,1\n', None, "file:3"),
+        ('text,label\na,1\n"b" c,1\n', None, "file:3"),
+        ("text,label\na, b,1\n", None, "file:2"),
+        ('text\tlabel\na\t1\n"b\n', None, "file:3"),
     ],
 )
 def test_faulty_files_are_an_error_with_the_line(tmp_path, content, columns, word):
@@ -111,6 +128,9 @@ def test_faulty_files_are_an_error_with_the_line(tmp_path, content, columns, wor
         (['{"label": "p", "sentence": "good film"}', ""], [("good film",), ()], "sentence"),
         (["[", '{"text": "good film"},', '{"text": "bad"}]'], [("good film",), ("bad",)], ""),
         (["[1] good film"], [("[1] good film",)], ""),
+        (["text,label", '"good, ""old""', 'film",p'], [('good, "old" film',)], "ignored: label"),
+        (["Good, bad; or so", '"x'], [("Good, bad; or so",), ('"x',)], ""),
+        (["Text\tid", '"a ""b"""\t1'], [('a "b"',)], "ignored: id"),
     ],
 )
 def test_texts_to_predict_are_recognised(lines, expected, log, messages):
@@ -132,6 +152,39 @@ def test_pairs_to_predict_are_recognised(lines):
     assert list(texts.iter_texts([lines], "new", ["p", "n"], pairs=True)) == [[("a", "b c")]]
 
 
+@pytest.mark.parametrize(
+    ("lines", "pairs", "columns", "usual"),
+    [
+        (["a\tb c\tp"], True, None, ["0", "2", "1"]),
+        (["a\tb c"], True, None, ["0", "2", "1"]),  # without labels
+        (["p\tb c\ta"], True, ["2", "0", "1"], ["0", "1", "2"]),
+        (["Query\tlabel\ttitle", "a\tp\tb c"], True, None, ["query", "label", "title"]),
+        (["query,title", "a,b c"], True, None, ["query", "label", "title"]),
+        (["x\ta\tp"], False, None, ["1", "2"]),
+        (["a"], False, None, ["1", "2"]),
+        (["text\tlabel", "a\tp"], False, None, ["review", "stars"]),
+        (["x,a"], False, ["1", "0"], ()),
+    ],
+)
+def test_columns_of_the_training_are_those_of_texts_to_predict(lines, pairs, columns, usual):
+    expected = ("a", "b c") if pairs else ("a",)
+    assert list(texts.iter_texts([lines], "new", ["p", "n"], pairs, columns, usual)) == [[expected]]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "message"),
+    [
+        ("new.csv", ["Subject,Body", "a,b"], "new.csv:1: found the columns Subject, Body"),
+        ("new.CSV.gz", ["Good, bad"], "columns Good"),
+        ("new", ["Good", "bad"], "new:1: found 'Good'"),
+    ],
+)
+def test_a_csv_without_known_columns_is_not_taken_for_texts(name, lines, message):
+    columns = None if "csv" in name.lower() else ["review", "label"]
+    with pytest.raises(UserError, match=message):
+        list(texts.iter_texts([lines], name, ["p", "n"], False, columns))
+
+
 @pytest.mark.parametrize(("line", "pairs"), [('{"review": "a"}', False), ("a", True), ("a\tb\tc", True)])
 def test_texts_to_predict_in_other_columns_are_an_error(line, pairs):
     with pytest.raises(UserError, match="new:2"):
@@ -144,7 +197,7 @@ def test_texts_to_predict_in_other_columns_are_an_error(line, pairs):
         ("a\t1\nb\t1\n", "a\t1\n", "/train: all"),
         ("a\t1\nb\t2\nc\t1\n", "a\t3\n", "/test: the label"),
         ("a\t1\nb\t2\nc\t1\n", "a\t1\tb\n", "/test has pairs"),
-        ("review\tmood\na\t1\nb\t2\n", "a\t1\n", "/train: its first .*--columns"),
+        ("review\tmood\na\t1\nb\t2\n", "a\t1\n", "/train: its first .*columns"),
     ],
 )
 def test_files_that_do_not_fit(tmp_path, train, test, word):
@@ -156,16 +209,25 @@ def test_files_that_do_not_fit(tmp_path, train, test, word):
 
 def test_labels_that_are_texts_are_refused(tmp_path):
     (tmp_path / "train").write_text("".join(f"{k % 2}\tfilm {k}\n" for k in range(99)), encoding="utf-8")
-    with pytest.raises(UserError, match="--columns=TEXT,LABEL"):
+    with pytest.raises(UserError, match="columns=TEXT,LABEL"):
         texts.read_texts(tmp_path / "train", None, None, None, "none", 9)
     assert len(texts.read_texts(tmp_path / "train", None, None, ["1", "0"], "none", 9).classes) == 2
 
 
-def test_chinese_as_english_is_warned_of(tmp_path, caplog):
+def test_a_warning_about_chinese_read_as_english(tmp_path, caplog):
     (tmp_path / "train").write_text("这家酒店的服务很好，但是房间太小\t1\n酒店很好\t2\n早餐一般\t1\n", encoding="utf-8")
     with caplog.at_level("WARNING", "elmo"):
         texts.read_texts(tmp_path / "train", None, None, None, "en", 9)
-    assert "--lang=zh" in caplog.text
+    assert "mostly Chinese" in caplog.text
+
+
+@pytest.mark.parametrize("elmo", ["none", "char"])
+def test_the_language_is_recognised_and_saved(tmp_path, small_weights, elmo):
+    lines = ["这家酒店的服务很好，但是房间太小\tgood", "早餐一般，味道太差\tbad", "iPhone OK\tgood", "差\tbad"]
+    (tmp_path / "train").write_text("\n".join(lines * 4), encoding="utf-8")
+    save = [*flags(tmp_path, "train"), "--protocol=split", f"--save_dir={tmp_path / 'model'}"]
+    run(f"--init_from_ckpt={small_weights.get(elmo, elmo)}", *save)
+    assert Classifier(tmp_path / "model").settings.lang == "zh"
 
 
 def test_tokens_are_those_of_the_language(tmp_path):
@@ -249,6 +311,23 @@ def test_weights_of_classes():
 
 
 # The script
+
+
+def test_a_classifier_remembers_the_columns_it_was_trained_on(files, capsys):
+    """Of LCQMC's layout: two questions and their label."""
+    lines = [f"red {k}\tred\t1\nred {k}\tblue\t0\n" for k in range(40)]
+    (files / "train").write_text("".join(lines), encoding="utf-8")
+    model = [f"--model_dir={files / 'model'}", "--device=cpu"]
+    run(*NOTHING, *flags(files, "train"), "--columns=0,2,1", "--protocol=split", f"--save_dir={files / 'model'}")
+    capsys.readouterr()
+    run_finetune.main(["evaluate", *model, f"--test_file={files / 'train'}"])
+    assert "80 pairs" in capsys.readouterr().out
+    for more in ([], ["--columns=0,2,1"]):
+        run_finetune.main(["predict", *model, f"--input={files / 'train'}", *more])
+        assert [line.split("\t")[2:] for line in capsys.readouterr().out.splitlines()[:2]] == [
+            ["red 0", "red"],
+            ["red 0", "blue"],
+        ]
 
 
 def test_from_training_to_prediction(files, capsys, monkeypatch):
@@ -346,6 +425,8 @@ def test_pairs_are_trained_and_predicted(files, small_weights, more, capsys):
         for array in threads.map(classifier.probabilities, [texts] * 8):
             np.testing.assert_array_equal(array, together)
     assert list(classifier.iter_predict(iter(texts))) == classifier.predict(texts)
+    with pytest.raises(TypeError, match="a list"):
+        next(classifier.iter_predict("red"))
     assert classifier.probabilities([]).shape == (0, 2)
     with pytest.raises(TypeError, match="text2"):
         classifier.predict(["red x"])

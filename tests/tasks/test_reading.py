@@ -150,7 +150,11 @@ def test_both_forms_of_cmrc_and_squads_are_read(read):
         (squad({"id": "a", "question": "谁？", "answers": [], "is_impossible": True}), "no answer.*SQuAD 2.*jq"),
         (squad({"id": "a", "question": "谁？", "answers": "北京"}), "'answers'"),
         (squad(qa("a", "北京"), context=" \n"), "empty"),
-        ('"text"', "'data'"),
+        ('"text"', "'text'"),
+        ({"id": "a"}, ":1: 'data'"),
+        (json.dumps(squad(qa("a", ""))["data"][0]["paragraphs"][0] | {"context": ""}) * 2, "JSON"),
+        ('{"context": "a b", "question": "?", "id": "1", "answers": ["a"]}\n{"question": "?"}', ":2: 'context'"),
+        (squad({**qa("a", "", -1), "is_impossible": True}), "no answer.*SQuAD 2"),
         ([{"question": "谁？", "id": "a"}], "object 1: 'context'"),
         ("{", "JSON"),
     ],
@@ -399,6 +403,17 @@ def test_answers_do_not_depend_on_the_batch(network):
         best[window.begin : window.end] = np.maximum(best[window.begin : window.end], span_scores(logits, 2))
     expected = best_answers(whole, best, 4)
     assert_same_answers(together[0], expected)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, "2", True, None])
+def test_a_number_of_answers_that_is_none_is_named(k):
+    with pytest.raises(UserError, match="k="):
+        Reader.create(SMALL, WORDS).answer("谁", TEXT, k)
+
+
+def test_a_readers_elmo_is_frozen():
+    with pytest.raises(UserError, match="elmo_trainable"):
+        replace(SMALL, elmo_trainable=True)
 
 
 @pytest.mark.parametrize("words", ["", "　", "\u200b"])

@@ -15,7 +15,7 @@ from elmo_tasks.reading.text import Text
 
 TEXT = "老师住在北京。他在银行工作。医生住在上海。"
 QUICK = ["--device=cpu", "--epochs=2", "--word_dim=5", "--hidden_dim=3", "--min_count=1"]
-TRAIN = "train --train_file=data.json --dev_file=data.json --lang=zh"
+TRAIN = "train --train_file=data.json --dev_file=data.json"
 
 
 def squad(name: str, text: str, answers: dict[str, str]) -> dict:
@@ -49,7 +49,7 @@ def folder(checkpoints, tmp_path_factory) -> Path:
     (folder / "v.txt").write_text("2 3\n老师 1 0 0\n医生 0 1 0\n", encoding="utf-8")
     (folder / "model").symlink_to(Path(checkpoints["char"]).parent)
     data = [f"--{name}_file={folder / 'data.json'}" for name in ("train", "dev")]
-    save = ["--lang=zh", "--init_from_ckpt=none", f"--save_dir={folder / 'reader'}"]
+    save = ["--init_from_ckpt=none", f"--save_dir={folder / 'reader'}"]
     run_read.main(["train", *data, *save, *QUICK])
     return folder
 
@@ -82,7 +82,7 @@ def test_train_evaluate_and_predict(run, checkpoints, tmp_path, kind):
     answers = json.loads((tmp_path / "p.json").read_text(encoding="utf-8"))
     passages = read_dataset(Path("data.json")).passages
     assert dict.fromkeys(answers, True) == {q.id: answers[q.id] in p.text for p in passages for q in p.questions}
-    assert run("evaluate --test_file=data.json --lang=zh", f"--predictions={tmp_path / 'p.json'}").strip() == test
+    assert run("evaluate --test_file=data.json", f"--predictions={tmp_path / 'p.json'}").strip() == test
     results = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
     assert results["test"]["questions"] == 4 and ("mix_at_output" in results) == (kind in checkpoints)
 
@@ -96,7 +96,7 @@ def test_english_has_its_own_words_and_scores(run, tmp_path):
     run("train", *flags, *QUICK)
     printed = run("predict --input=english.json --device=cpu", f"--model_dir={tmp_path / 'reader'}")
     assert all(answer in text for answer in json.loads(printed).values())
-    assert run("evaluate --test_file=english.json --predictions=paris.json --lang=en").startswith("EM 100.00%")
+    assert run("evaluate --test_file=english.json --predictions=paris.json").startswith("EM 100.00%")
 
 
 def test_questions_of_standard_input_are_answered_in_their_order(run):
@@ -108,7 +108,7 @@ def test_questions_of_standard_input_are_answered_in_their_order(run):
 
 
 def test_evaluate_scores_and_compares(run, tmp_path):
-    files = "--test_file=data.json --predictions=mine.json --compare_with=other.json --lang=zh"
+    files = "--test_file=data.json --predictions=mine.json --compare_with=other.json"
     printed = run(f"evaluate {files} --json={tmp_path / 'scores.json'} --mistakes={tmp_path / 'mistakes.tsv'}")
     header, *rows = ((tmp_path / "mistakes.tsv").read_text(encoding="utf-8")).splitlines()
     assert header == "f1\tid\tquestion\tanswers\tpredicted"
@@ -120,7 +120,7 @@ def test_evaluate_scores_and_compares(run, tmp_path):
 
 
 def test_prepare_counts_and_writes(run, tmp_path):
-    printed = run(f"prepare data.json --lang=zh --text={tmp_path / 'text'}")
+    printed = run(f"prepare data.json --text={tmp_path / 'text'}")
     assert "2 passages, 4 questions" in printed and "within a word: 1" in printed
     assert "EM 75.00%" in printed
     lines = (tmp_path / "text").read_text(encoding="utf-8").splitlines()

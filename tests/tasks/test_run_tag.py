@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tiny
 
 import run_tag
 from args import with_flags
@@ -85,7 +86,7 @@ def test_train_and_predict(run, messages):
     assert span == {"begin": 3, "end": 7, "text": "bank", "label": "PER"}
     assert run(predict, text="a bank\n\nof\n") == "a\tO\nbank\tB-PER\n\n\nof\tO\n\n"
     run(predict, "--input=test", "--output=out")
-    assert "looks like labelled sentences (columns)" in messages()
+    assert "read as columns" in messages()
     assert read_columns("out", label=-2) == read_columns("test")
     assert read_columns("out")[0].labels[0] == "O"
 
@@ -98,9 +99,18 @@ def test_input_that_is_recognised(run, messages):
         "tsv": "a bank\tO B-PER\n",
         "json": '{"tokens": ["a", "bank"]}',
         "tagged": "a/O bank/B-PER",
-        "": "a bank",
+        "text": "a bank",
     }.items():
-        assert run(predict, text=text) == expected and f"({form})" in messages() + "()"
+        assert run(predict, text=text) == expected and f"read as {form}" in messages() + "read as text"
+    for text in (
+        '{"id": 7, "text": "a bank"}',
+        '[{"data": {"text": "a bank"}}]',
+        'id;Text\n1;"a\nbank"\n',
+        "text\tx\na bank\t1",
+    ):
+        assert run(predict, text=text) == expected
+    with pytest.raises(UserError, match="'Word'"):
+        run(predict, "--data_format=csv", text="Sentence,Word,Tag\n1,a,O\n")
     assert run(predict, "--data_format=text", text="a/O bank/O\n").count("\n") > 3
     columns = "".join(f"{line}\n" for line in ["a\tO", "bank\tO", ""] * 3)
     assert run(predict, text=columns) == "".join(f"{row}\n" for row in ["a\tO\tO", "bank\tO\tB-PER", ""] * 3)
@@ -111,6 +121,7 @@ def test_output_is_written_as_its_lines_arrive(run, capsys, monkeypatch):
     for flags, chunks in (
         ([], [b"a bank\n", b"of", b" river\na\n", b"x"]),
         (["columns"], [b"a x\n\nbank x\n", b"\na x"]),
+        (["json"], [b'{"text": "a bank"}\n', b'{"text": "of"}\n\n{"tokens": ["river", "a"]}\n', b'{"text": "x"}']),
     ):
         written, chunks = [], iter(chunks)
 
@@ -123,7 +134,11 @@ def test_output_is_written_as_its_lines_arrive(run, capsys, monkeypatch):
         run_tag.main(["predict", "--model_dir=tagger", "--device=cpu", *flags])
         tokens = [re.findall(r"^\w+", text, re.M) for text in [*written, capsys.readouterr().out]]
         assert tokens == (
-            [[], ["a"], ["bank"], ["a"]] if flags else [[], ["a", "bank"], [], ["of", "river", "a"], [], ["x"]]
+            [[], ["a"], ["bank"], ["a"]]
+            if flags == ["--data_format=columns"]
+            else [[], ["a", "bank"], ["of", "river", "a"], [], ["x"]]
+            if flags
+            else [[], ["a", "bank"], [], ["of", "river", "a"], [], ["x"]]
         )
 
 
@@ -249,6 +264,27 @@ def test_pieces_default_to_elmos_vocabulary_in_lacs_scheme(run, small_weights):
     Path("train").write_text("苹\tn-B\n果\tn-I\n\n很\tc\n\n" * 9, encoding="utf-8")
     train(run, f"--init_from_ckpt={small_weights['word']}", "--scheme=lac", data="--train_file=train")
     assert "苹果" in Tagger("tagger").pieces.tokens
+
+
+@pytest.mark.parametrize(("known", "written"), [("，", "，"), ("q", ",")])
+def test_the_elmo_says_whether_full_width_characters_stay(run, tmp_path, monkeypatch, known, written):
+    monkeypatch.setattr(tiny, "WORDS", [*tiny.WORDS[:-1], known])
+    model = tiny.save(tiny.random_bilm(scale=1.0), tmp_path / "model")
+    for name in ("train", "dev"):
+        Path(name).write_text("苹果/n ，/w 很/c\n" * 9, encoding="utf-8")
+    run(f"train --train_file=train --dev_file=dev --save_dir=tagger --init_from_ckpt={model}", *QUICK)
+    tagger = Tagger("tagger")
+    assert "苹果" in tagger.words.tokens and {",", "，"}.intersection(tagger.words.tokens) == {written}
+    assert tagger.settings.lang == "zh" and tagger.tokenised("很，").tokens == ["很", written]
+    Path("unseen").write_text("很/c ！，/w\n", encoding="utf-8")
+    (line,) = run("predict --model_dir=tagger --input=unseen --output_format=json").splitlines()
+    assert json.loads(line)["tokens"] == ["很", f"!{written}"]
+
+
+def test_a_warning_about_chinese_read_as_english(run, caplog):
+    Path("train").write_text("苹果 B-LOC\n很 O\n\n" * 9, encoding="utf-8")
+    run("train --train_file=train --save_dir=tagger --lang=en", NO_ELMO, *QUICK)
+    assert "mostly Chinese" in caplog.text and Tagger("tagger").settings.lang == "en"
 
 
 def test_warnings(run, caplog):

@@ -1,7 +1,9 @@
 """The tagger: label schemes, scores, files of labelled sentences, pieces of words, CRF, network, training."""
 
 import itertools
+import json
 import random
+import re
 import sys
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor
@@ -17,14 +19,14 @@ from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.crf import LinearChainCRF
-from elmo_tasks.tagging.data import Labels, Sentence, make_batch
+from elmo_tasks.tagging.data import Labels, Sentence, detect_language, make_batch
 from elmo_tasks.tagging.formats import SentenceReader
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter, joined_words
 from elmo_tasks.tagging.scheme import detect_scheme, forbidden_transitions, spans, split_lac_label
 from elmo_tasks.tagging.score import Counts, Score
 from elmo_tasks.tagging.tagger import Tagger
-from elmo_tasks.tagging.text import Span, detect_language
+from elmo_tasks.tagging.text import Span
 from elmo_tasks.tagging.training import training_batches
 from elmo_tasks.training import TrainingSettings, fit, training_words
 from elmo_tasks.word_vectors import WordVectors
@@ -92,7 +94,7 @@ def test_the_scheme_is_detected_from_the_labels(scheme, labels):
     assert detect_scheme([text.split() for text in labels]) == scheme
 
 
-def test_labels_that_look_like_those_of_spans_are_warned_of(messages):
+def test_a_warning_about_labels_that_look_like_spans(messages):
     assert detect_scheme([["S", "M"], ["L", "S"]]) == "plain" and "L, M, S" in messages()
 
 
@@ -262,6 +264,56 @@ def test_formats_are_recognised(tmp_path, text):
         assert SentenceReader(token="y", label="x", label_names=["O", "B", "I"]).read(tmp_path / "file") == expected
 
 
+def test_spans_that_tokens_cannot_encode_are_counted(tmp_path, messages):
+    texts = [
+        {
+            "text": "New York is\nold.",
+            "spans": [{"start": 0, "end": 6, "label": "A B"}, {"start": 4, "end": 8, "label": "X"}],
+        },
+        {"text": "It is.", "spans": [{"start": 2, "end": 3, "label": "X"}]},
+        {"text": "No.", "spans": [{"start": 0, "end": 2, "label": "X"}], "answer": "reject"},
+    ]
+    (tmp_path / "file").write_text("\n".join(map(json.dumps, texts)), encoding="utf-8")
+    first, second, third = SentenceReader().read(tmp_path / "file")
+    assert first == Sentence(["New", "York", "is"], ["B-A_B", "I-A_B", "O"]) and second.tokens == ["old", "."]
+    assert set(third.labels) == {"O"}
+    for fault in ("within a token", "overlap", "without a token", "not annotated"):
+        assert re.search(rf"file: [^:]*{fault}[^:]*: 1\. .*file:[123]", messages())
+    sentences = SentenceReader(lang="any").read(tmp_path / "file")
+    assert [sentence.tokens for sentence in sentences][1:] == [["old", "."], ["It", "is", "."]]
+
+
+def test_results_of_label_studio_that_are_no_spans_are_left_out(tmp_path):
+    span = {"value": {"start": 0, "end": 3, "labels": ["PER"]}}
+    results = [span, {"value": {"choices": ["good"]}}, {"from_id": "a", "to_id": "b", "type": "relation"}]
+    exported = [
+        {"data": {"text": "Ann."}, "annotations": [{"result": results}]},
+        {"data": {"text": "Bob."}, "annotations": []},
+    ]
+    (tmp_path / "file").write_text(json.dumps(exported, indent=1), encoding="utf-8")
+    assert SentenceReader().read(tmp_path / "file") == [Sentence(["Ann", "."], ["B-PER", "O"])]
+
+
+def test_brackets_of_the_peoples_daily_are_not_words(tmp_path):
+    lines = [
+        "19980101-01-001-001/m [ａ/nz 银行/n]nt [/w x]/y/n ]/w",
+        "[北京/ns [大学/n 报/n]/nz 好/a",
+        "19980101-01-001-001/n",
+    ]
+    (tmp_path / "f").write_text("\n".join(lines), encoding="utf-8")
+    first, second, third = SentenceReader(pieces=PieceSplitter((), whole=True)).read(tmp_path / "f")
+    assert first == Sentence(["a", "银行", "[", "x]/y", "]"], ["nz", "n", "w", "n", "w"])
+    assert second == Sentence(["北京", "大学", "报", "好"], ["ns", "n", "n", "a"]) and third.labels == ["n"]
+
+
+def test_characters_with_positions_are_hinted_at(tmp_path, messages):
+    (tmp_path / "f").write_text("科0\tO\n技1\tO\n", encoding="utf-8")
+    SentenceReader(segmentation="strip").read(tmp_path / "f")
+    assert "segmentation" not in messages()
+    SentenceReader().read(tmp_path / "f")
+    assert "科0 技1" in messages() and "segmentation" in messages()
+
+
 @pytest.mark.parametrize(
     ("sentences", "segmentation", "lang"),
     [
@@ -298,7 +350,13 @@ TSV, JSON = SentenceReader("tsv").read, SentenceReader("json").read
         (JSON, '{"tokens": ["a"], "labels": ["x"]}\n{"tokens": [', ":2: invalid JSON"),
         (JSON, '{"tokens": ["a", "b"], "labels": ["x"]}', ":1: 2 tokens and 1 label"),
         (JSON, '{"tokens": ["a"], "labels": [3]}', ":1: the label 3 .*`label_names`"),
-        (JSON, '{"text": "a", "labels": ["x"]}', ":1: tokens is None"),
+        (JSON, '{"text": "a", "labels": ["x"]}', ":1: found the spans \\['x'\\]"),
+        (JSON, '{"words": ["a"], "labels": ["x"]}', ":1: tokens is None.*'words'"),
+        (JSON, '{"text": "Anna", "label": [[0, 5, "PER"]]}', ":1: found the spans .*4 characters"),
+        (JSON, '{"text": "Anna", "label": {"PER": {"Ann": [[1, 3]]}}}', ":1: found the spans"),
+        (JSON, '[{"text": "Anna", "spans": [{"start": 0}]}]', "object 1: found the spans"),
+        (JSON, '{"text": "Anna"}', ":1: found the spans None.*'text'"),
+        (SentenceReader().read, "".join(f"{'a ' * k}b\n" for k in range(1, 9)), "2 to 9 columns.*segmented"),
         (JSON, '[{"tokens": "a b"}]', "object 1: tokens is 'a b'"),
         (SentenceReader(feature=1).read, "a b\tO O\n", "tsv.*`feature_column`"),
         (SentenceReader(label="tags").read, "a O\n", "`label_column`"),

@@ -1,16 +1,20 @@
 """The tasks' training loop: best epoch, patience, averaged weights, saving."""
 
+import json
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from elmo_core.machine import versions
+import run_finetune
+import run_read
+import run_tag
+from elmo_core.machine import disk, versions
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import SPECIAL_TOKENS
 from elmo_tasks.pretrained import ELMoSettings
-from elmo_tasks.saved import TrainedModel, check_model_folder
+from elmo_tasks.saved import LOCK, TrainedModel, check_model_folder
 from elmo_tasks.training import TrainingSettings, TrainingState, fit, hold_out, training_words
 
 
@@ -101,6 +105,28 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, messages, monkeypat
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["best.pdparams", "config.json"]
     with pytest.raises(UserError, match="no interrupted training"):
         check_model_folder(tmp_path / "run", "line", overwrite=False, resume=True)
+
+
+@pytest.mark.parametrize("script", [run_tag, run_read, run_finetune])
+def test_one_training_at_a_time_writes_a_folder(script, tmp_path):
+    (tmp_path / "tokens").write_text("a B-x\nb O\n\n" * 9, encoding="utf-8")
+    (tmp_path / "texts").write_text("a cat\tx\na dog\ty\n" * 30, encoding="utf-8")
+    answer = {"text": ["cat"], "answer_start": [2]}
+    examples = [{"id": str(k), "context": f"a cat {k}", "question": "what ?", "answers": answer} for k in range(9)]
+    (tmp_path / "questions").write_text("\n".join(map(json.dumps, examples)), encoding="utf-8")
+    data = {run_tag: "tokens", run_read: "questions", run_finetune: "texts"}[script]
+    folder, written = tmp_path / "model", [tmp_path / "model"]
+    flags = ["train", f"--train_file={tmp_path / data}", "--init_from_ckpt=none", f"--save_dir={folder}", "--epochs=1"]
+    if script is run_finetune:
+        flags += ["--folds=2", f"--results={tmp_path / 'r.json'}"]
+        written.append(tmp_path / "r.json.parts")
+    for locked in written:
+        locked.mkdir()
+        with disk.locked(locked / LOCK, remove=True), pytest.raises(disk.FileLocked, match=locked.name):
+            script.main(flags)
+        assert not list(locked.iterdir())
+    script.main(flags)
+    assert (folder / "best.pdparams").exists() and not (folder / LOCK).exists()
 
 
 def test_averaged_weights_are_scored_and_saved():

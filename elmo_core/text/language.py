@@ -1,0 +1,73 @@
+"""The language of a text, recognised by its characters, and text that was not segmented into words."""
+
+import re
+from collections.abc import Container, Iterable, Sequence
+from itertools import chain, islice
+from pathlib import Path
+
+from elmo_core.machine.messages import log
+from elmo_core.text.text_files import read_sentences
+from elmo_core.text.tokenise import TOKENISERS
+
+AUTO = "auto"  # recognise the language
+CHOICES = (AUTO, *TOKENISERS)
+HAN = re.compile("[\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+KANA = re.compile("[\u3041-\u30ff]")
+LETTERS = re.compile(r"[^\W\d_]+")
+SAMPLE = 10_000  # texts or tokens that are looked at
+
+
+def recognise(texts: Iterable[str], words: Sequence[str] = ()) -> str:
+    """Recognise the language of texts: zh, en, or any, as in TOKENISERS.
+
+    words: the vocabulary of the ELMo that reads the texts, by decreasing frequency. If it is Chinese, a tenth of Chinese
+    characters among the texts' words is enough, otherwise half. Other texts are cut as those of the ELMo were.
+    """
+    of_elmo = _language(" ".join(words[:SAMPLE]), 0.5)
+    of_texts = _language(" ".join(islice(texts, SAMPLE)), 0.1 if of_elmo == "zh" else 0.5)
+    if of_texts == "zh" or of_elmo in (None, "zh"):
+        return of_texts or of_elmo or "en"
+    return of_elmo
+
+
+def _language(text: str, chinese: float) -> str | None:
+    """The language of a text; None if it has no letters. chinese: least share of Chinese characters among its words."""
+    n_han, words = len(HAN.findall(text)), LETTERS.findall(HAN.sub(" ", text))
+    if not n_han and not words:
+        return None
+    if n_han >= chinese * (n_han + len(words)) and n_han > 5 * len(KANA.findall(text)):  # Japanese has more kana
+        return "zh"
+    letters = "".join(words)
+    return "en" if len(letters.encode("ascii", "ignore")) >= 0.99 * len(letters) else "any"
+
+
+def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) -> str:
+    """Return `lang`; if it is "auto", the texts' language. Warns if it does not suit them. words: see `recognise`."""
+    texts = list(islice(texts, SAMPLE))
+    found = recognise(texts, words)
+    if lang == AUTO:
+        log.info(f"language      {found}, recognised by the text")
+        return found
+    if lang == "en" and found == "zh":
+        log.warning("The text is mostly Chinese, which the language `en` does not segment. Use `zh`.")
+    if lang == "none":
+        warn_if_unsegmented("The text", chain.from_iterable(map(str.split, texts)))
+    return lang
+
+
+def warn_if_unsegmented(source: Path | str, tokens: Iterable[str] | None = None, known: Container[str] | None = None):
+    """Warn if most tokens are unknown words, or if they are phrases of Chinese.
+
+    source: a file, or the name of the tokens in the message. tokens: by default those of the file.
+    """
+    tokens = chain.from_iterable(read_sentences(source)) if tokens is None else tokens
+    sample = list(islice(tokens, SAMPLE))
+    n_unknown = 0 if known is None else sum(token not in known for token in sample)
+    lengths = [n for n in (len(HAN.findall(token)) for token in sample) if n]
+    if sum(lengths) > 4 * len(lengths) > 0.4 * len(sample):
+        problem = f"tokens have {sum(lengths) / len(lengths):.0f} Chinese characters on average"
+    elif n_unknown > len(sample) / 2:
+        problem = f"{n_unknown / len(sample):.0%} of the tokens are outside the vocabulary"
+    else:
+        return
+    log.warning(f"{source}: {problem}. Is the text segmented into words? `preprocess.py text` does that.")

@@ -1,0 +1,177 @@
+"""Records of users' files: JSON lines, an array of JSON objects, CSV, TSV, or lines of text; plain or gzip.
+
+A record comes with its position, which error messages name: file and line, or the number of an object of an array. It is
+a dictionary, a row of columns, a line of text, or "" for a blank line.
+"""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+from elmo_core.machine.messages import UserError
+from elmo_core.text.text_files import JSON_ARRAY, parse_json
+
+JSON, TEXT = "json", "text"  # formats; those of columns are named by what separates these
+Record = tuple[str, dict[str, Any] | list[str] | str]
+Item = TypeVar("Item")
+
+
+class Lines:
+    """Lines that come in groups, such as all that have arrived.
+
+    number: of the latest line, from 1. left: how many lines, or objects of an array, of its group are still to be read.
+    """
+
+    def __init__(self, groups: Iterable[Iterable[str]]):
+        self.number = self.left = 0
+        self._lines = self._read(groups)
+
+    def _read(self, groups: Iterable[Iterable[str]]) -> Iterator[str]:
+        for group in map(list, groups):
+            for self.left, line in zip(range(len(group) - 1, -1, -1), group, strict=True):
+                self.number += 1
+                yield line
+
+    def __iter__(self) -> Iterator[str]:
+        return self._lines
+
+    def batches(self, items: Iterable[Item]) -> Iterator[list[Item]]:
+        """Yield the items made from the lines, at most one from each, in one list per group."""
+        batch = []
+        for item in items:
+            batch.append(item)
+            if not self.left:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+
+def read_records(
+    lines: Lines, source: str | Path, recognise: Callable[[str], str] = lambda line: JSON
+) -> Iterator[Record]:
+    """Yield the records of lines of one format. source: the file, used in error messages.
+
+    recognise: returns the format, by the first line that is not blank.
+    """
+    format_name, n_columns = None, 0
+    for line in lines:
+        where = f"{source}:{lines.number}"
+        if not line.strip():
+            yield where, ""
+            continue
+        if format_name is None:
+            format_name = recognise(line)
+            if format_name == JSON and not isinstance(_parsed(line), dict):
+                yield from _document("\n".join([line, *lines]), lines, source)
+                return
+        if format_name == JSON:
+            yield where, _parse(line, where, "an object per line")
+        elif format_name == TEXT:
+            yield where, line
+        else:
+            row = split_columns(line, format_name, n_columns, lines, where)
+            n_columns = n_columns or len(row)
+            if len(row) != n_columns:
+                raise UserError(f"{where}: found {line!r:.60}, expected {n_columns} columns as in the first line.")
+            yield where, row
+
+
+def number_records(values: Iterable[dict[str, Any]], source: str | Path) -> Iterator[Record]:
+    """Make records of dictionaries. source: where they come from, used in error messages."""
+    for k, value in enumerate(values, 1):
+        if not isinstance(value, dict):
+            raise UserError(f"{source}: object {k}: found {value!r:.60}, expected a dictionary.")
+        yield f"{source}: object {k}", value
+
+
+def name_columns(records: Iterable[Record], is_header: Callable[[list[str]], bool]) -> Iterator[Record]:
+    """Replace rows by dictionaries. Their names are in the first row, if it is a header, else numbers from 0."""
+    names: list[str] = []
+    for where, row in records:
+        if isinstance(row, list):
+            if not names:
+                names = row if is_header(row) else list(map(str, range(len(row))))
+                if names is row:
+                    continue
+            row = dict(zip(names, row, strict=True))
+        yield where, row
+
+
+def find_columns(names: Iterable[str], header: Iterable[str]) -> list[str]:
+    """Find names in a header or an object, ignoring case. Return them as written there, or [] unless all exist."""
+    written = {name.strip().lower(): name for name in header}
+    found = [written.get(name.lower(), "") for name in names]
+    return found if all(found) else []
+
+
+def is_csv(source: str | Path) -> bool:
+    return str(source).lower().removesuffix(".gz").endswith(".csv")
+
+
+def is_json(line: str) -> bool:
+    """Whether a file of which this is the first line holds JSON objects."""
+    return isinstance(_parsed(line), dict) or bool(JSON_ARRAY.match(line))
+
+
+def find_delimiter(line: str) -> str:
+    """The delimiter of a line's columns: a tab or, outside quotes, the more frequent of comma and semicolon, if any."""
+    n, best = max((len(split_columns(line, delimiter)), delimiter) for delimiter in ("\t" if "\t" in line else ",;"))
+    return best if n > 1 else TEXT
+
+
+def split_columns(
+    line: str, delimiter: str, n_columns: int = 0, more: Iterable[str] | None = None, where: str = ""
+) -> list[str]:
+    """The columns of a line. more: the lines below it, in which a field in quotes may continue.
+
+    Tabs separate even within quotes, and quotes are kept, unless they are needed, as pandas writes them: a field has doubled
+    quotes in it, all fields are in quotes, or only so the record has n_columns.
+    """
+    columns = line.split(delimiter)
+    quoted = [column for column in columns if column.startswith('"')]
+    if not quoted:
+        return columns
+    is_open = len(columns) < n_columns and columns[-1] in quoted and columns[-1].count('"') % 2
+    lines = (f"{text}\n" for text in chain([line], more if more and (delimiter != "\t" or is_open) else ()))
+    try:
+        row = next(csv.reader(lines, delimiter=delimiter, strict=more is not None or delimiter == "\t"))
+    except csv.Error as error:
+        if delimiter == "\t":
+            return columns
+        raise UserError(
+            f"{where}: found {line!r:.60}, expected CSV ({error}). Within quotes, double the quotes."
+        ) from error
+    is_needed = len(quoted) == len(columns) or any('""' in column[1:-1] for column in quoted)
+    return row if delimiter != "\t" or is_needed or len(row) == n_columns != len(columns) else columns
+
+
+def _document(text: str, lines: Lines, source: str | Path) -> Iterator[Record]:
+    """The objects of an array, or a single one that takes several lines."""
+    value = _parse(text, str(source), "an object per line, or an array of objects", dict | list)
+    if isinstance(value, dict):
+        yield str(source), value
+        return
+    for k, record in enumerate(number_records(value, source), 1):
+        lines.left = len(value) - k
+        yield record
+
+
+def _parsed(line: str) -> Any:
+    """The value of a line of JSON; None if it is not JSON."""
+    try:
+        return parse_json(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _parse(text: str, where: str, expected: str, kind: Any = dict) -> Any:
+    try:
+        value = parse_json(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where}: invalid JSON ({error}), expected {expected}.") from error
+    if not isinstance(value, kind):
+        raise UserError(f"{where}: found {value!r:.60}, expected {expected}.")
+    return value
