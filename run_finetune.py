@@ -52,7 +52,7 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.ArgumentParser, argparse
     predict = commands.add_parser("predict", help="classify text")
     task_flags.add_saved_model(predict, "classifier")
     task_flags.add_input(predict, "one text per line; a pair is two, separated by a tab; or a file like --train_file")
-    task_flags.add_columns(predict)
+    add_columns(predict)
     task_flags.add_output(predict, OUTPUT_FORMATS)
     args = parser.parse_args(argv)
     return commands.choices[args.command], args

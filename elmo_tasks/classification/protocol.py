@@ -146,8 +146,7 @@ def weights_of_classes(weights: str | Mapping[str, float] | None, data: Texts) -
 
 
 def make_trainer(kind: type, options: Mapping[str, Any], data: Texts) -> Trainer:
-    """Check all settings, and load what does not change in training."""
-    check_effects(options, ClassifierSettings, ClassifierTraining)
+    """Load what does not change in training."""
     pretrained = PretrainedBiLM.from_path(options["elmo"]) if options["elmo"] else None
     vectors = WordVectors(options["word_vectors"], options["word_vectors_limit"]) if options["word_vectors"] else None
     weights = weights_of_classes(options["class_weights"], data)
@@ -252,6 +251,7 @@ def cross_validate(
 
 def prepare(options: Mapping[str, Any], protocol: str, folds: int) -> "CrossValidation":
     """Load the texts, and divide them."""
+    check_effects(options, ClassifierSettings, ClassifierTraining)
     make(ClassifierTraining, {"seed": options["seed"]})
     data, seed = load(options), options["seed"]
     parts = [only_fold(data, seed)] if protocol == "train" else make_folds(data, folds, protocol, seed)
