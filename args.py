@@ -185,20 +185,6 @@ def _model_fields() -> list[dataclasses.Field]:
     return [field for field in dataclasses.fields(ELMoConfig) if "help" in field.metadata]
 
 
-def add_optimizer(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("optimizer")
-    group.add_argument(
-        "--optimizer", choices=("adagrad", "adam"), default="adagrad", help="adam: with warm-up and linear decay"
-    )
-    group.add_argument("--lr", **POSITIVE, help="learning rate (default: 0.2 for adagrad, 0.001 for adam)")
-    group.add_argument("--warmup_steps", **WHOLE, default=1000, help="adam: learning-rate warm-up steps")
-    group.add_argument("--max_grad_norm", **POSITIVE, default=10.0, help="clip gradients to this global norm")
-    group.add_argument("--dropout", **FRACTION, default=0.1, help="dropout between the layers")
-    group.add_argument(
-        "--n_negative_samples", **WHOLE, default=8192, help="sampled-softmax candidates; 0: full softmax"
-    )
-
-
 def from_flags(kind: type, args: argparse.Namespace, **changes):
     """Fill a dataclass of settings from the flags of the same names. A flag that is None leaves the field's default."""
     fields = [field for field in dataclasses.fields(kind) if hasattr(args, field.name)]

@@ -5,12 +5,11 @@
     python convert.py get allennlp-small --from options.json weights.hdf5
     python convert.py import --options options.json --weights weights.hdf5 --output DIR
     python convert.py import 195.zip --output DIR
-    python convert.py import --options options.json --weights weights.hdf5 --vocab vocab.txt --softmax softmax.hdf5 \\
-        --output DIR
+    python convert.py import options.json weights.hdf5 --vocab vocab.txt --softmax softmax.hdf5 --output DIR
+    python convert.py import zhs.model.tar.bz2 --output DIR
+    python convert.py import baike_elmo_checkpoint --vocab vocabulary_min5k.txt --output DIR
+    python convert.py import checkpoints/10000 --vocab vocab-15w.txt --output DIR
     python convert.py export checkpoints/10000 --output DIR
-    python convert.py fluid baike_elmo_checkpoint --vocab vocabulary_min5k.txt --output DIR
-    python convert.py manylangs zhs.model.tar.bz2 --output DIR
-    python convert.py paddlenlp checkpoints/10000 --vocab vocab-15w.txt --output DIR
     python convert.py half checkpoints/10000 --output DIR
 
 list shows the published models. Some are bundled with the library. The others are downloaded by get, or when their name is
@@ -19,15 +18,19 @@ given instead of a checkpoint to a script, ELMo(...) or ELMoEmbedder(...), and c
 ELMO_MIRROR=https://mirror.example/elmo replaces https://host/path by https://mirror.example/elmo/host/path, where
 `wget -x https://host/path` stores it. Without a network, give downloaded files, or a folder or archive with them, to --from.
 
-import reads the files of bilm-tf, AllenNLP and simple_elmo: every ELMo published as options.json and HDF5. The model has a
-softmax only if the files contain one, which bilm-tf does not dump, and --vocab gives its words. Without a softmax it
-computes vectors but no perplexity. A word model (without char_cnn in options.json) always requires --vocab.
+import reads these formats, and recognises them by the names of the files unless --format names one:
 
-export writes these files. Importing them again gives the same checkpoint bit for bit (except that a forget bias other than
-1 is added to the biases, with rounding) and detects damaged values.
+    bilm-tf    options.json and HDF5, in which bilm-tf, AllenNLP and simple_elmo publish. The model has a softmax only if the
+               files contain one, which bilm-tf does not dump, and its words (--vocab). Without a softmax it computes
+               vectors but no perplexity. A word model (without char_cnn in options.json) always needs its words.
+    manylangs  config.json, encoder.pkl and token_embedder.pkl of ELMoForManyLangs
+    fluid      the parameter folder of PaddlePaddle's ELMo for Fluid 1.4, a word model; needs --vocab
+    paddlenlp  a checkpoint of PaddleNLP's ELMo example; needs --vocab
 
-fluid reads the parameter folder of PaddlePaddle's ELMo for Fluid 1.4, a word model; manylangs a model of ELMoForManyLangs;
-paddlenlp a model trained with PaddleNLP's ELMo example.
+`fluid`, `manylangs` and `paddlenlp` as commands are the same as import with this --format.
+
+export writes the files of bilm-tf. Importing them again gives the same checkpoint bit for bit (except that a forget bias
+other than 1 is added to the biases, with rounding) and detects damaged values.
 
 half rounds a checkpoint's weights to float16, which halves the file. They are loaded as float32.
 
@@ -51,9 +54,10 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import disk
 from elmo_core.machine.messages import format_count, log
 from elmo_core.text.tokens import Vocabulary
-from elmo_core.weights import bilm_tf, fluid, formats, model_files, paddlenlp, published
+from elmo_core.weights import bilm_tf, formats, model_files, published
 
 CHECKPOINT = "checkpoint prefix or file, a folder (its latest checkpoint), or a published model's name"
+ALIASES = ("fluid", "manylangs", "paddlenlp")  # of import, for the format of this name
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -66,42 +70,32 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     local_files = "files downloaded in advance, or a folder or archive with them"
     get.add_argument("--from", dest="local_files", type=Path, nargs="+", default=[], metavar="FILE", help=local_files)
 
-    def command(name: str, help: str) -> argparse.ArgumentParser:
-        subparser = commands.add_parser(name, help=help)
+    def command(name: str, help: str, aliases: Sequence[str] = ()) -> argparse.ArgumentParser:
+        subparser = commands.add_parser(name, help=help, aliases=aliases)
         subparser.add_argument("--output", type=Path, required=True, metavar="DIR", help="a new folder")
         return subparser
 
-    bilm = command("import", "convert bilm-tf's options.json and weights")
-    bilm.add_argument(
-        "folder", type=Path, nargs="?", metavar="DIR|ZIP", help="folder or archive with all of these, e.g. NLPL's"
+    importer = command("import", "convert another program's model to a checkpoint", aliases=ALIASES)
+    paths = (
+        "the model's files, or a folder or archive with them, e.g. NLPL's; a PaddleNLP checkpoint also by its prefix"
     )
-    bilm.add_argument("--options", **arguments.FILE, help="options.json")
-    bilm.add_argument("--weights", **arguments.FILE, help="weights in HDF5")
-    bilm.add_argument("--softmax", **arguments.FILE, help="softmax/W and softmax/b, if in a separate file")
-    bilm.add_argument("--vocab", type=Path, metavar="FILE", help="words of the softmax, or of a word model")
+    importer.add_argument("paths", type=Path, nargs="*", metavar="PATH", help=paths)
+    importer.add_argument("--format", choices=formats.READERS, help="default: recognised by the names of the files")
+    importer.add_argument("--options", **arguments.FILE, help="bilm-tf's options.json, whatever its name")
+    importer.add_argument("--weights", **arguments.FILE, help="bilm-tf's weights in HDF5, whatever their name")
+    importer.add_argument("--softmax", **arguments.FILE, help="softmax/W and softmax/b, if in a separate file")
+    vocab = "words of the softmax, or of a word model (default: a vocab*.txt among the files)"
+    importer.add_argument("--vocab", **arguments.FILE, help=vocab)
     export = command("export", "convert a checkpoint to options.json, weights.hdf5 and vocab.txt")
     export.add_argument("checkpoint", metavar="CKPT", help=CHECKPOINT)
-    fluid_variables = command("fluid", "convert the variables of Paddle Fluid's ELMo")
-    fluid_variables.add_argument(
-        "folder", type=Path, metavar="FOLDER", help="with embedding_para, fw_layer1_gate_w ..."
-    )
-    fluid_variables.add_argument("--vocab", type=Path, required=True, metavar="FILE", help="words of embedding_para")
-    manylangs = command("manylangs", "convert a model of ELMoForManyLangs")
-    manylangs.add_argument(
-        "folder", type=Path, metavar="DIR|ZIP", help="config.json, encoder.pkl and token_embedder.pkl"
-    )
-    paddle = command("paddlenlp", "convert a model of PaddleNLP's ELMo example")
-    paddle.add_argument("checkpoint", type=Path, metavar="PREFIX", help="prefix of its .pdparams file")
-    paddle.add_argument("--vocab", type=Path, required=True, metavar="FILE", help="its vocabulary, e.g. vocab-15w.txt")
     half = command("half", "round a checkpoint to float16, half the size")
     half.add_argument("checkpoint", metavar="CKPT", help=CHECKPOINT)
     half.add_argument("--no_softmax", action="store_true", help="omit the softmax: no perplexity, no substitutes")
     args = parser.parse_args(argv)
-    if args.command == "import":
-        if args.folder and (args.options or args.weights or args.softmax or args.vocab):
-            parser.error("--options, --weights, --softmax and --vocab have no effect with a folder or archive")
-        if not args.folder and not (args.options and args.weights):
-            parser.error("--options and --weights, or a folder or archive with both, are required")
+    if "paths" in args:
+        args.paths += filter(None, (args.options, args.weights))
+        if not args.paths:
+            parser.error("PATH is required, or --options and --weights")
     return args
 
 
@@ -129,23 +123,11 @@ def get_published(args: argparse.Namespace) -> None:
 
 def import_model(args: argparse.Namespace) -> None:
     """Convert another program's model to a checkpoint."""
-    vocabulary = Vocabulary.from_file(args.vocab) if getattr(args, "vocab", None) else None
-    source = args.checkpoint if args.command == "paddlenlp" else args.folder or f"{args.options}, {args.weights}"
-    if args.command == "fluid":
-        config, params = fluid.read(args.folder, vocabulary)
-        log.info(
-            f"assumed       cell and projection clip {fluid.CLIP:g}, which the folder does not record; see config.json"
-        )
-    elif args.command == "paddlenlp":
-        config, params = paddlenlp.read(args.checkpoint, vocabulary)
-    elif args.folder:  # archives are unpacked on the disk of the output
-        parent = next(folder for folder in args.output.absolute().parents if folder.exists())
-        format = "manylangs" if args.command == "manylangs" else "bilm-tf"
-        config, params, vocabulary = formats.read(format, [args.folder], parent)
-    else:
-        config, params = bilm_tf.read(args.options, args.weights, vocabulary, args.softmax)
-        vocabulary = vocabulary if config.vocab_size else None
-    log.info(f"read          {source}")
+    format_name = args.command if args.command in ALIASES else "bilm-tf" if args.options else args.format
+    # archives are unpacked on the disk of the output
+    parent = next(folder for folder in args.output.absolute().parents if folder.exists())
+    config, params, vocabulary = formats.read(args.paths, parent, format_name, args.vocab, args.softmax)
+    log.info(f"read          {', '.join(map(str, args.paths))}")
     write_checkpoint(args.output, config, params, vocabulary)
 
 

@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 
 import args as arguments
@@ -29,14 +30,12 @@ from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import model_files
 from pretraining import run_folder
 from pretraining.model import check_vocabulary, initialise_from_vectors, load_model
-from pretraining.run import Trainer
-
-# must also agree across ranks, besides Trainer.fixed_settings
-SAME_ON_ALL_RANKS = ("accumulate", "max_steps", "epochs", "patience", "eval_freq", "save_freq", "log_freq")
+from pretraining.run import FixedSettings, PretrainingSettings, Trainer
+from task_flags import add_settings
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser, count = arguments.parser(__doc__), arguments.COUNT
+    parser = arguments.parser(__doc__)
     data = parser.add_argument_group("data")
     data.add_argument("--train_data_path", required=True, metavar="PATH", help="text: file, folder, or glob in quotes")
     arguments.add_dev_data(data)
@@ -45,41 +44,31 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     run = parser.add_argument_group("run")
     arguments.add_device(run)
     arguments.add_seed(run)
-    run.add_argument("--epochs", **count, default=10, help="training epochs")
-    run.add_argument("--max_steps", **count, help="total steps, instead of --epochs")
-    run.add_argument("--log_freq", **count, default=100, help="steps between log lines")
-    run.add_argument("--eval_freq", **count, default=10000, help="steps between evaluations")
-    run.add_argument("--patience", **count, help="stop after N evaluations without improvement")
+    names = ("epochs", "max_steps", "log_freq", "eval_freq", "patience", "accumulate")
+    add_settings(run, PretrainingSettings, *names)
     run.add_argument("--plot", action="store_true", help="plot the perplexities into loss.png at the end")
     run.add_argument("--visualdl", **arguments.DIR, help="also write the numbers of log.jsonl there, for VisualDL")
-    run.add_argument(
-        "--accumulate", **count, default=1, help="batches per update (gradient accumulation), to save memory"
-    )
-    run.add_argument("--amp", action="store_true", help="mixed precision on GPUs: matrix products in bfloat16")
+    add_settings(run, FixedSettings, "amp")
     run.add_argument(
         "--tf32", action="store_true", help="compute float32 matrix products in TF32, on GPUs that support it"
     )
     files = parser.add_argument_group("checkpoints")
     files.add_argument("--save_dir", **arguments.DIR, default=Path("checkpoints"), help="folder of the checkpoints")
-    files.add_argument("--save_freq", **count, default=10000, help="steps between checkpoints")
-    files.add_argument("--keep", **count, default=5, help="numbered checkpoints to keep")
+    add_settings(files, PretrainingSettings, "save_freq", "keep")
     files.add_argument("--overwrite", action="store_true", help="delete an earlier run's checkpoints there")
     begin = parser.add_argument_group("start", "from random weights, or from a checkpoint: prefix, file or folder")
     source = begin.add_mutually_exclusive_group()
     source.add_argument("--init_from_ckpt", metavar="CKPT", help="resume exactly from this checkpoint")
     source.add_argument("--finetune_from", metavar="CKPT", help="start from this checkpoint's weights, on other text")
-    begin.add_argument("--allow_changes", action="store_true", help="resume although settings or data have changed")
+    add_settings(begin, PretrainingSettings, "allow_changes")
     begin.add_argument(
         "--pretrained_word_embeddings", **arguments.FILE, help="word2vec vectors to initialise the token encoder"
     )
-    arguments.add_optimizer(parser)
+    add_settings(parser.add_argument_group("optimizer"), FixedSettings, omit=["amp"])
     arguments.add_model(parser)
     args = parser.parse_args(argv)
-    args.lr = args.lr or {"adagrad": 0.2, "adam": 0.001}[args.optimizer]
     if args.patience and not args.dev_data_path:
         parser.error("--patience counts evaluations, which need --dev_data_path")
-    if not args.dev_data_path:
-        args.eval_freq = None
     return args
 
 
@@ -101,11 +90,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     bilm, vocabulary = initial_model(args, ranks, source, step)
     ranks.run_on_all(lambda: corpus.identity)  # reads all text, which takes minutes if there is much of it
     counts = ranks.run_on_main(lambda: count(corpus, dev, vocabulary, resumed))
-    trainer = Trainer(args, ranks, bilm, vocabulary, corpus, dev, counts)
-    check_ranks(ranks, {**trainer.fixed_settings, **{name: getattr(args, name) for name in SAME_ON_ALL_RANKS}})
+    trainer = Trainer(arguments.from_flags(PretrainingSettings, args), ranks, bilm, vocabulary, corpus, dev, counts)
+    settings = trainer.settings
+    check_ranks(ranks, {**trainer.fixed_settings, **asdict(settings), "save_dir": None})
     trainer.restore(resumed)
     progress = trainer.progress
-    is_complete = resumed and resumed.name == "final" and progress.is_complete(args.patience, args.eval_freq)
+    is_complete = resumed and resumed.name == "final" and progress.is_complete(settings.patience, settings.eval_freq)
     if is_complete or progress.step > progress.total:
         log.info(f"{resumed} is at step {progress.step:,} of {progress.total:,}: nothing is left to do.")
         log.info("To train on, raise --epochs or --max_steps (or --patience).")

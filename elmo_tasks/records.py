@@ -5,15 +5,17 @@ a dictionary, a row of columns, a line of text, or "" for a blank line.
 """
 
 import csv
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 from elmo_core.machine.messages import UserError
-from elmo_core.text.text_files import JSON_ARRAY, parse_json
+from elmo_core.text.text_files import parse_json
 
 JSON, TEXT = "json", "text"  # formats; those of columns are named by what separates these
+JSON_START = re.compile(r'\s*(\{\s*("|$)|\[\s*(\{|$))')
 Record = tuple[str, dict[str, Any] | list[str] | str]
 Item = TypeVar("Item")
 
@@ -62,21 +64,41 @@ def read_records(
         if not line.strip():
             yield where, ""
             continue
-        if format_name is None:
-            format_name = recognise(line)
-            if format_name == JSON and not isinstance(_parsed(line), dict):
-                yield from _document("\n".join([line, *lines]), lines, source)
-                return
-        if format_name == JSON:
-            yield where, _parse(line, where, "an object per line")
-        elif format_name == TEXT:
+        is_first, format_name = format_name is None, format_name or recognise(line)
+        if format_name == TEXT:
             yield where, line
+        elif format_name == JSON:
+            yield from _objects(line, lines, source, is_first)
         else:
             row = split_columns(line, format_name, n_columns, lines, where)
             n_columns = n_columns or len(row)
             if len(row) != n_columns:
                 raise UserError(f"{where}: found {line!r:.60}, expected {n_columns} columns as in the first line.")
             yield where, row
+
+
+def _objects(line: str, lines: Lines, source: str | Path, is_first: bool) -> Iterator[Record]:
+    """The object of a line. If it is the first and not complete, those of all lines: of an array, or a single one."""
+    where = f"{source}:{lines.number}"
+    try:
+        try:
+            value = parse_json(line)
+        except ValueError:
+            if not is_first:
+                raise
+            value, where = parse_json("\n".join([line, *lines])), str(source)
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"{where}: invalid JSON ({error}), expected an object per line, or an array of them."
+        ) from error
+    if not isinstance(value, dict | list):
+        raise UserError(f"{where}: found {value!r:.60}, expected a JSON object.")
+    if isinstance(value, dict):
+        yield where, value
+        return
+    for k, record in enumerate(number_records(value, source), 1):
+        lines.left = len(value) - k
+        yield record
 
 
 def number_records(values: Iterable[dict[str, Any]], source: str | Path) -> Iterator[Record]:
@@ -112,66 +134,40 @@ def is_csv(source: str | Path) -> bool:
 
 
 def is_json(line: str) -> bool:
-    """Whether a file of which this is the first line holds JSON objects."""
-    return isinstance(_parsed(line), dict) or bool(JSON_ARRAY.match(line))
+    """Whether lines that begin with this one hold JSON objects."""
+    return bool(JSON_START.match(line))
 
 
-def find_delimiter(line: str) -> str:
-    """The delimiter of a line's columns: a tab or, outside quotes, the more frequent of comma and semicolon, if any."""
-    n, best = max((len(split_columns(line, delimiter)), delimiter) for delimiter in ("\t" if "\t" in line else ",;"))
-    return best if n > 1 else TEXT
+def find_format(line: str) -> str:
+    """The format of lines that begin with this one: JSON, text, or what separates their columns.
+
+    That is a tab or, outside quotes, the more frequent of comma and semicolon.
+    """
+    delimiters = "\t" if "\t" in line else ",;"
+    n, best = max((len(split_columns(line, delimiter)), delimiter) for delimiter in delimiters)
+    return JSON if is_json(line) else best if n > 1 else TEXT
 
 
 def split_columns(
-    line: str, delimiter: str, n_columns: int = 0, more: Iterable[str] | None = None, where: str = ""
+    line: str, delimiter: str, n_columns: int = 0, more: Iterable[str] = (), where: str = ""
 ) -> list[str]:
     """The columns of a line. more: the lines below it, in which a field in quotes may continue.
 
     Tabs separate even within quotes, and quotes are kept, unless they are needed, as pandas writes them: a field has doubled
     quotes in it, all fields are in quotes, or only so the record has n_columns.
     """
-    columns = line.split(delimiter)
+    columns, is_tsv = line.split(delimiter), delimiter == "\t"
     quoted = [column for column in columns if column.startswith('"')]
     if not quoted:
         return columns
-    is_open = len(columns) < n_columns and columns[-1] in quoted and columns[-1].count('"') % 2
-    lines = (f"{text}\n" for text in chain([line], more if more and (delimiter != "\t" or is_open) else ()))
+    if is_tsv and not (len(columns) < n_columns and columns[-1].count('"') % 2):
+        more = ()
+    lines = (f"{text}\n" for text in chain([line], more))
     try:
-        row = next(csv.reader(lines, delimiter=delimiter, strict=more is not None or delimiter == "\t"))
+        row = next(csv.reader(lines, delimiter=delimiter, strict=is_tsv or more != ()))
     except csv.Error as error:
-        if delimiter == "\t":
+        if is_tsv:
             return columns
-        raise UserError(
-            f"{where}: found {line!r:.60}, expected CSV ({error}). Within quotes, double the quotes."
-        ) from error
+        raise UserError(f"{where}: found {line!r:.60}, expected CSV ({error}). Double quotes within quotes.") from error
     is_needed = len(quoted) == len(columns) or any('""' in column[1:-1] for column in quoted)
-    return row if delimiter != "\t" or is_needed or len(row) == n_columns != len(columns) else columns
-
-
-def _document(text: str, lines: Lines, source: str | Path) -> Iterator[Record]:
-    """The objects of an array, or a single one that takes several lines."""
-    value = _parse(text, str(source), "an object per line, or an array of objects", dict | list)
-    if isinstance(value, dict):
-        yield str(source), value
-        return
-    for k, record in enumerate(number_records(value, source), 1):
-        lines.left = len(value) - k
-        yield record
-
-
-def _parsed(line: str) -> Any:
-    """The value of a line of JSON; None if it is not JSON."""
-    try:
-        return parse_json(line)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _parse(text: str, where: str, expected: str, kind: Any = dict) -> Any:
-    try:
-        value = parse_json(text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{where}: invalid JSON ({error}), expected {expected}.") from error
-    if not isinstance(value, kind):
-        raise UserError(f"{where}: found {value!r:.60}, expected {expected}.")
-    return value
+    return row if not is_tsv or is_needed or len(row) == n_columns != len(columns) else columns

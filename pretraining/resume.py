@@ -44,21 +44,21 @@ class Progress:
         step = self.tokens / self.tokens_per_step
         return step, step + self.total - self.step, self.warmup / self.tokens_per_step
 
-    def set_total(self, max_steps: int | None, epochs: int) -> None:
+    def set_total(self, max_steps: int, epochs: int) -> None:
         """Set the total number of steps, directly or by the epochs."""
         tokens_left = max(0, epochs * self.counts.predictions - self.tokens)
         self.total = max_steps or self.step - (-tokens_left // self.tokens_per_step)
 
-    def evaluation_is_due(self, eval_freq: int | None) -> bool:
-        """Whether to evaluate at this step. eval_freq: steps between evaluations; None if there are none."""
+    def evaluation_is_due(self, eval_freq: int) -> bool:
+        """Whether to evaluate at this step. eval_freq: steps between evaluations; 0 if there are none."""
         due = eval_freq and (self.step % eval_freq == 0 or self.step >= self.total)
         return bool(due) and self.evaluated != self.step
 
-    def reached_end(self, patience: int | None) -> bool:
+    def reached_end(self, patience: int) -> bool:
         """Whether the last step is done, or `patience` evaluations brought no improvement."""
         return self.step >= self.total or bool(patience and self.evaluations_without_improvement >= patience)
 
-    def is_complete(self, patience: int | None, eval_freq: int | None) -> bool:
+    def is_complete(self, patience: int, eval_freq: int) -> bool:
         return self.reached_end(patience) and not self.evaluation_is_due(eval_freq)
 
     def add_evaluation(self, perplexity: float) -> bool:

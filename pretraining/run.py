@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.network.softmax import Candidates, draw_candidates, is_sampled
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.tokens import LMBatch, Vocabulary
+from elmo_tasks.settings import setting
 from pretraining import run_folder
 from pretraining.interruption import Interruption
 from pretraining.meter import ADVICE, Meter, memory_in_use
@@ -26,19 +28,51 @@ from pretraining.perplexity import Score, evaluate, perplexity
 from pretraining.prefetch import prefetched
 from pretraining.resume import Progress, changed_settings, resume
 
-# what a resumed run must not change, besides the data stream's settings
-FIXED_SETTINGS = ("optimizer", "lr", "warmup_steps", "max_grad_norm", "dropout", "n_negative_samples", "amp")
+
+@dataclass(frozen=True, kw_only=True)
+class FixedSettings:
+    """What a resumed run must not change, besides the data stream's settings."""
+
+    optimizer: str = setting("adagrad", "adam: with warm-up and linear decay", choices=tuple(OPTIMIZERS))
+    lr: float = setting(0.0, "learning rate; 0: 0.2 for adagrad, 0.001 for adam")
+    warmup_steps: int = setting(1000, "adam: learning-rate warm-up steps", minimum=0)
+    max_grad_norm: float = setting(10.0, "clip gradients to this global norm", above=0)
+    dropout: float = setting(0.1, "dropout between the layers", below=1)
+    n_negative_samples: int = setting(8192, "sampled-softmax candidates; 0: full softmax", minimum=0)
+    amp: bool = setting(False, "mixed precision on GPUs: matrix products in bfloat16")
+
+    def __post_init__(self):
+        object.__setattr__(self, "lr", self.lr or {"adagrad": 0.2, "adam": 0.001}[self.optimizer])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingSettings(FixedSettings):
+    """Settings of a pretraining run. batch_size: rows of text per process; unroll_steps: tokens per row and batch."""
+
+    save_dir: Path
+    batch_size: int
+    unroll_steps: int
+    seed: int
+    epochs: int = setting(10, "training epochs")
+    max_steps: int = setting(0, "total steps; 0: those of the epochs")
+    log_freq: int = setting(100, "steps between log lines")
+    eval_freq: int = setting(10000, "steps between evaluations")
+    patience: int = setting(0, "stop after N evaluations without improvement; 0: never")
+    accumulate: int = setting(1, "batches per update (gradient accumulation), to save memory")
+    save_freq: int = setting(10000, "steps between checkpoints")
+    keep: int = setting(5, "numbered checkpoints to keep")
+    allow_changes: bool = setting(False, "resume although settings or data have changed")
 
 
 class Trainer:
     """Trains a biLM.
 
-    settings: attributes named like run_pretrain.py's flags; dev: held-out text, if any; counts: those of the corpus.
+    dev: held-out text, if any; counts: those of the corpus.
     """
 
     def __init__(
         self,
-        settings: Any,
+        settings: PretrainingSettings,
         ranks: Ranks,
         bilm: BiLM,
         vocabulary: Vocabulary,
@@ -46,7 +80,8 @@ class Trainer:
         dev: Corpus | None,
         counts: Counts,
     ):
-        self.settings, self.ranks, self.bilm, self.weights = settings, ranks, bilm, bilm.parameters()
+        self.settings = settings if dev else replace(settings, eval_freq=0)
+        self.ranks, self.bilm, self.weights = ranks, bilm, bilm.parameters()
         self.optimizer = OPTIMIZERS[settings.optimizer](bilm.named_parameters(), settings.lr, settings.max_grad_norm)
         rows, shape = settings.batch_size * settings.accumulate, (settings.unroll_steps, bilm.config.input)
         self.stream = TrainStream(corpus, vocabulary, rows, *shape, settings.seed, ranks.rank, ranks.size)
@@ -56,7 +91,7 @@ class Trainer:
         self.progress = Progress(tokens_per_step, counts, position, states, settings.warmup_steps * tokens_per_step)
         data = {name: value for name, value in position["identity"].items() if name != "rank"}
         self.fixed_settings = {**data, "dev_data": dev.identity if dev else None}
-        self.fixed_settings |= {name: getattr(settings, name) for name in FIXED_SETTINGS}
+        self.fixed_settings |= {field.name: getattr(settings, field.name) for field in fields(FixedSettings)}
         self.interruption = Interruption()
         self.curves: Any = None  # a LogWriter of VisualDL
 

@@ -20,7 +20,6 @@ from elmo_core.machine.messages import UserError, join_names, log
 MAGIC_BYTES = {b"\x1f\x8b": "gzip", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 BIG5 = ("big5", "cp950", "big5-hkscs")  # cp950 is that of Windows
 BLOCK_BYTES = 1 << 22  # in memory at once
-JSON_ARRAY = re.compile(r"\s*\[\s*(\{|$)")  # the first line of an array of objects
 
 
 class NotUTF8(UserError):

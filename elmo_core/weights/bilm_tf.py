@@ -288,10 +288,10 @@ def write(folder: Path, config: ELMoConfig, params: Mapping[str, np.ndarray], vo
         for item in items:
             with np.errstate(over="ignore"):
                 array = np.concatenate([params[name].astype(np.float32).reshape(-1) for name in item.weights])
-                if item.name.endswith("/B"):
-                    array[2 * config.cell_dim : 3 * config.cell_dim] += np.float32(config.forget_bias - 1)
             if not checkpoint.is_finite(array):
                 raise UserError(f"{', '.join(item.weights)}: too large for float32.")
+            if item.name.endswith("/B"):
+                array[2 * config.cell_dim : 3 * config.cell_dim] += np.float32(config.forget_bias - 1)
             _write_item(file, item, array, vocabulary)
         if config.input == "char" and config.n_filters == config.projection_dim:  # AllenNLP always reads it
             for name, identity in _identity_projection(config.projection_dim).items():

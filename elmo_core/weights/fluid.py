@@ -37,8 +37,6 @@ NETWORK = re.compile(r"embedding_para|(fw|bw)_layer\d+_gate_w|lstmp_\d+\.[bw]_\d
 
 def read(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np.ndarray]]:
     """Read a folder of Fluid's variables under our names, with a softmax if it contains one."""
-    if not folder.is_dir():
-        raise UserError(f"{folder}: expected the folder of Paddle Fluid's ELMo. Unpack an archive first, with tar xf.")
     files = {path.name: path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")}
     source = ForeignWeights({name: _variable(path) for name, path in files.items() if NETWORK.fullmatch(name)}, folder)
     for name in ("embedding_para", "lstmp_0.w_1"):
@@ -56,6 +54,7 @@ def read(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np
         proj_clip=CLIP,
         forget_bias=0.0,
     )
+    log.info(f"assumed       cell and projection clip {CLIP:g}, which the folder does not record; see config.json")
     size, cell = config.projection_dim, config.cell_dim
     weights = {"token_encoder.embedding.weight": source.take("embedding_para", len(vocabulary), size)}
     for d, (direction, short) in enumerate((("forward_lstm", "fw"), ("backward_lstm", "bw"))):

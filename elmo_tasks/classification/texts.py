@@ -21,30 +21,11 @@ from elmo_core.machine.messages import UserError, format_count, join_names, log
 from elmo_core.text import text_files
 from elmo_core.text.language import choose_language
 from elmo_core.text.tokenise import TOKENISERS
+from elmo_tasks import records
 from elmo_tasks.classification.scores import CLASSES
-from elmo_tasks.records import (
-    JSON,
-    TEXT,
-    Lines,
-    Record,
-    find_columns,
-    find_delimiter,
-    is_csv,
-    is_json,
-    name_columns,
-    read_records,
-    split_columns,
-)
 
-LAYOUTS = (
-    ("text", "label", "text2"),
-    ("text_a", "label", "text_b"),
-    ("sentence1", "label", "sentence2"),
-    ("text", "label"),
-    ("text_a", "label"),
-    ("sentence1", "label"),
-    ("sentence", "label"),
-)
+PAIRS = (("text", "label", "text2"), ("text_a", "label", "text_b"), ("sentence1", "label", "sentence2"))
+LAYOUTS = (*PAIRS, *(layout[:2] for layout in PAIRS), ("sentence", "label"))
 LINES_PER_GROUP = 4096
 MAX_CLASSES = 50  # more labels, and more than half as many as texts: probably the wrong column
 EXPECTED = "texts with labels, as TSV, CSV or JSON"
@@ -177,23 +158,23 @@ def read_file(path: Path, columns: Sequence[str] | None = None, usual: Sequence[
     if isinstance(path, Given):
         return path.examples
     disk.check_input(path, EXPECTED)
-    lines = Lines(text_files.line_groups(path))
-    rows = read_records(lines, path, lambda line: JSON if is_json(line) else find_delimiter(line))
-    return as_examples(name_columns(rows, lambda row: bool(_find_columns(row, columns, usual))), path, columns, usual)
+    rows = records.read_records(records.Lines(text_files.line_groups(path)), path, records.find_format)
+    rows = records.name_columns(rows, lambda row: bool(_find_columns(row, columns, usual)))
+    return as_examples(rows, path, columns, usual)
 
 
 def as_examples(
-    records: Iterable[Record], source: str | Path, columns: Sequence[str] | None = None, usual: Sequence[str] = ()
+    rows: Iterable[records.Record], source: str | Path, columns: Sequence[str] | None = None, usual: Sequence[str] = ()
 ) -> list[Example]:
     """Take the labelled texts from records. source: their file, used in error messages.
 
     columns: those of text, label and second text: JSON keys, names in a header, or numbers from 0 without a header. usual:
     columns that are tried first if these are not given.
     """
-    records = [(where, record) for where, record in records if record != ""]
-    if not records:
+    rows = [(where, record) for where, record in rows if record != ""]
+    if not rows:
         raise UserError(f"{source}: found no texts, at most a header. Expected {EXPECTED}.")
-    first = records[0][1]
+    first = rows[0][1]
     names = _find_columns(first, columns, usual) if isinstance(first, dict) else []
     if not names and not columns and len(first) in (2, 3) and "0" in first:
         names = list(first)
@@ -205,7 +186,7 @@ def as_examples(
             "pairs, `columns=TEXT,LABEL,TEXT2`."
         )
     examples = []
-    for where, record in records:
+    for where, record in rows:
         text, label, *text2 = _fields(record, names, where)
         if not label:
             raise UserError(f"{where}: the label is empty.")
@@ -226,10 +207,10 @@ def iter_texts(
     The first record shows whether these are bare texts, pairs separated by tabs, or labelled texts, whose labels are not
     read. columns, usual: see `as_examples`.
     """
-    lines, names = Lines(groups), None
+    lines, names = records.Lines(groups), None
     finder = _TextColumns(source, classes, pairs, columns, usual)
-    records = read_records(lines, source, finder.recognise)
-    for batch in lines.batches(name_columns(records, lambda row: bool(finder.named(row)))):
+    rows = records.read_records(lines, source, finder.recognise)
+    for batch in lines.batches(records.name_columns(rows, lambda row: bool(finder.named(row)))):
         texts = []
         for where, record in batch:
             if record and names is None:
@@ -271,40 +252,36 @@ class _TextColumns:
 
     def recognise(self, line: str) -> str:
         """The format of lines that begin with this one."""
-        if is_json(line):
-            return JSON
-        if is_csv(self.source):
-            return find_delimiter(line).replace(TEXT, ",")
+        if records.is_json(line) or records.is_csv(self.source):
+            return records.find_format(line).replace(records.TEXT, ",")
         for delimiter in "\t,;":
-            row = split_columns(line, delimiter)
+            row = records.split_columns(line, delimiter)
             if len(row) > 1 and (self.named(row) or ((self.columns or delimiter == "\t") and self.numbered(row))):
                 return delimiter
-        return TEXT
+        return records.TEXT
 
     def named(self, header: Iterable[str]) -> list[str]:
         """The columns of the texts, by their names in a header."""
         layouts = [self.columns] if self.columns else [self.usual, *LAYOUTS]
         wanted = [[text, *text2][: 1 + self.pairs] for text, _, *text2 in filter(None, layouts)]
-        found = (find_columns(names, header) for names in wanted if len(names) == 1 + self.pairs)
+        found = (records.find_columns(names, header) for names in wanted if len(names) == 1 + self.pairs)
         return next(filter(None, found), [])
 
     def numbered(self, row: Sequence[str]) -> list[str]:
         """The columns of the texts, by their numbers. That of the labels is one that holds a class, unless it is given."""
         numbers = list(map(str, range(len(row))))
-        if layout := self.columns or self.usual:
-            text, label, *text2 = layout
-            has_label = label in numbers and row[int(label)] in self.classes
-            if {text, *text2} <= set(numbers) and (self.columns or has_label):
-                return [text, *text2]
-        labels = [number for number in ("1", "0", "2") if number in numbers and row[int(number)] in self.classes]
-        if self.columns or len(row) != (2 + self.pairs if labels else 1 + self.pairs):
+        text, label, *text2 = self.columns or self.usual or ("", "")
+        labels = [k for k in (label, "1", "0", "2") if k in numbers and row[int(k)] in self.classes]
+        if {text, *text2} <= set(numbers) and (self.columns or labels[:1] == [label]):
+            return [text, *text2]
+        if self.columns or len(row) != 1 + self.pairs + bool(labels):
             return []
         return [number for number in numbers if number not in labels[:1]]
 
 
 def _find_columns(header: Iterable[str], columns: Sequence[str] | None, usual: Sequence[str]) -> list[str]:
     """The columns of text, label and, for pairs, second text; [] if the header does not have them."""
-    found = (find_columns(layout, header) for layout in ([columns] if columns else [usual, *LAYOUTS]))
+    found = (records.find_columns(layout, header) for layout in ([columns] if columns else [usual, *LAYOUTS]))
     return next(filter(None, found), [])
 
 

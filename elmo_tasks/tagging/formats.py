@@ -19,18 +19,8 @@ from typing import Any
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.language import AUTO, HAN, recognise
-from elmo_core.text.text_files import JSON_ARRAY, line_groups, read_lines
-from elmo_tasks.records import (
-    JSON,
-    TEXT,
-    Lines,
-    Record,
-    find_columns,
-    find_delimiter,
-    is_csv,
-    name_columns,
-    read_records,
-)
+from elmo_core.text.text_files import line_groups, read_lines
+from elmo_tasks import records
 from elmo_tasks.tagging.columns import CHARACTER_WITH_POSITION, parse_token, read_columns
 from elmo_tasks.tagging.data import Sentence
 from elmo_tasks.tagging.pieces import PieceSplitter
@@ -74,12 +64,12 @@ class SentenceReader:
             return self._checked(read_columns(path, *columns, self.segmentation, self.feature), path)
         if self.feature is not None:
             raise UserError(f"{path} is {format_name}, which has no `feature_column`. Expected columns.")
-        records = [pair for pair in self.records(Lines(line_groups(path)), path, format_name) if pair[1] != ""]
-        texts = filter(None, (self.text(record) for _, record in records if isinstance(record, dict)))
+        rows = [pair for pair in self.parse(records.Lines(line_groups(path)), path, format_name) if pair[1] != ""]
+        texts = filter(None, (self.text(record) for _, record in rows if isinstance(record, dict)))
         if self.lang == AUTO and (texts := list(texts)):
             language = recognise(texts)
             self.lang = CHARACTERS if language == "zh" else language
-        found = (self.sentences(record, where, format_name) for where, record in records)
+        found = (self.sentences(record, where, format_name) for where, record in rows)
         sentences = [sentence for sentence in chain.from_iterable(found) if sentence.tokens]
         if not sentences:
             raise UserError(f"{path}: no sentences.")
@@ -115,11 +105,13 @@ class SentenceReader:
             )
         return format_name
 
-    def records(self, lines: Lines, source: str | Path, format_name: str) -> Iterator[Record]:
+    def parse(self, lines: records.Lines, source: str | Path, format_name: str) -> Iterator[records.Record]:
         """Yield the records of lines in a format other than columns. A blank line is ""."""
-        kind = {"json": lambda line: JSON, "csv": find_delimiter}.get(format_name, lambda line: TEXT)
-        for where, record in name_columns(read_records(lines, source, kind), lambda row: True):
-            if format_name == "csv" and (names := find_columns([self.text_key], record)):
+        kind = {"json": lambda line: records.JSON, "csv": records.find_format}.get(
+            format_name, lambda line: records.TEXT
+        )
+        for where, record in records.name_columns(records.read_records(lines, source, kind), lambda row: True):
+            if format_name == "csv" and (names := records.find_columns([self.text_key], record)):
                 record[self.text_key] = record[names[0]]
             if record != HEADER:
                 yield where, record
@@ -185,9 +177,9 @@ class SentenceReader:
 def detect_format(lines: Sequence[str], source: str | Path = "") -> str:
     """The format of a file that begins with these lines; columns if in doubt. source: its name."""
     lines = [line for line in lines if line.strip()]
-    if lines and (lines[0].lstrip().startswith('{"') or JSON_ARRAY.match(lines[0])):
+    if lines and records.is_json(lines[0]):
         return "json"
-    if is_csv(source):
+    if records.is_csv(source):
         return "csv"
     rows = [split_tsv(line) for line in lines if line != HEADER]
     if any(len(tokens) == len(labels) > 1 for tokens, labels in rows):

@@ -24,8 +24,7 @@ def tag(
 ) -> Iterator[str]:
     """Tag groups of lines as they arrive, and yield the formatted output of each. A blank line stays blank.
 
-    reader: its format is that of the input; by default recognised. lang: of text, by default as in training.
-    format_name: see `formatted`.
+    reader: its format is that of the input; by default recognised. lang: by default as in training. format_name: as below.
     """
     for lines in input_lines(tagger, groups, source, reader, lang):
         tagged = [line for line in lines if line]
@@ -71,7 +70,7 @@ def input_lines(
             yield list(_columns(tagger, group, number, source, reader.token))
         return
     lines = Lines(groups)
-    for batch in lines.batches(reader.records(lines, source, format_name)):
+    for batch in lines.batches(reader.parse(lines, source, format_name)):
         yield [_line(tagger, record, where, reader, lang, format_name) for where, record in batch]
 
 

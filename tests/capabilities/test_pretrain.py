@@ -418,6 +418,11 @@ def scores(monkeypatch, perplexities) -> None:
     monkeypatch.setattr(run, "evaluate", lambda *_: Score(-(loss := float(next(losses))), -loss, 1))
 
 
+@pytest.mark.parametrize(("given", "lr"), [({}, 0.2), ({"optimizer": "adam"}, 0.001), ({"lr": 0.5}, 0.5)])
+def test_the_learning_rate_is_by_default_that_of_the_optimizer(tmp_path, given, lr):
+    assert run.PretrainingSettings(save_dir=tmp_path, batch_size=1, unroll_steps=1, seed=1, **given).lr == lr
+
+
 def test_patience_ends_a_run_whose_best_is_kept(corpus, tmp_path, monkeypatch, messages):
     scores(monkeypatch, [30.0, 20.0, 25.0, 22.0, 21.0, 19.0, 18.0])
     argv = runs.flags(corpus, tmp_path, eval_freq=2, patience=3)

@@ -146,6 +146,26 @@ def test_unusual_options_are_logged(tmp_path, messages):
         load_bilm(tmp_path / "out", softmax=True)
 
 
+def test_files_are_recognised_by_their_names_or_the_format_is_named(tmp_path):
+    folder = tmp_path / "in"
+    write_bilm(folder, options_of({}, WORD))
+    named, words = [str(folder / name) for name in ("options.json", "weights.hdf5")], str(folder / "vocab.txt")
+    ways = {
+        "flags": [f"--options={named[0]}", f"--weights={named[1]}", f"--vocab={words}"],
+        "files": [named[1], words, named[0]],
+        "folder": [str(folder)],
+        "folder, other words": [str(folder), f"--vocab={tmp_path / 'mine'}"],
+        "other names": [str(tmp_path / "o"), str(tmp_path / "w"), "--format=bilm-tf", f"--vocab={words}"],
+    }
+    for source, target in zip((*named, words), ("o", "w", "mine"), strict=True):
+        shutil.copy(source, tmp_path / target)
+    for way, argv in ways.items():
+        convert.main(["import", *argv, f"--output={tmp_path / way}"])
+        runs.assert_same(tmp_path / "flags", tmp_path / way, checkpoint.load_params)
+    write_fluid(folder / "fluid")
+    refused(["import", str(folder), f"--output={tmp_path / 'out'}"], "bilm-tf.*fluid", tmp_path)
+
+
 # The softmax
 
 
@@ -240,7 +260,7 @@ def test_another_forget_bias_is_exported_as_the_same_model(tmp_path):
 
 
 def fluid_flags(folder: Path, output: Path) -> list[str]:
-    return ["fluid", str(folder), f"--vocab={folder.parent / 'vocab.txt'}", f"--output={output}"]
+    return ["import", str(folder), f"--vocab={folder.parent / 'vocab.txt'}", f"--output={output}"]
 
 
 @pytest.mark.parametrize("n_layers", [1, 2, 3])

@@ -21,7 +21,7 @@ from elmo_core.weights import torch_files
 @pytest.mark.parametrize("old", [False, True])
 def test_vectors_are_those_of_the_original(tmp_path, word_dim, char_dim, old):
     tokens, encoder = write_model(tmp_path / "zhs", word_dim, char_dim, old)
-    convert.main(["manylangs", str(tmp_path / "zhs"), f"--output={tmp_path / 'out'}"])
+    convert.main(["import", str(tmp_path / "zhs"), f"--output={tmp_path / 'out'}"])
     expected_vectors = [expected(tokens, encoder, sentence) for sentence in SENTENCES]
     for batch_size in (1, 64):
         found = ELMoEmbedder(tmp_path / "out", batch_size=batch_size).encode(SENTENCES)

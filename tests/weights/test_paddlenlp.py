@@ -1,5 +1,7 @@
 """PaddleNLP's ELMo: layers and log-probabilities of its network, reimplemented with the reference."""
 
+import shutil
+
 import numpy as np
 import pytest
 import reference
@@ -69,7 +71,9 @@ def test_layers_and_predictions_are_those_of_its_own_network(tmp_path, bias_hh, 
     paddle.save({name: paddle.to_tensor(array) for name, array in found.items()}, str(tmp_path / "10000.pdparams"))
     (tmp_path / "vocab-15w.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     vocab = f"--vocab={tmp_path / 'vocab-15w.txt'}"
-    convert.main(["paddlenlp", str(tmp_path / "10000"), vocab, f"--output={tmp_path / 'out'}"])
+    for argv in (["paddlenlp", str(tmp_path / "10000"), vocab], ["import", str(tmp_path)]):
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        convert.main([*argv, f"--output={tmp_path / 'out'}"])
     parameters = parameters_of(found, names)
     expected_vectors, _ = reference.embed(parameters, SENTENCES)
     reference.assert_close(ELMoEmbedder(tmp_path / "out").encode(SENTENCES), expected_vectors)

@@ -429,6 +429,6 @@ def test_a_damaged_archive_is_an_error_or_nothing(kind, fakes, tmp_path):
     """Whatever is changed, nothing but a UserError comes out, or a whole model."""
     path = tmp_path / "archive"
     path.write_bytes(fakes["manylangs"][kind])
-    formats.read("manylangs", [path], tmp_path)
-    assert len(list(accepted(path, lambda: formats.read("manylangs", [path], tmp_path), times=120))) < 60
+    formats.read([path], tmp_path, "manylangs")
+    assert len(list(accepted(path, lambda: formats.read([path], tmp_path, "manylangs"), times=120))) < 60
     assert {path.name for path in tmp_path.iterdir()} == {"archive"}
