@@ -6,11 +6,20 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import script
-from args import COUNT, DIR, FILE, add_device
+from args import COUNT, DIR, FILE, WHOLE, add_device
+from elmo_core.machine import disk
+from elmo_core.machine.messages import log
 from elmo_core.text.language import AUTO, CHOICES
+from elmo_core.text.text_files import write_table
+from elmo_tasks import Classifier
+from elmo_tasks.classification.network import ClassifierSettings
+from elmo_tasks.classification.polarity import check_folder
+from elmo_tasks.classification.scores import mistakes
+from elmo_tasks.classification.training import ClassifierTraining
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.settings import expected, first_of
@@ -179,3 +188,91 @@ def finish(model: TrainedModel, args: argparse.Namespace, show: Callable[[str, A
         show("test", result.test)
     print(f"saved in {args.save_dir}")
     script.write_json(args.json, result.to_dict())
+
+
+# The classifier, for run_finetune.py and word2vec_base.py
+
+LABELLED_TEXTS = "TSV, CSV or JSON: text, label and, for pairs, a second text"
+POLARITY = Path("sentence-polarity-dataset-v1")
+
+
+def add_classifier(parser: argparse.ArgumentParser, flag: str, **options) -> None:
+    """Add the flags of the classifier's training, except ELMo's. flag, options: of the file of word vectors."""
+    words = add_word_vectors(parser, flag=flag, **options)
+    add_settings(words, ClassifierTraining, "word_vectors_lr")
+    data = add_data(parser, LABELLED_TEXTS, required=False, names=("texts", "dev", "test"))
+    data.add_argument("--data_dir", **DIR, help=f"polarity dataset, without --train_file (default: {POLARITY})")
+    add_columns(data)
+    add_language(data)
+    add_settings(data, ClassifierSettings, "max_seq_len")
+    help = "without --dev_file and --test_file: cross-validation, or the published single split"
+    data.add_argument("--protocol", choices=("cv", "split"), default="cv", help=help)
+    data.add_argument("--folds", **COUNT, default=10, help="folds of the cross-validation")
+    add_save(data, "classifier", required=False)
+    add_resume(data)
+    network = parser.add_argument_group("network")
+    several = ClassifierSettings(dropout=(ClassifierSettings.dropout,))
+    add_settings(network, several, "head", "head_dim", "hidden_dim", "dropout", "word_dropout")
+    name = {"dest": "hidden_dim", "default": argparse.SUPPRESS, "help": argparse.SUPPRESS}  # of the published script
+    network.add_argument("--sent_embedding_dim", **WHOLE, **name)
+    training = add_training_settings(parser, ClassifierTraining, omit=["word_vectors_lr", "ema"])
+    training.description = "of several values, the dev part selects one"
+    help = "weights of classes in the loss (others: 1), or `balanced`: equal total weight of all classes"
+    training.add_argument("--class_weights", nargs="+", type=class_weight, metavar="CLASS=X", help=help)
+    out = parser.add_argument_group("scores")
+    out.add_argument("--results", **FILE, help="write scores and predictions as JSON")
+    out.add_argument("--compare_with", **FILE, nargs="+", help="test the difference from other --results")
+    add_tables(out)
+
+
+def add_columns(group) -> None:
+    help = "JSON keys, names in a header, or numbers from 0 (default: as in training, text,label,text2, or 0,1,2)"
+    group.add_argument("--columns", type=columns, metavar="TEXT,LABEL[,TEXT2]", help=help)
+
+
+def columns(text: str) -> list[str]:
+    names = text.split(",")
+    if len(set(names)) != len(names) or not 2 <= len(names) <= 3:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected TEXT,LABEL or TEXT,LABEL,TEXT2")
+    return names
+
+
+def class_weight(text: str) -> tuple[str, float | None]:
+    """The name of a class and its weight; or `balanced`."""
+    name, _, number = text.rpartition("=")
+    try:
+        return (text, None) if text == "balanced" else (name, float(number))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected `balanced`, or CLASS=WEIGHT") from None
+
+
+def add_tables(group) -> None:
+    group.add_argument("--confusion", action="store_true", help="print the confusion matrix")
+    add_mistakes(group)
+
+
+def train_classifier(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Train a classifier and score it, or cross-validate, as the flags say. Prints the scores."""
+    is_polarity, weights = args.texts is None, dict(args.class_weights or [])
+    for name, flag in (("data_dir", "data_dir"), ("dev", "dev_file"), ("test", "test_file"), ("columns", "columns")):
+        if getattr(args, name) and is_polarity != (name == "data_dir"):
+            parser.error(f"--{flag} has no effect {'without' if is_polarity else 'with'} --train_file")
+    if args.resume and not (args.results or args.save_dir):
+        parser.error("--resume has no effect without --save_dir or --results")
+    for name in ("results", "mistakes"):
+        disk.check_output(f"--{name}", getattr(args, name), args.texts, args.dev, args.test)
+    if is_polarity:
+        args.texts = args.data_dir or POLARITY
+        check_folder(args.texts)
+    args.class_weights = "balanced" if "balanced" in weights else weights or None
+    options = {name: value for name, value in vars(args).items() if name in Classifier.train.__kwdefaults__}
+    protocol = {"folds": args.folds, "protocol": args.protocol, "results": args.results}
+    run = Classifier.cross_validate(args.texts, **protocol, compare_with=args.compare_with or (), **options)
+    if run.results:  # otherwise another rank reports
+        print(run.report(not is_polarity, args.confusion), flush=True)
+        if args.mistakes:
+            write_table(args.mistakes, mistakes(run.predictions, run.data.texts, run.data.are_pairs))
+        if args.save_dir:
+            log.info(
+                f"saved         {args.save_dir}; use it: python run_finetune.py predict --model_dir={args.save_dir}"
+            )

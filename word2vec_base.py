@@ -13,17 +13,17 @@ FILE.gz is read if FILE does not exist). Each word without a vector gets a rando
 from collections.abc import Sequence
 
 import args as arguments
-import run_finetune
 import script
+import task_flags
 from elmo_core.machine import runtime
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = arguments.parser(__doc__)
-    run_finetune.add_train(parser, "--pretrained_word2vec_file", required=True)
+    task_flags.add_classifier(parser, "--pretrained_word2vec_file", required=True)
     args = parser.parse_args(argv)
     runtime.set_device(args.device)
-    run_finetune.train(parser, args)
+    task_flags.train_classifier(parser, args)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,16 +29,11 @@ from elmo_tasks.classification.scores import Results, comparison, tables
 from elmo_tasks.classification.texts import Example, Given, Texts, read_texts
 from elmo_tasks.classification.training import ClassifierTraining, Fold, Trainer
 from elmo_tasks.pretrained import PretrainedBiLM
-from elmo_tasks.saved import LOCK, STATE, check_model_folder
+from elmo_tasks.saved import LOCK, STATE, TrainedModel, check_model_folder
 from elmo_tasks.settings import check_effects, make
 from elmo_tasks.significance import mean_and_std
 from elmo_tasks.training import HELD_OUT, BestEpoch, conclude, format_settings
 from elmo_tasks.word_vectors import WordVectors
-
-if TYPE_CHECKING:
-    from elmo_tasks.classification.classifier import Classifier
-
-model_selection = import_optional("sklearn.model_selection", "training a classifier")
 
 Labelled = Path | str | tuple[Sequence, Sequence]  # a file, or texts and labels
 NOT_COMPARED = (
@@ -82,11 +77,15 @@ def load(options: Mapping[str, Any]) -> Texts:
     return read_texts(source, *parts, options["columns"], *tokenisation)
 
 
+def _model_selection():
+    return import_optional("sklearn.model_selection", "training a classifier")
+
+
 def make_folds(data: Texts, folds: int, protocol: str, seed: int) -> list[Fold]:
     labels, n_train = data.labels, len(data) - data.n_dev - data.n_test
     indices, dev = np.arange(n_train), np.arange(n_train, n_train + data.n_dev)
     if protocol == "split":  # as in the published scripts: not stratified
-        parts = [("split", *model_selection.train_test_split(indices, test_size=HELD_OUT, random_state=seed))]
+        parts = [("split", *_model_selection().train_test_split(indices, test_size=HELD_OUT, random_state=seed))]
     else:
         smallest_class = int(np.bincount(labels[indices]).min())
         if not 2 <= folds <= smallest_class // 2:
@@ -95,7 +94,9 @@ def make_folds(data: Texts, folds: int, protocol: str, seed: int) -> list[Fold]:
             raise UserError(
                 f"`folds={folds}`: the rarest class has {format_count(smallest_class, 'texts')}, which is {what}."
             )
-        splits = model_selection.StratifiedKFold(folds, shuffle=True, random_state=seed).split(indices, labels[indices])
+        splits = (
+            _model_selection().StratifiedKFold(folds, shuffle=True, random_state=seed).split(indices, labels[indices])
+        )
         parts = [(f"fold {k}/{folds}", *split) for k, split in enumerate(splits, 1)]
     return [Fold(name, *hold_out_dev(train, dev, labels, seed), test) for name, train, test in parts]
 
@@ -114,7 +115,9 @@ def hold_out_dev(train: np.ndarray, dev: np.ndarray, labels: np.ndarray, seed: i
         return train, dev
     counts = np.bincount(labels[train], minlength=labels.max() + 1)
     if counts.min() >= 2 and len(train) * HELD_OUT > len(counts) - 1:
-        parts = model_selection.train_test_split(train, test_size=HELD_OUT, stratify=labels[train], random_state=seed)
+        parts = _model_selection().train_test_split(
+            train, test_size=HELD_OUT, stratify=labels[train], random_state=seed
+        )
         if len(set(labels[parts[1]])) > 1:
             return tuple(parts)
     raise UserError(
@@ -154,7 +157,7 @@ def make_trainer(kind: type, options: Mapping[str, Any], data: Texts) -> Trainer
 
 
 def cross_validate(
-    kind: "type[Classifier]",
+    kind: type[TrainedModel],
     options: Mapping[str, Any],
     protocol: str = "cv",
     folds: int = 10,
@@ -355,7 +358,7 @@ class CrossValidation:
     settings: Mapping[str, str]
     results: list[FoldResult] = field(default_factory=list)
     seconds: float = 0.0
-    classifier: "Classifier | None" = None
+    classifier: TrainedModel | None = None
     compared: Sequence[tuple[Path, Results]] = ()
 
     @property
