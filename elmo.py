@@ -32,7 +32,7 @@ from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.lstmp import LSTMP, Packing, State, run_layer
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
-from elmo_core.network.token_tables import CachedTable, OOVCounter, PrecomputedTable
+from elmo_core.network.token_tables import CachedTable, OOVCounter, PrecomputedTable, TokenTable
 from elmo_core.text.tokens import (
     SPECIAL_TOKENS,
     LMBatch,
@@ -120,18 +120,19 @@ class BiLM(nn.Layer):
         lengths: np.ndarray,
         state: BiLMState | None = None,
         dropout: float = 0.0,
-        max_layer: int | None = None,
-    ) -> tuple[list[list[paddle.Tensor]], Packing, BiLMState]:
+        choice: "LayerChoice | None" = None,
+    ) -> tuple["EncodedBatch", BiLMState]:
         """Encode whole sentences `<S> w1 .. wn </S>`. index: (B, T) indices into vectors; lengths: (B,), markers included.
 
         Output step k of either direction is its k-th word (1 .. n), counted from where it starts. Unless a state is
-        carried, each direction skips its final marker: nothing reads it.
+        carried, each direction skips its final marker: nothing reads it. choice: the layers to return (default: all).
         """
         packing = Packing.from_lengths(lengths if state is not None else lengths - 1)
         forward = index[packing.row, packing.step]
         backward = index[packing.row, lengths[packing.row] - 1 - packing.step]
-        layers, state = self.run(vectors, (forward, backward), packing, state, dropout, max_layer)
-        return layers, packing, state
+        indices, max_layer = (forward, backward), choice and choice.max_layer
+        layers, state = self.run(vectors, indices, packing, state, dropout, max_layer)
+        return EncodedBatch(choice.select(layers) if choice else layers, packing, lengths - 2), state
 
     def forward(
         self, batch: LMBatch, state: BiLMState, candidates: Candidates, dropout: float = 0.0
@@ -248,6 +249,47 @@ class LayerChoice:
         return [[sum(sides[1:], sides[0]) for sides in zip(*terms, strict=True)]]
 
 
+@dataclass
+class EncodedBatch:
+    """Layers of a batch of sentences, packed, which it returns as tensors or as arrays."""
+
+    layers: list[Sequence[paddle.Tensor]]  # each forward and backward (M, P)
+    packing: Packing
+    n_words: np.ndarray  # (B,)
+
+    def tensors(self, pooled: bool) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+        """Each layer (B, T, 2P), zero at padding, or its means (B, 2P), and the mask (B, T)."""
+        *indices, mask = self.packing.word_indices(self.n_words)
+        mask = to_tensor(mask).astype(self.layers[0][0].dtype)
+        if pooled:
+            words = np.flatnonzero(self.packing.step > 0)  # step 0 is a direction's first marker
+            rows = self.packing.row[words]
+            weights = np.zeros((len(self.n_words), len(self.packing.row)), np.float32)  # (B, M)
+            weights[rows, words] = 1 / np.maximum(self.n_words, 1)[rows]
+            weights = to_tensor(weights)
+            return [paddle.concat([weights @ side for side in pair], axis=1) for pair in self.layers], mask
+        indices, layers = [to_tensor(index.ravel()) for index in indices], []
+        for pair in self.layers:
+            layer = paddle.concat([paddle.gather(x, index) for x, index in zip(pair, indices, strict=True)], axis=1)
+            layers.append(layer.reshape([*mask.shape, -1]) * mask.unsqueeze(-1))
+        return layers, mask
+
+    def arrays(self, dtype: str, pool: str | None) -> list[np.ndarray]:
+        """Each sentence's array (layers, n, 2P), with n = 1 if pooled."""
+        forward, backward, _ = self.packing.word_indices(self.n_words)
+        layers = [[versions.to_array(side) for side in pair] for pair in self.layers]
+        arrays, half = [], layers[0][0].shape[1]
+        for row, n in enumerate(self.n_words.tolist()):
+            array = np.empty((len(layers), n, 2 * half), np.float32 if pool else dtype)
+            for layer, (left, right) in zip(array, layers, strict=True):
+                layer[:, :half] = left[forward[row, :n]]
+                layer[:, half:] = right[backward[row, :n]]
+            if pool:  # zeros without tokens
+                array = (getattr(array, pool) if n else array.sum)(axis=1, keepdims=True).astype(dtype, copy=False)
+            arrays.append(array)
+        return arrays
+
+
 def layer_choice(layers: str | int | Sequence[float], n_layers: int, allowed: Sequence[str]) -> LayerChoice:
     """Parse all | concat | mix | average | top | a layer's number | "0,1" | "concat:0,1" | "mix:0,1" | weights of a sum.
 
@@ -287,7 +329,52 @@ def _weighted_sum(weights: list[float]) -> LayerChoice:
     return LayerChoice("sum", [index for index, weight in enumerate(weights) if weight], weights)
 
 
-class ELMo(nn.Layer):
+class _Encoder:
+    """The base of `ELMo` and `ELMoEmbedder`: chosen layers of a biLM, and arrays of them for any number of sentences."""
+
+    batch_size, carry_state = 128, False
+
+    def _choose(
+        self, model: tuple, layers: str | int | Sequence[float], allowed: Sequence[str], pool: str | None
+    ) -> None:
+        self.bilm, self.vocabulary = model
+        self.config, self.pool = self.bilm.config, pool
+        self.choice = layer_choice(layers, self.config.n_layers + 1, allowed)
+        self.layer_dim = 2 * self.config.projection_dim
+        self.dim = self.layer_dim * (self.choice.n_layers if self.choice.how == "concat" else 1)
+        self._oov_counter = OOVCounter(self.config, self.vocabulary)
+
+    @property
+    def oov_share(self) -> float:
+        """Fraction of the tokens so far that are out of vocabulary; always 0 for models that read characters."""
+        return self._oov_counter.oov_share
+
+    def _arrays(
+        self, sentences: Iterable[Sequence[str]], table: TokenTable, device: str, dtype: str, window: float | None
+    ) -> Iterator[np.ndarray]:
+        """Yield each sentence's array (layers, n, 2P), n = 1 if pooled. window: see `sentence_batches`."""
+        batches, state = sentence_batches(sentences, self.batch_size, self.batch_size * TOKENS_PER_ROW, window), None
+        if self.carry_state:  # in input order
+            numbered = enumerate(sentences)
+            groups = iter(lambda: list(itertools.islice(numbered, self.batch_size)), [])
+            batches = ((np.array([k for k, _ in group]), [tokens for _, tokens in group]) for group in groups)
+            with runtime.on_device(device):
+                state = self.bilm.zero_state(self.batch_size)
+
+        def encode(group: Sequence[Sequence[str]]) -> list[np.ndarray]:
+            nonlocal state
+            self._oov_counter.update(list(itertools.chain.from_iterable(group)))
+            with products.inference(device):
+                if self.carry_state:  # the last batch may have fewer rows
+                    state = map_state(lambda rows: rows[: len(group)], state)
+                encoded, final = self.bilm.encode(*table(group), state, choice=self.choice)
+                state = final if self.carry_state else None
+                return encoded.arrays(dtype, self.pool)
+
+        return restore_order((positions, encode(group)) for positions, group in batches)
+
+
+class ELMo(_Encoder, nn.Layer):
     """ELMo as a layer of any network: sentences in, vectors of their tokens out.
 
         elmo = ELMo("checkpoints", layers="concat")
@@ -331,20 +418,15 @@ class ELMo(nn.Layer):
                     f"{name}={rate}: it acts inside the biLM, which is frozen. Expected 0, or trainable=True."
                 )
         check_option("pool", pool, (None, "mean"))
-        self.bilm, self.vocabulary = _check_model(params) if isinstance(params, tuple) else load_bilm(params)
-        self.config = self.bilm.config
-        self.choice = layer_choice(layers, self.config.n_layers + 1, ("mix", "concat", "sum"))
-        self.layer_dim = 2 * self.config.projection_dim
-        concatenated = self.choice.how == "concat"
-        self.dim = self.layer_dim * (self.choice.n_layers if concatenated else 1)
-        self.n_mixes, self.trainable, self.l2_coef, self.pool = n_mixes, trainable, l2_coef, pool
+        model = _check_model(params) if isinstance(params, tuple) else load_bilm(params)
+        self._choose(model, layers, ("mix", "concat", "sum"), pool)
+        self.n_mixes, self.trainable, self.l2_coef = n_mixes, trainable, l2_coef
         self.dropout, self.word_dropout, self.layer_dropout = dropout, word_dropout, layer_dropout
         for weight in self.bilm.parameters():
             weight.stop_gradient = not trainable
-        mixes = 0 if concatenated else n_mixes
+        mixes = 0 if self.choice.how == "concat" else n_mixes
         self.mixes = nn.LayerList(ScalarMix(self.choice.n_layers, layer_norm) for _ in range(mixes))
         self._cached: dict[tuple[str, ...], np.ndarray] = {}
-        self._oov_counter = OOVCounter(self.config, self.vocabulary)
 
     def forward(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return one tensor (B, T, dim) per mix, zero at padding, and the mask (B, T); T is the longest sentence.
@@ -358,11 +440,13 @@ class ELMo(nn.Layer):
         """Return the chosen layers, cached or computed, each (B, T, 2P) or pooled (B, 2P), and the mask (B, T)."""
         if self._cached and not isinstance(sentences, TokenBatch) and all(tuple(s) in self._cached for s in sentences):
             layers, mask = self.padded(self.arrays(sentences))
-            counts = mask.sum(axis=1, keepdim=True).clip(1)
-            return [layer.sum(axis=1) / counts for layer in layers] if self.pool else layers, mask
+            if not self.pool:
+                return layers, mask
+            lengths = np.array(list(map(len, sentences)), np.int64)
+            mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
+            return [layer.sum(axis=1) for layer in layers], to_tensor(mask.astype(np.float32))
         batch = sentences if isinstance(sentences, TokenBatch) else self.token_batch(sentences)
-        lengths = batch.lengths - 2
-        rows, steps = len(lengths), int(lengths.max(initial=0))
+        rows, steps = len(batch.lengths), int(batch.lengths.max(initial=2)) - 2
         if not rows * steps:
             shape = [rows, self.layer_dim] if self.pool else [rows, steps, self.layer_dim]
             return [paddle.zeros(shape)] * self.choice.n_layers, paddle.zeros([rows, steps])
@@ -371,20 +455,8 @@ class ELMo(nn.Layer):
             if self.training and self.word_dropout:
                 vectors = vectors * nn.functional.dropout(paddle.ones([len(vectors), 1]), self.word_dropout)
             dropout = self.layer_dropout if self.training else 0.0
-            packed, packing, _ = self.bilm.encode(
-                vectors, batch.index, batch.lengths, dropout=dropout, max_layer=self.choice.max_layer
-            )
-            *indices, mask = packing.word_indices(lengths)  # each (B, T)
-            mask = to_tensor(mask).astype(vectors.dtype)
-            pairs = self.choice.select(packed)
-            if self.pool:
-                return _means(pairs, packing, lengths), mask
-            indices = [to_tensor(index.ravel()) for index in indices]
-            layers = []
-            for pair in pairs:
-                layer = paddle.concat([paddle.gather(x, index) for x, index in zip(pair, indices, strict=True)], axis=1)
-                layers.append(layer.reshape([rows, steps, self.layer_dim]) * mask.unsqueeze(-1))
-            return layers, mask
+            encoded, _ = self.bilm.encode(vectors, batch.index, batch.lengths, None, dropout, self.choice)
+            return encoded.tensors(bool(self.pool))
 
     def token_vectors(self, tokens: Tokens) -> paddle.Tensor:
         """Vectors (N, P) of a batch's distinct tokens."""
@@ -413,9 +485,10 @@ class ELMo(nn.Layer):
                 "ELMo.cache: the layers of a trainable biLM change in every step. Expected trainable=False."
             )
         distinct = [tokens for tokens in dict.fromkeys(map(tuple, sentences)) if tokens not in self._cached]
-        n_tokens, n_layers = sum(map(len, distinct)), self.choice.n_layers
-        size = 4 * n_tokens * n_layers * self.layer_dim
-        shape = f"{format_count(n_tokens, 'tokens')} x {format_count(n_layers, 'layers')} x {self.layer_dim}"
+        n_vectors, n_layers = len(distinct) if self.pool else sum(map(len, distinct)), self.choice.n_layers
+        size = 4 * n_vectors * n_layers * self.layer_dim
+        vectors = format_count(n_vectors, "sentences" if self.pool else "tokens")
+        shape = f"{vectors} x {format_count(n_layers, 'layers')} x {self.layer_dim}"
         what = f"{shape}, {size / 1e6:,.0f} MB in float32"
         on_disk = folder is not None and size / 2 > gigabytes * 1e9
         room = max(0, shutil.disk_usage(folder).free - MIN_FREE_BYTES) if on_disk else gigabytes * 1e9
@@ -426,20 +499,26 @@ class ELMo(nn.Layer):
         log.info(
             f"ELMo's layers are computed once: {what}, cached in {dtype} {f'in {folder}' if on_disk else 'in memory'}."
         )
-        embedder = self.embedder(dtype=dtype)
-        arrays = embedder.iter_encode(distinct)
+        arrays = self._compute(distinct, dtype)
         if on_disk:
-            arrays = _on_disk(arrays, folder, n_tokens * n_layers * self.layer_dim)
-        self._cached.update(zip(distinct, map(self._with_layer_axis, arrays), strict=True))
-        if embedder.oov_share:
-            log.info(f"{embedder.oov_share:.2%} of the tokens are not in ELMo's vocabulary and are read as <UNK>.")
+            arrays = _on_disk(arrays, folder, n_vectors * n_layers * self.layer_dim)
+        self._cached.update(zip(distinct, arrays, strict=True))
+        if self.oov_share:
+            log.info(f"{self.oov_share:.2%} of the tokens are not in ELMo's vocabulary and are read as <UNK>.")
 
     def arrays(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """The chosen layers (layers, n, 2P) of each sentence, cached or computed, without gradients."""
-        missing = [tokens for tokens in dict.fromkeys(map(tuple, sentences)) if tokens not in self._cached]
-        new = map(self._with_layer_axis, self.embedder().encode(missing)) if missing else ()
-        arrays = {**self._cached, **dict(zip(missing, new, strict=True))} if missing else self._cached
-        return [arrays[tuple(tokens)] for tokens in sentences]
+        """The chosen layers (layers, n, 2P) of each sentence, n = 1 if pooled, cached or computed, without gradients."""
+        keys = list(map(tuple, sentences))
+        missing = [tokens for tokens in dict.fromkeys(keys) if tokens not in self._cached]
+        new = dict(zip(missing, self._compute(missing, "float32", math.inf), strict=True))
+        return [new[tokens] if tokens in new else self._cached[tokens] for tokens in keys]
+
+    def _compute(
+        self, sentences: list[tuple[str, ...]], dtype: str, window: float | None = None
+    ) -> Iterator[np.ndarray]:
+        check_sentences(sentences)
+        table = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
+        return self._arrays(sentences, table, paddle.get_device(), dtype, window)
 
     def padded(self, arrays: Sequence[np.ndarray]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Pad arrays (layers, n, 2P) to layers (B, T, 2P) with their mask (B, T)."""
@@ -470,33 +549,9 @@ class ELMo(nn.Layer):
         pairs = zip(self.bilm.forward_lstm, self.bilm.backward_lstm, strict=True)
         return [self.bilm.token_encoder.parameters(), *([*f.parameters(), *b.parameters()] for f, b in pairs)]
 
-    @property
-    def oov_share(self) -> float:
-        """Fraction of the tokens so far that are out of vocabulary; always 0 for models that read characters."""
-        return self._oov_counter.oov_share
-
     def l2_loss(self) -> paddle.Tensor:
         """l2_coef times the sum of the squared scalars, which pulls the mixes towards equal weights."""
         return self.l2_coef * sum(((mix.scalars**2).sum() for mix in self.mixes), paddle.zeros([]))
-
-    def embedder(self, pool: str | None = None, dtype: str = "float32") -> "ELMoEmbedder":
-        """An embedder that returns the chosen layers separately."""
-        layers = self.choice.weights if self.choice.how == "sum" else ",".join(map(str, self.choice.indices))
-        model = self.bilm, self.vocabulary
-        return ELMoEmbedder(model, device=paddle.get_device(), layers=layers, pool=pool, dtype=dtype)
-
-    def _with_layer_axis(self, array: np.ndarray) -> np.ndarray:
-        return array.reshape(self.choice.n_layers, -1, self.layer_dim)
-
-
-def _means(packed: Sequence[Sequence[paddle.Tensor]], packing: Packing, lengths: np.ndarray) -> list[paddle.Tensor]:
-    """Mean over the tokens, (B, 2P) per layer, directly from the packed outputs of both directions."""
-    words = np.flatnonzero(packing.step > 0)  # step 0 is a direction's first marker
-    rows = packing.row[words]
-    weights = np.zeros((len(lengths), len(packing.row)), np.float32)  # (B, M)
-    weights[rows, words] = 1 / np.maximum(lengths, 1)[rows]
-    weights = to_tensor(weights)
-    return [paddle.concat([weights @ side for side in pair], axis=1) for pair in packed]
 
 
 def _on_disk(arrays: Iterable[np.ndarray], folder: Path, size: int) -> Iterator[np.ndarray]:
@@ -507,13 +562,13 @@ def _on_disk(arrays: Iterable[np.ndarray], folder: Path, size: int) -> Iterator[
         numbers = np.memmap(file, np.float16, "w+", shape=(size,))
     begin = 0
     for array in arrays:
-        copy = numbers[begin : begin + array.size]
-        copy[:] = array.ravel()
+        copy = numbers[begin : begin + array.size].reshape(array.shape)
+        copy[:] = array
         begin += array.size
         yield copy
 
 
-class ELMoEmbedder:
+class ELMoEmbedder(_Encoder):
     """Compute ELMo vectors of sentences with a pretrained model.
 
     params: the prefix `checkpoints/10000`, its .pdparams file, or the folder (its latest checkpoint); the name of a
@@ -553,29 +608,24 @@ class ELMoEmbedder:
         self._weights_may_change = isinstance(params, tuple)  # the caller's model may be trained between calls
         self._prefix = None if self._weights_may_change else resolve(params)  # a folder's latest checkpoint may change
         with runtime.on_device(self.device):
-            self.bilm, self.vocabulary = _check_model(params) if self._weights_may_change else load_bilm(self._prefix)
-            self.config = self.bilm.config
-            self.token_table = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
+            model = _check_model(params) if self._weights_may_change else load_bilm(self._prefix)
+            self._choose(model, layers, ("each", "concat", "sum"), pool)
+            self.token_table: TokenTable = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
             if token_vectors is not None:
                 self.token_table = PrecomputedTable(Path(token_vectors), Path(vocabulary), self.config.projection_dim)
         self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
-        self.layers = layer_choice(layers, self.config.n_layers + 1, ("each", "concat", "sum"))
-        self.layer_dim = 2 * self.config.projection_dim
-        self.dim = self.layer_dim * (self.layers.n_layers if self.layers.how == "concat" else 1)
-        self.batch_size, self.pool, self.dtype = batch_size, pool, dtype
-        self.carry_state, self.progress = carry_state, progress
-        self._oov_counter = OOVCounter(self.config, self.vocabulary)
+        self.batch_size, self.dtype, self.carry_state, self.progress = batch_size, dtype, carry_state, progress
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Return one array per sentence, in order, of `shape(n)` for n tokens."""
         check_sentences(sentences)
-        return list(self._encode(self._validated(sentences), math.inf, len(sentences)))
+        return list(self._encode(sentences, math.inf, len(sentences)))
 
     def iter_encode(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
         """Like `encode`, but lazy, for corpora of any size: reads ahead one window of 16 batches."""
         if isinstance(sentences, str | bytes | np.ndarray) or not isinstance(sentences, Iterable):
             check_sentences(sentences)
-        return self._encode(self._validated(sentences), total=len(sentences) if isinstance(sentences, Sized) else None)
+        return self._encode(sentences, total=len(sentences) if isinstance(sentences, Sized) else None)
 
     def encode_tokens(self, tokens: Sequence[str]) -> np.ndarray:
         """Context-free token vectors (n, P): the LSTMs' input. Layer 0 is this vector twice, once per direction."""
@@ -595,22 +645,17 @@ class ELMoEmbedder:
         check_number("k", k, 1, integer=True)
         softmax, vocabulary = self._language_model()
         with products.inference(self.device):
-            layers, _, _ = self.bilm.encode(*self.token_table([sentence]))
+            encoded, _ = self.bilm.encode(*self.token_table([sentence]))
             steps = position, len(sentence) - 1 - position  # words that each direction has read
-            h = paddle.stack([side[step] for side, step in zip(layers[-1], steps, strict=True)])  # (2, P)
+            h = paddle.stack([side[step] for side, step in zip(encoded.layers[-1], steps, strict=True)])  # (2, P)
             scores = softmax.all_log_probabilities(h).sum(axis=0)  # (V,)
         order = [word for word in np.argsort(-scores, kind="stable").tolist() if word >= len(SPECIAL_TOKENS)]
         return [(vocabulary[word], float(scores[word])) for word in order[:k]]
 
     def shape(self, n: int) -> tuple[int, ...]:
         """Shape of the array of n tokens: (layers, n, dim), without n if pooled, without layers for a sum or concat."""
-        layers = [self.layers.n_layers] if self.layers.how == "each" else []
+        layers = [self.choice.n_layers] if self.choice.how == "each" else []
         return (*layers, *([] if self.pool else [n]), self.dim)
-
-    @property
-    def oov_share(self) -> float:
-        """Fraction of the tokens so far that are out of vocabulary; always 0 for models that read characters."""
-        return self._oov_counter.oov_share
 
     def _language_model(self) -> tuple[Softmax, Vocabulary]:
         """The softmax and the vocabulary that it predicts."""
@@ -648,55 +693,10 @@ class ELMoEmbedder:
     def _encode(
         self, sentences: Iterable[Sequence[str]], window: float | None = None, total: int | None = None
     ) -> Iterator[np.ndarray]:
-        with tqdm(total=total, unit=" sentences", disable=not self.progress) as bar:
-            for array in restore_order(self._batches(sentences, window)):
-                bar.update()
-                yield array
-
-    def _batches(
-        self, sentences: Iterable[Sequence[str]], window: float | None
-    ) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-        """Yield (positions, arrays) per batch: sentences of similar length or, if state is carried, in input order."""
-        if not self.carry_state:
-            max_tokens = self.batch_size * TOKENS_PER_ROW
-            for positions, group in sentence_batches(sentences, self.batch_size, max_tokens, window):
-                yield positions, self._encode_batch(group)[0]
-            return
-        with runtime.on_device(self.device):
-            state = self.bilm.zero_state(self.batch_size)
-        position, sentences = 0, iter(sentences)
-        while group := list(itertools.islice(sentences, self.batch_size)):
-            arrays, state = self._encode_batch(group, state)
-            yield np.arange(position, position + len(group)), arrays
-            position += len(group)
-
-    def _encode_batch(
-        self, sentences: Sequence[Sequence[str]], state: BiLMState | None = None
-    ) -> tuple[list[np.ndarray], BiLMState]:
-        """Arrays of one batch's sentences, and the state for the next batch's rows."""
-        self._oov_counter.update(list(itertools.chain.from_iterable(sentences)))
-        with products.inference(self.device):
-            vectors, index, lengths = self.token_table(sentences)
-            if state is not None:  # the last batch may have fewer rows
-                state = map_state(lambda rows: rows[: len(sentences)], state)
-            pairs, packing, state = self.bilm.encode(vectors, index, lengths, state, max_layer=self.layers.max_layer)
-            layers = [[versions.to_array(side) for side in pair] for pair in self.layers.select(pairs)]
-        forward, backward, mask = packing.word_indices(lengths - 2)
-        n_words = mask.sum(axis=1).tolist()
-        return [self._array(layers, forward[row, :n], backward[row, :n]) for row, n in enumerate(n_words)], state
-
-    def _array(self, layers: list[list[np.ndarray]], forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
-        """Gather a sentence's array of `shape(n)` from the packed outputs, at its indices (n,) in each direction."""
-        n, half = len(forward), self.layer_dim // 2
-        array = np.empty((len(layers), n, self.layer_dim), dtype=np.float32 if self.pool else self.dtype)
-        for layer, (left, right) in zip(array, layers, strict=True):
-            layer[:, :half] = left[forward]
-            layer[:, half:] = right[backward]
-        if self.pool:  # zeros without tokens
-            array = (array.mean(axis=1) if self.pool == "mean" else array.max(axis=1)) if n else array.sum(axis=1)
-        elif self.layers.how == "concat":
-            array = array.swapaxes(0, 1)
-        return array.astype(self.dtype, copy=False).reshape(self.shape(n))
+        arrays = self._arrays(self._validated(sentences), self.token_table, self.device, self.dtype, window)
+        for array in tqdm(arrays, total=total, unit=" sentences", disable=not self.progress):
+            shape = self.shape(array.shape[1])
+            yield (array.swapaxes(0, 1) if self.choice.how == "concat" else array).reshape(shape)
 
 
 def _check_model(model: tuple) -> tuple[BiLM, Vocabulary | None]:

@@ -78,9 +78,7 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
     task_flags.add_saved_model(parser, "reader")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--input", **FILE, help=CONTENT)
-    source.add_argument(
-        "--passage", **FILE, help="file with one passage; questions come from standard input, one per line"
-    )
+    source.add_argument("--passage", **FILE, help="file with a passage; standard input has the questions, one per line")
     task_flags.add_output(parser)
 
 

@@ -87,7 +87,7 @@ def add_format(group) -> None:
     group.add_argument("--token_column", **COLUMN, default=0, help=text)
     group.add_argument("--label_column", **COLUMN, default=-1, help="column or key of the labels")
     text = "names of labels that are numbers in JSON, one per line"
-    group.add_argument("--label_names", **FILE, default=(), help=text)
+    group.add_argument("--label_names", **FILE, help=text)
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,7 @@ layer0      layer 0 of ELMo: context-free token vectors
 random      ELMo with random LSTMs
 mix         ELMo, a trained mix of its layers
 elmo        ELMo, its layers concatenated
+tuned       the same, fine-tuned
 both        ELMo and word2vec
 word        --word_elmo, mixed: another ELMo, for instance the one with word input in docs/chinese-lac.md
 
@@ -56,6 +57,7 @@ ARMS = {
     "random": ["--init_from_ckpt={elmo}", "--random_weights=lstm"],
     "mix": ["--init_from_ckpt={elmo}", "--layers=mix"],
     "elmo": ["--init_from_ckpt={elmo}"],
+    "tuned": ["--init_from_ckpt={elmo}", "--elmo_trainable"],
     "both": ["--init_from_ckpt={elmo}", "--word_vectors={vectors}"],
     "word": ["--init_from_ckpt={word_elmo}", "--layers=mix"],
 }
@@ -89,6 +91,11 @@ TASKS = {
         ("train.tsv", "", "dev.tsv"),
         nothing=["--word_vectors_trainable", "--word_vectors_lr", "0.001", "0.003"],
     ),
+    "texts": Task(  # of any classification
+        "run_finetune.py",
+        files=("train.tsv", "dev.tsv", "test.tsv"),
+        nothing=["--word_vectors_trainable", "--word_vectors_lr", "0.001", "0.003"],
+    ),
     "cmrc2018": Task(
         "run_read.py", ["--lang=zh"], ("train.json", "trial.json", "dev.json"), pretrained=["--word_vectors={vectors}"]
     ),
@@ -118,7 +125,7 @@ def main() -> None:
         lacking = {arm: [flag for flag in needs(args.task, arm) if not getattr(args, flag)] for arm in ARMS}
         if missing := next((lacking[arm] for arm in args.arms or () if lacking[arm]), None):
             parser.error(f"--arms needs --{missing[0]}")
-        arms = args.arms or [arm for arm in ARMS if not lacking[arm]]
+        arms = args.arms or [arm for arm in ARMS if not lacking[arm] and arm != "tuned"]
         run(args, arms, args.flags)
     print("\n".join(table(args)))
 

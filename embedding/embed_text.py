@@ -70,8 +70,8 @@ def _settings(embedder: "ELMoEmbedder", text: CountedText, forget_sentences: boo
     return {
         "model": f"SHA-1 {checkpoint.fingerprint(weights)[:12]}{words}",
         "text": str(text),
-        "layers": embedder.layers.indices,
-        "mix": embedder.layers.weights,
+        "layers": embedder.choice.indices,
+        "mix": embedder.choice.weights,
         "pool": embedder.pool,
         "dtype": embedder.dtype,
         "batch_size": embedder.batch_size,

@@ -23,10 +23,7 @@ IMPORT = re.compile(r"^from (elmo_(?:core|tasks)(?:\.\w+)*)\.(\w+) import", re.M
 
 
 def write(network: Network, folder: Path, source: str, onnx: bool = False) -> None:
-    """Write the exported folder.
-
-    source: the model's name, shown in the README. onnx: also write model.onnx; needs the package onnx.
-    """
+    """Write the exported folder. source: the model's name, for the README. onnx: also write model.onnx."""
     writers = [(paddle_graph, "model")]
     versions = f"paddlepaddle {paddle.__version__}, Python {platform.python_version()}"
     if onnx:

@@ -27,10 +27,7 @@ from export.paddle_graph import Array, PaddleGraph
 
 @dataclass(frozen=True)
 class Output:
-    """A graph's output.
-
-    empty_result: the output for a sentence without tokens. labels: names of the output's numbers, or of its columns.
-    """
+    """A graph's output. empty_result: that of a sentence without tokens. labels: names of its numbers or columns."""
 
     name: str
     shape: tuple[int | str, ...]
@@ -41,9 +38,8 @@ class Output:
 
 
 class Network:
-    """Base class of the exported networks.
+    """Base class of the exported networks. inputs: by name, besides `lengths`, which every network has.
 
-    inputs: by name, besides `lengths`, which every network has.
     settings: of the trained model, for predict.py; "kind" and "lang" in all. files: further ones that it reads, by name.
     lines: what a line of standard input contains. letters: those of the sizes that vary.
     """
@@ -171,9 +167,8 @@ class TaggerNetwork(TokenNetwork):
             (characters,), inverse = batch.distinct("characters")
             vectors = parts.char_vectors(ops, characters, network.char_cnn, BYTES.padding)
             features["characters"] = ops.lookup(vectors, ops.reshape(inverse, [batch.rows, batch.steps]))
-        return [
-            features[name] for name in ("words", "vectors", "characters", "features", "positions") if name in features
-        ]
+        order = "words", "vectors", "characters", "features", "positions"
+        return [features[name] for name in order if name in features]
 
 
 class ReaderNetwork(TokenNetwork):

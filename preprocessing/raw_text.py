@@ -31,7 +31,6 @@ from elmo_core.text.tokenise import HAS_WORD, jieba_cut, sentences
 
 BATCH_BYTES = 1 << 18  # whole lines for one task of a process
 BATCHES_AHEAD = 2  # per process, twice: none waits, and memory stays small
-FILES_IN_SAMPLE, LINES_IN_SAMPLE = 20, 500  # by which the language is recognised
 MAX_SHARDS = 900  # train and dev, all open at once; systems allow a process 1,024 files
 PARTIAL = ".partial-"  # prefix of an unfinished corpus's folder
 SHARD = re.compile(r"part-\d{5}-of-\d{5}\.txt")
@@ -112,7 +111,8 @@ def make_corpus(
     paths = list(dict.fromkeys(chain.from_iterable(text_files(name, recursive=True) for name in inputs)))
     if inside := [path for path in paths if output.resolve() in path.resolve().parents]:
         raise UserError(f"output {output} contains the input {inside[0]}. Choose another folder.")
-    options = replace(options, lang=choose_language(options.lang, _sample(paths, options.encoding)))
+    texts = (line.decode(options.encoding, "replace") for batch in batches(paths) for line in batch.lines)
+    options = replace(options, lang=choose_language(options.lang, texts))
     first_dev = _first_held_out(paths, options) if options.dev_split == "last" else None
     if options.lang == "zh":
         jieba_cut()  # loads its dictionary before processes are started, which share it
@@ -140,13 +140,6 @@ def make_corpus(
         for part in parts.values():
             part.shuffle()
     return report
-
-
-def _sample(paths: list[Path], encoding: str) -> Iterator[str]:
-    """Yield the lines at the beginning of some of the files."""
-    for path in paths[:: -(-len(paths) // FILES_IN_SAMPLE)]:
-        for block, _ in islice(byte_blocks(path, BATCH_BYTES), 1):
-            yield from block.decode(encoding, "replace").split("\n")[:LINES_IN_SAMPLE]
 
 
 def batches(paths: Iterable[Path], document: str = "line") -> Iterator[Batch]:

@@ -49,7 +49,7 @@ def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) 
         log.info(f"language      {found}, recognised by the text")
         return found
     if lang == "en" and found == "zh":
-        log.warning("The text is mostly Chinese, which the language `en` does not segment. Use `zh`.")
+        log.warning("The text has many Chinese characters, which the language `en` does not segment. Use `zh`.")
     if lang == "none":
         warn_if_unsegmented("The text", chain.from_iterable(map(str.split, texts)))
     return lang

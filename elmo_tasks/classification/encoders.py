@@ -209,7 +209,7 @@ class BiLMEncoder(Encoder):
             log.info(f"ELMo's words  {len(self.elmo.vocabulary):,}; {unknown:.2%} of the texts' tokens become <UNK>")
 
     def means(self, texts: list[Sequence[str]]) -> np.ndarray:
-        return np.array(self.elmo.embedder("mean").encode(texts), np.float32).reshape(-1, *self.shape)
+        return np.array(self.elmo.arrays(texts), np.float32).reshape(-1, *self.shape)
 
     def forward(self, texts: list[Sequence[str]]) -> paddle.Tensor:
         layers, _ = self.elmo.layers(texts)

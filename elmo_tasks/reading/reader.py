@@ -15,19 +15,19 @@ import numpy as np
 from elmo_core.files import checkpoint
 from elmo_core.machine import runtime
 from elmo_core.machine.checks import check_number, check_texts
-from elmo_core.machine.messages import UserError, log
+from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.language import AUTO, choose_language
 from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches
 from elmo_core.weights.model_files import vocabulary_words
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, question_groups
-from elmo_tasks.reading.data import Passage, Question, make_dataset, read_dataset
+from elmo_tasks.reading.data import Passage, Question
 from elmo_tasks.reading.network import BiDAF, ReaderSettings
+from elmo_tasks.reading.passages import TokenisedPassage, read_passages, tokenise_passages
 from elmo_tasks.reading.score import Scores, score
-from elmo_tasks.reading.text import Answer, Text, TokenSpan, best_answers, span_scores, windows
+from elmo_tasks.reading.text import Answer, best_answers, span_scores, windows
 from elmo_tasks.reading.training import MIN_COUNT, TRAINING, training_groups
-from elmo_tasks.records import number_records
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.settings import check_effects, make
 from elmo_tasks.training import (
@@ -44,38 +44,6 @@ from elmo_tasks.word_vectors import WordVectors
 BATCH_SIZE = 8  # windows per batch
 BATCH_TOKENS = 8192  # tokens per batch, padding included
 QUESTIONS_PER_CHUNK = 256  # of `iter_answers`
-
-
-class TokenisedPassage:
-    """A passage and its questions as tokens."""
-
-    def __init__(self, passage: Passage, language: str):
-        self.passage = passage
-        self.text = Text.from_string(passage.text, language)
-        if not self.text.tokens:
-            raise UserError(f"The passage {passage.text!r:.60} has no words.")
-        self.questions = [(question, Text.from_question(question.text, language)) for question in passage.questions]
-
-    def texts(self) -> list[Text]:
-        return [self.text, *(text for _, text in self.questions)]
-
-    def spans(self) -> Iterator[tuple[str, Text, TokenSpan | None]]:
-        """Each question's id and text, and the tokens of its first answer that occurs in the passage."""
-        for question, text in self.questions:
-            located = ((begin, begin + len(answer)) for answer, begin in question.located_answers())
-            yield question.id, text, next(filter(None, (self.text.token_span(*span) for span in located)), None)
-
-
-def read_passages(data: Path | str | Sequence[Mapping[str, Any]], name: str) -> list[Passage]:
-    """Read a file, or dictionaries. name: of the argument, used in error messages."""
-    is_file = isinstance(data, Path | str)
-    dataset = read_dataset(Path(data)) if is_file else make_dataset(number_records(data, name), name)
-    log.info(f"{data if is_file else name}: {dataset.describe()}")
-    return dataset.passages
-
-
-def tokenise_passages(passages: Iterable[Passage], lang: str) -> list[TokenisedPassage]:
-    return [TokenisedPassage(passage, lang) for passage in passages]
 
 
 class Reader(TrainedModel):

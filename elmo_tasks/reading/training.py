@@ -1,21 +1,18 @@
 """Training a reader on passages with questions."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, question_groups
+from elmo_tasks.reading.passages import TokenisedPassage
 from elmo_tasks.reading.text import windows
 from elmo_tasks.training import TrainingSettings
-
-if TYPE_CHECKING:
-    from elmo_tasks.reading.reader import TokenisedPassage
 
 TRAINING = TrainingSettings(epochs=20, patience=4, batch_size=8, ema=0.999)  # the defaults
 MIN_COUNT = 2  # of a word in the training data, else it is unknown
 
 
-def training_groups(passages: Sequence["TokenisedPassage"], max_seq_len: int, doc_stride: int) -> list[QuestionGroup]:
+def training_groups(passages: Sequence[TokenisedPassage], max_seq_len: int, doc_stride: int) -> list[QuestionGroup]:
     """Windows that contain an answer, each with the questions answered there. Logs how many answers are unusable."""
     groups, trained, n_inexact, n_missing, n_too_long = [], set(), 0, 0, 0
     for passage in passages:

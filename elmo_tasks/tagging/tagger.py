@@ -112,7 +112,7 @@ class Tagger(TrainedModel):
         data_format: str | None = None,
         token_column: int | str = 0,
         label_column: int | str = -1,
-        label_names: Path | str | Sequence[str] = (),
+        label_names: Path | str | Sequence[str] | None = None,
         feature_column: int | None = None,
         layers: str = TaggerSettings.layers,
         elmo_at: str = TaggerSettings.elmo_at,
@@ -294,7 +294,7 @@ class Tagger(TrainedModel):
         data_format: str | None = None,
         token_column: int | str = 0,
         label_column: int | str = -1,
-        label_names: Path | str | Sequence[str] = (),
+        label_names: Path | str | Sequence[str] | None = None,
     ) -> dict[str, Any]:
         """Score the tagger on sentences and their labels, or on a file that has both, read as by `train`."""
         files = data_format, token_column, label_column, label_names

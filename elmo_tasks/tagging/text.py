@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from elmo_core.text.offsets import token_offsets
-from elmo_core.text.tokenise import LANGUAGES as TEXT_LANGUAGES
 from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.tagging.scheme import spans
 
 CHARACTERS = "characters"  # each is a token
-LANGUAGES = (*TEXT_LANGUAGES, CHARACTERS)
+LANGUAGES = (*TOKENISERS, CHARACTERS)
 
 
 @dataclass

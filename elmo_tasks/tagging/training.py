@@ -28,11 +28,11 @@ def sentence_reader(
     data_format: str | None = None,
     token_column: int | str = 0,
     label_column: int | str = -1,
-    label_names: Path | str | Sequence[str] = (),
+    label_names: Path | str | Sequence[str] | None = None,
     lang: str = AUTO,
 ) -> SentenceReader:
     """A reader of labelled files. splitter, segmentation, feature_column, lang: of the tagger."""
-    names = list(read_lines(Path(label_names)) if isinstance(label_names, Path | str) else label_names)
+    names = list(read_lines(Path(label_names)) if isinstance(label_names, Path | str) else label_names or ())
     return SentenceReader(data_format, token_column, label_column, segmentation, feature_column, names, splitter, lang)
 
 

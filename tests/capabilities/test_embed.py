@@ -227,7 +227,7 @@ def test_finished_windows_are_not_computed_again(model, text, whole, output, mes
     embed_some(model, text, output, 2)
     assert "5 of 10 windows" in messages() and n_parts(output) == 7
     embed(model, text, output)
-    assert "7 of 10 windows are done" in messages()
+    assert "7 of 10 windows done" in messages()
     assert_close(output, whole)
 
 

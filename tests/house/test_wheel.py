@@ -60,13 +60,35 @@ def test_the_wheel_holds_the_library_and_nothing_else(wheel):
     assert data <= set(names) and wheel.stat().st_size <= 32e6
 
 
-def test_it_runs_the_python_of_all_pages(wheel, readers_folder, tmp_path_factory):
+@pytest.fixture(scope="module")
+def library(wheel, tmp_path_factory) -> Path:
+    """The folder of the installed packages."""
+    library = tmp_path_factory.mktemp("library")
+    zipfile.ZipFile(wheel).extractall(library)
+    return library
+
+
+def test_a_users_script_trains_and_moves_each_kind_of_model(library, tmp_path):
+    script = shutil.copy(PROJECT / "tests" / "support" / "user_script.py", tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(library)}
+    for command in (["-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", script], [script, tmp_path]):
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == "['bad', 'good'] Paris Anna\n"
+
+
+def test_it_runs_the_python_of_all_pages(library, readers_folder):
     """In a folder with the files of a user, whose names are ours, too; without a network and without the extra packages.
 
     The README's Chinese page has all examples of the English one, and one of its own.
     """
-    library = tmp_path_factory.mktemp("library")
-    zipfile.ZipFile(wheel).extractall(library)
     Path("chunks").write_text("The B-NP\ncat I-NP\nsat O\non O\nthe B-NP\nmat I-NP\n. O\n\n" * 20, encoding="utf-8")
     for line in BEFORE.splitlines():
         script, *flags = shlex.split(line)

@@ -160,7 +160,7 @@ def test_training_gradients_equal_finite_differences(input_kind, n_candidates):
     above = token_batch(SENTENCES, input_kind, vocabulary)
 
     def loss():
-        packed, _, _ = bilm.encode(bilm.token_encoder(above.tokens), above.index, above.lengths)
+        packed = bilm.encode(bilm.token_encoder(above.tokens), above.index, above.lengths)[0].layers
         return sum(bilm(batch, state, candidates)[0]) / 2 + sum((part**3).mean() for pair in packed for part in pair)
 
     loss().backward()
@@ -519,7 +519,8 @@ def test_chosen_layers_are_the_same_computed_and_cached(
     expected = [OF_LAYERS[layers](array) for array in ELMoEmbedder(model).encode(SENTENCES)]
     layer = ELMo(model, n_mixes=2, dropout=0.0, layers=layers, pool=pool)
     if where:
-        n_bytes = 4 * sum(map(len, SENTENCES)) * layer.choice.n_layers * layer.layer_dim
+        n_vectors = len(SENTENCES) if pool else sum(map(len, SENTENCES))
+        n_bytes = 4 * n_vectors * layer.choice.n_layers * layer.layer_dim
         layer.cache([*SENTENCES, SENTENCES[0]], share * n_bytes / 1e9, tmp_path)
         assert f"cached in {where}" in messages() and not list(tmp_path.iterdir())  # the file has no name
         monkeypatch.setattr(layer.bilm, "encode", None)  # nothing is computed again
@@ -553,7 +554,8 @@ def test_another_call_caches_more_sentences(model, monkeypatch, messages, pool):
     empty, (expected,) = layer([])[0][0].shape, layer(SENTENCES[:3])[0]
     layer.cache(SENTENCES[:2], 1)
     layer.cache(SENTENCES[1:3], 1)
-    assert format_count(len(SENTENCES[2]), "tokens") in messages().splitlines()[-1]  # only those that are new
+    new = "1 sentence" if pool else format_count(len(SENTENCES[2]), "tokens")
+    assert new in messages().splitlines()[-1]  # only those that are new
     monkeypatch.setattr(layer.bilm, "encode", None)
     assert_close([layer(SENTENCES[:3])[0][0].numpy()], [expected.numpy()])
     assert layer([])[0][0].shape == empty
