@@ -67,7 +67,7 @@ class _Parser(argparse.ArgumentParser):
         unknown = message.removeprefix("unrecognized arguments: ").split() if "unrecognized" in message else []
         known = [name for word in unknown for name in difflib.get_close_matches(word, self._option_string_actions, n=1)]
         if known:
-            message += f": did you mean {known[0]}?"
+            message += f" (did you mean {known[0]}?)"
         elif any(Path(word).exists() for word in unknown):
             message += ": a glob must be in quotes, as in --dev_data_path='corpus/dev/*'"
         self.exit(2, f"error: {message}. ({self.prog} --help lists the flags.)\n")

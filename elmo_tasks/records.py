@@ -138,14 +138,22 @@ def is_json(line: str) -> bool:
     return bool(JSON_START.match(line))
 
 
-def find_format(line: str) -> str:
+def find_format(line: str, source: str | Path = "") -> str:
     """The format of lines that begin with this one: JSON, text, or what separates their columns.
 
-    That is a tab or, outside quotes, the more frequent of comma and semicolon.
+    That is a tab or, outside quotes, the more frequent of comma and semicolon; a source that is_csv may have one column.
     """
     delimiters = "\t" if "\t" in line else ",;"
     n, best = max((len(split_columns(line, delimiter)), delimiter) for delimiter in delimiters)
-    return JSON if is_json(line) else best if n > 1 else TEXT
+    return JSON if is_json(line) else best if n > 1 or is_csv(source) else TEXT
+
+
+def possible_columns(line: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each delimiter that may divide a line, a comma or semicolon only without a space after it, and the columns."""
+    for delimiter in "\t,;":
+        row = split_columns(line, delimiter)
+        if len(row) > 1 and (delimiter == "\t" or not any(column.startswith(" ") for column in row)):
+            yield delimiter, row
 
 
 def split_columns(

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+import elmo_tasks.records as records
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, join_names, log
 from elmo_core.text import text_files
 from elmo_core.text.language import choose_language
 from elmo_core.text.tokenise import TOKENISERS
-from elmo_tasks import records
 from elmo_tasks.classification.scores import CLASSES
 
 PAIRS = (("text", "label", "text2"), ("text_a", "label", "text_b"), ("sentence1", "label", "sentence2"))
@@ -240,10 +240,9 @@ class _TextColumns:
     def recognise(self, line: str) -> str:
         """The format of lines that begin with this one."""
         if records.is_json(line) or records.is_csv(self.source):
-            return records.find_format(line).replace(records.TEXT, ",")
-        for delimiter in "\t,;":
-            row = records.split_columns(line, delimiter)
-            if len(row) > 1 and (self.named(row) or ((self.columns or delimiter == "\t") and self.numbered(row))):
+            return records.find_format(line, self.source)
+        for delimiter, row in records.possible_columns(line):
+            if self.named(row) or ((self.columns or delimiter == "\t") and self.numbered(row)):
                 return delimiter
         return records.TEXT
 

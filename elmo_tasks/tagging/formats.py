@@ -16,11 +16,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import elmo_tasks.records as records
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.language import AUTO, HAN, recognise
 from elmo_core.text.text_files import line_groups, read_lines
-from elmo_tasks import records
 from elmo_tasks.tagging.columns import CHARACTER_WITH_POSITION, parse_token, read_columns
 from elmo_tasks.tagging.data import Sentence
 from elmo_tasks.tagging.pieces import PieceSplitter
@@ -107,12 +107,11 @@ class SentenceReader:
 
     def parse(self, lines: records.Lines, source: str | Path, format_name: str) -> Iterator[records.Record]:
         """Yield the records of lines in a format other than columns. A blank line is ""."""
-        kind = {"json": lambda line: records.JSON, "csv": records.find_format}.get(
-            format_name, lambda line: records.TEXT
-        )
-        for where, record in records.name_columns(records.read_records(lines, source, kind), lambda row: True):
-            if format_name == "csv" and (names := records.find_columns([self.text_key], record)):
-                record[self.text_key] = record[names[0]]
+        kind, text = {"json": records.JSON, "csv": None}.get(format_name, records.TEXT), self.key("text")
+        rows = records.read_records(lines, source, lambda line: kind or records.find_format(line, ".csv"))
+        for where, record in records.name_columns(rows, lambda row: True):
+            if format_name == "csv" and (names := records.find_columns([text], record)):
+                record[text] = record[names[0]]
             if record != HEADER:
                 yield where, record
 
@@ -134,7 +133,7 @@ class SentenceReader:
                     self.faults["texts that were not annotated or accepted, left out"].append(where)
                 return [] if spans is None else label_tokens(text, spans, self.lang, where, self.faults)
             self.label_names = record.get("names", self.label_names)
-            if self._tokens_key not in record and "names" in record:
+            if self.key("tokens") not in record and "names" in record:
                 return []
             tokens, labels = self._tokens_and_labels(record, where, labelled)
         if labelled and len(tokens) != len(labels):
@@ -143,30 +142,26 @@ class SentenceReader:
         tokens = [parse_token([token], 0, self.segmentation, None, where) for token in tokens]
         return [Sentence(tokens, ["_".join(label.split()) for label in labels], where)]
 
-    @property
-    def text_key(self) -> str:
-        return self.token if isinstance(self.token, str) else "text"
-
-    @property
-    def _tokens_key(self) -> str:
-        return self.token if isinstance(self.token, str) else "tokens"
+    def key(self, default: str) -> str:
+        """The key of tokens or of a text."""
+        return self.token if isinstance(self.token, str) else default
 
     def text(self, record: dict[str, Any]) -> str | None:
         """The text of a record that is not split into tokens."""
-        tokens = record.get(self._tokens_key)
+        tokens = record.get(self.key("tokens"))
         if isinstance(tokens, list) and all(isinstance(token, str | int) for token in tokens):
             return None
-        return find_text(record, self.text_key)
+        return find_text(record, self.key("text"))
 
     def _tokens_and_labels(self, record: dict[str, Any], where: str, labelled: bool) -> tuple[list[str], list[str]]:
         keys = [self.label] if isinstance(self.label, str) else LABEL_KEYS
-        tokens = record.get(self._tokens_key)
+        tokens = record.get(self.key("tokens"))
         labels = next((record[key] for key in keys if key in record), []) if labelled else []
-        for value, what in ((tokens, self._tokens_key), (labels, "labels"), (list(self.label_names), "names")):
+        for value, what in ((tokens, self.key("tokens")), (labels, "labels"), (list(self.label_names), "names")):
             if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
                 raise UserError(
-                    f"{where}: {what} is {value!r:.60}, expected a list. Its keys are {list(record)}; expected tokens and "
-                    "labels, or a text and its spans."
+                    f"{where}: {what} is {value!r:.60}. Found {list(record)!s:.80}, expected lists of tokens and labels, or "
+                    "a text and its spans."
                 )
         if numbers := [label for label in labels if isinstance(label, int) and not 0 <= label < len(self.label_names)]:
             raise UserError(f"{where}: the label {numbers[0]} has no name. Give the names with `label_names`.")

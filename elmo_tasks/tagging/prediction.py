@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from elmo_core.machine.messages import log
-from elmo_tasks.records import TEXT, Lines, find_columns, split_columns
+from elmo_tasks.records import TEXT, Lines, find_columns, possible_columns
 from elmo_tasks.tagging.columns import parse_token, sentence_rows
 from elmo_tasks.tagging.formats import FORMATS, HEADER, SAMPLE, SentenceReader, detect_format, split_tsv
 from elmo_tasks.tagging.pieces import joined_words
@@ -94,9 +94,6 @@ def recognise(lines: Sequence[str], tagger: Tagger, source: str | Path, reader: 
     lines = [line for line in lines if line.strip() and line != HEADER]
     known = {name for label in tagger.labels.names for name in (label, split_lac_label(label)[0])}
     format_name = detect_format(lines, source)
-    rows = [split_columns(lines[0], delimiter) for delimiter in "\t,;"] if lines else []
-    if any(len(row) > 1 and find_columns([reader.text_key], row) for row in rows):
-        return "csv"
     if format_name == "tsv":
         labels = list(chain.from_iterable(split_tsv(line)[1] for line in lines))
     elif format_name == "tagged":
@@ -106,8 +103,10 @@ def recognise(lines: Sequence[str], tagger: Tagger, source: str | Path, reader: 
         are_rows = len({len(row) for row in rows}) == 1 < len(rows[0])
         are_rows = are_rows and (len(rows) >= MIN_ROWS or all("\t" in line for line in lines))
         labels = [row[-1] for row in rows] if are_rows else []
-    is_labelled = labels and known.issuperset(labels)
-    return format_name if format_name in ("json", "csv") or is_labelled else TEXT
+    if format_name in ("json", "csv") or (labels and known.issuperset(labels)):
+        return format_name
+    has_header = any(find_columns([reader.key("text")], row) for line in lines[:1] for _, row in possible_columns(line))
+    return "csv" if has_header else TEXT
 
 
 def _whole_sentences(groups: Iterable[list[str]]) -> Iterator[tuple[int, list[str]]]:

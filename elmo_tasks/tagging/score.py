@@ -121,7 +121,7 @@ class Score:
 
     def table(self) -> str:
         """One line per tag, the most frequent first, then totals: all spans, each subtype, unknown words."""
-        rows = sorted(self.tags.items(), key=lambda pair: -pair[1].gold)
+        rows = sorted(((tag or "words", n) for tag, n in self.tags.items()), key=lambda pair: -pair[1].gold)
         subtypes = [(f"all .{name}", counts) for name, counts in self.subtypes.items()]
         unknown = [("unknown words", self.unknown)] if self.unknown.gold else []
         return "\n".join(

@@ -132,6 +132,7 @@ def test_faulty_files_are_an_error_with_the_line(tmp_path, content, columns, wor
         (["[1] good film"], [("[1] good film",)], ""),
         (["text,label", '"good, ""old""', 'film",p'], [('good, "old" film',)], "ignored: label"),
         (["Good, bad; or so", '"x'], [("Good, bad; or so",), ('"x',)], ""),
+        (["Text, label and all", "x"], [("Text, label and all",), ("x",)], ""),
         (["Text\tid", '"a ""b"""\t1'], [('a "b"',)], "ignored: id"),
     ],
 )
@@ -185,6 +186,10 @@ def test_a_csv_without_known_columns_is_not_taken_for_texts(name, lines, message
     columns = None if "csv" in name.lower() else ["review", "label"]
     with pytest.raises(UserError, match=message):
         list(texts.iter_texts([lines], name, ["p", "n"], False, columns))
+
+
+def test_a_csv_may_have_one_column():
+    assert list(texts.iter_texts([["Text", '"a, b"']], "new.csv", ["p", "n"], False)) == [[("a, b",)]]
 
 
 @pytest.mark.parametrize(("line", "pairs"), [('{"review": "a"}', False), ("a", True), ("a\tb\tc", True)])

@@ -109,6 +109,9 @@ def test_input_that_is_recognised(run, messages):
         "text\tx\na bank\t1",
     ):
         assert run(predict, text=text) == expected
+    assert run(predict, text="text, a\n").startswith("text\t")
+    assert run(predict, text="text\tO\nbank\tO\n").startswith("text\tO\t")
+    assert run(predict, "--data_format=csv", text="Text\na bank\n") == expected
     with pytest.raises(UserError, match="'Word'"):
         run(predict, "--data_format=csv", text="Sentence,Word,Tag\n1,a,O\n")
     assert run(predict, "--data_format=text", text="a/O bank/O\n").count("\n") > 3

@@ -179,6 +179,12 @@ def test_unknown_words_are_scored_separately(scheme, tokens, gold, predicted, kn
     assert score.unknown == Counts(*counts) and ("unknown words" in score.table()) == any(counts)
 
 
+def test_the_table_of_word_segmentation_names_its_rows():
+    score = Score(scheme="bioes")
+    score.add("abc", list("BES"), list("BES"))
+    assert [line.split()[0] for line in score.table().splitlines()][:2] == ["words", "all"]
+
+
 def test_scores_are_pooled_by_subtype():
     score = Score(scheme="bio")
     score.add("abcd", ["B-PER.NAM", "B-LOC.NAM", "B-PER.NOM", "O"], ["B-PER.NAM", "O", "B-PER.NOM", "B-LOC.NOM"])
