@@ -19,6 +19,8 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import published
+from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import Reader
@@ -44,6 +46,9 @@ KINDS = {
     },
     "frozen reader": {"layers": "mix"},
     "reader": {},
+    "frozen classifier": {"reads_elmo": True, "layers": "mix", "head": "lstm"},
+    "tuned classifier": {"reads_elmo": True, "elmo_trainable": True, "pairs": True},
+    "classifier": {"reads_words": True, "head": "attention", "word_vectors_trainable": True},
 }
 
 
@@ -60,6 +65,11 @@ def build(checkpoints, tmp_path):
         if "reader" in kind:
             windows = {"lang": "zh", "max_seq_len": 9, "doc_stride": 4, "max_answer_length": 3}
             return Reader.create(ReaderSettings(**SMALL, **KINDS[kind], **windows), WORDS, pretrained, vectors)
+        if "classifier" in kind:
+            options = {"head_dim": 3, "hidden_dim": 2, "lang": "zh", **KINDS[kind]}
+            words = WORDS if "word_vectors_trainable" in options else None
+            settings = ClassifierSettings(**options)
+            return Classifier.create(settings, ["x", "y"], "data", pretrained, vectors, words)
         settings, labels = (
             tagging.TaggerSettings(**{**SMALL, "n_layers": 1, **KINDS[kind]}),
             Labels(["O", "B-x"]),
@@ -77,6 +87,11 @@ def answers(model: TrainedModel) -> object:
     """Predictions, equal for models with the same weights and settings."""
     if isinstance(model, Reader):
         return model.answer("谁住在北京？", "老师住在北京。他在银行工作。", k=3)
+    if isinstance(model, Classifier):
+        texts = ["老师住在北京。", "the bank", ""]
+        return model.probabilities(
+            [(text, "他在银行工作。") for text in texts] if model.settings.pairs else texts
+        ).tolist()
     model.network.eval()
     return model.network(make_batch(SENTENCES, model.words)).numpy().tolist(), model.predict([[], *SENTENCES])
 
@@ -91,7 +106,7 @@ def test_a_loaded_model_equals_the_saved_one(build, tmp_path, kind):
     loaded = type(model)(tmp_path / "model")
     assert answers(loaded) == answers(model)
     assert (loaded.settings, loaded.config()) == (model.settings, model.config())
-    owns_bilm = kind in ("tuned tagger", "random tagger")
+    owns_bilm = kind in ("tuned tagger", "random tagger", "tuned classifier")
     assert any(name.startswith("elmo.bilm.") for name in model.weights()) == owns_bilm
 
 
