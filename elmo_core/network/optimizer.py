@@ -60,7 +60,7 @@ class Optimizer:
 
     def clear_grad(self) -> None:
         for weight in self.weights.values():
-            weight.clear_gradient(set_to_zero=False)
+            weight.clear_gradient(False)  # frees it; Paddle ignores the name `set_to_zero`
             weight.row_gradient = None
 
     @paddle.no_grad()

@@ -110,6 +110,17 @@ def test_a_restored_optimizer_continues_bit_for_bit(kind):
         assert value.numpy().tobytes() == expected[key].numpy().tobytes(), key
 
 
+def test_gradients_are_freed_and_weights_without_one_stay():
+    model = Model()
+    optimizer = model.ours("adam")
+    model.train(optimizer)
+    assert all(weight.grad is None for weight in model.weights.values())
+    before = {name: weight.numpy() for name, weight in model.weights.items()}
+    model.weights["small"].sum().backward()
+    optimizer.step()
+    assert [name for name, old in before.items() if (model.weights[name].numpy() != old).any()] == ["small"]
+
+
 @pytest.mark.usefixtures("implementation")
 @pytest.mark.parametrize("kind", ["adagrad", "adam"])
 def test_the_rows_that_a_step_reads_follow_the_formula(kind):
