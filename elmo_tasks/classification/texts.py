@@ -168,8 +168,8 @@ def as_examples(
     if not names:
         raise UserError(
             f"{source}: found {_shown_columns(first)}, expected {' and '.join(columns or ('text', 'label'))}, as JSON or in "
-            "columns separated by tabs or, in CSV, by commas or semicolons. Name other columns: `columns=TEXT,LABEL` or, for "
-            "pairs, `columns=TEXT,LABEL,TEXT2`."
+            "columns separated by tabs or, in CSV, by commas or semicolons. Name other columns: `columns=TEXT,LABEL` or, "
+            "for pairs, `columns=TEXT,LABEL,TEXT2`."
         )
     examples = []
     for where, record in rows:
