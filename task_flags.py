@@ -1,66 +1,28 @@
-"""The flags that run_tag.py, run_read.py and run_finetune.py share, each with one name, one meaning and one help text.
-
-Each script passes {flag: default} for the flags that it wants; a default that is a list makes the flag take several values.
-"""
+"""The flags that run_tag.py, run_read.py and run_finetune.py share, each with one name, one meaning and one help text."""
 
 import argparse
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import script
-from args import COUNT, DIR, FILE, FRACTION, POSITIVE, WHOLE, add_device, add_seed, fill_defaults, non_negative_float
+from args import COUNT, DIR, FILE, WHOLE, add_device
+from elmo_core.machine import disk
+from elmo_core.machine.messages import log
 from elmo_core.text.language import AUTO, CHOICES
+from elmo_core.text.text_files import write_table
+from elmo_tasks import Classifier
+from elmo_tasks.classification.network import ClassifierSettings
+from elmo_tasks.classification.polarity import check_folder
+from elmo_tasks.classification.scores import mistakes
+from elmo_tasks.classification.training import ClassifierTraining
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.saved import TrainedModel
-from elmo_tasks.settings import expected
-
-NUMBERS = {
-    # ELMo
-    "elmo_dropout": (FRACTION, "dropout on ELMo's vectors"),
-    "elmo_l2_coef": ({"type": non_negative_float, "metavar": "X"}, "penalty on the weights of mixed layers"),
-    "cache_gb": (POSITIVE, "memory for the layers of a frozen biLM; larger caches go to a file in --save_dir"),
-    "elmo_lr": (POSITIVE, "learning rate of the biLM"),
-    "lstm_dropout": (FRACTION, "dropout between the biLM's LSTMs in fine-tuning"),
-    # word vectors
-    "word_vectors_lr": (POSITIVE, "learning rate of the word vectors"),
-    # network
-    "word_dim": (COUNT, "size of the word embeddings that are trained with the task"),
-    "hidden_dim": (COUNT, "size of a GRU or LSTM"),
-    "n_layers": (COUNT, "bidirectional layers"),
-    # training
-    "lr": (POSITIVE, "learning rate"),
-    "emb_lr_factor": (POSITIVE, "learning rate of the word embeddings, times --lr"),
-    "crf_lr_factor": (POSITIVE, "learning rate of the CRF, times --lr"),
-    "weight_decay": ({"type": non_negative_float, "metavar": "X"}, "weight decay"),
-    "dropout": (FRACTION, "dropout of the network"),
-    "epochs": (COUNT, "maximum epochs"),
-    "patience": (WHOLE, "stop after N epochs without improvement on the dev set; 0: never"),
-    "batch_size": (COUNT, "examples per step"),
-    "max_grad_norm": (POSITIVE, "clip the gradient norm to this"),
-    "tune_epochs": (COUNT, "epochs of fine-tuning"),
-    "word_dropout": (FRACTION, "share of a batch's words that are dropped in fine-tuning"),
-    "ema": (FRACTION, "decay of the moving average of the weights, which is saved; 0: off"),
-}
-
-
-def field_defaults(settings: type, *names: str) -> dict[str, Any]:
-    """The default values of the named fields of a dataclass."""
-    return {name: getattr(settings, name) for name in names}
-
-
-def add_numbers(group, defaults: Mapping[str, Any], conditional: bool = False) -> None:
-    """Add the flags of NUMBERS that have a default. conditional: `fill_defaults` sets the default after parsing."""
-    for name, default in defaults.items():
-        options, text = NUMBERS[name]
-        several = {"nargs": "+"} if isinstance(default, list) else {}
-        if conditional:
-            default, text = None, f"{text} (default: {' '.join(map(str, default)) if several else default})"
-        group.add_argument(f"--{name}", **options, **several, default=default, help=text)
+from elmo_tasks.settings import expected, first_of
 
 
 def add_settings(group, settings: Any, *names: str, omit: Sequence[str] = ()) -> None:
@@ -71,7 +33,10 @@ def add_settings(group, settings: Any, *names: str, omit: Sequence[str] = ()) ->
     for field in dataclasses.fields(settings):
         if (names and field.name not in names) or field.name in omit or not field.metadata.get("help"):
             continue
-        kind, options = type(field.default), {"help": field.metadata["help"], "default": getattr(settings, field.name)}
+        default = getattr(settings, field.name)
+        kind, options = type(first_of(default)), {"help": field.metadata["help"], "default": default}
+        if isinstance(default, tuple):
+            options["nargs"] = "+"
         if kind is bool:
             options["action"] = "store_true"
         elif field.metadata["choices"]:
@@ -88,7 +53,7 @@ def add_settings(group, settings: Any, *names: str, omit: Sequence[str] = ()) ->
 def _parsed(field: dataclasses.Field, text: str) -> int | float:
     """The type of a flag that is a number."""
     try:
-        value = type(field.default)(text)
+        value = type(first_of(field.default))(text)
     except ValueError:
         value = math.nan
     if wanted := expected(field, value):
@@ -193,81 +158,21 @@ def add_elmo_settings(parser: argparse.ArgumentParser, settings: Any, training: 
     add_settings(group, training, *(["elmo_lr"] if "elmo_trainable" in more else []), "cache_gb")
 
 
-def add_elmo(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
-    """Add the group of ELMo's flags. defaults: of the script's flags among NUMBERS. `check_elmo` sets them."""
-    group = parser.add_argument_group("ELMo")
-    help = "checkpoint prefix, file or folder (its latest checkpoint), or a model's name; none: no ELMo"
-    group.add_argument("--init_from_ckpt", required=True, metavar="CKPT", help=help)
-    help = "concat (default) or mix, of all layers or of some, as in concat:0,1; average; top; or a layer's number"
-    group.add_argument("--layers", type=layers, metavar="L", help=help)
-    help = "ablation: reinitialise all pretrained weights, or only the LSTMs'"
-    group.add_argument("--random_weights", nargs="?", const="all", choices=("all", "lstm"), help=help)
-    if "elmo_lr" in defaults:
-        group.add_argument("--elmo_trainable", action="store_true", help="fine-tune the biLM")
-    add_numbers(group, defaults, conditional=True)
-    return group
-
-
-def check_elmo(parser: argparse.ArgumentParser, args: argparse.Namespace, defaults: Mapping[str, Any]) -> None:
-    """Set the defaults of ELMo's flags. Raise on flags without effect. --init_from_ckpt=none becomes None."""
-    args.init_from_ckpt = None if args.init_from_ckpt.lower() == "none" else args.init_from_ckpt
-    has_elmo, tuned = args.init_from_ckpt is not None, getattr(args, "elmo_trainable", False)
-    if tuned and not has_elmo:
-        parser.error("--elmo_trainable has no effect without ELMo: --init_from_ckpt is none")
-    mixed = has_elmo and (args.layers or "concat").startswith("mix")
-    requirements = {
-        "elmo_lr": (tuned, "--elmo_trainable"),
-        "lstm_dropout": (tuned, "--elmo_trainable"),
-        "elmo_l2_coef": (mixed, "--layers=mix"),
-    }
-    for name, default in {"layers": "concat", "random_weights": "", **defaults}.items():
-        fill_defaults(
-            parser, args, {name: default}, *requirements.get(name, (has_elmo, "ELMo: --init_from_ckpt is none"))
-        )
-
-
-def add_word_vectors(
-    parser: argparse.ArgumentParser,
-    defaults: Mapping[str, Any] | None = None,
-    trainable: bool = True,
-    flag: str = "--word_vectors",
-    **options,
-) -> None:
-    """Add the group of word vectors. defaults: of --word_vectors_lr, if the script has it. options: of the flag itself."""
+def add_word_vectors(parser: argparse.ArgumentParser, trainable: bool = True, flag: str = "--word_vectors", **options):
+    """Add the group of word vectors. options: of the flag itself."""
     group = parser.add_argument_group("word vectors")
     options = {"help": "word vectors, in word2vec's or GloVe's format", **FILE, **options}
     group.add_argument(flag, dest="word_vectors", **options)
     group.add_argument("--word_vectors_limit", **COUNT, help="read only the first N of them")
     if trainable:
         group.add_argument("--word_vectors_trainable", action="store_true", help="fine-tune them")
-    add_numbers(group, defaults or {}, conditional=True)
-
-
-def check_word_vectors(
-    parser: argparse.ArgumentParser, args: argparse.Namespace, defaults: Mapping[str, Any] | None = None, random=False
-) -> None:
-    """Set the defaults. Raise on flags without effect. random: without a file, there are random vectors to fine-tune."""
-    tuned = getattr(args, "word_vectors_trainable", False)
-    if args.word_vectors_limit and not args.word_vectors:
-        parser.error("--word_vectors_limit has no effect without --word_vectors")
-    if tuned and not (args.word_vectors or random):
-        parser.error("--word_vectors_trainable has no effect without --word_vectors")
-    fill_defaults(parser, args, defaults or {}, tuned, "--word_vectors_trainable")
+    return group
 
 
 def add_training_settings(parser: argparse.ArgumentParser, settings: Any, omit: Sequence[str] = ()):
     """Add the group of training, with all settings but those of ELMo."""
     group = parser.add_argument_group("training")
     add_settings(group, settings, omit=["elmo_lr", "cache_gb", *omit])
-    add_device(group)
-    return group
-
-
-def add_training(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]):
-    """Add the group of training. defaults: of the script's flags among NUMBERS; --seed and --device are always added."""
-    group = parser.add_argument_group("training")
-    add_numbers(group, defaults)
-    add_seed(group)
     add_device(group)
     return group
 
@@ -287,11 +192,42 @@ def finish(model: TrainedModel, args: argparse.Namespace, show: Callable[[str, A
 
 # The classifier, for run_finetune.py and word2vec_base.py
 
-HEAD_DEFAULTS = {"lr": [0.001, 0.003], "weight_decay": [0.1, 1.0], "dropout": [0.5], "epochs": 15, "batch_size": 64}
-WORD_VECTORS_DEFAULTS = {"word_vectors_lr": [0.0003, 0.001]}
-FINE_TUNING_DEFAULTS = {"tune_epochs": 5, "word_dropout": 0.1}
 LABELLED_TEXTS = "TSV, CSV or JSON: text, label and, for pairs, a second text"
 POLARITY = Path("sentence-polarity-dataset-v1")
+
+
+def add_classifier(parser: argparse.ArgumentParser, flag: str, **options) -> None:
+    """Add the flags of the classifier's training, except ELMo's. flag, options: of the file of word vectors."""
+    words = add_word_vectors(parser, flag=flag, **options)
+    add_settings(words, ClassifierTraining, "word_vectors_lr")
+    data = add_data(parser, LABELLED_TEXTS, required=False, names=("texts", "dev", "test"))
+    data.add_argument("--data_dir", **DIR, help=f"polarity dataset, without --train_file (default: {POLARITY})")
+    add_columns(data)
+    add_language(data)
+    add_settings(data, ClassifierSettings, "max_seq_len")
+    help = "without --dev_file and --test_file: cross-validation, or the published single split"
+    data.add_argument("--protocol", choices=("cv", "split"), default="cv", help=help)
+    data.add_argument("--folds", **COUNT, default=10, help="folds of the cross-validation")
+    add_save(data, "classifier", required=False)
+    add_resume(data)
+    network = parser.add_argument_group("network")
+    several = ClassifierSettings(dropout=(ClassifierSettings.dropout,))
+    add_settings(network, several, "head", "head_dim", "hidden_dim", "dropout", "word_dropout")
+    name = {"dest": "hidden_dim", "default": argparse.SUPPRESS, "help": argparse.SUPPRESS}  # of the published script
+    network.add_argument("--sent_embedding_dim", **WHOLE, **name)
+    training = add_training_settings(parser, ClassifierTraining, omit=["word_vectors_lr", "ema"])
+    training.description = "of several values, the dev part selects one"
+    help = "weights of classes in the loss (others: 1), or `balanced`: equal total weight of all classes"
+    training.add_argument("--class_weights", nargs="+", type=class_weight, metavar="CLASS=X", help=help)
+    out = parser.add_argument_group("scores")
+    out.add_argument("--results", **FILE, help="write scores and predictions as JSON")
+    out.add_argument("--compare_with", **FILE, nargs="+", help="test the difference from other --results")
+    add_tables(out)
+
+
+def add_columns(group) -> None:
+    help = "JSON keys, names in a header, or numbers from 0 (default: as in training, text,label,text2, or 0,1,2)"
+    group.add_argument("--columns", type=columns, metavar="TEXT,LABEL[,TEXT2]", help=help)
 
 
 def columns(text: str) -> list[str]:
@@ -301,9 +237,13 @@ def columns(text: str) -> list[str]:
     return names
 
 
-def add_columns(group) -> None:
-    help = "JSON keys, names in a header, or numbers from 0 (default: as in training, text,label,text2, or 0,1,2)"
-    group.add_argument("--columns", type=columns, metavar="TEXT,LABEL[,TEXT2]", help=help)
+def class_weight(text: str) -> tuple[str, float | None]:
+    """The name of a class and its weight; or `balanced`."""
+    name, _, number = text.rpartition("=")
+    try:
+        return (text, None) if text == "balanced" else (name, float(number))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected `balanced`, or CLASS=WEIGHT") from None
 
 
 def add_tables(group) -> None:
@@ -311,38 +251,28 @@ def add_tables(group) -> None:
     add_mistakes(group)
 
 
-def add_classifier(parser: argparse.ArgumentParser) -> None:
-    """Add data, protocol, training and output. The parser already has the encoders' flags."""
-    data = add_data(parser, LABELLED_TEXTS, required=False)
-    data.add_argument("--data_dir", **DIR, help=f"polarity dataset, without --train_file (default: {POLARITY})")
-    add_columns(data)
-    add_language(data)
-    data.add_argument("--max_seq_len", **COUNT, default=256, help="truncate texts to N tokens")
-    help = "without --test_file: cross-validation, or the published single split"
-    data.add_argument("--protocol", choices=("cv", "split"), default="cv", help=help)
-    data.add_argument("--folds", **COUNT, default=10, help="folds of the cross-validation")
-    add_save(data, "classifier", required=False)
-    add_resume(data)
-    training = add_training(parser, HEAD_DEFAULTS)
-    training.description = "of several values, the dev part of each fold selects one"
-    help = "size of the hidden layer; 0: none"
-    training.add_argument("--hidden_dim", "--sent_embedding_dim", **WHOLE, default=64, help=help)
-    help = "weights of classes in the loss (others: 1), or `balanced`: equal total weight of all classes"
-    training.add_argument("--class_weights", nargs="+", metavar="CLASS=X", help=help)
-    add_numbers(training, FINE_TUNING_DEFAULTS, conditional=True)
-    training.add_argument("--logging_step", **COUNT, help="steps between log lines (default: one line per fold)")
-    out = parser.add_argument_group("scores")
-    out.add_argument("--results", **FILE, help="write scores and predictions as JSON")
-    out.add_argument("--compare_with", **FILE, nargs="+", help="test the difference from the --results of other runs")
-    add_tables(out)
-
-
-def check_classifier(parser: argparse.ArgumentParser, args: argparse.Namespace, tuned: bool, tuning: str) -> None:
-    """Set the defaults. Raise on flags without effect. tuned: whether an encoder is fine-tuned; tuning: the flags for it."""
-    fill_defaults(parser, args, FINE_TUNING_DEFAULTS, tuned, tuning)
-    for name in ("data_dir", "dev_file", "test_file", "columns"):
-        if getattr(args, name) and bool(args.train_file) == (name == "data_dir"):
-            parser.error(f"--{name} has no effect {'with' if args.train_file else 'without'} --train_file")
+def train_classifier(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Train a classifier and score it, or cross-validate, as the flags say. Prints the scores."""
+    is_polarity, weights = args.texts is None, dict(args.class_weights or [])
+    for name, flag in (("data_dir", "data_dir"), ("dev", "dev_file"), ("test", "test_file"), ("columns", "columns")):
+        if getattr(args, name) and is_polarity != (name == "data_dir"):
+            parser.error(f"--{flag} has no effect {'without' if is_polarity else 'with'} --train_file")
     if args.resume and not (args.results or args.save_dir):
         parser.error("--resume has no effect without --save_dir or --results")
-    args.data_dir = args.data_dir or POLARITY
+    for name in ("results", "mistakes"):
+        disk.check_output(f"--{name}", getattr(args, name), args.texts, args.dev, args.test)
+    if is_polarity:
+        args.texts = args.data_dir or POLARITY
+        check_folder(args.texts)
+    args.class_weights = "balanced" if "balanced" in weights else weights or None
+    options = {name: value for name, value in vars(args).items() if name in Classifier.train.__kwdefaults__}
+    protocol = {"folds": args.folds, "protocol": args.protocol, "results": args.results}
+    run = Classifier.cross_validate(args.texts, **protocol, compare_with=args.compare_with or (), **options)
+    if run.results:  # otherwise another rank reports
+        print(run.report(not is_polarity, args.confusion), flush=True)
+        if args.mistakes:
+            write_table(args.mistakes, mistakes(run.predictions, run.data.texts, run.data.are_pairs))
+        if args.save_dir:
+            log.info(
+                f"saved         {args.save_dir}; use it: python run_finetune.py predict --model_dir={args.save_dir}"
+            )

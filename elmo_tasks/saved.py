@@ -31,7 +31,7 @@ from elmo_tasks.settings import from_config
 from elmo_tasks.word_vectors import WordVectors
 
 KINDS = "tagger", "classifier", "reader"
-BILM = "elmo.bilm."  # prefix of the biLM's weights
+BILM, WORDS = "elmo.bilm.", "words."  # prefixes of the weights of the biLM and of trained word vectors
 WEIGHTS, STATE, LOCK = "best", "last", ".lock"
 CARD, MAX_CARD = "README.md", 100_000  # characters
 ELMO, VECTORS = "elmo", "word_vectors"  # in config.json, and names in the folder

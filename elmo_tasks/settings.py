@@ -24,17 +24,24 @@ def setting(
     """Declare a field of a dataclass of settings. Fields without `help` have no flag.
 
     minimum, above, below: limits of a number; minimum is by default 1 if the default is a whole number above 0, else 0.
-    needs: another setting without which this one has no effect, or, as in `layers=mix`, how its value must begin.
+    A default that is a tuple is of several values: one is valid, too, and `training.search` selects one.
+    needs: another setting without which this one has no effect; or, as in `layers=mix`, how its value must begin; or
+    several of them, joined by `or`.
     """
     if minimum is None:
-        minimum = int(type(default) is int and default > 0)
+        minimum = int(type(first_of(default)) is int and first_of(default) > 0)
     limits = {"minimum": minimum, "above": above, "below": below, "choices": tuple(choices)}
     return dataclasses.field(default=default, metadata={"help": help, "needs": needs, **limits})
 
 
+def first_of(value: Any) -> Any:
+    """The value, or the first of several."""
+    return value[0] if isinstance(value, tuple) else value
+
+
 def expected(field: dataclasses.Field, value: Any) -> str:
     """Describe the values that a field accepts, if this is not one of them; otherwise return an empty text."""
-    limits, kind = field.metadata or setting(field.default).metadata, type(field.default)
+    limits, kind = field.metadata or setting(field.default).metadata, type(first_of(field.default))
     if limits["choices"]:
         return "" if value in limits["choices"] else f"one of {', '.join(filter(None, limits['choices']))}"
     if kind not in (int, float):
@@ -65,11 +72,15 @@ def check_effects(values: Mapping[str, Any], *kinds: Any) -> None:
         raise UserError("`word_vectors_limit` has no effect without `word_vectors`.")
     for kind in kinds:
         for field in dataclasses.fields(kind):
-            name, _, start = field.metadata.get("needs", "").partition("=")
-            is_changed = name and field.name in values and values[field.name] != getattr(kind, field.name)
-            if is_changed and not (values.get(name) and str(values[name]).startswith(start)):
-                needed = f"{name}={start}" if start else name
-                raise UserError(f"`{field.name}` has no effect without `{needed}`.")
+            needs = list(filter(None, field.metadata.get("needs", "").split(" or ")))
+            is_changed = needs and field.name in values and values[field.name] != getattr(kind, field.name)
+            if is_changed and not any(_holds(need, values) for need in needs):
+                raise UserError(f"`{field.name}` has no effect without {' or '.join(f'`{need}`' for need in needs)}.")
+
+
+def _holds(need: str, values: Mapping[str, Any]) -> bool:
+    name, _, start = need.partition("=")
+    return bool(values.get(name)) and str(values[name]).startswith(start)
 
 
 def from_config(kind: type[Settings], values: Any, name: str, source: Path) -> Settings:

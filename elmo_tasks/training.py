@@ -1,13 +1,14 @@
 """The training loop of the tasks: it keeps the epoch that scores best on the dev set."""
 
+import itertools
 import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from elmo_core.machine.messages import UserError, format_duration, log
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.card import model_card
-from elmo_tasks.saved import BILM, LOCK, STATE, WEIGHTS, TrainedModel, check_model_folder
+from elmo_tasks.saved import BILM, LOCK, STATE, WEIGHTS, WORDS, TrainedModel, check_model_folder
 from elmo_tasks.settings import setting
 
 HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
@@ -29,12 +30,17 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Settings of a training run.
+    """Settings of a training run with Adam.
 
-    lr: learning rate of Adam, which falls linearly towards a tenth. elmo_lr: the same for a trainable biLM.
-    patience: epochs without improvement after which training stops; 0: never.
-    ema: decay of the weights' moving average, which is what is scored and saved; 0: off.
+    The learning rates rise during the share `warmup` of the steps, then they fall linearly to the share `final_lr`.
+    weight_decay: AdamW's, of the weights named `.weight`.
     """
+
+    warmup: ClassVar[float] = 0.0
+    final_lr: ClassVar[float] = 0.1
+    weight_decay: ClassVar[float] = 0.0
+    word_vectors_lr: ClassVar[float] = 0.0
+    logging_step: ClassVar[int | None] = None
 
     epochs: int = setting(30, "maximum epochs")
     patience: int = setting(5, "stop after N epochs without improvement on the dev set; 0: never", minimum=0)
@@ -81,107 +87,185 @@ class Score(Protocol):
 
 @dataclass
 class BestEpoch:
-    """The best epoch, its score on the dev set, and the duration of the training run."""
+    """The best epoch, its score on the dev set, and the duration of the training run; the model, with its weights.
+
+    settings: the chosen values of settings with several, see `search`. training: all settings of the training.
+    """
 
     epoch: int
     score: Score
     seconds: float
+    model: TrainedModel
+    weights: dict[str, np.ndarray]
+    settings: dict[str, Any]
+    training: TrainingSettings
+
+
+@dataclass
+class Run:
+    """One of several training runs, of which the best is kept.
+
+    number: its position. settings: by which it differs from the others. best: of the runs before it, or a starting point.
+    name: of the part of the data, for log lines. is_brief: epochs are logged only if they take long.
+    """
+
+    number: int = 0
+    settings: dict[str, Any] = field(default_factory=dict)
+    best: BestEpoch | None = None
+    name: str = ""
+    is_brief: bool = False
+
+    @property
+    def label(self) -> str:
+        return "".join(f"{part}  " for part in (self.name, format_settings(self.settings)) if part)
 
 
 def fit(
     model: TrainedModel,
     batches: Callable[[np.random.Generator], Sequence],
     loss: Callable[..., paddle.Tensor],
-    score: Callable[[], Score],
+    score: Callable[[TrainedModel], Score],
     settings: TrainingSettings,
     folder: Path | None = None,
     resume: bool = False,
     progress: Progress | None = None,
+    run: Run | None = None,
 ) -> BestEpoch:
     """Train the model and load the weights of its best epoch into it.
 
-    batches: draws the batches of one epoch. loss: computes the loss of a batch. score: scores the model on the dev set.
+    batches: draws the batches of one epoch. loss: computes the loss of a batch. score: scores a model on the dev set.
     folder: the model is saved there after each epoch that improves on all before. resume: continue an interrupted run.
     progress: called with the scores of each epoch.
+    run: one of several. If no epoch is better than its `best`, that is returned, and the model is not saved.
     """
-    state = TrainingState(model, settings)
+    run = run or Run()
+    state = TrainingState(model, settings, run)
     if resume:
         state.resume(folder, score)
+    elif folder and run.best:  # the folder holds that: from now on this run is what is continued
+        state.save(folder)
     start = time.perf_counter() - state.seconds
     try:
         for epoch in range(state.epoch + 1, settings.epochs + 1):
-            if settings.patience and epoch > 1 and epoch - 1 - state.best.epoch >= settings.patience:
+            if settings.patience and epoch - 1 - state.improved >= settings.patience:
                 break
-            state.optimizer.set_lr(settings.lr * (1 - 0.9 * (epoch - 1) / settings.epochs))
-            mean_loss = _run_epoch(model.network, state.optimizer, batches(state.random), loss, epoch, state.average)
+            mean_loss = _run_epoch(model.network, state, batches(state.random), loss, epoch)
             with state.average.applied():
-                current, seconds = score(), time.perf_counter() - start
+                current, seconds = score(model), time.perf_counter() - start
                 improved = current.value > state.best_value
-                left = format_duration(seconds / epoch * (settings.epochs - epoch))
-                log.info(
-                    f"epoch {epoch:>2}/{settings.epochs}  loss {mean_loss:7.3f}  dev {current.summary}"
-                    f"{' *' if improved else '  '}  {format_duration(seconds)}, at most {left} left"
-                )
+                state.log(epoch, seconds, mean_loss, f"{current.summary}{' *' if improved else '  '}")
                 if improved:
                     if folder:
-                        model.save_weights(folder) if state.best else model.save(folder)
-                    state.best, state.best_value = BestEpoch(epoch, current, seconds), current.value
-                    state.best_weights = model.weights()
+                        model.save_weights(folder) if state.improved else model.save(folder)
+                    state.best = BestEpoch(epoch, current, seconds, model, model.weights(), run.settings, settings)
+                    state.best_value, state.improved = current.value, epoch
             if progress:
-                progress({"epoch": epoch, "loss": mean_loss, "seconds": seconds, "dev": current.to_dict()})
+                progress(
+                    {"epoch": epoch, "loss": mean_loss, "seconds": seconds, "dev": current.to_dict(), **run.settings}
+                )
             state.epoch, state.seconds = epoch, seconds
             if folder:
                 state.save(folder)
     except UserError:
         raise
     except BaseException:  # Ctrl-C, a signal, or an error that is not the user's
-        _log_what_is_left(folder, state.epoch + 1, state.best)
+        _log_what_is_left(folder, state)
         raise
-    model.set_weights(state.best_weights, "the best epoch")
-    state.best.seconds = time.perf_counter() - start
+    if state.improved:
+        model.set_weights(state.best.weights, "the best epoch")
+        state.best.seconds = time.perf_counter() - start
     if folder:
         checkpoint.delete(folder / STATE)
     return state.best
 
 
-def _log_what_is_left(folder: Path | None, epoch: int, best: BestEpoch | None) -> None:
-    """Log what an interrupted training run has saved."""
+def search(
+    train: Callable[[Run, bool], BestEpoch],
+    grid: Mapping[str, Sequence],
+    resume_at: int | None = None,
+    first: Run | None = None,
+) -> BestEpoch:
+    """Train once with each combination of the values of some settings. Returns what scores best; of equals, the first.
+
+    train(run, resume): trains a new model. resume_at: the number of an interrupted run: those before it are not repeated.
+    first: number, best, name and is_brief of the first run.
+    """
+    first = first or Run()
+    best = first.best
+    for number, values in enumerate(itertools.product(*grid.values()), first.number):
+        if resume_at is None or number >= resume_at:
+            run = replace(first, number=number, settings=dict(zip(grid, values, strict=True)), best=best)
+            best = train(run, number == resume_at)
+    return best
+
+
+def interrupted_run(folder: Path | None, resume: bool) -> int | None:
+    """The number of the run to resume."""
+    return checkpoint.load_progress(folder / STATE)["run"] if resume else None
+
+
+def format_settings(settings: Mapping[str, float]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in settings.items())
+
+
+def _log_what_is_left(folder: Path | None, state: "TrainingState") -> None:
+    """Load the best epoch of an interrupted training run, and log what has been saved."""
+    best, stopped = state.best, f"stopped in epoch {state.epoch + 1}"
+    if best:
+        best.model.set_weights(best.weights, "the best epoch")
     if folder and best:
         log.warning(
-            f"stopped in epoch {epoch}. The best epoch so far is {best.epoch}, dev {best.score.summary.strip()}: use it "
-            f"from {folder}, or continue with the same settings and `resume=True`."
+            f"{stopped}. The best epoch so far is {best.epoch}, dev {best.score.summary.strip()}: use it from {folder}, or "
+            "continue with the same settings and `resume=True`."
         )
-    else:
-        log.warning(f"stopped in epoch {epoch}. Nothing has been saved.")
+    elif not state.run.name:
+        log.warning(f"{stopped}. Nothing has been saved.")
 
 
 class TrainingState:
     """All that the rest of a training run depends on. Saved after each epoch, it resumes the run bit for bit."""
 
-    def __init__(self, model: TrainedModel, settings: TrainingSettings):
-        self.model, self.settings = model, settings
-        self.optimizer = _make_adam(model.network, settings)
+    def __init__(self, model: TrainedModel, settings: TrainingSettings, run: Run):
+        self.model, self.settings, self.run = model, settings, run
+        self.optimizers = _optimizers(model.network, settings)
         self.average = WeightAverage(model.saved_parameters().values(), settings.ema)
         self.random = np.random.default_rng(settings.seed)
-        self.epoch, self.seconds = 0, 0.0
-        self.best: BestEpoch | None = None
-        self.best_value, self.best_weights = -math.inf, {}
+        self.epoch, self.seconds, self.last_log = 0, 0.0, time.perf_counter()
+        self.best, self.best_value = run.best, run.best.score.value if run.best else -math.inf
+        self.improved = 0  # the last epoch that was better than all before
+
+    def set_lr(self, share: float) -> None:
+        """Set the learning rates. share: of the training that is done."""
+        warmup, final = self.settings.warmup, self.settings.final_lr
+        factor = max(share, 0.01) / warmup if share < warmup else final + (1 - final) * (1 - share) / (1 - warmup)
+        for optimizer, lr in self.optimizers:
+            optimizer.set_lr(lr * factor)
+
+    def log(self, epoch: int, seconds: float, loss: float, dev: str) -> None:
+        now, epochs = time.perf_counter(), self.settings.epochs
+        if not self.run.is_brief or now - self.last_log > PROGRESS_SECONDS:
+            left = format_duration(seconds / epoch * (epochs - epoch))
+            times = f"{format_duration(seconds)}, at most {left} left"
+            log.info(f"{self.run.label}epoch {epoch:>2}/{epochs}  loss {loss:7.3f}  dev {dev}  {times}")
+            self.last_log = now
 
     def save(self, folder: Path) -> None:
         names = {weight.name: name for name, weight in self.model.network.named_parameters()}
         progress = {
             "step": self.epoch,
             "seconds": self.seconds,
-            "best": (self.best.epoch, self.best_value),
+            "run": self.run.number,
+            "best": (self.improved, self.best_value, self.best.epoch, self.best.settings),
             "random": self.random.bit_generator.state,
             "paddle_random": versions.random_states(paddle),
             "average": [self.average.steps, *(average.numpy() for average in self.average.averages)],
             "settings": self._settings(),
         }
-        optimizer = {_renamed(key, names): np.asarray(value) for key, value in self.optimizer.state_dict().items()}
+        states = (optimizer.state_dict() for optimizer, _ in self.optimizers)
+        optimizer = {_renamed(key, names): np.asarray(value) for state in states for key, value in state.items()}
         checkpoint.save(folder / STATE, self.model.weights(), optimizer, progress)
 
-    def resume(self, folder: Path, score: Callable[[], Score]) -> None:
+    def resume(self, folder: Path, score: Callable[[TrainedModel], Score]) -> None:
         """Restore what `save` has written, and score the best epoch so far again."""
         progress = checkpoint.load_progress(folder / STATE)
         if changes := differences(progress["settings"], self._settings()):
@@ -189,18 +273,21 @@ class TrainingState:
                 f"`resume`: {folder} was trained with other settings or data: {'; '.join(changes.values())}. Use the same, "
                 "or start again with `overwrite=True`."
             )
-        self.best_weights = checkpoint.load_params(folder / WEIGHTS)
-        self.model.set_weights(self.best_weights, str(folder / WEIGHTS))
         self.epoch, self.seconds = progress["step"], progress["seconds"]
-        epoch, self.best_value = progress["best"]  # of a killed run, the saved weights may be those of the next epoch
-        self.best = BestEpoch(epoch, score(), self.seconds)
+        # of a killed run, the saved weights may be those of the next epoch
+        self.improved, self.best_value, epoch, chosen = progress["best"]
+        best = self.model if self.improved else type(self.model)(folder, self.model.device)  # of a run before this one
+        if self.improved:
+            best.set_weights(checkpoint.load_params(folder / WEIGHTS), str(folder / WEIGHTS))
+        self.best = BestEpoch(epoch, score(best), self.seconds, best, best.weights(), chosen, self.settings)
         log.info(
             f"resumed after epoch {self.epoch}. The best epoch so far is {epoch}, dev {self.best.score.summary.strip()}."
         )
         self.model.set_weights(checkpoint.load_params(folder / STATE), str(folder / STATE))
         names = {name: weight.name for name, weight in self.model.network.named_parameters()}
-        optimizer = checkpoint.load_optimizer(folder / STATE)
-        self.optimizer.set_state_dict({_renamed(key, names): value for key, value in optimizer.items()})
+        saved = {_renamed(key, names): value for key, value in checkpoint.load_optimizer(folder / STATE).items()}
+        for optimizer, _ in self.optimizers:
+            optimizer.set_state_dict(saved)
         self.average.steps, *averages = progress["average"]
         for average, saved in zip(self.average.averages, averages, strict=True):
             average.set_value(saved)
@@ -279,32 +366,53 @@ def training_folder(kind: str, save_dir: Path | str | None, overwrite: bool, res
         yield folder
 
 
-def _make_adam(network: paddle.nn.Layer, settings: TrainingSettings) -> paddle.optimizer.Optimizer:
-    for name, weight in network.named_parameters():
-        if name.startswith(BILM):
-            weight.optimize_attr["learning_rate"] = settings.elmo_lr / settings.lr
-    weights = [weight for weight in network.parameters() if not weight.stop_gradient]
-    clip = paddle.nn.ClipGradByGlobalNorm(settings.max_grad_norm)
-    return paddle.optimizer.Adam(settings.lr, parameters=weights, grad_clip=clip)
+def _optimizers(network: paddle.nn.Layer, settings: TrainingSettings) -> list[tuple[paddle.optimizer.Optimizer, float]]:
+    """Adam for each group of weights whose gradients are clipped together, with its learning rate.
+
+    Groups are those of `network.tuned_groups()`, if it has that, and the rest, whose gradients are then not clipped.
+    """
+    weights = {name: weight for name, weight in network.named_parameters() if not weight.stop_gradient}
+    rates = {weight.name: settings.elmo_lr for name, weight in weights.items() if name.startswith(BILM)}
+    rates |= {weight.name: settings.word_vectors_lr for name, weight in weights.items() if name.startswith(WORDS)}
+    tuned = network.tuned_groups() if hasattr(network, "tuned_groups") else None
+    grad_clip = paddle.nn.ClipGradByGlobalNorm(settings.max_grad_norm)
+    in_groups = {weight.name for group in tuned or () for weight in group}
+    rest = [weight for weight in weights.values() if weight.name not in in_groups]
+    options: dict[str, Any] = {"parameters": rest, "grad_clip": None if tuned is not None else grad_clip}
+    for weight in rest:
+        if weight.name in rates:
+            weight.optimize_attr["learning_rate"] = rates[weight.name] / settings.lr
+    if settings.weight_decay:
+        decayed = {weight.name for name, weight in weights.items() if name.endswith(".weight")}
+        options |= {"weight_decay": settings.weight_decay, "apply_decay_param_fun": decayed.__contains__}
+    adam = paddle.optimizer.AdamW if settings.weight_decay else paddle.optimizer.Adam
+    optimizers = [(adam(settings.lr, **options), settings.lr)]
+    for group in tuned or ():  # lazy_mode: only the table rows that a batch has used are updated
+        lr = rates[group[0].name]
+        optimizers.append((paddle.optimizer.Adam(lr, parameters=group, grad_clip=grad_clip, lazy_mode=True), lr))
+    return optimizers
 
 
-def _run_epoch(network, optimizer, batches: Sequence, loss: Callable, epoch: int, average: "WeightAverage") -> float:
+def _run_epoch(network: paddle.nn.Layer, state: TrainingState, batches: Sequence, loss: Callable, epoch: int) -> float:
     """Train on every batch. Returns the mean loss."""
     network.train()
-    losses, start, last_log = [], time.perf_counter(), time.perf_counter()
+    losses, start = [], time.perf_counter()
+    every, label = state.settings.logging_step, f"{state.run.label}epoch {epoch:>2}  step"
     for step, batch in enumerate(batches):
         now = time.perf_counter()
-        if now - last_log > PROGRESS_SECONDS:
+        is_late = now - max(start, state.last_log) > PROGRESS_SECONDS
+        if step and (step % every == 0 if every else is_late):
             left = format_duration((now - start) / step * (len(batches) - step))
-            log.info(f"epoch {epoch:>2}  step {step:,}/{len(batches):,}  {left} left in this epoch")
-            last_log = now
+            log.info(f"{label} {step:,}/{len(batches):,}  loss {losses[-1].item():.4f}  {left} left in this epoch")
+            state.last_log = now
+        state.set_lr((epoch - 1 + step / len(batches)) / state.settings.epochs)
         batch_loss = loss(batch)
-        update(batch_loss, optimizer)
-        average.update()
+        update(batch_loss, *(optimizer for optimizer, _ in state.optimizers))
+        state.average.update()
         losses.append(batch_loss.detach())  # read only at the end: reading makes a GPU wait
     mean = float(paddle.stack(losses).mean())
     if not math.isfinite(mean):
-        raise UserError(f"the loss became {mean}: use a lower `lr`.")
+        raise UserError(f"{state.run.label}the loss became {mean}: use a lower `lr`.")
     return mean
 
 

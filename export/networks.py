@@ -13,7 +13,6 @@ from elmo import BiLM, LayerChoice
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.classification.classifier import Classifier
-from elmo_tasks.classification.encoders import BiLMEncoder
 from elmo_tasks.reading.batch import FEATURES
 from elmo_tasks.reading.network import MASKED_LOGIT
 from elmo_tasks.reading.reader import Reader
@@ -228,33 +227,34 @@ class ClassifierNetwork(Network):
     """A classifier: means of ELMo's layers over a text, then the head."""
 
     def __init__(self, classifier: Classifier):
-        if [type(encoder) for encoder in classifier.encoders] != [BiLMEncoder]:
+        if classifier.settings.head != "mean":
+            raise UserError(f"this classifier's head is `{classifier.settings.head}`. Only `mean` can be exported.")
+        if classifier.settings.reads_words:
             raise UserError(
                 "this classifier reads word vectors; unknown words get random ones, drawn by NumPy. Only classifiers that "
                 "read nothing but ELMo can be exported."
             )
-        elmo, self.head = classifier.encoders[0].elmo, classifier.network
+        elmo, self.network = classifier.network.elmo, classifier.network
         self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice)
         self.inputs = self.elmo.inputs
         names = "lang", "max_seq_len", "pairs"
         self.settings = {"kind": classifier.kind} | {name: getattr(classifier.settings, name) for name in names}
-        pairs = "; of the inputs' 2B texts, those of a pair are B rows apart" if self.head.pairs else ""
-        self.lines = "two texts, separated by a tab" if self.head.pairs else "a text"
+        self.pairs = classifier.settings.pairs
+        pairs = "; of the inputs' 2B texts, those of a pair are B rows apart" if self.pairs else ""
+        self.lines = "two texts, separated by a tab" if self.pairs else "a text"
         meaning = f"per class of labels.txt{pairs}; pass the first {classifier.settings.max_seq_len} tokens of a text"
         shape, empty_result = ("B", len(classifier.classes)), "those of an empty text"
         self.output = Output("probabilities", shape, "float32", meaning, empty_result, classifier.classes)
 
     def build(self, batch: Sentences) -> Array:
-        ops, head = batch.ops, self.head
+        ops, network = batch.ops, self.network
         layers = [batch.mean(x) for x in self.elmo.layers(batch)]  # each (B, 2P)
-        if self.elmo.choice.how == "concat":
-            layers = [ops.concat(layers, axis=1)]
-        (part,) = head.inputs
+        (part,) = network.inputs
         scales = zip(layers, part.mean.numpy(), part.deviation.numpy(), strict=True)
         layers = [(x - ops.weight(mean)) / ops.weight(deviation) for x, mean, deviation in scales]
-        x = parts.scalar_mix(layers, part.mix) if part.mix else layers[0]
-        if head.pairs:
+        x = parts.scalar_mix(layers, part.mix) if part.mix else ops.concat(layers, axis=1)
+        if self.pairs:
             a, b = ops.split(x, 2, axis=0)
             x = ops.concat([a, b, ops.relu(a - b) + ops.relu(b - a), a * b], axis=1)
-        x = ops.tanh(parts.linear(ops, x, head.hidden)) if head.hidden else x
-        return ops.softmax(parts.linear(ops, x, head.output))
+        x = ops.tanh(parts.linear(ops, x, network.hidden)) if network.hidden else x
+        return ops.softmax(parts.linear(ops, x, network.output))

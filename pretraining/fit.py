@@ -3,7 +3,7 @@
 import numpy as np
 
 from elmo_core.machine.messages import log
-from elmo_core.machine.runtime import paddle
+from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.optimizer import Adam
 from elmo_core.text.tokens import Lexicon, Vocabulary
 from pretraining.optimizer import learning_rate
@@ -23,9 +23,9 @@ def fit_characters(encoder: paddle.nn.Layer, vocabulary: Vocabulary, words: np.n
     log.info(f"initialising  fitting the character CNN to these vectors, {STEPS:,} steps")
     for step in range(1, STEPS + 1):
         chosen = random.choice(len(words), min(WORDS_PER_STEP, len(words)), replace=False, p=probabilities)
-        targets = paddle.to_tensor(vectors[chosen])
+        targets = to_tensor(vectors[chosen])
         tokens, index = lexicon.unique(words[chosen])
-        outputs = paddle.gather(encoder(tokens), paddle.to_tensor(index))
+        outputs = paddle.gather(encoder(tokens), to_tensor(index))
         loss = (outputs - targets).square().sum(axis=1).mean()
         optimizer.lr = learning_rate("adam", LEARNING_RATE, step, STEPS, WARMUP_STEPS)
         loss.backward()

@@ -12,7 +12,7 @@ from elmo import BiLMState, map_state
 from elmo_core.config import differences
 from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.ranks import Ranks
-from elmo_core.machine.runtime import paddle
+from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.text.corpus import Counts
 
 
@@ -130,6 +130,6 @@ def _select_rows(state: BiLMState, indices: np.ndarray) -> BiLMState:
     """A state of the rows with these indices; -1 is a zero state."""
 
     def select(rows: np.ndarray) -> paddle.Tensor:
-        return paddle.to_tensor(np.where(indices[:, None] < 0, 0, rows[indices]).astype(rows.dtype))
+        return to_tensor(np.where(indices[:, None] < 0, 0, rows[indices]).astype(rows.dtype))
 
     return map_state(select, state)

@@ -17,11 +17,9 @@ from project import PROJECT
 from server import Server
 
 import convert
-import elmo
 from elmo_core.network import fused
 from elmo_tasks import Classifier
-from elmo_tasks.classification.encoders import BiLMEncoder
-from elmo_tasks.classification.network import Head
+from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.pretrained import PretrainedBiLM
 
 SKIPS = (  # a test that is skipped for any other reason fails
@@ -116,9 +114,8 @@ def readers_folder(tmp_path, monkeypatch) -> Path:
     for k in range(2):
         text = "".join(f"{n}只猫坐在河边。{n}只狗也来了,它们一起看河。\n" for n in range(500 * k, 500 * k + 500))
         Path(f"raw/{k}.txt").write_text(text, encoding="utf-8")
-    bilm, source = elmo.load_bilm(prefix), PretrainedBiLM.from_path(prefix)
-    encoder = BiLMEncoder(*bilm, source=source)
-    Classifier.create(Head([encoder.shape], 0), [encoder], ["bad", "good"], "en", 256).save("model")
+    settings = ClassifierSettings(hidden_dim=0, dropout=0.5, reads_elmo=True)
+    Classifier.create(settings, ["bad", "good"], pretrained=PretrainedBiLM.from_path(prefix)).save("model")
     return tmp_path
 
 

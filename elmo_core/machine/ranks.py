@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from elmo_core.machine.messages import UserError
-from elmo_core.machine.runtime import paddle
+from elmo_core.machine.runtime import paddle, to_tensor
 
 COLLECTIVE_ERRORS = (RuntimeError, OSError, SystemError)  # gloo's, NCCL's, and CUDA's that Paddle calls fatal
 HEARTBEAT_SECONDS = 1.0  # between messages to waiting ranks; gloo drops a rank that is silent for 30 s
@@ -150,7 +150,7 @@ class Ranks:
 
     def _all_reduce(self, array: np.ndarray, op: int) -> np.ndarray:
         with self._collective():
-            tensor = paddle.to_tensor(array)
+            tensor = to_tensor(array)
             paddle.distributed.all_reduce(tensor, op)
             return tensor.numpy()  # where NCCL's errors appear
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from elmo_core.config import ELMoConfig
 from elmo_core.machine.messages import UserError, format_count, log
-from elmo_core.machine.runtime import paddle
+from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.text.characters import BYTES
 from elmo_core.text.tokens import BOS, EOS, UNK, Vocabulary, pad_rows, token_batch
 
@@ -59,13 +59,13 @@ class TokenTable:
         lengths = np.array([len(sentence) + 2 for sentence in sentences], dtype=np.int64)
         with self.lock:
             distinct, inverse = np.unique(self.row_ids(tokens), return_inverse=True)
-            vectors = paddle.gather(self.table, paddle.to_tensor(distinct))
+            vectors = paddle.gather(self.table, to_tensor(distinct))
         return vectors, pad_rows(inverse.ravel(), lengths, lengths.max(initial=0)), lengths
 
     def lookup(self, tokens: Sequence[str]) -> np.ndarray:
         """The vectors (n, P) of tokens."""
         with self.lock:
-            rows = paddle.to_tensor(self.row_ids(list(tokens)))  # first: the table may have to grow for it
+            rows = to_tensor(self.row_ids(list(tokens)))  # first: the table may have to grow for it
             return paddle.gather(self.table, rows).numpy()
 
     def row_ids(self, tokens: list[str]) -> np.ndarray:
@@ -86,7 +86,7 @@ class PrecomputedTable(TokenTable):
         from elmo_core.files import token_vectors  # and with it h5py: only here
 
         words, vectors = token_vectors.read(path, vocabulary, width)
-        super().__init__(paddle.to_tensor(vectors), {word: row for row, word in enumerate(words)})
+        super().__init__(to_tensor(vectors), {word: row for row, word in enumerate(words)})
         self.path = path
 
     def check(self, sentence: Sequence[str], number: int) -> None:
@@ -128,6 +128,6 @@ class CachedTable(TokenTable):
         new.sort(key=len)  # similar lengths together: padding costs time
         for a in range(0, len(new), TOKENS_PER_CHUNK):
             batch = token_batch([new[a : a + TOKENS_PER_CHUNK]], self.config.input, self.vocabulary)
-            vectors = paddle.gather(self.token_encoder(batch.tokens), paddle.to_tensor(batch.index[0, 1:-1]))
+            vectors = paddle.gather(self.token_encoder(batch.tokens), to_tensor(batch.index[0, 1:-1]))
             self.table[begin + a : begin + a + len(vectors)] = vectors
         self.row_of.update(zip(new, range(begin, end), strict=True))

@@ -1,149 +1,257 @@
-"""A trained classifier: head, encoders and tokeniser, in memory and as a folder.
+"""A trained classifier: network, classes and tokeniser, in memory and as a folder.
 
-FOLDER/            see elmo_tasks/saved.py; the weights are the head's
-  words.pdparams   fine-tuned word vectors: "words", UTF-8 with "\\n" between them, and "rows"
-  bilm/            a biLM of its own: fine-tuned, or with random weights
-
-For each encoder k, the head takes the mean of each layer over the tokens, m (L, D); zeros for an empty text:
-
-    v_k = gamma * sum_l softmax(s)_l (m_l - mean_l) / deviation_l     inputs.k.{mean,deviation}, inputs.k.mix.{scalars,gamma}
-    v   = [v_0; v_1; ...]                                             (without mix and gamma if L is 1)
-    v   = [a; b; |a - b|; a * b]                                      if "pairs": a of the first text, b of the second
-    v   = tanh(v W + b)                                               hidden.{weight,bias}, unless hidden_dim is 0
-    p   = softmax(v W + b)                                            output.{weight,bias}, in the order of "classes"
+FOLDER/       as in elmo_tasks/saved.py, and
+  vocab.txt   the words whose vectors were trained; their vectors are the weight "words.table"
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-import elmo
+from elmo_core.files import checkpoint
 from elmo_core.machine.checks import check_texts
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokenise import TOKENISERS
-from elmo_tasks.classification.encoders import BILM, BiLMEncoder, Encoder, WordTable
-from elmo_tasks.classification.network import Head
-from elmo_tasks.classification.scores import Results
+from elmo_core.text.language import AUTO
+from elmo_core.text.tokens import Vocabulary, sentence_batches
+from elmo_tasks.classification.network import ClassifierNetwork, ClassifierSettings, FineTunedELMo
+from elmo_tasks.classification.protocol import CrossValidation, Labelled, cross_validate, load_texts
+from elmo_tasks.classification.scores import Results, Score
 from elmo_tasks.classification.texts import Texts, as_texts, read_known, tokenise_texts
+from elmo_tasks.classification.training import BATCH_SIZE, BATCH_TOKENS, ClassifierTraining, make_elmo
+from elmo_tasks.classification.words import Words
+from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.saved import TrainedModel
+from elmo_tasks.training import Progress
+from elmo_tasks.word_vectors import WordVectors
 
-TEXTS_PER_BATCH = 4096
-
-
-@dataclass(frozen=True)
-class ClassifierSettings:
-    """Tokenisation, the size of the head, and its encoders."""
-
-    lang: str = "en"
-    max_seq_len: int = 256
-    pairs: bool = False
-    hidden_dim: int = 0  # 0: no hidden layer
-    layers: str = ""  # of ELMo; "": no ELMo
-    owns_bilm: bool = False
-    has_words: bool = False  # word vectors, from a file or random
-    owns_words: bool = False
-    seed: int = 0  # of the vectors of unknown words
-    columns: str = ""  # of text, label and second text in the training file, with tabs between them; "": usual ones
-    choices: ClassVar[Mapping[str, Sequence[str]]] = {"lang": tuple(TOKENISERS)}
+TEXTS_PER_GROUP = 4096
+Text = str | tuple[str, str]  # or a pair
+Several = float | Sequence[float]  # of several values, the dev set selects one
 
 
 class Classifier(TrainedModel):
     """Predicts the classes of texts, or of pairs of texts.
 
-    classifier = Classifier("runs/reviews")
-    classifier.predict(["The room was quiet and clean."])  # ["good"]
+        classifier = Classifier("runs/reviews")
+        classifier.predict(["The room was quiet and clean."])  # ["good"]
+
+    words: those whose vectors were trained. data: identity of the texts it was trained on.
     """
 
     kind = "classifier"
     settings_type = ClassifierSettings
+    evaluation: CrossValidation | None = None  # of `train`
 
     def build(
         self,
-        head: Head,
-        encoders: Sequence[Encoder],
+        settings: ClassifierSettings,
         classes: Sequence[str],
-        lang: str,
-        max_seq_len: int,
-        columns: Sequence[str] = (),
+        data: str = "",
+        pretrained: PretrainedBiLM | None = None,
+        vectors: WordVectors | None = None,
+        words: Vocabulary | None = None,
+        elmo_layer: FineTunedELMo | None = None,
+        words_layer: Words | None = None,
     ) -> None:
-        self.network, self.encoders, self.classes = head, encoders, classes
-        hidden_dim = head.hidden.weight.shape[1] if head.hidden else 0
-        fields = {name: value for encoder in encoders for name, value in encoder.config().items()}
-        fields["columns"] = "\t".join(columns)
-        self.settings = ClassifierSettings(lang, max_seq_len, head.pairs, hidden_dim, **fields)
-        sources = {encoder.name: encoder.source for encoder in encoders}
-        self.pretrained, self.vectors = sources.get(BiLMEncoder.name), sources.get(WordTable.name)
+        self.settings, self.classes, self.data = settings, list(classes), data
+        self.pretrained, self.vectors, self.words = pretrained, vectors, words
+        if pretrained and elmo_layer is None:
+            elmo_layer = make_elmo(settings, pretrained)
+        if settings.reads_words and words_layer is None:
+            words_layer = Words(vectors, settings.seed, words, settings.pool, settings.word_dropout)
+        self.network = ClassifierNetwork(settings, len(classes), elmo_layer, words_layer)
 
-    def predict(self, texts: Sequence[str | tuple[str, str]]) -> list[str]:
+    @classmethod
+    def train(
+        cls,
+        texts: Path | str | Sequence[Text],
+        labels: Sequence[str | int] | None = None,
+        *,
+        dev: Labelled | None = None,
+        test: Labelled | None = None,
+        columns: Sequence[str] | None = None,
+        elmo: Path | str | None = None,
+        save_dir: Path | str | None = None,
+        overwrite: bool = False,
+        resume: bool = False,
+        progress: Progress | None = None,
+        device: str = "auto",
+        lang: str = AUTO,
+        max_seq_len: int = ClassifierSettings.max_seq_len,
+        class_weights: str | Mapping[str, float] | None = None,
+        head: str = ClassifierSettings.head,
+        head_dim: int = ClassifierSettings.head_dim,
+        hidden_dim: int = ClassifierSettings.hidden_dim,
+        dropout: Several = ClassifierSettings.dropout,
+        layers: str = ClassifierSettings.layers,
+        elmo_dropout: Several = ClassifierSettings.elmo_dropout,
+        elmo_l2_coef: Several = ClassifierSettings.elmo_l2_coef,
+        elmo_trainable: bool = ClassifierSettings.elmo_trainable,
+        elmo_lr: Several = ClassifierTraining.elmo_lr,
+        lstm_dropout: Several = ClassifierSettings.lstm_dropout,
+        random_weights: str = ClassifierSettings.random_weights,
+        cache_gb: float = ClassifierTraining.cache_gb,
+        word_vectors: Path | str | None = None,
+        word_vectors_limit: int | None = None,
+        word_vectors_trainable: bool = ClassifierSettings.word_vectors_trainable,
+        word_vectors_lr: Several = ClassifierTraining.word_vectors_lr,
+        word_dropout: Several = ClassifierSettings.word_dropout,
+        epochs: int = ClassifierTraining.epochs,
+        tune_epochs: int = ClassifierTraining.tune_epochs,
+        patience: int = ClassifierTraining.patience,
+        batch_size: int = ClassifierTraining.batch_size,
+        lr: Several = ClassifierTraining.lr,
+        weight_decay: Several = ClassifierTraining.weight_decay,
+        max_grad_norm: float = ClassifierTraining.max_grad_norm,
+        logging_step: int = ClassifierTraining.logging_step,
+        seed: int = ClassifierTraining.seed,
+    ) -> "Classifier":
+        """Train a classifier. It has the weights of the epoch with the highest ROC AUC on the dev set.
+
+            classifier = Classifier.train(texts, labels, elmo="en-reviews", save_dir="runs/tickets")
+            classifier.scores["dev"]["accuracy"]
+
+        texts, labels: strings, or pairs of strings, and their labels; or a file that has both, see docs/finetune.md.
+        dev, test: a file, or a pair of texts and labels. Without dev, a tenth of the texts is held out.
+        columns: of files: names or numbers of the columns of text, label and, for pairs, second text.
+        elmo: a checkpoint, or a model's name; None: no ELMo.
+        save_dir: folder of the classifier; without one, nothing is written. overwrite: replace the classifier there.
+        resume: continue an interrupted training.
+        progress: called with the scores of each epoch.
+        lang: how texts are tokenised: en, zh, any or none (auto: recognised). max_seq_len: truncate texts to so many tokens.
+        class_weights: of classes in the loss (others: 1), or "balanced": equal total weight of all classes.
+        head: how a text's token vectors become one: their mean; max; attention, a mean with one trained weight per token;
+        lstm, the maximum over the states of a BiLSTM; cnn, the maximum over filters of three to five tokens. head_dim: size
+        of lstm in each direction, and filters of each width of cnn. hidden_dim: size of the last layer, 0: none.
+        layers: concat, mix, average, top, a number, or some layers, as in concat:0,1. elmo_trainable: fine-tune the biLM,
+        with elmo_lr and with lstm_dropout between its layers. random_weights: ablation: all, or lstm. cache_gb: memory for
+        the layers of a frozen biLM; larger caches go to a file in save_dir.
+        word_vectors: a file in word2vec's or GloVe's format; word_vectors_limit: only its first N. word_vectors_trainable:
+        train them, with word_vectors_lr; without a file, words are learnt from random vectors. word_dropout: share of a
+        batch's words that are dropped in fine-tuning.
+        epochs: of the head over fixed inputs; tune_epochs: then, of all that is trainable. With epochs=0, all is trained
+        from the start.
+
+        Of several values, as in lr=[0.001, 0.003], the dev set selects one.
+        """
+        options = {name: value for name, value in locals().items() if name != "cls"}
+        run = cross_validate(cls, options, protocol="train")
+        run.classifier.evaluation = run
+        return run.classifier
+
+    @classmethod
+    def cross_validate(
+        cls,
+        texts: Path | str | Sequence[Text],
+        labels: Sequence[str | int] | None = None,
+        *,
+        folds: int = 10,
+        protocol: str = "cv",
+        results: Path | str | None = None,
+        compare_with: Sequence[Path | str] = (),
+        **options: Any,
+    ) -> CrossValidation:
+        """Train on each fold's training part, and score its test part.
+
+            Classifier.cross_validate(texts, labels, folds=5, elmo="en-reviews").accuracies
+
+        protocol: cv; split: a single split, as in the published scripts; or train: `test` or else `dev` is scored, which is
+        also done if either is given.
+        results: a JSON file of scores and predictions. compare_with: such files of other runs.
+        options: those of `train`. With save_dir, a classifier is then trained on all texts and saved. With results or
+        save_dir, finished folds are kept if this is interrupted, and resume=True continues.
+        """
+        defaults = {"labels": None, **cls.train.__kwdefaults__}
+        if unknown := sorted(options.keys() - defaults.keys()):
+            raise TypeError(f"cross_validate: {unknown[0]!r} is unknown. Expected the options of `train`.")
+        options = {**defaults, "texts": texts, "labels": labels, **options}
+        if options["dev"] is not None or options["test"] is not None:
+            protocol = "train"
+        return cross_validate(cls, options, protocol, folds, results and Path(results), list(map(Path, compare_with)))
+
+    def predict(self, texts: Sequence[Text]) -> list[str]:
         """The class of each text; of each tuple of two texts if the classifier is of pairs."""
         return [self.classes[row.argmax()] for row in self.probabilities(texts)]
 
-    def iter_predict(self, texts: Iterable[str | tuple[str, str]]) -> Iterator[str]:
+    def iter_predict(self, texts: Iterable[Text]) -> Iterator[str]:
         """Yield the same for any number of texts."""
         if isinstance(texts, str):
             check_texts(texts)
         texts = iter(texts)
-        while group := list(islice(texts, TEXTS_PER_BATCH)):
+        while group := list(islice(texts, TEXTS_PER_GROUP)):
             yield from self.predict(group)
 
-    def probabilities(self, texts: Sequence[str | tuple[str, str]]) -> np.ndarray:
+    def probabilities(self, texts: Sequence[Text]) -> np.ndarray:
         """Probabilities (n, classes), whose columns are in the order of `classes`."""
         pairs, lang, max_tokens = self.settings.pairs, self.settings.lang, self.settings.max_seq_len
         check_texts(texts, ("text", "text2") if pairs else ("text",))
         arrays = [np.zeros((0, len(self.classes)), np.float32)]
-        for k in range(0, len(texts), TEXTS_PER_BATCH):
-            batch = texts[k : k + TEXTS_PER_BATCH]
-            stacked = list(chain.from_iterable(zip(*batch, strict=True))) if pairs else batch
+        for k in range(0, len(texts), TEXTS_PER_GROUP):
+            group = texts[k : k + TEXTS_PER_GROUP]
+            stacked = list(chain.from_iterable(zip(*group, strict=True))) if pairs else group
             arrays.append(self._probabilities(tokenise_texts(stacked, lang, max_tokens)))
         return np.concatenate(arrays)
 
     def _probabilities(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
         """The same for tokenised texts; for pairs, all first texts are followed by all second ones."""
-        with self.inference():
-            return self.network.probabilities([encoder.sentence_means(sentences) for encoder in self.encoders])
+        n = len(sentences) // (2 if self.settings.pairs else 1)
+        rows = np.arange(len(sentences)).reshape(-1, n).T if n else np.zeros((0, 1), int)  # (n, 1 or 2)
+        longest = [max(len(sentences[k]) for k in row) for row in rows]
+        probabilities = np.zeros((n, len(self.classes)), np.float32)
+        for positions, _ in sentence_batches(longest, BATCH_SIZE, BATCH_TOKENS, math.inf, int):
+            batch = [sentences[k] for k in rows[positions].T.ravel()]
+            with self.inference():
+                probabilities[positions] = paddle.nn.functional.softmax(self.network(batch)).numpy()
+        return probabilities
 
     @property
     def columns(self) -> list[str]:
         """The columns of the training file, if they were named."""
         return self.settings.columns.split("\t") if self.settings.columns else []
 
-    def evaluate(self, path: Path, columns: Sequence[str] | None) -> tuple[Results, Texts]:
-        """Predict a file of labelled texts. columns: by default those of the training, or usual ones."""
-        examples = read_known(path, columns, self.classes, self.settings.pairs, self.columns)
-        data = as_texts(examples, self.classes, self.settings.lang, self.settings.max_seq_len, path)
-        probabilities, indices = self._probabilities(data.sentences), np.arange(len(data))
-        return Results.from_probabilities(data.identity, indices, data.labels, probabilities, self.classes), data
+    def evaluate(
+        self,
+        texts: Path | str | Sequence[Text],
+        labels: Sequence[str | int] | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+    ) -> dict[str, Any]:
+        """Score the classifier on texts and their labels, or on a file that has both, read as by `train`."""
+        return self.score(self.read(texts, labels, columns)).to_dict()
 
-    def saved_parameters(self) -> dict[str, paddle.Tensor]:
-        return self.network.state_dict()
+    def read(self, texts: Path | str | Sequence[Text], labels: Sequence[str | int] | None, columns=None) -> Texts:
+        """Read and tokenise labelled texts."""
+        source = load_texts((texts, labels) if labels is not None else texts, "texts")
+        examples = read_known(source, columns, self.classes, self.settings.pairs, self.columns)
+        return as_texts(examples, self.classes, self.settings.lang, self.settings.max_seq_len, source)
 
-    def save_weights(self, folder: Path) -> None:
-        for encoder in self.encoders:
-            encoder.save(folder)
-        super().save_weights(folder)
+    def score(self, data: Texts, indices: np.ndarray | None = None) -> Score:
+        """Score the classifier on labelled texts, or on some of them."""
+        indices = np.arange(len(data)) if indices is None else indices
+        rows = np.concatenate([indices, indices + len(data)]) if data.are_pairs else indices
+        probabilities = self._probabilities([data.sentences[k] for k in rows])
+        if not np.isfinite(probabilities).all():
+            raise UserError(
+                "the classifier's predictions are not finite: use a lower `lr`, `elmo_lr` or `word_vectors_lr`."
+            )
+        return Score(
+            Results.from_probabilities(data.identity, indices, data.labels[indices], probabilities, data.classes)
+        )
 
-    def dictionaries(self) -> dict:
-        return {}
+    def dictionaries(self) -> dict[str, Vocabulary | None]:
+        return {checkpoint.VOCABULARY: self.words}
 
     def config(self) -> dict[str, Any]:
-        return {"classes": list(self.classes)}
+        return {"classes": self.classes, "data": self.data}
 
     def build_saved(self, folder: Path, settings: ClassifierSettings, values: Mapping[str, Any], **sources) -> None:
         if not isinstance(values.get("classes"), list):
             raise UserError(f"{folder / 'config.json'}: classes are {values.get('classes')!r:.80}, expected a list.")
-        encoders: list[Encoder] = []
-        if settings.layers:
-            bilm = elmo.load_bilm(folder / BILM if settings.owns_bilm else sources["pretrained"].prefix)
-            encoders.append(BiLMEncoder(*bilm, settings.layers, source=sources["pretrained"]))
-        if settings.has_words:
-            tuned = WordTable.saved(folder) if settings.owns_words else {}
-            encoders.append(WordTable(sources["vectors"], settings.seed, **tuned))
-        shapes = [encoder.shape for encoder in encoders]
-        head = Head(shapes, settings.hidden_dim, len(values["classes"]), settings.pairs)
-        columns = settings.columns.split("\t") if settings.columns else []
-        self.build(head, encoders, values["classes"], settings.lang, settings.max_seq_len, columns)
+        vocabulary = folder / checkpoint.VOCABULARY
+        words = Vocabulary.from_file(vocabulary) if settings.word_vectors_trainable and vocabulary.is_file() else None
+        self.build(settings, values["classes"], str(values.get("data", "")), words=words, **sources)

@@ -1,158 +1,172 @@
-"""A bag-of-words text classifier: a head over the mean of each text's token vectors.
+"""The classifier's network: token vectors of ELMo, of a file, or learnt with the task; a head; classes.
 
-    text ─▶ encoder: token vectors ─▶ their mean ─▶ standardised ─▶ mixed if L > 1 ─▶ head ─▶ classes
-            (word table | biLM)        (L, D)        (L, D)           (D)
+    text ─▶ inputs: layers of token vectors ─▶ standardised ─▶ concatenated or mixed ─▶ head ─▶ tanh layer ─▶ classes
+            (ELMo, words)                      (B, T, D)        (B, T, D)                (B, H)
 
-A pair of texts a and b becomes [a; b; |a - b|; a * b] before the head.
+A pair of texts a and b becomes [a; b; |a - b|; a * b] after the head. The head `mean` reads the means of the layers, which
+are computed once if they are fixed: mixing layers and averaging over tokens commute.
 
-A frozen encoder computes each layer's mean only once, so a head trains in seconds. This is exact: mixing layers and
-averaging over tokens commute.
-
-Shapes: n texts, batch size B, L layers (1 if concatenated), D dimensions. Pairs are stacked, all first texts before all
-second ones: 2B rows.
+Letters: B texts, T tokens, L layers, D dimensions. Pairs are stacked, all first texts before all second ones: 2B rows.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 import elmo
-from elmo_core.machine.ranks import Ranks
-from elmo_core.machine.runtime import paddle
-from elmo_tasks.classification.encoders import Encoder
+from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.text.tokenise import TOKENISERS
+from elmo_core.text.tokens import Tokens
+from elmo_tasks.classification.heads import HEADS
+from elmo_tasks.classification.words import Words
+from elmo_tasks.pretrained import ELMoSettings
+from elmo_tasks.settings import setting
 
 nn = paddle.nn
 
 
-class StandardisedMix(nn.Layer):
-    """Standardise an encoder's layers (B, L, D) with training statistics and mix them: (B, D).
+@dataclass(frozen=True)
+class ClassifierSettings(ELMoSettings):
+    """Settings of tokens, and of the network.
 
-    This makes learning rates comparable across encoders and mix weights independent of scale.
+    pairs: it classifies pairs of texts. reads_elmo, reads_words: its inputs.
     """
 
-    def __init__(self, n_layers: int, dim: int):
+    elmo_dropout: float = setting(0.0, "dropout on ELMo's vectors", below=1, needs="elmo")
+    elmo_l2_coef: float = setting(0.0, "penalty on the weights of mixed layers", needs="layers=mix")
+    lstm_dropout: float = setting(
+        0.2, "dropout between the biLM's LSTMs in fine-tuning", below=1, needs="elmo_trainable"
+    )
+    word_vectors_trainable: bool = setting(False, "train the word vectors; without a file, from random ones")
+    word_dropout: float = setting(0.1, "share of a batch's words that are dropped in fine-tuning", below=1)
+    head: str = setting("mean", "how a text's token vectors become one", choices=tuple(HEADS))
+    head_dim: int = setting(128, "size of the head `lstm` in each direction; of `cnn`, filters of each width")
+    hidden_dim: int = setting(64, "size of the layer before the classes; 0: none", minimum=0)
+    dropout: float = setting(0.5, "dropout before the classes", below=1)
+    columns: str = setting("")  # of text, label and second text in the training file, joined by tabs; "": usual ones
+    lang: str = setting("en", choices=tuple(TOKENISERS))
+    max_seq_len: int = setting(256, "truncate texts to N tokens")
+    pairs: bool = setting(False)
+    reads_elmo: bool = setting(False)
+    reads_words: bool = setting(False)
+    seed: int = setting(2020, minimum=0, below=2**32)
+
+    @property
+    def pool(self) -> str | None:
+        return "mean" if self.head == "mean" else None
+
+
+class FineTunedELMo(elmo.ELMo):
+    """ELMo with a sparse gradient of the embedding table, which is faster."""
+
+    def token_vectors(self, tokens: Tokens) -> paddle.Tensor:
+        if self.config.reads_characters:
+            return super().token_vectors(tokens)
+        table = self.bilm.token_encoder.embedding.weight
+        return nn.functional.embedding(to_tensor(tokens.words), table, sparse=True)
+
+
+class StandardisedInput(nn.Layer):
+    """Standardise an input's layers with statistics of the training texts, and mix or concatenate them.
+
+    This makes learning rates comparable across inputs and mix weights independent of scale.
+    """
+
+    def __init__(self, n_layers: int, dim: int, is_mixed: bool):
         super().__init__()
+        self.dim = dim if is_mixed else n_layers * dim
         self.register_buffer("mean", paddle.zeros([n_layers, dim]))
         self.register_buffer("deviation", paddle.ones([n_layers, dim]))
-        self.mix = elmo.ScalarMix(n_layers) if n_layers > 1 else None
+        self.mix = elmo.ScalarMix(n_layers) if is_mixed and n_layers > 1 else None
 
-    def fit(self, means: np.ndarray) -> None:
-        """Compute mean and standard deviation of the training part (n, L, D)."""
-        self.mean.set_value(means.mean(axis=0))
-        self.deviation.set_value(means.std(axis=0) + 1e-6)
-
-    def forward(self, means: paddle.Tensor) -> paddle.Tensor:
-        layers = ((means - self.mean) / self.deviation).unbind(axis=1)
-        return self.mix(layers) if self.mix else layers[0]
+    def forward(self, layers: Sequence[paddle.Tensor]) -> paddle.Tensor:
+        """From layers, each (..., D), to (..., dim)."""
+        layers = [(x - self.mean[k]) / self.deviation[k] for k, x in enumerate(layers)]
+        return self.mix(layers) if self.mix else paddle.concat(layers, axis=-1)
 
 
-class Head(nn.Layer):
-    """Concatenated encoder vectors, a tanh layer of size `hidden` (0: none), dropout, class logits.
+class ClassifierNetwork(nn.Layer):
+    """Maps tokenised texts, or pairs, to logits. At least one of ELMo and words is given."""
 
-    shapes: (L, D) of each encoder. pairs: whether it classifies pairs of texts.
-    """
+    elmo_at = ()  # it reads ELMo's layers, not its mixes
 
-    def __init__(self, shapes: Sequence[tuple[int, int]], hidden: int, n_classes: int = 2, pairs: bool = False):
+    def __init__(self, settings: ClassifierSettings, n_classes: int, elmo: elmo.ELMo | None, words: Words | None):
         super().__init__()
-        dim = sum(dim for _, dim in shapes) * (4 if pairs else 1)
-        self.pairs = pairs
-        self.inputs = nn.LayerList(StandardisedMix(*shape) for shape in shapes)
+        self.settings, self.elmo, self.words = settings, elmo, words
+        sizes = [(elmo.choice.n_layers, elmo.layer_dim, elmo.choice.how == "mix")] if elmo else []
+        sizes += [(1, words.dim, False)] if words else []
+        self.inputs = nn.LayerList(StandardisedInput(*size) for size in sizes)
+        self.head = HEADS[settings.head](sum(part.dim for part in self.inputs), settings.head_dim)
+        dim, hidden = self.head.dim * (4 if settings.pairs else 1), settings.hidden_dim
         self.hidden = nn.Linear(dim, hidden) if hidden else None
         self.output = nn.Linear(hidden or dim, n_classes)
-        self.dropout = 0.0
 
-    def forward(self, means: Sequence[paddle.Tensor | np.ndarray]) -> paddle.Tensor:
-        """Logits (B, classes) from each encoder's (B, L, D), of pairs (2B, L, D)."""
-        means = [paddle.to_tensor(layers) if isinstance(layers, np.ndarray) else layers for layers in means]
-        x = paddle.concat([mix(layers) for mix, layers in zip(self.inputs, means, strict=True)], axis=1)
-        if self.pairs:
+    def forward(self, sentences: Sequence[Sequence[str]]) -> paddle.Tensor:
+        """Logits (B, classes) of texts or, from 2B, of pairs."""
+        return self.classify(self.head(*self.token_vectors(sentences)))
+
+    def token_vectors(self, sentences: Sequence[Sequence[str]]) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """What the head reads: (B, T, D), zero at padding, or their means (B, D); and the mask (B, T)."""
+        outputs = []
+        for source, part in zip(self._sources(), self.inputs, strict=True):
+            layers, mask = source.layers(sentences)
+            if not self.settings.pool and not mask.shape[1]:  # all texts are empty
+                layers, mask = (
+                    [paddle.zeros([len(sentences), 1, x.shape[-1]]) for x in layers],
+                    paddle.zeros([len(sentences), 1]),
+                )
+            x = part(layers)
+            if source is self.elmo:
+                x = nn.functional.dropout(x, self.settings.elmo_dropout, training=self.training)
+            outputs.append(x if self.settings.pool else x * mask.unsqueeze(-1))
+        return paddle.concat(outputs, axis=-1), mask
+
+    def classify(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Logits (B, classes) from the head's results, (B, H) or, of pairs, (2B, H)."""
+        if self.settings.pairs:
             a, b = x.chunk(2)
             x = paddle.concat([a, b, (a - b).abs(), a * b], axis=1)
         x = paddle.tanh(self.hidden(x)) if self.hidden else x
-        return self.output(nn.functional.dropout(x, self.dropout, training=self.training))
+        return self.output(nn.functional.dropout(x, self.settings.dropout, training=self.training))
 
-    def probabilities(self, means: Sequence[np.ndarray]) -> np.ndarray:
-        """Probabilities (n, classes) from each encoder's (n, L, D)."""
+    def loss(
+        self, sentences: Sequence[Sequence[str]], labels: np.ndarray, class_weights: paddle.Tensor | None
+    ) -> paddle.Tensor:
+        """Mean cross-entropy, weighted by class, plus the penalty on mixed layers."""
+        loss = nn.functional.cross_entropy(self(sentences), paddle.to_tensor(labels), weight=class_weights)
+        if self.settings.elmo_l2_coef:
+            loss = loss + self.settings.elmo_l2_coef * sum((mix.scalars**2).sum() for mix in self._mixes())
+        return loss
+
+    @paddle.no_grad()
+    def standardise(self, batches: Iterable[Sequence[Sequence[str]]]) -> None:
+        """Set the statistics of the inputs to those of texts: of their tokens' vectors or, for the head `mean`, means."""
         self.eval()
-        if not len(means[0]):
-            return np.zeros((0, self.output.weight.shape[1]), np.float32)
-        with paddle.no_grad():
-            return nn.functional.softmax(self(means)).numpy()
+        totals = [np.zeros((3, *part.mean.shape)) for part in self.inputs]  # number, sum, sum of squares
+        for sentences in batches:
+            for source, total in zip(self._sources(), totals, strict=True):
+                layers, mask = source.layers(sentences)
+                keep = np.ones(len(sentences), bool) if self.settings.pool else mask.numpy().astype(bool)
+                x = np.stack([layer.numpy()[keep] for layer in layers]).astype(np.float64)  # (L, n, D)
+                total += np.stack([np.full_like(total[0], x.shape[1]), x.sum(axis=1), (x**2).sum(axis=1)])
+        for part, (number, sums, squares) in zip(self.inputs, totals, strict=True):
+            mean = sums / np.maximum(number, 1)
+            part.mean.set_value(mean.astype(np.float32))
+            variance = squares / np.maximum(number, 1) - mean**2
+            part.deviation.set_value((np.sqrt(np.maximum(variance, 0)) + 1e-6).astype(np.float32))
+
+    def tuned_groups(self) -> list[list[paddle.Tensor]]:
+        """The weights of trained inputs, from the bottom to the top. Each group's gradient is clipped separately."""
+        groups = self.elmo.parameter_groups() if self.elmo and self.elmo.trainable else []
+        return [*groups, *([[self.words.table]] if self.words and self.words.vocabulary else [])]
 
     def mixes(self) -> list[list[float]]:
-        """The weights softmax(s) of the layers and gamma, for each encoder with several layers."""
-        mixes = [layer.mix for layer in self.inputs if layer.mix]
-        return [[*nn.functional.softmax(mix.scalars, axis=0).tolist(), mix.gamma.item()] for mix in mixes]
+        """The weights softmax(s) of the layers and gamma, if they are mixed."""
+        return [[*nn.functional.softmax(mix.scalars, axis=0).tolist(), mix.gamma.item()] for mix in self._mixes()]
 
+    def _mixes(self) -> list[elmo.ScalarMix]:
+        return [part.mix for part in self.inputs if part.mix]
 
-class ClassifierModel(nn.Layer):
-    """Encoders, the mean vectors of all texts, and a head, which `start_head` creates. Texts are referred to by index.
-
-    fine_tuning: trainable encoders recompute their means; otherwise the first ones are used.
-    """
-
-    def __init__(
-        self,
-        encoders: Sequence[Encoder],
-        sentences: Sequence[Sequence[str]],
-        ranks: Ranks,
-        hidden: int,
-        n_classes: int = 2,
-        pairs: bool = False,
-    ):
-        """Each rank encodes a share of the sentences."""
-        super().__init__()
-        self.encoders, self.hidden, self.n_classes, self.pairs = nn.LayerList(encoders), hidden, n_classes, pairs
-        self.trainable = [encoder for encoder in encoders if encoder.tuning]
-        self.fine_tuning = False
-        self.texts = [encoder.prepare(sentences) for encoder in encoders]
-        inputs, indices = list(zip(encoders, self.texts, strict=True)), range(ranks.rank, len(sentences), ranks.size)
-        shares = ranks.run_on_all(lambda: [encoder.means([texts[k] for k in indices]) for encoder, texts in inputs])
-        self.means = [np.empty((len(sentences), *encoder.shape), np.float32) for encoder in encoders]
-        for rank, share in enumerate(shares):
-            for means, rank_means in zip(self.means, share, strict=True):
-                means[rank :: ranks.size] = rank_means
-        self.initial_weights = self._weights("encoders.")
-
-    def start_head(self, train: np.ndarray, seed: int) -> None:
-        """Create a new head on the first means, standardised on the training part."""
-        paddle.seed(seed)
-        shapes = [encoder.shape for encoder in self.encoders]
-        self.head, self.fine_tuning = Head(shapes, self.hidden, self.n_classes, self.pairs), False
-        for mix, means in zip(self.head.inputs, self.means, strict=True):
-            mix.fit(means[self.row_numbers(train)])
-
-    def forward(self, indices: np.ndarray) -> paddle.Tensor:
-        """Logits (B, classes) of texts."""
-        return self.head(self._mean_layers(indices, lambda encoder, texts: encoder(texts)))
-
-    def probabilities(self, indices: np.ndarray) -> np.ndarray:
-        """(n, classes) of texts, without dropout."""
-        return self.head.probabilities(self._mean_layers(indices, lambda encoder, texts: encoder.means(texts)))
-
-    def _mean_layers(self, indices: np.ndarray, encode: Callable[[Encoder, list], Any]) -> list:
-        """Each encoder's means (B, L, D) of texts, recomputed if it is being fine-tuned."""
-        rows = self.row_numbers(indices)
-        return [
-            encode(encoder, [texts[k] for k in rows]) if self.fine_tuning and encoder.tuning else means[rows]
-            for encoder, texts, means in zip(self.encoders, self.texts, self.means, strict=True)
-        ]
-
-    def row_numbers(self, indices: np.ndarray) -> np.ndarray:
-        """Row numbers of the texts; for pairs, those of the second texts follow."""
-        return np.concatenate([indices, indices + len(self.means[0]) // 2]) if self.pairs else indices
-
-    def trained_weights(self) -> dict[str, np.ndarray]:
-        """A copy of the head's weights and, in fine-tuning, of the trainable encoders' weights."""
-        return self._weights("head.") | (self._weights("encoders.") if self.fine_tuning else {})
-
-    def _weights(self, prefix: str) -> dict[str, np.ndarray]:
-        frozen = tuple(f"encoders.{k}." for k, encoder in enumerate(self.encoders) if not encoder.tuning)
-        weights = self.state_dict().items()
-        return {name: w.numpy() for name, w in weights if name.startswith(prefix) and not name.startswith(frozen)}
-
-    def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        state = self.state_dict()
-        for name, array in weights.items():
-            state[name].set_value(array)
+    def _sources(self) -> list[elmo.ELMo | Words]:
+        return [source for source in (self.elmo, self.words) if source is not None]

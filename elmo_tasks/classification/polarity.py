@@ -12,16 +12,22 @@ from elmo_tasks.classification.texts import Texts, read_lines, tokenise_texts
 FILES = (("rt-polarity.pos", 1), ("rt-polarity.neg", 0))  # in the order that gives the published scripts' split
 
 
-def read_reviews(folder: Path, lang: str, max_tokens: int, words: Sequence[str] = ()) -> Texts:
-    """Read rt-polarity.pos (label 1) and rt-polarity.neg (label 0), one review per line."""
-    texts, labels = [], []
-    for name, label in FILES:
+def check_folder(folder: Path) -> None:
+    """Raise unless this is the folder of the data set."""
+    for name, _ in FILES:
         if not (folder / name).is_file():
             raise UserError(
-                f"--data_dir {folder}: there is no {name}. Expected the folder of the sentence polarity dataset v1: `bash "
-                "download_data.sh polarity` downloads it; data/polarity is a small sample in the same form. "
-                "For your own texts use --train_file."
+                f"{folder}: there is no {name}. Expected the folder of the sentence polarity dataset v1: `bash "
+                "download_data.sh polarity` downloads it; data/polarity is a small sample in the same form. Your own texts "
+                "are in a file."
             )
+
+
+def read_reviews(folder: Path, lang: str, max_tokens: int, words: Sequence[str] = ()) -> Texts:
+    """Read rt-polarity.pos (label 1) and rt-polarity.neg (label 0), one review per line."""
+    check_folder(folder)
+    texts, labels = [], []
+    for name, label in FILES:
         lines = list(read_lines(folder / name))
         reviews = [line for line in lines if line.strip()]
         if not reviews:

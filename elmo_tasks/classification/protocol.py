@@ -1,151 +1,307 @@
-"""The evaluation protocol, identical for all encoders:
+"""Training and scoring on parts of labelled texts: files of their own, the folds of a cross-validation, or a single split.
 
-- the test parts are folds, a single split, or a test file; a tenth of each training part is held out as the dev part if
-  there is no dev file;
-- a head is trained on the encoders' initial vectors for every combination of `lr`, `weight_decay` and `dropout`. The dev
-  part selects the combination and the epoch;
-- trainable encoders are fine-tuned together with this head for every combination of their learning rates. The dev part
-  selects again; the starting point is a candidate, so harmful fine-tuning is discarded;
-- the test part is scored once, and never used for selection.
-
-The dev part selects by ROC AUC (`scores.auc`). On a thousand reviews it is less noisy than accuracy and, unlike the loss,
-insensitive to overconfidence caused by fine-tuning.
+A tenth of each training part is held out as the dev part if there is none. The test part is scored once, and never used for
+selection. The dev part selects by ROC AUC (`scores.auc`): on a thousand reviews it is less noisy than accuracy and, unlike
+the loss, insensitive to overconfidence caused by fine-tuning.
 """
 
 import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from elmo_core.config import differences
-from elmo_core.files.checkpoint import fingerprint
-from elmo_core.machine import disk, messages
+from elmo_core.files import checkpoint
+from elmo_core.machine import disk, messages, runtime
+from elmo_core.machine.checks import check_option, check_texts
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.optional import import_optional
 from elmo_core.machine.ranks import Ranks
-from elmo_core.text.language import AUTO
-from elmo_core.text.text_files import write_table
 from elmo_core.weights import model_files
-from elmo_tasks.classification.classifier import Classifier
-from elmo_tasks.classification.encoders import Encoder
-from elmo_tasks.classification.network import ClassifierModel
+from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.classification.polarity import read_reviews
-from elmo_tasks.classification.scores import Results, comparison, mistakes, tables
-from elmo_tasks.classification.texts import Texts, read_texts
-from elmo_tasks.classification.training import Fold, FoldResult, SearchSettings, Trainer
-from elmo_tasks.saved import LOCK, check_model_folder
+from elmo_tasks.classification.scores import Results, comparison, tables
+from elmo_tasks.classification.texts import Example, Given, Texts, read_texts
+from elmo_tasks.classification.training import ClassifierTraining, Fold, Trainer
+from elmo_tasks.pretrained import PretrainedBiLM
+from elmo_tasks.saved import LOCK, STATE, TrainedModel, check_model_folder
+from elmo_tasks.settings import check_effects, make
 from elmo_tasks.significance import mean_and_std
-from elmo_tasks.training import HELD_OUT
+from elmo_tasks.training import HELD_OUT, BestEpoch, conclude, format_settings
+from elmo_tasks.word_vectors import WordVectors
 
-model_selection = import_optional("sklearn.model_selection", "training a classifier")
-
-
-@dataclass
-class ProtocolSettings(SearchSettings):
-    """Settings of a run. Its results depend on all but OUTPUT_FIELDS.
-
-    data_dir: folder of the polarity dataset, used without a train_file.
-    columns: of train_file, dev_file and test_file, see `texts.read_file`.
-    class_weights: "balanced", or CLASS=WEIGHT for some classes.
-    protocol: cv, or split. compare_with: results of other runs. mistakes: a table of the misclassified texts.
-    save_dir: for the classifier. resume: continue an interrupted run.
-    """
-
-    data_dir: Path | None = None
-    train_file: Path | None = None
-    dev_file: Path | None = None
-    test_file: Path | None = None
-    columns: Sequence[str] | None = None
-    class_weights: Sequence[str] | None = None
-    lang: str = AUTO
-    max_seq_len: int = 256
-    protocol: str = "cv"
-    folds: int = 10
-    results: Path | None = None
-    compare_with: Sequence[Path] = ()
-    confusion: bool = False
-    mistakes: Path | None = None
-    save_dir: Path | None = None
-    overwrite: bool = False
-    resume: bool = False
+Labelled = Path | str | tuple[Sequence, Sequence]  # a file, or texts and labels
+NOT_COMPARED = (
+    "texts",
+    "labels",
+    "dev",
+    "test",
+    "save_dir",
+    "overwrite",
+    "resume",
+    "progress",
+    "logging_step",
+    "device",
+)
 
 
-PREDICT = "python run_finetune.py predict --model_dir="
-OUTPUT_FIELDS = ("results", "compare_with", "confusion", "mistakes", "save_dir", "overwrite", "resume", "logging_step")
+# Data
 
 
-# Folds
+def load_texts(source: Labelled, name: str) -> Path | Given:
+    """A file, or the examples that texts and their labels are. name: of the argument, for messages."""
+    if isinstance(source, Path | str):
+        return Path(source)
+    texts, labels = source
+    is_pair = len(texts) > 0 and not isinstance(texts[0], str)
+    check_texts(texts, ("text", "text2") if is_pair else ("text",))
+    if len(texts) != len(labels) or not len(texts):
+        raise UserError(f"`{name}`: {format_count(len(texts), 'texts')}, {format_count(len(labels), 'labels')}.")
+    pairs = [tuple(" ".join(part.split()) for part in (text if is_pair else (text,))) for text in texts]
+    return Given(name, [Example(str(label), text) for label, text in zip(labels, pairs, strict=True)])
 
 
-def make_folds(labels: np.ndarray, settings: ProtocolSettings, n_dev: int = 0, n_test: int = 0) -> list[Fold]:
-    """n_dev, n_test: how many texts at the end come from the dev and test files, see `Texts`."""
-    seed, n_train = settings.seed, len(labels) - n_dev - n_test
-    indices, dev = np.arange(n_train), np.arange(n_train, n_train + n_dev)
-    if n_dev and len(set(labels[dev])) < 2:
-        raise UserError("--dev_file: all texts have the same label, so it cannot select a model.")
-    if n_test:
-        parts = [("test", indices, np.arange(n_train + n_dev, len(labels)))]
-    elif settings.protocol == "split":  # as in the published scripts: not stratified
-        parts = [("split", *model_selection.train_test_split(indices, test_size=HELD_OUT, random_state=seed))]
+def load(options: Mapping[str, Any]) -> Texts:
+    """Read and tokenise the texts of a call. A folder is that of the polarity dataset."""
+    texts = options["texts"]
+    source = load_texts(texts if options["labels"] is None else (texts, options["labels"]), "texts")
+    tokenisation = options["lang"], options["max_seq_len"], model_files.vocabulary_words(options["elmo"])
+    if isinstance(source, Path) and (source.is_dir() or (not source.suffix and not source.exists())):
+        return read_reviews(source, *tokenisation)
+    parts = [None if options[name] is None else load_texts(options[name], name) for name in ("dev", "test")]
+    return read_texts(source, *parts, options["columns"], *tokenisation)
+
+
+def _model_selection():
+    return import_optional("sklearn.model_selection", "training a classifier")
+
+
+def make_folds(data: Texts, folds: int, protocol: str, seed: int) -> list[Fold]:
+    labels, n_train = data.labels, len(data) - data.n_dev - data.n_test
+    indices, dev = np.arange(n_train), np.arange(n_train, n_train + data.n_dev)
+    if protocol == "split":  # as in the published scripts: not stratified
+        parts = [("split", *_model_selection().train_test_split(indices, test_size=HELD_OUT, random_state=seed))]
     else:
-        smallest_class, n = int(np.bincount(labels[indices]).min()), settings.folds
-        if not 2 <= n <= smallest_class // 2:
+        smallest_class = int(np.bincount(labels[indices]).min())
+        if not 2 <= folds <= smallest_class // 2:
             enough = f"enough for 2 to {smallest_class // 2:,} folds"
-            what = enough if smallest_class >= 4 else "too few: remove it, or give a --test_file"
+            what = enough if smallest_class >= 4 else "too few: remove it, or give `test`"
             raise UserError(
-                f"--folds {n}: the rarest class has {format_count(smallest_class, 'texts')}, which is {what}."
+                f"`folds={folds}`: the rarest class has {format_count(smallest_class, 'texts')}, which is {what}."
             )
-        pairs = model_selection.StratifiedKFold(n, shuffle=True, random_state=seed).split(indices, labels[indices])
-        parts = [(f"fold {k}/{n}", *pair) for k, pair in enumerate(pairs, 1)]
-    return [Fold(name, *_hold_out_dev(train, dev, labels, seed), test) for name, train, test in parts]
+        splits = (
+            _model_selection().StratifiedKFold(folds, shuffle=True, random_state=seed).split(indices, labels[indices])
+        )
+        parts = [(f"fold {k}/{folds}", *split) for k, split in enumerate(splits, 1)]
+    return [Fold(name, *hold_out_dev(train, dev, labels, seed), test) for name, train, test in parts]
 
 
-def _hold_out_dev(train: np.ndarray, dev: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The training and dev parts; without a dev file, the dev part is a stratified tenth of the training part."""
+def only_fold(data: Texts, seed: int) -> Fold:
+    """All texts but those of the dev and test sets are trained on."""
+    train, dev, test = np.split(np.arange(len(data)), [len(data) - data.n_dev - data.n_test, len(data) - data.n_test])
+    return Fold("", *hold_out_dev(train, dev, data.labels, seed), test)
+
+
+def hold_out_dev(train: np.ndarray, dev: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The training and dev parts; without a dev part, it is a stratified tenth of the training part."""
     if len(dev):
+        if len(set(labels[dev])) < 2:
+            raise UserError("`dev`: all texts have the same label, so it cannot select a model.")
         return train, dev
     counts = np.bincount(labels[train], minlength=labels.max() + 1)
     if counts.min() >= 2 and len(train) * HELD_OUT > len(counts) - 1:
-        parts = model_selection.train_test_split(train, test_size=HELD_OUT, stratify=labels[train], random_state=seed)
+        parts = _model_selection().train_test_split(
+            train, test_size=HELD_OUT, stratify=labels[train], random_state=seed
+        )
         if len(set(labels[parts[1]])) > 1:
             return tuple(parts)
     raise UserError(
         f"{format_count(len(train), 'texts')}, {counts.min():,} of the rarest class, are too few: a tenth of a training "
-        "part must hold several classes. Give a --dev_file, or remove rare classes."
+        "part must hold several classes. Give `dev`, or remove rare classes."
     )
 
 
-def parse_class_weights(values: Sequence[str] | None, data: Texts) -> np.ndarray | None:
-    """Weights (classes,) in the loss from --class_weights; None without it."""
-    if not values:
+def weights_of_classes(weights: str | Mapping[str, float] | None, data: Texts) -> np.ndarray | None:
+    """Weights (classes,) in the loss from `class_weights`; None without it."""
+    if weights is None:
         return None
-    if list(values) == ["balanced"]:
+    if weights == "balanced":
         counts = np.bincount(data.labels[: len(data) - data.n_dev - data.n_test])
         return counts.sum() / (len(counts) * counts)
-    weights = np.ones(len(data.classes))
-    for pair in values:
-        name, _, number = pair.rpartition("=")
+    is_valid = isinstance(weights, Mapping) and all(
+        name in data.classes and isinstance(weight, int | float) and 0 < weight < np.inf
+        for name, weight in weights.items()
+    )
+    if not is_valid:
+        raise UserError(
+            f"`class_weights` are {weights!r:.80}, expected 'balanced', or a weight above 0 for some of the classes "
+            f"{messages.join_names(data.classes)}."
+        )
+    return np.array([weights.get(name, 1.0) for name in data.classes])
+
+
+# Training
+
+
+def make_trainer(kind: type, options: Mapping[str, Any], data: Texts) -> Trainer:
+    """Load what does not change in training."""
+    pretrained = PretrainedBiLM.from_path(options["elmo"]) if options["elmo"] else None
+    vectors = WordVectors(options["word_vectors"], options["word_vectors_limit"]) if options["word_vectors"] else None
+    weights = weights_of_classes(options["class_weights"], data)
+    return Trainer(kind, data, options, pretrained, vectors, weights, options["progress"])
+
+
+def cross_validate(
+    kind: type[TrainedModel],
+    options: Mapping[str, Any],
+    protocol: str = "cv",
+    folds: int = 10,
+    results: Path | None = None,
+    compare_with: Sequence[Path] = (),
+) -> "CrossValidation":
+    """Train and score on the parts of labelled texts. The other ranks than the first get no results.
+
+    options: the arguments of `Classifier.train`. protocol, results, compare_with: see `Classifier.cross_validate`.
+    """
+    check_option("protocol", protocol, ("cv", "split", "train"))
+    ranks = Ranks(advice="With `results` or `save_dir` finished folds are kept: repeat this with `resume=True`.")
+    if not ranks.is_main:
+        log.setLevel("WARNING")
+    save_dir, resume, began = options["save_dir"] and Path(options["save_dir"]), options["resume"], time.perf_counter()
+    is_single, cache = protocol != "cv", FoldCache((results or save_dir) if protocol == "cv" else None)
+    is_saved = save_dir is not None and checkpoint.exists(save_dir / STATE)
+
+    def check_folder() -> None:
+        if save_dir:
+            check_model_folder(save_dir, kind.kind, options["overwrite"], resume, cache.is_interrupted or is_saved)
+
+    check_folder()
+    if not save_dir and (options["overwrite"] or (resume and not results)):
+        raise UserError(f"`{'overwrite' if options['overwrite'] else 'resume'}` has no effect without `save_dir`.")
+    if not save_dir and resume and not cache.is_interrupted:
+        raise UserError("`resume`: there is no interrupted run to continue. Leave it out.")
+    with runtime.on_device(runtime.device_name(options["device"])), ExitStack() as stack:
+        run = prepare(options, protocol, folds)
+        if results:
+            run.check_file(results)
+        run.compared = [(path, run.comparable(path)) for path in compare_with]
+        trainer = make_trainer(kind, options, run.data)
+
+        def lock() -> None:
+            for folder in filter(None, (save_dir, cache.folder)):
+                folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(disk.locked(folder / LOCK, remove=True))
+            check_folder()  # another run may have ended since
+
+        ranks.run_on_main(lock)
+        inputs = [source.fingerprint[:12] for source in (trainer.pretrained, trainer.vectors) if source]
+        done = ranks.run_on_main(lambda: cache.open({**run.settings, "weights": " ".join(inputs)}))
+        for number in done:
+            log.info(f"{run.folds[number - 1].name}  was done before")
+        if ranks.size > len(run.folds):
+            log.info(f"processes     {len(run.folds)} of {ranks.size} have work: each takes whole folds")
+        numbers = range(ranks.rank + 1, len(run.folds) + 1, ranks.size)
+
+        def train_folds() -> list[FoldResult]:
+            for k, number in enumerate(left := [number for number in numbers if number not in done]):
+                began, fold = time.perf_counter(), run.folds[number - 1]
+                into = (save_dir, resume and is_saved) if is_single else ()
+                best, first = trainer.train(fold, number, *into)
+                done[number] = result = FoldResult.of(run.data, fold, best, first)
+                cache.save(number, result)
+                if is_single:
+                    run.conclude(best, fold, save_dir)
+                    continue
+                seconds = time.perf_counter() - began
+                times = messages.format_duration(seconds)
+                times += f"  {messages.format_duration(seconds * (len(left) - k - 1))} left" if left[k + 1 :] else ""
+                dev = f"(dev {best.score.accuracy:.2%})  {format_settings(result.settings)}"
+                log.info(f"{fold.name}  accuracy {result.accuracy:.2%}  {dev}  {times}")
+            return [done[number] for number in numbers]
+
+        def train_on_all() -> None:
+            fold = only_fold(replace(run.data, n_dev=run.data.n_dev + run.data.n_test, n_test=0), run.seed)
+            fold.name = f"all {run.data.unit}"
+            best, _ = trainer.train(fold, len(run.folds) + 1, save_dir, resume and is_saved)
+            run.conclude(best, fold, save_dir)
+
         try:
-            weights[list(data.classes).index(name)] = weight = float(number)
-        except ValueError:
-            weight = 0
-        if not 0 < weight < np.inf:
-            raise UserError(
-                f"--class_weights {pair}: expected `balanced`, or CLASS=WEIGHT with a weight above 0 and one of the classes "
-                f"{messages.join_names(data.classes)}."
-            )
-    return weights
+            trainer.encode(save_dir)
+            shares = ranks.run_on_all(train_folds)
+            if ranks.is_main:
+                run.results = [shares[k % ranks.size][k // ranks.size] for k in range(len(run.folds))]
+                run.seconds = time.perf_counter() - began
+                if results:
+                    run.save(results)
+            if save_dir and not is_single:
+                ranks.run_on_main(train_on_all)
+        except UserError:
+            raise
+        except BaseException:  # Ctrl-C, a signal, or an error that is not the user's
+            if ranks.is_main and (n_kept := len(cache.files())):
+                kept = format_count(n_kept, "finished folds")
+                log.warning(f"stopped after {kept}. Continue with the same settings and `resume=True`.")
+            raise
+    if ranks.is_main:
+        cache.close()
+    return run
+
+
+def prepare(options: Mapping[str, Any], protocol: str, folds: int) -> "CrossValidation":
+    """Load the texts, and divide them."""
+    check_effects(options, ClassifierSettings, ClassifierTraining)
+    make(ClassifierTraining, {"seed": options["seed"]})
+    data, seed = load(options), options["seed"]
+    parts = [only_fold(data, seed)] if protocol == "train" else make_folds(data, folds, protocol, seed)
+    settings = {name: str(value) for name, value in {**options, "lang": data.lang}.items() if name not in NOT_COMPARED}
+    return CrossValidation(
+        data, parts, seed, {**settings, "folds": str(folds), "protocol": protocol, "data": data.identity}
+    )
+
+
+@dataclass
+class FoldResult:
+    """Probabilities (n, classes) and scores on a fold's test texts, and the selected settings.
+
+    first_accuracy: before fine-tuning.
+    """
+
+    probabilities: np.ndarray
+    accuracy: float
+    first_accuracy: float
+    macro_f1: float
+    settings: dict[str, float]
+    mixes: list[list[float]]
+
+    @classmethod
+    def of(cls, data: Texts, fold: Fold, best: BestEpoch, first: BestEpoch | None) -> "FoldResult":
+        score = best.model.score(data, fold.scored)
+        first_accuracy = (
+            first.model.score(data, fold.scored).accuracy if first and first is not best else score.accuracy
+        )
+        settings = {**first.settings, "epoch": first.epoch} if first else {}
+        if best is not first:
+            settings = {name: value for name, value in settings.items() if name != "epoch"}
+            settings |= {**best.settings, "tune_epoch": best.epoch}
+        return cls(
+            score.results.probabilities,
+            score.accuracy,
+            first_accuracy,
+            score.macro_f1,
+            settings,
+            best.model.network.mixes(),
+        )
 
 
 class FoldCache:
     """Results of finished folds, in PATH.parts until the run is done, so that an interrupted run can resume."""
 
-    def __init__(self, path: Path | None):
+    def __init__(self, path: Path | str | None):
         self.folder = Path(f"{path}.parts") if path else None
 
     def files(self) -> list[Path]:
@@ -156,7 +312,7 @@ class FoldCache:
         """Whether an interrupted run has left the folder."""
         return self.folder is not None and (self.folder / "settings.json").exists()
 
-    def open(self, identity: dict[str, str]) -> dict[int, FoldResult]:
+    def open(self, identity: Mapping[str, str]) -> dict[int, FoldResult]:
         """Load the finished folds by number. Raise if they are from a run with other settings or weights."""
         files = self.files()
         if files and (changes := differences(self._read(self.folder / "settings.json"), identity)):
@@ -188,215 +344,89 @@ class FoldCache:
                 self.folder.rmdir()
 
 
-# A run
+@dataclass
+class CrossValidation:
+    """Results on the test parts of folds; on the dev part if the test part is empty.
 
-
-def run_identity(flags: Mapping[str, str], data: str) -> dict[str, str]:
-    """Everything that a run's results depend on, besides its weights. data: the identity of the texts."""
-    return {**{name: value for name, value in flags.items() if name not in OUTPUT_FIELDS}, "data": data}
-
-
-def check_results(path: Path | None, identity: Mapping[str, str]) -> None:
-    """Raise if the file holds the results of other data or settings, which would be lost."""
-    if path and path.exists():
-        values = disk.read_json(path, "a file of --results")
-        if changes := differences(run_identity(values.get("settings", {}), values.get("data")), identity):
-            raise UserError(
-                f"--results {path} holds the results of other data or settings: {'; '.join(changes.values())}. Name another "
-                "file, or delete this one."
-            )
-
-
-def load_texts(settings: ProtocolSettings, elmo: str | None) -> Texts:
-    tokenisation = settings.lang, settings.max_seq_len, model_files.vocabulary_words(elmo)
-    if not settings.train_file:
-        return read_reviews(settings.data_dir, *tokenisation)
-    files = settings.train_file, settings.dev_file, settings.test_file
-    return read_texts(*files, settings.columns, *tokenisation)
-
-
-class Experiment:
-    """One run of the protocol. Validates the settings before encoders are built.
-
-    flags: all of the script's, which are recorded, and compared when a run is resumed.
+    settings: that the results depend on. classifier: the one that was saved, or trained on the only fold.
+    compared: results of other runs, by their files.
     """
 
-    def __init__(self, settings: ProtocolSettings, flags: Mapping[str, Any]):
-        self.settings = settings
-        self.flags = {name: str(value) for name, value in flags.items()}
-        self.ranks = Ranks(
-            advice="With --results or --save_dir finished folds are kept: repeat the command with --resume."
-        )
-        if not self.ranks.is_main:
-            log.setLevel("WARNING")
-        inputs = settings.train_file, settings.dev_file, settings.test_file
-        disk.check_output("--results", settings.results, *inputs)
-        disk.check_output("--mistakes", settings.mistakes, *inputs)
-        self.cache, self.trainer = FoldCache(settings.results or settings.save_dir), None
-        self._check_folder()
-        self.data = load_texts(settings, flags.get("init_from_ckpt"))
-        self.flags["lang"] = self.data.lang
-        self.identity = run_identity(self.flags, self.data.identity)
-        check_results(settings.results, self.identity)
-        self.folds = make_folds(self.data.labels, settings, self.data.n_dev, self.data.n_test)
-        self.class_weights = parse_class_weights(settings.class_weights, self.data)
-        self.compared = [(path, Results.load(path)) for path in settings.compare_with or ()]
-        data, scored = self.data.identity, np.sort(np.concatenate([fold.test for fold in self.folds]))
-        for path, other in self.compared:
-            if data != other.data or not np.array_equal(scored, other.number):
-                raise UserError(
-                    f"--compare_with {path}: it scored {len(other.number):,} of {other.data}, this run scores "
-                    f"{len(scored):,} of {data}. Compare runs with the same data and --protocol (and for split, the "
-                    "same --seed)."
-                )
+    data: Texts
+    folds: list[Fold]
+    seed: int
+    settings: Mapping[str, str]
+    results: list[FoldResult] = field(default_factory=list)
+    seconds: float = 0.0
+    classifier: TrainedModel | None = None
+    compared: Sequence[tuple[Path, Results]] = ()
 
-    def _check_folder(self) -> None:
-        settings, interrupted = self.settings, self.cache.is_interrupted
-        if settings.save_dir:
-            check_model_folder(settings.save_dir, "classifier", settings.overwrite, settings.resume, interrupted)
-        elif settings.resume and not interrupted:
-            raise UserError("--resume: there is no interrupted run to continue. Leave it out.")
+    @property
+    def accuracies(self) -> list[float]:
+        return [result.accuracy for result in self.results]
 
-    def run(self, encoders: Sequence[Encoder]) -> None:
-        """Train and score each fold, print and write the scores, then save the classifier if requested."""
-        with ExitStack() as stack:
-            self.ranks.run_on_main(lambda: self._lock(stack))
-            self._run(encoders)
-        if self.ranks.is_main:
-            self.cache.close()
-
-    def _lock(self, stack: ExitStack) -> None:
-        """Lock the folders in which this run writes until the stack is closed."""
-        for folder in filter(None, (self.settings.save_dir, self.cache.folder)):
-            folder.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(disk.locked(folder / LOCK, remove=True))
-        self._check_folder()  # another run may have ended since
-
-    def _run(self, encoders: Sequence[Encoder]) -> None:
-        began = time.perf_counter()
-        try:
-            fold_results = self._train_folds(encoders)
-            if self.ranks.is_main:
-                self._write(fold_results, time.perf_counter() - began)
-            if self.settings.save_dir:
-                self.ranks.run_on_main(lambda: self._save_classifier(encoders))
-        except UserError:
-            raise
-        except BaseException:  # Ctrl-C, a signal, or an error that is not the user's
-            if self.ranks.is_main:
-                self._keep_best(encoders)
-            raise
-
-    def _train_folds(self, encoders: Sequence[Encoder]) -> list[FoldResult]:
-        """Encode all texts and train on the folds that are not in the cache, each rank on its share."""
-        ranks, data, began = self.ranks, self.data, time.perf_counter()
-        for encoder in encoders:
-            encoder.log_unknown_words(data.sentences)
-        dims = self.settings.hidden_dim, len(data.classes)
-        model = ClassifierModel(encoders, data.sentences, ranks, *dims, data.are_pairs)
-        weights = {name: weight.numpy() for name, weight in model.encoders.state_dict().items()}
-        identity = {**self.identity, "weights": fingerprint(weights)[:12]}
-        done = ranks.run_on_main(lambda: self.cache.open(identity))
-        for number in done:
-            log.info(f"{self.folds[number - 1].name}  was done before")
-        shapes = " and ".join(f"{encoder.name} {' x '.join(map(str, encoder.shape))}" for encoder in encoders)
-        time_taken = messages.format_duration(time.perf_counter() - began)
-        log.info(f"{data.unit:13} {data.identity}, means of layers x dimensions: {shapes}; in {time_taken}")
-        if ranks.size > len(self.folds):
-            log.info(f"processes     {len(self.folds)} of {ranks.size} have work: each takes whole folds")
-        numbers = range(ranks.rank + 1, len(self.folds) + 1, ranks.size)
-        n_left = sum(number not in done for number in numbers)
-        self.trainer = Trainer(model, data.labels, self.settings, n_left, self.class_weights)
-        shares = ranks.run_on_all(lambda: [done.get(number) or self._fold_result(number) for number in numbers])
-        return [shares[k % ranks.size][k // ranks.size] for k in range(len(self.folds))]
-
-    def _fold_result(self, number: int) -> FoldResult:
-        result = self.trainer.train(self.folds[number - 1], number)
-        self.cache.save(number, result)
-        return result
-
-    def _write(self, fold_results: Sequence[FoldResult], seconds: float) -> None:
-        """Write the requested files, and print the scores."""
-        settings, data, results = self.settings, self.data, self._test_results(fold_results)
-        if settings.results:
-            self._write_results(results, fold_results, seconds)
-        if settings.mistakes:
-            write_table(settings.mistakes, mistakes(results, data.texts, data.are_pairs))
-        print(self._report(results, fold_results, seconds), flush=True)
-
-    def _test_results(self, fold_results: Sequence[FoldResult]) -> Results:
+    @property
+    def predictions(self) -> Results:
         """The predictions for all test texts, in the order of the texts."""
-        indices, data = np.concatenate([fold.test for fold in self.folds]), self.data
+        indices, data = np.concatenate([fold.scored for fold in self.folds]), self.data
         order = np.argsort(indices)
-        indices, probabilities = (
-            indices[order],
-            np.concatenate([result.probabilities for result in fold_results])[order],
+        probabilities = np.concatenate([result.probabilities for result in self.results])[order]
+        return Results.from_probabilities(
+            data.identity, indices[order], data.labels[indices[order]], probabilities, data.classes
         )
-        return Results.from_probabilities(data.identity, indices, data.labels[indices], probabilities, data.classes)
 
-    def _write_results(self, results: Results, fold_results: Sequence[FoldResult], seconds: float) -> None:
-        names = ["accuracy", "first_accuracy", *(["macro_f1"] if self.settings.train_file else [])]
-        values = {name: np.mean([getattr(result, name) for result in fold_results]) for name in names}
-        values |= {"classes": self.data.classes} if self.settings.train_file else {}
-        values |= {"seconds": seconds, "settings": self.flags}
-        values["parts"] = [
-            {"name": fold.name, "accuracy": result.accuracy, "settings": result.settings, "mixes": result.mixes}
-            for fold, result in zip(self.folds, fold_results, strict=True)
-        ]
-        results.save(self.settings.results, **values)
-
-    def _report(self, results: Results, fold_results: Sequence[FoldResult], seconds: float) -> str:
-        settings, unit, lines = self.settings, self.data.unit, []
-        scores = [result.accuracy for result in fold_results]
-        first = [result.first_accuracy for result in fold_results]
+    def report(self, classes: bool = True, confusion: bool = False) -> str:
+        """The scores as text. classes: include those of each class. confusion: include the confusion matrix."""
+        unit, scores, lines = self.data.unit, self.accuracies, []
+        first, results = [result.first_accuracy for result in self.results], self.predictions
         if len(scores) > 1:
             lines.append("accuracy of each fold  " + " ".join(f"{score:.2%}" for score in scores))
         if scores != first:
             lines.append(f"before fine-tuning     {mean_and_std(first, '%')}")
-        of_texts = f"{format_count(len(results.number), unit)}, in {messages.format_duration(seconds)}"
+        of_texts = f"{format_count(len(results.number), unit)}, in {messages.format_duration(self.seconds)}"
         lines.append(f"accuracy               {mean_and_std(scores, '%')}, {of_texts}")
-        if settings.train_file:
-            lines.append(f"macro F1               {mean_and_std([result.macro_f1 for result in fold_results], '%')}")
-        for mix in np.mean([result.mixes for result in fold_results], axis=0):
+        if classes:
+            lines.append(f"macro F1               {mean_and_std([result.macro_f1 for result in self.results], '%')}")
+        for mix in np.mean([result.mixes for result in self.results], axis=0):
             lines.append(f"layers                 s {' '.join(f'{s:.3f}' for s in mix[:-1])}  gamma {mix[-1]:.3f}")
-        lines += tables(results, bool(settings.train_file), settings.confusion)
-        lines += [comparison(results, other, path, settings.seed, unit) for path, other in self.compared]
-        return "\n".join(lines)
+        lines += tables(results, classes, confusion)
+        return "\n".join(lines + [comparison(results, other, path, self.seed, unit) for path, other in self.compared])
 
-    def _save_classifier(self, encoders: Sequence[Encoder]) -> None:
-        """Train the final head, on the only fold or on all texts, and save it with its encoders."""
-        data, settings, trainer = self.data, self.settings, self.trainer
-        if len(self.folds) > 1:
-            indices, dev = np.split(np.arange(len(data)), [len(data) - data.n_dev])
-            parts = _hold_out_dev(indices, dev, data.labels, settings.seed)
-            trainer.n_folds = trainer.done + 1
-            trainer.train(Fold(f"all {data.unit}", *parts, test=np.arange(0)), len(self.folds) + 1)
-        elif not trainer.done:  # its result was in the cache
-            trainer.n_folds = 1
-            trainer.train(self.folds[0], 1)
-        self._save(encoders)
-        log.info(f"saved         {settings.save_dir}; use it: {PREDICT}{settings.save_dir}")
-
-    def _save(self, encoders: Sequence[Encoder]) -> None:
-        data, settings = self.data, self.settings
-        classifier = Classifier.create(
-            self.trainer.model.head, encoders, data.classes, data.lang, settings.max_seq_len, settings.columns or ()
-        )
-        classifier.save(settings.save_dir)
-
-    def _keep_best(self, encoders: Sequence[Encoder]) -> None:
-        """Save the best epoch of the fold in training, and log what an interrupted run has saved."""
-        trainer, folder, n_finished = self.trainer, self.settings.save_dir, len(self.cache.files())
-        stopped = f"stopped in {trainer.fold.name}" if trainer and trainer.fold else "stopped before training"
-        if folder and trainer and trainer.best.weights and self.ranks.size == 1:
-            trainer.load_best()
-            self._save(encoders)
-            log.warning(
-                f"{stopped}. The best epoch so far is {trainer.best}. Use it: {PREDICT}{folder}. To train this fold again "
-                "and continue: the same command and --resume."
+    def comparable(self, path: Path) -> Results:
+        """The results of another run. Raise unless it has scored the same texts."""
+        other, scored = Results.load(path), np.sort(np.concatenate([fold.scored for fold in self.folds]))
+        if self.data.identity != other.data or not np.array_equal(scored, other.number):
+            raise UserError(
+                f"`compare_with` {path}: it scored {len(other.number):,} of {other.data}, this run {len(scored):,} of "
+                f"{self.data.identity}. Compare runs with the same data and `protocol` (and for split, the same `seed`)."
             )
-        elif n_finished:
-            finished = format_count(n_finished, "finished folds")
-            log.warning(f"{stopped}, after {finished}. Continue with the same command and --resume.")
-        else:
-            log.warning(f"{stopped}. Nothing has been saved.")
+        return other
+
+    def check_file(self, path: Path) -> None:
+        """Raise if the file holds the results of other data or settings, which would be lost."""
+        if path.exists():
+            values = disk.read_json(path, "a file of results")
+            if changes := differences(values.get("settings", {}), self.settings):
+                raise UserError(
+                    f"`results` {path} holds the results of other data or settings: {'; '.join(changes.values())}. Name "
+                    "another file, or delete this one."
+                )
+
+    def save(self, path: Path) -> None:
+        """Write scores and predictions as JSON."""
+        names = "accuracy", "first_accuracy", "macro_f1"
+        values: dict[str, Any] = {name: np.mean([getattr(result, name) for result in self.results]) for name in names}
+        values |= {"classes": list(self.data.classes), "seconds": self.seconds, "settings": self.settings}
+        values["parts"] = [
+            {"name": fold.name, "accuracy": result.accuracy, "settings": result.settings, "mixes": result.mixes}
+            for fold, result in zip(self.folds, self.results, strict=True)
+        ]
+        self.predictions.save(path, **values)
+
+    def conclude(self, best: BestEpoch, fold: Fold, folder: Path | None) -> None:
+        """Score the test part, if there is one, and record the result of the training in the classifier."""
+        parts = {"training": fold.train, "dev": fold.dev, "test": fold.test}
+        sizes = {name: len(indices) for name, indices in parts.items() if len(indices)}
+        self.classifier = best.model
+        test = best.model.score(self.data, fold.test) if len(fold.test) else None
+        conclude(best.model, best, test, replace(best.training, seed=self.seed), sizes, folder)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,12 @@ class Results:
         return cls(data, number, label, probabilities.argmax(axis=1), probability, classes)
 
     @property
+    def probabilities(self) -> np.ndarray:
+        """(n, classes)"""
+        p = self.probability
+        return np.stack([1 - p, p], axis=1) if p.ndim == 1 else p
+
+    @property
     def is_correct(self) -> np.ndarray:
         return self.prediction == self.label
 
@@ -78,6 +85,33 @@ class Results:
             return cls(values["data"], **columns)
         except (KeyError, TypeError) as error:
             raise UserError(f"{path}: not a file of --results ({type(error).__name__}: {error}).") from error
+
+
+@dataclass
+class Score:
+    """Scores of predictions. value: the area under the ROC curve, which selects the best epoch."""
+
+    results: Results
+
+    @cached_property
+    def value(self) -> float:
+        return auc(self.results.probabilities, self.results.label)
+
+    @cached_property
+    def accuracy(self) -> float:
+        return float(self.results.is_correct.mean())
+
+    @property
+    def macro_f1(self) -> float:
+        return macro_f1(self.results.prediction, self.results.label)
+
+    @property
+    def summary(self) -> str:
+        return f"AUC {self.value:.4f} accuracy {self.accuracy:.2%}"
+
+    def to_dict(self) -> dict[str, Any]:
+        scores = {"accuracy": self.accuracy, "macro_f1": self.macro_f1}
+        return {**scores, "texts": len(self.results.label), "classes": per_class(self.results)}
 
 
 def comparison(results: Results, other: Results, name: Path, seed: int, unit: str = "reviews") -> str:

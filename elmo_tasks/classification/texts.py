@@ -39,6 +39,17 @@ class Example:
     texts: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Given:
+    """Examples that were passed as an argument, and its name, where other functions take a file."""
+
+    name: str
+    examples: list[Example]
+
+    def __str__(self) -> str:
+        return f"`{self.name}`"
+
+
 @dataclass
 class Texts:
     """n labelled texts, or pairs of texts.
@@ -89,9 +100,9 @@ def read_texts(
 ) -> Texts:
     """Read all files. The classes are the labels of the training file. columns: see `read_file`; words: `recognise`."""
     examples = read_file(train, columns)
-    classes, pairs = _classes(train, examples, bool(columns)), len(examples[0].texts) == 2
-    if dev and test and dev.samefile(test):
-        log.warning(f"{test} is both --dev_file and --test_file: test scores will be optimistic.")
+    classes, pairs = _classes(train, examples, bool(columns) or isinstance(train, Given)), len(examples[0].texts) == 2
+    if isinstance(dev, Path) and isinstance(test, Path) and dev.samefile(test):
+        log.warning(f"{test} is both `dev` and `test`: test scores will be optimistic.")
     dev, test = (read_known(path, columns, classes, pairs) if path else [] for path in (dev, test))
     lang = choose_language(lang, chain.from_iterable(example.texts for example in examples), words)
     data = as_texts([*examples, *dev, *test], classes, lang, max_tokens, train)
@@ -144,6 +155,8 @@ def as_texts(examples: Sequence[Example], classes: Sequence[str], lang: str, max
 
 def read_file(path: Path, columns: Sequence[str] | None = None, usual: Sequence[str] = ()) -> list[Example]:
     """Read the labelled texts of a file. columns, usual: see `as_examples`."""
+    if isinstance(path, Given):
+        return path.examples
     disk.check_input(path, EXPECTED)
     rows = records.read_records(records.Lines(text_files.line_groups(path)), path, records.find_format)
     rows = records.name_columns(rows, lambda row: bool(_find_columns(row, columns, usual)))

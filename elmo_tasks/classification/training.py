@@ -1,42 +1,48 @@
-"""Training a classifier on a fold: the head alone, then trainable encoders together with it; the dev part selects."""
+"""Training a classifier on a part of labelled texts: the head over fixed inputs, then trained inputs together with it."""
 
-import itertools
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from operator import attrgetter
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import numpy as np
 
-from elmo_core.machine import messages
-from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import shuffled_batches
-from elmo_tasks.classification.encoders import Encoder
-from elmo_tasks.classification.network import ClassifierModel, Head
-from elmo_tasks.classification.scores import accuracy, auc, macro_f1
-from elmo_tasks.training import update
+from elmo_core.text.tokens import sentence_batches, shuffled_batches
+from elmo_tasks.classification.network import ClassifierSettings, FineTunedELMo
+from elmo_tasks.classification.texts import Texts
+from elmo_tasks.classification.words import Words, word_list
+from elmo_tasks.pretrained import PretrainedBiLM, randomise
+from elmo_tasks.saved import BILM, WORDS
+from elmo_tasks.settings import first_of, make, setting
+from elmo_tasks.training import BestEpoch, Progress, Run, TrainingSettings, fit, interrupted_run, search
+from elmo_tasks.word_vectors import WordVectors
 
-nn = paddle.nn
+BATCH_SIZE, BATCH_TOKENS = 128, 16384  # most texts and tokens per batch without training
+TUNED = "elmo_trainable or word_vectors_trainable"
+RATES = {"elmo_lr": "elmo_trainable", "word_vectors_lr": "word_vectors_trainable"}
+ONE_VALUE = ("seed", "max_seq_len", "cache_gb", "patience", "logging_step")
+OF_TUNING = (*RATES, "tune_epochs", "word_dropout", "lstm_dropout")
 
-WARMUP = 0.1  # share of the training in which the learning rates rise; then they fall to 0
-MAX_GRAD_NORM = 1.0  # per parameter group of a fine-tuned encoder
 
+@dataclass(frozen=True)
+class ClassifierTraining(TrainingSettings):
+    """Settings of the training. Of several values, the dev set selects one."""
 
-@dataclass
-class SearchSettings:
-    """If a field has several values, the dev part selects one."""
-
-    lr: Sequence[float] = (0.001, 0.003)
-    weight_decay: Sequence[float] = (0.1, 1.0)
-    dropout: Sequence[float] = (0.5,)
-    hidden_dim: int = 64  # 0: no hidden layer
-    epochs: int = 15
-    tune_epochs: int = 5  # of fine-tuning
-    batch_size: int = 64
-    seed: int = 2020
-    logging_step: int | None = None  # steps between log lines; None: one line per fold
+    warmup: ClassVar[float] = 0.1
+    final_lr: ClassVar[float] = 0.0
+    epochs: int = setting(15, "epochs of the head over fixed inputs; 0: all is trained from the start", minimum=0)
+    patience: int = setting(0, "stop after N epochs without improvement on the dev set; 0: never", minimum=0)
+    batch_size: int = setting(64, "examples per step")
+    lr: float = setting((0.001, 0.003), "learning rate", above=0)
+    weight_decay: float = setting((0.1, 1.0), "weight decay", minimum=0)
+    tune_epochs: int = setting(5, "epochs of fine-tuning", needs=TUNED)
+    elmo_lr: float = setting((0.0005,), "learning rate of the biLM", above=0, needs="elmo_trainable")
+    word_vectors_lr: float = setting(
+        (0.0003, 0.001), "learning rate of the word vectors", above=0, needs="word_vectors_trainable"
+    )
+    max_grad_norm: float = setting(1.0, "clip the gradient norm of each layer of a fine-tuned biLM to this", above=0)
+    logging_step: int = setting(0, "steps between log lines; 0: only if it takes long")
 
 
 @dataclass
@@ -48,172 +54,173 @@ class Fold:
     dev: np.ndarray
     test: np.ndarray
 
-
-@dataclass
-class Candidate:
-    """A model after an epoch: its settings, its scores on the dev part, and its trained weights."""
-
-    settings: dict[str, float] = field(default_factory=dict)
-    auc: float = -1.0
-    accuracy: float = 0.0
-    weights: dict[str, np.ndarray] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return f"{format_settings(self.settings)}, dev AUC {self.auc:.4f} accuracy {self.accuracy:.2%}"
-
-
-@dataclass
-class FoldResult:
-    """Probabilities (n, classes) and scores on a fold's test texts, and the selected settings.
-
-    first_accuracy: before fine-tuning.
-    """
-
-    probabilities: np.ndarray
-    accuracy: float
-    first_accuracy: float
-    macro_f1: float
-    settings: dict[str, float]
-    mixes: list[list[float]]
+    @property
+    def scored(self) -> np.ndarray:
+        return self.test if len(self.test) else self.dev
 
 
 class Trainer:
-    """Trains a model on folds of the labelled texts. A fold's result depends only on it, its number and the seed.
+    """Trains classifiers on parts of labelled texts. A result depends only on the part, its number and the settings.
 
-    n_folds: how many will be trained, for the time left. class_weights: (classes,), of the loss.
+    options: settings by name; those of numbers may have several values. class_weights: (classes,), of the loss.
     """
 
     def __init__(
         self,
-        model: ClassifierModel,
-        labels: np.ndarray,
-        settings: SearchSettings,
-        n_folds: int,
+        kind: type,
+        data: Texts,
+        options: Mapping[str, Any],
+        pretrained: PretrainedBiLM | None,
+        vectors: WordVectors | None,
         class_weights: np.ndarray | None = None,
+        progress: Progress | None = None,
     ):
-        self.model, self.labels, self.settings = model, labels, settings
+        self.kind, self.data, self.pretrained, self.vectors, self.progress = kind, data, pretrained, vectors, progress
         self.class_weights = None if class_weights is None else paddle.to_tensor(class_weights.astype(np.float32))
-        self.n_folds, self.done, self.began = n_folds, 0, time.perf_counter()
-        self.fold, self.best = None, Candidate()  # in training
+        self.options = {}
+        for settings in (ClassifierSettings, ClassifierTraining):
+            for field in (field for field in fields(settings) if field.name in options.keys() - {"lang", "columns"}):
+                is_number = type(first_of(field.default)) in (int, float) and field.name not in ONE_VALUE
+                several = _several(options[field.name]) if is_number else [options[field.name]]
+                for value in several:
+                    make(settings, {field.name: value})
+                self.options[field.name] = options[field.name]
+        self.options |= {"reads_elmo": pretrained is not None, "pairs": data.are_pairs}
+        self.options |= {"lang": data.lang, "columns": "\t".join(options["columns"] or ())}
+        self.options["reads_words"] = bool(vectors or self.options["word_vectors_trainable"] or not pretrained)
+        self.is_tuned = bool(self.options["elmo_trainable"] or self.options["word_vectors_trainable"])
+        self.fixed_elmo = self.fixed_words = None
 
-    def train(self, fold: Fold, number: int) -> FoldResult:
-        """Select on the dev part, score the test part, and leave the model with the selected weights."""
-        began, labels = time.perf_counter(), self.labels[fold.test]
-        self.fold, self.best = fold, Candidate()
-        seed = int(np.random.SeedSequence([self.settings.seed, number]).generate_state(1)[0])
-        self._train_head(fold, seed)
-        first = probabilities = self.model.probabilities(fold.test)
-        if self.model.trainable:
-            self._fine_tune(fold, seed)
-            probabilities = self.model.probabilities(fold.test)
-        self.done += 1
-        scores, test = [math.nan] * 3, ""
-        if len(labels):
-            f1 = macro_f1(probabilities.argmax(axis=1), labels)
-            scores = accuracy(probabilities, labels), accuracy(first, labels), f1
-            test = f"accuracy {scores[0]:.2%}  "
-        times = messages.format_duration(time.perf_counter() - began)
-        if self.done < self.n_folds:
-            times += f"  {messages.format_duration(self._seconds_left(0))} left"
-        best = self.best
-        log.info(f"{fold.name}  {test}(dev {best.accuracy:.2%})  {format_settings(best.settings)}  {times}")
-        return FoldResult(probabilities, *scores, best.settings, self.model.head.mixes())
+    def encode(self, folder=None) -> None:
+        """Load the fixed inputs, which all classifiers share, and compute what ELMo gives for the texts."""
+        settings, sentences = self._settings({}, is_tuned=False), self.data.sentences
+        if self.pretrained:
+            self.fixed_elmo = make_elmo(settings, self.pretrained)
+            self.fixed_elmo.cache(sentences, self.options["cache_gb"], folder)
+        if settings.reads_words:
+            self.fixed_words = Words(self.vectors, settings.seed, pool=settings.pool)
+            self.fixed_words.cache(sentences)
+            self.fixed_words.log_unknown(sentences)
 
-    def load_best(self) -> None:
-        """Load the best weights of the fold that is being trained."""
-        self.model.load_weights({**self.model.initial_weights, **self.best.weights})
+    def train(
+        self, fold: Fold, number: int = 1, folder=None, resume: bool = False
+    ) -> tuple[BestEpoch, BestEpoch | None]:
+        """Train on the fold. Returns the best epoch, with its model, and the best one before fine-tuning.
 
-    def _train_head(self, fold: Fold, seed: int) -> None:
-        """Select and load the best head over the encoders' first means."""
-        grid = {name: getattr(self.settings, name) for name in ("lr", "weight_decay", "dropout")}
-        for values in itertools.product(*grid.values()):
-            self.model.start_head(fold.train, seed)
-            for candidate in self._candidates(fold, dict(zip(grid, values, strict=True)), self.settings.epochs, seed):
-                self.best = max(self.best, candidate, key=attrgetter("auc"))  # the earlier of equal ones
-        self.load_best()
+        folder: where the best model so far is saved.
+        """
+        seed = int(np.random.SeedSequence([self.options["seed"], number]).generate_state(1)[0])
+        lists = {name: value for name, value in self.options.items() if isinstance(value, list | tuple)}
+        grid = {name: _several(self.options[name]) for name in ("lr", "weight_decay", "dropout")}
+        grid |= {name: values for name, values in lists.items() if name not in OF_TUNING}
+        tuned = {name: values for name, values in lists.items() if name in OF_TUNING and name not in RATES}
+        tuned |= {name: _several(self.options[name]) for name, needs in RATES.items() if self.options[needs]}
+        best = first = None
+        n_first, at = math.prod(map(len, grid.values())), interrupted_run(folder, resume)
+        if self.options["epochs"]:
+            is_done = at is not None and at >= n_first  # it is repeated, since what follows begins with its result
+            first_folder = None if is_done else folder
 
-    def _fine_tune(self, fold: Fold, seed: int) -> None:
-        """Fine-tune the initial encoders with the best head. Select and load the best candidate, at worst this head."""
-        model, epochs, head = self.model, self.settings.tune_epochs, self.best
-        settings = {name: value for name, value in head.settings.items() if name != "epoch"}
-        grid = list(itertools.product(*(encoder.tuning.rates for encoder in model.trainable)))
-        model.fine_tuning = True
-        for k, rates in enumerate(grid):
-            model.load_weights({**model.initial_weights, **head.weights})
-            settings |= {f"{encoder.name}_lr": rate for encoder, rate in zip(model.trainable, rates, strict=True)}
-            for epoch, candidate in enumerate(self._candidates(fold, settings, epochs, seed), 1):
-                self.best = max(self.best, candidate, key=attrgetter("auc"))
-                left = self._seconds_left((k + epoch / epochs) / len(grid))
-                log.info(
-                    f"{fold.name}  fine-tuning {k + 1}/{len(grid)}, epoch {epoch}/{epochs}  dev AUC {candidate.auc:.4f} "
-                    f"accuracy {candidate.accuracy:.2%}  {messages.format_duration(left)} left"
-                )
-        self.load_best()
+            def train_head(run: Run, resume: bool) -> BestEpoch:
+                return self._fit(fold, run, seed, None, first_folder, resume)
 
-    def _candidates(self, fold: Fold, settings: Mapping[str, float], epochs: int, seed: int) -> Iterator[Candidate]:
-        """Train the model from its current weights. Yields it after each epoch."""
-        model, step, random = self.model, 0, np.random.default_rng(seed)
+            start = Run(name=fold.name, is_brief=self.options["head"] == "mean")
+            best = first = search(train_head, grid, None if is_done else at, start)
+        if self.is_tuned:
+            grid = tuned if first else grid | tuned
+            best = search(
+                lambda run, resume: self._fit(fold, run, seed, first, folder, resume, is_tuned=True),
+                grid,
+                at,
+                Run(number=n_first, best=first, name=fold.name),
+            )
+        return best, first
+
+    def _settings(self, changes: Mapping[str, Any], is_tuned: bool) -> ClassifierSettings:
+        options = {**self.options, **changes}
+        if not is_tuned:
+            options |= {"elmo_trainable": False, "word_vectors_trainable": False}
+        return make(ClassifierSettings, {name: _several(value)[0] for name, value in options.items()})
+
+    def _fit(
+        self, fold: Fold, run: Run, seed: int, start: BestEpoch | None, folder, resume: bool, is_tuned=False
+    ) -> BestEpoch:
+        """Train a new classifier. start: whose head it begins with."""
+        changes = {**(start.settings if start else {}), **run.settings}
+        values = {**self.options, **changes, "seed": seed}
+        values |= {"epochs": values["tune_epochs"]} if is_tuned else {}
+        training = make(ClassifierTraining, {name: _several(value)[0] for name, value in values.items()})
+        settings = self._settings(changes, is_tuned)
         paddle.seed(seed)
-        model.head.dropout = settings["dropout"]
-        optimizers = [(_head_optimizer(model.head, settings["weight_decay"]), settings["lr"])]
-        for encoder in model.trainable if model.fine_tuning else ():
-            optimizers.append((_encoder_optimizer(encoder), settings[f"{encoder.name}_lr"]))
-        for epoch in range(epochs):
-            model.train()
-            batches = self._batches(fold.train, random)
-            for k, indices in enumerate(batches):
-                labels = paddle.to_tensor(self.labels[indices])
-                loss = nn.functional.cross_entropy(model(indices), labels, weight=self.class_weights)
-                share = (epoch + k / len(batches)) / epochs
-                factor = max(share, 0.01) / WARMUP if share < WARMUP else (1 - share) / (1 - WARMUP)
-                for optimizer, lr in optimizers:
-                    optimizer.set_lr(lr * factor)
-                update(loss, *(optimizer for optimizer, _ in optimizers))
-                step += 1
-                if self.settings.logging_step and step % self.settings.logging_step == 0:
-                    log.info(f"{fold.name}  epoch {epoch + 1}/{epochs}  step {step:,}  loss {loss.item():.4f}")
-            yield self._candidate(fold, {**settings, "tune_epoch" if model.fine_tuning else "epoch": epoch + 1})
+        words = word_list(self._rows_of(fold.train)) if settings.word_vectors_trainable else None
+        shared = {} if settings.elmo_trainable else {"elmo_layer": self.fixed_elmo}
+        shared |= {} if settings.word_vectors_trainable else {"words_layer": self.fixed_words}
+        model = self.kind.create(
+            settings, self.data.classes, self.data.identity, self.pretrained, self.vectors, words, **shared
+        )
+        network = model.network
+        if not (start or run.best):
+            network.standardise(self._in_order(fold.train))
+        else:  # `start` gives all weights, an earlier run the statistics
+            weights = network.state_dict()
+            for name, value in (start or run.best).weights.items():
+                is_statistic = name.startswith("inputs.") and name.endswith((".mean", ".deviation"))
+                if is_statistic or (start and not name.startswith((BILM, WORDS))):
+                    weights[name].set_value(value)
+        paddle.seed(seed)
 
-    def _candidate(self, fold: Fold, settings: dict[str, float]) -> Candidate:
-        """The current model, scored on the dev part."""
-        probabilities, labels = self.model.probabilities(fold.dev), self.labels[fold.dev]
-        if not np.isfinite(probabilities).all():
-            with_these = f"with {format_settings(settings)}"
-            raise UserError(f"{fold.name}: predictions are not finite {with_these}. Lower the learning rates.")
-        scores = auc(probabilities, labels), accuracy(probabilities, labels)
-        return Candidate(settings, *scores, self.model.trained_weights())
+        def loss(indices: np.ndarray) -> paddle.Tensor:
+            return network.loss(self._rows_of(indices), self.data.labels[indices], self.class_weights)
 
-    def _batches(self, train: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
-        """Shuffled batches; in fine-tuning, of texts of similar length, which encode faster."""
-        size = self.settings.batch_size
-        if not self.model.fine_tuning:
-            return np.array_split(random.permutation(train), math.ceil(len(train) / size))
-        texts = self.model.texts[0]
-        lengths = [sum(len(texts[row]) for row in self.model.row_numbers(train[k : k + 1])) for k in range(len(train))]
-        return [train[positions] for positions in shuffled_batches(lengths, size, random)]
+        def batches(random: np.random.Generator) -> list[np.ndarray]:
+            if settings.pool and not is_tuned:
+                return np.array_split(random.permutation(fold.train), math.ceil(len(fold.train) / training.batch_size))
+            lengths = [self._length(k) for k in fold.train]  # similar ones are computed faster
+            return [fold.train[positions] for positions in shuffled_batches(lengths, training.batch_size, random)]
 
-    def _seconds_left(self, share: float) -> float:
-        """Seconds until all folds are done. share: the part of the current fold that is done."""
-        done = self.done + share
-        return (time.perf_counter() - self.began) / done * (self.n_folds - done)
+        return fit(
+            model,
+            batches,
+            loss,
+            lambda model: model.score(self.data, fold.dev),
+            training,
+            folder,
+            resume,
+            self.progress,
+            run,
+        )
+
+    def _rows(self, indices: np.ndarray) -> np.ndarray:
+        """The numbers of texts' sentences; for pairs, those of the second texts follow."""
+        return np.concatenate([indices, indices + len(self.data)]) if self.data.are_pairs else indices
+
+    def _rows_of(self, indices: np.ndarray) -> list[list[str]]:
+        return [self.data.sentences[k] for k in self._rows(indices)]
+
+    def _length(self, index: int) -> int:
+        return sum(len(self.data.sentences[k]) for k in self._rows(np.array([index])))
+
+    def _in_order(self, indices: np.ndarray) -> Iterator[list[list[str]]]:
+        """Batches of texts' sentences."""
+        for _, group in sentence_batches(self._rows_of(indices), BATCH_SIZE, BATCH_TOKENS, math.inf):
+            yield group
 
 
-def _head_optimizer(head: Head, weight_decay: float) -> paddle.optimizer.Optimizer:
-    """AdamW, without weight decay for biases and the mix."""
-    decayed = {weight.name for name, weight in head.named_parameters() if name.endswith(".weight")}
-    return paddle.optimizer.AdamW(
-        parameters=head.parameters(), weight_decay=weight_decay, apply_decay_param_fun=decayed.__contains__
+def _several(value: Any) -> Sequence:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def make_elmo(settings: ClassifierSettings, pretrained: PretrainedBiLM) -> FineTunedELMo:
+    """ELMo as the settings say, with pretrained weights or, for an ablation, random ones."""
+    dropout = {"word_dropout": settings.word_dropout, "layer_dropout": settings.lstm_dropout}
+    layer = FineTunedELMo(
+        pretrained.prefix,
+        0,
+        settings.elmo_trainable,
+        layers=settings.layers,
+        pool=settings.pool,
+        **(dropout if settings.elmo_trainable else {}),
     )
-
-
-def _encoder_optimizer(encoder: Encoder) -> paddle.optimizer.Optimizer:
-    """Adam that clips the gradient of each of the encoder's parameter groups separately."""
-    return paddle.optimizer.Adam(
-        parameters=[{"params": group} for group in encoder.groups()],
-        grad_clip=nn.ClipGradByGlobalNorm(MAX_GRAD_NORM),
-        lazy_mode=True,  # update only the table rows used in the batch
-    )
-
-
-def format_settings(settings: Mapping[str, float]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in settings.items())
+    if settings.random_weights:
+        randomise(layer.bilm, settings.random_weights, settings.seed)
+    return layer

@@ -15,7 +15,7 @@ import numpy as np
 
 from elmo import ELMo
 from elmo_core.machine.messages import UserError
-from elmo_core.machine.runtime import paddle
+from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.reading.batch import FEATURES, Batch, PaddedTexts
@@ -80,39 +80,39 @@ class BiDAF(nn.Layer):
 
     def forward(self, batch: Batch) -> paddle.Tensor:
         """Logits (Q, 2, T) of the answer's first and last token. They do not depend on the batch."""
-        passage_of = paddle.to_tensor(batch.passage_of)
+        passage_of = to_tensor(batch.passage_of)
         h = paddle.gather(self.encode(batch.passages), passage_of)  # (Q, T, D)
         u = self.encode(batch.questions)  # (Q, J, D)
         lengths = batch.passages.lengths[batch.passage_of]
-        passage_mask = paddle.to_tensor(batch.passages.mask[batch.passage_of])  # (Q, T)
-        question_mask = paddle.to_tensor(batch.questions.mask)  # (Q, J)
+        passage_mask = to_tensor(batch.passages.mask[batch.passage_of])  # (Q, T)
+        question_mask = to_tensor(batch.questions.mask)  # (Q, J)
         similarity = paddle.matmul(h * self.similarity_product, u, transpose_y=True)  # (Q, T, J)
         similarity = similarity + self.similarity[0](h) + self.similarity[1](u).transpose([0, 2, 1])
         similarity = similarity + ((1 - question_mask) * MASKED_LOGIT).unsqueeze(1)
         to_question = paddle.matmul(nn.functional.softmax(similarity, axis=2), u)  # (Q, T, D)
         weights = nn.functional.softmax(similarity.max(axis=2) + (1 - passage_mask) * MASKED_LOGIT, axis=1)
         to_passage = paddle.matmul(weights.unsqueeze(1), h)  # (Q, 1, D)
-        features = paddle.to_tensor(batch.features)
+        features = to_tensor(batch.features)
         merged = paddle.concat([h, to_question, h * to_question, h * to_passage, features], axis=2)
         merged = self.dropout(nn.functional.relu(self.merge(merged)))  # (Q, T, D)
-        modelled, _ = self.model(merged, sequence_length=paddle.to_tensor(lengths))
+        modelled, _ = self.model(merged, sequence_length=to_tensor(lengths))
         logits = self.ends(paddle.concat([merged, self.dropout(modelled)], axis=2))  # (Q, T, 2)
         return logits.transpose([0, 2, 1]) + ((1 - passage_mask) * MASKED_LOGIT).unsqueeze(1)
 
     def encode(self, texts: PaddedTexts) -> paddle.Tensor:
         """Encoded passages or questions (B, T, D)."""
-        x = [self.word_embedding(paddle.to_tensor(texts.ids))]
+        x = [self.word_embedding(to_tensor(texts.ids))]
         if self.vectors:
-            x.append(paddle.to_tensor(self.vectors.lookup(texts.tokens)))
+            x.append(to_tensor(self.vectors.lookup(texts.tokens)))
         x = self.dropout(paddle.concat(x, axis=2))
         elmo = self.elmo.mixed(*window_layers(self.elmo, texts.windows)) if self.elmo else []
-        h, _ = self.context(paddle.concat([x, *elmo[:1]], axis=2), sequence_length=paddle.to_tensor(texts.lengths))
+        h, _ = self.context(paddle.concat([x, *elmo[:1]], axis=2), sequence_length=to_tensor(texts.lengths))
         # tanh: unbounded products grow until the gradient of Paddle's GRU is NaN
         return self.dropout(paddle.tanh(self.projection(paddle.concat([h, *elmo[1:]], axis=2))))
 
     def loss(self, batch: Batch) -> paddle.Tensor:
         """Mean negative log-likelihood of the answers' first and last tokens, plus ELMo's penalty."""
         logits = self(batch)
-        spans = paddle.to_tensor(batch.spans.ravel())
+        spans = to_tensor(batch.spans.ravel())
         loss = 2 * nn.functional.cross_entropy(logits.reshape([-1, logits.shape[2]]), spans)
         return loss if self.elmo is None else loss + self.elmo.l2_loss()

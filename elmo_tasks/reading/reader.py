@@ -169,7 +169,7 @@ class Reader(TrainedModel):
                 return reader.network.loss(make_batch([groups[k] for k in indices], reader.words))
 
             scores = {name: partial(reader.score, part) for name, part in data.items()}
-            best = fit(reader, batches, loss, scores["dev"], training, folder, resume, progress)
+            best = fit(reader, batches, loss, lambda _: scores["dev"](), training, folder, resume, progress)
             test_score = scores["test"]() if "test" in scores else None
             sizes = {"training": len(train), **{name: len(part) for name, part in data.items()}}
             conclude(reader, best, test_score, training, sizes, folder)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from elmo_core.machine.runtime import paddle
+from elmo_core.machine.runtime import paddle, to_tensor
 
 nn = paddle.nn
 
@@ -29,7 +29,7 @@ class LinearChainCRF(nn.Layer):
         self.start = self.create_parameter([n_labels], attr=attribute)
         self.stop = self.create_parameter([n_labels], attr=attribute)
         for name, mask in (("penalty", forbidden), ("last_penalty", forbidden_last)):
-            penalty = paddle.to_tensor(np.where(mask, FORBIDDEN_SCORE, 0).astype(np.float32))
+            penalty = to_tensor(np.where(mask, FORBIDDEN_SCORE, 0).astype(np.float32))
             self.register_buffer(name, penalty, persistable=False)
 
     def forward(self, emissions: paddle.Tensor, labels: np.ndarray, lengths: np.ndarray) -> paddle.Tensor:
@@ -42,12 +42,12 @@ class LinearChainCRF(nn.Layer):
         n_rows, n_steps, n_labels = emissions.shape
         previous = np.concatenate([np.full((n_rows, 1), n_labels), labels[:, :-1]], axis=1)
         table = paddle.concat([self.transitions, self.start.unsqueeze(0)])  # (K + 1, K)
-        transition_scores = paddle.gather(table.reshape([-1]), paddle.to_tensor((previous * n_labels + labels).ravel()))
-        emission_scores = paddle.take_along_axis(emissions, paddle.to_tensor(labels).unsqueeze(-1), axis=2)
+        transition_scores = paddle.gather(table.reshape([-1]), to_tensor((previous * n_labels + labels).ravel()))
+        emission_scores = paddle.take_along_axis(emissions, to_tensor(labels).unsqueeze(-1), axis=2)
         transition_scores = transition_scores.reshape([n_rows, n_steps]).astype(emissions.dtype)
         score = emission_scores.squeeze(-1) + transition_scores  # (B, T)
-        mask = paddle.to_tensor(np.arange(n_steps) < lengths[:, None])
-        last = paddle.to_tensor(labels[np.arange(n_rows), lengths - 1])
+        mask = to_tensor(np.arange(n_steps) < lengths[:, None])
+        last = to_tensor(labels[np.arange(n_rows), lengths - 1])
         score = paddle.where(mask, score, paddle.zeros_like(score)).sum(axis=1)
         return score + paddle.gather(self.stop, last).astype(emissions.dtype)
 
@@ -79,7 +79,7 @@ class LinearChainCRF(nn.Layer):
         """Compute `log_partition`. step: sums over the previous labels, in logarithms, (B, K) to (B, K)."""
         first, *others = paddle.unstack(emissions, axis=1)
         a = first + self.start.astype(emissions.dtype)  # (B, K) log of the sum over prefixes that end with a label
-        continues = paddle.to_tensor((np.arange(1, len(others) + 1)[:, None] < lengths)[..., None])  # (T - 1, B, 1)
+        continues = to_tensor((np.arange(1, len(others) + 1)[:, None] < lengths)[..., None])  # (T - 1, B, 1)
         for k, emitted in enumerate(others):
             a = paddle.where(continues[k], step(a) + emitted, a)
         return paddle.logsumexp(a + self.stop.astype(emissions.dtype), axis=1)

@@ -123,7 +123,7 @@ class BiGRUCRF(nn.Layer):
         x = self.token_features(batch)
         if "input" in elmo:
             x = paddle.concat([elmo["input"], x], axis=-1)
-        x, _ = self.recurrent(x, sequence_length=paddle.to_tensor(batch.lengths))
+        x, _ = self.recurrent(x, sequence_length=to_tensor(batch.lengths))
         x = self.dropout(x)
         if "output" in elmo:
             x = paddle.concat([x, elmo["output"]], axis=-1)
@@ -147,21 +147,21 @@ class BiGRUCRF(nn.Layer):
         return self.dropout(paddle.concat([compute(batch) for compute in self.inputs], axis=-1))
 
     def _word_embeddings(self, batch: Batch) -> paddle.Tensor:
-        return self.word_embedding(paddle.to_tensor(batch.ids))
+        return self.word_embedding(to_tensor(batch.ids))
 
     def _word_vectors(self, batch: Batch) -> paddle.Tensor:
-        vectors = paddle.to_tensor(self.vectors.lookup(batch.tokens, self.settings.words))
+        vectors = to_tensor(self.vectors.lookup(batch.tokens, self.settings.words))
         if self.settings.word_vectors_trainable:
-            vectors = vectors + self.vector_change(paddle.to_tensor(batch.ids))
+            vectors = vectors + self.vector_change(to_tensor(batch.ids))
         return vectors
 
     def _features(self, batch: Batch) -> paddle.Tensor:
         tokens = (token for sentence in batch.tokens for token in sentence)
         numbers = np.array([self.feature_numbers.get(getattr(token, "feature", ""), 0) for token in tokens], np.int64)
-        return self.feature_embedding(paddle.to_tensor(pad_rows(numbers, batch.lengths, batch.ids.shape[1])))
+        return self.feature_embedding(to_tensor(pad_rows(numbers, batch.lengths, batch.ids.shape[1])))
 
     def _positions(self, batch: Batch) -> paddle.Tensor:
-        return self.position_embedding(paddle.to_tensor(np.minimum(batch.positions_in_word, MAX_POSITION + 1)))
+        return self.position_embedding(to_tensor(np.minimum(batch.positions_in_word, MAX_POSITION + 1)))
 
     def _char_features(self, batch: Batch) -> paddle.Tensor:
         """Character-CNN features (B, T, D), computed once per distinct token."""
@@ -171,7 +171,7 @@ class BiGRUCRF(nn.Layer):
         order = np.argsort(table.lengths, kind="stable")
         features = self.char_cnn(Tokens(table.rows(order), table.lengths[order].astype(np.int32)))  # (N, D)
         rows = pad_rows(np.argsort(order)[numbers], batch.lengths, batch.ids.shape[1])
-        return paddle.gather(features, paddle.to_tensor(rows.ravel())).reshape([*rows.shape, features.shape[1]])
+        return paddle.gather(features, to_tensor(rows.ravel())).reshape([*rows.shape, features.shape[1]])
 
     def loss(self, batch: Batch) -> paddle.Tensor:
         """Mean loss of the sentences, plus ELMo's penalty."""

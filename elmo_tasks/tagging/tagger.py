@@ -211,7 +211,9 @@ class Tagger(TrainedModel):
             known = known_words(train, settings.scheme)
             batches = training_batches(word_list, tag_names, train, batch_size)
             scores = {name: partial(tagger.score, part, known) for name, part in data.items()}
-            best = fit(tagger, batches, tagger.network.loss, scores["dev"], training, folder, resume, progress)
+            best = fit(
+                tagger, batches, tagger.network.loss, lambda _: scores["dev"](), training, folder, resume, progress
+            )
             test_score = scores["test"]() if "test" in scores else None
             sizes = {"training": len(train), **{name: len(part) for name, part in data.items()}}
             conclude(tagger, best, test_score, training, sizes, folder)

@@ -11,11 +11,9 @@ import pytest
 
 import run_finetune
 from elmo_core.machine.messages import UserError
-from elmo_core.machine.runtime import paddle
 from elmo_core.text.terminal import display_width
 from elmo_tasks.classification import protocol, scores, texts
 from elmo_tasks.classification.classifier import Classifier
-from elmo_tasks.classification.network import Head
 from elmo_tasks.classification.prediction import classify_lines
 from elmo_tasks.classification.texts import Example
 
@@ -252,42 +250,29 @@ def test_cut_texts_are_counted_in_files_and_reported_once_in_predictions(message
 # Parts
 
 
+def labelled(labels: np.ndarray, n_dev: int = 0, n_test: int = 0) -> texts.Texts:
+    return texts.Texts(["a"] * len(labels), [["a"]] * len(labels), labels, n_dev=n_dev, n_test=n_test)
+
+
 def test_parts_come_from_the_files():
     labels = np.arange(130) % 3
-    settings = protocol.ProtocolSettings(folds=3, seed=1)
-    (fold,) = protocol.make_folds(labels, settings, n_dev=20, n_test=10)
+    fold = protocol.only_fold(labelled(labels, n_dev=20, n_test=10), seed=1)
     assert [part.tolist() for part in (fold.train, fold.dev, fold.test)] == [
         [*range(100)],
         [*range(100, 120)],
         [*range(120, 130)],
     ]
-    (fold,) = protocol.make_folds(labels, settings, n_test=10)
+    fold = protocol.only_fold(labelled(labels, n_test=10), seed=1)
     assert sorted([*fold.train, *fold.dev]) == [*range(120)] and len(fold.dev) == 12 and len(fold.test) == 10
-    folds = protocol.make_folds(labels, settings, n_dev=20)
-    assert sorted(np.concatenate([fold.test for fold in folds])) == [*range(110)]
-    assert all(fold.dev.tolist() == [*range(110, 130)] for fold in folds)
-    with pytest.raises(UserError, match="--dev_file"):
-        protocol.make_folds(np.r_[labels, 1, 1], settings, n_dev=2)
+    fold = protocol.only_fold(labelled(labels, n_dev=20), seed=1)
+    assert fold.train.tolist() == [*range(110)] and fold.scored.tolist() == fold.dev.tolist() == [*range(110, 130)]
+    with pytest.raises(UserError, match="dev"):
+        protocol.only_fold(labelled(np.r_[labels, 1, 1], n_dev=2), seed=1)
     with pytest.raises(UserError, match="rarest"):  # a tenth of them has none of the second class
-        protocol.make_folds(np.array([0] * 1000 + [1] * 4 + [0, 1]), settings, n_test=2)
+        protocol.only_fold(labelled(np.array([0] * 1000 + [1] * 4 + [0, 1]), n_test=2), seed=1)
 
 
-# Network and scores
-
-
-def test_pairs_are_the_two_texts_their_difference_and_their_product():
-    n, shapes = 5, [(3, 4), (1, 2)]
-    draw = np.random.RandomState(0)
-    paddle.seed(1)
-    head = Head(shapes, 0, n_classes=3, pairs=True)
-    means = [draw.standard_normal((2 * n, *shape)).astype(np.float32) for shape in shapes]
-    for part, m in zip(head.inputs, means, strict=True):
-        part.fit(m)
-    v = np.concatenate([((m - m.mean(0)) / m.std(0)).mean(1) for m in means], axis=1)  # the mix is new: equal weights
-    a, b = v[:n], v[n:]
-    x = np.concatenate([a, b, np.abs(a - b), a * b], axis=1) @ head.output.weight.numpy() + head.output.bias.numpy()
-    expected = np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(head.probabilities(means), expected, atol=1e-4)
+# Scores
 
 
 def test_scores_of_several_classes_are_those_worked_out_by_hand():
@@ -322,12 +307,12 @@ def test_mistakes_of_two_classes():
 
 def test_weights_of_classes():
     data = texts.Texts(["a"] * 6, [["a"]] * 6, np.array([0, 0, 0, 1, 0, 0]), ["x", "y=z"], n_dev=1, n_test=1)
-    assert protocol.parse_class_weights(None, data) is None
-    assert protocol.parse_class_weights(["balanced"], data) == pytest.approx([4 / 6, 4 / 2])
-    assert protocol.parse_class_weights(["y=z=2.5"], data) == pytest.approx([1, 2.5])
-    for wrong in ("x", "w=1", "x=0", "x=nan"):
-        with pytest.raises(UserError, match="--class_weights"):
-            protocol.parse_class_weights([wrong], data)
+    assert protocol.weights_of_classes(None, data) is None
+    assert protocol.weights_of_classes("balanced", data) == pytest.approx([4 / 6, 4 / 2])
+    assert protocol.weights_of_classes({"y=z": 2.5}, data) == pytest.approx([1, 2.5])
+    for wrong in ("x", {"w": 1}, {"x": 0}, {"x": float("nan")}):
+        with pytest.raises(UserError, match="class_weights"):
+            protocol.weights_of_classes(wrong, data)
 
 
 # The script
@@ -434,7 +419,7 @@ def test_pairs_are_trained_and_predicted(files, small_weights, more, capsys):
     (predictions,) = classify_lines(classifier, [lines], "new", "tsv")
     assert [line.split("\t", 2)[::2] for line in predictions[:2]] == [["same", lines[0]], ["other", lines[1]]]
     assert json.loads(next(classify_lines(classifier, [lines], "new", "json"))[0])["text2"] == "red x"
-    assert classifier.evaluate(files / "train", None)[0].is_correct.mean() > 0.9
+    assert classifier.evaluate(files / "train")["accuracy"] > 0.9
     with pytest.raises(UserError, match="new:2"):
         list(classify_lines(classifier, [["red\tred"], ["red"]], "new", "tsv"))
     texts = [("red x", "red x"), ("", "red"), ("blue x " * 20, "red"), ("never seen", "red x")]

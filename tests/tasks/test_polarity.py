@@ -7,25 +7,27 @@ from unittest import mock
 import numpy as np
 import pytest
 import runs
-import tiny
 from gensim.models import KeyedVectors
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
-import elmo
 import run_finetune
 import word2vec_base
+from elmo import load_bilm
+from elmo_core.files.checkpoint import load_params
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine import runtime
 from elmo_core.machine.messages import UserError
-from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_tasks import pretrained
-from elmo_tasks.classification import encoders, polarity, protocol, scores, texts
+from elmo_tasks.classification import polarity, protocol, scores, training
 from elmo_tasks.classification.classifier import Classifier
-from elmo_tasks.classification.encoders import BiLMEncoder, FineTuning, WordTable
-from elmo_tasks.classification.network import ClassifierModel
+from elmo_tasks.classification.network import ClassifierNetwork
+from elmo_tasks.classification.texts import Texts
 from elmo_tasks.classification.training import Fold, Trainer
+from elmo_tasks.classification.words import Words
+from elmo_tasks.pretrained import PretrainedBiLM
+from elmo_tasks.training import BestEpoch
 from elmo_tasks.word_vectors import WordVectors
 from preprocessing import word2vec
 
@@ -55,41 +57,34 @@ def vectors(tmp_path_factory):
     return path
 
 
-def settings(**changes) -> protocol.ProtocolSettings:
-    values = {"lr": [0.01], "weight_decay": [0.1], "dropout": [0.3], "epochs": 3, "tune_epochs": 2, "folds": 3}
-    return protocol.ProtocolSettings(**{**values, "batch_size": 16, "seed": 5, "hidden_dim": 11, **changes})
+def options(**changes) -> dict:
+    """The arguments of `train`."""
+    quick = {"lr": 0.01, "weight_decay": 0.1, "dropout": 0.3, "epochs": 3, "tune_epochs": 2, "batch_size": 16}
+    return {**Classifier.train.__kwdefaults__, **quick, "seed": 5, "hidden_dim": 11, **changes}
 
 
-def folds_of(labels: np.ndarray, **changes) -> list[Fold]:
-    return protocol.make_folds(labels, settings(**{"seed": 0, **changes}))
+def folds_of(labels: np.ndarray, n: int = 3, protocol_name: str = "cv", seed: int = 0) -> list[Fold]:
+    data = Texts(["a"] * len(labels), [["a"]] * len(labels), labels)
+    return protocol.make_folds(data, n, protocol_name, seed)
 
 
-class FixedMeans(encoders.Encoder):
-    """An encoder with fixed means. A text is its index."""
-
-    name = "fixed"
-
-    def __init__(self, table: np.ndarray):
-        super().__init__()
-        self.table, self.shape = table, table.shape[1:]
-
-    def prepare(self, sentences):
-        return [int(sentence[0]) for sentence in sentences]
-
-    def means(self, texts):
-        return self.table[texts]
+def task(n: int = 90, changed: Fold | None = None) -> Texts:
+    """Texts whose words differ a little between two classes. changed: its test texts are others, with other labels."""
+    draw, labels = np.random.RandomState(0), np.arange(n) % 2
+    rows = [draw.choice(9, 5, p=[0.2 if k % 2 == label else 0 for k in range(8)] + [0.2]) for label in labels]
+    sentences = [[f"word{k}" for k in row] for row in rows]
+    if changed:
+        labels = labels.copy()
+        labels[changed.test] = 1 - labels[changed.test]
+        for k in changed.test:
+            sentences[k] = ["word0", "new"]
+    return Texts([" ".join(sentence) for sentence in sentences], sentences, labels, lang="none")
 
 
-def random_task(n: int = 90) -> tuple[list[FixedMeans], np.ndarray]:
-    """Encoders whose means differ a little between the classes, and the labels."""
-    random, labels = np.random.RandomState(0), np.arange(n) % 2
-    tables = [random.standard_normal((n, *shape)) + 0.5 * labels[:, None, None] for shape in ((3, 4), (1, 5))]
-    return [FixedMeans(table.astype(np.float32)) for table in tables], labels
-
-
-def trainer_of(encoders, labels, **changes) -> Trainer:
-    model = ClassifierModel(encoders, [[str(k)] for k in range(len(labels))], Ranks(), settings().hidden_dim)
-    return Trainer(model, labels, settings(**changes), 1)
+def trained(data: Texts, fold: Fold, pretrained=None, vectors=None, **changes) -> tuple[BestEpoch, BestEpoch | None]:
+    trainer = Trainer(Classifier, data, options(**changes), pretrained, vectors)
+    trainer.encode()
+    return trainer.train(fold)
 
 
 # What is read
@@ -110,7 +105,7 @@ def test_reading_and_tokenising_reviews(tmp_path, messages):
 
 
 def test_labels_identify_texts_whatever_their_number():
-    labelled = [texts.Texts(["a text"], [["a", "text"]], np.array([label])) for label in (1, 257)]
+    labelled = [Texts(["a text"], [["a", "text"]], np.array([label])) for label in (1, 257)]
     assert labelled[0].identity != labelled[1].identity
 
 
@@ -119,7 +114,7 @@ def test_labels_identify_texts_whatever_their_number():
 
 def test_folds_are_disjoint_cover_all_and_are_stratified():
     labels = np.r_[np.ones(533, int), np.zeros(533, int)]
-    folds = folds_of(labels, folds=10, seed=3)
+    folds = folds_of(labels, 10, seed=3)
     assert sorted(np.concatenate([fold.test for fold in folds])) == list(range(1066))
     for fold in folds:
         whole = np.concatenate([fold.train, fold.dev, fold.test])
@@ -127,7 +122,7 @@ def test_folds_are_disjoint_cover_all_and_are_stratified():
         assert abs(len(fold.dev) - (1066 - len(fold.test)) / 10) <= 1
         for part in (fold.train, fold.dev, fold.test):
             assert abs(labels[part].sum() - len(part) / 2) <= 1
-    again, other = (folds_of(labels, folds=10, seed=seed) for seed in (3, 4))
+    again, other = (folds_of(labels, 10, seed=seed) for seed in (3, 4))
     assert all(np.array_equal(one.dev, two.dev) for one, two in zip(folds, again, strict=True))
     assert not np.array_equal(folds[0].test, other[0].test)
 
@@ -136,102 +131,84 @@ def test_the_single_split_is_that_of_the_published_scripts():
     labels = np.r_[np.ones(60, int), np.zeros(60, int)]
     texts = [f"review {k}" for k in range(120)]
     _, expected, _, _ = train_test_split(texts, labels, test_size=0.1, random_state=2020)
-    (fold,) = folds_of(labels, protocol="split", seed=2020)
+    (fold,) = folds_of(labels, 10, "split", 2020)
     assert [texts[k] for k in fold.test] == expected
     assert sorted(np.concatenate([fold.train, fold.dev, fold.test])) == list(range(120))
 
 
 def test_the_test_part_does_not_influence_training():
-    """With its labels inverted and its vectors replaced, the same settings and weights are chosen."""
-    encoders, labels = random_task()
-    fold = folds_of(labels)[0]
-    inverted = labels.copy()
-    inverted[fold.test] = 1 - inverted[fold.test]
-    replaced = [FixedMeans(encoder.table.copy()) for encoder in encoders]
-    for encoder in replaced:
-        encoder.table[fold.test] += 100
-    results, weights = [], []
-    for inputs, truth in ((encoders, labels), (encoders, inverted), (replaced, labels)):
-        trainer = trainer_of(inputs, truth, lr=[0.003, 0.01, 0.1], epochs=4)
-        results.append(trainer.train(fold, 1))
-        weights.append(trainer.model.trained_weights())
-    assert results[0].settings == results[1].settings == results[2].settings
-    for name, array in weights[0].items():
-        assert np.array_equal(array, weights[1][name]) and np.array_equal(array, weights[2][name])
-    assert results[0].accuracy == pytest.approx(1 - results[1].accuracy)
+    """With its texts and labels replaced, the same settings and weights are chosen."""
+    fold = folds_of(task().labels)[0]
+    one, other = (trained(data, fold, lr=[0.003, 0.01, 0.1], epochs=4)[0] for data in (task(), task(changed=fold)))
+    assert one.settings == other.settings and one.epoch == other.epoch
+    for name, array in one.weights.items():
+        assert np.array_equal(array, other.weights[name])
+    assert one.model.score(task(), fold.test).accuracy > 0.9
 
 
 def test_each_part_of_a_fold_has_its_role(monkeypatch):
-    encoders, labels = random_task()
-    fold = folds_of(labels)[0]
-    trainer, trained_on, candidates = trainer_of(encoders, labels, lr=[0.001, 0.01], dropout=[0.0, 0.5]), [], []
-    forward, candidate = ClassifierModel.forward, trainer._candidate
+    data, trained_on, candidates = task(), [], []
+    fold, loss, score = folds_of(data.labels)[0], ClassifierNetwork.loss, Classifier.score
 
-    def note(fold, settings):
-        candidates.append(candidate(fold, settings))
-        expected = roc_auc_score(labels[fold.dev], trainer.model.probabilities(fold.dev)[:, 1])
-        assert candidates[-1].auc == pytest.approx(expected)
-        return candidates[-1]
+    def note_loss(network, sentences, *more):
+        trained_on.extend(map(tuple, sentences))
+        return loss(network, sentences, *more)
 
-    monkeypatch.setattr(ClassifierModel, "forward", lambda model, ids: trained_on.extend(ids) or forward(model, ids))
-    monkeypatch.setattr(trainer, "_candidate", note)
-    result = trainer.train(fold, 1)
-    assert len(candidates) == 2 * 2 * 3 and sorted(trained_on) == sorted(list(fold.train) * 2 * 2 * 3)
-    chosen = candidates[int(np.argmax([candidate.auc for candidate in candidates]))]
-    assert result.settings == chosen.settings
-    for name, array in trainer.model.trained_weights().items():
-        np.testing.assert_array_equal(array, chosen.weights[name])
+    def note_score(model, data, indices):
+        assert indices is fold.dev
+        candidates.append((score(model, data, indices), model.weights()))
+        expected = roc_auc_score(data.labels[fold.dev], model.probabilities([data.texts[k] for k in fold.dev])[:, 1])
+        assert candidates[-1][0].value == pytest.approx(expected)
+        return candidates[-1][0]
 
-
-# Encoders and network
-
-
-@pytest.mark.parametrize("input", ["char", "word"])
-@pytest.mark.parametrize(
-    ("layers", "shape"),
-    [
-        *(("concat", (1, 42)), ("mix", (3, 14)), ("top", (1, 14)), ("average", (1, 14)), ("1", (1, 14))),
-        *(("concat:2,0", (1, 28)), ("mix:0,1", (2, 14))),
-    ],
-)
-def test_fine_tuning_starts_from_the_frozen_means(checkpoints, input, layers, shape):
-    encoder = BiLMEncoder(*elmo.load_bilm(checkpoints[input]), layers)
-    encoder.eval()
-    texts = encoder.prepare(tiny.SENTENCES)
-    means = encoder.means(texts)
-    assert means.shape == (len(texts), *shape) and not means[1].any()
-    np.testing.assert_allclose(encoder(texts).numpy(), means, atol=1e-5)
+    monkeypatch.setattr(ClassifierNetwork, "loss", note_loss)
+    monkeypatch.setattr(Classifier, "score", note_score)
+    best, first = trained(data, fold, lr=[0.001, 0.01], dropout=[0.0, 0.5])
+    expected = [tuple(data.sentences[k]) for k in fold.train]
+    assert best is first and len(candidates) == 2 * 2 * 3 and sorted(trained_on) == sorted(expected * 2 * 2 * 3)
+    chosen = int(np.argmax([score.value for score, _ in candidates]))
+    assert best.score.value == candidates[chosen][0].value and best.epoch == chosen % 3 + 1
+    assert best.settings == {
+        "lr": [0.001, 0.01][chosen // 6],
+        "weight_decay": 0.1,
+        "dropout": [0.0, 0.5][chosen // 3 % 2],
+    }
+    for name, array in best.model.weights().items():
+        np.testing.assert_array_equal(array, candidates[chosen][1][name])
 
 
-def test_whole_words_are_dropped_in_training_only(vectors, checkpoints):
-    tuning = FineTuning([0.1], word_dropout=0.5)
-    encoder = WordTable(WordVectors(vectors), 1, tuning)
-    reviews = encoder.prepare([[word] for word in WORDS.split()])
+# Words
+
+
+def test_whole_words_are_dropped_in_training_only(vectors):
+    layer = Words(WordVectors(vectors), 1, training.word_list([WORDS.split()]), "mean", word_dropout=0.5)
+    sentences = [[word] for word in WORDS.split()]
     paddle.seed(0)
-    whole, trained = encoder.means(reviews), encoder(reviews).numpy()
-    dropped = ~trained.any(axis=(1, 2))
-    assert 4 < dropped.sum() < len(reviews) - 4
-    np.testing.assert_allclose(trained[~dropped], 2 * whole[~dropped], rtol=1e-5)
-    bilm_encoder = BiLMEncoder(*elmo.load_bilm(checkpoints["word"]), "0", tuning)
-    assert not np.allclose(bilm_encoder(tiny.SENTENCES).numpy(), bilm_encoder.means(tiny.SENTENCES), atol=1e-5)
-    bilm_encoder.eval()
-    np.testing.assert_allclose(bilm_encoder(tiny.SENTENCES).numpy(), bilm_encoder.means(tiny.SENTENCES), atol=1e-5)
+    (dropped,), _ = layer.layers(sentences)
+    layer.eval()
+    (whole,), _ = layer.layers(sentences)
+    dropped, whole = dropped.numpy(), whole.numpy()
+    is_dropped = ~dropped.any(axis=1)
+    assert 4 < is_dropped.sum() < len(sentences) - 4
+    np.testing.assert_allclose(dropped[~is_dropped], 2 * whole[~is_dropped], rtol=1e-5)
 
 
 def test_random_vectors_of_unknown_words_are_reproducible(vectors):
     known = load_word_vectors(vectors)
-    one, other, seeded = (WordTable(WordVectors(vectors), seed) for seed in (1, 1, 2))
-    reviews = one.prepare([["a", "film", "a", "new"], [], ["newer"]])
-    other.prepare([["newer"], ["new"]]), seeded.prepare([["new"]])
-    new, same, differs = (encoder.table.numpy()[encoder.index["new"]] for encoder in (one, other, seeded))
-    assert np.array_equal(new, same) and not np.array_equal(new, differs)
+    one, other, seeded = (Words(WordVectors(vectors), seed, pool="mean") for seed in (1, 1, 2))
+    new = one.vector("new")
+    assert np.array_equal(new, other.vector("new")) and not np.array_equal(new, seeded.vector("new"))
     assert not np.array_equal(new, one.vector("newer"))
     draws = np.stack([one.vector(f"word{k}") for k in range(3000)])
     assert draws.std() == pytest.approx(known.vectors.std(), rel=0.02)
-    means = one.means(reviews)
-    np.testing.assert_allclose(means[0, 0], (2 * known["a"] + known["film"] + new) / 4, rtol=1e-5)
-    assert not means[1].any()
-    np.testing.assert_allclose(one(reviews).numpy(), means, atol=1e-6)
+    sentences = [["a", "film", "a", "new"], [], ["newer"]]
+    (means,), _ = one.layers(sentences)
+    np.testing.assert_allclose(means.numpy()[0], (2 * known["a"] + known["film"] + new) / 4, rtol=1e-5)
+    assert not means.numpy()[1].any()
+    other.cache(sentences)
+    np.testing.assert_allclose(other.layers(sentences)[0][0].numpy(), means.numpy(), atol=1e-6)
+    trained = Words(WordVectors(vectors), 1, training.word_list([["film", "new"]]), "mean")  # `a` and `newer` are fixed
+    np.testing.assert_allclose(trained.layers(sentences)[0][0].numpy(), means.numpy(), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["vectors.txt", "vectors.txt.gz", "vectors.bin", "vectors.bin.gz"])
@@ -252,29 +229,43 @@ def test_word_vectors_are_written_and_read_in_every_form(vectors, tmp_path, name
 def test_fine_tuning_changes_trainable_weights_and_restarts_each_fold(checkpoints, vectors):
     reviews = polarity.read_reviews(SAMPLE, "en", 256)
     few = np.r_[0:30, 600:630]
-    sentences, labels = [reviews.sentences[k] for k in few], reviews.labels[few]
-    bilm, vocabulary = elmo.load_bilm(checkpoints["word"])
-    encoders = [
-        BiLMEncoder(bilm, vocabulary, "mix", FineTuning([0.001])),
-        WordTable(WordVectors(vectors), 1, FineTuning([0.01, 0.1])),
-        WordTable(WordVectors(vectors), 2),
+    data = Texts([""] * len(few), [reviews.sentences[k] for k in few], reviews.labels[few], lang="en")
+    source = PretrainedBiLM.from_path(checkpoints["word"]), WordVectors(vectors)
+    trainer = Trainer(
+        Classifier,
+        data,
+        options(epochs=0, layers="mix", elmo_trainable=True, word_vectors_trainable=True, word_vectors_lr=[0.01, 0.1]),
+        *source,
+    )
+    trainer.encode()
+    fold = folds_of(data.labels)[0]
+    best, first = trainer.train(fold)
+    names = {"lr", "weight_decay", "dropout", "elmo_lr", "word_vectors_lr"}
+    assert first is None and set(best.settings) == names
+    before = {f"elmo.{name}": weight.numpy() for name, weight in trainer.fixed_elmo.state_dict().items()}
+    changed = {name for name in before if not np.array_equal(before[name], best.weights[name])}
+    words, vocabulary = "elmo.bilm.token_encoder.embedding.weight", trainer.fixed_elmo.vocabulary.tokens
+    assert {words, *(name for name in before if "_lstm." in name)} <= changed
+    read = {word for k in fold.train for word in data.sentences[k]}
+    unread = [k for k, word in enumerate(vocabulary) if word not in read and k > 2]
+    np.testing.assert_array_equal(before[words][unread], best.weights[words][unread])
+    table, model = best.weights["words.table"], best.model
+    moved = [
+        not np.array_equal(row, model.network.words._vector(word))
+        for word, row in zip(model.words.tokens, table, strict=True)
     ]
-    model = ClassifierModel(encoders, sentences, Ranks(), hidden=11)
-    before = {name: weight.numpy() for name, weight in model.state_dict().items()}
-    trainer, fold = Trainer(model, labels, settings(epochs=1), 2), folds_of(labels)[0]
-    trainer._train_head(fold, 1)
-    trainer.best.auc = -1.0  # so that some fine-tuned epoch is taken
-    trainer._fine_tune(fold, 1)
-    after = {name: weight.numpy() for name, weight in model.state_dict().items()}
-    changed = {name for name in before if not np.array_equal(before[name], after[name])}
-    words = next(name for name in before if name.endswith("token_encoder.embedding.weight"))
-    assert {words, "encoders.1.table", *(name for name in before if "_lstm." in name)} <= changed
-    assert "encoders.2.table" not in changed
-    assert set(trainer.best.settings) == {"lr", "weight_decay", "dropout", "elmo_lr", "word_vectors_lr", "tune_epoch"}
-    unread = [k for k, word in enumerate(vocabulary.tokens) if not any(word in s for s in sentences) and k > 2]
-    np.testing.assert_array_equal(before[words][unread], after[words][unread])
-    one = trainer.train(fold, 1)
-    np.testing.assert_array_equal(one.probabilities, trainer.train(fold, 1).probabilities)
+    assert 9 < sum(moved) <= len(read)
+    again, _ = trainer.train(fold)
+    for name, array in best.weights.items():
+        np.testing.assert_array_equal(array, again.weights[name])
+
+
+def test_harmful_fine_tuning_is_discarded(checkpoints):
+    data = task()
+    fold = folds_of(data.labels)[0]
+    best, first = trained(data, fold, PretrainedBiLM.from_path(checkpoints["char"]), elmo_trainable=True, elmo_lr=30.0)
+    assert best is first and not best.model.settings.elmo_trainable
+    np.testing.assert_array_equal(best.model.weights()["output.weight"], first.weights["output.weight"])
 
 
 # Scores
@@ -328,13 +319,13 @@ def test_elmo_is_fine_tuned_on_the_published_split(folder, checkpoints, capsys, 
     run_elmo(folder, checkpoints["word"], *argv, "--logging_step=3", "--layers=top")
     output = capsys.readouterr().out
     assert "12 reviews" in output and "fold" not in output and "gamma" not in output
-    assert "fine-tuning 1/1, epoch 2/2" in messages() and "step 3  loss" in messages()
+    assert "elmo lr 0.001  epoch  2/2" in messages() and "step 3/" in messages()
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("what", ["all", "lstm"])
 def test_random_weights_replace_the_pretrained(checkpoints, what):
-    before, bilm, again = (elmo.load_bilm(checkpoints["word"])[0] for _ in range(3))
+    before, bilm, again = (load_bilm(checkpoints["word"])[0] for _ in range(3))
     for one in (bilm, again):
         pretrained.randomise(one, what, seed=1)
     before, bilm, again = ({name: w.numpy() for name, w in one.state_dict().items()} for one in (before, bilm, again))
@@ -375,11 +366,11 @@ def interrupted_after(folds: int, monkeypatch) -> list[int]:
     """Interrupt runs after n folds. Returns a list that will hold the numbers of the folds trained."""
     train, trained = Trainer.train, []
 
-    def train_some(trainer, fold, number):
+    def train_some(trainer, fold, number, *more):
         if len(trained) == folds:
             raise KeyboardInterrupt
         trained.append(number)
-        return train(trainer, fold, number)
+        return train(trainer, fold, number, *more)
 
     monkeypatch.setattr(Trainer, "train", train_some)
     return trained
@@ -411,43 +402,61 @@ def test_folds_are_kept_until_the_classifier_is_saved(folder, vectors, tmp_path,
     """The interrupted run leaves the best epoch."""
     flags = [f"--results={tmp_path / 'r.json'}", f"--save_dir={tmp_path / 'model'}"]
     with monkeypatch.context() as patch:
-        patch.setattr(protocol.Experiment, "_save_classifier", mock.Mock(side_effect=KeyboardInterrupt))
+        score, scored = Classifier.score, []
+
+        def stop_in_second_epoch(model, data, indices):
+            if len(indices) == 12 and len(scored) == 1:  # the dev part of all reviews
+                raise KeyboardInterrupt
+            scored.extend([0] * (len(indices) == 12))
+            return score(model, data, indices)
+
+        patch.setattr(Classifier, "score", stop_in_second_epoch)
         with pytest.raises(KeyboardInterrupt):
             run_baseline(folder, vectors, *flags)
-    assert "stopped in fold 3/3. The best epoch so far is lr 0.01," in messages()
+    assert "stopped after 3 finished folds" in messages() and "The best epoch so far is 1," in messages()
     assert Classifier(tmp_path / "model").predict(["a film"])
-    with pytest.raises(UserError, match="resume=True"):
+    with pytest.raises(UserError, match="resume"):
         run_baseline(folder, vectors, *flags)
     run_baseline(folder, vectors, *flags, "--resume")
     assert messages().count("was done before") == 3 and not (tmp_path / "r.json.parts").exists()
-    with pytest.raises(UserError, match="`resume`"):  # nothing is left
+    with pytest.raises(UserError, match="resume"):  # nothing is left
         run_baseline(folder, vectors, *flags, "--resume")
 
 
-def test_an_interrupted_fine_tuning_leaves_its_best_epoch(folder, checkpoints, tmp_path, monkeypatch, messages):
-    flags = [
-        "--protocol=split",
-        "--elmo_trainable",
-        "--elmo_lr=0.05",
-        "--tune_epochs=9",
-        f"--save_dir={tmp_path / 'model'}",
-    ]
-    candidate, candidates = Trainer._candidate, []
+@pytest.mark.parametrize("stop", [2, 4, 5, 7])
+def test_an_interrupted_training_resumes(folder, checkpoints, tmp_path, monkeypatch, messages, stop):
+    """In the epochs of two heads and of two fine-tunings, two each."""
+    texts, labels = [], []
+    for k, (name, _) in enumerate(polarity.FILES):
+        lines = (folder / name).read_text(encoding="latin-1").split("\n")[:30]
+        texts, labels = texts + lines, labels + [k] * len(lines)
+    settings = {
+        "elmo": checkpoints["char"],
+        "elmo_trainable": True,
+        "elmo_lr": [0.01, 0.001],
+        "epochs": 2,
+        "tune_epochs": 2,
+    }
+    settings |= {"lr": [0.003, 0.01], "weight_decay": 0.1, "batch_size": 16, "device": "cpu"}
+    whole = Classifier.train(texts, labels, **settings)
+    score, scored = Classifier.score, []
 
-    def stop_in_third_epoch(trainer, fold, settings):
-        if settings.get("tune_epoch") == 3:
+    def stop_there(model, data, indices):
+        scored.append(model)
+        if len(scored) == stop:
             raise KeyboardInterrupt
-        candidates.append(candidate(trainer, fold, settings))
-        return candidates[-1]
+        return score(model, data, indices)
 
-    monkeypatch.setattr(Trainer, "_candidate", stop_in_third_epoch)
-    with pytest.raises(KeyboardInterrupt):
-        run_elmo(folder, checkpoints["word"], *flags)
-    best = max(candidates, key=lambda one: one.auc)
-    assert f"stopped in split. The best epoch so far is {best}. Use it" in messages()
-    for name, weight in Classifier(tmp_path / "model").weights().items():
-        np.testing.assert_array_equal(weight, best.weights[f"head.{name}"])
-    assert [path.name for path in (tmp_path / "model.parts").iterdir()] == ["settings.json"]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Classifier, "score", stop_there)
+        Classifier.train(texts, labels, **settings, save_dir=tmp_path / "model")
+    assert "resume=True" in messages() and Classifier(tmp_path / "model").predict(texts[:1])
+    with pytest.raises(UserError, match="dropout was"):
+        Classifier.train(texts, labels, **settings, save_dir=tmp_path / "model", resume=True, dropout=0.1)
+    resumed = Classifier.train(texts, labels, **settings, save_dir=tmp_path / "model", resume=True)
+    assert resumed.settings == whole.settings and resumed.scores["dev"] == whole.scores["dev"]
+    for model in (resumed, Classifier(tmp_path / "model")):
+        np.testing.assert_allclose(model.probabilities(texts), whole.probabilities(texts), atol=1e-4)
 
 
 def test_results_of_other_settings_are_not_replaced(folder, vectors, tmp_path):
@@ -469,15 +478,15 @@ TRAINED = {
     ],
     "characters": ["--init_from_ckpt=char", "--word_vectors=VECTORS"],
     "words": ["--init_from_ckpt=word", "--layers=mix:0,2"],
-    "tuned characters": ["--init_from_ckpt=char", "--elmo_trainable", "--elmo_lr=0.05", "--tune_epochs=3"],
-    "tuned words": ["--init_from_ckpt=word", "--elmo_trainable", "--elmo_lr=0.05", "--tune_epochs=3"],
+    "tuned characters": ["--init_from_ckpt=char", "--elmo_trainable", "--elmo_lr=0.01", "--epochs=0"],
+    "tuned words": ["--init_from_ckpt=word", "--elmo_trainable", "--elmo_lr=0.01", "--epochs=0"],
     "random words": ["--init_from_ckpt=word", "--word_vectors=VECTORS", "--random_weights"],
 }
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_a_saved_classifier_predicts_the_same(folder, vectors, checkpoints, tmp_path, name):
-    prefixes = {f"--init_from_ckpt={input}": f"--init_from_ckpt={path}" for input, path in checkpoints.items()}
+def test_a_saved_classifier_predicts_the_same(folder, vectors, small_weights, tmp_path, name):
+    prefixes = {f"--init_from_ckpt={input}": f"--init_from_ckpt={path}" for input, path in small_weights.items()}
     argv = [prefixes.get(flag, flag).replace("VECTORS", str(vectors)) for flag in TRAINED[name]]
     out = [f"--results={tmp_path / 'results.json'}", f"--save_dir={tmp_path / 'model'}"]
     run_finetune.main(["train", f"--data_dir={folder}", *QUICK, "--protocol=split", *argv, *out])
@@ -488,10 +497,9 @@ def test_a_saved_classifier_predicts_the_same(folder, vectors, checkpoints, tmp_
     assert Classifier(tmp_path / "again").settings == classifier.settings
     probabilities = classifier.probabilities(texts)[:, 1]
     np.testing.assert_allclose(probabilities, expected["probability"], atol=1e-5)
+    saved = load_params(tmp_path / "moved" / "best")
     own = any(word in name for word in ("tuned char", "tuned words", "random"))
-    assert (tmp_path / "moved" / "bilm").exists() == own
-    if own:
-        assert elmo.ELMoEmbedder(tmp_path / "moved" / "bilm", device="cpu").encode([["a"]])[0].shape == (3, 1, 14)
+    assert any(key.startswith("elmo.bilm.") for key in saved) == own
 
 
 # Mistakes
@@ -501,7 +509,7 @@ def test_a_saved_classifier_predicts_the_same(folder, vectors, checkpoints, tmp_
     ("flags", "word"),
     {
         "no reviews": (["--data_dir=nowhere"], "rt-polarity.pos"),
-        "too many folds": (["--folds=31"], "--folds 31"),
+        "too many folds": (["--folds=31"], "folds=31"),
         "no results": (["--compare_with", "nothing.json"], "nothing.json"),
         "results without content": (["--compare_with", "empty.json"], "empty.json"),
         "results of other reviews": (["--compare_with", "other.json"], "other.json"),
@@ -523,14 +531,11 @@ def test_mistakes_are_reported_before_the_work(folder, vectors, flags, word, tmp
     ("main", "argv", "word"),
     [
         (word2vec_base.main, [], "--pretrained_word2vec_file"),
-        (word2vec_base.main, ["--pretrained_word2vec_file=x", "--tune_epochs=3"], "--tune_epochs"),
         (word2vec_base.main, ["--pretrained_word2vec_file=x", "--resume"], "--resume"),
         (run_finetune.main, ["evaluate", "--model_dir=x"], "--test_file"),
         (run_finetune.main, ["predict", "--model_dir=x", "--confusion"], "--confusion"),
         (run_finetune.main, [], "--init_from_ckpt"),
         (run_finetune.main, ["--layers=all"], "mix"),
-        (run_finetune.main, ["--init_from_ckpt=x", "--elmo_lr=0.1"], "--elmo_lr"),
-        (run_finetune.main, ["--init_from_ckpt=x", "--word_vectors_trainable"], "--word_vectors_trainable"),
         (run_finetune.main, ["--init_from_ckpt=none", "--data_dir=y", "--train_file=x"], "--data_dir"),
         (run_finetune.main, ["--init_from_ckpt=none", "--test_file=x"], "--test_file"),
         (run_finetune.main, ["--init_from_ckpt=none", "--columns=1", "--train_file=x"], "--columns"),
@@ -540,3 +545,25 @@ def test_flags_that_make_no_sense(main, argv, word, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(argv)
     assert word in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({"tune_epochs": 3}, "tune_epochs"),
+        ({"elmo": "x", "elmo_lr": 0.1}, "elmo_trainable"),
+        ({"elmo_trainable": True}, "without `elmo`"),
+        ({"head": "sum"}, "head"),
+        ({"head": ["mean", "max"]}, "head"),
+        ({"lr": [0.1, -1]}, "lr"),
+        ({"seed": [1, 2]}, "seed"),
+        ({"dropout": 1}, "dropout"),
+        ({"overwrite": True}, "save_dir"),
+        ({"resume": True}, "save_dir"),
+        ({"dev": (["a"], ["x"])}, "dev"),
+        ({"test": (["a"], ["z"])}, "does not occur"),
+    ],
+)
+def test_settings_that_make_no_sense(settings, word):
+    with pytest.raises(UserError, match=word):
+        Classifier.train(["a b", "c d"] * 20, ["x", "y"] * 20, **settings)

@@ -576,7 +576,7 @@ def sentences_to_learn() -> list[Sentence]:
 
 def train(tagger: Tagger, sentences: list[Sentence], dev: list[Sentence], settings: TrainingSettings):
     batches = training_batches(tagger.words, tagger.labels, sentences, settings.batch_size)
-    return fit(tagger, batches, tagger.network.loss, lambda: tagger.score(dev, set()), settings)
+    return fit(tagger, batches, tagger.network.loss, lambda _: tagger.score(dev, set()), settings)
 
 
 @pytest.mark.parametrize("kind", [None, "char"])

@@ -60,7 +60,7 @@ def fitted(scores: list[float], folder=None, resume=False, noise=0.0, **schedule
     """Returns the model, its weight at each scoring, and the best epoch. scores: one per epoch; then Ctrl-C is pressed."""
     model, seen, scores = Line.create(noise), [], iter(scores)
 
-    def score() -> Score:
+    def score(model: Line) -> Score:
         seen.append(model.w)
         value = next(scores, None)
         if value is None:
@@ -141,7 +141,7 @@ def test_averaged_weights_are_scored_and_saved():
 def test_a_learning_rate_that_is_too_high_is_an_error():
     model = Line.create()
     with pytest.raises(UserError, match="`lr`"):
-        fit(model, lambda _: [1e30], model.loss, lambda: Score(1), TrainingSettings(lr=1e30))
+        fit(model, lambda _: [1e30], model.loss, lambda _: Score(1), TrainingSettings(lr=1e30))
 
 
 def test_rare_words_are_unknown():

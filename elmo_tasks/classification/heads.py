@@ -1,0 +1,90 @@
+"""Heads: from a text's token vectors to one vector, which does not depend on the padding of its batch.
+
+Letters: B texts, T tokens, D dimensions of a token's vector, H dimensions of the result. An empty text gets zeros.
+"""
+
+import numpy as np
+
+from elmo_core.machine.runtime import paddle, to_tensor
+
+nn = paddle.nn
+
+CNN_WIDTHS = (3, 4, 5)  # Kim (2014)
+
+
+def max_over_tokens(x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
+    """The maximum over the tokens, (B, T, H) to (B, H)."""
+    mask = mask.unsqueeze(-1)
+    return (x * mask - 1e9 * (1 - mask)).max(axis=1) * mask.max(axis=1)
+
+
+class Max(nn.Layer):
+    """The maximum of each dimension."""
+
+    def __init__(self, dim: int, size: int):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
+        """x: (B, T, D); mask: (B, T), T at least 1. Returns (B, H)."""
+        return max_over_tokens(x, mask)
+
+
+class Attention(nn.Layer):
+    """The mean, weighted by the softmax of a linear score of each token."""
+
+    def __init__(self, dim: int, size: int):
+        super().__init__()
+        self.dim = dim
+        self.score = nn.Linear(dim, 1, bias_attr=False)
+
+    def weights(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
+        """The weight (B, T) of each token; those of a text sum to 1."""
+        return nn.functional.softmax(self.score(x).squeeze(-1) - 1e9 * (1 - mask), axis=1) * mask
+
+    def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
+        return (self.weights(x, mask).unsqueeze(-1) * x).sum(axis=1)
+
+
+class LSTM(nn.Layer):
+    """The maximum over the states of a bidirectional LSTM of `size` in each direction."""
+
+    def __init__(self, dim: int, size: int):
+        super().__init__()
+        self.dim = 2 * size
+        self.lstm = nn.LSTM(dim, size, direction="bidirect")
+
+    def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
+        lengths = to_tensor(np.maximum(mask.numpy().sum(axis=1), 1).astype(np.int64))
+        return max_over_tokens(self.lstm(x, sequence_length=lengths)[0], mask)
+
+
+class CNN(nn.Layer):
+    """The maximum over `size` rectified filters of each of CNN_WIDTHS. Beyond a text there are zeros."""
+
+    def __init__(self, dim: int, size: int):
+        super().__init__()
+        self.dim = size * len(CNN_WIDTHS)
+        self.filters = nn.LayerList(nn.Linear(width * dim, size) for width in CNN_WIDTHS)
+
+    def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
+        steps, results = x.shape[1], []
+        for width, filters in zip(CNN_WIDTHS, self.filters, strict=True):
+            padded = nn.functional.pad(x, [width // 2, width - 1 - width // 2], data_format="NLC")
+            windows = paddle.concat([padded[:, k : k + steps] for k in range(width)], axis=-1)  # (B, T, width * D)
+            results.append(max_over_tokens(nn.functional.relu(filters(windows)), mask))
+        return paddle.concat(results, axis=1)
+
+
+class Mean(nn.Layer):
+    """The mean, which the inputs compute: x and the result are (B, D)."""
+
+    def __init__(self, dim: int, size: int):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
+        return x
+
+
+HEADS = {"mean": Mean, "max": Max, "attention": Attention, "lstm": LSTM, "cnn": CNN}
