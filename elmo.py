@@ -318,10 +318,8 @@ def layer_choice(layers: str | int | Sequence[float], n_layers: int, allowed: Se
                 choice = LayerChoice(name or "each", indices)
         elif layers in ("all", "concat", "mix"):
             choice = LayerChoice("each" if layers == "all" else layers, all_layers)
-        elif layers == "top":
-            choice = _weighted_sum([float(k == n_layers - 1) for k in all_layers])
-        elif layers == "average":
-            choice = _weighted_sum([1 / n_layers for _ in all_layers])
+        elif layers in ("top", "average"):
+            choice = _weighted_sum([float(k == n_layers - 1) if layers == "top" else 1 / n_layers for k in all_layers])
     elif isinstance(layers, list | tuple | np.ndarray) and len(layers) == n_layers:
         are_numbers = all(isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers)
         if are_numbers and not all(isinstance(weight, int) for weight in layers):  # [0, 1, 2] would mean layers
@@ -452,11 +450,7 @@ class ELMo(_Encoder, nn.Layer):
         """Return the chosen layers, cached or computed, each (B, T, 2P) or pooled (B, 2P), and the mask (B, T)."""
         if self._cached and not isinstance(sentences, TokenBatch) and all(tuple(s) in self._cached for s in sentences):
             layers, mask = self.padded(self.arrays(sentences))
-            if not self.pool:
-                return layers, mask
-            lengths = np.array(list(map(len, sentences)), np.int64)
-            mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
-            return [layer.sum(axis=1) for layer in layers], to_tensor(mask.astype(np.float32))
+            return ([layer.sum(axis=1) for layer in layers], _mask(sentences)) if self.pool else (layers, mask)
         batch = sentences if isinstance(sentences, TokenBatch) else self.token_batch(sentences)
         rows, steps = len(batch.lengths), int(batch.lengths.max(initial=2)) - 2
         if not rows * steps:
@@ -534,12 +528,11 @@ class ELMo(_Encoder, nn.Layer):
 
     def padded(self, arrays: Sequence[np.ndarray]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Pad arrays (layers, n, 2P) to layers (B, T, 2P) with their mask (B, T)."""
-        lengths = np.array([array.shape[1] for array in arrays], np.int64)
-        layers = np.zeros((self.choice.n_layers, len(arrays), lengths.max(initial=0), self.layer_dim), np.float32)
+        mask = _mask([array[0] for array in arrays])
+        layers = np.zeros((self.choice.n_layers, *mask.shape, self.layer_dim), np.float32)
         for row, array in enumerate(arrays):
             layers[:, row, : array.shape[1]] = array
-        mask = np.arange(layers.shape[2]) < lengths[:, None]
-        return list(map(to_tensor, layers)), to_tensor(mask.astype(np.float32))
+        return list(map(to_tensor, layers)), mask
 
     def token_batch(self, sentences: Sequence[Sequence[str]]) -> TokenBatch:
         """Convert sentences to a TokenBatch, which `forward` and `layers` also accept."""
@@ -564,6 +557,12 @@ class ELMo(_Encoder, nn.Layer):
     def l2_loss(self) -> paddle.Tensor:
         """l2_coef times the sum of the squared scalars, which pulls the mixes towards equal weights."""
         return self.l2_coef * sum(((mix.scalars**2).sum() for mix in self.mixes), paddle.zeros([]))
+
+
+def _mask(rows: Sequence[Sized]) -> paddle.Tensor:
+    """The mask (B, T) of rows of these lengths."""
+    lengths = np.array(list(map(len, rows)), np.int64)
+    return to_tensor((np.arange(lengths.max(initial=0)) < lengths[:, None]).astype(np.float32))
 
 
 def _on_disk(arrays: Iterable[np.ndarray], folder: Path, size: int) -> Iterator[np.ndarray]:
