@@ -13,9 +13,9 @@ from elmo_core.config import ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.settings import setting
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import model_files, published
-from elmo_tasks.settings import setting
 
 
 @dataclass

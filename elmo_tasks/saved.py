@@ -27,8 +27,8 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import disk, products, runtime
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.settings import from_config
 from elmo_tasks.pretrained import PretrainedBiLM
-from elmo_tasks.settings import from_config
 from elmo_tasks.word_vectors import WordVectors
 
 KINDS = "tagger", "classifier", "reader"
