@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -43,6 +44,7 @@ from elmo_core.text.tokens import (
     sentence_batches,
     token_batch,
 )
+from elmo_core.weights import published
 from elmo_core.weights.model_files import read_model, resolve
 
 __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary", "load_bilm"]
@@ -176,10 +178,20 @@ def load_bilm(params: str | Path, softmax: bool = False) -> tuple[BiLM, Vocabula
     params: prefix, file, folder (its latest checkpoint), or a published model's name.
     """
     prefix, config, weights, vocabulary = read_model(params, softmax)
+    return make_bilm(config, weights, str(prefix)), vocabulary
+
+
+def make_bilm(config: ELMoConfig, weights: dict[str, np.ndarray], source: str = "the copy of a model") -> BiLM:
+    """Build a biLM with these weights; with a softmax if they have one. source: for messages."""
     with paddle.LazyGuard():  # not initialised: the weights are set below
-        bilm = BiLM(config, softmax)
-    set_weights(bilm, weights, str(prefix))
-    return bilm, vocabulary
+        bilm = BiLM(config, any(name.startswith("softmax.") for name in weights))
+    set_weights(bilm, weights, source)
+    return bilm
+
+
+def weights_of(layer: nn.Layer) -> dict[str, np.ndarray]:
+    """The weights of a layer, by name."""
+    return {name: weight.numpy() for name, weight in layer.state_dict().items()}
 
 
 def set_weights(layer: nn.Layer, weights: dict[str, np.ndarray], source: str) -> None:
@@ -608,13 +620,41 @@ class ELMoEmbedder(_Encoder):
         self._weights_may_change = isinstance(params, tuple)  # the caller's model may be trained between calls
         self._prefix = None if self._weights_may_change else resolve(params)  # a folder's latest checkpoint may change
         with runtime.on_device(self.device):
-            model = _check_model(params) if self._weights_may_change else load_bilm(self._prefix)
-            self._choose(model, layers, ("each", "concat", "sum"), pool)
-            self.token_table: TokenTable = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
+            self._set_model(_check_model(params) if self._weights_may_change else load_bilm(self._prefix), layers, pool)
             if token_vectors is not None:
-                self.token_table = PrecomputedTable(Path(token_vectors), Path(vocabulary), self.config.projection_dim)
-        self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
+                files = Path(token_vectors), Path(vocabulary)
+                self.token_table = PrecomputedTable.from_file(*files, self.config.projection_dim)
         self.batch_size, self.dtype, self.carry_state, self.progress = batch_size, dtype, carry_state, progress
+
+    def _set_model(
+        self, model: tuple[BiLM, Vocabulary | None], layers: str | int | Sequence[float], pool: str | None
+    ) -> None:
+        self._choose(model, layers, ("each", "concat", "sum"), pool)
+        self._layers = layers
+        self.token_table: TokenTable = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
+        self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy needs, without caches and locks: a published model's name, any other's weights."""
+        made = ("bilm", "vocabulary", "token_table", "_softmax", "_oov_counter")
+        state = {name: value for name, value in vars(self).items() if name not in made}
+        name = None if self._prefix is None else published.name_of(self._prefix.resolve())
+        state["model"] = name or (self.config, weights_of(self.bilm), self.vocabulary)
+        state["table"] = self.token_table if isinstance(self.token_table, PrecomputedTable) else None
+        return {**state, "device": runtime.portable_device(self.device)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        model, table = state.pop("model"), state.pop("table")
+        vars(self).update(state, device=runtime.device_name(state["device"]))
+        with runtime.on_device(self.device):
+            if isinstance(model, str):
+                self._prefix = published.get(model)
+                model = load_bilm(self._prefix)
+            else:
+                config, weights, vocabulary = model
+                model = make_bilm(config, weights), vocabulary
+            self._set_model(model, self._layers, self.pool)
+        self.token_table = table or self.token_table
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Return one array per sentence, in order, of `shape(n)` for n tokens."""
