@@ -209,6 +209,20 @@ class Classifier(TrainedModel):
                 probabilities[positions] = paddle.nn.functional.softmax(self.network(batch)).numpy()
         return probabilities
 
+    def explain(self, text: Text) -> list[tuple[str, float]] | tuple[list[tuple[str, float]], ...]:
+        """The tokens of a text with their weights; of a pair, those of either text.
+
+        With the head `attention`, the weights are those of the mean, and sum to 1. Otherwise a weight is how much less likely
+        the predicted class becomes if the token's standardised vector is replaced with zeros.
+        """
+        check_texts([text], ("text", "text2") if self.settings.pairs else ("text",))
+        parts = text if self.settings.pairs else [text]
+        sentences = tokenise_texts(parts, self.settings.lang, self.settings.max_seq_len)
+        with self.inference():
+            weights = self.network.explain(sentences)
+        pairs = [list(zip(tokens, row, strict=True)) for tokens, row in zip(sentences, weights, strict=True)]
+        return tuple(pairs) if self.settings.pairs else pairs[0]
+
     @property
     def columns(self) -> list[str]:
         """The columns of the training file, if they were named."""
