@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -43,6 +44,7 @@ from elmo_core.text.tokens import (
     sentence_batches,
     token_batch,
 )
+from elmo_core.weights import published
 from elmo_core.weights.model_files import read_model, resolve
 
 __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary", "load_bilm"]
@@ -176,10 +178,20 @@ def load_bilm(params: str | Path, softmax: bool = False) -> tuple[BiLM, Vocabula
     params: prefix, file, folder (its latest checkpoint), or a published model's name.
     """
     prefix, config, weights, vocabulary = read_model(params, softmax)
+    return make_bilm(config, weights, str(prefix)), vocabulary
+
+
+def make_bilm(config: ELMoConfig, weights: dict[str, np.ndarray], source: str = "the copy of a model") -> BiLM:
+    """Build a biLM with these weights; with a softmax if they have one. source: for messages."""
     with paddle.LazyGuard():  # not initialised: the weights are set below
-        bilm = BiLM(config, softmax)
-    set_weights(bilm, weights, str(prefix))
-    return bilm, vocabulary
+        bilm = BiLM(config, any(name.startswith("softmax.") for name in weights))
+    set_weights(bilm, weights, source)
+    return bilm
+
+
+def weights_of(layer: nn.Layer) -> dict[str, np.ndarray]:
+    """The weights of a layer, by name."""
+    return {name: weight.numpy() for name, weight in layer.state_dict().items()}
 
 
 def set_weights(layer: nn.Layer, weights: dict[str, np.ndarray], source: str) -> None:
@@ -306,10 +318,8 @@ def layer_choice(layers: str | int | Sequence[float], n_layers: int, allowed: Se
                 choice = LayerChoice(name or "each", indices)
         elif layers in ("all", "concat", "mix"):
             choice = LayerChoice("each" if layers == "all" else layers, all_layers)
-        elif layers == "top":
-            choice = _weighted_sum([float(k == n_layers - 1) for k in all_layers])
-        elif layers == "average":
-            choice = _weighted_sum([1 / n_layers for _ in all_layers])
+        elif layers in ("top", "average"):
+            choice = _weighted_sum([float(k == n_layers - 1) if layers == "top" else 1 / n_layers for k in all_layers])
     elif isinstance(layers, list | tuple | np.ndarray) and len(layers) == n_layers:
         are_numbers = all(isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers)
         if are_numbers and not all(isinstance(weight, int) for weight in layers):  # [0, 1, 2] would mean layers
@@ -440,11 +450,7 @@ class ELMo(_Encoder, nn.Layer):
         """Return the chosen layers, cached or computed, each (B, T, 2P) or pooled (B, 2P), and the mask (B, T)."""
         if self._cached and not isinstance(sentences, TokenBatch) and all(tuple(s) in self._cached for s in sentences):
             layers, mask = self.padded(self.arrays(sentences))
-            if not self.pool:
-                return layers, mask
-            lengths = np.array(list(map(len, sentences)), np.int64)
-            mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
-            return [layer.sum(axis=1) for layer in layers], to_tensor(mask.astype(np.float32))
+            return ([layer.sum(axis=1) for layer in layers], _mask(sentences)) if self.pool else (layers, mask)
         batch = sentences if isinstance(sentences, TokenBatch) else self.token_batch(sentences)
         rows, steps = len(batch.lengths), int(batch.lengths.max(initial=2)) - 2
         if not rows * steps:
@@ -522,12 +528,11 @@ class ELMo(_Encoder, nn.Layer):
 
     def padded(self, arrays: Sequence[np.ndarray]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Pad arrays (layers, n, 2P) to layers (B, T, 2P) with their mask (B, T)."""
-        lengths = np.array([array.shape[1] for array in arrays], np.int64)
-        layers = np.zeros((self.choice.n_layers, len(arrays), lengths.max(initial=0), self.layer_dim), np.float32)
+        mask = _mask([array[0] for array in arrays])
+        layers = np.zeros((self.choice.n_layers, *mask.shape, self.layer_dim), np.float32)
         for row, array in enumerate(arrays):
             layers[:, row, : array.shape[1]] = array
-        mask = np.arange(layers.shape[2]) < lengths[:, None]
-        return list(map(to_tensor, layers)), to_tensor(mask.astype(np.float32))
+        return list(map(to_tensor, layers)), mask
 
     def token_batch(self, sentences: Sequence[Sequence[str]]) -> TokenBatch:
         """Convert sentences to a TokenBatch, which `forward` and `layers` also accept."""
@@ -552,6 +557,12 @@ class ELMo(_Encoder, nn.Layer):
     def l2_loss(self) -> paddle.Tensor:
         """l2_coef times the sum of the squared scalars, which pulls the mixes towards equal weights."""
         return self.l2_coef * sum(((mix.scalars**2).sum() for mix in self.mixes), paddle.zeros([]))
+
+
+def _mask(rows: Sequence[Sized]) -> paddle.Tensor:
+    """The mask (B, T) of rows of these lengths."""
+    lengths = np.array(list(map(len, rows)), np.int64)
+    return to_tensor((np.arange(lengths.max(initial=0)) < lengths[:, None]).astype(np.float32))
 
 
 def _on_disk(arrays: Iterable[np.ndarray], folder: Path, size: int) -> Iterator[np.ndarray]:
@@ -608,13 +619,41 @@ class ELMoEmbedder(_Encoder):
         self._weights_may_change = isinstance(params, tuple)  # the caller's model may be trained between calls
         self._prefix = None if self._weights_may_change else resolve(params)  # a folder's latest checkpoint may change
         with runtime.on_device(self.device):
-            model = _check_model(params) if self._weights_may_change else load_bilm(self._prefix)
-            self._choose(model, layers, ("each", "concat", "sum"), pool)
-            self.token_table: TokenTable = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
+            self._set_model(_check_model(params) if self._weights_may_change else load_bilm(self._prefix), layers, pool)
             if token_vectors is not None:
-                self.token_table = PrecomputedTable(Path(token_vectors), Path(vocabulary), self.config.projection_dim)
-        self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
+                files = Path(token_vectors), Path(vocabulary)
+                self.token_table = PrecomputedTable.from_file(*files, self.config.projection_dim)
         self.batch_size, self.dtype, self.carry_state, self.progress = batch_size, dtype, carry_state, progress
+
+    def _set_model(
+        self, model: tuple[BiLM, Vocabulary | None], layers: str | int | Sequence[float], pool: str | None
+    ) -> None:
+        self._choose(model, layers, ("each", "concat", "sum"), pool)
+        self._layers = layers
+        self.token_table: TokenTable = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
+        self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy needs, without caches and locks: a published model's name, any other's weights."""
+        made = ("bilm", "vocabulary", "token_table", "_softmax", "_oov_counter")
+        state = {name: value for name, value in vars(self).items() if name not in made}
+        name = None if self._prefix is None else published.name_of(self._prefix.resolve())
+        state["model"] = name or (self.config, weights_of(self.bilm), self.vocabulary)
+        state["table"] = self.token_table if isinstance(self.token_table, PrecomputedTable) else None
+        return {**state, "device": runtime.portable_device(self.device)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        model, table = state.pop("model"), state.pop("table")
+        vars(self).update(state, device=runtime.device_name(state["device"]))
+        with runtime.on_device(self.device):
+            if isinstance(model, str):
+                self._prefix = published.get(model)
+                model = load_bilm(self._prefix)
+            else:
+                config, weights, vocabulary = model
+                model = make_bilm(config, weights), vocabulary
+            self._set_model(model, self._layers, self.pool)
+        self.token_table = table or self.token_table
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Return one array per sentence, in order, of `shape(n)` for n tokens."""

@@ -6,22 +6,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
+
 import elmo
+from elmo_core.config import ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import model_files, published
 from elmo_tasks.settings import setting
 
 
-@dataclass(frozen=True)
+@dataclass
 class PretrainedBiLM:
-    """A biLM's checkpoint, with a fingerprint of all that its vectors depend on: the files may change."""
+    """A biLM's checkpoint, with a fingerprint of all that its vectors depend on: the files may change.
+
+    loaded: configuration, weights and vocabulary, until the first `model` takes them.
+    """
 
     FILES: ClassVar = (f"{checkpoint.FINAL}{checkpoint.PARAMS}", *checkpoint.MODEL_FILES)  # of a copy
     prefix: str
     fingerprint: str  # SHA-1 of configuration, weights, vocabulary and alphabet
     name: str | None = None  # of a published model
+    loaded: tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary | None] | None = None
 
     @classmethod
     def from_path(cls, path: str | Path) -> "PretrainedBiLM":
@@ -30,7 +38,28 @@ class PretrainedBiLM:
         parts = [checkpoint.fingerprint(weights), json.dumps(config.to_dict(), sort_keys=True)]
         if vocabulary:
             parts += [vocabulary.fingerprint, json.dumps(getattr(vocabulary.alphabet, "ids", {}), sort_keys=True)]
-        return cls(str(prefix), hashlib.sha1("\n".join(parts).encode()).hexdigest(), published.name_of(prefix))
+        fingerprint = hashlib.sha1("\n".join(parts).encode()).hexdigest()
+        return cls(str(prefix), fingerprint, published.name_of(prefix), (config, weights, vocabulary))
+
+    @classmethod
+    def from_name(cls, name: str, fingerprint: str) -> "PretrainedBiLM":
+        """Load a published model, which must be the same as elsewhere."""
+        model = cls.from_path(published.get(name))
+        if model.fingerprint != fingerprint:
+            raise UserError(f"{name} is not the ELMo of this model. Install the same version of it, or train again.")
+        return model
+
+    def __reduce__(self):
+        if self.name:
+            return PretrainedBiLM.from_name, (self.name, self.fingerprint)
+        return PretrainedBiLM, (self.prefix, self.fingerprint, None, self.loaded)
+
+    def model(self) -> tuple[elmo.BiLM, Vocabulary | None]:
+        """Build the biLM; return it with its vocabulary."""
+        if self.loaded is None:
+            return elmo.load_bilm(self.prefix)
+        (config, weights, vocabulary), self.loaded = self.loaded, None
+        return elmo.make_bilm(config, weights, self.prefix), vocabulary
 
     def check(self) -> None:
         """Raise if the files have changed, or are gone."""
@@ -62,7 +91,7 @@ class ELMoSettings:
 
     def layer(self, pretrained: PretrainedBiLM, n_mixes: int) -> elmo.ELMo:
         return elmo.ELMo(
-            pretrained.prefix,
+            pretrained.model(),
             n_mixes,
             self.elmo_trainable,
             self.elmo_dropout,

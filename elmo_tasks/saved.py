@@ -13,6 +13,7 @@ FOLDER/
 """
 
 import dataclasses
+import inspect
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,11 +22,11 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+import elmo
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, products, runtime
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from elmo_core.weights import published
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.settings import from_config
 from elmo_tasks.word_vectors import WordVectors
@@ -34,6 +35,7 @@ KINDS = "tagger", "classifier", "reader"
 BILM, WORDS = "elmo.bilm.", "words."  # prefixes of the weights of the biLM and of trained word vectors
 WEIGHTS, STATE, LOCK = "best", "last", ".lock"
 CARD, MAX_CARD = "README.md", 100_000  # characters
+REMEDY = "Copy the folder again, or train again."
 ELMO, VECTORS = "elmo", "word_vectors"  # in config.json, and names in the folder
 Kind = TypeVar("Kind")
 
@@ -71,6 +73,26 @@ class TrainedModel:
         model._lock, model.device = threading.RLock(), paddle.get_device()
         model.build(*args, **options)
         return model
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy needs, without caches and the lock: a published ELMo's name, the weights of all others."""
+        names = inspect.signature(self.build).parameters
+        parts = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        weights = elmo.weights_of(self.network)
+        if self.pretrained:
+            bilm = {name.removeprefix(BILM): array for name, array in weights.items() if name.startswith(BILM)}
+            loaded = self.network.elmo.config, bilm, self.network.elmo.vocabulary
+            parts["pretrained"] = dataclasses.replace(self.pretrained, loaded=loaded)
+        kept = {name: value for name, value in vars(self).items() if name in ("result", "card")}
+        weights = {name: weights[name] for name in self.saved_parameters()}
+        return {**kept, "device": runtime.portable_device(self.device), "parts": parts, "weights": weights}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        parts, weights = state.pop("parts"), state.pop("weights")
+        vars(self).update(state, device=runtime.device_name(state["device"]), _lock=threading.RLock())
+        with runtime.on_device(self.device):
+            self.build(**parts)
+            self.set_weights(weights, f"the copy of a {self.kind}")
 
     @property
     def scores(self) -> dict[str, Any] | None:
@@ -156,22 +178,22 @@ class TrainedModel:
         settings = from_config(self.settings_type, values[self.kind], self.kind, file)
         pretrained = vectors = None
         if entry := _source(values, ELMO, file):
-            name = entry["name"]
-            pretrained = PretrainedBiLM.from_path(published.get(name) if name else folder / ELMO / checkpoint.FINAL)
+            if entry["name"]:
+                pretrained = PretrainedBiLM.from_name(entry["name"], entry["fingerprint"])
+            else:
+                pretrained = PretrainedBiLM.from_path(folder / ELMO / checkpoint.FINAL)
             if pretrained.fingerprint != entry["fingerprint"]:
-                raise UserError(
-                    f"{name or folder / ELMO} is not the ELMo that {folder} was trained with. {_remedy(name)}"
-                )
+                raise UserError(f"{folder / ELMO} is not the ELMo that {folder} was trained with. {REMEDY}")
         if entry := _source(values, VECTORS, file):
             vectors = WordVectors(folder / entry["file"], entry["limit"])
             if vectors.fingerprint != entry["fingerprint"]:
-                raise UserError(f"{vectors.path} has changed since {folder} was trained with it. {_remedy()}")
+                raise UserError(f"{vectors.path} has changed since {folder} was trained with it. {REMEDY}")
         self.build_saved(folder, settings, values, pretrained=pretrained, vectors=vectors)
         expected = values["dictionaries"] if isinstance(values.get("dictionaries"), dict) else {}
         for name, dictionary in self.dictionaries().items():
             if (dictionary and dictionary.fingerprint) != expected.get(name):
                 raise UserError(
-                    f"{folder / name} is missing, or is not the file that this {self.kind} was trained with. {_remedy()}"
+                    f"{folder / name} is missing, or is not the file that this {self.kind} was trained with. {REMEDY}"
                 )
         self.set_weights(checkpoint.load_params(folder / WEIGHTS), str(folder / WEIGHTS))
         if (folder / CARD).is_file():
@@ -188,7 +210,7 @@ def _source(values: Mapping, name: str, file: Path) -> Mapping | None:
     for key, kind in {**kinds, "fingerprint": str}.items():
         is_valid = key in entry and isinstance(entry[key], kind)
         if not is_valid or (key == "file" and entry[key] not in _source_names(values)):
-            raise UserError(f"{file}: {name}.{key} is {entry.get(key, 'missing')!r:.80}. {_remedy()}")
+            raise UserError(f"{file}: {name}.{key} is {entry.get(key, 'missing')!r:.80}. {REMEDY}")
     return entry
 
 
@@ -202,10 +224,6 @@ def _describe_content(values: Mapping) -> str:
         if "model" in values
         else "something else"
     )
-
-
-def _remedy(name: str | None = None) -> str:
-    return "Install the same version of it, or train again." if name else "Copy the folder again, or train again."
 
 
 def _source_names(values: Mapping) -> set[str]:

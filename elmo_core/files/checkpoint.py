@@ -289,7 +289,7 @@ def _companion(prefix: Path, suffix: str) -> Path:
                 return temporary
     if not path.exists():
         raise UserError(
-            f"{path} does not exist: this checkpoint has only weights. Start from them with --finetune_from."
+            f"{path} does not exist: this checkpoint has only weights. Start from them with `finetune_from`."
         )
     if save_id and own_id and save_id != own_id:
         raise UserError(f"{path} cannot be read: it was not saved together with {prefix.name}{PARAMS}.")

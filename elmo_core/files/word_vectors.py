@@ -48,7 +48,7 @@ def load_word_vectors(path: Path, limit: int | None = None):
             vectors.vectors = vectors.vectors[:-repeated]
     except MemoryError as error:
         raise UserError(
-            f"{path}: its vectors do not fit into memory. Limit their number, with --word_vectors_limit if there is one."
+            f"{path}: its vectors do not fit into memory. Limit their number with `word_vectors_limit`."
         ) from error
     except (ValueError, OverflowError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(

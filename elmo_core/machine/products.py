@@ -19,7 +19,7 @@ def use_bfloat16(enabled: bool) -> None:
     """Compute large products in bfloat16 from now on; everything else stays in float32."""
     global _bfloat16
     if enabled and not supports_bfloat16():
-        raise UserError("this GPU has no bfloat16 (an A100 or later has): omit --amp.")
+        raise UserError("this GPU has no bfloat16 (an A100 or later has): omit `amp`.")
     _bfloat16 = enabled
 
 

@@ -190,6 +190,11 @@ def device_name(name: str = "auto") -> str:
         return paddle.get_device()
 
 
+def portable_device(name: str) -> str:
+    """The device for a copy of something, perhaps on another machine: auto, if this is what auto chooses here."""
+    return "auto" if name == device_name() else name
+
+
 @contextlib.contextmanager
 def on_device(name: str):
     """Use a device inside the block, then restore the previous one.

@@ -82,12 +82,19 @@ class TokenTable:
 class PrecomputedTable(TokenTable):
     """The words of a fixed vocabulary, from a file of their vectors."""
 
-    def __init__(self, path: Path, vocabulary: Path, width: int):
+    def __init__(self, path: Path, vectors: np.ndarray, row_of: dict[str, int]):
+        super().__init__(to_tensor(vectors), row_of)
+        self.path = path
+
+    @classmethod
+    def from_file(cls, path: Path, vocabulary: Path, width: int) -> "PrecomputedTable":
         from elmo_core.files import token_vectors  # and with it h5py: only here
 
         words, vectors = token_vectors.read(path, vocabulary, width)
-        super().__init__(to_tensor(vectors), {word: row for row, word in enumerate(words)})
-        self.path = path
+        return cls(path, vectors, {word: row for row, word in enumerate(words)})
+
+    def __reduce__(self):
+        return PrecomputedTable, (self.path, self.table.numpy(), self.row_of)
 
     def check(self, sentence: Sequence[str], number: int) -> None:
         for position, token in enumerate(sentence):

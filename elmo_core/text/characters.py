@@ -5,7 +5,9 @@ models. "<S>" and "</S>" each become a single special character.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -46,13 +48,12 @@ def _utf8(token: str) -> bytes:
     return token.encode("utf-8", "ignore")  # as bilm-tf: lone surrogates are dropped
 
 
+@dataclass(frozen=True)
 class Bytes:
     """bilm-tf's alphabet: a token is its UTF-8 bytes."""
 
-    unit = "bytes"
-
-    def __init__(self, columns: int = MAX_CHARS):
-        self.columns = columns
+    unit: ClassVar = "bytes"
+    columns: int = MAX_CHARS
 
     def table(self, tokens: Iterable[str]) -> CharTable:
         return CharTable(tokens, self.columns)

@@ -76,6 +76,9 @@ class Vocabulary:
         with atomic_write(path, "wb") as file:
             file.write(("\n".join(self.tokens) + "\n").encode("utf-8"))
 
+    def __reduce__(self):
+        return Vocabulary, (self.tokens, "vocabulary", self.alphabet)  # without the character table, which is large
+
     def __len__(self) -> int:
         return len(self.tokens)
 
@@ -261,7 +264,7 @@ def token_batch(
     """Build a batch to embed. An input that reads words needs the vocabulary, others only its alphabet."""
     if "word" in input and vocabulary is None:
         raise TypeError(f"token_batch: {input!r} input needs a vocabulary")
-    needed = vocabulary and ("word" in input or vocabulary.alphabet is not BYTES)
+    needed = vocabulary and ("word" in input or vocabulary.alphabet != BYTES)
     lexicon = Lexicon(vocabulary if needed else _ALPHABET_ONLY, input)
     rows = [[BOS, *sentence, EOS] for sentence in sentences]
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))

@@ -120,14 +120,12 @@ def read(
         softmax = files.enter_context(HDF5File(softmax_path, "a softmax")) if softmax_path else weights
         has_softmax = _has_softmax(softmax, vocabulary, required=softmax_path is not None)
         if values["input"] == "word" and vocabulary is None:
-            raise UserError(
-                f"{options_path} has no char_cnn, so this is a word model. Give its vocabulary with --vocab."
-            )
+            raise UserError(f"{options_path} has no char_cnn, so this is a word model. Give its vocabulary, `vocab`.")
         if values["input"] == "word" or has_softmax:
             values["vocab_size"] = len(vocabulary)
         elif vocabulary:
             log.warning(
-                f"--vocab is ignored: {weights_path} has no softmax, and a character model needs no other vocabulary."
+                f"`vocab` is ignored: {weights_path} has no softmax, and a character model needs no other vocabulary."
             )
         _rename_single_cells(weights)
         projected = _is_projected(weights, values)
@@ -157,9 +155,9 @@ def _has_softmax(softmax: HDF5File, vocabulary: Vocabulary | None, required: boo
     if required and not found:
         raise UserError(f"{softmax.path} has no {' and '.join(SOFTMAX)}. {softmax.contents()}")
     if required and vocabulary is None:
-        raise UserError("--softmax requires --vocab: the words that it predicts.")
+        raise UserError("`softmax` requires `vocab`: the words that it predicts.")
     if found and vocabulary is None:
-        log.warning(f"The softmax in {softmax.path} is ignored: --vocab is missing, the words that it predicts.")
+        log.warning(f"The softmax in {softmax.path} is ignored: `vocab` is missing, the words that it predicts.")
     return found and vocabulary is not None
 
 
@@ -218,7 +216,7 @@ def _read_item(file: HDF5File, item: Item, vocabulary: Vocabulary | None) -> np.
         if checksum is not None and int(checksum) != _checksum(item.name, array):
             raise UserError(f"{item.name} of {file.path} is damaged: wrong checksum.")
         if item.has_words and words is not None and str(words) != vocabulary.fingerprint:
-            raise UserError(f"--vocab is not the vocabulary for which {item.name} of {file.path} was written.")
+            raise UserError(f"`vocab` is not the vocabulary for which {item.name} of {file.path} was written.")
     return array
 
 

@@ -61,7 +61,7 @@ def read_model(
     if softmax and not has_softmax:
         raise UserError(
             f"{prefix}: this model has no softmax. It can only compute vectors, or get a "
-            "new softmax with `run_pretrain.py --finetune_from` and --vocab_file."
+            "new softmax with run_pretrain.py, with `finetune_from` and `vocab_file`."
         )
     if softmax is None:
         softmax = has_softmax

@@ -102,7 +102,7 @@ def get(name: str, local_files: Sequence[Path] = ()) -> Path:
     model = table()[name]
     if model.is_bundled or model.is_installed:
         if local_files:
-            log.warning(f"{model.folder} already exists. To replace it with --from, remove it first.")
+            log.warning(f"{model.folder} already exists. Remove it first to replace it.")
         return model.prefix
     # not writable by others: compiled code is cached only in such folders
     home().parent.mkdir(mode=0o755, parents=True, exist_ok=True)

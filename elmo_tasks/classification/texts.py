@@ -179,11 +179,10 @@ def as_examples(
     if not names and not columns and len(first) in (2, 3) and "0" in first:
         names = list(first)
     if not names:
-        found = f"the columns {_shown_columns(first)}" if isinstance(first, dict) else f"{first!r:.60}"
         raise UserError(
-            f"{source}: found {found}, expected {' and '.join(columns or ('text', 'label'))}, as JSON or in columns "
-            "separated by tabs or, in CSV, by commas or semicolons. Name other columns: `columns=TEXT,LABEL` or, for "
-            "pairs, `columns=TEXT,LABEL,TEXT2`."
+            f"{source}: found {_shown_columns(first)}, expected {' and '.join(columns or ('text', 'label'))}, as JSON or in "
+            "columns separated by tabs or, in CSV, by commas or semicolons. Name other columns: `columns=TEXT,LABEL` or, "
+            "for pairs, `columns=TEXT,LABEL,TEXT2`."
         )
     examples = []
     for where, record in rows:
@@ -237,8 +236,9 @@ class _TextColumns:
         if not names and (self.pairs or self.columns or isinstance(record, dict)):
             expected = "two texts, separated by a tab or in columns text and text2" if self.pairs else "a column text"
             expected = f"the columns {join_names(self.columns)}" if self.columns else expected
-            found = f"the columns {_shown_columns(record)}" if isinstance(record, dict) else f"{record!r:.60}"
-            raise UserError(f"{where}: found {found}, expected {expected}. Other `columns` have to be named.")
+            raise UserError(
+                f"{where}: found {_shown_columns(record)}, expected {expected}. Other `columns` have to be named."
+            )
         if names and len(record) > len(names):
             others = join_names([name for name in record if name not in names])
             log.info(
@@ -261,10 +261,7 @@ class _TextColumns:
 
     def named(self, header: Iterable[str]) -> list[str]:
         """The columns of the texts, by their names in a header."""
-        layouts = [self.columns] if self.columns else [self.usual, *LAYOUTS]
-        wanted = [[text, *text2][: 1 + self.pairs] for text, _, *text2 in filter(None, layouts)]
-        found = (records.find_columns(names, header) for names in wanted if len(names) == 1 + self.pairs)
-        return next(filter(None, found), [])
+        return _find_columns(header, self.columns, self.usual, self.pairs)
 
     def numbered(self, row: Sequence[str]) -> list[str]:
         """The columns of the texts, by their numbers. That of the labels is one that holds a class, unless it is given."""
@@ -278,15 +275,21 @@ class _TextColumns:
         return [number for number in numbers if number not in labels[:1]]
 
 
-def _find_columns(header: Iterable[str], columns: Sequence[str] | None, usual: Sequence[str]) -> list[str]:
-    """The columns of text, label and, for pairs, second text; [] if the header does not have them."""
-    found = (records.find_columns(layout, header) for layout in ([columns] if columns else [usual, *LAYOUTS]))
-    return next(filter(None, found), [])
+def _find_columns(
+    header: Iterable[str], columns: Sequence[str] | None, usual: Sequence[str], pairs: bool | None = None
+) -> list[str]:
+    """The columns of text, label and, for pairs, second text; [] if some are missing. pairs: only those of the texts."""
+    layouts = filter(None, [columns] if columns else [usual, *LAYOUTS])
+    if pairs is not None:
+        layouts = ([text, *text2][: 1 + pairs] for text, _, *text2 in layouts if len(text2) >= pairs)
+    return next(filter(None, (records.find_columns(layout, header) for layout in layouts)), [])
 
 
-def _shown_columns(record: dict) -> str:
-    """Describe a record's columns for an error message: by their names or, without names, by their values."""
-    return join_names([f"{value!s:.30}" for value in (record.values() if "0" in record else record)])
+def _shown_columns(record: dict | str) -> str:
+    """The names of the columns or, without names, what they contain; or the text. For error messages."""
+    if isinstance(record, str):
+        return f"{record!r:.60}"
+    return f"the columns {join_names([f'{name!s:.30}' for name in (record.values() if '0' in record else record)])}"
 
 
 def _fields(record: dict[str, Any], names: Sequence[str], where: str) -> tuple[str, ...]:

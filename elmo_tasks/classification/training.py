@@ -214,7 +214,7 @@ def make_elmo(settings: ClassifierSettings, pretrained: PretrainedBiLM) -> FineT
     """ELMo as the settings say, with pretrained weights or, for an ablation, random ones."""
     dropout = {"word_dropout": settings.word_dropout, "layer_dropout": settings.lstm_dropout}
     layer = FineTunedELMo(
-        pretrained.prefix,
+        pretrained.model(),
         0,
         settings.elmo_trainable,
         layers=settings.layers,

@@ -25,7 +25,7 @@ from elmo_tasks.tagging.columns import CHARACTER_WITH_POSITION, parse_token, rea
 from elmo_tasks.tagging.data import Sentence
 from elmo_tasks.tagging.pieces import PieceSplitter
 from elmo_tasks.tagging.text import CHARACTERS
-from elmo_tasks.tagging.text_spans import SPAN_KEYS, Faults, find_spans, find_text, label_tokens
+from elmo_tasks.tagging.text_spans import SPAN_KEYS, Faults, find_spans, label_tokens
 from elmo_tasks.tagging.words import segmented_sentence, tagged_sentence
 
 FORMATS = ("columns", "tsv", "tagged", "segmented", "json", "csv")
@@ -151,7 +151,9 @@ class SentenceReader:
         tokens = record.get(self.key("tokens"))
         if isinstance(tokens, list) and all(isinstance(token, str | int) for token in tokens):
             return None
-        return find_text(record, self.key("text"))
+        values = record["data"] if isinstance(record.get("data"), dict) else record  # of Label Studio
+        text = values.get(self.key("text"))
+        return text if isinstance(text, str) else None
 
     def _tokens_and_labels(self, record: dict[str, Any], where: str, labelled: bool) -> tuple[list[str], list[str]]:
         keys = [self.label] if isinstance(self.label, str) else LABEL_KEYS

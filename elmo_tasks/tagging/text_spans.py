@@ -24,13 +24,6 @@ CharSpan = tuple[int, int, str]  # begin, end and label
 Faults = defaultdict[str, list[str]]  # what was wrong, and where
 
 
-def find_text(record: Mapping[str, Any], key: str = "text") -> str | None:
-    """The text of a record, if it has one."""
-    values = record["data"] if isinstance(record.get("data"), dict) else record
-    text = values.get(key)
-    return text if isinstance(text, str) else None
-
-
 def find_spans(record: Mapping[str, Any], text: str, keys: Sequence[str], where: str) -> list[CharSpan] | None:
     """The spans of a text, in order; None if it was not annotated. keys: one of them holds the spans."""
     value = next((record[key] for key in keys if key in record), None)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import pickle
 import random
 import re
 import shutil
@@ -468,7 +469,12 @@ def test_vectors_of_a_vocabulary_replace_the_characters(model, words, options):
     expected = ELMoEmbedder(model, device="cpu", **options).encode(sentences)
     embedder = ELMoEmbedder(model, device="cpu", token_vectors=output, vocabulary=path, **options)
     with mock.patch.object(CharCNN, "forward", side_effect=AssertionError):
-        for found in (embedder.encode(sentences), list(embedder.iter_encode(iter(sentences)))):
+        copied = pickle.loads(pickle.dumps(embedder))
+        for found in (
+            embedder.encode(sentences),
+            list(embedder.iter_encode(iter(sentences))),
+            copied.encode(sentences),
+        ):
             reference.assert_close(found, expected)
     assert embedder.oov_share == 0
 

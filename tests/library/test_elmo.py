@@ -3,6 +3,7 @@
 import gc
 import itertools
 import json
+import pickle
 import random
 import shutil
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import reference
 import tiny
+from copies import COPIES
 from reference import assert_close
 
 import dataset
@@ -26,6 +28,7 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.network import token_tables
 from elmo_core.network.lstmp import run_layer
 from elmo_core.network.softmax import draw_candidates
+from elmo_core.text.characters import CodePoints
 from elmo_core.text.tokens import LMBatch, Vocabulary, token_batch
 from pretraining.meter import memory_in_use
 
@@ -466,6 +469,33 @@ def test_another_vocabulary_of_the_same_size_is_an_error(tmp_path):
     Vocabulary([*tiny.WORDS[:3], *sorted(tiny.WORDS[3:], reverse=True)]).save(tmp_path / "vocab.txt")
     with pytest.raises(UserError, match=r"vocab\.txt"):
         elmo.load_bilm(prefix)
+
+
+@pytest.mark.parametrize("name", COPIES)
+@pytest.mark.parametrize("kind", ["char", "word", "code points", "weights in memory"])
+def test_a_copy_of_an_embedder_gives_the_same_vectors(tmp_path, kind, name):
+    """Also if the checkpoint is gone, and while another thread computes."""
+    ids = dict(zip([*CodePoints.NAMES, *"thebankof"], range(15), strict=False))
+    changes = {"word": {"input": "word"}, "code points": {"alphabet": "code points", "n_characters": 15}}
+    prefix = tiny.save(tiny.random_bilm(**changes.get(kind, {})), tmp_path / "model")
+    (tmp_path / "model/characters.json").write_text(json.dumps(ids), encoding="utf-8")
+    params = elmo.load_bilm(prefix, softmax=True) if kind == "weights in memory" else prefix
+    embedder = ELMoEmbedder(params, batch_size=2, layers=[0.5, 1.0, 2.0], carry_state=True)
+    expected, substitutes = embedder.encode(SENTENCES), embedder.substitutes(SENTENCES[0], 1)
+    with embedder.token_table.lock:
+        copied = COPIES[name](embedder, tmp_path)
+        assert copied.substitutes(SENTENCES[0], 1) == substitutes
+    shutil.rmtree(tmp_path / "model")
+    for again in (copied, COPIES[name](embedder, tmp_path), COPIES[name](copied, tmp_path)):
+        np.testing.assert_equal(again.encode(SENTENCES), expected)
+        assert (again.shape(3), again.device) == (embedder.shape(3), embedder.device)
+
+
+def test_a_published_embedder_is_pickled_by_its_name():
+    embedder = ELMoEmbedder("en-reviews", pool="mean")
+    pickled = pickle.dumps(embedder)
+    assert len(pickled) < 1000
+    np.testing.assert_equal(pickle.loads(pickled).encode(SENTENCES), embedder.encode(SENTENCES))
 
 
 def test_a_character_model_needs_no_vocabulary_and_a_word_model_its_own(model, tmp_path):

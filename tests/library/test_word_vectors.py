@@ -35,4 +35,4 @@ def test_of_a_word_that_occurs_twice_the_first_vector_counts(tmp_path, caplog, n
     assert vectors.index_to_key == ["the", "of", "river"] and len(vectors) == 3
     assert vectors.vectors.tolist() == [[1, 2], [3, 4], [7, 8]]
     assert vectors["the"].tolist() == [1, 2] and vectors["river"].tolist() == [7, 8]
-    assert "1 words occur more than once" in caplog.text
+    assert "1 repeated word" in caplog.text

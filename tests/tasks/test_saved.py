@@ -1,19 +1,26 @@
 """Saved models: loading them again, damaged or moved files, and a process killed while saving."""
 
 import json
+import multiprocessing
 import os
+import pickle
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from unittest import mock
 
 import pytest
 import tiny
+from copies import COPIES
 
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.weights import published
+from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import Reader
@@ -39,6 +46,9 @@ KINDS = {
     },
     "frozen reader": {"layers": "mix"},
     "reader": {},
+    "frozen classifier": {"reads_elmo": True, "layers": "mix", "head": "lstm"},
+    "tuned classifier": {"reads_elmo": True, "elmo_trainable": True, "pairs": True},
+    "classifier": {"reads_words": True, "head": "attention", "word_vectors_trainable": True},
 }
 
 
@@ -55,6 +65,11 @@ def build(checkpoints, tmp_path):
         if "reader" in kind:
             windows = {"lang": "zh", "max_seq_len": 9, "doc_stride": 4, "max_answer_length": 3}
             return Reader.create(ReaderSettings(**SMALL, **KINDS[kind], **windows), WORDS, pretrained, vectors)
+        if "classifier" in kind:
+            options = {"head_dim": 3, "hidden_dim": 2, "lang": "zh", **KINDS[kind]}
+            words = WORDS if "word_vectors_trainable" in options else None
+            settings = ClassifierSettings(**options)
+            return Classifier.create(settings, ["x", "y"], "data", pretrained, vectors, words)
         settings, labels = (
             tagging.TaggerSettings(**{**SMALL, "n_layers": 1, **KINDS[kind]}),
             Labels(["O", "B-x"]),
@@ -72,6 +87,11 @@ def answers(model: TrainedModel) -> object:
     """Predictions, equal for models with the same weights and settings."""
     if isinstance(model, Reader):
         return model.answer("谁住在北京？", "老师住在北京。他在银行工作。", k=3)
+    if isinstance(model, Classifier):
+        texts = ["老师住在北京。", "the bank", ""]
+        return model.probabilities(
+            [(text, "他在银行工作。") for text in texts] if model.settings.pairs else texts
+        ).tolist()
     model.network.eval()
     return model.network(make_batch(SENTENCES, model.words)).numpy().tolist(), model.predict([[], *SENTENCES])
 
@@ -86,7 +106,7 @@ def test_a_loaded_model_equals_the_saved_one(build, tmp_path, kind):
     loaded = type(model)(tmp_path / "model")
     assert answers(loaded) == answers(model)
     assert (loaded.settings, loaded.config()) == (model.settings, model.config())
-    owns_bilm = kind in ("tuned tagger", "random tagger")
+    owns_bilm = kind in ("tuned tagger", "random tagger", "tuned classifier")
     assert any(name.startswith("elmo.bilm.") for name in model.weights()) == owns_bilm
 
 
@@ -313,3 +333,44 @@ def test_a_process_killed_while_saving_leaves_no_mixture(build, tmp_path, monkey
                     Tagger(folder)
                 continue
         assert n == 5 and answers(Tagger(folder)) == answers(new)
+
+
+@pytest.mark.parametrize("name", COPIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_of_a_model_answers_the_same(build, checkpoints, tmp_path, kind, name):
+    """Also if the folder that it was loaded from is gone, with a lock and weights of its own."""
+    build(kind).save(tmp_path / "model")
+    model = type(build(kind))(tmp_path / "model")
+    expected = answers(model)
+    shutil.rmtree(tmp_path / "model")
+    with model.inference():  # as in another thread
+        copied = COPIES[name](model, tmp_path)
+        with ThreadPoolExecutor() as pool:
+            assert pool.submit(answers, copied).result(timeout=60) == expected
+    weight = next(iter(copied.network.parameters()))
+    weight.set_value(weight + 1)
+    assert answers(copied) != answers(model) == expected and copied.device == model.device
+
+
+def in_process(model: Tagger) -> list:
+    return model.predict(SENTENCES)
+
+
+def test_a_copy_in_another_process(build):
+    tagger = build("frozen tagger")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.map(in_process, [tagger]) == [tagger.predict(SENTENCES)]
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+def test_a_published_elmo_is_pickled_by_its_name(tmp_path, monkeypatch, tuned):
+    elmo = PretrainedBiLM.from_path("en-reviews")
+    settings = tagging.TaggerSettings(**SMALL, random_weights="lstm" if tuned else "")
+    tagger = Tagger.create(settings, WORDS, Labels("ab"), elmo)
+    pickled = pickle.dumps(tagger)
+    assert (len(pickled) < 1_000_000) != tuned
+    assert answers(pickle.loads(pickled)) == answers(tagger)
+    if not tuned:
+        monkeypatch.setattr(published, "get", lambda _: Path(published.BUNDLED, "zh-news", "final"))
+        with pytest.raises(UserError, match="en-reviews is not the ELMo"):
+            pickle.loads(pickled)

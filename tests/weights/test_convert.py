@@ -105,7 +105,7 @@ SAME = {  # other files that mean the same model, and a word of the remark about
     "AllenNLP's projection": ({}, SQUARE, neutral_projection, ""),
     "compressed": ({}, {}, lambda _: {"packed": True}, ""),
     "more": ({}, {}, lambda _: {"beta1_power": np.ones(1)}, "beta1_power"),
-    "a softmax without words": ({}, {}, lambda _: SOFTMAX, "--vocab is missing"),
+    "a softmax without words": ({}, {}, lambda _: SOFTMAX, "`vocab` is missing"),
 }
 
 
@@ -140,7 +140,7 @@ def test_unusual_options_are_logged(tmp_path, messages):
     options = options_of({"use_skip_connections": OMIT, "use_peepholes": False}, {"n_characters": 261})
     write_bilm(tmp_path, options)
     convert.main(import_flags(tmp_path, tmp_path / "out", vocab=True))
-    for word in ("use_skip_connections", "use_peepholes", "--vocab"):
+    for word in ("use_skip_connections", "use_peepholes", "`vocab`"):
         assert word in messages()
     with pytest.raises(UserError, match="softmax"):
         load_bilm(tmp_path / "out", softmax=True)
@@ -387,7 +387,7 @@ def test_files_that_do_not_belong_together(tmp_path):
     softmax = f"--softmax={tmp_path / 'weights.hdf5'}"
     refused([*flags, softmax], "has no softmax/W", tmp_path)
     write_bilm(tmp_path, options_of({}, {}), softmax=True)
-    refused([*flags, softmax], "--vocab", tmp_path)
+    refused([*flags, softmax], "`vocab`", tmp_path)
     write_bilm(tmp_path, options_of({}, SQUARE), **neutral_projection(arrays) | {"CNN_proj/b_proj": np.ones(P)})
     refused(flags, "CNN_proj/b_proj", tmp_path)
 
