@@ -212,8 +212,8 @@ class Classifier(TrainedModel):
     def explain(self, text: Text) -> list[tuple[str, float]] | tuple[list[tuple[str, float]], ...]:
         """The tokens of a text with their weights; of a pair, those of either text.
 
-        With the head `attention`, the weights are those of the mean, and sum to 1. Otherwise a weight is how much less likely
-        the predicted class becomes if the token's standardised vector is replaced with zeros.
+        With the head `attention`, the weights are those of the mean, and sum to 1. Otherwise a weight is the decrease of
+        the predicted class's probability if the token's standardised vector is replaced with zeros.
         """
         check_texts([text], ("text", "text2") if self.settings.pairs else ("text",))
         parts = text if self.settings.pairs else [text]
