@@ -73,9 +73,9 @@ def evaluate(args: argparse.Namespace) -> None:
     score = classifier.score(data)
     print(f"accuracy               {score.accuracy:.2%}, {format_count(len(data), data.unit)}")
     print(f"macro F1               {score.macro_f1:.2%}")
-    print("\n".join(tables(score.results, True, args.confusion)))
+    print("\n".join(tables(score, True, args.confusion)))
     if args.mistakes:
-        write_table(args.mistakes, mistakes(score.results, data.texts, data.are_pairs))
+        write_table(args.mistakes, mistakes(score, data.texts, data.are_pairs))
     script.write_json(args.json, {"test": score.to_dict()})
 
 
