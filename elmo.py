@@ -448,7 +448,8 @@ class ELMo(_Encoder, nn.Layer):
 
     def layers(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return the chosen layers, cached or computed, each (B, T, 2P) or pooled (B, 2P), and the mask (B, T)."""
-        if self._cached and not isinstance(sentences, TokenBatch) and all(tuple(s) in self._cached for s in sentences):
+        may_be_cached = self._cached and not isinstance(sentences, TokenBatch) and len(sentences)
+        if may_be_cached and all(tuple(s) in self._cached for s in sentences):
             layers, mask = self.padded(self.arrays(sentences))
             return ([layer.sum(axis=1) for layer in layers], _mask(sentences)) if self.pool else (layers, mask)
         batch = sentences if isinstance(sentences, TokenBatch) else self.token_batch(sentences)

@@ -20,7 +20,7 @@ from elmo_core.text.language import AUTO
 from elmo_core.text.tokens import Vocabulary, sentence_batches
 from elmo_tasks.classification.network import ClassifierNetwork, ClassifierSettings, FineTunedELMo
 from elmo_tasks.classification.protocol import CrossValidation, Labelled, cross_validate, load_texts
-from elmo_tasks.classification.scores import Results, Score
+from elmo_tasks.classification.scores import Results
 from elmo_tasks.classification.texts import Texts, as_texts, read_known, tokenise_texts
 from elmo_tasks.classification.training import BATCH_SIZE, BATCH_TOKENS, ClassifierTraining, make_elmo
 from elmo_tasks.classification.words import Words
@@ -209,6 +209,20 @@ class Classifier(TrainedModel):
                 probabilities[positions] = paddle.nn.functional.softmax(self.network(batch)).numpy()
         return probabilities
 
+    def explain(self, text: Text) -> list[tuple[str, float]] | tuple[list[tuple[str, float]], ...]:
+        """The tokens of a text with their weights; of a pair, those of either text.
+
+        With the head `attention`, the weights are those of the mean, and sum to 1. Otherwise a weight is the decrease of
+        the predicted class's probability if the token's standardised vector is replaced with zeros.
+        """
+        check_texts([text], ("text", "text2") if self.settings.pairs else ("text",))
+        parts = text if self.settings.pairs else [text]
+        sentences = tokenise_texts(parts, self.settings.lang, self.settings.max_seq_len)
+        with self.inference():
+            weights = self.network.explain(sentences)
+        pairs = [list(zip(tokens, row, strict=True)) for tokens, row in zip(sentences, weights, strict=True)]
+        return tuple(pairs) if self.settings.pairs else pairs[0]
+
     @property
     def columns(self) -> list[str]:
         """The columns of the training file, if they were named."""
@@ -230,7 +244,7 @@ class Classifier(TrainedModel):
         examples = read_known(source, columns, self.classes, self.settings.pairs, self.columns)
         return as_texts(examples, self.classes, self.settings.lang, self.settings.max_seq_len, source)
 
-    def score(self, data: Texts, indices: np.ndarray | None = None) -> Score:
+    def score(self, data: Texts, indices: np.ndarray | None = None) -> Results:
         """Score the classifier on labelled texts, or on some of them."""
         indices = np.arange(len(data)) if indices is None else indices
         rows = np.concatenate([indices, indices + len(data)]) if data.are_pairs else indices
@@ -239,9 +253,7 @@ class Classifier(TrainedModel):
             raise UserError(
                 "the classifier's predictions are not finite: use a lower `lr`, `elmo_lr` or `word_vectors_lr`."
             )
-        return Score(
-            Results.from_probabilities(data.identity, indices, data.labels[indices], probabilities, data.classes)
-        )
+        return Results.from_probabilities(data.identity, indices, data.labels[indices], probabilities, data.classes)
 
     def dictionaries(self) -> dict[str, Vocabulary | None]:
         return {checkpoint.VOCABULARY: self.words}
