@@ -289,7 +289,7 @@ class FoldResult:
             settings = {name: value for name, value in settings.items() if name != "epoch"}
             settings |= {**best.settings, "tune_epoch": best.epoch}
         return cls(
-            score.results.probabilities,
+            score.probabilities,
             score.accuracy,
             first_accuracy,
             score.macro_f1,
