@@ -15,7 +15,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -185,7 +185,7 @@ def make_bilm(config: ELMoConfig, weights: dict[str, np.ndarray], source: str = 
     """Build a biLM with these weights; with a softmax if they have one. source: for messages."""
     with paddle.LazyGuard():  # not initialised: the weights are set below
         bilm = BiLM(config, any(name.startswith("softmax.") for name in weights))
-    set_weights(bilm, weights, source)
+    set_weights(bilm.state_dict(), weights, source)
     return bilm
 
 
@@ -194,9 +194,8 @@ def weights_of(layer: nn.Layer) -> dict[str, np.ndarray]:
     return {name: weight.numpy() for name, weight in layer.state_dict().items()}
 
 
-def set_weights(layer: nn.Layer, weights: dict[str, np.ndarray], source: str) -> None:
-    """Set all weights of a layer. Raises, and changes nothing, if one is missing, unexpected or has the wrong shape."""
-    parameters = layer.state_dict()
+def set_weights(parameters: Mapping[str, paddle.Tensor], weights: Mapping[str, np.ndarray], source: str) -> None:
+    """Set all parameters. Raises, and changes nothing, if one is missing, unexpected or has the wrong shape."""
     checkpoint.match({name: tuple(parameter.shape) for name, parameter in parameters.items()}, weights, source)
     for name, parameter in parameters.items():
         parameter.set_value(weights[name].astype(str(parameter.dtype).removeprefix("paddle."), copy=False))
@@ -717,7 +716,7 @@ class ELMoEmbedder(_Encoder):
                 )
             with runtime.on_device(self.device):
                 softmax = Softmax(config.vocab_size, config.projection_dim)
-                set_weights(softmax, of_softmax, str(prefix))
+                set_weights(softmax.state_dict(), of_softmax, str(prefix))
             self._softmax = softmax, vocabulary
         return self._softmax
 

@@ -24,10 +24,8 @@ from elmo_tasks.classification.scores import Results
 from elmo_tasks.classification.texts import Texts, as_texts, read_known, tokenise_texts
 from elmo_tasks.classification.training import BATCH_SIZE, BATCH_TOKENS, ClassifierTraining, make_elmo
 from elmo_tasks.classification.words import Words
-from elmo_tasks.pretrained import PretrainedBiLM
-from elmo_tasks.saved import TrainedModel
+from elmo_tasks.saved import TrainedModel, part
 from elmo_tasks.training import Progress
-from elmo_tasks.word_vectors import WordVectors
 
 TEXTS_PER_GROUP = 4096
 Text = str | tuple[str, str]  # or a pair
@@ -47,24 +45,18 @@ class Classifier(TrainedModel):
     settings_type = ClassifierSettings
     evaluation: CrossValidation | None = None  # of `train`
 
-    def build(
-        self,
-        settings: ClassifierSettings,
-        classes: Sequence[str],
-        data: str = "",
-        pretrained: PretrainedBiLM | None = None,
-        vectors: WordVectors | None = None,
-        words: Vocabulary | None = None,
-        elmo_layer: FineTunedELMo | None = None,
-        words_layer: Words | None = None,
-    ) -> None:
-        self.settings, self.classes, self.data = settings, list(classes), data
-        self.pretrained, self.vectors, self.words = pretrained, vectors, words
-        if pretrained and elmo_layer is None:
-            elmo_layer = make_elmo(settings, pretrained)
+    settings: ClassifierSettings
+    classes: list[str] = part(list)
+    data: str = part(str, default="")
+    words: Vocabulary | None = part(Vocabulary, checkpoint.VOCABULARY, default=None)
+
+    def make_network(self, elmo_layer: FineTunedELMo | None = None, words_layer: Words | None = None):
+        settings = self.settings
+        if self.pretrained and elmo_layer is None:
+            elmo_layer = make_elmo(settings, self.pretrained)
         if settings.reads_words and words_layer is None:
-            words_layer = Words(vectors, settings.seed, words, settings.pool, settings.word_dropout)
-        self.network = ClassifierNetwork(settings, len(classes), elmo_layer, words_layer)
+            words_layer = Words(self.vectors, settings.seed, self.words, settings.pool, settings.word_dropout)
+        return ClassifierNetwork(settings, len(self.classes), elmo_layer, words_layer)
 
     @classmethod
     def train(
@@ -254,16 +246,3 @@ class Classifier(TrainedModel):
                 "the classifier's predictions are not finite: use a lower `lr`, `elmo_lr` or `word_vectors_lr`."
             )
         return Results.from_probabilities(data.identity, indices, data.labels[indices], probabilities, data.classes)
-
-    def dictionaries(self) -> dict[str, Vocabulary | None]:
-        return {checkpoint.VOCABULARY: self.words}
-
-    def config(self) -> dict[str, Any]:
-        return {"classes": self.classes, "data": self.data}
-
-    def build_saved(self, folder: Path, settings: ClassifierSettings, values: Mapping[str, Any], **sources) -> None:
-        if not isinstance(values.get("classes"), list):
-            raise UserError(f"{folder / 'config.json'}: classes are {values.get('classes')!r:.80}, expected a list.")
-        vocabulary = folder / checkpoint.VOCABULARY
-        words = Vocabulary.from_file(vocabulary) if settings.word_vectors_trainable and vocabulary.is_file() else None
-        self.build(settings, values["classes"], str(values.get("data", "")), words=words, **sources)

@@ -187,7 +187,15 @@ def random_tagger(folder: Path, **settings) -> Tagger:
     if settings.pop("vectors", False):
         (folder / "vectors.txt").write_text("3 2\nthe 1 2\nbank 3 -1\nBank -2 2\n", encoding="utf-8")
         vectors = WordVectors(folder / "vectors.txt")
-    tagger = Tagger.create(TaggerSettings(**settings), words, labels, pretrained, pieces, vectors, features)
+    tagger = Tagger.create(
+        settings=TaggerSettings(**settings),
+        words=words,
+        labels=labels,
+        pretrained=pretrained,
+        pieces=pieces,
+        vectors=vectors,
+        features=features,
+    )
     random_weights(tagger.network, "elmo.bilm")
     tagger.network.emission.weight.set_value(4 * tagger.network.emission.weight)  # so that the labels vary
     tagger.save(folder / "tagger")
@@ -349,7 +357,7 @@ def random_reader(folder: Path, **settings) -> Reader:
     if settings.pop("elmo", True):
         pretrained = PretrainedBiLM.from_path(tiny.save(tiny.random_bilm(), folder / "elmo"))
     words = Vocabulary([*SPECIAL_TOKENS, "the", "river", "bank", "很"])
-    reader = Reader.create(ReaderSettings(**settings), words, pretrained, vectors)
+    reader = Reader.create(settings=ReaderSettings(**settings), words=words, pretrained=pretrained, vectors=vectors)
     random_weights(reader.network, "elmo.bilm")
     reader.save(folder / "reader")
     return reader

@@ -9,10 +9,11 @@ import run_finetune
 from elmo import ELMo, ELMoEmbedder
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.heads import CNN_WIDTHS, HEADS
 from elmo_tasks.classification.network import ClassifierNetwork, ClassifierSettings
-from elmo_tasks.classification.training import make_elmo, word_list
+from elmo_tasks.classification.training import make_elmo
 from elmo_tasks.classification.words import Words
 from elmo_tasks.pretrained import PretrainedBiLM
 
@@ -91,7 +92,7 @@ def test_a_head_and_its_gradient_equal_numpy(name):
 
 def network(name: str, pairs: bool, source: str, prefix: str) -> ClassifierNetwork:
     """A network with random weights. source: its inputs."""
-    tuned, vocabulary = source.startswith("tuned"), word_list([["red", "blue"]])
+    tuned, vocabulary = source.startswith("tuned"), Vocabulary.frequent(["red", "blue"])
     settings = ClassifierSettings(
         head=name, head_dim=SIZE, hidden_dim=5, pairs=pairs, elmo_trainable=tuned, lang="none", layers="mix"
     )
@@ -182,7 +183,7 @@ def test_an_explanation_is_the_weight_or_what_zeros_change(small_weights, name, 
         head=name, head_dim=SIZE, hidden_dim=5, pairs=pairs, lang="none", reads_elmo=True, reads_words=True
     )
     source = PretrainedBiLM.from_path(small_weights["char"])
-    classifier = Classifier.create(settings, ["x", "y"], pretrained=source)
+    classifier = Classifier.create(settings=settings, classes=["x", "y"], pretrained=source)
     text = ("red the blue", "of red") if pairs else "red the blue"
     sentences = [part.split() for part in (text if pairs else [text])]
     classifier.network.standardise([sentences, [other.split() for other in TEXTS]])
