@@ -522,7 +522,7 @@ class ELMo(_Encoder, nn.Layer):
     def _compute(
         self, sentences: list[tuple[str, ...]], dtype: str, window: float | None = None
     ) -> Iterator[np.ndarray]:
-        check_sentences(sentences)
+        sentences = check_sentences(sentences)
         table = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
         return self._arrays(sentences, table, paddle.get_device(), dtype, window)
 
@@ -536,7 +536,7 @@ class ELMo(_Encoder, nn.Layer):
 
     def token_batch(self, sentences: Sequence[Sequence[str]]) -> TokenBatch:
         """Convert sentences to a TokenBatch, which `forward` and `layers` also accept."""
-        check_sentences(sentences)
+        sentences = check_sentences(sentences)
         self._oov_counter.update(list(itertools.chain.from_iterable(sentences)))
         return token_batch(sentences, self.config.input, self.vocabulary)
 
@@ -657,7 +657,7 @@ class ELMoEmbedder(_Encoder):
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Return one array per sentence, in order, of `shape(n)` for n tokens."""
-        check_sentences(sentences)
+        sentences = check_sentences(sentences)
         return list(self._encode(sentences, math.inf, len(sentences)))
 
     def iter_encode(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
@@ -725,7 +725,7 @@ class ELMoEmbedder(_Encoder):
         if self._weights_may_change:
             self.token_table.clear_cache()
         for number, sentence in enumerate(sentences):
-            check_sentence(sentence, number)
+            sentence = check_sentence(sentence, number)
             self.token_table.check(sentence, number)
             yield sentence
 

@@ -181,7 +181,7 @@ class Classifier(TrainedModel):
     def probabilities(self, texts: Sequence[Text]) -> np.ndarray:
         """Probabilities (n, classes), whose columns are in the order of `classes`."""
         pairs, lang, max_tokens = self.settings.pairs, self.settings.lang, self.settings.max_seq_len
-        check_texts(texts, ("text", "text2") if pairs else ("text",))
+        texts = check_texts(texts, ("text", "text2") if pairs else ("text",))
         arrays = [np.zeros((0, len(self.classes)), np.float32)]
         for k in range(0, len(texts), TEXTS_PER_GROUP):
             group = texts[k : k + TEXTS_PER_GROUP]

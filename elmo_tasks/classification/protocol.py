@@ -18,7 +18,7 @@ import numpy as np
 from elmo_core.config import differences
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, messages, runtime
-from elmo_core.machine.checks import check_option, check_texts
+from elmo_core.machine.checks import as_list, check_option, check_texts, describe
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.optional import import_optional
 from elmo_core.machine.ranks import Ranks
@@ -57,11 +57,12 @@ def load_texts(source: Labelled, name: str) -> Path | Given:
     """A file, or the examples that texts and their labels are. name: of the argument, for messages."""
     if isinstance(source, Path | str):
         return Path(source)
-    texts, labels = source
-    is_pair = len(texts) > 0 and not isinstance(texts[0], str)
-    check_texts(texts, ("text", "text2") if is_pair else ("text",))
-    if len(texts) != len(labels) or not len(texts):
-        raise UserError(f"`{name}`: {format_count(len(texts), 'texts')}, {format_count(len(labels), 'labels')}.")
+    texts, labels = map(as_list, source)
+    is_pair = bool(texts) and not isinstance(texts[0], str)
+    check_texts(source[0], ("text", "text2") if is_pair else ("text",))
+    if labels is None or len(texts) != len(labels) or not texts:
+        found = f"{format_count(len(texts), 'texts')} and {describe(source[1])}"
+        raise UserError(f"`{name}`: found {found}, expected as many texts as labels.")
     pairs = [tuple(" ".join(part.split()) for part in (text if is_pair else (text,))) for text in texts]
     return Given(name, [Example(str(label), text) for label, text in zip(labels, pairs, strict=True)])
 

@@ -181,7 +181,7 @@ class Reader(TrainedModel):
 
     def answers(self, questions: Sequence[tuple[str, str]], k: int = 1) -> list[list[Answer]]:
         """The k best answers to each of several questions, given with its passage. Each passage is read once."""
-        check_texts(questions, ("question", "passage"))
+        questions = check_texts(questions, ("question", "passage"))
         check_number("k", k, 1, integer=True)
         by_passage: dict[str, list[Question]] = {}
         for number, (question, passage) in enumerate(questions):

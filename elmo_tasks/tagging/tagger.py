@@ -221,7 +221,7 @@ class Tagger(TrainedModel):
 
     def predict(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
         """Return the labels of each sentence's tokens; none for an empty sentence."""
-        check_sentences(sentences)
+        sentences = check_sentences(sentences)
         return [labels for labels, _ in self._decoded(sentences, math.inf)]
 
     def iter_predict(self, sentences: Iterable[Sequence[str]]) -> Iterator[list[str]]:

@@ -298,7 +298,8 @@ def random_classifier(folder: Path, **settings) -> Classifier:
     settings = {"lang": "none", "hidden_dim": 6, "head_dim": 5, "reads_elmo": True, "max_seq_len": 20} | settings
     pretrained = PretrainedBiLM.from_path(tiny.save(tiny.random_bilm(), folder / "elmo"))
     words = Vocabulary([*SPECIAL_TOKENS, "the", "bank"]) if settings.get("reads_words") else None
-    classifier = Classifier.create(ClassifierSettings(**settings), ["a", "b", "c"], pretrained=pretrained, words=words)
+    parts = {"classes": ["a", "b", "c"], "pretrained": pretrained, "words": words}
+    classifier = Classifier.create(settings=ClassifierSettings(**settings), **parts)
     random_weights(classifier.network, "elmo.bilm")
     for part in classifier.network.inputs:
         part.deviation.set_value(1 + part.mean**2)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import run_finetune
+from elmo import ELMo, ELMoEmbedder
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import Vocabulary
@@ -232,3 +233,42 @@ def test_a_page_shades_the_words_and_escapes_everything(tmp_path, monkeypatch, c
     ):
         assert escaped in page
     assert "<script" not in page and "http" not in page.replace("http-equiv", "")
+
+
+class Column:
+    """A column as of `datasets`, or of pandas, whose rows have other numbers."""
+
+    ndim = 1
+
+    def __init__(self, values):
+        self.values = list(values)
+
+    def __len__(self):
+        return len(self.values)
+
+    def __iter__(self):
+        return iter(self.values)
+
+    def __getitem__(self, number):
+        return self.values[number - 100]
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, Column])
+def test_any_sequence_is_accepted(small_weights, kind):
+    texts, labels = ["good film", "bad film"] * 20, ["p", "n"] * 20
+    quick = {"device": "cpu", "epochs": 3, "lr": 0.02, "weight_decay": 0.1, "lang": "none", "hidden_dim": 4}
+    classifier = Classifier.train(kind(texts), kind(labels), dev=(kind(texts), kind(labels)), **quick)
+    assert classifier.evaluate(kind(texts), kind(labels))["accuracy"] == 1
+    expected = classifier.probabilities(texts)
+    np.testing.assert_array_equal(classifier.probabilities(kind(texts)), expected)
+    sentences = kind([kind(["good", "film"]), kind(["bad", "film"])])
+    arrays = ELMoEmbedder(small_weights["char"], device="cpu").encode(sentences)
+    assert [array.shape[1] for array in arrays] == [2, 2]
+    (vectors,), _ = ELMo(small_weights["char"], layers="top")(sentences)
+    assert vectors.shape[:2] == [2, 2]
+
+
+@pytest.mark.parametrize("texts", ["good", {"good": 1}, {"good"}, 3, (text for text in ["good"])])
+def test_what_is_no_sequence_is_an_error(texts):
+    with pytest.raises(TypeError, match="expected a list"):
+        Classifier.train(texts, ["p"])
