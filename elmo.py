@@ -15,7 +15,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -185,7 +185,7 @@ def make_bilm(config: ELMoConfig, weights: dict[str, np.ndarray], source: str = 
     """Build a biLM with these weights; with a softmax if they have one. source: for messages."""
     with paddle.LazyGuard():  # not initialised: the weights are set below
         bilm = BiLM(config, any(name.startswith("softmax.") for name in weights))
-    set_weights(bilm, weights, source)
+    set_weights(bilm.state_dict(), weights, source)
     return bilm
 
 
@@ -194,9 +194,8 @@ def weights_of(layer: nn.Layer) -> dict[str, np.ndarray]:
     return {name: weight.numpy() for name, weight in layer.state_dict().items()}
 
 
-def set_weights(layer: nn.Layer, weights: dict[str, np.ndarray], source: str) -> None:
-    """Set all weights of a layer. Raises, and changes nothing, if one is missing, unexpected or has the wrong shape."""
-    parameters = layer.state_dict()
+def set_weights(parameters: Mapping[str, paddle.Tensor], weights: Mapping[str, np.ndarray], source: str) -> None:
+    """Set all parameters. Raises, and changes nothing, if one is missing, unexpected or has the wrong shape."""
     checkpoint.match({name: tuple(parameter.shape) for name, parameter in parameters.items()}, weights, source)
     for name, parameter in parameters.items():
         parameter.set_value(weights[name].astype(str(parameter.dtype).removeprefix("paddle."), copy=False))
@@ -448,7 +447,8 @@ class ELMo(_Encoder, nn.Layer):
 
     def layers(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return the chosen layers, cached or computed, each (B, T, 2P) or pooled (B, 2P), and the mask (B, T)."""
-        if self._cached and not isinstance(sentences, TokenBatch) and all(tuple(s) in self._cached for s in sentences):
+        may_be_cached = self._cached and not isinstance(sentences, TokenBatch) and len(sentences)
+        if may_be_cached and all(tuple(s) in self._cached for s in sentences):
             layers, mask = self.padded(self.arrays(sentences))
             return ([layer.sum(axis=1) for layer in layers], _mask(sentences)) if self.pool else (layers, mask)
         batch = sentences if isinstance(sentences, TokenBatch) else self.token_batch(sentences)
@@ -522,7 +522,7 @@ class ELMo(_Encoder, nn.Layer):
     def _compute(
         self, sentences: list[tuple[str, ...]], dtype: str, window: float | None = None
     ) -> Iterator[np.ndarray]:
-        check_sentences(sentences)
+        sentences = check_sentences(sentences)
         table = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
         return self._arrays(sentences, table, paddle.get_device(), dtype, window)
 
@@ -536,7 +536,7 @@ class ELMo(_Encoder, nn.Layer):
 
     def token_batch(self, sentences: Sequence[Sequence[str]]) -> TokenBatch:
         """Convert sentences to a TokenBatch, which `forward` and `layers` also accept."""
-        check_sentences(sentences)
+        sentences = check_sentences(sentences)
         self._oov_counter.update(list(itertools.chain.from_iterable(sentences)))
         return token_batch(sentences, self.config.input, self.vocabulary)
 
@@ -657,7 +657,7 @@ class ELMoEmbedder(_Encoder):
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Return one array per sentence, in order, of `shape(n)` for n tokens."""
-        check_sentences(sentences)
+        sentences = check_sentences(sentences)
         return list(self._encode(sentences, math.inf, len(sentences)))
 
     def iter_encode(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
@@ -716,7 +716,7 @@ class ELMoEmbedder(_Encoder):
                 )
             with runtime.on_device(self.device):
                 softmax = Softmax(config.vocab_size, config.projection_dim)
-                set_weights(softmax, of_softmax, str(prefix))
+                set_weights(softmax.state_dict(), of_softmax, str(prefix))
             self._softmax = softmax, vocabulary
         return self._softmax
 
@@ -725,7 +725,7 @@ class ELMoEmbedder(_Encoder):
         if self._weights_may_change:
             self.token_table.clear_cache()
         for number, sentence in enumerate(sentences):
-            check_sentence(sentence, number)
+            sentence = check_sentence(sentence, number)
             self.token_table.check(sentence, number)
             yield sentence
 

@@ -19,12 +19,13 @@ from collections.abc import Sequence
 import args as arguments
 import script
 import task_flags
+from args import FILE
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import format_count
 from elmo_core.text.text_files import line_groups, write_table
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.network import ClassifierSettings
-from elmo_tasks.classification.prediction import OUTPUT_FORMATS, classify_lines
+from elmo_tasks.classification.prediction import OUTPUT_FORMATS, classify_lines, explanation_page
 from elmo_tasks.classification.scores import mistakes, tables
 from elmo_tasks.classification.texts import read_groups
 from elmo_tasks.classification.training import ClassifierTraining
@@ -48,6 +49,9 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.ArgumentParser, argparse
     task_flags.add_input(predict, "one text per line; a pair is two, separated by a tab; or a file like --train_file")
     task_flags.add_columns(predict)
     task_flags.add_output(predict, OUTPUT_FORMATS)
+    predict.add_argument(
+        "--explain", **FILE, help="write a page (HTML) of the texts, with words shaded by their weight"
+    )
     args = parser.parse_args(argv)
     return commands.choices[args.command], args
 
@@ -69,19 +73,24 @@ def evaluate(args: argparse.Namespace) -> None:
     score = classifier.score(data)
     print(f"accuracy               {score.accuracy:.2%}, {format_count(len(data), data.unit)}")
     print(f"macro F1               {score.macro_f1:.2%}")
-    print("\n".join(tables(score.results, True, args.confusion)))
+    print("\n".join(tables(score, True, args.confusion)))
     if args.mistakes:
-        write_table(args.mistakes, mistakes(score.results, data.texts, data.are_pairs))
+        write_table(args.mistakes, mistakes(score, data.texts, data.are_pairs))
     script.write_json(args.json, {"test": score.to_dict()})
 
 
 def predict(args: argparse.Namespace) -> None:
     groups, source = (read_groups(args.input), args.input) if args.input else (line_groups(None), "standard input")
     classifier = Classifier(args.model_dir, args.device)
+    disk.check_output("--explain", args.explain, args.input)
+    texts = [] if args.explain else None
     with script.output(args.output, args.input) as target:
-        for lines in classify_lines(classifier, groups, source, args.output_format, args.columns):
+        for lines in classify_lines(classifier, groups, source, args.output_format, args.columns, texts):
             target.writelines(f"{line}\n" for line in lines)
             target.flush()
+    if args.explain:
+        with disk.atomic_write(args.explain) as file:
+            file.write(explanation_page(classifier, texts))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """The pretrained biLM of a task's network, and the ELMo settings that the tasks share."""
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,9 @@ from elmo_core.config import ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.settings import setting
+from elmo_core.text.tokens import Vocabulary, digest
 from elmo_core.weights import model_files, published
-from elmo_tasks.settings import setting
 
 
 @dataclass
@@ -38,8 +37,7 @@ class PretrainedBiLM:
         parts = [checkpoint.fingerprint(weights), json.dumps(config.to_dict(), sort_keys=True)]
         if vocabulary:
             parts += [vocabulary.fingerprint, json.dumps(getattr(vocabulary.alphabet, "ids", {}), sort_keys=True)]
-        fingerprint = hashlib.sha1("\n".join(parts).encode()).hexdigest()
-        return cls(str(prefix), fingerprint, published.name_of(prefix), (config, weights, vocabulary))
+        return cls(str(prefix), digest(parts), published.name_of(prefix), (config, weights, vocabulary))
 
     def __reduce__(self):
         if self.name:
@@ -103,7 +101,6 @@ class ELMoSettings:
 def randomise(bilm: elmo.BiLM, what: str, seed: int) -> None:
     """Reinitialise the biLM ("all") or only its LSTMs ("lstm"), as before pretraining."""
     paddle.seed(seed)
-    fresh = elmo.BiLM(bilm.config, softmax=False).state_dict()
-    for name, weight in bilm.state_dict().items():
-        if what == "all" or "_lstm." in name:
-            weight.set_value(fresh[name])
+    fresh = elmo.weights_of(elmo.BiLM(bilm.config, softmax=False))
+    chosen = {name: weight for name, weight in bilm.state_dict().items() if what == "all" or "_lstm." in name}
+    elmo.set_weights(chosen, {name: fresh[name] for name in chosen}, "random weights")

@@ -13,10 +13,10 @@ FOLDER/
 """
 
 import dataclasses
-import inspect
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -27,8 +27,8 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import disk, products, runtime
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.settings import from_config
 from elmo_tasks.pretrained import PretrainedBiLM, load_published
-from elmo_tasks.settings import from_config
 from elmo_tasks.word_vectors import WordVectors
 
 KINDS = "tagger", "classifier", "reader"
@@ -37,62 +37,89 @@ WEIGHTS, STATE, LOCK = "best", "last", ".lock"
 CARD, MAX_CARD = "README.md", 100_000  # characters
 REMEDY = "Copy the folder again, or train again."
 ELMO, VECTORS = "elmo", "word_vectors"  # in config.json, and names in the folder
-Kind = TypeVar("Kind")
+Kind = TypeVar("Kind", bound="TrainedModel")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the things that a model's network is built from, and how a folder holds it.
+
+    kind: its type. file: its name in the folder, for a vocabulary, of which even the order matters; "": it is an entry of
+    config.json. default: for models without it.
+    """
+
+    kind: Any
+    file: str = ""
+    default: Any = ...
+
+
+def part(kind: Any, file: str = "", default: Any = ...) -> Any:
+    """Declare a part as an attribute of a model."""
+    return Part(kind, file, default)
 
 
 class TrainedModel:
     """A network with everything it was trained with. Thread-safe: one thread at a time computes.
 
-    folder: as `save` has written it. device: auto, cpu, gpu or gpu:N. Subclasses provide:
+    source: a folder as `save` has written it, or the parts of an untrained model. device: auto, cpu, gpu or gpu:N.
+    layers: of the network, if it shares them with others.
 
-    kind: its key in config.json and its name in messages. settings_type: the dataclass of its settings.
-    build(...): set `settings`, `network`, `pretrained`, `vectors` and its own attributes, with untrained weights.
-    build_saved(folder, settings, values, pretrained=, vectors=): call `build` for a saved model.
-    dictionaries(): vocabulary files by name, None if unused. Reordering their lines would change the predictions.
-    config(): further values of config.json.
+    Each subclass has a `kind`, which is its key in config.json and its name in messages, declares its parts besides
+    `settings`, `pretrained` and `vectors`, and makes a network from them.
     """
 
     kind: ClassVar[str]
     settings_type: ClassVar[type]
     settings: Any
     network: paddle.nn.Layer
-    pretrained: PretrainedBiLM | None
-    vectors: WordVectors | None
+    pretrained: PretrainedBiLM | None = None
+    vectors: WordVectors | None = None
     result: Any = None  # of `train`
     card: str = ""  # content of README.md
 
-    def __init__(self, folder: str | Path, device: str = "auto"):
+    def __init__(self, source: str | Path | Mapping[str, Any], device: str = "auto", **layers: Any):
         self._lock, self.device = threading.RLock(), runtime.device_name(device)
         with runtime.on_device(self.device):
-            self._load(Path(folder))
+            if isinstance(source, Mapping):
+                self._build(source, **layers)
+            else:
+                self._load(Path(source))
+
+    def _build(self, parts: Mapping[str, Any], **layers: Any) -> None:
+        defaults = {name: part.default for name, part in self._declared().items()}
+        vars(self).update({**defaults, **parts})
+        self.network = self.make_network(**layers)
 
     @classmethod
-    def create(cls: type[Kind], *args, **options) -> Kind:
-        """Build an untrained model on Paddle's current device. The arguments are those of `build`."""
-        model = cls.__new__(cls)
-        model._lock, model.device = threading.RLock(), paddle.get_device()
-        model.build(*args, **options)
-        return model
+    def create(cls: type[Kind], **parts: Any) -> Kind:
+        """Build an untrained model on Paddle's current device."""
+        return cls(parts, paddle.get_device())
+
+    def make_network(self) -> paddle.nn.Layer:
+        """Build the network from the parts, with untrained weights."""
+        raise NotImplementedError
+
+    @classmethod
+    def _declared(cls) -> dict[str, Part]:
+        attributes = (pair for base in reversed(cls.__mro__) for pair in vars(base).items())
+        return {name: part for name, part in attributes if isinstance(part, Part)}
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy needs, without caches and the lock: a published ELMo's name, the weights of all others."""
-        names = inspect.signature(self.build).parameters
-        parts = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        parts = {name: getattr(self, name) for name in ("settings", "pretrained", "vectors", *self._declared())}
         weights = elmo.weights_of(self.network)
         if self.pretrained:
             bilm = {name.removeprefix(BILM): array for name, array in weights.items() if name.startswith(BILM)}
             loaded = self.network.elmo.config, bilm, self.network.elmo.vocabulary
             parts["pretrained"] = dataclasses.replace(self.pretrained, loaded=loaded)
-        kept = {name: value for name, value in vars(self).items() if name in ("result", "card")}
         weights = {name: weights[name] for name in self.saved_parameters()}
+        kept = {name: value for name, value in vars(self).items() if name in ("result", "card")}
         return {**kept, "device": runtime.portable_device(self.device), "parts": parts, "weights": weights}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        parts, weights = state.pop("parts"), state.pop("weights")
-        vars(self).update(state, device=runtime.device_name(state["device"]), _lock=threading.RLock())
-        with runtime.on_device(self.device):
-            self.build(**parts)
-            self.set_weights(weights, f"the copy of a {self.kind}")
+        TrainedModel.__init__(self, state.pop("parts"), state.pop("device"))
+        self.set_weights(state.pop("weights"), f"the copy of a {self.kind}")
+        vars(self).update(state)
 
     @property
     def scores(self) -> dict[str, Any] | None:
@@ -116,25 +143,22 @@ class TrainedModel:
         return {name: weight.numpy() for name, weight in self.saved_parameters().items()}
 
     def set_weights(self, weights: dict[str, np.ndarray], source: str) -> None:
-        parameters = self.saved_parameters()
-        checkpoint.match({name: parameter.shape for name, parameter in parameters.items()}, weights, source)
-        for name, parameter in parameters.items():
-            parameter.set_value(weights[name])
+        elmo.set_weights(self.saved_parameters(), weights, source)
 
     def values(self) -> dict[str, Any]:
         """The content of config.json: everything that the weights depend on, except the training data and its order."""
-        dictionaries = self.dictionaries().items()
-        values = {
-            self.kind: dataclasses.asdict(self.settings),
-            "dictionaries": {name: dictionary.fingerprint for name, dictionary in dictionaries if dictionary},
-            **self.config(),
-        }
+        entries = {name: getattr(self, name) for name, part in self._declared().items() if not part.file}
+        fingerprints = {name: dictionary.fingerprint for name, dictionary in self._dictionaries().items() if dictionary}
+        values = {self.kind: dataclasses.asdict(self.settings), "dictionaries": fingerprints, **entries}
         if self.pretrained:
             values[ELMO] = {"name": self.pretrained.name, "fingerprint": self.pretrained.fingerprint}
         if self.vectors:
             file = {"file": f"{VECTORS}{self.vectors.suffix}", "limit": self.vectors.limit}
             values[VECTORS] = {**file, "fingerprint": self.vectors.fingerprint}
         return values
+
+    def _dictionaries(self) -> dict[str, Any]:
+        return {part.file: getattr(self, name) for name, part in self._declared().items() if part.file}
 
     def save(self, folder: str | Path) -> None:
         """Write all files, the weights last: a folder left by a killed process is not taken for a trained model."""
@@ -152,7 +176,7 @@ class TrainedModel:
         checkpoint.delete(folder / STATE)
         before = checkpoint.load_config(folder) if (folder / "config.json").is_file() else {}
         checkpoint.save_config(folder, self.values())
-        for name, dictionary in self.dictionaries().items():
+        for name, dictionary in self._dictionaries().items():
             if dictionary:
                 dictionary.save(folder / name)
             else:
@@ -177,26 +201,31 @@ class TrainedModel:
         file, values = folder / "config.json", checkpoint.load_config(folder, f"a trained {self.kind}")
         if self.kind not in values:
             raise UserError(f"{folder} holds {_describe_content(values)}, expected a trained {self.kind}.")
-        settings = from_config(self.settings_type, values[self.kind], self.kind, file)
-        pretrained = vectors = None
+        parts = {"settings": from_config(self.settings_type, values[self.kind], self.kind, file)}
         if entry := _source(values, ELMO, file):
             if entry["name"]:
-                pretrained = load_published(entry["name"], entry["fingerprint"])
+                parts["pretrained"] = load_published(entry["name"], entry["fingerprint"])
             else:
-                pretrained = PretrainedBiLM.from_path(folder / ELMO / checkpoint.FINAL)
-            if pretrained.fingerprint != entry["fingerprint"]:
+                parts["pretrained"] = PretrainedBiLM.from_path(folder / ELMO / checkpoint.FINAL)
+            if parts["pretrained"].fingerprint != entry["fingerprint"]:
                 raise UserError(f"{folder / ELMO} is not the ELMo that {folder} was trained with. {REMEDY}")
         if entry := _source(values, VECTORS, file):
-            vectors = WordVectors(folder / entry["file"], entry["limit"])
+            parts["vectors"] = vectors = WordVectors(folder / entry["file"], entry["limit"])
             if vectors.fingerprint != entry["fingerprint"]:
                 raise UserError(f"{vectors.path} has changed since {folder} was trained with it. {REMEDY}")
-        self.build_saved(folder, settings, values, pretrained=pretrained, vectors=vectors)
         expected = values["dictionaries"] if isinstance(values.get("dictionaries"), dict) else {}
-        for name, dictionary in self.dictionaries().items():
-            if (dictionary and dictionary.fingerprint) != expected.get(name):
-                raise UserError(
-                    f"{folder / name} is missing, or is not the file that this {self.kind} was trained with. {REMEDY}"
-                )
+        for name, part in self._declared().items():
+            if not part.file:
+                parts[name] = values.get(name)
+                if not isinstance(parts[name], part.kind):
+                    raise UserError(f"{file}: {name} is {values.get(name, 'missing')!r:.80}. {REMEDY}")
+            elif part.file in expected or part.default is ...:
+                parts[name] = part.kind.from_file(folder / part.file)
+                if parts[name].fingerprint != expected.get(part.file):
+                    raise UserError(
+                        f"{folder / part.file} is not the file that this {self.kind} was trained with. {REMEDY}"
+                    )
+        self._build(parts)
         self.set_weights(checkpoint.load_params(folder / WEIGHTS), str(folder / WEIGHTS))
         if (folder / CARD).is_file():
             with (folder / CARD).open(encoding="utf-8", errors="replace") as card:
@@ -219,13 +248,9 @@ def _source(values: Mapping, name: str, file: Path) -> Mapping | None:
 def _describe_content(values: Mapping) -> str:
     """Describe the model that a folder with this config.json holds."""
     kind = next((kind for kind in KINDS if kind in values), None)
-    return (
-        f"a trained {kind}, of elmo_tasks.{kind.capitalize()}"
-        if kind
-        else "an ELMo"
-        if "model" in values
-        else "something else"
-    )
+    if kind is None:
+        return "an ELMo" if "model" in values else "something else"
+    return f"a trained {kind}, of elmo_tasks.{kind.capitalize()}"
 
 
 def _source_names(values: Mapping) -> set[str]:

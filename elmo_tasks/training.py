@@ -3,7 +3,6 @@
 import itertools
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -17,10 +16,9 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import disk, versions
 from elmo_core.machine.messages import UserError, format_duration, log
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.settings import setting
 from elmo_tasks.card import model_card
 from elmo_tasks.saved import BILM, LOCK, STATE, WEIGHTS, WORDS, TrainedModel, check_model_folder
-from elmo_tasks.settings import setting
 
 HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
 PROGRESS_SECONDS = 20  # between log lines within an epoch
@@ -67,13 +65,6 @@ def hold_out(examples: Sequence[Kind], seed: int) -> tuple[list[Kind], list[Kind
     order = np.random.default_rng(seed).permutation(len(examples))
     n = max(1, round(len(order) * HELD_OUT))
     return [examples[k] for k in order[n:]], [examples[k] for k in order[:n]]
-
-
-def training_words(tokens: Iterable[str], min_count: int = 1) -> Vocabulary:
-    """A vocabulary of the tokens that occur at least min_count times, in descending order of frequency."""
-    counts = Counter(tokens)
-    frequent = [token for token, n in counts.items() if n >= min_count and token not in SPECIAL_TOKENS]
-    return Vocabulary([*SPECIAL_TOKENS, *sorted(frequent, key=lambda token: (-counts[token], token))], "training words")
 
 
 class Score(Protocol):

@@ -1,6 +1,5 @@
 """Word vectors of a file, a fixed input of a network."""
 
-import hashlib
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +8,7 @@ import numpy as np
 
 from elmo_core.files.word_vectors import find_word_vectors, load_word_vectors
 from elmo_core.machine.messages import log
+from elmo_core.text.tokens import digest
 from elmo_tasks.characters import jieba_words
 
 
@@ -33,9 +33,7 @@ class WordVectors:
 
     @cached_property
     def fingerprint(self) -> str:
-        digest = hashlib.sha1("\n".join(self.vectors.index_to_key).encode("utf-8", "surrogatepass"))
-        digest.update(np.ascontiguousarray(self.vectors.vectors))
-        return digest.hexdigest()
+        return digest(self.vectors.index_to_key, self.vectors.vectors)
 
     def _row(self, token: str) -> int:
         index = self.vectors.key_to_index

@@ -108,6 +108,10 @@ class Rows:
         mask = self.ops.cast(self.mask, "float32")
         return x * self.ops.reshape(mask, [self.rows, self.steps, 1])
 
+    def padding_scores(self, score: float) -> Array:
+        """`score` at padding, else 0. (B, T)"""
+        return (1.0 - self.ops.cast(self.mask, "float32")) * score
+
     def mean(self, x: Array) -> Array:
         """Means of x (B, T, width) over each sentence's tokens; zero without tokens. (B, width)"""
         n = self.ops.cast(self.lengths + self.ops.cast(self.lengths < 1, "int64"), "float32")
@@ -184,7 +188,3 @@ class Excerpts(Rows):
     def take(self, x: Array, width: int) -> Array:
         """The rows of x (B, T, width) at the tokens. (N, W, width)"""
         return self.ops.lookup(self.ops.reshape(x, [-1, width]), self.index)
-
-    def padding_scores(self, score: float) -> Array:
-        """`score` at padding, else 0. (N, W)"""
-        return (1.0 - self.ops.cast(self.mask, "float32")) * score

@@ -224,15 +224,13 @@ class ReaderNetwork(TokenNetwork):
 
 
 class ClassifierNetwork(Network):
-    """A classifier: means of ELMo's layers over a text, then the head."""
+    """A classifier of ELMo's layers. Letters: B texts, T tokens, H dimensions of the head's result."""
 
     def __init__(self, classifier: Classifier):
-        if classifier.settings.head != "mean":
-            raise UserError(f"this classifier's head is `{classifier.settings.head}`. Only `mean` can be exported.")
         if classifier.settings.reads_words:
             raise UserError(
-                "this classifier reads word vectors; unknown words get random ones, drawn by NumPy. Only classifiers that "
-                "read nothing but ELMo can be exported."
+                "this classifier reads word vectors, and unknown words get random ones, which a graph cannot draw. Train "
+                "one with ELMo alone to export it."
             )
         elmo, self.network = classifier.network.elmo, classifier.network
         self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice)
@@ -247,12 +245,13 @@ class ClassifierNetwork(Network):
         self.output = Output("probabilities", shape, "float32", meaning, empty_result, classifier.classes)
 
     def build(self, batch: Sentences) -> Array:
-        ops, network = batch.ops, self.network
-        layers = [batch.mean(x) for x in self.elmo.layers(batch)]  # each (B, 2P)
+        ops, network, pools = batch.ops, self.network, self.network.settings.pool
+        layers = [batch.mean(x) if pools else x for x in self.elmo.layers(batch)]  # each (B, 2P) or (B, T, 2P)
         (part,) = network.inputs
         scales = zip(layers, part.mean.numpy(), part.deviation.numpy(), strict=True)
         layers = [(x - ops.weight(mean)) / ops.weight(deviation) for x, mean, deviation in scales]
-        x = parts.scalar_mix(layers, part.mix) if part.mix else ops.concat(layers, axis=1)
+        x = parts.scalar_mix(layers, part.mix) if part.mix else ops.concat(layers, axis=-1)
+        x = x if pools else parts.text_vectors(batch, batch.masked(x), network.head)  # (B, H)
         if self.pairs:
             a, b = ops.split(x, 2, axis=0)
             x = ops.concat([a, b, ops.relu(a - b) + ops.relu(b - a), a * b], axis=1)

@@ -13,6 +13,7 @@ import numpy as np
 from elmo import ScalarMix
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.char_cnn import CharCNN
+from elmo_tasks.classification import heads
 from elmo_tasks.tagging.crf import LinearChainCRF
 from export.inputs import Rows
 from export.paddle_graph import Array, PaddleGraph
@@ -46,9 +47,8 @@ def char_vectors(ops: PaddleGraph, ids: Array, cnn: CharCNN, padding: int, words
     ids = ops.head(ids, used + widest, axis=1)  # one window of nothing but padding is enough
     x = ops.transpose(embedding(ops, ids, cnn.embedding), [0, 2, 1])
     features = []
-    for (width, number), convolution in zip(config.filters, cnn.convolutions, strict=True):
-        filters = convolution.weight.numpy().reshape(width, -1, number).transpose(2, 1, 0)
-        features.append(ops.max(ops.windows(x, ops.weight(filters)), axis=2))
+    for (width, _), convolution in zip(config.filters, cnn.convolutions, strict=True):
+        features.append(ops.max(windows(ops, x, convolution, width), axis=2))
     biases = [convolution.bias.numpy() for convolution in cnn.convolutions]
     x = ops.concat(features, axis=1) + ops.weight(np.concatenate(biases))
     x = ops.relu(x) if config.activation == "relu" else ops.tanh(x)
@@ -57,6 +57,12 @@ def char_vectors(ops: PaddleGraph, ids: Array, cnn: CharCNN, padding: int, words
         x = x + gate * (ops.relu(linear(ops, x, highway.transform)) - x)
     x = ops.concat([*words, x], axis=1) if words else x
     return linear(ops, x, cnn.projection) if isinstance(cnn.projection, nn.Linear) else x
+
+
+def windows(ops: PaddleGraph, x: Array, layer: nn.Linear, width: int) -> Array:
+    """The layer, without its bias, over each `width` columns of x (N, D, C). (N, F, C - width + 1)"""
+    weight = layer.weight.numpy()
+    return ops.windows(x, ops.weight(weight.reshape(width, -1, weight.shape[1]).transpose(2, 1, 0)))
 
 
 def recurrent(batch: Rows, x: Array, layers: nn.GRU | nn.LSTM) -> Array:
@@ -113,6 +119,31 @@ def append_ones(ops: PaddleGraph, x: Array) -> Array:
 def run(ops: PaddleGraph, step: Callable, states: Sequence[Array], products: Array, indices: Array) -> Array:
     """Run `step(products (D, B, width), *states)` over the steps of indices (D, T, B). Returns the outputs (D, T, B, .)."""
     return ops.scan(lambda index, *before: step(ops.lookup(products, index), *before), states, indices)[0]
+
+
+def text_vectors(batch: Rows, x: Array, head: nn.Layer) -> Array:
+    """What a classifier's head makes of x (B, T, .), zero at padding; zeros without tokens. (B, H)"""
+    ops, padding = batch.ops, batch.padding_scores(IMPOSSIBLE)
+    if isinstance(head, heads.Attention):
+        weights = ops.softmax(ops.reshape(linear(ops, x, head.score), [batch.rows, -1]) + padding)
+        return ops.reshape(ops.product(ops.reshape(weights, [batch.rows, 1, -1]), x), [-1, head.dim])
+    if isinstance(head, heads.LSTM):
+        x = recurrent(batch, x, head.lstm)
+    elif isinstance(head, heads.CNN):
+        widths = zip(heads.CNN_WIDTHS, head.filters, strict=True)
+        x = ops.concat([_text_windows(batch, x, layer, width) for width, layer in widths], axis=2)
+    has_tokens = ops.cast(ops.max(batch.mask, axis=1), "float32")
+    maxima = ops.max(x + ops.reshape(padding, [batch.rows, batch.steps, 1]), axis=1)
+    return maxima * ops.reshape(has_tokens, [-1, 1])
+
+
+def _text_windows(batch: Rows, x: Array, layer: nn.Linear, width: int) -> Array:
+    """The rectified layer over the `width` tokens around each of x (B, T, .). (B, T, F)"""
+    ops, dim = batch.ops, layer.weight.shape[0] // width
+    before, after = (ops.zeros([batch.rows, n, dim], "float32") for n in (width // 2, width - 1 - width // 2))
+    x = ops.transpose(ops.concat([before, x, after], axis=1), [0, 2, 1])
+    x = ops.transpose(windows(ops, x, layer, width), [0, 2, 1])
+    return ops.relu(x + ops.weight(layer.bias.numpy()))
 
 
 def viterbi(batch: Rows, emissions: Array, crf: LinearChainCRF) -> Array:

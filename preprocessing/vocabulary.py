@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import blocks
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.text.tokens import Vocabulary
 
 
 def count_tokens(paths: Iterable[Path]) -> Counter:
@@ -25,8 +25,7 @@ def count_tokens(paths: Iterable[Path]) -> Counter:
 
 def make_vocabulary(counts: Counter, min_count: int = 1, max_size: int | None = None) -> Vocabulary:
     """The special tokens, then all tokens that occur at least `min_count` times; at most `max_size` in total."""
-    words = [word for word, n in counts.items() if n >= min_count and word not in SPECIAL_TOKENS]
-    if not words:
+    vocabulary = Vocabulary.frequent(counts, min_count, max_size)
+    if not vocabulary.words:
         raise UserError(f"no token has a count of {min_count}. Expected text with tokens separated by white space.")
-    words.sort(key=lambda word: (-counts[word], word))
-    return Vocabulary([*SPECIAL_TOKENS, *words][:max_size])
+    return vocabulary

@@ -17,9 +17,9 @@ from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.ranks import LostRank, Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.softmax import Candidates, draw_candidates, is_sampled
+from elmo_core.settings import setting
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.tokens import LMBatch, Vocabulary
-from elmo_tasks.settings import setting
 from pretraining import run_folder
 from pretraining.interruption import Interruption
 from pretraining.meter import ADVICE, Meter, memory_in_use

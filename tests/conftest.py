@@ -115,7 +115,9 @@ def readers_folder(tmp_path, monkeypatch) -> Path:
         text = "".join(f"{n}只猫坐在河边。{n}只狗也来了,它们一起看河。\n" for n in range(500 * k, 500 * k + 500))
         Path(f"raw/{k}.txt").write_text(text, encoding="utf-8")
     settings = ClassifierSettings(hidden_dim=0, dropout=0.5, reads_elmo=True)
-    Classifier.create(settings, ["bad", "good"], pretrained=PretrainedBiLM.from_path(prefix)).save("model")
+    Classifier.create(settings=settings, classes=["bad", "good"], pretrained=PretrainedBiLM.from_path(prefix)).save(
+        "model"
+    )
     return tmp_path
 
 

@@ -4,7 +4,6 @@ The files of bilm-tf's dump_token_embeddings have the same format and are read h
 verifies, and a fingerprint of the words.
 """
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from elmo_core.machine import disk
 from elmo_core.machine.hdf5_file import HDF5File
 from elmo_core.machine.messages import UserError
 from elmo_core.text.text_files import read_sentences
-from elmo_core.text.tokens import BOS, EOS
+from elmo_core.text.tokens import BOS, EOS, digest
 
 NAME, WORDS = "embedding", "vocabulary"  # dataset and attribute
 
@@ -41,7 +40,7 @@ def write(path: Path, words: Sequence[str], width: int, blocks: Iterable[np.ndar
     with disk.atomic_write(path, "wb") as file, h5py.File(file.name, "w", libver=version) as hdf5:
         table = hdf5.create_dataset(NAME, (len(words), width), "float32", fletcher32=True)
         # fixed-length bytes: HDF5 stores variable-length strings without a checksum
-        table.attrs[WORDS] = np.bytes_(_fingerprint(words))
+        table.attrs[WORDS] = np.bytes_(digest(words))
         for block in blocks:
             table[row : row + len(block)] = block
             row += len(block)
@@ -53,11 +52,6 @@ def read(path: Path, vocabulary: Path, width: int) -> tuple[list[str], np.ndarra
     with HDF5File(path, "token vectors, as `run_embed.py --vocab` writes them") as file:
         file.check(NAME, (len(words), width), f"the model and {vocabulary}")
         fingerprint = file.attribute(NAME, WORDS)
-        if fingerprint is not None and fingerprint != np.bytes_(_fingerprint(words)):
+        if fingerprint is not None and fingerprint != np.bytes_(digest(words)):
             raise UserError(f"{path} was written for other words than those in {vocabulary}.")
         return words, file.array(NAME)
-
-
-def _fingerprint(words: Sequence[str]) -> str:
-    """SHA-1 of the words, as in `Vocabulary.fingerprint`."""
-    return hashlib.sha1("\n".join(words).encode()).hexdigest()

@@ -1,6 +1,7 @@
 """Checks of arguments to the classes of `elmo.py`: sentences, options, numbers."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any
 
 import numpy as np
 
@@ -9,33 +10,42 @@ from elmo_core.machine.messages import UserError
 EXAMPLE = "[['The', 'first', 'sentence', '.'], ['Second', 'one', '.']]"
 
 
-def check_sentences(sentences: Sequence[Sequence[str]]) -> None:
-    """Raise a TypeError that shows an example unless these are lists of tokens."""
-    if not _is_list(sentences):
+def as_list(value: Any) -> list | tuple | None:
+    """The items of a list, tuple, array, or column of pandas or `datasets`; None for anything else."""
+    if isinstance(value, list | tuple):
+        return value
+    is_sized = isinstance(value, Iterable) and hasattr(value, "__len__")
+    if not is_sized or isinstance(value, str | bytes | Mapping | Set):
+        return None
+    dimensions = getattr(value, "ndim", 1)  # a table of pandas has two, and yields the names of its columns
+    return list(value) if dimensions == 1 or (dimensions > 1 and isinstance(value, np.ndarray)) else None
+
+
+def check_sentences(sentences: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """The sentences as a list. Raise a TypeError that shows an example unless these are sequences of tokens."""
+    if (items := as_list(sentences)) is None:
         hint = " For a generator use iter_encode or iter_predict." if isinstance(sentences, Iterator) else ""
         raise TypeError(f"sentences: found {describe(sentences)}, expected a list of lists of tokens, {EXAMPLE}.{hint}")
-    for number, sentence in enumerate(sentences):
-        check_sentence(sentence, number)
+    return list(checked(items))
 
 
 def checked(sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
     """Yield sentences of a stream after checking each."""
     for number, sentence in enumerate(sentences):
-        check_sentence(sentence, number)
-        yield sentence
+        yield check_sentence(sentence, number)
 
 
-def check_sentence(sentence: Sequence[str], number: int) -> None:
-    """Raise an error unless this is a list of tokens without white space."""
-    if not _is_list(sentence):
+def check_sentence(sentence: Sequence[str], number: int) -> Sequence[str]:
+    """The sentence as a list or tuple. Raise an error unless it is a sequence of tokens without white space."""
+    if (tokens := as_list(sentence)) is None:
         words = sentence.split()[:4] if isinstance(sentence, str) else []
         hint = f" Split it into tokens first: {words!r}." if len(words) > 1 else ""
         raise TypeError(
             f"sentence {number}: found {describe(sentence)}, expected a list of tokens, as in {EXAMPLE}.{hint}"
         )
-    if all(isinstance(token, str) for token in sentence) and " ".join(sentence).split() == list(sentence):
-        return
-    for position, token in enumerate(sentence):
+    if all(isinstance(token, str) for token in tokens) and " ".join(tokens).split() == list(tokens):
+        return tokens
+    for position, token in enumerate(tokens):
         if not isinstance(token, str):
             raise TypeError(f"sentence {number}, token {position}: found {describe(token)}, expected a string.")
         if token.split() != [token]:
@@ -43,23 +53,19 @@ def check_sentence(sentence: Sequence[str], number: int) -> None:
             raise UserError(
                 f"sentence {number}, token {position}: {token!r:.60} {fault}. Split the sentence into tokens."
             )
+    return tokens
 
 
-def check_texts(texts: Sequence, names: Sequence[str] = ("text",)) -> None:
-    """Raise a TypeError unless each is a string or, with several names, a tuple of as many strings."""
-    if not _is_list(texts):
+def check_texts(texts: Sequence, names: Sequence[str] = ("text",)) -> list:
+    """The texts as a list. Raise a TypeError unless each is a string or, with several names, as many strings."""
+    if (items := as_list(texts)) is None:
         raise TypeError(f"found {describe(texts)}, expected a list of {'strings' if len(names) == 1 else 'tuples'}.")
     expected = "a string" if len(names) == 1 else f"a tuple of strings: {', '.join(names)}"
-    for number, text in enumerate(texts):
-        parts = [text] if len(names) == 1 else text
-        if not _is_list(parts) or len(parts) != len(names) or not all(isinstance(part, str) for part in parts):
+    for number, text in enumerate(items):
+        parts = [text] if len(names) == 1 else as_list(text)
+        if parts is None or len(parts) != len(names) or not all(isinstance(part, str) for part in parts):
             raise TypeError(f"text {number}: found {describe(text)}, expected {expected}.")
-
-
-def _is_list(value: object) -> bool:
-    if isinstance(value, np.ndarray):
-        return value.ndim > 0
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    return list(items)
 
 
 def describe(value: object) -> str:

@@ -5,6 +5,7 @@ Shapes: B rows, T steps, N distinct tokens in a batch, C characters per token (5
 
 import hashlib
 from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +24,14 @@ UNK = "<UNK>"
 SPECIAL_TOKENS = BOS, EOS, UNK
 UNK_ID = SPECIAL_TOKENS.index(UNK)
 PADDLENLP_SPECIAL_TOKENS = {"UNK", BOS, EOS, "<PAD>"}  # its reader puts them before the words of a file
+
+
+def digest(lines: Iterable[str], *arrays: np.ndarray) -> str:
+    """Hexadecimal SHA-1 of lines, and of arrays."""
+    sha1 = hashlib.sha1("\n".join(lines).encode("utf-8", "surrogatepass"))
+    for array in arrays:
+        sha1.update(np.ascontiguousarray(array))
+    return sha1.hexdigest()
 
 
 class Vocabulary:
@@ -63,6 +72,17 @@ class Vocabulary:
             log.info(f"{path} begins with PaddleNLP's special tokens: {', '.join(SPECIAL_TOKENS)} replace them.")
             tokens, line = [*SPECIAL_TOKENS, *tokens[4:]], 2
         return cls(tokens, path, alphabet, line)
+
+    @classmethod
+    def frequent(cls, tokens: Iterable[str], min_count: int = 1, max_size: int | None = None) -> "Vocabulary":
+        """Choose the tokens of a text that occur at least min_count times; with special tokens, at most max_size.
+
+        tokens: or a Counter of them.
+        """
+        counts = tokens if isinstance(tokens, Counter) else Counter(tokens)
+        words = [word for word, n in counts.items() if n >= min_count and word not in SPECIAL_TOKENS]
+        words.sort(key=lambda word: (-counts[word], word))
+        return cls([*SPECIAL_TOKENS, *words][:max_size])
 
     @staticmethod
     def is_vocabulary_file(path: Path) -> bool:
@@ -105,8 +125,8 @@ class Vocabulary:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hexadecimal SHA-1 of the tokens, to tell vocabularies apart."""
-        return hashlib.sha1("\n".join(self.tokens).encode("utf-8", "surrogatepass")).hexdigest()
+        """Digest of the tokens, to tell vocabularies apart."""
+        return digest(self.tokens)
 
     @property
     def identity(self) -> str:

@@ -20,14 +20,12 @@ from elmo_core.text.language import AUTO
 from elmo_core.text.tokens import Vocabulary, sentence_batches
 from elmo_tasks.classification.network import ClassifierNetwork, ClassifierSettings, FineTunedELMo
 from elmo_tasks.classification.protocol import CrossValidation, Labelled, cross_validate, load_texts
-from elmo_tasks.classification.scores import Results, Score
+from elmo_tasks.classification.scores import Results
 from elmo_tasks.classification.texts import Texts, as_texts, read_known, tokenise_texts
 from elmo_tasks.classification.training import BATCH_SIZE, BATCH_TOKENS, ClassifierTraining, make_elmo
 from elmo_tasks.classification.words import Words
-from elmo_tasks.pretrained import PretrainedBiLM
-from elmo_tasks.saved import TrainedModel
+from elmo_tasks.saved import TrainedModel, part
 from elmo_tasks.training import Progress
-from elmo_tasks.word_vectors import WordVectors
 
 TEXTS_PER_GROUP = 4096
 Text = str | tuple[str, str]  # or a pair
@@ -47,24 +45,18 @@ class Classifier(TrainedModel):
     settings_type = ClassifierSettings
     evaluation: CrossValidation | None = None  # of `train`
 
-    def build(
-        self,
-        settings: ClassifierSettings,
-        classes: Sequence[str],
-        data: str = "",
-        pretrained: PretrainedBiLM | None = None,
-        vectors: WordVectors | None = None,
-        words: Vocabulary | None = None,
-        elmo_layer: FineTunedELMo | None = None,
-        words_layer: Words | None = None,
-    ) -> None:
-        self.settings, self.classes, self.data = settings, list(classes), data
-        self.pretrained, self.vectors, self.words = pretrained, vectors, words
-        if pretrained and elmo_layer is None:
-            elmo_layer = make_elmo(settings, pretrained)
+    settings: ClassifierSettings
+    classes: list[str] = part(list)
+    data: str = part(str, default="")
+    words: Vocabulary | None = part(Vocabulary, checkpoint.VOCABULARY, default=None)
+
+    def make_network(self, elmo_layer: FineTunedELMo | None = None, words_layer: Words | None = None):
+        settings = self.settings
+        if self.pretrained and elmo_layer is None:
+            elmo_layer = make_elmo(settings, self.pretrained)
         if settings.reads_words and words_layer is None:
-            words_layer = Words(vectors, settings.seed, words, settings.pool, settings.word_dropout)
-        self.network = ClassifierNetwork(settings, len(classes), elmo_layer, words_layer)
+            words_layer = Words(self.vectors, settings.seed, self.words, settings.pool, settings.word_dropout)
+        return ClassifierNetwork(settings, len(self.classes), elmo_layer, words_layer)
 
     @classmethod
     def train(
@@ -189,7 +181,7 @@ class Classifier(TrainedModel):
     def probabilities(self, texts: Sequence[Text]) -> np.ndarray:
         """Probabilities (n, classes), whose columns are in the order of `classes`."""
         pairs, lang, max_tokens = self.settings.pairs, self.settings.lang, self.settings.max_seq_len
-        check_texts(texts, ("text", "text2") if pairs else ("text",))
+        texts = check_texts(texts, ("text", "text2") if pairs else ("text",))
         arrays = [np.zeros((0, len(self.classes)), np.float32)]
         for k in range(0, len(texts), TEXTS_PER_GROUP):
             group = texts[k : k + TEXTS_PER_GROUP]
@@ -208,6 +200,20 @@ class Classifier(TrainedModel):
             with self.inference():
                 probabilities[positions] = paddle.nn.functional.softmax(self.network(batch)).numpy()
         return probabilities
+
+    def explain(self, text: Text) -> list[tuple[str, float]] | tuple[list[tuple[str, float]], ...]:
+        """The tokens of a text with their weights; of a pair, those of either text.
+
+        With the head `attention`, the weights are those of the mean, and sum to 1. Otherwise a weight is the decrease of
+        the predicted class's probability if the token's standardised vector is replaced with zeros.
+        """
+        check_texts([text], ("text", "text2") if self.settings.pairs else ("text",))
+        parts = text if self.settings.pairs else [text]
+        sentences = tokenise_texts(parts, self.settings.lang, self.settings.max_seq_len)
+        with self.inference():
+            weights = self.network.explain(sentences)
+        pairs = [list(zip(tokens, row, strict=True)) for tokens, row in zip(sentences, weights, strict=True)]
+        return tuple(pairs) if self.settings.pairs else pairs[0]
 
     @property
     def columns(self) -> list[str]:
@@ -230,7 +236,7 @@ class Classifier(TrainedModel):
         examples = read_known(source, columns, self.classes, self.settings.pairs, self.columns)
         return as_texts(examples, self.classes, self.settings.lang, self.settings.max_seq_len, source)
 
-    def score(self, data: Texts, indices: np.ndarray | None = None) -> Score:
+    def score(self, data: Texts, indices: np.ndarray | None = None) -> Results:
         """Score the classifier on labelled texts, or on some of them."""
         indices = np.arange(len(data)) if indices is None else indices
         rows = np.concatenate([indices, indices + len(data)]) if data.are_pairs else indices
@@ -239,19 +245,4 @@ class Classifier(TrainedModel):
             raise UserError(
                 "the classifier's predictions are not finite: use a lower `lr`, `elmo_lr` or `word_vectors_lr`."
             )
-        return Score(
-            Results.from_probabilities(data.identity, indices, data.labels[indices], probabilities, data.classes)
-        )
-
-    def dictionaries(self) -> dict[str, Vocabulary | None]:
-        return {checkpoint.VOCABULARY: self.words}
-
-    def config(self) -> dict[str, Any]:
-        return {"classes": self.classes, "data": self.data}
-
-    def build_saved(self, folder: Path, settings: ClassifierSettings, values: Mapping[str, Any], **sources) -> None:
-        if not isinstance(values.get("classes"), list):
-            raise UserError(f"{folder / 'config.json'}: classes are {values.get('classes')!r:.80}, expected a list.")
-        vocabulary = folder / checkpoint.VOCABULARY
-        words = Vocabulary.from_file(vocabulary) if settings.word_vectors_trainable and vocabulary.is_file() else None
-        self.build(settings, values["classes"], str(values.get("data", "")), words=words, **sources)
+        return Results.from_probabilities(data.identity, indices, data.labels[indices], probabilities, data.classes)

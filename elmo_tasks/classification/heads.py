@@ -18,24 +18,39 @@ def max_over_tokens(x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
     return (x * mask - 1e9 * (1 - mask)).max(axis=1) * mask.max(axis=1)
 
 
-class Max(nn.Layer):
-    """The maximum of each dimension."""
+class Head(nn.Layer):
+    """Subclasses compute (B, H) from x (B, T, D) and its mask (B, T), T at least 1. size: of what is trained in them."""
 
     def __init__(self, dim: int, size: int):
         super().__init__()
-        self.dim = dim
+        self.dim = dim  # H
+
+    def of_tokens(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
+        return self(x, mask)
+
+
+class Mean(Head):
+    """The mean, which the inputs compute: x and the result are (B, D)."""
 
     def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
-        """x: (B, T, D); mask: (B, T), T at least 1. Returns (B, H)."""
+        return x
+
+    def of_tokens(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
+        return (x * mask.unsqueeze(-1)).sum(axis=1) / mask.sum(axis=1, keepdim=True).clip(1)
+
+
+class Max(Head):
+    """The maximum of each dimension."""
+
+    def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
         return max_over_tokens(x, mask)
 
 
-class Attention(nn.Layer):
+class Attention(Head):
     """The mean, weighted by the softmax of a linear score of each token."""
 
     def __init__(self, dim: int, size: int):
-        super().__init__()
-        self.dim = dim
+        super().__init__(dim, size)
         self.score = nn.Linear(dim, 1, bias_attr=False)
 
     def weights(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
@@ -46,12 +61,11 @@ class Attention(nn.Layer):
         return (self.weights(x, mask).unsqueeze(-1) * x).sum(axis=1)
 
 
-class LSTM(nn.Layer):
+class LSTM(Head):
     """The maximum over the states of a bidirectional LSTM of `size` in each direction."""
 
     def __init__(self, dim: int, size: int):
-        super().__init__()
-        self.dim = 2 * size
+        super().__init__(2 * size, size)
         self.lstm = nn.LSTM(dim, size, direction="bidirect")
 
     def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
@@ -59,12 +73,11 @@ class LSTM(nn.Layer):
         return max_over_tokens(self.lstm(x, sequence_length=lengths)[0], mask)
 
 
-class CNN(nn.Layer):
+class CNN(Head):
     """The maximum over `size` rectified filters of each of CNN_WIDTHS. Beyond a text there are zeros."""
 
     def __init__(self, dim: int, size: int):
-        super().__init__()
-        self.dim = size * len(CNN_WIDTHS)
+        super().__init__(size * len(CNN_WIDTHS), size)
         self.filters = nn.LayerList(nn.Linear(width * dim, size) for width in CNN_WIDTHS)
 
     def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
@@ -74,17 +87,6 @@ class CNN(nn.Layer):
             windows = paddle.concat([padded[:, k : k + steps] for k in range(width)], axis=-1)  # (B, T, width * D)
             results.append(max_over_tokens(nn.functional.relu(filters(windows)), mask))
         return paddle.concat(results, axis=1)
-
-
-class Mean(nn.Layer):
-    """The mean, which the inputs compute: x and the result are (B, D)."""
-
-    def __init__(self, dim: int, size: int):
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
-        return x
 
 
 HEADS = {"mean": Mean, "max": Max, "attention": Attention, "lstm": LSTM, "cnn": CNN}

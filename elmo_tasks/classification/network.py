@@ -16,12 +16,12 @@ import numpy as np
 
 import elmo
 from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.settings import setting
 from elmo_core.text.tokenise import TOKENISERS
 from elmo_core.text.tokens import Tokens
 from elmo_tasks.classification.heads import HEADS
 from elmo_tasks.classification.words import Words
 from elmo_tasks.pretrained import ELMoSettings
-from elmo_tasks.settings import setting
 
 nn = paddle.nn
 
@@ -108,19 +108,44 @@ class ClassifierNetwork(nn.Layer):
 
     def token_vectors(self, sentences: Sequence[Sequence[str]]) -> tuple[paddle.Tensor, paddle.Tensor]:
         """What the head reads: (B, T, D), zero at padding, or their means (B, D); and the mask (B, T)."""
-        outputs = []
-        for source, part in zip(self._sources(), self.inputs, strict=True):
+        outputs, sources = [], self._sources()
+        for source, part in zip(sources, self.inputs, strict=True):
             layers, mask = source.layers(sentences)
-            if not self.settings.pool and not mask.shape[1]:  # all texts are empty
-                layers, mask = (
-                    [paddle.zeros([len(sentences), 1, x.shape[-1]]) for x in layers],
-                    paddle.zeros([len(sentences), 1]),
-                )
+            if not mask.shape[1]:  # all texts are empty
+                mask = paddle.zeros([len(sentences), 1])
+                layers = layers if source.pool else [paddle.zeros([*mask.shape, x.shape[-1]]) for x in layers]
             x = part(layers)
             if source is self.elmo:
                 x = nn.functional.dropout(x, self.settings.elmo_dropout, training=self.training)
-            outputs.append(x if self.settings.pool else x * mask.unsqueeze(-1))
+            outputs.append(x if source.pool else x * mask.unsqueeze(-1))
         return paddle.concat(outputs, axis=-1), mask
+
+    @paddle.no_grad()
+    def explain(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
+        """Weights of the tokens of a text, or of the two of a pair, see `Classifier.explain`."""
+        pools = [(source, source.pool) for source in self._sources()]
+        try:
+            for source, _ in pools:
+                source.pool = None  # the mean of standardised tokens is their standardised mean
+            x, mask = self.token_vectors(sentences)
+        finally:
+            for source, pool in pools:
+                source.pool = pool
+        lengths = list(map(len, sentences))
+        if self.settings.head == "attention":
+            return [row[:n] for row, n in zip(self.head.weights(x, mask).tolist(), lengths, strict=True)]
+        results, weights = self.head.of_tokens(x, mask), []  # (1 or 2, H)
+        probabilities = nn.functional.softmax(self.classify(results))
+        best = probabilities.argmax().item()
+        for side, n in enumerate(lengths):
+            row = []
+            for token in range(n):
+                kept = (paddle.arange(x.shape[1]) != token).astype(x.dtype).unsqueeze(-1)
+                changed = self.head.of_tokens(x[side : side + 1] * kept, mask[side : side + 1])
+                texts = paddle.concat([results[:side], changed, results[side + 1 :]]) if len(lengths) > 1 else changed
+                row.append((probabilities[0, best] - nn.functional.softmax(self.classify(texts))[0, best]).item())
+            weights.append(row)
+        return weights
 
     def classify(self, x: paddle.Tensor) -> paddle.Tensor:
         """Logits (B, classes) from the head's results, (B, H) or, of pairs, (2B, H)."""

@@ -1,15 +1,18 @@
-"""Classifying lines, and formatting the predictions."""
+"""Classifying lines, and formatting the predictions; a page that shades the words by their weights."""
 
+import html
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from elmo_core.text.terminal import printable
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.texts import iter_texts
 
 OUTPUT_FORMATS = ("tsv", "json")
+TEMPLATE = Path(__file__).with_name("explanation.html")
 
 
 def classify_lines(
@@ -18,13 +21,16 @@ def classify_lines(
     source: str | Path,
     format_name: str,
     columns: Sequence[str] | None = None,
+    classified: list[tuple[str, ...]] | None = None,
 ) -> Iterator[list[str]]:
     """Yield, for each group of lines, a line per text: its class, the probability of this class and the text; or JSON.
 
-    A blank line stays blank. groups, source, columns: see `iter_texts`.
+    A blank line stays blank. groups, source, columns: see `iter_texts`. classified: a list to which the texts are added.
     """
     pairs, usual = classifier.settings.pairs, classifier.columns
     for texts in iter_texts(groups, source, classifier.classes, pairs, columns, usual):
+        if classified is not None:
+            classified += filter(None, texts)
         rows = iter(classifier.probabilities([text if len(text) > 1 else text[0] for text in texts if text]))
         yield [_formatted(text, next(rows), classifier.classes, format_name) if text else "" for text in texts]
 
@@ -36,3 +42,30 @@ def _formatted(text: tuple[str, ...], row: np.ndarray, classes: Sequence[str], f
     values = dict(zip(("text", "text2"), text, strict=False)) | {"label": label}
     values["probabilities"] = dict(zip(classes, row.astype(float).round(6).tolist(), strict=True))
     return json.dumps(values, ensure_ascii=False)
+
+
+def explanation_page(classifier: Classifier, texts: Iterable[tuple[str, ...]]) -> str:
+    """An HTML page of texts, or pairs, whose words are shaded by the weights of `Classifier.explain`."""
+    articles, is_attention = [], classifier.settings.head == "attention"
+    space = "" if classifier.settings.lang == "zh" else " "
+    for text in texts:
+        given = text if classifier.settings.pairs else text[0]
+        row, parts = classifier.probabilities([given])[0], classifier.explain(given)
+        parts = parts if classifier.settings.pairs else (parts,)
+        largest = max((abs(weight) for part in parts for _, weight in part), default=0.0) or 1.0
+        label = html.escape(classifier.classes[row.argmax()])
+        lines = "".join(f"<p>{space.join(_shaded(*pair, largest) for pair in part)}</p>" for part in parts)
+        articles.append(f'<article><b>{label}</b><span class="probability">{row.max():.2%}</span>{lines}</article>')
+    about = (
+        "Shaded: the weight that the classifier gives a word."
+        if is_attention
+        else "Blue words make the class more likely, orange ones less: the change of its probability without them."
+    )
+    return TEMPLATE.read_text(encoding="utf-8").replace("{{about}}", about).replace("{{texts}}", "\n".join(articles))
+
+
+def _shaded(token: str, weight: float, largest: float) -> str:
+    """A word as HTML, shaded in proportion to its weight."""
+    kind, share = "for" if weight >= 0 else "against", abs(weight) / largest
+    style = f'class="{kind}" style="--share: {0.7 * share:.2f}" title="{weight:+.4f}"'
+    return f"<span {style}>{html.escape(printable(token))}</span>"

@@ -18,10 +18,11 @@ import numpy as np
 from elmo_core.config import differences
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, messages, runtime
-from elmo_core.machine.checks import check_option, check_texts
+from elmo_core.machine.checks import as_list, check_option, check_texts, describe
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.optional import import_optional
 from elmo_core.machine.ranks import Ranks
+from elmo_core.settings import check_effects, make
 from elmo_core.weights import model_files
 from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.classification.polarity import read_reviews
@@ -30,7 +31,6 @@ from elmo_tasks.classification.texts import Example, Given, Texts, read_texts
 from elmo_tasks.classification.training import ClassifierTraining, Fold, Trainer
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.saved import LOCK, STATE, TrainedModel, check_model_folder
-from elmo_tasks.settings import check_effects, make
 from elmo_tasks.significance import mean_and_std
 from elmo_tasks.training import HELD_OUT, BestEpoch, conclude, format_settings
 from elmo_tasks.word_vectors import WordVectors
@@ -57,11 +57,12 @@ def load_texts(source: Labelled, name: str) -> Path | Given:
     """A file, or the examples that texts and their labels are. name: of the argument, for messages."""
     if isinstance(source, Path | str):
         return Path(source)
-    texts, labels = source
-    is_pair = len(texts) > 0 and not isinstance(texts[0], str)
-    check_texts(texts, ("text", "text2") if is_pair else ("text",))
-    if len(texts) != len(labels) or not len(texts):
-        raise UserError(f"`{name}`: {format_count(len(texts), 'texts')}, {format_count(len(labels), 'labels')}.")
+    texts, labels = map(as_list, source)
+    is_pair = bool(texts) and not isinstance(texts[0], str)
+    check_texts(source[0], ("text", "text2") if is_pair else ("text",))
+    if labels is None or len(texts) != len(labels) or not texts:
+        found = f"{format_count(len(texts), 'texts')} and {describe(source[1])}"
+        raise UserError(f"`{name}`: found {found}, expected as many texts as labels.")
     pairs = [tuple(" ".join(part.split()) for part in (text if is_pair else (text,))) for text in texts]
     return Given(name, [Example(str(label), text) for label, text in zip(labels, pairs, strict=True)])
 
@@ -289,7 +290,7 @@ class FoldResult:
             settings = {name: value for name, value in settings.items() if name != "epoch"}
             settings |= {**best.settings, "tune_epoch": best.epoch}
         return cls(
-            score.results.probabilities,
+            score.probabilities,
             score.accuracy,
             first_accuracy,
             score.macro_f1,

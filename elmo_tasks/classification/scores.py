@@ -1,6 +1,7 @@
 """Classification scores, predictions in a file, and comparisons between two classifiers."""
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,6 @@ import numpy as np
 
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
-from elmo_core.machine.optional import import_optional
 from elmo_core.text.terminal import display_width, pad
 from elmo_tasks.significance import mcnemar, paired_bootstrap
 
@@ -19,29 +19,25 @@ CLASSES = ("negative", "positive")
 COLUMNS = ("number", "label", "prediction", "probability")
 
 
-def _metrics():
-    return import_optional("sklearn.metrics", "evaluation")
-
-
-def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    return float((probabilities.argmax(axis=1) == labels).mean())
-
-
 def auc(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """The area under the ROC curve; with several classes, the mean of one-vs-rest areas."""
-    if probabilities.shape[1] == 2:
-        return float(_metrics().roc_auc_score(labels, probabilities[:, 1]))
-    return float(np.mean([_metrics().roc_auc_score(labels == k, probabilities[:, k]) for k in np.unique(labels)]))
+    classes = [1] if probabilities.shape[1] == 2 else np.unique(labels)
+    return float(np.mean([_area(labels == k, probabilities[:, k]) for k in classes]))
 
 
-def macro_f1(prediction: np.ndarray, labels: np.ndarray) -> float:
-    """The unweighted mean of the classes' F1."""
-    return float(_metrics().precision_recall_fscore_support(labels, prediction, average="macro", zero_division=0)[2])
+def _area(positive: np.ndarray, score: np.ndarray) -> float:
+    """The share of pairs of a positive and a negative in which the positive has the higher score; ties count half."""
+    n = int(positive.sum())
+    if not 0 < n < len(positive):
+        return math.nan
+    _, inverse, counts = np.unique(score, return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2  # from 1; ties have their mean
+    return (ranks[inverse][positive].sum() - n * (n + 1) / 2) / (n * (len(positive) - n))
 
 
 @dataclass
 class Results:
-    """Predictions for test texts: their number, label and predicted class (n,), and the probabilities.
+    """Predictions for texts: their number, label and predicted class (n,), and the probabilities; and their scores.
 
     probability: (n,), of the second of two classes; or (n, classes).
     """
@@ -70,6 +66,45 @@ class Results:
     def is_correct(self) -> np.ndarray:
         return self.prediction == self.label
 
+    @cached_property
+    def value(self) -> float:
+        """The area under the ROC curve, which selects the best epoch."""
+        return auc(self.probabilities, self.label)
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.is_correct.mean())
+
+    @property
+    def confusion(self) -> np.ndarray:
+        """Counts, labels in rows, predictions in columns."""
+        counts = np.zeros((len(self.classes), len(self.classes)), int)
+        np.add.at(counts, (self.label, self.prediction), 1)
+        return counts
+
+    @cached_property
+    def per_class(self) -> dict[str, dict[str, float]]:
+        """Precision, recall, F1 and support (number of texts) of each class."""
+        counts = self.confusion
+        right, predicted, support = counts.diagonal(), counts.sum(axis=0), counts.sum(axis=1)
+        columns = right / predicted.clip(1), right / support.clip(1), 2 * right / (predicted + support).clip(1), support
+        rows, names = np.transpose(columns).tolist(), ("precision", "recall", "f1", "support")
+        return {name: dict(zip(names, row, strict=True)) for name, row in zip(self.classes, rows, strict=True)}
+
+    @property
+    def macro_f1(self) -> float:
+        """The unweighted mean of F1 over the classes that occur, as labels or as predictions."""
+        occurs = (self.confusion.sum(axis=0) + self.confusion.sum(axis=1)) > 0
+        return float(np.mean([row["f1"] for row in self.per_class.values()], where=occurs))
+
+    @property
+    def summary(self) -> str:
+        return f"AUC {self.value:.4f} accuracy {self.accuracy:.2%}"
+
+    def to_dict(self) -> dict[str, Any]:
+        scores = {"accuracy": self.accuracy, "macro_f1": self.macro_f1}
+        return {**scores, "texts": len(self.label), "classes": self.per_class}
+
     def save(self, path: Path, **more: Any) -> None:
         columns = {name: getattr(self, name).tolist() for name in COLUMNS[:-1]}
         columns["probability"] = self.probability.astype(float).round(6).tolist()
@@ -87,33 +122,6 @@ class Results:
             raise UserError(f"{path}: not a file of --results ({type(error).__name__}: {error}).") from error
 
 
-@dataclass
-class Score:
-    """Scores of predictions. value: the area under the ROC curve, which selects the best epoch."""
-
-    results: Results
-
-    @cached_property
-    def value(self) -> float:
-        return auc(self.results.probabilities, self.results.label)
-
-    @cached_property
-    def accuracy(self) -> float:
-        return float(self.results.is_correct.mean())
-
-    @property
-    def macro_f1(self) -> float:
-        return macro_f1(self.results.prediction, self.results.label)
-
-    @property
-    def summary(self) -> str:
-        return f"AUC {self.value:.4f} accuracy {self.accuracy:.2%}"
-
-    def to_dict(self) -> dict[str, Any]:
-        scores = {"accuracy": self.accuracy, "macro_f1": self.macro_f1}
-        return {**scores, "texts": len(self.results.label), "classes": per_class(self.results)}
-
-
 def comparison(results: Results, other: Results, name: Path, seed: int, unit: str = "reviews") -> str:
     """Describe the difference between two runs over the same texts and its significance. unit: name of the texts."""
     is_correct = results.is_correct
@@ -129,7 +137,7 @@ def comparison(results: Results, other: Results, name: Path, seed: int, unit: st
 def confusion_table(results: Results) -> str:
     """Labels in rows, predictions in columns."""
     names = results.classes
-    rows = _metrics().confusion_matrix(results.label, results.prediction, labels=range(len(names))).tolist()
+    rows = results.confusion.tolist()
     first, width = max(map(display_width, ("predicted", *names))), max(7, *map(display_width, names)) + 2
     lines = [pad("predicted", first) + "".join(pad(name, -width) for name in names)]
     for name, row in zip(names, rows, strict=True):
@@ -137,23 +145,12 @@ def confusion_table(results: Results) -> str:
     return "\n".join(lines)
 
 
-def per_class(results: Results) -> dict[str, dict[str, float]]:
-    """Precision, recall, F1 and support (number of texts) of each class."""
-    names, labels = results.classes, range(len(results.classes))
-    columns = _metrics().precision_recall_fscore_support(
-        results.label, results.prediction, labels=labels, zero_division=0
-    )
-    figures = ("precision", "recall", "f1", "support")
-    rows = np.transpose(columns).tolist()
-    return {name: dict(zip(figures, row, strict=True)) for name, row in zip(names, rows, strict=True)}
-
-
 def per_class_table(results: Results) -> str:
     width = max(20, *map(display_width, results.classes))
     return "\n".join(
         f"{pad(name, width)}   precision {row['precision']:7.2%}  recall {row['recall']:7.2%}  F1 {row['f1']:7.2%}  "
         f"support {row['support']:,.0f}"
-        for name, row in per_class(results).items()
+        for name, row in results.per_class.items()
     )
 
 

@@ -5,7 +5,6 @@ name them as one of LAYOUTS; columns without a header are in the order of the fi
 predict may be bare lines.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from elmo_core.machine.messages import UserError, format_count, join_names, log
 from elmo_core.text import text_files
 from elmo_core.text.language import choose_language
 from elmo_core.text.tokenise import TOKENISERS
+from elmo_core.text.tokens import digest
 from elmo_tasks.classification.scores import CLASSES
 
 PAIRS = (("text", "label", "text2"), ("text_a", "label", "text_b"), ("sentence1", "label", "sentence2"))
@@ -81,9 +81,7 @@ class Texts:
     @cached_property
     def identity(self) -> str:
         """Identifies the texts by content, order and labels, however they are tokenised."""
-        digest = hashlib.sha1("\n".join(self.texts).encode("utf-8"))
-        digest.update(self.labels.astype(np.int64).tobytes())
-        return f"{len(self):,} {self.unit} (SHA-1 {digest.hexdigest()[:12]})"
+        return f"{len(self):,} {self.unit} (SHA-1 {digest(self.texts, self.labels.astype(np.int64))[:12]})"
 
 
 # Files

@@ -3,18 +3,19 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
 
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import sentence_batches, shuffled_batches
+from elmo_core.settings import first_of, make, setting
+from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches
 from elmo_tasks.classification.network import ClassifierSettings, FineTunedELMo
 from elmo_tasks.classification.texts import Texts
-from elmo_tasks.classification.words import Words, word_list
+from elmo_tasks.classification.words import Words
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.saved import BILM, WORDS
-from elmo_tasks.settings import first_of, make, setting
 from elmo_tasks.training import BestEpoch, Progress, Run, TrainingSettings, fit, interrupted_run, search
 from elmo_tasks.word_vectors import WordVectors
 
@@ -152,12 +153,13 @@ class Trainer:
         training = make(ClassifierTraining, {name: _several(value)[0] for name, value in values.items()})
         settings = self._settings(changes, is_tuned)
         paddle.seed(seed)
-        words = word_list(self._rows_of(fold.train)) if settings.word_vectors_trainable else None
+        tokens = chain.from_iterable(self._rows_of(fold.train))
+        words = Vocabulary.frequent(tokens) if settings.word_vectors_trainable else None
         shared = {} if settings.elmo_trainable else {"elmo_layer": self.fixed_elmo}
         shared |= {} if settings.word_vectors_trainable else {"words_layer": self.fixed_words}
-        model = self.kind.create(
-            settings, self.data.classes, self.data.identity, self.pretrained, self.vectors, words, **shared
-        )
+        parts = {"classes": list(self.data.classes), "data": self.data.identity, "words": words}
+        parts |= {"settings": settings, "pretrained": self.pretrained, "vectors": self.vectors}
+        model = self.kind(parts, paddle.get_device(), **shared)
         network = model.network
         if not (start or run.best):
             network.standardise(self._in_order(fold.train))

@@ -11,7 +11,7 @@ import numpy as np
 
 from elmo_core.machine.messages import log
 from elmo_core.machine.runtime import paddle, to_tensor
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary, pad_rows
+from elmo_core.text.tokens import Vocabulary, pad_rows
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
@@ -111,9 +111,3 @@ class Words(nn.Layer):
             f"word vectors  {len(self.file_vectors):,} of {self.dim} dimensions; {len(unknown):,} of the texts' "
             f"{len(counts):,} words ({share:.2%} of the tokens) have none and get random ones"
         )
-
-
-def word_list(sentences: Iterable[Sequence[str]]) -> Vocabulary:
-    """The vocabulary of texts whose word vectors are trained, in order of appearance."""
-    words = dict.fromkeys(chain.from_iterable(sentences))
-    return Vocabulary([*SPECIAL_TOKENS, *(word for word in words if word not in SPECIAL_TOKENS)], "training words")

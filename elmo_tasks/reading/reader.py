@@ -17,6 +17,7 @@ from elmo_core.machine import runtime
 from elmo_core.machine.checks import check_number, check_texts
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.settings import check_effects, make
 from elmo_core.text.language import AUTO, choose_language
 from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches
 from elmo_core.weights.model_files import vocabulary_words
@@ -28,8 +29,7 @@ from elmo_tasks.reading.passages import TokenisedPassage, read_passages, tokenis
 from elmo_tasks.reading.score import Scores, score
 from elmo_tasks.reading.text import Answer, best_answers, span_scores, windows
 from elmo_tasks.reading.training import MIN_COUNT, TRAINING, training_groups
-from elmo_tasks.saved import TrainedModel
-from elmo_tasks.settings import check_effects, make
+from elmo_tasks.saved import TrainedModel, part
 from elmo_tasks.training import (
     Progress,
     TrainingSettings,
@@ -37,7 +37,6 @@ from elmo_tasks.training import (
     fit,
     hold_out,
     training_folder,
-    training_words,
 )
 from elmo_tasks.word_vectors import WordVectors
 
@@ -58,17 +57,12 @@ class Reader(TrainedModel):
 
     kind = "reader"
     settings_type = ReaderSettings
+    settings: ReaderSettings
+    words: Vocabulary = part(Vocabulary, checkpoint.VOCABULARY)
 
-    def build(
-        self,
-        settings: ReaderSettings,
-        words: Vocabulary,
-        pretrained: PretrainedBiLM | None = None,
-        vectors: WordVectors | None = None,
-    ) -> None:
-        self.settings, self.words, self.pretrained, self.vectors = settings, words, pretrained, vectors
-        elmo = settings.layer(pretrained, len(BiDAF.elmo_at)) if pretrained else None
-        self.network = BiDAF(settings, len(words), elmo, vectors)
+    def make_network(self) -> BiDAF:
+        elmo = self.settings.layer(self.pretrained, len(BiDAF.elmo_at)) if self.pretrained else None
+        return BiDAF(self.settings, len(self.words), elmo, self.vectors)
 
     @classmethod
     def train(
@@ -154,7 +148,9 @@ class Reader(TrainedModel):
             if vectors:
                 vectors.log_coverage([passage.text.tokens for passage in train])
             tokens = (token for passage in train for text in passage.texts() for token in text.tokens)
-            reader = cls.create(settings, training_words(tokens, min_count), pretrained, vectors)
+            reader = cls.create(
+                settings=settings, words=Vocabulary.frequent(tokens, min_count), pretrained=pretrained, vectors=vectors
+            )
             if random_weights:
                 randomise(reader.network.elmo.bilm, random_weights, seed)
             if elmo:
@@ -185,7 +181,7 @@ class Reader(TrainedModel):
 
     def answers(self, questions: Sequence[tuple[str, str]], k: int = 1) -> list[list[Answer]]:
         """The k best answers to each of several questions, given with its passage. Each passage is read once."""
-        check_texts(questions, ("question", "passage"))
+        questions = check_texts(questions, ("question", "passage"))
         check_number("k", k, 1, integer=True)
         by_passage: dict[str, list[Question]] = {}
         for number, (question, passage) in enumerate(questions):
@@ -236,12 +232,3 @@ class Reader(TrainedModel):
     def score(self, passages: Sequence[TokenisedPassage]) -> Scores:
         """Score its answers against the passages' own."""
         return score([passage.passage for passage in passages], self.predictions(passages), self.settings.lang)
-
-    def dictionaries(self) -> dict[str, Vocabulary]:
-        return {checkpoint.VOCABULARY: self.words}
-
-    def config(self) -> dict[str, Any]:
-        return {}
-
-    def build_saved(self, folder: Path, settings: ReaderSettings, values: Mapping[str, Any], **sources) -> None:
-        self.build(settings, Vocabulary.from_file(folder / checkpoint.VOCABULARY), **sources)

@@ -1,6 +1,5 @@
 """Labelled sentences, label lists and batches."""
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,7 +11,7 @@ from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.text.language import AUTO, HAN, choose_language, recognise
 from elmo_core.text.text_files import read_lines
-from elmo_core.text.tokens import Vocabulary, pad_rows
+from elmo_core.text.tokens import Vocabulary, digest, pad_rows
 from elmo_tasks.tagging.text import CHARACTERS
 
 
@@ -46,7 +45,7 @@ class Labels:
 
     @cached_property
     def fingerprint(self) -> str:
-        return hashlib.sha1("\n".join(self.names).encode("utf-8")).hexdigest()
+        return digest(self.names)
 
     def __len__(self) -> int:
         return len(self.names)

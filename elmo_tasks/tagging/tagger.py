@@ -7,7 +7,7 @@ FOLDER/        as in elmo_tasks/saved.py, and
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,13 @@ from elmo_core.machine import runtime
 from elmo_core.machine.checks import check_sentences, checked
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle
+from elmo_core.settings import check_effects, make
 from elmo_core.text.language import AUTO
 from elmo_core.text.tokens import Vocabulary, restore_order, sentence_batches
 from elmo_core.weights.model_files import vocabulary_words
 from elmo_tasks.characters import jieba_words
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
-from elmo_tasks.saved import TrainedModel
-from elmo_tasks.settings import check_effects, make
+from elmo_tasks.saved import TrainedModel, part
 from elmo_tasks.tagging.columns import parse_token
 from elmo_tasks.tagging.data import Labels, Sentence, detect_language, make_batch
 from elmo_tasks.tagging.network import BiGRUCRF, TaggerSettings
@@ -48,7 +48,6 @@ from elmo_tasks.training import (
     fit,
     hold_out,
     training_folder,
-    training_words,
 )
 from elmo_tasks.word_vectors import WordVectors
 
@@ -72,23 +71,17 @@ class Tagger(TrainedModel):
 
     kind = "tagger"
     settings_type = TaggerSettings
+    settings: TaggerSettings
+    words: Vocabulary = part(Vocabulary, checkpoint.VOCABULARY)
+    labels: Labels = part(Labels, "labels.txt")
+    pieces: Vocabulary | None = part(Vocabulary, "pieces.txt", default=None)
+    features: Sequence[str] = part(list, default=())
+    feature_column: int | None = part(int | None, default=None)
 
-    def build(
-        self,
-        settings: TaggerSettings,
-        words: Vocabulary,
-        labels: Labels,
-        pretrained: PretrainedBiLM | None = None,
-        pieces: Vocabulary | None = None,
-        vectors: WordVectors | None = None,
-        features: Sequence[str] = (),
-        feature_column: int | None = None,
-    ) -> None:
-        self.settings, self.words, self.labels = settings, words, labels
-        self.pretrained, self.pieces, self.vectors = pretrained, pieces, vectors
-        self.features, self.feature_column = features, feature_column
-        elmo = settings.layer(pretrained, len(settings.elmo_at.split(","))) if pretrained else None
-        self.network = BiGRUCRF(settings, len(words), labels, elmo, vectors, features)
+    def make_network(self) -> BiGRUCRF:
+        n_mixes = len(self.settings.elmo_at.split(","))
+        elmo = self.settings.layer(self.pretrained, n_mixes) if self.pretrained else None
+        return BiGRUCRF(self.settings, len(self.words), self.labels, elmo, self.vectors, self.features)
 
     @classmethod
     def train(
@@ -188,7 +181,7 @@ class Tagger(TrainedModel):
             if dev is None:
                 train, data["dev"] = hold_out(train, seed)
             paddle.seed(seed)
-            tag_names, word_list = make_labels(train), training_words(t for s in train for t in s.tokens)
+            tag_names, word_list = make_labels(train), Vocabulary.frequent(t for s in train for t in s.tokens)
             pretrained = PretrainedBiLM.from_path(elmo) if elmo else None
             vocabulary = vocabulary or pieces_of(settings.scheme, tag_names, pretrained, word_list)
             vectors = WordVectors(word_vectors, word_vectors_limit) if word_vectors else None
@@ -196,7 +189,14 @@ class Tagger(TrainedModel):
                 vectors.log_coverage([sentence.tokens for sentence in train], words)
             features = sorted({t.feature for s in train for t in s.tokens}) if feature_column is not None else ()
             tagger = cls.create(
-                settings, word_list, tag_names, pretrained, vocabulary, vectors, features, feature_column
+                settings=settings,
+                words=word_list,
+                labels=tag_names,
+                pretrained=pretrained,
+                pieces=vocabulary,
+                vectors=vectors,
+                features=features,
+                feature_column=feature_column,
             )
             if random_weights:
                 randomise(tagger.network.elmo.bilm, random_weights, seed)
@@ -221,7 +221,7 @@ class Tagger(TrainedModel):
 
     def predict(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
         """Return the labels of each sentence's tokens; none for an empty sentence."""
-        check_sentences(sentences)
+        sentences = check_sentences(sentences)
         return [labels for labels, _ in self._decoded(sentences, math.inf)]
 
     def iter_predict(self, sentences: Iterable[Sequence[str]]) -> Iterator[list[str]]:
@@ -320,25 +320,3 @@ class Tagger(TrainedModel):
         for sentence, labels in zip(sentences, predicted, strict=True):
             score.add(sentence.tokens, sentence.labels, labels, known)
         return score
-
-    def dictionaries(self) -> dict[str, Vocabulary | Labels | None]:
-        return {checkpoint.VOCABULARY: self.words, "labels.txt": self.labels, "pieces.txt": self.pieces}
-
-    def config(self) -> dict[str, Any]:
-        return {"features": {"column": self.feature_column, "values": list(self.features)}}
-
-    def build_saved(self, folder: Path, settings: TaggerSettings, values: Mapping[str, Any], **sources) -> None:
-        features, pieces = values.get("features"), folder / "pieces.txt"
-        if not isinstance(features, dict) or features.keys() != {"column", "values"}:
-            raise UserError(
-                f"{folder / 'config.json'}: features is {features!r:.80}, expected a column and its values."
-            )
-        self.build(
-            settings,
-            Vocabulary.from_file(folder / checkpoint.VOCABULARY),
-            Labels.from_file(folder / "labels.txt"),
-            pieces=Vocabulary.from_file(pieces) if pieces.is_file() else None,
-            features=features["values"],
-            feature_column=features["column"],
-            **sources,
-        )

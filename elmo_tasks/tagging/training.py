@@ -41,8 +41,7 @@ def labelled_sentences(data: LabelledSentences, reader: SentenceReader, name: st
     if isinstance(data, Path | str):
         return reader.read(Path(data))
     sentences, labels = data
-    check_sentences(sentences)
-    check_sentences(labels)
+    sentences, labels = check_sentences(sentences), check_sentences(labels)
     if len(sentences) != len(labels):
         raise UserError(f"`{name}`: {len(sentences):,} sentences have {len(labels):,} rows of labels.")
     pairs = [

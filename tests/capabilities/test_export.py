@@ -26,6 +26,8 @@ from elmo import ELMoEmbedder
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.classification.heads import HEADS
+from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch
 from elmo_tasks.reading.network import MASKED_LOGIT, ReaderSettings
@@ -185,7 +187,15 @@ def random_tagger(folder: Path, **settings) -> Tagger:
     if settings.pop("vectors", False):
         (folder / "vectors.txt").write_text("3 2\nthe 1 2\nbank 3 -1\nBank -2 2\n", encoding="utf-8")
         vectors = WordVectors(folder / "vectors.txt")
-    tagger = Tagger.create(TaggerSettings(**settings), words, labels, pretrained, pieces, vectors, features)
+    tagger = Tagger.create(
+        settings=TaggerSettings(**settings),
+        words=words,
+        labels=labels,
+        pretrained=pretrained,
+        pieces=pieces,
+        vectors=vectors,
+        features=features,
+    )
     random_weights(tagger.network, "elmo.bilm")
     tagger.network.emission.weight.set_value(4 * tagger.network.emission.weight)  # so that the labels vary
     tagger.save(folder / "tagger")
@@ -265,7 +275,7 @@ def test_a_tagger_of_jiebas_words_is_not_exported(tmp_path):
 
 @pytest.fixture(scope="module")
 def heads(tmp_path_factory):
-    """A folder with classifiers: of texts, with concatenated or mixed layers, of pairs, of raw texts and pairs."""
+    """A folder with trained classifiers: of tokens, of raw texts and pairs."""
     folder, generator = tmp_path_factory.mktemp("heads"), random.Random(3)
     model = tiny.save(tiny.random_bilm(scale=1.0), folder / "elmo")
     rows = [generator.choice([("river bank", "a"), ("of the", "b"), ("苹果 很", "c")]) for _ in range(40)]
@@ -275,26 +285,66 @@ def heads(tmp_path_factory):
     quick = ["--device=cpu", "--epochs=1", "--hidden_dim=6", "--lang=none", f"--init_from_ckpt={model}"]
     for name, file, more in (
         ("texts", "texts", []),
-        ("mix", "texts", ["--layers=mix"]),
-        ("pairs", "pairs", ["--layers=top"]),
         ("raw texts", "texts", ["--lang=en", "--max_seq_len=9"]),
-        ("raw pairs", "pairs", ["--lang=en", "--max_seq_len=9"]),
+        ("raw pairs", "pairs", ["--lang=en", "--max_seq_len=9", "--head=cnn", "--head_dim=5"]),
     ):
         files = [f"--{part}_file={folder / file}" for part in ("train", "dev", "test")]
         run_finetune.main([*quick, *files, *more, f"--save_dir={folder / f'head of {name}'}"])
     return folder
 
 
+def random_classifier(folder: Path, **settings) -> Classifier:
+    """A classifier with random weights, and classes a to c."""
+    settings = {"lang": "none", "hidden_dim": 6, "head_dim": 5, "reads_elmo": True, "max_seq_len": 20} | settings
+    pretrained = PretrainedBiLM.from_path(tiny.save(tiny.random_bilm(), folder / "elmo"))
+    words = Vocabulary([*SPECIAL_TOKENS, "the", "bank"]) if settings.get("reads_words") else None
+    parts = {"classes": ["a", "b", "c"], "pretrained": pretrained, "words": words}
+    classifier = Classifier.create(settings=ClassifierSettings(**settings), **parts)
+    random_weights(classifier.network, "elmo.bilm")
+    for part in classifier.network.inputs:
+        part.deviation.set_value(1 + part.mean**2)
+    classifier.save(folder / "classifier")
+    return classifier
+
+
 @pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("name", ["texts", "mix", "pairs"])
-def test_a_classifier_gives_the_same_probabilities(export, heads, runtime, name):
-    sentences = [*SENTENCES, ["the", "苹果", "bank"]]  # three pairs
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"head": head, "pairs": pairs} for head in HEADS for pairs in (False, True)),
+        {"head": "mean", "layers": "mix"},
+        {"head": "lstm", "layers": "mix:0,2", "elmo_trainable": True},
+        {"head": "cnn", "layers": "top", "hidden_dim": 0},
+    ],
+)
+def test_a_classifier_gives_the_same_probabilities(export, tmp_path, runtime, settings):
+    classifier, generator = random_classifier(tmp_path, **settings), random.Random(7)
+    exported, pairs = export(tmp_path / "classifier", runtime), classifier.settings.pairs
+    sentences = [generator.choices([*tiny.WORDS[3:], "x" * 60], k=k) for k in (5, 0, 1, 9, 2, 3, 0, 12, 4, 1)]
     texts = [" ".join(sentence) for sentence in sentences]
-    texts = list(zip(texts[:3], texts[3:], strict=True)) if name == "pairs" else texts
-    expected = Classifier(heads / f"head of {name}").probabilities(texts)
-    exported = export(heads / f"head of {name}", runtime)
-    np.testing.assert_allclose(exported(sentences), expected, atol=1e-5)
+    rows = [[k, k + 5] if pairs else [k] for k in range(5 if pairs else 10)]
+    found = classifier.probabilities([tuple(texts[k] for k in row) for row in rows] if pairs else texts)
+    assert np.ptp(found, axis=0).max() > 0.02
+    np.testing.assert_allclose(exported(sentences), found, atol=1e-5)
+    for row, probabilities in zip(rows, found, strict=True):  # without the others' padding
+        np.testing.assert_allclose(exported([sentences[k] for k in row]), [probabilities], atol=1e-5)
     assert exported([]).shape == (0, 3)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_text_with_a_bad_id_is_empty_to_its_classifier(export, tmp_path, head):
+    random_classifier(tmp_path, head=head)
+    exported = export(tmp_path / "classifier", "run_paddle")
+    arrays, empty = exported.arrays(SENTENCES), exported([[]])
+    arrays["characters"][2, 1, 3] = 262
+    np.testing.assert_allclose(exported.run(arrays)[1:3], np.repeat(empty, 2, axis=0), atol=1e-6)
+
+
+def test_a_classifier_of_words_is_not_exported(tmp_path):
+    random_classifier(tmp_path, reads_words=True, word_vectors_trainable=True)
+    with pytest.raises(UserError, match="random"):
+        export_model.main([str(tmp_path / "classifier"), f"--output={tmp_path / 'exported'}"])
+    assert not (tmp_path / "exported").exists()
 
 
 # Readers
@@ -308,7 +358,7 @@ def random_reader(folder: Path, **settings) -> Reader:
     if settings.pop("elmo", True):
         pretrained = PretrainedBiLM.from_path(tiny.save(tiny.random_bilm(), folder / "elmo"))
     words = Vocabulary([*SPECIAL_TOKENS, "the", "river", "bank", "很"])
-    reader = Reader.create(ReaderSettings(**settings), words, pretrained, vectors)
+    reader = Reader.create(settings=ReaderSettings(**settings), words=words, pretrained=pretrained, vectors=vectors)
     random_weights(reader.network, "elmo.bilm")
     reader.save(folder / "reader")
     return reader

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from sklearn import metrics
 
 import run_finetune
 from elmo_core.machine.messages import UserError
@@ -279,9 +280,9 @@ def test_scores_of_several_classes_are_those_worked_out_by_hand():
     labels = np.array([0, 0, 1, 2])
     probabilities = np.array([[0.6, 0.3, 0.1], [0.3, 0.4, 0.3], [0.2, 0.5, 0.3], [0.5, 0.1, 0.4]])
     # predicted 0 1 1 0: precisions 1/2 1/2 0, recalls 1/2 1 0
-    assert scores.macro_f1(probabilities.argmax(1), labels) == pytest.approx((1 / 2 + 2 / 3 + 0) / 3)
     assert scores.auc(probabilities, labels) == pytest.approx((3 / 4 + 1 + 1) / 3)
     results = scores.Results("", np.arange(4), labels, probabilities.argmax(1), probabilities, ["x", "yy", "z"])
+    assert results.macro_f1 == pytest.approx((1 / 2 + 2 / 3 + 0) / 3) and results.accuracy == 0.5
     assert [line.split() for line in scores.confusion_table(results).splitlines()] == [
         ["predicted", "x", "yy", "z"],
         ["x", "1", "1", "0"],
@@ -296,6 +297,16 @@ def test_scores_of_several_classes_are_those_worked_out_by_hand():
     assert header == ("probability", "label", "predicted", "text")
     assert rows == [("0.3000", "x", "yy", "two"), ("0.4000", "z", "x", "four")]
     assert "precision  50.00%  recall 100.00%  F1  66.67%  support 1" in scores.per_class_table(results)
+
+
+def test_scores_are_those_of_scikit_learn():
+    draw = np.random.RandomState(0)
+    for classes in (2, 4):
+        labels, probabilities = draw.randint(classes, size=60), draw.dirichlet(np.ones(classes), 60).round(1)
+        results = scores.Results.from_probabilities("", labels, labels, probabilities, list("abcd"[:classes]))
+        given = (labels, probabilities[:, 1]) if classes == 2 else (labels[:, None] == range(classes), probabilities)
+        assert scores.auc(probabilities, labels) == pytest.approx(metrics.roc_auc_score(*given))
+        assert results.macro_f1 == pytest.approx(metrics.f1_score(labels, results.prediction, average="macro"))
 
 
 def test_mistakes_of_two_classes():

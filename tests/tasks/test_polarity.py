@@ -19,8 +19,9 @@ from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine import runtime
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import Vocabulary
 from elmo_tasks import pretrained
-from elmo_tasks.classification import polarity, protocol, scores, training
+from elmo_tasks.classification import polarity, protocol, scores
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.network import ClassifierNetwork
 from elmo_tasks.classification.texts import Texts
@@ -181,7 +182,7 @@ def test_each_part_of_a_fold_has_its_role(monkeypatch):
 
 
 def test_whole_words_are_dropped_in_training_only(vectors):
-    layer = Words(WordVectors(vectors), 1, training.word_list([WORDS.split()]), "mean", word_dropout=0.5)
+    layer = Words(WordVectors(vectors), 1, Vocabulary.frequent(WORDS.split()), "mean", word_dropout=0.5)
     sentences = [[word] for word in WORDS.split()]
     paddle.seed(0)
     (dropped,), _ = layer.layers(sentences)
@@ -207,7 +208,7 @@ def test_random_vectors_of_unknown_words_are_reproducible(vectors):
     assert not means.numpy()[1].any()
     other.cache(sentences)
     np.testing.assert_allclose(other.layers(sentences)[0][0].numpy(), means.numpy(), atol=1e-6)
-    trained = Words(WordVectors(vectors), 1, training.word_list([["film", "new"]]), "mean")  # `a` and `newer` are fixed
+    trained = Words(WordVectors(vectors), 1, Vocabulary.frequent(["film", "new"]), "mean")  # `a` and `newer` are fixed
     np.testing.assert_allclose(trained.layers(sentences)[0][0].numpy(), means.numpy(), atol=1e-6)
 
 

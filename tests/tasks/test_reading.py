@@ -384,7 +384,7 @@ def assert_same_answers(answers: list[Answer], expected: list[Answer]) -> None:
 
 def test_answers_do_not_depend_on_the_batch(network):
     """The windows of the long passage overlap: a span is as good as in its best window."""
-    reader = Reader.create(replace(SMALL, max_seq_len=6, doc_stride=3, max_answer_length=2), WORDS)
+    reader = Reader.create(settings=replace(SMALL, max_seq_len=6, doc_stride=3, max_answer_length=2), words=WORDS)
     reader.network = network
     pairs = [("谁住在上海？", TEXT * 3), ("哪里？", "北京。"), ("老师住在哪里？", TEXT * 3), ("谁？", TEXT)] * 3
     together = reader.answers(pairs, k=4)
@@ -408,7 +408,7 @@ def test_answers_do_not_depend_on_the_batch(network):
 @pytest.mark.parametrize("k", [0, -1, 1.5, "2", True, None])
 def test_a_number_of_answers_that_is_none_is_named(k):
     with pytest.raises(UserError, match="k="):
-        Reader.create(SMALL, WORDS).answer("谁", TEXT, k)
+        Reader.create(settings=SMALL, words=WORDS).answer("谁", TEXT, k)
 
 
 def test_a_readers_elmo_is_frozen():
@@ -418,5 +418,5 @@ def test_a_readers_elmo_is_frozen():
 
 @pytest.mark.parametrize("words", ["", "　", "\u200b"])
 def test_a_question_without_words_gets_an_answer(words):
-    (answer,) = Reader.create(SMALL, WORDS).answer(words, TEXT)
+    (answer,) = Reader.create(settings=SMALL, words=WORDS).answer(words, TEXT)
     assert answer.text in TEXT

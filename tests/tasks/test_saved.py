@@ -63,20 +63,18 @@ def build(checkpoints, tmp_path):
         paddle.seed(seed)
         pretrained = PretrainedBiLM.from_path(checkpoints["word"]) if " " in kind and kind != "tagger of all" else None
         vectors = None if pretrained else WordVectors(path, limit=3)
+        parts = {"words": WORDS, "pretrained": pretrained, "vectors": vectors}
         if "reader" in kind:
             windows = {"lang": "zh", "max_seq_len": 9, "doc_stride": 4, "max_answer_length": 3}
-            return Reader.create(ReaderSettings(**SMALL, **KINDS[kind], **windows), WORDS, pretrained, vectors)
+            return Reader.create(settings=ReaderSettings(**SMALL, **KINDS[kind], **windows), **parts)
         if "classifier" in kind:
-            options = {"head_dim": 3, "hidden_dim": 2, "lang": "zh", **KINDS[kind]}
-            words = WORDS if "word_vectors_trainable" in options else None
-            settings = ClassifierSettings(**options)
-            return Classifier.create(settings, ["x", "y"], "data", pretrained, vectors, words)
-        settings, labels = (
-            tagging.TaggerSettings(**{**SMALL, "n_layers": 1, **KINDS[kind]}),
-            Labels(["O", "B-x"]),
-        )
-        features = () if pretrained else ("NN", "VB")
-        tagger = Tagger.create(settings, WORDS, labels, pretrained, WORDS, vectors, features, 1)
+            settings = ClassifierSettings(head_dim=3, hidden_dim=2, lang="zh", **KINDS[kind])
+            parts["words"] = WORDS if settings.word_vectors_trainable else None
+            return Classifier.create(settings=settings, classes=["x", "y"], data="data", **parts)
+        settings = tagging.TaggerSettings(**{**SMALL, "n_layers": 1, **KINDS[kind]})
+        parts |= {"labels": Labels(["O", "B-x"]), "pieces": WORDS}
+        parts |= {"features": [] if pretrained else ["NN", "VB"], "feature_column": 1}
+        tagger = Tagger.create(settings=settings, **parts)
         if settings.random_weights:
             randomise(tagger.network.elmo.bilm, settings.random_weights, seed)
         return tagger
@@ -106,7 +104,7 @@ def test_a_loaded_model_equals_the_saved_one(build, tmp_path, kind):
     model.save(tmp_path / "model")
     loaded = type(model)(tmp_path / "model")
     assert answers(loaded) == answers(model)
-    assert (loaded.settings, loaded.config()) == (model.settings, model.config())
+    assert loaded.values() == model.values()
     owns_bilm = kind in ("tuned tagger", "random tagger", "tuned classifier")
     assert any(name.startswith("elmo.bilm.") for name in model.weights()) == owns_bilm
 
@@ -218,7 +216,12 @@ def test_a_folder_can_be_moved(build, checkpoints, tmp_path, monkeypatch, messag
 
 
 def test_a_published_model_is_named(tmp_path):
-    tagger = Tagger.create(tagging.TaggerSettings(**SMALL), WORDS, Labels("ab"), PretrainedBiLM.from_path("en-reviews"))
+    tagger = Tagger.create(
+        settings=tagging.TaggerSettings(**SMALL),
+        words=WORDS,
+        labels=Labels("ab"),
+        pretrained=PretrainedBiLM.from_path("en-reviews"),
+    )
     tagger.save(tmp_path)
     assert not (tmp_path / "elmo").exists() and "/" not in (tmp_path / "config.json").read_text(encoding="utf-8")
     assert Tagger(tmp_path).predict(SENTENCES) == tagger.predict(SENTENCES)
@@ -370,7 +373,7 @@ def test_a_published_elmo_is_pickled_by_its_name(tmp_path, monkeypatch, tuned):
     elmo = PretrainedBiLM.from_path("en-reviews")
     assert isfunction(elmo.__reduce__()[0])  # dill copies what a method refers to, which fails
     settings = tagging.TaggerSettings(**SMALL, random_weights="lstm" if tuned else "")
-    tagger = Tagger.create(settings, WORDS, Labels("ab"), elmo)
+    tagger = Tagger.create(settings=settings, words=WORDS, labels=Labels("ab"), pretrained=elmo)
     pickled = pickle.dumps(tagger)
     assert (len(pickled) < 1_000_000) != tuned
     assert answers(pickle.loads(pickled)) == answers(tagger)

@@ -28,7 +28,7 @@ from elmo_tasks.tagging.score import Counts, Score
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.text import Span
 from elmo_tasks.tagging.training import training_batches
-from elmo_tasks.training import TrainingSettings, fit, training_words
+from elmo_tasks.training import TrainingSettings, fit
 from elmo_tasks.word_vectors import WordVectors
 
 LABELS = Labels(["c", "n", "n-B", "n-I", "v", "v-B", "v-I", "w"])
@@ -39,12 +39,15 @@ SENTENCES = [["苹果", "很", "好"], ["q"], ["the", "bank", "of", "苹果", "x
 def tagger_of(vocabulary: Vocabulary, pretrained: str | None = None, **changes) -> Tagger:
     paddle.seed(1)
     return Tagger.create(
-        TaggerSettings(**{**TINY, **changes}), vocabulary, LABELS, pretrained and PretrainedBiLM.from_path(pretrained)
+        settings=TaggerSettings(**{**TINY, **changes}),
+        words=vocabulary,
+        labels=LABELS,
+        pretrained=pretrained and PretrainedBiLM.from_path(pretrained),
     )
 
 
 def words_of(sentences: list[Sentence]) -> Vocabulary:
-    return training_words(token for sentence in sentences for token in sentence.tokens)
+    return Vocabulary.frequent(token for sentence in sentences for token in sentence.tokens)
 
 
 # Schemes and scores

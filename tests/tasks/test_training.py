@@ -12,10 +12,10 @@ import run_tag
 from elmo_core.machine import disk, versions
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import SPECIAL_TOKENS
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.pretrained import ELMoSettings
-from elmo_tasks.saved import LOCK, TrainedModel, check_model_folder
-from elmo_tasks.training import TrainingSettings, TrainingState, fit, hold_out, training_words
+from elmo_tasks.saved import LOCK, TrainedModel, check_model_folder, part
+from elmo_tasks.training import TrainingSettings, TrainingState, fit, hold_out
 
 
 @dataclass
@@ -27,18 +27,14 @@ class Score:
 class Line(TrainedModel):
     """A model y = w x that learns y = 3 x and records when it is saved."""
 
-    kind, settings, pretrained, vectors = "line", ELMoSettings(), None, None
+    kind, settings = "line", ELMoSettings()
+    noise: float = part(float, default=0.0)
 
-    def build(self, noise: float = 0.0) -> None:
-        self.noise = noise
-        self.network = paddle.nn.Linear(1, 1, bias_attr=False)
-        self.network.weight.set_value(np.array([[1.0]], np.float32))
+    def make_network(self) -> paddle.nn.Layer:
         self.saved = []
-
-    def dictionaries(self) -> dict:
-        return {}
-
-    config = dictionaries
+        network = paddle.nn.Linear(1, 1, bias_attr=False)
+        network.weight.set_value(np.array([[1.0]], np.float32))
+        return network
 
     @property
     def w(self) -> float:
@@ -58,7 +54,7 @@ class Line(TrainedModel):
 
 def fitted(scores: list[float], folder=None, resume=False, noise=0.0, **schedule) -> tuple[Line, list[float], object]:
     """Returns the model, its weight at each scoring, and the best epoch. scores: one per epoch; then Ctrl-C is pressed."""
-    model, seen, scores = Line.create(noise), [], iter(scores)
+    model, seen, scores = Line.create(noise=noise), [], iter(scores)
 
     def score(model: Line) -> Score:
         seen.append(model.w)
@@ -145,7 +141,7 @@ def test_a_learning_rate_that_is_too_high_is_an_error():
 
 
 def test_rare_words_are_unknown():
-    assert training_words("abbccc", 2).tokens == [*SPECIAL_TOKENS, "c", "b"]
+    assert Vocabulary.frequent("abbccc", 2).tokens == [*SPECIAL_TOKENS, "c", "b"]
 
 
 def test_a_tenth_is_held_out():
