@@ -8,12 +8,14 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from elmo_core.config import PRESETS, ELMoConfig
 from elmo_core.machine.messages import UserError
+from elmo_core.settings import expected, first_of
 
 MODEL_SIZE = "original"  # default of --model_size
 _flags: dict[str, str] = {}  # of the command that runs, by the settings that they set
@@ -107,8 +109,6 @@ positive_int = _number(int, lambda n: 0 < n < 2**31, "a whole number above 0")
 non_negative_int = _number(int, lambda n: 0 <= n < 2**31, "a whole number, 0 or more")
 seed = _number(int, lambda n: 0 <= n < 2**32, "a whole number from 0 to below 2**32")
 fraction = _number(float, lambda x: 0 <= x < 1, "a number from 0 to below 1")
-positive_float = _number(float, lambda x: 0 < x < math.inf, "a number above 0")
-non_negative_float = _number(float, lambda x: 0 <= x < math.inf, "a number, 0 or more")
 finite_float = _number(float, math.isfinite, "a number")
 
 
@@ -121,7 +121,6 @@ def _filters(text: str) -> tuple[tuple[int, int], ...]:
 
 COUNT = {"type": positive_int, "metavar": "N"}
 FRACTION = {"type": fraction, "metavar": "X"}
-POSITIVE = {"type": positive_float, "metavar": "X"}
 WHOLE = {"type": non_negative_int, "metavar": "N"}
 FILE = {"type": Path, "metavar": "FILE"}
 DIR = {"type": Path, "metavar": "DIR"}
@@ -154,35 +153,76 @@ def add_batches(group, batch_size: int) -> None:
     group.add_argument("--unroll_steps", **COUNT, default=20, help="tokens per row and batch")
 
 
+def layers(text: str) -> str:
+    """A type of flags: the choice of ELMo's layers. Only the syntax is checked."""
+    if re.fullmatch(r"average|top|\d+|(concat|mix)(:\d+(,\d+)*)?", text, re.ASCII):
+        return text
+    raise argparse.ArgumentTypeError(
+        f"{text!r}: expected concat or mix (of all layers), concat:0,1 or mix:0,1 (of some), average, top, or a number"
+    )
+
+
+def add_settings(group, settings: Any, *names: str, omit: Sequence[str] = ()) -> None:
+    """Add a flag for each field of a dataclass of settings, or of an instance, whose values are the defaults.
+
+    names: only these fields. omit: none of these.
+    """
+    for field in dataclasses.fields(settings):
+        if (names and field.name not in names) or field.name in omit or not field.metadata.get("help"):
+            continue
+        default = getattr(settings, field.name)
+        kind, flags = type(first_of(default)), (f"--{field.name}", *field.metadata.get("flags", ()))
+        options = {"help": field.metadata["help"], "default": default}
+        if isinstance(default, tuple):
+            options["nargs"] = "+"
+        if kind is bool:
+            options["action"] = "store_true"
+        elif field.metadata["choices"]:
+            options["choices"] = list(filter(None, field.metadata["choices"]))
+        else:
+            metavar = field.metadata.get("metavar", "N" if kind is int else "X")
+            options |= {"type": partial(_parsed, field), "metavar": metavar}
+        if field.name == "random_weights":
+            options |= {"nargs": "?", "const": "all", "default": ""}
+        if field.name == "layers":
+            options |= {"type": layers, "metavar": "L"}
+        group.add_argument(*flags, **options)
+
+
+def _parsed(field: dataclasses.Field, text: str) -> int | float:
+    """The type of a flag that is a number."""
+    try:
+        value = type(first_of(field.default))(text)
+    except ValueError:
+        value = math.nan
+    if wanted := expected(field, value):
+        raise argparse.ArgumentTypeError(f"{text!r:.60}: expected {wanted}")
+    return value
+
+
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a new model: its size, and one per field of `ELMoConfig`."""
+    """Add the flags of a new model: its size, and one per field of `ELMoConfig`. None: as in the preset."""
     group = parser.add_argument_group("model", "for a new model; a checkpoint has its own")
     sizes = {"choices": tuple(PRESETS), "help": f"preset of the numbers below (default: {MODEL_SIZE})"}
     group.add_argument("--model_size", **sizes)
-    for field in _model_fields():
-        metadata = field.metadata
-        options = {name: metadata[name] for name in ("choices", "metavar", "help") if name in metadata}
-        if field.type is bool:
-            options |= {"dest": field.name, "action": "store_const", "const": False}
-            group.add_argument(f"--no_{field.name.removeprefix('use_')}", **options)
-            continue
-        if field.name == "filters":
-            options["type"] = _filters
-        elif field.type is int:
-            options["type"] = positive_int if metadata["minimum"] else non_negative_int
-        elif field.type is float:
-            options["type"] = non_negative_float if metadata["minimum"] == 0 else finite_float
-        group.add_argument(f"--{field.name}", *metadata.get("flags", ()), **options)
+    text = "character CNN filters as width:number, e.g. 1:32,2:64"
+    group.add_argument("--filters", type=_filters, metavar="W:N,...", help=text)
+    add_settings(group, ELMoConfig, omit=["use_skip_connections"])
+    help = "do not add each layer's input to its output"
+    group.add_argument(
+        "--no_skip_connections", dest="use_skip_connections", action="store_const", const=False, help=help
+    )
+    group.set_defaults(**dict.fromkeys(_model_fields()))
 
 
 def model_changes(args: argparse.Namespace) -> dict:
     """The fields of `ELMoConfig` that the user gave, which replace the preset's."""
-    values = {field.name: getattr(args, field.name) for field in _model_fields()}
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: getattr(args, name) for name in _model_fields() if getattr(args, name) is not None}
 
 
-def _model_fields() -> list[dataclasses.Field]:
-    return [field for field in dataclasses.fields(ELMoConfig) if "help" in field.metadata]
+def _model_fields() -> list[str]:
+    names = [field.name for field in dataclasses.fields(ELMoConfig) if field.metadata.get("help")]
+    return [*names, "filters"]
 
 
 def from_flags(kind: type, args: argparse.Namespace, **changes):

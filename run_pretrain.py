@@ -31,7 +31,6 @@ from elmo_core.weights import model_files
 from pretraining import run_folder
 from pretraining.model import check_vocabulary, initialise_from_vectors, load_model
 from pretraining.run import FixedSettings, PretrainingSettings, Trainer
-from task_flags import add_settings
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -45,26 +44,26 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments.add_device(run)
     arguments.add_seed(run)
     names = ("epochs", "max_steps", "log_freq", "eval_freq", "patience", "accumulate")
-    add_settings(run, PretrainingSettings, *names)
+    arguments.add_settings(run, PretrainingSettings, *names)
     run.add_argument("--plot", action="store_true", help="plot the perplexities into loss.png at the end")
     run.add_argument("--visualdl", **arguments.DIR, help="also write the numbers of log.jsonl there, for VisualDL")
-    add_settings(run, FixedSettings, "amp")
+    arguments.add_settings(run, FixedSettings, "amp")
     run.add_argument(
         "--tf32", action="store_true", help="compute float32 matrix products in TF32, on GPUs that support it"
     )
     files = parser.add_argument_group("checkpoints")
     files.add_argument("--save_dir", **arguments.DIR, default=Path("checkpoints"), help="folder of the checkpoints")
-    add_settings(files, PretrainingSettings, "save_freq", "keep")
+    arguments.add_settings(files, PretrainingSettings, "save_freq", "keep")
     files.add_argument("--overwrite", action="store_true", help="delete an earlier run's checkpoints there")
     begin = parser.add_argument_group("start", "from random weights, or from a checkpoint: prefix, file or folder")
     source = begin.add_mutually_exclusive_group()
     source.add_argument("--init_from_ckpt", metavar="CKPT", help="resume exactly from this checkpoint")
     source.add_argument("--finetune_from", metavar="CKPT", help="start from this checkpoint's weights, on other text")
-    add_settings(begin, PretrainingSettings, "allow_changes")
+    arguments.add_settings(begin, PretrainingSettings, "allow_changes")
     begin.add_argument(
         "--pretrained_word_embeddings", **arguments.FILE, help="word2vec vectors to initialise the token encoder"
     )
-    add_settings(parser.add_argument_group("optimizer"), FixedSettings, omit=["amp"])
+    arguments.add_settings(parser.add_argument_group("optimizer"), FixedSettings, omit=["amp"])
     arguments.add_model(parser)
     args = parser.parse_args(argv)
     if args.patience and not args.dev_data_path:

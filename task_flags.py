@@ -2,15 +2,12 @@
 
 import argparse
 import dataclasses
-import math
-import re
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import script
-from args import COUNT, DIR, FILE, WHOLE, add_device
+from args import COUNT, DIR, FILE, WHOLE, add_device, add_settings
 from elmo_core.machine import disk
 from elmo_core.machine.messages import log
 from elmo_core.text.language import AUTO, CHOICES
@@ -22,44 +19,6 @@ from elmo_tasks.classification.scores import mistakes
 from elmo_tasks.classification.training import ClassifierTraining
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.saved import TrainedModel
-from elmo_tasks.settings import expected, first_of
-
-
-def add_settings(group, settings: Any, *names: str, omit: Sequence[str] = ()) -> None:
-    """Add a flag for each field of a dataclass of settings, or of an instance, whose values are the defaults.
-
-    names: only these fields. omit: none of these.
-    """
-    for field in dataclasses.fields(settings):
-        if (names and field.name not in names) or field.name in omit or not field.metadata.get("help"):
-            continue
-        default = getattr(settings, field.name)
-        kind, options = type(first_of(default)), {"help": field.metadata["help"], "default": default}
-        if isinstance(default, tuple):
-            options["nargs"] = "+"
-        if kind is bool:
-            options["action"] = "store_true"
-        elif field.metadata["choices"]:
-            options["choices"] = list(filter(None, field.metadata["choices"]))
-        else:
-            options |= {"type": partial(_parsed, field), "metavar": "N" if kind is int else "X"}
-        if field.name == "random_weights":
-            options |= {"nargs": "?", "const": "all", "default": ""}
-        if field.name == "layers":
-            options |= {"type": layers, "metavar": "L"}
-        group.add_argument(f"--{field.name}", **options)
-
-
-def _parsed(field: dataclasses.Field, text: str) -> int | float:
-    """The type of a flag that is a number."""
-    try:
-        value = type(first_of(field.default))(text)
-    except ValueError:
-        value = math.nan
-    if wanted := expected(field, value):
-        raise argparse.ArgumentTypeError(f"{text!r:.60}: expected {wanted}")
-    return value
-
 
 # Data and output
 
@@ -131,15 +90,6 @@ def add_json(group) -> None:
 
 
 # Model and training
-
-
-def layers(text: str) -> str:
-    """A type of flags: the choice of ELMo's layers. Only the syntax is checked."""
-    if re.fullmatch(r"average|top|\d+|(concat|mix)(:\d+(,\d+)*)?", text, re.ASCII):
-        return text
-    raise argparse.ArgumentTypeError(
-        f"{text!r}: expected concat or mix (of all layers), concat:0,1 or mix:0,1 (of some), average, top, or a number"
-    )
 
 
 def checkpoint_or_none(text: str) -> str | None:

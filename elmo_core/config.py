@@ -3,8 +3,10 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from elmo_core.machine.messages import UserError
+from elmo_core.settings import expected, setting
 
 MAX_CHARS = 50  # per token, begin and end markers included
 MAX_CHARS_LIMIT = 127  # for imported models
@@ -21,39 +23,31 @@ PRESETS = {
 MAX_FLOAT = 1e30  # fits a float32
 
 
-def _number(default: int | float, help: str, letter: str, minimum: float = 0, maximum: float | None = None, flags=()):
-    """A field with a command-line flag, which args.py adds; `flags` are further names of it."""
-    maximum = maximum or (2**31 - 1 if isinstance(default, int) else MAX_FLOAT)
-    return _described(default, help=help, metavar=letter, minimum=minimum, maximum=maximum, flags=flags)
-
-
-def _described(default, **metadata):
-    return dataclasses.field(default=default, metadata=metadata)
+def _number(default: int | float, help: str, letter: str, **options) -> Any:
+    return setting(default, help, metavar=letter, **{"minimum": 0, **options})
 
 
 @dataclass(frozen=True)
 class ELMoConfig:
     """Everything needed to rebuild a model, stored as `config.json` next to its checkpoints."""
 
-    input: str = _described("char", help="token input: characters, a table of words, or both", choices=INPUTS)
-    vocab_size: int = _described(0, minimum=0, maximum=2**31 - 1)  # of softmax and word table; 0: no softmax
+    input: str = setting("char", "token input: characters, a table of words, or both", choices=INPUTS)
+    vocab_size: int = setting(0)  # of softmax and word table; 0: no softmax
     character_dim: int = _number(16, "character embedding size", "N", minimum=1, flags=("--char_embed_dim",))
-    filters: tuple[tuple[int, int], ...] = _described(
-        FILTERS, help="character CNN filters as width:number, e.g. 1:32,2:64", metavar="W:N,..."
-    )
-    activation: str = _described("relu", help="activation of the character CNN", choices=("relu", "tanh"))
-    n_highway: int = _number(2, "highway layers of the character CNN", "N", maximum=100, flags=("--num_highways",))
+    filters: tuple[tuple[int, int], ...] = FILTERS  # (width, number) of each convolution of the character CNN
+    activation: str = setting("relu", "activation of the character CNN", choices=("relu", "tanh"))
+    n_highway: int = _number(2, "highway layers of the character CNN", "N", below=101, flags=("--num_highways",))
     projection_dim: int = _number(512, "LSTM projection size; vectors have 2P dimensions", "P", minimum=1)
     cell_dim: int = _number(4096, "LSTM cell size", "H", minimum=1)
-    n_layers: int = _number(2, "LSTM layers", "L", minimum=1, maximum=100, flags=("--num_layers",))
-    use_skip_connections: bool = _described(True, help="do not add each layer's input to its output")
-    cell_clip: float = _number(3.0, "clip LSTM cells to +-X; 0: off", "X")
-    proj_clip: float = _number(3.0, "clip LSTM outputs to +-X; 0: off", "X")
-    forget_bias: float = _number(1.0, "bias added to the LSTM forget gate", "X", minimum=-MAX_FLOAT)
+    n_layers: int = _number(2, "LSTM layers", "L", minimum=1, below=101, flags=("--num_layers",))
+    use_skip_connections: bool = setting(True, "do not add each layer's input to its output")
+    cell_clip: float = _number(3.0, "clip LSTM cells to +-X; 0: off", "X", below=MAX_FLOAT)
+    proj_clip: float = _number(3.0, "clip LSTM outputs to +-X; 0: off", "X", below=MAX_FLOAT)
+    forget_bias: float = _number(1.0, "bias added to the LSTM forget gate", "X", minimum=-MAX_FLOAT, below=MAX_FLOAT)
     word_dim: int = _number(100, "word embedding size, with --input=char+word", "N", minimum=1)
-    n_characters: int = _described(262, minimum=1, maximum=2**31 - 1)  # rows of the character embedding
-    alphabet: str = _described("bytes", choices=("bytes", "code points"))  # "code points" in imported models
-    max_characters: int = _described(MAX_CHARS, minimum=3, maximum=MAX_CHARS_LIMIT)  # per token
+    n_characters: int = setting(262)  # rows of the character embedding
+    alphabet: str = setting("bytes", choices=("bytes", "code points"))  # "code points" in imported models
+    max_characters: int = setting(MAX_CHARS, minimum=3, below=MAX_CHARS_LIMIT + 1)  # per token
 
     def __post_init__(self):
         self._validate()
@@ -107,15 +101,10 @@ class ELMoConfig:
                 raise UserError(f"model configuration: {field} is {getattr(self, field)!r}, expected {expected}.")
 
         for field in dataclasses.fields(self):
-            value, limits = getattr(self, field.name), field.metadata
-            if "choices" in limits:
-                require(field.name, value in limits["choices"], " or ".join(map(repr, limits["choices"])))
-            elif "minimum" in limits:
-                kinds, kind = ((int,), "whole ") if isinstance(field.default, int) else ((int, float), "")
-                fits = type(value) in kinds and limits["minimum"] <= value <= limits["maximum"]
-                require(field.name, fits, f"a {kind}number from {limits['minimum']} to {limits['maximum']:,}")
+            if field.name != "filters":
+                wanted = expected(field, getattr(self, field.name))
+                require(field.name, not wanted, wanted)
         require("vocab_size", not self.reads_words or self.vocab_size > 0, "the number of words (of a word table)")
-        require("use_skip_connections", isinstance(self.use_skip_connections, bool), "true or false")
         pairs = self.filters if isinstance(self.filters, list | tuple) and len(self.filters) <= 100 else [None]
         valid = all(
             isinstance(pair, list | tuple)
@@ -124,8 +113,8 @@ class ELMoConfig:
             and pair[0] <= self.max_characters
             for pair in pairs
         )
-        expected = f"up to 100 pairs [width, number] of whole numbers, widths up to {self.max_characters}"
-        require("filters", valid, expected)
+        wanted = f"up to 100 pairs [width, number] of whole numbers, widths up to {self.max_characters}"
+        require("filters", valid, wanted)
         require("filters", not self.reads_characters or bool(self.filters), "at least one pair [width, number]")
 
 

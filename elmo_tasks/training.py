@@ -16,9 +16,9 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import disk, versions
 from elmo_core.machine.messages import UserError, format_duration, log
 from elmo_core.machine.runtime import paddle
+from elmo_core.settings import first_of, make, setting
 from elmo_tasks.card import model_card
 from elmo_tasks.saved import BILM, LOCK, STATE, WEIGHTS, WORDS, TrainedModel, check_model_folder
-from elmo_tasks.settings import first_of, make, setting
 
 HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
 PROGRESS_SECONDS = 20  # between log lines within an epoch

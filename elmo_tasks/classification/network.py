@@ -16,12 +16,12 @@ import numpy as np
 
 import elmo
 from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.settings import setting
 from elmo_core.text.tokenise import TOKENISERS
 from elmo_core.text.tokens import Tokens
 from elmo_tasks.classification.heads import HEADS
 from elmo_tasks.classification.words import Words
 from elmo_tasks.pretrained import ELMoSettings
-from elmo_tasks.settings import setting
 
 nn = paddle.nn
 

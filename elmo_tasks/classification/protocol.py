@@ -22,6 +22,7 @@ from elmo_core.machine.checks import as_list, check_option, check_texts, describ
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.optional import import_optional
 from elmo_core.machine.ranks import Ranks
+from elmo_core.settings import check_effects, make
 from elmo_core.weights import model_files
 from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.classification.polarity import read_reviews
@@ -30,7 +31,6 @@ from elmo_tasks.classification.texts import Example, Given, Texts, read_texts
 from elmo_tasks.classification.training import ClassifierTraining, Fold, Trainer
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.saved import LOCK, STATE, TrainedModel, check_model_folder
-from elmo_tasks.settings import check_effects, make
 from elmo_tasks.significance import mean_and_std
 from elmo_tasks.training import HELD_OUT, BestEpoch, conclude, format_settings
 from elmo_tasks.word_vectors import WordVectors

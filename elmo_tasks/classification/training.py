@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from elmo_core.machine.runtime import paddle
+from elmo_core.settings import first_of, make, setting
 from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches
 from elmo_tasks.classification.network import ClassifierSettings, FineTunedELMo
 from elmo_tasks.classification.texts import Texts
 from elmo_tasks.classification.words import Words
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.saved import BILM, WORDS
-from elmo_tasks.settings import first_of, make, setting
 from elmo_tasks.training import BestEpoch, Progress, Run, TrainingSettings, fit, grid_of, interrupted_run, search
 from elmo_tasks.word_vectors import WordVectors
 

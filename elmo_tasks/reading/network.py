@@ -16,11 +16,11 @@ import numpy as np
 from elmo import ELMo
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.settings import setting
 from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.reading.batch import FEATURES, Batch, PaddedTexts
 from elmo_tasks.reading.text import Window
-from elmo_tasks.settings import setting
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn

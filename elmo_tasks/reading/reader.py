@@ -16,6 +16,7 @@ from elmo_core.machine import runtime
 from elmo_core.machine.checks import check_number, check_texts
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.settings import check_effects, first_of, make
 from elmo_core.text.language import AUTO, choose_language
 from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches
 from elmo_core.weights.model_files import vocabulary_words
@@ -28,7 +29,6 @@ from elmo_tasks.reading.score import Scores, score
 from elmo_tasks.reading.text import Answer, best_answers, span_scores, windows
 from elmo_tasks.reading.training import MIN_COUNT, TRAINING, training_groups
 from elmo_tasks.saved import TrainedModel, part
-from elmo_tasks.settings import check_effects, first_of, make
 from elmo_tasks.training import (
     BestEpoch,
     Progress,

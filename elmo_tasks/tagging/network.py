@@ -13,11 +13,11 @@ from elmo import ELMo
 from elmo_core.config import ELMoConfig
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.char_cnn import CharCNN
+from elmo_core.settings import setting
 from elmo_core.text.characters import CharTable
 from elmo_core.text.tokens import Tokens, pad_rows
 from elmo_tasks.characters import jieba_words
 from elmo_tasks.pretrained import ELMoSettings
-from elmo_tasks.settings import setting
 from elmo_tasks.tagging.crf import LinearChainCRF
 from elmo_tasks.tagging.data import Batch, Labels
 from elmo_tasks.tagging.scheme import SCHEMES, forbidden_transitions

@@ -17,13 +17,13 @@ from elmo_core.machine import runtime
 from elmo_core.machine.checks import check_sentences, checked
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle
+from elmo_core.settings import check_effects, first_of, make
 from elmo_core.text.language import AUTO
 from elmo_core.text.tokens import Vocabulary, restore_order, sentence_batches
 from elmo_core.weights.model_files import vocabulary_words
 from elmo_tasks.characters import jieba_words
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.saved import TrainedModel, part
-from elmo_tasks.settings import check_effects, first_of, make
 from elmo_tasks.tagging.columns import parse_token
 from elmo_tasks.tagging.data import Labels, Sentence, detect_language, make_batch
 from elmo_tasks.tagging.network import BiGRUCRF, TaggerSettings
