@@ -17,20 +17,23 @@ def setting(
     *,
     minimum: float | None = None,
     above: float = -math.inf,
-    below: float = 2**31,
+    below: float | None = None,
     choices: Sequence[Any] = (),
     needs: str = "",
     **flag: Any,
 ) -> Any:
     """Declare a field of a dataclass of settings. Fields without `help` have no flag.
 
-    minimum, above, below: limits of a number; minimum is by default 1 if the default is a whole number above 0, else 0.
+    minimum, above, below: limits of a number; by default, minimum is 1 if the default is a whole number above 0, else 0,
+    and below is 2**31 for whole numbers.
     A default that is a tuple is of several values: one is valid, too, and `training.search` selects one.
     needs: another setting without which this one has no effect; or, as in `layers=mix`, how its value must begin; or
     several of them, joined by `or`. flag: metavar, and flags: further names of the flag.
     """
     if minimum is None:
         minimum = int(type(first_of(default)) is int and first_of(default) > 0)
+    if below is None:
+        below = 2**31 if type(first_of(default)) is int else math.inf
     limits = {"minimum": minimum, "above": above, "below": below, "choices": tuple(choices)}
     return dataclasses.field(default=default, metadata={"help": help, "needs": needs, **limits, **flag})
 
@@ -51,7 +54,8 @@ def expected(field: dataclasses.Field, value: Any) -> str:
     if is_number and value >= limits["minimum"] and limits["above"] < value < limits["below"]:
         return ""
     bounds = f", above {limits['above']}" if limits["above"] >= 0 else f", {limits['minimum']} or more"
-    bounds += "" if limits["below"] >= 2**31 else f" and below {limits['below']}"
+    if limits["below"] < 2**31 or (is_number and value >= limits["below"]):
+        bounds += f" and below {limits['below']}"
     return f"a {'whole ' * (kind is int)}number{bounds * (limits['minimum'] > -1e30)}"
 
 

@@ -39,17 +39,9 @@ class PretrainedBiLM:
             parts += [vocabulary.fingerprint, json.dumps(getattr(vocabulary.alphabet, "ids", {}), sort_keys=True)]
         return cls(str(prefix), digest(parts), published.name_of(prefix), (config, weights, vocabulary))
 
-    @classmethod
-    def from_name(cls, name: str, fingerprint: str) -> "PretrainedBiLM":
-        """Load a published model, which must be the same as elsewhere."""
-        model = cls.from_path(published.get(name))
-        if model.fingerprint != fingerprint:
-            raise UserError(f"{name} is not the ELMo of this model. Install the same version of it, or train again.")
-        return model
-
     def __reduce__(self):
         if self.name:
-            return PretrainedBiLM.from_name, (self.name, self.fingerprint)
+            return load_published, (self.name, self.fingerprint)
         return PretrainedBiLM, (self.prefix, self.fingerprint, None, self.loaded)
 
     def model(self) -> tuple[elmo.BiLM, Vocabulary | None]:
@@ -69,6 +61,14 @@ class PretrainedBiLM:
         prefix = Path(self.prefix)
         paths = [Path(f"{prefix}{checkpoint.PARAMS}"), *(prefix.parent / name for name in checkpoint.MODEL_FILES)]
         return {name: path for name, path in zip(self.FILES, paths, strict=True) if path.exists()}
+
+
+def load_published(name: str, fingerprint: str) -> PretrainedBiLM:
+    """Load a published model, which must be the same as elsewhere."""
+    model = PretrainedBiLM.from_path(published.get(name))
+    if model.fingerprint != fingerprint:
+        raise UserError(f"{name} is not the ELMo of this model. Install the same version of it, or train again.")
+    return model
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from elmo_core.machine import disk, products, runtime
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.settings import from_config
-from elmo_tasks.pretrained import PretrainedBiLM
+from elmo_tasks.pretrained import PretrainedBiLM, load_published
 from elmo_tasks.word_vectors import WordVectors
 
 KINDS = "tagger", "classifier", "reader"
@@ -169,6 +169,8 @@ class TrainedModel:
             sources = {f"{ELMO}/{name}": path for name, path in self.pretrained.files().items()}
         if self.vectors:
             disk.check_input(self.vectors.path, f"the word vectors of this {self.kind}")
+            if WordVectors(self.vectors.path, self.vectors.limit).fingerprint != self.vectors.fingerprint:
+                raise UserError(f"{self.vectors.path} has been replaced since this {self.kind} was built with it.")
             sources[f"{VECTORS}{self.vectors.suffix}"] = self.vectors.path
         (folder / f"{WEIGHTS}.pdparams").unlink(missing_ok=True)
         checkpoint.delete(folder / STATE)
@@ -202,7 +204,7 @@ class TrainedModel:
         parts = {"settings": from_config(self.settings_type, values[self.kind], self.kind, file)}
         if entry := _source(values, ELMO, file):
             if entry["name"]:
-                parts["pretrained"] = PretrainedBiLM.from_name(entry["name"], entry["fingerprint"])
+                parts["pretrained"] = load_published(entry["name"], entry["fingerprint"])
             else:
                 parts["pretrained"] = PretrainedBiLM.from_path(folder / ELMO / checkpoint.FINAL)
             if parts["pretrained"].fingerprint != entry["fingerprint"]:

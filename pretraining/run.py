@@ -34,7 +34,7 @@ class FixedSettings:
     """What a resumed run must not change, besides the data stream's settings."""
 
     optimizer: str = setting("adagrad", "adam: with warm-up and linear decay", choices=tuple(OPTIMIZERS))
-    lr: float = setting(0.0, "learning rate; 0: 0.2 for adagrad, 0.001 for adam")
+    lr: float = setting(0.0, "learning rate (default: 0.2 for adagrad, 0.001 for adam)", above=0)
     warmup_steps: int = setting(1000, "adam: learning-rate warm-up steps", minimum=0)
     max_grad_norm: float = setting(10.0, "clip gradients to this global norm", above=0)
     dropout: float = setting(0.1, "dropout between the layers", below=1)
@@ -54,10 +54,10 @@ class PretrainingSettings(FixedSettings):
     unroll_steps: int
     seed: int
     epochs: int = setting(10, "training epochs")
-    max_steps: int = setting(0, "total steps; 0: those of the epochs")
+    max_steps: int = setting(0, "total steps (default: those of the epochs)", minimum=1)
     log_freq: int = setting(100, "steps between log lines")
     eval_freq: int = setting(10000, "steps between evaluations")
-    patience: int = setting(0, "stop after N evaluations without improvement; 0: never")
+    patience: int = setting(0, "stop after N evaluations without improvement", minimum=1)
     accumulate: int = setting(1, "batches per update (gradient accumulation), to save memory")
     save_freq: int = setting(10000, "steps between checkpoints")
     keep: int = setting(5, "numbered checkpoints to keep")

@@ -137,6 +137,11 @@ MISTAKES = [  # script, flags, pattern of the message
     ("run_pretrain", f"{PRETRAIN} --dev_data_path=full/file --save_dir=full", "--save_dir"),  # the text's own folder
     ("run_pretrain", f"{PRETRAIN} --unroll_steps=100000000000", "--unroll_steps"),
     ("run_pretrain", f"{PRETRAIN} --batch_size=0", "--batch_size"),
+    ("run_pretrain", f"{PRETRAIN} --max_steps=0", "--max_steps"),
+    ("run_pretrain", f"{PRETRAIN} --max_steps=3000000000", "--max_steps.*below"),
+    ("run_pretrain", f"{PRETRAIN} --patience=0 --dev_data_path=latin.txt", "--patience"),
+    ("run_pretrain", f"{PRETRAIN} --lr=0", "--lr"),
+    ("run_pretrain", f"{PRETRAIN} --max_grad_norm=0", "--max_grad_norm"),
     ("run_pretrain", f"{PRETRAIN} --filters=3", "--filters"),
     ("run_pretrain", f"{PRETRAIN} --input=word {VECTORS}", "--projection_dim=2"),
     ("run_pretrain", f"{PRETRAIN} --input=char+word {VECTORS}", "--word_dim=2"),

@@ -7,6 +7,7 @@ import pickle
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from inspect import isfunction
 from pathlib import Path
 from unittest import mock
 
@@ -275,6 +276,8 @@ def test_a_model_whose_files_are_gone_is_not_saved(build, checkpoints, tmp_path,
         shutil.rmtree(tmp_path / name)
     if is_replaced:
         tiny.save(tiny.random_bilm(input="word", seed=2), tmp_path / "frozen tagger moved/elmo", "final")
+        (tmp_path / "reader moved").mkdir()
+        (tmp_path / "reader moved/word_vectors.txt").write_text("2 2\n他 5 5\n在 6 6\n", encoding="utf-8")
     for model, kind in zip(taggers, ("frozen tagger", "reader"), strict=True):
         with pytest.raises(UserError, match=f"{kind} moved"):
             model.save(tmp_path / kind)
@@ -368,6 +371,7 @@ def test_a_copy_in_another_process(build):
 @pytest.mark.parametrize("tuned", [False, True])
 def test_a_published_elmo_is_pickled_by_its_name(tmp_path, monkeypatch, tuned):
     elmo = PretrainedBiLM.from_path("en-reviews")
+    assert isfunction(elmo.__reduce__()[0])  # dill copies what a method refers to, which fails
     settings = tagging.TaggerSettings(**SMALL, random_weights="lstm" if tuned else "")
     tagger = Tagger.create(settings=settings, words=WORDS, labels=Labels("ab"), pretrained=elmo)
     pickled = pickle.dumps(tagger)
