@@ -16,10 +16,6 @@ from project import PROJECT, python_blocks
 
 PAGES = [f"docs/{path.name}" for path in sorted(PROJECT.glob("docs/*.md")) if "_zh" not in path.name]
 PAGES += ["README_zh.md", "docs/reference_zh.md"]
-    "README_zh.md",
-    "docs/reference_zh.md",
-    *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name),
-]
 BEFORE = """\
 run_embed.py --init_from_ckpt=checkpoints --input=sentences.txt --output=vectors.hdf5 --device=cpu
 run_embed.py --init_from_ckpt=checkpoints --vocab=vocab.txt --output=vocab_vectors.hdf5 --device=cpu
