@@ -65,7 +65,7 @@ def add_text_arguments(parser: argparse.ArgumentParser, files: dict) -> None:
 
     reading = parser.add_argument_group("input")
     reading.add_argument("--encoding", metavar="NAME", help="encoding of the files")
-    reading.add_argument("--undecodable", choices=("error", "drop"), help="what to do with lines in another encoding")
+    reading.add_argument("--undecodable", choices=("error", "drop"), help="how to treat undecodable lines")
     document = "unit in which text is held out: a line, a paragraph (up to a blank line) or a file"
     reading.add_argument("--document", choices=("line", "block", "file"), help=document)
 
