@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -16,13 +16,15 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import disk, versions
 from elmo_core.machine.messages import UserError, format_duration, log
 from elmo_core.machine.runtime import paddle
-from elmo_core.settings import setting
+from elmo_core.settings import first_of, make, setting
 from elmo_tasks.card import model_card
 from elmo_tasks.saved import BILM, LOCK, STATE, WEIGHTS, WORDS, TrainedModel, check_model_folder
 
 HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
 PROGRESS_SECONDS = 20  # between log lines within an epoch
+ONE_VALUE = ("seed", "max_seq_len", "doc_stride", "cache_gb", "patience", "logging_step")  # numbers without a search
 Progress = Callable[[dict[str, Any]], None]  # receives the scores of each epoch
+Several = float | Sequence[float]  # of several values, the dev set selects one
 Kind = TypeVar("Kind")
 
 
@@ -168,6 +170,20 @@ def fit(
     if folder:
         checkpoint.delete(folder / STATE)
     return state.best
+
+
+def grid_of(options: Mapping[str, Any], *kinds: type) -> dict[str, Sequence]:
+    """The settings that are given several values. Raise unless these are valid numbers. kinds: dataclasses of settings."""
+    grid = {}
+    for kind in kinds:
+        for known in fields(kind):
+            value, is_number = options.get(known.name, known.default), type(first_of(known.default)) in (int, float)
+            is_list = isinstance(value, list | tuple) and len(value) > 0
+            if is_list and is_number and known.name not in ONE_VALUE:
+                grid[known.name] = value
+            for one in grid.get(known.name, [value] if is_list or is_number else []):
+                make(kind, {known.name: one})
+    return grid
 
 
 def search(

@@ -576,6 +576,11 @@ def test_arrays_are_cached_or_computed_now(model):
         assert_close([one.numpy()[row, : array.shape[1]] for one in layers], array)
     with pytest.raises(UserError, match="trainable"):
         ELMo(model, trainable=True).cache(SENTENCES, 1)
+    for wrong in ("The", ["The bank"]):  # not sentences of letters
+        with pytest.raises(TypeError, match="sentence 0"):
+            layer.cache(wrong, 1)
+        with pytest.raises(TypeError, match="sentence 0"):
+            layer.arrays(wrong)
 
 
 @pytest.mark.parametrize("pool", [None, "mean"])
