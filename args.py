@@ -7,7 +7,7 @@ import inspect
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from elmo_core.config import PRESETS, ELMoConfig
 from elmo_core.machine.messages import UserError
-from elmo_core.settings import expected, first_of
+from elmo_core.settings import expected, first_of, setting
 
 MODEL_SIZE = "original"  # default of --model_size
 _flags: dict[str, str] = {}  # of the command that runs, by the settings that they set
@@ -90,26 +90,20 @@ def parser(description: str) -> argparse.ArgumentParser:
     return _Parser(description=description)
 
 
-def _number(kind: type, is_valid: Callable[[float], bool], expected: str) -> Callable[[str], float]:
-    """Return an argparse type: int or float, restricted to valid values."""
-
-    def parse(text: str) -> float:
-        try:
-            value = kind(text)
-        except ValueError:
-            value = math.nan
-        if not is_valid(value):
-            raise argparse.ArgumentTypeError(f"{text!r:.60}: expected {expected}")
-        return value
-
-    return parse
+def _number(field: dataclasses.Field, text: str) -> int | float:
+    """The type of a flag that is a number."""
+    try:
+        value = type(first_of(field.default))(text)
+    except ValueError:
+        value = math.nan
+    if wanted := expected(field, value):
+        raise argparse.ArgumentTypeError(f"{text!r:.60}: expected {wanted}")
+    return value
 
 
-positive_int = _number(int, lambda n: 0 < n < 2**31, "a whole number above 0")
-non_negative_int = _number(int, lambda n: 0 <= n < 2**31, "a whole number, 0 or more")
-seed = _number(int, lambda n: 0 <= n < 2**32, "a whole number from 0 to below 2**32")
-fraction = _number(float, lambda x: 0 <= x < 1, "a number from 0 to below 1")
-finite_float = _number(float, math.isfinite, "a number")
+seed = partial(_number, setting(0, below=2**32))
+fraction = partial(_number, setting(0.0, below=1))
+finite_float = partial(_number, setting(0.0, minimum=-math.inf))
 
 
 def _filters(text: str) -> tuple[tuple[int, int], ...]:
@@ -119,9 +113,8 @@ def _filters(text: str) -> tuple[tuple[int, int], ...]:
         raise argparse.ArgumentTypeError(f"{text!r}: expected width:number,width:number, as in 1:32,2:64") from None
 
 
-COUNT = {"type": positive_int, "metavar": "N"}
-FRACTION = {"type": fraction, "metavar": "X"}
-WHOLE = {"type": non_negative_int, "metavar": "N"}
+COUNT = {"type": partial(_number, setting(1)), "metavar": "N"}
+WHOLE = {"type": partial(_number, setting(0)), "metavar": "N"}
 FILE = {"type": Path, "metavar": "FILE"}
 DIR = {"type": Path, "metavar": "DIR"}
 
@@ -181,23 +174,12 @@ def add_settings(group, settings: Any, *names: str, omit: Sequence[str] = ()) ->
             options["choices"] = list(filter(None, field.metadata["choices"]))
         else:
             metavar = field.metadata.get("metavar", "N" if kind is int else "X")
-            options |= {"type": partial(_parsed, field), "metavar": metavar}
+            options |= {"type": partial(_number, field), "metavar": metavar}
         if field.name == "random_weights":
             options |= {"nargs": "?", "const": "all", "default": ""}
         if field.name == "layers":
             options |= {"type": layers, "metavar": "L"}
         group.add_argument(*flags, **options)
-
-
-def _parsed(field: dataclasses.Field, text: str) -> int | float:
-    """The type of a flag that is a number."""
-    try:
-        value = type(first_of(field.default))(text)
-    except ValueError:
-        value = math.nan
-    if wanted := expected(field, value):
-        raise argparse.ArgumentTypeError(f"{text!r:.60}: expected {wanted}")
-    return value
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -225,29 +207,9 @@ def _model_fields() -> list[str]:
     return [*names, "filters"]
 
 
-def from_flags(kind: type, args: argparse.Namespace, **changes):
-    """Fill a dataclass of settings from the flags of the same names. A flag that is None leaves the field's default."""
-    fields = [field for field in dataclasses.fields(kind) if hasattr(args, field.name)]
-    values = {field.name: getattr(args, field.name) for field in fields}
-    no_default = {field.name for field in fields if field.default is dataclasses.MISSING}
-    values = {name: value for name, value in values.items() if value is not None or name in no_default}
-    return kind(**{**values, **changes})
-
-
 def options(function: Callable, args: argparse.Namespace) -> dict:
     """The values of the flags that are parameters of a function."""
     return {name: value for name, value in vars(args).items() if name in inspect.signature(function).parameters}
-
-
-def fill_defaults(
-    parser: argparse.ArgumentParser, args: argparse.Namespace, defaults: Mapping, applies: bool, requires: str
-) -> None:
-    """Fill in the defaults of flags that have an effect only if `applies`; otherwise giving one is an error."""
-    for name, default in defaults.items():
-        if getattr(args, name) is None:
-            setattr(args, name, default)
-        elif not applies:
-            parser.error(f"--{name} has no effect without {requires}")
 
 
 def _report(kind: type[BaseException], error: BaseException, trace) -> None:

@@ -27,7 +27,7 @@ from tqdm import tqdm
 from elmo_core.config import MAX_FLOAT, ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import products, runtime, versions
-from elmo_core.machine.checks import check_number, check_option, check_sentence, check_sentences, describe
+from elmo_core.machine.checks import check_number, check_option, check_sentence, check_sentences, checked, describe
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.lstmp import LSTMP, Packing, State, run_layer
@@ -182,7 +182,7 @@ def load_bilm(params: str | Path, softmax: bool = False) -> tuple[BiLM, Vocabula
 
 
 def make_bilm(config: ELMoConfig, weights: dict[str, np.ndarray], source: str = "the copy of a model") -> BiLM:
-    """Build a biLM with these weights; with a softmax if they have one. source: for messages."""
+    """Build a biLM with these weights; with a softmax if they have one. source: used in error messages."""
     with paddle.LazyGuard():  # not initialised: the weights are set below
         bilm = BiLM(config, any(name.startswith("softmax.") for name in weights))
     set_weights(bilm.state_dict(), weights, source)
@@ -490,7 +490,7 @@ class ELMo(_Encoder, nn.Layer):
             raise UserError(
                 "ELMo.cache: the layers of a trainable biLM change in every step. Expected trainable=False."
             )
-        distinct = [tokens for tokens in dict.fromkeys(map(tuple, sentences)) if tokens not in self._cached]
+        distinct = [tokens for tokens in dict.fromkeys(map(tuple, checked(sentences))) if tokens not in self._cached]
         n_vectors, n_layers = len(distinct) if self.pool else sum(map(len, distinct)), self.choice.n_layers
         size = 4 * n_vectors * n_layers * self.layer_dim
         vectors = format_count(n_vectors, "sentences" if self.pool else "tokens")
@@ -514,7 +514,7 @@ class ELMo(_Encoder, nn.Layer):
 
     def arrays(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """The chosen layers (layers, n, 2P) of each sentence, n = 1 if pooled, cached or computed, without gradients."""
-        keys = list(map(tuple, sentences))
+        keys = list(map(tuple, checked(sentences)))
         missing = [tokens for tokens in dict.fromkeys(keys) if tokens not in self._cached]
         new = dict(zip(missing, self._compute(missing, "float32", math.inf), strict=True))
         return [new[tokens] if tokens in new else self._cached[tokens] for tokens in keys]
@@ -522,7 +522,6 @@ class ELMo(_Encoder, nn.Layer):
     def _compute(
         self, sentences: list[tuple[str, ...]], dtype: str, window: float | None = None
     ) -> Iterator[np.ndarray]:
-        sentences = check_sentences(sentences)
         table = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
         return self._arrays(sentences, table, paddle.get_device(), dtype, window)
 

@@ -24,14 +24,12 @@ from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.characters import MAX_BYTES
 from elmo_core.text.corpus import Corpus
-from elmo_core.text.language import CHOICES, warn_if_unsegmented
+from elmo_core.text.language import warn_if_unsegmented
 from elmo_core.text.text_files import NotUTF8
 from elmo_core.text.tokens import SPECIAL_TOKENS
 from preprocessing import word2vec
 from preprocessing.raw_text import Options, make_corpus
 from preprocessing.vocabulary import count_tokens, make_vocabulary
-
-LANGUAGES = "language: recognised, English, Chinese, any other, or none: split at white space, one sentence per line"
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -59,31 +57,18 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def add_text_arguments(parser: argparse.ArgumentParser, files: dict) -> None:
     parser.add_argument("input", **files)
-    parser.add_argument("--lang", choices=CHOICES, help=LANGUAGES)
+    arguments.add_settings(parser, Options, "lang")
     parser.add_argument("--output", **arguments.DIR, required=True, help="folder for train/ and dev/")
     parser.add_argument("--overwrite", action="store_true", help="replace existing train/ and dev/")
 
     reading = parser.add_argument_group("input")
-    reading.add_argument("--encoding", metavar="NAME", help="encoding of the files")
-    reading.add_argument("--undecodable", choices=("error", "drop"), help="what to do with lines in another encoding")
-    document = "unit in which text is held out: a line, a paragraph (up to a blank line) or a file"
-    reading.add_argument("--document", choices=("line", "block", "file"), help=document)
-
+    arguments.add_settings(reading, Options, "encoding", "undecodable", "document")
     tokens = parser.add_argument_group("sentences and tokens")
-    tokens.add_argument("--lower", action="store_true", help="lower case")
-    tokens.add_argument("--nfkc", action="store_true", help="NFKC instead of NFC: full-width letters become ASCII")
-    tokens.add_argument("--negation", choices=("treebank", "lm1b"), help="English: do n't (treebank) or don 't (lm1b)")
-    tokens.add_argument("--min_tokens", **arguments.COUNT, help="drop shorter sentences")
-    tokens.add_argument("--max_tokens", **arguments.COUNT, help="drop longer sentences")
-
+    arguments.add_settings(tokens, Options, "lower", "nfkc", "negation", "min_tokens", "max_tokens")
     parts = parser.add_argument_group("shards and dev set")
-    parts.add_argument("--shards", **arguments.COUNT, help="files in train/; training holds one in memory at a time")
-    parts.add_argument("--dev_fraction", **arguments.FRACTION, help="fraction of the documents that goes to dev/")
-    parts.add_argument("--dev_split", choices=("random", "last"), help="which documents go to dev/")
-    parts.add_argument("--seed", type=arguments.seed, metavar="N", help="random seed")
+    arguments.add_settings(parts, Options, "shards", "dev_fraction", "dev_split", "seed")
     processes = "worker processes; the result does not depend on their number"
     parts.add_argument("--processes", **arguments.COUNT, default=runtime.n_cores(), help=processes)
-    parser.set_defaults(**vars(Options()))
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -94,7 +79,7 @@ def main(argv: list[str] | None = None) -> None:
 def text(args: argparse.Namespace) -> None:
     """Write a corpus. Log its size, what was omitted, and the next command."""
     start = time.perf_counter()
-    options = arguments.from_flags(Options, args)
+    options = Options(**arguments.options(Options, args))
     try:
         report = make_corpus(args.input, args.output, options, args.processes, args.overwrite)
     except NotUTF8 as error:

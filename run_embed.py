@@ -41,9 +41,7 @@ from embedding import embed_text
 if TYPE_CHECKING:  # neither --help nor --merge waits for Paddle
     from elmo import ELMoEmbedder
 
-MODEL_DEFAULTS = {"init_from_ckpt": None, "device": "auto"}  # flags of --input and --vocab
-TEXT_DEFAULTS = {"layers": "all", "mix": None, "dtype": "float32", "pool": None}  # flags of --input
-TEXT_DEFAULTS |= {"forget_sentences": False, "batch_size": 128, "shard": None}
+TEXT_FLAGS = ("layers", "mix", "dtype", "pool", "forget_sentences", "batch_size", "shard")  # of --input
 WORDS_PER_CHUNK = 2048  # --vocab
 
 
@@ -57,23 +55,22 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments.add_checkpoint(parser)
     content = parser.add_argument_group("content of the file")
     choice = content.add_mutually_exclusive_group()
-    choice.add_argument("--layers", metavar="L", help="all, top, average, an index, or several: 0,1 (default: all)")
+    choice.add_argument("--layers", metavar="L", default="all", help="all, top, average, an index, or several: 0,1")
     mix = "gamma * sum_j softmax(s)_j h_j with a trained ScalarMix's weights: --mix=-0.3,1.2,0.4,1.7"
     choice.add_argument("--mix", type=_numbers, metavar="S,...,GAMMA", help=mix)
-    content.add_argument("--dtype", choices=("float32", "float16"), help="type of the vectors (default: float32)")
+    content.add_argument("--dtype", choices=("float32", "float16"), default="float32", help="type of the vectors")
     content.add_argument("--pool", choices=("mean",), help="one vector per sentence: the mean over its tokens")
-    content.add_argument("--forget_sentences", action="store_true", default=None, help="omit sentence_to_index")
+    content.add_argument("--forget_sentences", action="store_true", help="omit sentence_to_index")
     run = parser.add_argument_group("run")
-    run.add_argument(
-        "--batch_size", type=arguments.positive_int, metavar="N", help="sentences per batch (default: 128)"
-    )
-    run.add_argument("--device", help="auto, cpu, gpu or gpu:N (default: auto)")
+    run.add_argument("--batch_size", **arguments.COUNT, default=128, help="sentences per batch")
+    arguments.add_device(run)
     run.add_argument("--shard", type=_shard, metavar="I/N", help="only share I of N, counted from 0: 0/2, 1/2")
     args = parser.parse_args(argv)
     if not args.merge and not args.init_from_ckpt:
         parser.error("--init_from_ckpt is required")
-    arguments.fill_defaults(parser, args, MODEL_DEFAULTS, not args.merge, "--input or --vocab")
-    arguments.fill_defaults(parser, args, TEXT_DEFAULTS, bool(args.input), "--input")
+    for name in () if args.input else TEXT_FLAGS if args.vocab else (*TEXT_FLAGS, "init_from_ckpt", "device"):
+        if getattr(args, name) != parser.get_default(name):
+            parser.error(f"--{name} has no effect with --{'vocab' if args.vocab else 'merge'}")
     return args
 
 

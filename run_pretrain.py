@@ -89,7 +89,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     bilm, vocabulary = initial_model(args, ranks, source, step)
     ranks.run_on_all(lambda: corpus.identity)  # reads all text, which takes minutes if there is much of it
     counts = ranks.run_on_main(lambda: count(corpus, dev, vocabulary, resumed))
-    trainer = Trainer(arguments.from_flags(PretrainingSettings, args), ranks, bilm, vocabulary, corpus, dev, counts)
+    settings = PretrainingSettings(**arguments.options(PretrainingSettings, args))
+    trainer = Trainer(settings, ranks, bilm, vocabulary, corpus, dev, counts)
     settings = trainer.settings
     check_ranks(ranks, {**trainer.fixed_settings, **asdict(settings), "save_dir": None})
     trainer.restore(resumed)

@@ -40,7 +40,7 @@ def setting(
 
 def first_of(value: Any) -> Any:
     """The value, or the first of several."""
-    return value[0] if isinstance(value, tuple) else value
+    return value[0] if isinstance(value, list | tuple) and value else value
 
 
 def expected(field: dataclasses.Field, value: Any) -> str:

@@ -25,7 +25,8 @@ from tqdm import tqdm
 
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, log
-from elmo_core.text.language import AUTO, choose_language
+from elmo_core.settings import setting
+from elmo_core.text.language import AUTO, CHOICES, choose_language
 from elmo_core.text.text_files import byte_blocks, decode, text_files
 from elmo_core.text.tokenise import HAS_WORD, jieba_cut, sentences
 
@@ -33,6 +34,8 @@ BATCH_BYTES = 1 << 18  # whole lines for one task of a process
 BATCHES_AHEAD = 2  # per process, twice: none waits, and memory stays small
 MAX_SHARDS = 900  # train and dev, all open at once; systems allow a process 1,024 files
 PARTIAL = ".partial-"  # prefix of an unfinished corpus's folder
+LANGUAGES = "language: recognised, English, Chinese, any other, or none: split at white space, one sentence per line"
+DOCUMENT = "unit in which text is held out: a line, a paragraph (up to a blank line) or a file"
 SHARD = re.compile(r"part-\d{5}-of-\d{5}\.txt")
 
 
@@ -40,19 +43,19 @@ SHARD = re.compile(r"part-\d{5}-of-\d{5}\.txt")
 class Options:
     """How raw text becomes a corpus."""
 
-    lang: str = AUTO  # or a key of TOKENISERS
-    encoding: str = "utf-8"
-    undecodable: str = "error"  # or "drop": lines in another encoding
-    document: str = "line"  # or "block" (up to a blank line) or "file": the unit of held-out text
-    lower: bool = False
-    nfkc: bool = False  # otherwise NFC
-    negation: str = "treebank"  # or "lm1b"
-    min_tokens: int = 2
-    max_tokens: int = 500
-    shards: int = 10
-    dev_fraction: float = 0.0
-    dev_split: str = "random"  # or "last": which documents are held out
-    seed: int = 0
+    lang: str = setting(AUTO, LANGUAGES, choices=CHOICES)
+    encoding: str = setting("utf-8", "encoding of the files", metavar="NAME")
+    undecodable: str = setting("error", "how to treat undecodable lines", choices=("error", "drop"))
+    document: str = setting("line", DOCUMENT, choices=("line", "block", "file"))
+    lower: bool = setting(False, "lower case")
+    nfkc: bool = setting(False, "NFKC instead of NFC: full-width letters become ASCII")
+    negation: str = setting("treebank", "English: do n't (treebank) or don 't (lm1b)", choices=("treebank", "lm1b"))
+    min_tokens: int = setting(2, "drop shorter sentences")
+    max_tokens: int = setting(500, "drop longer sentences")
+    shards: int = setting(10, "files in train/; training holds one in memory at a time")
+    dev_fraction: float = setting(0.0, "fraction of the documents that goes to dev/", below=1)
+    dev_split: str = setting("random", "which documents go to dev/", choices=("random", "last"))
+    seed: int = setting(0, "random seed", below=2**32)
 
     def __post_init__(self):
         if self.lang == "none" and self.nfkc:

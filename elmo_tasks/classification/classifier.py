@@ -25,11 +25,10 @@ from elmo_tasks.classification.texts import Texts, as_texts, read_known, tokenis
 from elmo_tasks.classification.training import BATCH_SIZE, BATCH_TOKENS, ClassifierTraining, make_elmo
 from elmo_tasks.classification.words import Words
 from elmo_tasks.saved import TrainedModel, part
-from elmo_tasks.training import Progress
+from elmo_tasks.training import Progress, Several
 
 TEXTS_PER_GROUP = 4096
 Text = str | tuple[str, str]  # or a pair
-Several = float | Sequence[float]  # of several values, the dev set selects one
 
 
 class Classifier(TrainedModel):

@@ -16,13 +16,12 @@ from elmo_tasks.classification.texts import Texts
 from elmo_tasks.classification.words import Words
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.saved import BILM, WORDS
-from elmo_tasks.training import BestEpoch, Progress, Run, TrainingSettings, fit, interrupted_run, search
+from elmo_tasks.training import BestEpoch, Progress, Run, TrainingSettings, fit, grid_of, interrupted_run, search
 from elmo_tasks.word_vectors import WordVectors
 
 BATCH_SIZE, BATCH_TOKENS = 128, 16384  # most texts and tokens per batch without training
 TUNED = "elmo_trainable or word_vectors_trainable"
 RATES = {"elmo_lr": "elmo_trainable", "word_vectors_lr": "word_vectors_trainable"}
-ONE_VALUE = ("seed", "max_seq_len", "cache_gb", "patience", "logging_step")
 OF_TUNING = (*RATES, "tune_epochs", "word_dropout", "lstm_dropout")
 
 
@@ -44,6 +43,9 @@ class ClassifierTraining(TrainingSettings):
     )
     max_grad_norm: float = setting(1.0, "clip the gradient norm of each layer of a fine-tuned biLM to this", above=0)
     logging_step: int = setting(0, "steps between log lines; 0: only if it takes long")
+
+
+SETTINGS = ClassifierSettings, ClassifierTraining
 
 
 @dataclass
@@ -78,16 +80,11 @@ class Trainer:
     ):
         self.kind, self.data, self.pretrained, self.vectors, self.progress = kind, data, pretrained, vectors, progress
         self.class_weights = None if class_weights is None else paddle.to_tensor(class_weights.astype(np.float32))
-        self.options = {}
-        for settings in (ClassifierSettings, ClassifierTraining):
-            for field in (field for field in fields(settings) if field.name in options.keys() - {"lang", "columns"}):
-                is_number = type(first_of(field.default)) in (int, float) and field.name not in ONE_VALUE
-                several = _several(options[field.name]) if is_number else [options[field.name]]
-                for value in several:
-                    make(settings, {field.name: value})
-                self.options[field.name] = options[field.name]
+        names = {field.name for settings in SETTINGS for field in fields(settings)}
+        self.options = {name: value for name, value in options.items() if name in names} | {"lang": data.lang}
+        self.options["columns"] = "\t".join(options["columns"] or ())
+        self.grid = grid_of(self.options, *SETTINGS)
         self.options |= {"reads_elmo": pretrained is not None, "pairs": data.are_pairs}
-        self.options |= {"lang": data.lang, "columns": "\t".join(options["columns"] or ())}
         self.options["reads_words"] = bool(vectors or self.options["word_vectors_trainable"] or not pretrained)
         self.is_tuned = bool(self.options["elmo_trainable"] or self.options["word_vectors_trainable"])
         self.fixed_elmo = self.fixed_words = None
@@ -111,10 +108,9 @@ class Trainer:
         folder: where the best model so far is saved.
         """
         seed = int(np.random.SeedSequence([self.options["seed"], number]).generate_state(1)[0])
-        lists = {name: value for name, value in self.options.items() if isinstance(value, list | tuple)}
         grid = {name: _several(self.options[name]) for name in ("lr", "weight_decay", "dropout")}
-        grid |= {name: values for name, values in lists.items() if name not in OF_TUNING}
-        tuned = {name: values for name, values in lists.items() if name in OF_TUNING and name not in RATES}
+        grid |= {name: values for name, values in self.grid.items() if name not in OF_TUNING}
+        tuned = {name: values for name, values in self.grid.items() if name in OF_TUNING and name not in RATES}
         tuned |= {name: _several(self.options[name]) for name, needs in RATES.items() if self.options[needs]}
         best = first = None
         n_first, at = math.prod(map(len, grid.values())), interrupted_run(folder, resume)
@@ -141,7 +137,7 @@ class Trainer:
         options = {**self.options, **changes}
         if not is_tuned:
             options |= {"elmo_trainable": False, "word_vectors_trainable": False}
-        return make(ClassifierSettings, {name: _several(value)[0] for name, value in options.items()})
+        return make(ClassifierSettings, {name: first_of(value) for name, value in options.items()})
 
     def _fit(
         self, fold: Fold, run: Run, seed: int, start: BestEpoch | None, folder, resume: bool, is_tuned=False
@@ -150,7 +146,7 @@ class Trainer:
         changes = {**(start.settings if start else {}), **run.settings}
         values = {**self.options, **changes, "seed": seed}
         values |= {"epochs": values["tune_epochs"]} if is_tuned else {}
-        training = make(ClassifierTraining, {name: _several(value)[0] for name, value in values.items()})
+        training = make(ClassifierTraining, {name: first_of(value) for name, value in values.items()})
         settings = self._settings(changes, is_tuned)
         paddle.seed(seed)
         tokens = chain.from_iterable(self._rows_of(fold.train))

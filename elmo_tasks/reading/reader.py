@@ -4,7 +4,6 @@ vocab.txt holds the words of the training data.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
@@ -17,7 +16,7 @@ from elmo_core.machine import runtime
 from elmo_core.machine.checks import check_number, check_texts
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
-from elmo_core.settings import check_effects, make
+from elmo_core.settings import check_effects, first_of, make
 from elmo_core.text.language import AUTO, choose_language
 from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches
 from elmo_core.weights.model_files import vocabulary_words
@@ -31,11 +30,17 @@ from elmo_tasks.reading.text import Answer, best_answers, span_scores, windows
 from elmo_tasks.reading.training import MIN_COUNT, TRAINING, training_groups
 from elmo_tasks.saved import TrainedModel, part
 from elmo_tasks.training import (
+    BestEpoch,
     Progress,
+    Run,
+    Several,
     TrainingSettings,
     conclude,
     fit,
+    grid_of,
     hold_out,
+    interrupted_run,
+    search,
     training_folder,
 )
 from elmo_tasks.word_vectors import WordVectors
@@ -79,8 +84,8 @@ class Reader(TrainedModel):
         device: str = "auto",
         lang: str = AUTO,
         layers: str = ReaderSettings.layers,
-        elmo_dropout: float = ReaderSettings.elmo_dropout,
-        elmo_l2_coef: float = ReaderSettings.elmo_l2_coef,
+        elmo_dropout: Several = ReaderSettings.elmo_dropout,
+        elmo_l2_coef: Several = ReaderSettings.elmo_l2_coef,
         random_weights: str = ReaderSettings.random_weights,
         cache_gb: float = TRAINING.cache_gb,
         word_vectors: Path | str | None = None,
@@ -88,16 +93,16 @@ class Reader(TrainedModel):
         word_dim: int = ReaderSettings.word_dim,
         min_count: int = MIN_COUNT,
         hidden_dim: int = ReaderSettings.hidden_dim,
-        dropout: float = ReaderSettings.dropout,
+        dropout: Several = ReaderSettings.dropout,
         max_seq_len: int = ReaderSettings.max_seq_len,
         doc_stride: int = ReaderSettings.doc_stride,
         max_answer_length: int = ReaderSettings.max_answer_length,
         epochs: int = TRAINING.epochs,
         patience: int = TRAINING.patience,
         batch_size: int = TRAINING.batch_size,
-        lr: float = TRAINING.lr,
-        max_grad_norm: float = TRAINING.max_grad_norm,
-        ema: float = TRAINING.ema,
+        lr: Several = TRAINING.lr,
+        max_grad_norm: Several = TRAINING.max_grad_norm,
+        ema: Several = TRAINING.ema,
         seed: int = TRAINING.seed,
     ) -> "Reader":
         """Train a reader. It has the weights of the epoch with the highest F1 on the dev set.
@@ -120,10 +125,12 @@ class Reader(TrainedModel):
         max_answer_length: tokens.
         epochs: at most; patience: stop after so many without improvement, 0: never.
         ema: decay of the moving average of the weights, which is saved; 0: off.
+
+        Of several values, as in lr=[0.001, 0.003], the dev set selects one.
         """
         options = {name: value for name, value in locals().items() if name != "cls"}
         check_effects(options, ReaderSettings, TRAINING)
-        training = make(TrainingSettings, options)
+        grid = grid_of(options, ReaderSettings, TrainingSettings)
         check_number("min_count", min_count, 1, integer=True)
         if doc_stride > max_seq_len:
             raise UserError(
@@ -137,7 +144,7 @@ class Reader(TrainedModel):
             read = {name: read_passages(part, name) for name, part in parts.items() if part is not None}
             texts = [passage.text for passage in read["examples"]]
             options["lang"] = choose_language(lang, texts, vocabulary_words(elmo))
-            settings = make(ReaderSettings, options)
+            settings = make(ReaderSettings, {name: first_of(value) for name, value in options.items()})
             data = {name: tokenise_passages(passages, settings.lang) for name, passages in read.items()}
             train = data.pop("examples")
             if dev is None:
@@ -148,27 +155,37 @@ class Reader(TrainedModel):
             if vectors:
                 vectors.log_coverage([passage.text.tokens for passage in train])
             tokens = (token for passage in train for text in passage.texts() for token in text.tokens)
-            reader = cls.create(
-                settings=settings, words=Vocabulary.frequent(tokens, min_count), pretrained=pretrained, vectors=vectors
-            )
-            if random_weights:
-                randomise(reader.network.elmo.bilm, random_weights, seed)
-            if elmo:
-                texts = (text for part in (train, *data.values()) for passage in part for text in passage.texts())
-                reader.network.elmo.cache((s for text in texts for s in text.sentences), cache_gb, folder)
+            word_list = Vocabulary.frequent(tokens, min_count)
             groups = training_groups(train, max_seq_len, doc_stride)
 
-            def batches(random: np.random.Generator) -> list[np.ndarray]:
-                return shuffled_batches([group.n_tokens for group in groups], batch_size, random)
+            def train_one(run: Run, resume: bool) -> BestEpoch:
+                values = {**options, **run.settings}
+                training = make(TrainingSettings, values)
+                paddle.seed(seed)
+                settings = make(ReaderSettings, values)
+                reader = cls.create(settings=settings, words=word_list, pretrained=pretrained, vectors=vectors)
+                if random_weights:
+                    randomise(reader.network.elmo.bilm, random_weights, seed)
+                if elmo:
+                    texts = (text for part in (train, *data.values()) for passage in part for text in passage.texts())
+                    reader.network.elmo.cache((s for text in texts for s in text.sentences), cache_gb, folder)
 
-            def loss(indices: Sequence[int]) -> paddle.Tensor:
-                return reader.network.loss(make_batch([groups[k] for k in indices], reader.words))
+                def batches(random: np.random.Generator) -> list[np.ndarray]:
+                    return shuffled_batches([group.n_tokens for group in groups], training.batch_size, random)
 
-            scores = {name: partial(reader.score, part) for name, part in data.items()}
-            best = fit(reader, batches, loss, lambda _: scores["dev"](), training, folder, resume, progress)
-            test_score = scores["test"]() if "test" in scores else None
+                def loss(indices: Sequence[int]) -> paddle.Tensor:
+                    return reader.network.loss(make_batch([groups[k] for k in indices], reader.words))
+
+                def score(reader: Reader) -> Scores:
+                    return reader.score(data["dev"])
+
+                return fit(reader, batches, loss, score, training, folder, resume, progress, run)
+
+            best = search(train_one, grid, interrupted_run(folder, resume))
+            reader = best.model
+            test_score = reader.score(data["test"]) if "test" in data else None
             sizes = {"training": len(train), **{name: len(part) for name, part in data.items()}}
-            conclude(reader, best, test_score, training, sizes, folder)
+            conclude(reader, best, test_score, best.training, sizes, folder)
         return reader
 
     def evaluate(self, examples: Path | str | Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ FOLDER/        as in elmo_tasks/saved.py, and
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from elmo_core.machine import runtime
 from elmo_core.machine.checks import check_sentences, checked
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle
-from elmo_core.settings import check_effects, make
+from elmo_core.settings import check_effects, first_of, make
 from elmo_core.text.language import AUTO
 from elmo_core.text.tokens import Vocabulary, restore_order, sentence_batches
 from elmo_core.weights.model_files import vocabulary_words
@@ -41,7 +41,20 @@ from elmo_tasks.tagging.training import (
     training_batches,
     warn_about_labels,
 )
-from elmo_tasks.training import Progress, TrainingSettings, conclude, fit, hold_out, training_folder
+from elmo_tasks.training import (
+    BestEpoch,
+    Progress,
+    Run,
+    Several,
+    TrainingSettings,
+    conclude,
+    fit,
+    grid_of,
+    hold_out,
+    interrupted_run,
+    search,
+    training_folder,
+)
 from elmo_tasks.word_vectors import WordVectors
 
 BATCH_SIZE = 64  # maximum sentences per batch
@@ -102,10 +115,10 @@ class Tagger(TrainedModel):
         feature_column: int | None = None,
         layers: str = TaggerSettings.layers,
         elmo_at: str = TaggerSettings.elmo_at,
-        elmo_dropout: float = TaggerSettings.elmo_dropout,
-        elmo_l2_coef: float = TaggerSettings.elmo_l2_coef,
+        elmo_dropout: Several = TaggerSettings.elmo_dropout,
+        elmo_l2_coef: Several = TaggerSettings.elmo_l2_coef,
         elmo_trainable: bool = TaggerSettings.elmo_trainable,
-        elmo_lr: float = TrainingSettings.elmo_lr,
+        elmo_lr: Several = TrainingSettings.elmo_lr,
         random_weights: str = TaggerSettings.random_weights,
         cache_gb: float = TrainingSettings.cache_gb,
         word_vectors: Path | str | None = None,
@@ -116,14 +129,14 @@ class Tagger(TrainedModel):
         cell: str = TaggerSettings.cell,
         hidden_dim: int = TaggerSettings.hidden_dim,
         n_layers: int = TaggerSettings.n_layers,
-        dropout: float = TaggerSettings.dropout,
+        dropout: Several = TaggerSettings.dropout,
         epochs: int = TrainingSettings.epochs,
         patience: int = TrainingSettings.patience,
         batch_size: int = TrainingSettings.batch_size,
-        lr: float = TrainingSettings.lr,
-        emb_lr_factor: float = TaggerSettings.emb_lr_factor,
-        crf_lr_factor: float = TaggerSettings.crf_lr_factor,
-        max_grad_norm: float = TrainingSettings.max_grad_norm,
+        lr: Several = TrainingSettings.lr,
+        emb_lr_factor: Several = TaggerSettings.emb_lr_factor,
+        crf_lr_factor: Several = TaggerSettings.crf_lr_factor,
+        max_grad_norm: Several = TrainingSettings.max_grad_norm,
         seed: int = TrainingSettings.seed,
     ) -> "Tagger":
         """Train a tagger. It has the weights of the epoch with the highest F1 (plain tags: accuracy) on the dev set.
@@ -149,10 +162,12 @@ class Tagger(TrainedModel):
         char_cnn: add a character CNN. cell: gru or lstm, with n_layers of size hidden_dim.
         epochs: at most; patience: stop after so many without improvement, 0: never.
         emb_lr_factor, crf_lr_factor: learning rates of the word embeddings and the CRF, relative to lr.
+
+        Of several values, as in lr=[0.001, 0.003], the dev set selects one.
         """
         options = {name: value for name, value in locals().items() if name != "cls"}
         check_effects(options, TaggerSettings, TrainingSettings)
-        training = make(TrainingSettings, options)
+        grid = grid_of(options, TaggerSettings, TrainingSettings)
         vocabulary, elmo_words = Vocabulary.from_file(Path(pieces)) if pieces else None, vocabulary_words(elmo)
         splitter = PieceSplitter(vocabulary.words if vocabulary else elmo_words, whole=vocabulary is None)
         files = data_format, token_column, label_column
@@ -168,7 +183,7 @@ class Tagger(TrainedModel):
             options["lang"] = detect_language(tokens, segmentation, elmo_words, reader.lang)
             is_tagged = isinstance(sentences, Path | str) and reader.format_of(Path(sentences)) == "tagged"
             options["scheme"] = scheme or ("lac" if is_tagged else detect_scheme(sentence.labels for sentence in train))
-            settings = make(TaggerSettings, options)
+            settings = make(TaggerSettings, {name: first_of(value) for name, value in options.items()})
             if dev is None:
                 train, data["dev"] = hold_out(train, seed)
             paddle.seed(seed)
@@ -181,25 +196,35 @@ class Tagger(TrainedModel):
             features = sorted({t.feature for s in train for t in s.tokens}) if feature_column is not None else ()
             dictionaries = {"words": word_list, "labels": tag_names, "pieces": vocabulary, "features": features}
             sources = {"pretrained": pretrained, "vectors": vectors, "feature_column": feature_column}
-            tagger = cls.create(settings=settings, **dictionaries, **sources)
-            if random_weights:
-                randomise(tagger.network.elmo.bilm, random_weights, seed)
             warn_about_labels(tag_names, settings.scheme, train, data)
             log.info(
                 f"{len(train):,} training and {format_count(len(data['dev']), 'dev sentences')}, {len(tag_names)} labels, "
                 f"scheme {settings.scheme}; raw text is tokenised with `lang={settings.lang}`"
             )
-            if elmo and not elmo_trainable:
-                texts = [sentence.tokens for part in (train, *data.values()) for sentence in part]
-                tagger.network.elmo.cache(jieba_words(texts)[0] if words == "jieba" else texts, cache_gb, folder)
             known = known_words(train, settings.scheme)
-            batches = training_batches(word_list, tag_names, train, batch_size)
-            scores = {name: partial(tagger.score, part, known) for name, part in data.items()}
-            how = training, folder, resume, progress
-            best = fit(tagger, batches, tagger.network.loss, lambda _: scores["dev"](), *how)
-            test_score = scores["test"]() if "test" in scores else None
+
+            def train_one(run: Run, resume: bool) -> BestEpoch:
+                values = {**options, **run.settings}
+                training = make(TrainingSettings, values)
+                paddle.seed(seed)
+                tagger = cls.create(settings=make(TaggerSettings, values), **dictionaries, **sources)
+                if random_weights:
+                    randomise(tagger.network.elmo.bilm, random_weights, seed)
+                if elmo and not elmo_trainable:
+                    texts = [sentence.tokens for part in (train, *data.values()) for sentence in part]
+                    tagger.network.elmo.cache(jieba_words(texts)[0] if words == "jieba" else texts, cache_gb, folder)
+                batches = training_batches(word_list, tag_names, train, training.batch_size)
+
+                def score(tagger: Tagger) -> Score:
+                    return tagger.score(data["dev"], known)
+
+                return fit(tagger, batches, tagger.network.loss, score, training, folder, resume, progress, run)
+
+            best = search(train_one, grid, interrupted_run(folder, resume))
+            tagger = best.model
+            test_score = tagger.score(data["test"], known) if "test" in data else None
             sizes = {"training": len(train), **{name: len(part) for name, part in data.items()}}
-            conclude(tagger, best, test_score, training, sizes, folder)
+            conclude(tagger, best, test_score, best.training, sizes, folder)
         return tagger
 
     def predict(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:

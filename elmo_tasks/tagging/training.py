@@ -25,7 +25,7 @@ def labelled_sentences(data: LabelledSentences, reader: SentenceReader, name: st
         return reader.read(Path(data))
     sentences, labels = map(check_sentences, data)
     if len(sentences) != len(labels):
-        raise UserError(f"`{name}`: {len(sentences):,} sentences have {len(labels):,} rows of labels.")
+        raise UserError(f"`{name}`: found {len(labels):,} rows of labels, expected {len(sentences):,}.")
     pairs = [
         Sentence(list(s), list(row), f"{name} {k}") for k, (s, row) in enumerate(zip(sentences, labels, strict=True))
     ]

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from project import PROJECT, python_blocks
 
-PAGES = ["README_zh.md", *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name)]
+PAGES = [f"docs/{path.name}" for path in sorted(PROJECT.glob("docs/*.md")) if "_zh" not in path.name]
+PAGES += ["README_zh.md", "docs/reference_zh.md"]
 BEFORE = """\
 run_embed.py --init_from_ckpt=checkpoints --input=sentences.txt --output=vectors.hdf5 --device=cpu
 run_embed.py --init_from_ckpt=checkpoints --vocab=vocab.txt --output=vocab_vectors.hdf5 --device=cpu

@@ -398,7 +398,7 @@ def test_wrong_options_are_named(model, kind, name, values):
 
 
 @pytest.mark.parametrize("params", [None, ["a"], (), ("a", "b"), (None, None), "a word model without vocabulary"])
-def test_what_is_not_a_model_is_a_type_error(params):
+def test_a_value_that_is_not_a_model(params):
     params = (tiny.random_bilm(input="word"), None) if isinstance(params, str) else params
     with pytest.raises(TypeError, match=r"params|checkpoint"):
         ELMoEmbedder(params)
@@ -576,6 +576,11 @@ def test_arrays_are_cached_or_computed_now(model):
         assert_close([one.numpy()[row, : array.shape[1]] for one in layers], array)
     with pytest.raises(UserError, match="trainable"):
         ELMo(model, trainable=True).cache(SENTENCES, 1)
+    for wrong in ("The", ["The bank"]):  # not sentences of letters
+        with pytest.raises(TypeError, match="sentence 0"):
+            layer.cache(wrong, 1)
+        with pytest.raises(TypeError, match="sentence 0"):
+            layer.arrays(wrong)
 
 
 @pytest.mark.parametrize("pool", [None, "mean"])

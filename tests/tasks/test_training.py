@@ -9,13 +9,15 @@ import pytest
 import run_finetune
 import run_read
 import run_tag
+from elmo_core.files import checkpoint
 from elmo_core.machine import disk, versions
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_tasks import Reader, Tagger
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.saved import LOCK, TrainedModel, check_model_folder, part
-from elmo_tasks.training import TrainingSettings, TrainingState, fit, hold_out
+from elmo_tasks.training import Run, TrainingSettings, TrainingState, fit, hold_out, search
 
 
 @dataclass
@@ -151,3 +153,51 @@ def test_a_tenth_is_held_out():
     assert len(hold_out("ab", 1)[1]) == 1
     with pytest.raises(UserError, match="`dev`"):
         hold_out("a", 1)
+
+
+def test_of_several_values_the_best_is_kept(tmp_path):
+    """In the folder, too. An interrupted run is continued, those before it are not repeated."""
+    scores, trained = {0.1: 2, 0.2: 5, 0.3: 5, 0.4: 1}, []
+
+    def train(run: Run, resume: bool):
+        model, settings = Line.create(), TrainingSettings(epochs=2, **run.settings)
+        trained.append((settings.lr, resume))
+        if stop and settings.lr == 0.3:
+            raise KeyboardInterrupt
+        return fit(model, lambda _: [1.0], model.loss, score, settings, tmp_path, resume, run=run)
+
+    def score(model: Line) -> Score:
+        return Score(scores[trained[-1][0]] if len(trained) < 9 else 0)
+
+    stop = True
+    with pytest.raises(KeyboardInterrupt):
+        search(train, {"lr": list(scores)})
+    stop = False
+    trained.clear()
+    best = search(train, {"lr": list(scores)})
+    assert trained == [(lr, False) for lr in scores] and best.settings == {"lr": 0.2} and best.epoch == 1
+    saved = checkpoint.load_params(tmp_path / "best")
+    np.testing.assert_array_equal(saved["weight"], best.model.network.weight.numpy())
+    trained.clear()
+    with pytest.raises(UserError):  # of what would be continued, there is nothing
+        search(train, {"lr": list(scores)}, resume_at=2)
+    assert trained == [(0.3, True)]
+
+
+@pytest.mark.parametrize("task", ["tagger", "reader"])
+def test_taggers_and_readers_select_values(tmp_path, task):
+    quick = {"epochs": 2, "lr": [0.001, 0.02], "dropout": [0.1, 0.3], "device": "cpu", "save_dir": tmp_path / "model"}
+    if task == "tagger":
+        sentences, labels = [["Anna", "left"], ["Paris", "."]] * 6, [["B-PER", "O"], ["B-LOC", "O"]] * 6
+        model = Tagger.train(sentences, labels, dev=(sentences, labels), hidden_dim=5, word_dim=6, **quick)
+    else:
+        row = {"id": "1", "context": "Anna left Paris.", "question": "Who left?", "answers": ["Anna"]}
+        model = Reader.train(
+            [{**row, "id": str(k)} for k in range(4)], dev=[row], min_count=1, hidden_dim=5, word_dim=6, **quick
+        )
+    saved = type(model)(tmp_path / "model")
+    assert saved.settings == model.settings and model.settings.dropout in quick["dropout"]
+    for name, weight in model.weights().items():
+        np.testing.assert_array_equal(weight, saved.weights()[name])
+    with pytest.raises(UserError, match="epochs"):
+        type(model).train("nothing", **{**quick, "epochs": [1, 0]})
