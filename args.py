@@ -28,6 +28,8 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpF
         super().__init__(prog, max_help_position=36, width=110)
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default and isinstance(action.default, tuple):
+            return f"{action.help} (default: {' '.join(map(str, action.default))})"
         return action.help if action.default in (None, False, "", ()) else super()._get_help_string(action)
 
 
