@@ -182,7 +182,7 @@ def load_bilm(params: str | Path, softmax: bool = False) -> tuple[BiLM, Vocabula
 
 
 def make_bilm(config: ELMoConfig, weights: dict[str, np.ndarray], source: str = "the copy of a model") -> BiLM:
-    """Build a biLM with these weights; with a softmax if they have one. source: for messages."""
+    """Build a biLM with these weights; with a softmax if they have one. source: used in error messages."""
     with paddle.LazyGuard():  # not initialised: the weights are set below
         bilm = BiLM(config, any(name.startswith("softmax.") for name in weights))
     set_weights(bilm.state_dict(), weights, source)

@@ -24,14 +24,14 @@ from elmo_core.machine.messages import UserError, log
 from elmo_core.text.language import AUTO
 from elmo_core.text.text_files import line_groups, write_table
 from elmo_tasks.tagging.data import Sentence
-from elmo_tasks.tagging.formats import FORMATS, SentenceReader
+from elmo_tasks.tagging.formats import FORMATS
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.prediction import INPUT_FORMATS, TEXT, tag
 from elmo_tasks.tagging.scheme import SCHEMES
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.text import LANGUAGES
-from elmo_tasks.tagging.training import sentence_reader, warn_about_labels
+from elmo_tasks.tagging.training import warn_about_labels
 from elmo_tasks.training import TrainingSettings
 
 
@@ -125,9 +125,7 @@ def evaluate(args: argparse.Namespace) -> None:
     disk.check_output("--json", args.json, args.test_file)
     disk.check_output("--mistakes", args.mistakes, args.test_file)
     tagger = Tagger(args.model_dir, args.device)
-    files = args.data_format, args.token_column, args.label_column, args.label_names
-    how = tagger.piece_splitter, tagger.settings.segmentation, tagger.feature_column
-    reader = sentence_reader(*how, *files, tagger.settings.lang)
+    reader = tagger.reader(args.data_format, args.token_column, args.label_column, args.label_names)
     sentences = reader.read(args.test_file)
     warn_about_labels(tagger.labels, tagger.settings.scheme, [], {str(args.test_file): sentences})
     predicted = tagger.predict([sentence.tokens for sentence in sentences])
@@ -154,8 +152,7 @@ def predict(args: argparse.Namespace) -> None:
         raise UserError(f"--output_format=tagged requires LAC's scheme; this tagger's is {tagger.settings.scheme}.")
     if args.input:
         disk.check_input(args.input, "text", "--input")
-    how = {"segmentation": tagger.settings.segmentation, "pieces": tagger.piece_splitter}
-    reader = SentenceReader(args.data_format, args.token_column, **how)
+    reader = tagger.reader(args.data_format, args.token_column)
     source, groups = args.input or "standard input", line_groups(args.input)
     with script.output(args.output, args.input) as target:
         for text in tag(tagger, groups, source, reader, args.lang or "", args.output_format):

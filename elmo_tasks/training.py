@@ -16,6 +16,7 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import disk, versions
 from elmo_core.machine.messages import UserError, format_duration, log
 from elmo_core.machine.runtime import paddle
+from elmo_core.network.optimizer import Adam
 from elmo_core.settings import first_of, make, setting
 from elmo_tasks.card import model_card
 from elmo_tasks.saved import BILM, LOCK, STATE, WEIGHTS, WORDS, TrainedModel, check_model_folder
@@ -246,7 +247,7 @@ class TrainingState:
         warmup, final = self.settings.warmup, self.settings.final_lr
         factor = max(share, 0.01) / warmup if share < warmup else final + (1 - final) * (1 - share) / (1 - warmup)
         for optimizer, lr in self.optimizers:
-            optimizer.set_lr(lr * factor)
+            optimizer.lr = lr * factor
 
     def log(self, epoch: int, seconds: float, loss: float, dev: str) -> None:
         now, epochs = time.perf_counter(), self.settings.epochs
@@ -257,7 +258,6 @@ class TrainingState:
             self.last_log = now
 
     def save(self, folder: Path) -> None:
-        names = {weight.name: name for name, weight in self.model.network.named_parameters()}
         progress = {
             "step": self.epoch,
             "seconds": self.seconds,
@@ -269,7 +269,7 @@ class TrainingState:
             "settings": self._settings(),
         }
         states = (optimizer.state_dict() for optimizer, _ in self.optimizers)
-        optimizer = {_renamed(key, names): np.asarray(value) for state in states for key, value in state.items()}
+        optimizer = {key: np.asarray(value) for state in states for key, value in state.items()}
         checkpoint.save(folder / STATE, self.model.weights(), optimizer, progress)
 
     def resume(self, folder: Path, score: Callable[[TrainedModel], Score]) -> None:
@@ -291,8 +291,7 @@ class TrainingState:
             f"resumed after epoch {self.epoch}. The best epoch so far is {epoch}, dev {self.best.score.summary.strip()}."
         )
         self.model.set_weights(checkpoint.load_params(folder / STATE), str(folder / STATE))
-        names = {name: weight.name for name, weight in self.model.network.named_parameters()}
-        saved = {_renamed(key, names): value for key, value in checkpoint.load_optimizer(folder / STATE).items()}
+        saved = checkpoint.load_optimizer(folder / STATE)
         for optimizer, _ in self.optimizers:
             optimizer.set_state_dict(saved)
         self.average.steps, *averages = progress["average"]
@@ -309,12 +308,6 @@ class TrainingState:
         """The settings and data that a resumed run must share."""
         values = self.model.values()
         return {**values, **values.pop(self.model.kind), **values.pop("dictionaries"), **asdict(self.settings)}
-
-
-def _renamed(key: str, names: Mapping[str, str]) -> str:
-    """Replace the weight's name with which a key of the optimizer's state begins. Paddle's names depend on the process."""
-    name = max((name for name in names if key.startswith(f"{name}_")), key=len)
-    return names[name] + key.removeprefix(name)
 
 
 @dataclass
@@ -373,30 +366,25 @@ def training_folder(kind: str, save_dir: Path | str | None, overwrite: bool, res
         yield folder
 
 
-def _optimizers(network: paddle.nn.Layer, settings: TrainingSettings) -> list[tuple[paddle.optimizer.Optimizer, float]]:
+def _optimizers(network: paddle.nn.Layer, settings: TrainingSettings) -> list[tuple[Adam, float]]:
     """Adam for each group of weights whose gradients are clipped together, with its learning rate.
 
     Groups are those of `network.tuned_groups()`, if it has that, and the rest, whose gradients are then not clipped.
     """
-    weights = {name: weight for name, weight in network.named_parameters() if not weight.stop_gradient}
-    rates = {weight.name: settings.elmo_lr for name, weight in weights.items() if name.startswith(BILM)}
-    rates |= {weight.name: settings.word_vectors_lr for name, weight in weights.items() if name.startswith(WORDS)}
-    tuned = network.tuned_groups() if hasattr(network, "tuned_groups") else None
-    grad_clip = paddle.nn.ClipGradByGlobalNorm(settings.max_grad_norm)
-    in_groups = {weight.name for group in tuned or () for weight in group}
-    rest = [weight for weight in weights.values() if weight.name not in in_groups]
-    options: dict[str, Any] = {"parameters": rest, "grad_clip": None if tuned is not None else grad_clip}
-    for weight in rest:
-        if weight.name in rates:
-            weight.optimize_attr["learning_rate"] = rates[weight.name] / settings.lr
-    if settings.weight_decay:
-        decayed = {weight.name for name, weight in weights.items() if name.endswith(".weight")}
-        options |= {"weight_decay": settings.weight_decay, "apply_decay_param_fun": decayed.__contains__}
-    adam = paddle.optimizer.AdamW if settings.weight_decay else paddle.optimizer.Adam
-    optimizers = [(adam(settings.lr, **options), settings.lr)]
-    for group in tuned or ():  # lazy_mode: only the table rows that a batch has used are updated
-        lr = rates[group[0].name]
-        optimizers.append((paddle.optimizer.Adam(lr, parameters=group, grad_clip=grad_clip, lazy_mode=True), lr))
+    named = dict(network.named_parameters())
+    rates = {name: settings.elmo_lr for name in named if name.startswith(BILM)}
+    rates |= {name: settings.word_vectors_lr for name in named if name.startswith(WORDS)}
+    tuned, names = getattr(network, "tuned_groups", None), {id(weight): name for name, weight in named.items()}
+    groups = [[names[id(weight)] for weight in group] for group in (tuned() if tuned else ())]
+    rest = [name for name in named if not any(name in group for group in groups)]
+    for name in rates.keys() & set(rest):
+        named[name].optimize_attr["learning_rate"] = rates[name] / settings.lr
+    decay = {name: settings.weight_decay for name in rest if name.endswith(".weight") and settings.weight_decay}
+    clip = None if tuned else settings.max_grad_norm
+    optimizers = [(Adam([(name, named[name]) for name in rest], settings.lr, clip, decay), settings.lr)]
+    for group in groups:
+        weights = [(name, named[name]) for name in group]
+        optimizers.append((Adam(weights, rates[group[0]], settings.max_grad_norm), rates[group[0]]))
     return optimizers
 
 
@@ -423,7 +411,7 @@ def _run_epoch(network: paddle.nn.Layer, state: TrainingState, batches: Sequence
     return mean
 
 
-def update(loss: paddle.Tensor, *optimizers: paddle.optimizer.Optimizer) -> None:
+def update(loss: paddle.Tensor, *optimizers: Adam) -> None:
     """Take one optimizer step on the gradient of a loss."""
     loss.backward()
     for optimizer in optimizers:

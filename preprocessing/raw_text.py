@@ -45,7 +45,7 @@ class Options:
 
     lang: str = setting(AUTO, LANGUAGES, choices=CHOICES)
     encoding: str = setting("utf-8", "encoding of the files", metavar="NAME")
-    undecodable: str = setting("error", "what to do with lines in another encoding", choices=("error", "drop"))
+    undecodable: str = setting("error", "how to treat undecodable lines", choices=("error", "drop"))
     document: str = setting("line", DOCUMENT, choices=("line", "block", "file"))
     lower: bool = setting(False, "lower case")
     nfkc: bool = setting(False, "NFKC instead of NFC: full-width letters become ASCII")

@@ -125,7 +125,7 @@ class Trainer:
                     self._log_training()
                 elif progress.step == first:  # the first averages may take minutes
                     seconds = self.meter.seconds_per_step()
-                    log.info(f"step {first:,} took {seconds:.1f} s. A line follows every {settings.log_freq:,} steps.")
+                    log.info(f"step {first:,} took {seconds:.1f} s. Steps between log lines: {settings.log_freq:,}.")
                 self._evaluate_if_due()
                 stopping |= progress.evaluation_is_due(settings.eval_freq)  # still due: it was interrupted
                 if progress.step % settings.save_freq == 0 and not progress.reached_end(settings.patience):

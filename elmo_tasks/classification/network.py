@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 import elmo
-from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.machine.runtime import paddle
+from elmo_core.network.row_gradients import embedding_lookup
 from elmo_core.settings import setting
 from elmo_core.text.tokenise import TOKENISERS
 from elmo_core.text.tokens import Tokens
@@ -63,8 +64,7 @@ class FineTunedELMo(elmo.ELMo):
     def token_vectors(self, tokens: Tokens) -> paddle.Tensor:
         if self.config.reads_characters:
             return super().token_vectors(tokens)
-        table = self.bilm.token_encoder.embedding.weight
-        return nn.functional.embedding(to_tensor(tokens.words), table, sparse=True)
+        return embedding_lookup(self.bilm.token_encoder.embedding.weight, tokens.words)
 
 
 class StandardisedInput(nn.Layer):

@@ -54,7 +54,7 @@ NOT_COMPARED = (
 
 
 def load_texts(source: Labelled, name: str) -> Path | Given:
-    """A file, or the examples that texts and their labels are. name: of the argument, for messages."""
+    """A file, or the examples that texts and their labels are. name: of the argument, used in error messages."""
     if isinstance(source, Path | str):
         return Path(source)
     texts, labels = map(as_list, source)
@@ -203,9 +203,9 @@ def cross_validate(
         inputs = [source.fingerprint[:12] for source in (trainer.pretrained, trainer.vectors) if source]
         done = ranks.run_on_main(lambda: cache.open({**run.settings, "weights": " ".join(inputs)}))
         for number in done:
-            log.info(f"{run.folds[number - 1].name}  was done before")
+            log.info(f"{run.folds[number - 1].name}  restored")
         if ranks.size > len(run.folds):
-            log.info(f"processes     {len(run.folds)} of {ranks.size} have work: each takes whole folds")
+            log.info(f"processes     only {len(run.folds)} of {ranks.size} are used: a fold is not divided")
         numbers = range(ranks.rank + 1, len(run.folds) + 1, ranks.size)
 
         def train_folds() -> list[FoldResult]:

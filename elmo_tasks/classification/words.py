@@ -11,6 +11,7 @@ import numpy as np
 
 from elmo_core.machine.messages import log
 from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.network.row_gradients import embedding_lookup
 from elmo_core.text.tokens import Vocabulary, pad_rows
 from elmo_tasks.word_vectors import WordVectors
 
@@ -96,8 +97,8 @@ class Words(nn.Layer):
         order = np.argsort(np.argsort(~is_trained, kind="stable"))
         parts = []
         if is_trained.any():
-            ids = to_tensor(np.array([index[word] for word in words if word in index], np.int64))
-            parts.append(nn.functional.embedding(ids, self.table, sparse=True))
+            ids = np.array([index[word] for word in words if word in index], np.int64)
+            parts.append(embedding_lookup(self.table, ids))
         if not is_trained.all():
             parts.append(to_tensor(np.stack([self.vector(word) for word in words if word not in index])))
         return paddle.concat(parts) if len(parts) > 1 else parts[0], order

@@ -5,11 +5,10 @@ with -DOCSTART- ends a sentence, as a blank one does. CoNLL-U comments before a 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count
 from elmo_core.text.text_files import read_lines
 from elmo_tasks.tagging.data import Sentence
@@ -26,14 +25,14 @@ class Token(str):
     feature = ""
 
 
-def parse_token(columns: Sequence[str], column: int, segmentation: str, feature: int | None, where: str) -> str:
-    """Return the token in a column.
+def parse_token(text: str, segmentation: str, where: str, feature: str = "") -> str:
+    """Return the token that a text stands for.
 
     segmentation: whether a character is followed by its position in the word, as in `科0 技1`. "strip" drops the
     position, "feature" keeps it for the tagger.
-    feature: the feature column, if any. where: file and line, used in error messages.
+    where: file and line, used in error messages. feature: the token's value in the feature column.
     """
-    text, position = columns[column], -1
+    position = -1
     if segmentation != "none":
         match = CHARACTER_WITH_POSITION.fullmatch(text)
         if not match:
@@ -42,49 +41,55 @@ def parse_token(columns: Sequence[str], column: int, segmentation: str, feature:
             )
         text, position = match[1], int(match[2]) if segmentation == "feature" else -1
     text = re.sub(r"\s+", "_", text) or "_"
-    if position < 0 and feature is None:
+    if position < 0 and not feature:
         return text
     token = Token(text)
-    token.position_in_word, token.feature = position, "" if feature is None else columns[feature] or "_"
+    token.position_in_word, token.feature = position, feature
     return token
 
 
-def sentence_rows(lines: Iterable[str], source: str | Path, *required: int, first: int = 1) -> Iterator[list[Row]]:
-    """Yield the rows of each sentence. required: columns that every row must have. first: number of the first line."""
+def sentence_rows(lines: Iterable[str], source: str | Path, *required: int | str) -> Iterator[list[Row]]:
+    """Yield the rows of a sentence for the line that ends it, [] for all others. required: columns of every row."""
+    if any(isinstance(column, str) for column in required):
+        raise UserError(f"{source} has columns: `token_column` and `label_column` are numbers, not keys of JSON.")
     rows: list[Row] = []
-    for number, line in enumerate(chain(lines, [""]), first):
+    for number, line in enumerate(chain(lines, [""]), 1):
         if not line.strip() or line.startswith("-DOCSTART-"):
-            if rows:
-                yield rows
+            yield rows
             rows = []
             continue
-        if not rows and CONLLU_COMMENT.match(line):
-            continue
-        columns = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
-        if missing := [k for k in required if not -len(columns) <= k < len(columns)]:
-            raise UserError(
-                f"{source}:{number}: {format_count(len(columns), 'columns')}, no column {missing[0]}: {line!r:.60}"
-            )
-        rows.append((number, line, [column.strip(" ") for column in columns]))
+        if rows or not CONLLU_COMMENT.match(line):
+            columns = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
+            if missing := [k for k in required if not -len(columns) <= k < len(columns)]:
+                raise UserError(
+                    f"{source}:{number}: {format_count(len(columns), 'columns')}, no column {missing[0]}: {line!r:.60}"
+                )
+            rows.append((number, line, [column.strip(" ") for column in columns]))
+        yield []
+
+
+def row_tokens(rows: list[Row], source: str | Path, token: int, segmentation: str, feature: int | None) -> list[str]:
+    """The tokens of a sentence's rows. token, feature: their columns."""
+    return [
+        parse_token(row[token], segmentation, f"{source}:{number}", "" if feature is None else row[feature] or "_")
+        for number, _, row in rows
+    ]
 
 
 def read_columns(
     path: str | Path, token: int = 0, label: int = -1, segmentation: str = "none", feature: int | None = None
 ) -> list[Sentence]:
     """Read a file's sentences. token, label, feature: their columns, from 0, or from the end if negative."""
-    disk.check_input(Path(path), "columns, a token and its label per line")
     sentences = []
-    for rows in sentence_rows(read_lines(path), path, token, label, feature or 0):
-        sentence = Sentence([], [], f"{path}:{rows[0][0]}")
+    for rows in filter(None, sentence_rows(read_lines(path), path, token, label, feature or 0)):
+        labels = []
         for number, _, columns in rows:
-            n, name, where = len(columns), columns[label].strip(), f"{path}:{number}"
+            n, name = len(columns), columns[label].strip()
             if n == 1 or name.split() != [name]:
-                raise UserError(f"{where}: found {columns!r:.80}, expected a token and its label.")
+                raise UserError(f"{path}:{number}: found {columns!r:.80}, expected a token and its label.")
             if token % n == label % n:
-                raise UserError(f"{where}: column {label} of {columns!r:.80} holds the tokens, not labels.")
-            sentence.tokens.append(parse_token(columns, token, segmentation, feature, where))
-            sentence.labels.append(name)
-        sentences.append(sentence)
-    if not sentences:
-        raise UserError(f"{path}: no sentences. Expected a token and its label per line.")
+                raise UserError(f"{path}:{number}: column {label} of {columns!r:.80} holds the tokens, not labels.")
+            labels.append(name)
+        tokens = row_tokens(rows, path, token, segmentation, feature)
+        sentences.append(Sentence(tokens, labels, f"{path}:{rows[0][0]}"))
     return sentences

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.messages import UserError, format_count
 from elmo_core.text.language import AUTO, HAN, choose_language, recognise
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokens import Vocabulary, digest, pad_rows
@@ -22,6 +22,11 @@ class Sentence:
     tokens: list[str]
     labels: list[str]
     where: str = field(default="", compare=False)
+
+    def check(self) -> None:
+        if len(self.tokens) != len(self.labels):
+            counts = f"{format_count(len(self.tokens), 'tokens')} and {format_count(len(self.labels), 'labels')}"
+            raise UserError(f"{self.where}: {counts}, expected as many labels as tokens.")
 
 
 class Labels:

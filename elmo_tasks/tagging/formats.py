@@ -40,8 +40,8 @@ class SentenceReader:
     """Reads labelled sentences.
 
     format: one of FORMATS; by default recognised. token, label: columns, or keys of JSON. segmentation, feature: see
-    columns.py. label_names: the names of labels that are numbers. pieces: splits tagged words. lang: how texts with spans
-    are tokenised; auto: recognised by the first file of them.
+    columns.py. label_names: the names of labels that are numbers, or a file of them. pieces: splits tagged words. lang: how
+    texts with spans are tokenised; auto: recognised by the first file of them.
     """
 
     format: str | None = None
@@ -49,36 +49,27 @@ class SentenceReader:
     label: int | str = -1
     segmentation: str = "none"
     feature: int | None = None
-    label_names: Sequence[str] = ()
+    label_names: Path | str | Sequence[str] | None = None
     pieces: PieceSplitter | None = None
     lang: str = AUTO
     faults: Faults = field(default_factory=lambda: defaultdict(list))
 
+    def __post_init__(self):
+        names = self.label_names
+        self.label_names = list(read_lines(names) if isinstance(names, Path | str) else names or ())
+
     def read(self, path: Path) -> list[Sentence]:
+        """The sentences of a file. Logs what looks wrong in them."""
         disk.check_input(path, "labelled sentences")
         format_name = self.format_of(path)
         if format_name == "columns":
-            columns = [column if isinstance(column, int) else None for column in (self.token, self.label)]
-            if None in columns:
-                raise UserError(f"{path} has columns: `token_column` and `label_column` are numbers, not keys of JSON.")
-            return self._checked(read_columns(path, *columns, self.segmentation, self.feature), path)
-        if self.feature is not None:
+            sentences = read_columns(path, self.token, self.label, self.segmentation, self.feature)
+        elif self.feature is not None:
             raise UserError(f"{path} is {format_name}, which has no `feature_column`. Expected columns.")
-        rows = [pair for pair in self.parse(records.Lines(line_groups(path)), path, format_name) if pair[1] != ""]
-        texts = filter(None, (self.text(record) for _, record in rows if isinstance(record, dict)))
-        if self.lang == AUTO and (texts := list(texts)):
-            language = recognise(texts)
-            self.lang = CHARACTERS if language == "zh" else language
-        found = (self.sentences(record, where, format_name) for where, record in rows)
-        sentences = [sentence for sentence in chain.from_iterable(found) if sentence.tokens]
+        else:
+            sentences = self._read_records(path, format_name)
         if not sentences:
-            raise UserError(f"{path}: no sentences.")
-        if not self.format:
-            log.info(f"{path}: {format_count(len(sentences), 'sentences')}, read as {format_name}")
-        return self._checked(sentences, path)
-
-    def _checked(self, sentences: list[Sentence], path: Path) -> list[Sentence]:
-        """Log what looks wrong in the sentences of a file."""
+            raise UserError(f"{path}: no sentences, read as {format_name}.")
         for fault, places in self.faults.items():
             if places:
                 log.warning(f"{path}: {fault}: {len(places):,}. The first: {places.pop(0)}")
@@ -90,6 +81,18 @@ class SentenceReader:
                 f"{path}: tokens are characters with numbers, as in {' '.join(tokens[:3])}. If these are positions in "
                 "words, set `segmentation` to strip or feature."
             )
+        return sentences
+
+    def _read_records(self, path: Path, format_name: str) -> list[Sentence]:
+        rows = [pair for pair in self.parse(records.Lines(line_groups(path)), path, format_name) if pair[1] != ""]
+        texts = filter(None, (self.text(record) for _, record in rows if isinstance(record, dict)))
+        if self.lang == AUTO and (texts := list(texts)):
+            language = recognise(texts)
+            self.lang = CHARACTERS if language == "zh" else language
+        found = (self.sentences(record, where, format_name) for where, record in rows)
+        sentences = [sentence for sentence in chain.from_iterable(found) if sentence.tokens]
+        if sentences and not self.format:
+            log.info(f"{path}: {format_count(len(sentences), 'sentences')}, read as {format_name}")
         return sentences
 
     def format_of(self, path: Path) -> str:
@@ -136,11 +139,11 @@ class SentenceReader:
             if self.key("tokens") not in record and "names" in record:
                 return []
             tokens, labels = self._tokens_and_labels(record, where, labelled)
-        if labelled and len(tokens) != len(labels):
-            counts = f"{format_count(len(tokens), 'tokens')} and {format_count(len(labels), 'labels')}"
-            raise UserError(f"{where}: {counts}, expected as many labels as tokens.")
-        tokens = [parse_token([token], 0, self.segmentation, None, where) for token in tokens]
-        return [Sentence(tokens, ["_".join(label.split()) for label in labels], where)]
+        tokens = [parse_token(token, self.segmentation, where) for token in tokens]
+        sentence = Sentence(tokens, ["_".join(label.split()) for label in labels], where)
+        if labelled:
+            sentence.check()
+        return [sentence]
 
     def key(self, default: str) -> str:
         """The key of tokens or of a text."""
@@ -159,7 +162,7 @@ class SentenceReader:
         keys = [self.label] if isinstance(self.label, str) else LABEL_KEYS
         tokens = record.get(self.key("tokens"))
         labels = next((record[key] for key in keys if key in record), []) if labelled else []
-        for value, what in ((tokens, self.key("tokens")), (labels, "labels"), (list(self.label_names), "names")):
+        for value, what in ((tokens, self.key("tokens")), (labels, "labels"), (self.label_names, "names")):
             if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
                 raise UserError(
                     f"{where}: {what} is {value!r:.60}. Found {list(record)!s:.80}, expected lists of tokens and labels, or "

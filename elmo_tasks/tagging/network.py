@@ -47,6 +47,7 @@ class TaggerSettings(ELMoSettings):
         "tokens",
         "unit looked up by ELMo and the word vectors: the token itself, or the jieba word that contains it",
         choices=("tokens", "jieba"),
+        needs="elmo or word_vectors",
     )
     elmo_at: str = setting(
         "input",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from elmo_core.machine.messages import log
 from elmo_tasks.records import TEXT, Lines, find_columns, possible_columns
-from elmo_tasks.tagging.columns import parse_token, sentence_rows
+from elmo_tasks.tagging.columns import row_tokens, sentence_rows
 from elmo_tasks.tagging.formats import FORMATS, HEADER, SAMPLE, SentenceReader, detect_format, split_tsv
 from elmo_tasks.tagging.pieces import joined_words
 from elmo_tasks.tagging.scheme import split_lac_label
@@ -64,12 +64,12 @@ def input_lines(
         log.info(f"{source} is read as {format_name}. If it has labels, they are not read: `evaluate` scores them.")
     elif format_name == TEXT and has_tabs and (lang or tagger.settings.lang) != "none":
         log.warning(f"{source} has columns, separated by tabs: all of them are tagged as text. Pass the text alone.")
-    groups = chain([first], groups)
+    lines = Lines(chain([first], groups))
     if format_name == "columns":
-        for number, group in _whole_sentences(groups):
-            yield list(_columns(tagger, group, number, source, reader.token))
+        how = source, reader.token, reader.segmentation, reader.feature
+        for batch in lines.batches(sentence_rows(lines, source, reader.token, reader.feature or 0)):
+            yield [Line.from_tokens(row_tokens(rows, *how), [row for _, row, _ in rows]) for rows in batch if rows]
         return
-    lines = Lines(groups)
     for batch in lines.batches(reader.parse(lines, source, format_name)):
         yield [_line(tagger, record, where, reader, lang, format_name) for where, record in batch]
 
@@ -107,25 +107,3 @@ def recognise(lines: Sequence[str], tagger: Tagger, source: str | Path, reader: 
         return format_name
     has_header = any(find_columns([reader.key("text")], row) for line in lines[:1] for _, row in possible_columns(line))
     return "csv" if has_header else TEXT
-
-
-def _whole_sentences(groups: Iterable[list[str]]) -> Iterator[tuple[int, list[str]]]:
-    """Cut lines at blank ones: the sentences that are complete, with the number of their first line."""
-    number, rest = 1, []
-    for group in groups:
-        rest = rest + group
-        end = next((k for k in range(len(rest), 0, -1) if not rest[k - 1].strip()), 0)
-        if end:
-            yield number, rest[:end]
-        number, rest = number + end, rest[end:]
-    yield number, rest
-
-
-def _columns(tagger: Tagger, lines: list[str], number: int, source: str | Path, column: int) -> Iterator[Line]:
-    """The sentences of lines in columns, from the line with this number on. column: the tokens' column."""
-    segmentation, feature = tagger.settings.segmentation, tagger.feature_column
-    for rows in sentence_rows(lines, source, column, feature or 0, first=number):
-        tokens = [parse_token(row, column, segmentation, feature, f"{source}:{n}") for n, _, row in rows]
-        line = Line.from_tokens(tokens)
-        line.rows = [row for _, row, _ in rows]
-        yield line

@@ -53,11 +53,7 @@ class Score:
         return sum(self.tags.values(), Counts())
 
     def add(
-        self,
-        tokens: Sequence[str],
-        gold: Sequence[str],
-        predicted: Sequence[str],
-        known: Collection[str] | None = (),
+        self, tokens: Sequence[str], gold: Sequence[str], predicted: Sequence[str], known: Collection[str] | None = ()
     ) -> None:
         """Count a sentence: its tokens, their gold and predicted labels.
 
@@ -107,17 +103,15 @@ class Score:
 
     def to_dict(self) -> dict:
         """The scores as numbers, for JSON."""
-        return {
+        values = {
             **self.total.to_dict(self.unit),
             "accuracy": self.accuracy,
             "unknown": self.unknown.to_dict(self.unit),
-            "tags": {tag: self.tags[tag].to_dict(self.unit) for tag in sorted(self.tags)},
-            **(
-                {"subtypes": {name: part.to_dict(self.unit) for name, part in self.subtypes.items()}}
-                if self.subtypes
-                else {}
-            ),
         }
+        for name, part in (("tags", self.tags), ("subtypes", self.subtypes)):
+            if part or name == "tags":
+                values[name] = {tag: part[tag].to_dict(self.unit) for tag in sorted(part)}
+        return values
 
     def table(self) -> str:
         """One line per tag, the most frequent first, then totals: all spans, each subtype, unknown words."""

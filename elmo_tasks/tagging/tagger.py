@@ -26,6 +26,7 @@ from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.saved import TrainedModel, part
 from elmo_tasks.tagging.columns import parse_token
 from elmo_tasks.tagging.data import Labels, Sentence, detect_language, make_batch
+from elmo_tasks.tagging.formats import SentenceReader
 from elmo_tasks.tagging.network import BiGRUCRF, TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter
 from elmo_tasks.tagging.scheme import detect_scheme, spans
@@ -37,7 +38,6 @@ from elmo_tasks.tagging.training import (
     labelled_sentences,
     make_labels,
     pieces_of,
-    sentence_reader,
     training_batches,
     warn_about_labels,
 )
@@ -167,13 +167,11 @@ class Tagger(TrainedModel):
         """
         options = {name: value for name, value in locals().items() if name != "cls"}
         check_effects(options, TaggerSettings, TrainingSettings)
-        if words != "tokens" and not (elmo or word_vectors):
-            raise UserError("`words` has no effect without `elmo` or `word_vectors`.")
         grid = grid_of(options, TaggerSettings, TrainingSettings)
         vocabulary, elmo_words = Vocabulary.from_file(Path(pieces)) if pieces else None, vocabulary_words(elmo)
-        files = data_format, token_column, label_column, label_names
         splitter = PieceSplitter(vocabulary.words if vocabulary else elmo_words, whole=vocabulary is None)
-        reader = sentence_reader(splitter, segmentation, feature_column, *files, lang)
+        files = data_format, token_column, label_column
+        reader = SentenceReader(*files, segmentation, feature_column, label_names, splitter, lang)
         parts = {"sentences": (sentences, labels) if labels is not None else sentences, "dev": dev, "test": test}
         with (
             training_folder(cls.kind, save_dir, overwrite, resume) as folder,
@@ -196,6 +194,8 @@ class Tagger(TrainedModel):
             if vectors:
                 vectors.log_coverage([sentence.tokens for sentence in train], words)
             features = sorted({t.feature for s in train for t in s.tokens}) if feature_column is not None else ()
+            dictionaries = {"words": word_list, "labels": tag_names, "pieces": vocabulary, "features": features}
+            sources = {"pretrained": pretrained, "vectors": vectors, "feature_column": feature_column}
             warn_about_labels(tag_names, settings.scheme, train, data)
             log.info(
                 f"{len(train):,} training and {format_count(len(data['dev']), 'dev sentences')}, {len(tag_names)} labels, "
@@ -207,16 +207,7 @@ class Tagger(TrainedModel):
                 values = {**options, **run.settings}
                 training = make(TrainingSettings, values)
                 paddle.seed(seed)
-                tagger = cls.create(
-                    settings=make(TaggerSettings, values),
-                    words=word_list,
-                    labels=tag_names,
-                    pretrained=pretrained,
-                    pieces=vocabulary,
-                    vectors=vectors,
-                    features=features,
-                    feature_column=feature_column,
-                )
+                tagger = cls.create(settings=make(TaggerSettings, values), **dictionaries, **sources)
                 if random_weights:
                     randomise(tagger.network.elmo.bilm, random_weights, seed)
                 if elmo and not elmo_trainable:
@@ -268,7 +259,7 @@ class Tagger(TrainedModel):
             return Line(text, *self.piece_splitter.split_line(words))
         if lang == CHARACTERS and segmentation == "strip":  # they carry no positions
             segmentation = "none"
-        return Line(text, words, [parse_token([word], 0, segmentation, None, where) for word in words])
+        return Line(text, words, [parse_token(word, segmentation, where) for word in words])
 
     def tagged(self, lines: Sequence[Line]) -> list[tuple[list[str], list[Span]]]:
         """Return the labels and the spans of each line."""
@@ -289,21 +280,31 @@ class Tagger(TrainedModel):
         self, sentences: Iterable[Sequence[str]], window: float | None, with_spans: bool = False
     ) -> Iterator[tuple[list[str], list[float]]]:
         """Yield the labels of each sentence and, if requested, the scores of its spans."""
-        return restore_order(self._decoded_batches(sentences, window, with_spans))
+        batches = sentence_batches(sentences, BATCH_SIZE, BATCH_TOKENS, window)
+        return restore_order((positions, self._decode(group, with_spans)) for positions, group in batches)
 
-    def _decoded_batches(self, sentences: Iterable[Sequence[str]], window: float | None, with_spans: bool):
-        for positions, group in sentence_batches(sentences, BATCH_SIZE, BATCH_TOKENS, window):
-            nonempty, results = [list(sentence) for sentence in group if len(sentence)], []
-            with self.inference():
-                paths, emissions = self.network.decode(make_batch(nonempty, self.words)) if nonempty else ([], [])
-            for path, x in zip(paths, emissions, strict=True):
-                labels, scores = [self.labels.names[k] for k in path], []
-                if with_spans:
-                    bounds = [(begin, end) for begin, end, _ in spans(labels, self.settings.scheme)]
-                    scores = self.network.crf.span_probabilities(x[: len(path)], path, bounds)
-                results.append((labels, scores))
-            # sorted by length: empty ones come last
-            yield positions, results + [([], [])] * (len(group) - len(nonempty))
+    def _decode(self, group: Sequence[Sequence[str]], with_spans: bool) -> list[tuple[list[str], list[float]]]:
+        nonempty, results = [list(sentence) for sentence in group if len(sentence)], []
+        with self.inference():
+            paths, emissions = self.network.decode(make_batch(nonempty, self.words)) if nonempty else ([], [])
+        for path, x in zip(paths, emissions, strict=True):
+            labels, scores = [self.labels.names[k] for k in path], []
+            if with_spans:
+                bounds = [(begin, end) for begin, end, _ in spans(labels, self.settings.scheme)]
+                scores = self.network.crf.span_probabilities(x[: len(path)], path, bounds)
+            results.append((labels, scores))
+        return results + [([], [])] * (len(group) - len(nonempty))  # sorted by length: empty ones come last
+
+    def reader(
+        self,
+        data_format: str | None,
+        token_column: int | str,
+        label_column: int | str = -1,
+        label_names: Path | str | Sequence[str] | None = None,
+    ) -> SentenceReader:
+        """A reader of files for this tagger."""
+        how = self.settings.segmentation, self.feature_column, label_names, self.piece_splitter, self.settings.lang
+        return SentenceReader(data_format, token_column, label_column, *how)
 
     def evaluate(
         self,
@@ -316,9 +317,7 @@ class Tagger(TrainedModel):
         label_names: Path | str | Sequence[str] | None = None,
     ) -> dict[str, Any]:
         """Score the tagger on sentences and their labels, or on a file that has both, read as by `train`."""
-        files = data_format, token_column, label_column, label_names
-        how = self.piece_splitter, self.settings.segmentation, self.feature_column
-        reader = sentence_reader(*how, *files, self.settings.lang)
+        reader = self.reader(data_format, token_column, label_column, label_names)
         data = labelled_sentences((sentences, labels) if labels is not None else sentences, reader, "sentences")
         warn_about_labels(self.labels, self.settings.scheme, [], {"given": data})
         return self.score(data).to_dict()

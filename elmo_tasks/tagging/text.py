@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.tokenise import TOKENISERS
@@ -37,19 +36,14 @@ class Line:
     rows: Sequence[str] = ()
 
     @classmethod
-    def from_tokens(cls, tokens: Sequence[str]) -> "Line":
-        return cls(" ".join(tokens), tokens, tokens)
-
-    @cached_property
-    def offsets(self) -> list[tuple[int, int]]:
-        """Begin and end of each token in the text."""
-        return list(map(tuple, token_offsets(self.words, self.text).tolist()))
+    def from_tokens(cls, tokens: Sequence[str], rows: Sequence[str] = ()) -> "Line":
+        return cls(" ".join(tokens), tokens, tokens, rows)
 
     def spans(self, labels: Sequence[str], scheme: str, scores: Iterable[float] | None = None) -> list[Span]:
         """The spans of the labels, or the tokens if the scheme has no spans. scores: one per span, if computed."""
-        result, labelled = [], spans(labels, scheme)
+        result, labelled, offsets = [], spans(labels, scheme), token_offsets(self.words, self.text).tolist()
         for (first, end, label), score in zip(labelled, scores or [math.nan] * len(labelled), strict=True):
-            begin, end = self.offsets[first][0], self.offsets[end - 1][1]
+            begin, end = offsets[first][0], offsets[end - 1][1]
             result.append(Span(begin, end, self.text[begin:end], label, score))
         return result
 

@@ -9,48 +9,28 @@ import numpy as np
 from elmo_core.files import checkpoint
 from elmo_core.machine.checks import check_sentences
 from elmo_core.machine.messages import UserError, format_count, join_names, log
-from elmo_core.text.language import AUTO
-from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokens import UNK_ID, Vocabulary, shuffled_batches
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.tagging.data import Batch, Labels, Sentence, make_batch
 from elmo_tasks.tagging.formats import SentenceReader
-from elmo_tasks.tagging.pieces import PieceSplitter, joined_words
+from elmo_tasks.tagging.pieces import joined_words
 from elmo_tasks.tagging.scheme import forbidden_transitions, split_lac_label
 
 LabelledSentences = Path | str | tuple[Sequence[Sequence[str]], Sequence[Sequence[str]]]  # a file, or tokens and labels
-
-
-def sentence_reader(
-    splitter: PieceSplitter,
-    segmentation: str,
-    feature_column: int | None,
-    data_format: str | None = None,
-    token_column: int | str = 0,
-    label_column: int | str = -1,
-    label_names: Path | str | Sequence[str] | None = None,
-    lang: str = AUTO,
-) -> SentenceReader:
-    """A reader of labelled files. splitter, segmentation, feature_column, lang: of the tagger."""
-    names = list(read_lines(Path(label_names)) if isinstance(label_names, Path | str) else label_names or ())
-    return SentenceReader(data_format, token_column, label_column, segmentation, feature_column, names, splitter, lang)
 
 
 def labelled_sentences(data: LabelledSentences, reader: SentenceReader, name: str) -> list[Sentence]:
     """Read a file, or pair sentences with their labels. name: of the argument, used in error messages."""
     if isinstance(data, Path | str):
         return reader.read(Path(data))
-    sentences, labels = data
-    sentences, labels = check_sentences(sentences), check_sentences(labels)
+    sentences, labels = map(check_sentences, data)
     if len(sentences) != len(labels):
-        raise UserError(f"`{name}`: {len(sentences):,} sentences have {len(labels):,} rows of labels.")
+        raise UserError(f"`{name}`: found {len(labels):,} rows of labels, expected {len(sentences):,}.")
     pairs = [
         Sentence(list(s), list(row), f"{name} {k}") for k, (s, row) in enumerate(zip(sentences, labels, strict=True))
     ]
     for pair in pairs:
-        if len(pair.tokens) != len(pair.labels):
-            counts = f"{format_count(len(pair.tokens), 'tokens')} and {format_count(len(pair.labels), 'labels')}"
-            raise UserError(f"{pair.where}: {counts}, expected as many labels as tokens.")
+        pair.check()
     return [pair for pair in pairs if pair.tokens]
 
 

@@ -398,7 +398,7 @@ def test_wrong_options_are_named(model, kind, name, values):
 
 
 @pytest.mark.parametrize("params", [None, ["a"], (), ("a", "b"), (None, None), "a word model without vocabulary"])
-def test_what_is_not_a_model_is_a_type_error(params):
+def test_a_value_that_is_not_a_model(params):
     params = (tiny.random_bilm(input="word"), None) if isinstance(params, str) else params
     with pytest.raises(TypeError, match=r"params|checkpoint"):
         ELMoEmbedder(params)

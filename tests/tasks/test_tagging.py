@@ -337,7 +337,7 @@ def test_how_text_is_tokenised_is_recognised_by_the_training_tokens(sentences, s
     assert detect_language(map(str.split, sentences), segmentation) == lang
 
 
-COLUMNS, TAGGED = read_columns, SentenceReader("tagged", pieces=PieceSplitter(())).read
+COLUMNS, TAGGED = SentenceReader("columns").read, SentenceReader("tagged", pieces=PieceSplitter(())).read
 TSV, JSON = SentenceReader("tsv").read, SentenceReader("json").read
 
 
