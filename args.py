@@ -28,6 +28,8 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpF
         super().__init__(prog, max_help_position=36, width=110)
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default and isinstance(action.default, tuple):
+            return f"{action.help} (default: {' '.join(map(str, action.default))})"
         return action.help if action.default in (None, False, "", ()) else super()._get_help_string(action)
 
 
@@ -103,7 +105,7 @@ def _number(field: dataclasses.Field, text: str) -> int | float:
 
 seed = partial(_number, setting(0, below=2**32))
 fraction = partial(_number, setting(0.0, below=1))
-finite_float = partial(_number, setting(0.0, minimum=-math.inf))
+finite_float = partial(_number, setting(0.0, minimum=-1e300))
 
 
 def _filters(text: str) -> tuple[tuple[int, int], ...]:
@@ -190,10 +192,8 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     text = "character CNN filters as width:number, e.g. 1:32,2:64"
     group.add_argument("--filters", type=_filters, metavar="W:N,...", help=text)
     add_settings(group, ELMoConfig, omit=["use_skip_connections"])
-    help = "do not add each layer's input to its output"
-    group.add_argument(
-        "--no_skip_connections", dest="use_skip_connections", action="store_const", const=False, help=help
-    )
+    options = {"action": "store_const", "const": False, "help": "do not add each layer's input to its output"}
+    group.add_argument("--no_skip_connections", dest="use_skip_connections", **options)
     group.set_defaults(**dict.fromkeys(_model_fields()))
 
 

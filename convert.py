@@ -76,9 +76,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         return subparser
 
     importer = command("import", "convert another program's model to a checkpoint", aliases=ALIASES)
-    paths = (
-        "the model's files, or a folder or archive with them, e.g. NLPL's; a PaddleNLP checkpoint also by its prefix"
-    )
+    paths = "the model's files, or a folder or archive with them, e.g. NLPL's; or a PaddleNLP checkpoint's prefix"
     importer.add_argument("paths", type=Path, nargs="*", metavar="PATH", help=paths)
     importer.add_argument("--format", choices=formats.READERS, help="default: recognised by the names of the files")
     importer.add_argument("--options", **arguments.FILE, help="bilm-tf's options.json, whatever its name")
@@ -175,9 +173,8 @@ def describe(config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
         f"forget bias {config.forget_bias:g}"
     )
     log.info(f"parameters    {sum(weight.size for weight in params.values()):,}")
-    output = (
-        f"predicts {config.vocab_size:,} words" if "softmax.weight" in params else "none: vectors, but no perplexity"
-    )
+    has_softmax = "softmax.weight" in params
+    output = f"predicts {config.vocab_size:,} words" if has_softmax else "none: vectors, but no perplexity"
     log.info(f"softmax       {output}")
 
 

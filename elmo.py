@@ -329,9 +329,7 @@ def layer_choice(layers: str | int | Sequence[float], n_layers: int, allowed: Se
     expected = [text for how, text in forms.items() if how in allowed]
     if not isinstance(layers, str):
         expected.append(f"{n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}")
-    raise UserError(
-        f"layers={layers!r}: expected {', '.join(expected)}, 'average', 'top', or a number from 0 to {n_layers - 1}."
-    )
+    raise UserError(f"layers={layers!r}: expected {', '.join(expected)}, 'average', 'top', or 0 to {n_layers - 1}.")
 
 
 def _weighted_sum(weights: list[float]) -> LayerChoice:
@@ -424,7 +422,7 @@ class ELMo(_Encoder, nn.Layer):
             check_number(name, rate, 0, 1)
             if rate and not trainable and name != "dropout":
                 raise UserError(
-                    f"{name}={rate}: it acts inside the biLM, which is frozen. Expected 0, or trainable=True."
+                    f"{name}={rate}: it acts inside the biLM, which is frozen: expected 0 or trainable=True."
                 )
         check_option("pool", pool, (None, "mean"))
         model = _check_model(params) if isinstance(params, tuple) else load_bilm(params)
@@ -487,9 +485,7 @@ class ELMo(_Encoder, nn.Layer):
         unnamed file in the folder. Without a folder they are computed in every epoch. Another call caches more sentences.
         """
         if self.trainable:
-            raise UserError(
-                "ELMo.cache: the layers of a trainable biLM change in every step. Expected trainable=False."
-            )
+            raise UserError("ELMo.cache: a trainable biLM's layers change in every step. Expected trainable=False.")
         distinct = [tokens for tokens in dict.fromkeys(map(tuple, checked(sentences))) if tokens not in self._cached]
         n_vectors, n_layers = len(distinct) if self.pool else sum(map(len, distinct)), self.choice.n_layers
         size = 4 * n_vectors * n_layers * self.layer_dim
@@ -502,9 +498,8 @@ class ELMo(_Encoder, nn.Layer):
             log.warning(f"ELMo's layers are computed in every epoch: {what}, with room for {room / 1e9:.3g} GB.")
             return
         dtype = "float32" if size <= gigabytes * 1e9 else "float16"
-        log.info(
-            f"ELMo's layers are computed once: {what}, cached in {dtype} {f'in {folder}' if on_disk else 'in memory'}."
-        )
+        where = f"in {folder}" if on_disk else "in memory"
+        log.info(f"ELMo's layers are computed once: {what}, cached in {dtype} {where}.")
         arrays = self._compute(distinct, dtype)
         if on_disk:
             arrays = _on_disk(arrays, folder, n_vectors * n_layers * self.layer_dim)
@@ -542,9 +537,7 @@ class ELMo(_Encoder, nn.Layer):
     def mix_weights(self, number: int = 0) -> dict[str, list[float] | float]:
         """The layer weights of a mix, which sum to 1, and its gamma."""
         if number not in range(len(self.mixes)):
-            raise UserError(
-                f"mix_weights({number}): this ELMo has n_mixes={len(self.mixes)}; concatenated layers have none."
-            )
+            raise UserError(f"mix_weights({number}): n_mixes is {len(self.mixes)}; concatenated layers have no mix.")
         mix = self.mixes[number]
         return {"layers": nn.functional.softmax(mix.scalars).tolist(), "gamma": mix.gamma.item()}
 

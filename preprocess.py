@@ -101,9 +101,7 @@ def text(args: argparse.Namespace) -> None:
 def vocab(args: argparse.Namespace) -> None:
     """Write a vocabulary. Log its coverage of the text, tokens that will be truncated, and the next command."""
     if args.max_size is not None and args.max_size <= len(SPECIAL_TOKENS):
-        raise UserError(
-            f"--max_size {args.max_size}: expected {len(SPECIAL_TOKENS) + 1} or more, special tokens included."
-        )
+        raise UserError(f"--max_size {args.max_size}: expected {len(SPECIAL_TOKENS) + 1} or more, with special tokens.")
     paths = corpus_files(args)
     counts = count_tokens(paths)
     vocabulary = make_vocabulary(counts, args.min_count, args.max_size)
@@ -111,9 +109,7 @@ def vocab(args: argparse.Namespace) -> None:
     vocabulary.save(args.output)
     for marker in SPECIAL_TOKENS:
         if n := counts.pop(marker, 0):
-            log.warning(
-                f"{marker} occurs {format_count(n, 'times')} in the corpus. The vocabulary has it only as a special token."
-            )
+            log.warning(f"{marker} occurs {format_count(n, 'times')} in the corpus: it is only a special token.")
     n_words, total = len(vocabulary) - len(SPECIAL_TOKENS), counts.total()
     covered = sum(counts[word] for word in vocabulary.tokens[len(SPECIAL_TOKENS) :]) / total
     distinct = format_count(len(counts), "distinct tokens")

@@ -41,9 +41,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--corpus", required=True, metavar="PATH", help="text: a file, a folder, or a glob in quotes")
     repeatable = {"type": _text, "action": "append"}
     parser.add_argument("--word", **repeatable, metavar="WORD[,...]", help="word to show; repeatable")
-    parser.add_argument(
-        "--senses", **arguments.FILE, help="TSV of gold senses; without --word, only the sense table is printed"
-    )
+    parser.add_argument("--senses", **arguments.FILE, help="TSV of gold senses; without --word, print only their table")
     most = "occurrences per word; a random sample if there are more"
     parser.add_argument("--max_occurrences", **arguments.COUNT, default=1000, help=most)
     arguments.add_seed(parser)
@@ -142,9 +140,7 @@ def find_user_occurrences(texts: Sequence[str], query_words: Sequence[str]) -> l
         positions = [tokens.index(word) for word in query_words if word in tokens]
         if not positions:
             words = " or ".join(query_words) or "a --word"
-            raise UserError(
-                f"--sentence {text!r}: no token is {words}. Expected tokens separated by spaces, as in the corpus."
-            )
+            raise UserError(f"--sentence {text!r}: no token is {words}. Expected tokens separated by spaces.")
         occurrences += [Occurrence(tokens, position) for position in positions]
     return occurrences
 
@@ -167,9 +163,7 @@ def check_model(
     if args.max_occurrences < 2:
         raise UserError("--max_occurrences: expected 2 or more, to have something to compare.")
     if not 1 <= min(layers) <= max(layers) <= embedder.config.n_layers:
-        raise UserError(
-            f"--layers: expected 1 to {embedder.config.n_layers}. (Layer 0 is the same for all occurrences.)"
-        )
+        raise UserError(f"--layers: expected 1 to {embedder.config.n_layers}. (Layer 0 has no context.)")
     for word in query_words:
         if not is_known(word, embedder):
             raise UserError(

@@ -48,9 +48,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     run.add_argument("--plot", action="store_true", help="plot the perplexities into loss.png at the end")
     run.add_argument("--visualdl", **arguments.DIR, help="also write the numbers of log.jsonl there, for VisualDL")
     arguments.add_settings(run, FixedSettings, "amp")
-    run.add_argument(
-        "--tf32", action="store_true", help="compute float32 matrix products in TF32, on GPUs that support it"
-    )
+    run.add_argument("--tf32", action="store_true", help="multiply float32 matrices in TF32, on GPUs that can")
     files = parser.add_argument_group("checkpoints")
     files.add_argument("--save_dir", **arguments.DIR, default=Path("checkpoints"), help="folder of the checkpoints")
     arguments.add_settings(files, PretrainingSettings, "save_freq", "keep")
@@ -60,9 +58,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     source.add_argument("--init_from_ckpt", metavar="CKPT", help="resume exactly from this checkpoint")
     source.add_argument("--finetune_from", metavar="CKPT", help="start from this checkpoint's weights, on other text")
     arguments.add_settings(begin, PretrainingSettings, "allow_changes")
-    begin.add_argument(
-        "--pretrained_word_embeddings", **arguments.FILE, help="word2vec vectors to initialise the token encoder"
-    )
+    begin.add_argument("--pretrained_word_embeddings", **arguments.FILE, help="word2vec vectors for the token encoder")
     arguments.add_settings(parser.add_argument_group("optimizer"), FixedSettings, omit=["amp"])
     arguments.add_model(parser)
     args = parser.parse_args(argv)

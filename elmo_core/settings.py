@@ -50,7 +50,7 @@ def expected(field: dataclasses.Field, value: Any) -> str:
         return "" if value in limits["choices"] else f"one of {', '.join(filter(None, limits['choices']))}"
     if kind not in (int, float):
         return "" if isinstance(value, kind) else {bool: "true or false"}.get(kind, f"something like {field.default!r}")
-    is_number = type(value) in ((int,) if kind is int else (int, float)) and math.isfinite(value)
+    is_number = type(value) in ((int,) if kind is int else (int, float))
     if is_number and value >= limits["minimum"] and limits["above"] < value < limits["below"]:
         return ""
     bounds = f", above {limits['above']}" if limits["above"] >= 0 else f", {limits['minimum']} or more"

@@ -185,9 +185,7 @@ class ReaderNetwork(TokenNetwork):
         for name, text, letter in (("passage", "window", "W"), ("question", "question", "J")):
             meaning = f"index b * T + t of each token of the {text} among the sentences' tokens; -1 at padding"
             self.inputs[name] = IdInput(meaning, 0, padding=-1, axes=("N", letter))
-        meaning = (
-            "is the window's token a token of the question, does it occur in the question's text (both in lower case)"
-        )
+        meaning = "is the window's token one of the question's, does it occur in the question's text (in lower case)"
         self.inputs["features"] = IdInput(meaning, 2, columns=FEATURES, axes=("N", "W"))
         meaning = f"of each token of the window as the answer's first, and as its last; {MASKED_LOGIT:.0e} at padding"
         empty_result = "those of tokens without ELMo and words"

@@ -28,9 +28,7 @@ class Sentences(Corpus):
 def train(paths: Sequence[Path], output: Path, seed: int, dimensions: int) -> None:
     """Train on a corpus and save the vectors. Runs differ slightly, because gensim's threads race."""
     models, corpus, began = import_optional("gensim.models", "word2vec"), Sentences(paths), time.perf_counter()
-    log.info(
-        f"word2vec      training on {format_count(len(corpus.paths), 'files')}: some minutes per ten million tokens"
-    )
+    log.info(f"word2vec      training on {format_count(len(corpus.paths), 'files')}: minutes per ten million tokens")
     try:
         vectors = models.Word2Vec(corpus, **SKIP_GRAM, vector_size=dimensions, seed=seed, workers=runtime.n_cores()).wv
     except RuntimeError as error:  # gensim: the vocabulary is empty

@@ -91,9 +91,7 @@ def changed_settings(source: Path, saved: Mapping, settings: Mapping, allow_chan
     changes = differences(saved, settings)
     differing = "; ".join(changes.values())
     if changes and not allow_changes:
-        raise UserError(
-            f"{source} has other settings: {differing}. Use the same, or --allow_changes to resume as far as possible."
-        )
+        raise UserError(f"{source} has other settings: {differing}. Use the same, or resume with --allow_changes.")
     if changes:
         log.warning(f"Resuming with changes: {differing}.")
     return set(changes)

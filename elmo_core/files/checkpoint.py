@@ -140,9 +140,7 @@ def step_of(prefix: str | Path) -> int:
     try:
         return int(load_progress(prefix)["step"])
     except (UserError, KeyError, TypeError, ValueError):
-        log.warning(
-            f"{prefix}{PROGRESS} has no step or cannot be read. Assuming that the numbered checkpoints are later."
-        )
+        log.warning(f"{prefix}{PROGRESS} has no step or cannot be read. Numbered checkpoints are taken to be later.")
         return -1
 
 
@@ -199,9 +197,7 @@ def load_config(folder: str | Path, owner: str = "the checkpoints next to it") -
     config = read_json(path, f"the configuration of {owner}")
     version = config.pop("format_version", None)
     if type(version) is not int or version != FORMAT_VERSION:
-        raise UserError(
-            f"{path}: format_version is {version!r:.80}, expected {FORMAT_VERSION}. If it is newer, upgrade."
-        )
+        raise UserError(f"{path}: format_version is {version!r:.80}, expected {FORMAT_VERSION}. If newer, upgrade.")
     return config
 
 
@@ -289,7 +285,7 @@ def _companion(prefix: Path, suffix: str) -> Path:
                 return temporary
     if not path.exists():
         raise UserError(
-            f"{path} does not exist: this checkpoint has only weights. Start from them with `finetune_from`."
+            f"{path} does not exist: the checkpoint has only weights. Start from them with `finetune_from`."
         )
     if save_id and own_id and save_id != own_id:
         raise UserError(f"{path} cannot be read: it was not saved together with {prefix.name}{PARAMS}.")

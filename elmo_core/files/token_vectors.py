@@ -28,9 +28,7 @@ def read_words(path: str | Path) -> list[str]:
             raise UserError(f"{path}:{line}: found {' '.join(tokens)!r:.60}, expected one token per line.")
         words += tokens
     if missing := sorted({BOS, EOS} - set(words)):
-        raise UserError(
-            f"{path}: there is no {' and no '.join(missing)}, with which sentences begin and end: add them."
-        )
+        raise UserError(f"{path}: there is no {' and no '.join(missing)}, with which sentences begin and end. Add it.")
     return words
 
 

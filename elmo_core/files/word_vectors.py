@@ -41,15 +41,11 @@ def load_word_vectors(path: Path, limit: int | None = None):
         if not len(vectors):
             raise ValueError("it has no words")
         if repeated := len(vectors.index_to_key) - len(vectors.key_to_index):  # gensim leaves zero rows at the end
-            log.warning(
-                f"{path}: ignoring {format_count(repeated, 'repeated words')}; the first vector of each is used."
-            )
+            log.warning(f"{path}: ignoring {format_count(repeated, 'repeated words')}, except the first of each.")
             del vectors.index_to_key[-repeated:]
             vectors.vectors = vectors.vectors[:-repeated]
     except MemoryError as error:
-        raise UserError(
-            f"{path}: its vectors do not fit into memory. Limit their number with `word_vectors_limit`."
-        ) from error
+        raise UserError(f"{path}: its vectors do not fit into memory. Set `word_vectors_limit`.") from error
     except (ValueError, OverflowError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(
             f"{path} is not in word2vec's {'binary' if binary else 'text'} format ({type(error).__name__}: {error}). A line "

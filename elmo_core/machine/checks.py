@@ -40,9 +40,7 @@ def check_sentence(sentence: Sequence[str], number: int) -> Sequence[str]:
     if (tokens := as_list(sentence)) is None:
         words = sentence.split()[:4] if isinstance(sentence, str) else []
         hint = f" Split it into tokens first: {words!r}." if len(words) > 1 else ""
-        raise TypeError(
-            f"sentence {number}: found {describe(sentence)}, expected a list of tokens, as in {EXAMPLE}.{hint}"
-        )
+        raise TypeError(f"sentence {number}: found {describe(sentence)}, expected a list of tokens: {EXAMPLE}.{hint}")
     if all(isinstance(token, str) for token in tokens) and " ".join(tokens).split() == list(tokens):
         return tokens
     for position, token in enumerate(tokens):
@@ -50,9 +48,7 @@ def check_sentence(sentence: Sequence[str], number: int) -> Sequence[str]:
             raise TypeError(f"sentence {number}, token {position}: found {describe(token)}, expected a string.")
         if token.split() != [token]:
             fault = "contains white space" if token else "is empty"
-            raise UserError(
-                f"sentence {number}, token {position}: {token!r:.60} {fault}. Split the sentence into tokens."
-            )
+            raise UserError(f"sentence {number}, token {position}: {token!r:.60} {fault}. Tokenise the sentence.")
     return tokens
 
 

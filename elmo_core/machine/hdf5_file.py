@@ -56,9 +56,7 @@ class HDF5File:
     def check(self, name: str, shape: tuple[int, ...], source: str | Path, one_more_row: bool = False) -> None:
         """Raise if a dataset is missing, incomplete, or not of the shape that the `source` implies."""
         if name not in self.datasets:
-            raise UserError(
-                f"{self.path}: there is no {name}, expected {shape} according to {source}. {self.contents()}"
-            )
+            raise UserError(f"{self.path}: there is no {name}, expected {shape} as in {source}. {self.contents()}")
         dataset = self.datasets[name]
         with self.errors_named(name):
             actual, kind, stored = dataset.shape, dataset.dtype, dataset.id.get_storage_size()

@@ -182,9 +182,7 @@ def device_name(name: str = "auto") -> str:
     if kind == "gpu" and int(number or 0) >= gpus:
         problem = f"Paddle finds {format_count(gpus, 'GPUs')}. Check nvidia-smi and CUDA_VISIBLE_DEVICES"
         if not paddle.is_compiled_with_cuda():
-            problem = (
-                "this build of Paddle is for CPUs only. Install paddlepaddle-gpu (docs/cluster.md lists the builds)"
-            )
+            problem = "this build of Paddle is for CPUs only. Install paddlepaddle-gpu (see docs/cluster.md)"
         raise UserError(f"device {name}: {problem}, or give cpu as the device.")
     with on_device(name):
         return paddle.get_device()

@@ -29,9 +29,7 @@ def problem(version: str | None, numpy_version: str) -> str:
     if not RANGE[0] <= _numbers(version) < RANGE[1]:
         return f"paddle {version}: expected 2.6.2 to 3.3. Install one of these: pip install 'paddlepaddle>=2.6.2,<3.4'"
     if _numbers(version) < (3,) and _numbers(numpy_version) >= (2,):
-        return (
-            f"paddle {version} does not work with numpy {numpy_version}. Install an earlier one: pip install 'numpy<2'"
-        )
+        return f"paddle {version} does not work with numpy {numpy_version}. Install another: pip install 'numpy<2'"
     return ""
 
 

@@ -43,9 +43,7 @@ def text_files(source: str | Path, recursive: bool = False) -> list[Path]:
     if path.is_dir() and not recursive and (folders := [match.name for match in matches if match.is_dir()]):
         log.warning(f"{path} has subfolders, which are skipped: {join_names(folders, 3)}.")
     if not files:
-        raise UserError(
-            f"no file matches {pattern!r}, seen from {Path.cwd()}. Check the path; quote a glob: 'corpus/*'."
-        )
+        raise UserError(f"no file matches {pattern!r}, seen from {Path.cwd()}. Check it; quote a glob: 'corpus/*'.")
     return files
 
 

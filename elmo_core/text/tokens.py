@@ -64,9 +64,7 @@ class Vocabulary:
             raise UserError(f"{path}: the file is empty. `preprocess.py vocab` writes a vocabulary.")
         tokens, line = text.removesuffix("\n").split("\n"), 1
         if not PADDLENLP_SPECIAL_TOKENS.union(SPECIAL_TOKENS).intersection(tokens):
-            log.info(
-                f"{path} has no special tokens: adding {', '.join(SPECIAL_TOKENS)} before its {len(tokens):,} words."
-            )
+            log.info(f"{path} has no special tokens: adding {', '.join(SPECIAL_TOKENS)} to its {len(tokens):,} words.")
             tokens, line = [*SPECIAL_TOKENS, *tokens], 1 - len(SPECIAL_TOKENS)
         elif set(tokens[:4]) == PADDLENLP_SPECIAL_TOKENS:
             log.info(f"{path} begins with PaddleNLP's special tokens: {', '.join(SPECIAL_TOKENS)} replace them.")

@@ -60,9 +60,7 @@ def unpack(archive: Path, folder: Path) -> None:
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError, OSError) as error:
         if getattr(error, "errno", None) is not None:  # an error of the disk
             raise
-        raise DamagedArchive(
-            f"{archive} cannot be unpacked ({error}). It is truncated or damaged: download it again."
-        ) from error
+        raise DamagedArchive(f"{archive} cannot be unpacked ({error}). It is damaged: download it again.") from error
 
 
 def _members(archive: Path) -> Iterator[tuple[str, int, bool, IO[bytes]]]:

@@ -124,9 +124,7 @@ def read(
         if values["input"] == "word" or has_softmax:
             values["vocab_size"] = len(vocabulary)
         elif vocabulary:
-            log.warning(
-                f"`vocab` is ignored: {weights_path} has no softmax, and a character model needs no other vocabulary."
-            )
+            log.warning(f"`vocab` is ignored: {weights_path} has no softmax, and a character model needs no words.")
         _rename_single_cells(weights)
         projected = _is_projected(weights, values)
         try:
@@ -186,7 +184,7 @@ def _check_unused(weights: HDF5File, used: set[str], config: ELMoConfig, options
             weights.check(name, identity.shape, options_path)
             if not np.array_equal(weights.array(name), identity):
                 raise UserError(
-                    f"{weights.path}: the filters add up to projection_dim, but {name} is not the identity."
+                    f"{weights.path}: the filters add up to projection_dim; expected an identity in {name}."
                 )
         unused -= set(PROJECTION)
     if unknown := [name for name in sorted(unused) if NETWORK.match(name)]:
@@ -228,7 +226,7 @@ def _drop_additional_row(file: HDF5File, item: Item, array: np.ndarray) -> np.nd
         return array[1:]
     if item.name == "char_embed":
         log.warning(
-            f"{problem}: it was trained with n_characters {len(array)}. Ignoring the last, which is never read."
+            f"{problem}: it was trained with n_characters {len(array)}. Ignoring the last, which nothing reads."
         )
         return array[:-1]
     raise UserError(f"{problem} as in the vocabulary, and the first is not padding.")

@@ -112,7 +112,7 @@ def _range_start(response, received: int) -> tuple[int, int]:
         content_range = RANGE.fullmatch(response.headers.get("Content-Range") or "")
         if not received or not content_range or int(content_range[1]) != received:
             raise DownloadFailed(
-                f"the server sent another range than requested ({response.headers.get('Content-Range')})"
+                f"the server sent a range that was not asked for ({response.headers.get('Content-Range')})"
             )
         return received, int(content_range[3])
     if response.status != 200 or not length.isdecimal():
@@ -131,9 +131,7 @@ def _first_bytes(response, path: Path) -> bytes:
     begin, kind = response.read(64), response.headers.get_content_type()
     expected = MAGIC_BYTES.get(path.suffix, b"")
     if not begin.lstrip().startswith(expected) or (kind == "text/html" and not expected):
-        raise DownloadFailed(
-            f"not a {path.suffix} file but {kind}, beginning with {begin[:30]!r}: an error or login page?"
-        )
+        raise DownloadFailed(f"not a {path.suffix} file but {kind}, beginning with {begin[:30]!r}: a login page?")
     return begin
 
 

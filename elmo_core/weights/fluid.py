@@ -41,9 +41,7 @@ def read(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np
     source = ForeignWeights({name: _variable(path) for name, path in files.items() if NETWORK.fullmatch(name)}, folder)
     for name in ("embedding_para", "lstmp_0.w_1"):
         if name not in files or source.arrays[name].ndim != 2:
-            raise UserError(
-                f"{folder}: there is no {name} with 2 axes. The folder contains {quoted(sorted(files)) or 'no files'}."
-            )
+            raise UserError(f"{folder}: there is no {name} with 2 axes. Found {quoted(sorted(files)) or 'no files'}.")
     config = ELMoConfig(
         input="word",
         vocab_size=len(vocabulary),

@@ -19,9 +19,7 @@ def resolve(params: str | Path) -> Path:
     An existing path takes precedence over a name.
     """
     if not isinstance(params, str | Path):
-        raise TypeError(
-            f"found {type(params).__name__} {params!r:.60}, expected a checkpoint's path or a model's name."
-        )
+        raise TypeError(f"found {type(params).__name__} {params!r:.60}, expected a checkpoint's path or model's name.")
     name = str(params)
     if name in published.table() and not (Path(name).exists() or checkpoint.exists(Path(name))):
         return published.get(name)

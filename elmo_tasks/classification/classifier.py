@@ -172,7 +172,7 @@ class Classifier(TrainedModel):
     def iter_predict(self, texts: Iterable[Text]) -> Iterator[str]:
         """Yield the same for any number of texts."""
         if isinstance(texts, str):
-            check_texts(texts)
+            self.predict(texts)  # a TypeError
         texts = iter(texts)
         while group := list(islice(texts, TEXTS_PER_GROUP)):
             yield from self.predict(group)

@@ -106,7 +106,8 @@ def test_help_shows_an_example_and_every_default(name, monkeypatch):
         for action in part._actions:
             assert action.help or action.choices, f"{name}: {action.dest}"
             if action.default not in (None, False, argparse.SUPPRESS):
-                assert "".join(f"(default: {action.default}".split()) in text, f"{name}: {action.dest}"
+                values = action.default if isinstance(action.default, tuple) else [action.default]
+                assert "".join(f"(default:{''.join(map(str, values))}".split()) in text, f"{name}: {action.dest}"
 
 
 def test_help_is_printed_and_does_not_wait_for_paddle():

@@ -441,7 +441,7 @@ def test_pairs_are_trained_and_predicted(files, small_weights, more, capsys):
         for array in threads.map(classifier.probabilities, [texts] * 8):
             np.testing.assert_array_equal(array, together)
     assert list(classifier.iter_predict(iter(texts))) == classifier.predict(texts)
-    with pytest.raises(TypeError, match="a list"):
+    with pytest.raises(TypeError, match="a list of tuples"):
         next(classifier.iter_predict("red"))
     assert classifier.probabilities([]).shape == (0, 2)
     with pytest.raises(TypeError, match="text2"):
