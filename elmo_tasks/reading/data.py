@@ -36,10 +36,6 @@ class Question:
     answers: list[str]
     answer_starts: list[int | None]
 
-    def located_answers(self) -> list[tuple[str, int]]:
-        """The answers that occur in the passage, with their offsets."""
-        return [pair for pair in zip(self.answers, self.answer_starts, strict=True) if pair[1] is not None]
-
 
 @dataclass
 class Passage:
@@ -102,17 +98,11 @@ def _passages(records: Iterable[Record]) -> Iterator[tuple[str, list[tuple[str, 
             continue
         passages = [(where, value)]
         if "context" not in value and "context_text" not in value:
-            articles = enumerate(_field(value, ("data",), list, where), 1)
-            articles = ((f"{where}, data {k}", article) for k, article in articles)
-            passages = (
-                (f"{place}, paragraph {k}", passage)
-                for place, article in articles
-                for k, passage in enumerate(_field(article, ("paragraphs",), list, place), 1)
-            )
+            articles = _items(value, "data", "data", where)
+            passages = (pair for at, article in articles for pair in _items(article, "paragraphs", "paragraph", at))
         for place, passage in passages:
             text = _field(passage, ("context", "context_text"), str, place)
-            questions = enumerate(_field(passage, ("qas",), list, place), 1)
-            yield text, [(f"{place}, question {k}", question) for k, question in questions], place
+            yield text, list(_items(passage, "qas", "question", place)), place
     yield from ((text, questions, questions[0][0]) for text, questions in grouped.items())
 
 
@@ -136,6 +126,11 @@ def _question(values: Any, passage: str, where: str, faults: Counter) -> Questio
         question.answers.append(text)
         question.answer_starts.append(located)
     return question
+
+
+def _items(values: Any, name: str, kind: str, where: str) -> Iterator[tuple[str, Any]]:
+    """Yield the items of a list, each with its position."""
+    return ((f"{where}, {kind} {k}", item) for k, item in enumerate(_field(values, (name,), list, where), 1))
 
 
 def _field(values: Any, names: Sequence[str], kind: type, where: str) -> Any:

@@ -26,8 +26,9 @@ class TokenisedPassage:
     def spans(self) -> Iterator[tuple[str, Text, TokenSpan | None]]:
         """Each question's id and text, and the tokens of its first answer that occurs in the passage."""
         for question, text in self.questions:
-            located = ((begin, begin + len(answer)) for answer, begin in question.located_answers())
-            yield question.id, text, next(filter(None, (self.text.token_span(*span) for span in located)), None)
+            located = zip(question.answer_starts, question.answers, strict=True)
+            spans = (self.text.token_span(k, k + len(answer)) for k, answer in located if k is not None)
+            yield question.id, text, next(filter(None, spans), None)
 
 
 def read_passages(data: Path | str | Sequence[Mapping[str, Any]], name: str) -> list[Passage]:

@@ -23,7 +23,7 @@ class Sentence:
     labels: list[str]
     where: str = field(default="", compare=False)
 
-    def check(self) -> None:
+    def __post_init__(self):
         if len(self.tokens) != len(self.labels):
             counts = f"{format_count(len(self.tokens), 'tokens')} and {format_count(len(self.labels), 'labels')}"
             raise UserError(f"{self.where}: {counts}, expected as many labels as tokens.")

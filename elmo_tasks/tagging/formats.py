@@ -24,6 +24,7 @@ from elmo_core.text.text_files import line_groups, read_lines
 from elmo_tasks.tagging.columns import CHARACTER_WITH_POSITION, parse_token, read_columns
 from elmo_tasks.tagging.data import Sentence
 from elmo_tasks.tagging.pieces import PieceSplitter
+from elmo_tasks.tagging.scheme import OUTSIDE
 from elmo_tasks.tagging.text import CHARACTERS
 from elmo_tasks.tagging.text_spans import SPAN_KEYS, Faults, find_spans, label_tokens
 from elmo_tasks.tagging.words import segmented_sentence, tagged_sentence
@@ -70,6 +71,8 @@ class SentenceReader:
             sentences = self._read_records(path, format_name)
         if not sentences:
             raise UserError(f"{path}: no sentences, read as {format_name}.")
+        if not self.format and format_name != "columns":
+            log.info(f"{path}: {format_count(len(sentences), 'sentences')}, read as {format_name}")
         for fault, places in self.faults.items():
             if places:
                 log.warning(f"{path}: {fault}: {len(places):,}. The first: {places.pop(0)}")
@@ -85,15 +88,12 @@ class SentenceReader:
 
     def _read_records(self, path: Path, format_name: str) -> list[Sentence]:
         rows = [pair for pair in self.parse(records.Lines(line_groups(path)), path, format_name) if pair[1] != ""]
-        texts = filter(None, (self.text(record) for _, record in rows if isinstance(record, dict)))
-        if self.lang == AUTO and (texts := list(texts)):
+        texts = list(filter(None, (self.text(record) for _, record in rows if isinstance(record, dict))))
+        if self.lang == AUTO and texts:
             language = recognise(texts)
             self.lang = CHARACTERS if language == "zh" else language
         found = (self.sentences(record, where, format_name) for where, record in rows)
-        sentences = [sentence for sentence in chain.from_iterable(found) if sentence.tokens]
-        if sentences and not self.format:
-            log.info(f"{path}: {format_count(len(sentences), 'sentences')}, read as {format_name}")
-        return sentences
+        return [sentence for sentence in chain.from_iterable(found) if sentence.tokens]
 
     def format_of(self, path: Path) -> str:
         if self.format:
@@ -140,10 +140,8 @@ class SentenceReader:
                 return []
             tokens, labels = self._tokens_and_labels(record, where, labelled)
         tokens = [parse_token(token, self.segmentation, where) for token in tokens]
-        sentence = Sentence(tokens, ["_".join(label.split()) for label in labels], where)
-        if labelled:
-            sentence.check()
-        return [sentence]
+        labels = ["_".join(label.split()) for label in labels] if labelled else [OUTSIDE] * len(tokens)
+        return [Sentence(tokens, labels, where)]
 
     def key(self, default: str) -> str:
         """The key of tokens or of a text."""
@@ -161,7 +159,7 @@ class SentenceReader:
     def _tokens_and_labels(self, record: dict[str, Any], where: str, labelled: bool) -> tuple[list[str], list[str]]:
         keys = [self.label] if isinstance(self.label, str) else LABEL_KEYS
         tokens = record.get(self.key("tokens"))
-        labels = next((record[key] for key in keys if key in record), []) if labelled else []
+        labels = next((record[key] for key in keys if key in record and labelled), [])
         for value, what in ((tokens, self.key("tokens")), (labels, "labels"), (self.label_names, "names")):
             if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
                 raise UserError(

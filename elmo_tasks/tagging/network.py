@@ -50,10 +50,7 @@ class TaggerSettings(ELMoSettings):
         needs="elmo or word_vectors",
     )
     elmo_at: str = setting(
-        "input",
-        "where the network reads ELMo",
-        choices=("input", "output", "input,output"),
-        needs="elmo",
+        "input", "where the network reads ELMo", choices=("input", "output", "input,output"), needs="elmo"
     )
     word_dim: int = setting(128, "size of the word embeddings that are trained with the task")
     word_vectors_trainable: bool = setting(False, "fine-tune the word vectors", needs="word_vectors")

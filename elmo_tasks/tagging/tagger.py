@@ -291,10 +291,7 @@ class Tagger(TrainedModel):
         return self.score(data).to_dict()
 
     def score(
-        self,
-        sentences: Sequence[Sentence],
-        known: set[str] | None = None,
-        predicted: Sequence[list[str]] | None = None,
+        self, sentences: Sequence[Sentence], known: set[str] | None = None, predicted: Sequence[list[str]] | None = None
     ) -> Score:
         """Score the tagger. known: the words of the training data. predicted: its labels."""
         if known is None and self.settings.scheme != "lac":  # in LAC's scheme words are joined from tokens

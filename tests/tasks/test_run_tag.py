@@ -320,7 +320,7 @@ MISTAKES = [  # flags, pattern of the message
     (f"{BASELINE} --json=train", "--json"),
     (f"{BASELINE} --data_format=tagged --pieces=dev", "dev"),
     (f"{TRAIN} --init_from_ckpt=model --layers=all", "'all'.*mix"),
-    (f"{TRAIN} --init_from_ckpt=model --layers=mix:0,9", "mix:0,9.*from 0 to 2"),
+    (f"{TRAIN} --init_from_ckpt=model --layers=mix:0,9", "mix:0,9.*0 to 2"),
     (f"{TRAIN} --init_from_ckpt=model --elmo_l2_coef=0.1", "--layers=mix"),
     (f"{TRAIN} --init_from_ckpt=model --elmo_lr=0.1", "--elmo_trainable"),
     (f"{PREDICT} --input=train --output_format=tagged", "--output_format"),
