@@ -149,7 +149,10 @@ def predict(args: argparse.Namespace) -> None:
             answers = reader.predictions(tokenise_passages(passages, reader.settings.lang))
             target.write(json.dumps(answers, ensure_ascii=False, indent=1) + "\n")
         else:
-            passage = read_passage(args.passage)
+            disk.check_input(args.passage, "a passage", "--passage")
+            passage = "".join(blocks(args.passage))
+            if not passage.split():
+                raise UserError(f"--passage {args.passage}: the file is empty.")
             reader, lines = Reader(args.model_dir, args.device), []
             for lines in line_groups(None):
                 answers = iter(reader.answers([(line, passage) for line in lines if line.strip()]))
@@ -159,14 +162,6 @@ def predict(args: argparse.Namespace) -> None:
                 target.flush()
             if not lines:
                 raise UserError("standard input has no question: expected one per line.")
-
-
-def read_passage(path: Path) -> str:
-    disk.check_input(path, "a passage", "--passage")
-    text = "".join(blocks(path))
-    if not text.split():
-        raise UserError(f"--passage {path}: the file is empty.")
-    return text
 
 
 def prepare(args: argparse.Namespace) -> None:

@@ -34,6 +34,7 @@ SAMPLE = 100  # lines by which a format is recognised
 HEADER = "text_a\tlabel"  # of PaddleNLP's files, which also separate tokens by \x02
 LABEL_KEYS = ("labels", "ner_tags", "tags", "pos_tags", "chunk_tags", "label")
 MAX_WIDTHS = 5  # lines with more different numbers of columns are text
+LabelNames = Path | str | Sequence[str] | None
 
 
 @dataclass
@@ -50,7 +51,7 @@ class SentenceReader:
     label: int | str = -1
     segmentation: str = "none"
     feature: int | None = None
-    label_names: Path | str | Sequence[str] | None = None
+    label_names: LabelNames = None
     pieces: PieceSplitter | None = None
     lang: str = AUTO
     faults: Faults = field(default_factory=lambda: defaultdict(list))

@@ -24,7 +24,7 @@ from elmo_tasks.characters import jieba_words
 from elmo_tasks.saved import TrainedModel, part
 from elmo_tasks.tagging.columns import parse_token
 from elmo_tasks.tagging.data import Labels, Sentence, detect_language, make_batch
-from elmo_tasks.tagging.formats import SentenceReader
+from elmo_tasks.tagging.formats import LabelNames, SentenceReader
 from elmo_tasks.tagging.network import BiGRUCRF, TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter
 from elmo_tasks.tagging.scheme import detect_scheme, spans
@@ -264,15 +264,11 @@ class Tagger(TrainedModel):
         return results + [([], [])] * (len(group) - len(nonempty))  # sorted by length: empty ones come last
 
     def reader(
-        self,
-        data_format: str | None,
-        token_column: int | str,
-        label_column: int | str = -1,
-        label_names: Path | str | Sequence[str] | None = None,
+        self, data_format: str | None, token: int | str, label: int | str = -1, label_names: LabelNames = None
     ) -> SentenceReader:
         """A reader of files for this tagger."""
         how = self.settings.segmentation, self.feature_column, label_names, self.piece_splitter, self.settings.lang
-        return SentenceReader(data_format, token_column, label_column, *how)
+        return SentenceReader(data_format, token, label, *how)
 
     def evaluate(
         self,
