@@ -2,13 +2,17 @@
 
 columns    a token and its label per line, see columns.py
 tsv        a sentence per line, its tokens and its labels: `The cat<TAB>B-NP I-NP`, `我爱北京<TAB>O O B I`
-tagged     a sentence per line, as `word/TAG word/TAG`, see pieces.py
-segmented  a sentence per line, as words with spaces between them, see pieces.py
+tagged     a sentence per line, as `word/TAG word/TAG`, as in LAC's corpora and the People's Daily. A word may contain `/`,
+           the last one counts. The latter's numbers of paragraphs, `19980101-01-001-001/m`, and brackets,
+           `[中国/ns 银行/n]nt`, are left out.
+segmented  a sentence per line, as words with spaces between them, as in SIGHAN's corpora. Their characters are tokens,
+           labelled B, M, E, or S
 json       objects, one per line or in an array, of tokens and labels, `{"tokens": [...], "ner_tags": [...]}`, or of a text
            and its spans, see text_spans.py
 csv        columns with a header, one of which is the text; only for prediction
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,8 +27,8 @@ from elmo_core.text.language import AUTO, HAN, recognise
 from elmo_core.text.text_files import line_groups, read_lines
 from elmo_tasks.tagging.columns import CHARACTER_WITH_POSITION, parse_token, read_columns
 from elmo_tasks.tagging.data import Sentence
-from elmo_tasks.tagging.pieces import PieceSplitter, segmented_sentence, tagged_sentence
-from elmo_tasks.tagging.scheme import OUTSIDE
+from elmo_tasks.tagging.pieces import PieceSplitter
+from elmo_tasks.tagging.scheme import OUTSIDE, split_lac_label
 from elmo_tasks.tagging.text import CHARACTERS
 from elmo_tasks.tagging.text_spans import SPAN_KEYS, Faults, find_spans, label_tokens
 
@@ -33,6 +37,8 @@ SAMPLE = 100  # lines by which a format is recognised
 HEADER = "text_a\tlabel"  # of PaddleNLP's files, which also separate tokens by \x02
 LABEL_KEYS = ("labels", "ner_tags", "tags", "pos_tags", "chunk_tags", "label")
 MAX_WIDTHS = 5  # lines with more different numbers of columns are text
+PARAGRAPH = re.compile(r"\s*\d{8}-\d\d-\d{3}-\d{3}/m\s")
+BRACKETED = re.compile(r"(.*/[^/\]]+)\](/?\w*)")
 LabelNames = Path | str | Sequence[str] | None
 
 
@@ -199,3 +205,38 @@ def split_tsv(line: str) -> tuple[list[str], list[str]]:
         characters = [character for character in text if not character.isspace()]
         tokens = characters if len(characters) == len(labels) else tokens
     return tokens, labels
+
+
+def labelled_pieces(word: str, tag: str, splitter: PieceSplitter) -> Sentence:
+    pieces = splitter.split(word)
+    if len(pieces) == 1 or tag == OUTSIDE:
+        return Sentence(pieces, [tag] * len(pieces))
+    return Sentence(pieces, [f"{tag}-B", *[f"{tag}-I"] * (len(pieces) - 1)])
+
+
+def tagged_sentence(line: str, where: str, splitter: PieceSplitter) -> Sentence:
+    """The words of a line, split into labelled pieces."""
+    sentence, in_brackets = Sentence([], [], where), False
+    for text in PARAGRAPH.sub("", line, count=1).split():
+        if text[0] == "[" and text[1:2] not in ("", "/"):
+            text, in_brackets = text[1:], True
+        if in_brackets and (closed := BRACKETED.fullmatch(text)):
+            text, in_brackets = closed[1], False
+        word, _, tag = text.rpartition("/")
+        if not word or not tag:
+            raise UserError(f"{where}: {text!r:.60}, expected a word, a slash and its tag, as in 故事/n.")
+        if not splitter.whole and split_lac_label(tag)[1]:
+            raise UserError(
+                f"{where}: the tag {tag!r} ends with -B or -I, as the labels of pieces do. Rename it, or leave out `pieces`."
+            )
+        pieces = labelled_pieces(word, tag, splitter)
+        sentence.tokens += pieces.tokens
+        sentence.labels += pieces.labels
+    return sentence
+
+
+def segmented_sentence(line: str, where: str) -> Sentence:
+    """The characters of a line of words."""
+    words = line.split()
+    labels = ["S" if len(word) == 1 else f"B{'M' * (len(word) - 2)}E" for word in words]
+    return Sentence(list("".join(words)), list("".join(labels)), where)
