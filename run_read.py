@@ -25,11 +25,10 @@ from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError
 from elmo_core.text.language import AUTO, choose_language
 from elmo_core.text.text_files import blocks, line_groups, write_table
-from elmo_tasks.reading.data import read_dataset
+from elmo_tasks.reading.data import read_dataset, tokenise_passages
 from elmo_tasks.reading.network import ReaderSettings
-from elmo_tasks.reading.reader import Reader, tokenise_passages
+from elmo_tasks.reading.reader import MIN_COUNT, TRAINING, Reader
 from elmo_tasks.reading.score import mistakes, score
-from elmo_tasks.reading.training import MIN_COUNT, TRAINING
 from elmo_tasks.significance import clustered_bootstrap
 
 CONTENT = "passages and questions, in the JSON of SQuAD or CMRC 2018"

@@ -20,17 +20,17 @@ from elmo_core.settings import check_effects, first_of, make
 from elmo_core.text.language import AUTO, choose_language
 from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches
 from elmo_core.weights.model_files import vocabulary_words
-from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, question_groups
-from elmo_tasks.reading.data import Passage, Question
+from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, question_groups, training_groups
+from elmo_tasks.reading.data import Passage, Question, TokenisedPassage, read_passages, tokenise_passages
 from elmo_tasks.reading.network import BiDAF, ReaderSettings
-from elmo_tasks.reading.passages import TokenisedPassage, read_passages, tokenise_passages
 from elmo_tasks.reading.score import Scores, score
 from elmo_tasks.reading.text import Answer, best_answers, span_scores, windows
-from elmo_tasks.reading.training import MIN_COUNT, TRAINING, training_groups
 from elmo_tasks.saved import TrainedModel, part
 from elmo_tasks.token_models import load_inputs, train_model
 from elmo_tasks.training import Progress, Several, TrainingSettings, grid_of, hold_out, training_folder
 
+TRAINING = TrainingSettings(epochs=20, patience=4, batch_size=8, ema=0.999)  # the defaults
+MIN_COUNT = 2  # of a word in the training data, else it is unknown
 BATCH_SIZE = 8  # windows per batch
 BATCH_TOKENS = 8192  # tokens per batch, padding included
 QUESTIONS_PER_CHUNK = 256  # of `iter_answers`

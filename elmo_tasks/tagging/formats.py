@@ -2,8 +2,8 @@
 
 columns    a token and its label per line, see columns.py
 tsv        a sentence per line, its tokens and its labels: `The cat<TAB>B-NP I-NP`, `我爱北京<TAB>O O B I`
-tagged     a sentence per line, as `word/TAG word/TAG`, see words.py
-segmented  a sentence per line, as words with spaces between them, see words.py
+tagged     a sentence per line, as `word/TAG word/TAG`, see pieces.py
+segmented  a sentence per line, as words with spaces between them, see pieces.py
 json       objects, one per line or in an array, of tokens and labels, `{"tokens": [...], "ner_tags": [...]}`, or of a text
            and its spans, see text_spans.py
 csv        columns with a header, one of which is the text; only for prediction
@@ -23,11 +23,10 @@ from elmo_core.text.language import AUTO, HAN, recognise
 from elmo_core.text.text_files import line_groups, read_lines
 from elmo_tasks.tagging.columns import CHARACTER_WITH_POSITION, parse_token, read_columns
 from elmo_tasks.tagging.data import Sentence
-from elmo_tasks.tagging.pieces import PieceSplitter
+from elmo_tasks.tagging.pieces import PieceSplitter, segmented_sentence, tagged_sentence
 from elmo_tasks.tagging.scheme import OUTSIDE
 from elmo_tasks.tagging.text import CHARACTERS
 from elmo_tasks.tagging.text_spans import SPAN_KEYS, Faults, find_spans, label_tokens
-from elmo_tasks.tagging.words import segmented_sentence, tagged_sentence
 
 FORMATS = ("columns", "tsv", "tagged", "segmented", "json", "csv")
 SAMPLE = 100  # lines by which a format is recognised
