@@ -25,11 +25,10 @@ from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError
 from elmo_core.text.language import AUTO, choose_language
 from elmo_core.text.text_files import blocks, line_groups, write_table
-from elmo_tasks.reading.data import read_dataset
+from elmo_tasks.reading.data import read_dataset, tokenise_passages
 from elmo_tasks.reading.network import ReaderSettings
-from elmo_tasks.reading.reader import Reader, tokenise_passages
+from elmo_tasks.reading.reader import MIN_COUNT, TRAINING, Reader
 from elmo_tasks.reading.score import mistakes, score
-from elmo_tasks.reading.training import MIN_COUNT, TRAINING
 from elmo_tasks.significance import clustered_bootstrap
 
 CONTENT = "passages and questions, in the JSON of SQuAD or CMRC 2018"
@@ -149,7 +148,10 @@ def predict(args: argparse.Namespace) -> None:
             answers = reader.predictions(tokenise_passages(passages, reader.settings.lang))
             target.write(json.dumps(answers, ensure_ascii=False, indent=1) + "\n")
         else:
-            passage = read_passage(args.passage)
+            disk.check_input(args.passage, "a passage", "--passage")
+            passage = "".join(blocks(args.passage))
+            if not passage.split():
+                raise UserError(f"--passage {args.passage}: the file is empty.")
             reader, lines = Reader(args.model_dir, args.device), []
             for lines in line_groups(None):
                 answers = iter(reader.answers([(line, passage) for line in lines if line.strip()]))
@@ -159,14 +161,6 @@ def predict(args: argparse.Namespace) -> None:
                 target.flush()
             if not lines:
                 raise UserError("standard input has no question: expected one per line.")
-
-
-def read_passage(path: Path) -> str:
-    disk.check_input(path, "a passage", "--passage")
-    text = "".join(blocks(path))
-    if not text.split():
-        raise UserError(f"--passage {path}: the file is empty.")
-    return text
 
 
 def prepare(args: argparse.Namespace) -> None:

@@ -78,11 +78,10 @@ def add_train(parser: argparse.ArgumentParser) -> None:
 
 
 def add_format(group) -> None:
-    text = (
-        "columns; tsv: tokens, a tab, labels; tagged: word/TAG; segmented: words with spaces; json: tokens and labels, "
+    text = "columns; tsv: tokens, a tab, labels; tagged: word/TAG; segmented: words with spaces; json: tokens and "
+    group.add_argument(
+        "--data_format", choices=FORMATS, help=f"{text}labels, or a text and spans (default: recognised)"
     )
-    text += "or a text and spans (default: recognised)"
-    group.add_argument("--data_format", choices=FORMATS, help=text)
     text = "column of the tokens, from 0; -1 is the last; or a key of JSON"
     group.add_argument("--token_column", **COLUMN, default=0, help=text)
     group.add_argument("--label_column", **COLUMN, default=-1, help="column or key of the labels")
@@ -131,19 +130,18 @@ def evaluate(args: argparse.Namespace) -> None:
     predicted = tagger.predict([sentence.tokens for sentence in sentences])
     score = tagger.score(sentences, predicted=predicted)
     if args.mistakes:
-        pairs = zip(sentences, predicted, strict=True)
-        mistakes = [(sentence, labels) for sentence, labels in pairs if sentence.labels != labels]
-        rows = (row for sentence, labels in mistakes for row in mistake_rows(sentence, labels))
-        write_table(args.mistakes, rows)
+        write_table(args.mistakes, mistake_rows(sentences, predicted))
     show(str(args.test_file), score)
     script.write_json(args.json, {"test": score.to_dict()})
 
 
-def mistake_rows(sentence: Sentence, predicted: Sequence[str]) -> Iterator[Sequence[str]]:
-    """A sentence's file and line as a comment, then token, label and predicted label in columns."""
-    yield (f"# source = {sentence.where}",)
-    yield from zip(sentence.tokens, sentence.labels, predicted, strict=True)
-    yield ()
+def mistake_rows(sentences: Sequence[Sentence], predicted: Sequence[list[str]]) -> Iterator[Sequence[str]]:
+    """Of sentences with mistakes: file and line as a comment, then token, label and predicted label in columns."""
+    for sentence, labels in zip(sentences, predicted, strict=True):
+        if sentence.labels != labels:
+            yield (f"# source = {sentence.where}",)
+            yield from zip(sentence.tokens, sentence.labels, labels, strict=True)
+            yield ()
 
 
 def predict(args: argparse.Namespace) -> None:

@@ -51,5 +51,6 @@ print({kind.capitalize()}("{name}").{call})
 
 
 def _changed(settings: Any) -> dict[str, Any]:
-    """The settings that differ from the defaults."""
-    return {name: value for name, value in vars(settings).items() if value != getattr(type(settings), name)}
+    """The settings that differ from the defaults, or were chosen from several."""
+    defaults = {name: getattr(type(settings), name) for name in vars(settings)}
+    return {name: value for name, value in vars(settings).items() if defaults[name] not in (value, (value,))}

@@ -68,8 +68,8 @@ class Results:
 
     @cached_property
     def value(self) -> float:
-        """The area under the ROC curve, which selects the best epoch."""
-        return auc(self.probabilities, self.label)
+        """The area under the ROC curve, which selects the best epoch; between equal areas, the accuracy decides."""
+        return auc(self.probabilities, self.label) + 1e-9 * self.accuracy
 
     @property
     def accuracy(self) -> float:
@@ -99,7 +99,7 @@ class Results:
 
     @property
     def summary(self) -> str:
-        return f"AUC {self.value:.4f} accuracy {self.accuracy:.2%}"
+        return f"AUC {self.value:.4f}  accuracy {self.accuracy:.2%}"
 
     def to_dict(self) -> dict[str, Any]:
         scores = {"accuracy": self.accuracy, "macro_f1": self.macro_f1}

@@ -1,4 +1,4 @@
-"""Data sets of passages, questions and answers.
+"""Data sets of passages, questions and answers, as read and as tokens.
 
 SQuAD 1.1, CMRC 2018, DuReader-robust:
     {"data": [{"paragraphs": [{"context": ..., "qas": [
@@ -10,15 +10,16 @@ As Hugging Face's datasets writes them, an object per line or an array of object
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, format_count
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.text_files import line_groups
-from elmo_tasks.records import Lines, Record, read_records
+from elmo_tasks.reading.text import Text, TokenSpan
+from elmo_tasks.records import Lines, Record, number_records, read_records
 
 EXPECTED = "passages and questions in the JSON of SQuAD or CMRC 2018"
 NO_ANSWER = (
@@ -35,10 +36,6 @@ class Question:
     text: str
     answers: list[str]
     answer_starts: list[int | None]
-
-    def located_answers(self) -> list[tuple[str, int]]:
-        """The answers that occur in the passage, with their offsets."""
-        return [pair for pair in zip(self.answers, self.answer_starts, strict=True) if pair[1] is not None]
 
 
 @dataclass
@@ -72,6 +69,14 @@ def read_dataset(path: Path, require_answers: bool = True) -> Dataset:
     return make_dataset((record for record in records if record[1] != ""), path, require_answers)
 
 
+def read_passages(data: Path | str | Sequence[Mapping[str, Any]], name: str) -> list[Passage]:
+    """Read a file, or dictionaries. name: of the argument, used in error messages."""
+    is_file = isinstance(data, Path | str)
+    dataset = read_dataset(Path(data)) if is_file else make_dataset(number_records(data, name), name)
+    log.info(f"{data if is_file else name}: {dataset.describe()}")
+    return dataset.passages
+
+
 def make_dataset(records: Iterable[Record], source: str | Path, require_answers: bool = True) -> Dataset:
     """Take the passages and questions from records. source: their file, used in error messages."""
     data, seen = Dataset([]), set()
@@ -102,17 +107,11 @@ def _passages(records: Iterable[Record]) -> Iterator[tuple[str, list[tuple[str, 
             continue
         passages = [(where, value)]
         if "context" not in value and "context_text" not in value:
-            articles = enumerate(_field(value, ("data",), list, where), 1)
-            articles = ((f"{where}, data {k}", article) for k, article in articles)
-            passages = (
-                (f"{place}, paragraph {k}", passage)
-                for place, article in articles
-                for k, passage in enumerate(_field(article, ("paragraphs",), list, place), 1)
-            )
+            articles = _items(value, "data", "data", where)
+            passages = (pair for at, article in articles for pair in _items(article, "paragraphs", "paragraph", at))
         for place, passage in passages:
             text = _field(passage, ("context", "context_text"), str, place)
-            questions = enumerate(_field(passage, ("qas",), list, place), 1)
-            yield text, [(f"{place}, question {k}", question) for k, question in questions], place
+            yield text, list(_items(passage, "qas", "question", place)), place
     yield from ((text, questions, questions[0][0]) for text, questions in grouped.items())
 
 
@@ -138,6 +137,11 @@ def _question(values: Any, passage: str, where: str, faults: Counter) -> Questio
     return question
 
 
+def _items(values: Any, name: str, kind: str, where: str) -> Iterator[tuple[str, Any]]:
+    """Yield the items of a list, each with its position."""
+    return ((f"{where}, {kind} {k}", item) for k, item in enumerate(_field(values, (name,), list, where), 1))
+
+
 def _field(values: Any, names: Sequence[str], kind: type, where: str) -> Any:
     """The first of the named fields that exists."""
     name = next((name for name in names if isinstance(values, dict) and name in values), None)
@@ -154,3 +158,28 @@ def _locate_answer(answer: str, start: int, text: str) -> int | None:
     start = max(start, 0)
     offsets = [text.rfind(answer, 0, start + len(answer)), text.find(answer, start)]
     return min((offset for offset in offsets if offset >= 0), key=lambda offset: abs(offset - start), default=None)
+
+
+class TokenisedPassage:
+    """A passage and its questions as tokens."""
+
+    def __init__(self, passage: Passage, language: str):
+        self.passage = passage
+        self.text = Text.from_string(passage.text, language)
+        if not self.text.tokens:
+            raise UserError(f"The passage {passage.text!r:.60} has no words.")
+        self.questions = [(question, Text.from_question(question.text, language)) for question in passage.questions]
+
+    def texts(self) -> list[Text]:
+        return [self.text, *(text for _, text in self.questions)]
+
+    def spans(self) -> Iterator[tuple[str, Text, TokenSpan | None]]:
+        """Each question's id and text, and the tokens of its first answer that occurs in the passage."""
+        for question, text in self.questions:
+            located = zip(question.answer_starts, question.answers, strict=True)
+            spans = (self.text.token_span(k, k + len(answer)) for k, answer in located if k is not None)
+            yield question.id, text, next(filter(None, spans), None)
+
+
+def tokenise_passages(passages: Iterable[Passage], lang: str) -> list[TokenisedPassage]:
+    return [TokenisedPassage(passage, lang) for passage in passages]

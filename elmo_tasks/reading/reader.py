@@ -3,7 +3,8 @@
 vocab.txt holds the words of the training data.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
@@ -15,36 +16,21 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import runtime
 from elmo_core.machine.checks import check_number, check_texts
 from elmo_core.machine.messages import UserError
-from elmo_core.machine.runtime import paddle
 from elmo_core.settings import check_effects, first_of, make
 from elmo_core.text.language import AUTO, choose_language
 from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches
 from elmo_core.weights.model_files import vocabulary_words
-from elmo_tasks.pretrained import PretrainedBiLM, randomise
-from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, question_groups
-from elmo_tasks.reading.data import Passage, Question
+from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, question_groups, training_groups
+from elmo_tasks.reading.data import Passage, Question, TokenisedPassage, read_passages, tokenise_passages
 from elmo_tasks.reading.network import BiDAF, ReaderSettings
-from elmo_tasks.reading.passages import TokenisedPassage, read_passages, tokenise_passages
 from elmo_tasks.reading.score import Scores, score
 from elmo_tasks.reading.text import Answer, best_answers, span_scores, windows
-from elmo_tasks.reading.training import MIN_COUNT, TRAINING, training_groups
 from elmo_tasks.saved import TrainedModel, part
-from elmo_tasks.training import (
-    BestEpoch,
-    Progress,
-    Run,
-    Several,
-    TrainingSettings,
-    conclude,
-    fit,
-    grid_of,
-    hold_out,
-    interrupted_run,
-    search,
-    training_folder,
-)
-from elmo_tasks.word_vectors import WordVectors
+from elmo_tasks.token_models import load_inputs, train_model
+from elmo_tasks.training import Progress, Several, TrainingSettings, grid_of, hold_out, training_folder
 
+TRAINING = TrainingSettings(epochs=20, patience=4, batch_size=8, ema=0.999)  # the defaults
+MIN_COUNT = 2  # of a word in the training data, else it is unknown
 BATCH_SIZE = 8  # windows per batch
 BATCH_TOKENS = 8192  # tokens per batch, padding included
 QUESTIONS_PER_CHUNK = 256  # of `iter_answers`
@@ -149,44 +135,18 @@ class Reader(TrainedModel):
             train = data.pop("examples")
             if dev is None:
                 train, data["dev"] = hold_out(train, seed)
-            paddle.seed(seed)
-            pretrained = PretrainedBiLM.from_path(elmo) if elmo else None
-            vectors = WordVectors(word_vectors, word_vectors_limit) if word_vectors else None
-            if vectors:
-                vectors.log_coverage([passage.text.tokens for passage in train])
-            tokens = (token for passage in train for text in passage.texts() for token in text.tokens)
-            word_list = Vocabulary.frequent(tokens, min_count)
             groups = training_groups(train, max_seq_len, doc_stride)
+            inputs = load_inputs(options, (passage.text.tokens for passage in train))
+            tokens = (token for passage in train for text in passage.texts() for token in text.tokens)
+            parts, data = {"words": Vocabulary.frequent(tokens, min_count), **inputs}, {"training": train, **data}
+            texts = (text for part in data.values() for passage in part for text in passage.texts())
+            sentences = [sentence for text in texts for sentence in text.sentences]
 
-            def train_one(run: Run, resume: bool) -> BestEpoch:
-                values = {**options, **run.settings}
-                training = make(TrainingSettings, values)
-                paddle.seed(seed)
-                settings = make(ReaderSettings, values)
-                reader = cls.create(settings=settings, words=word_list, pretrained=pretrained, vectors=vectors)
-                if random_weights:
-                    randomise(reader.network.elmo.bilm, random_weights, seed)
-                if elmo:
-                    texts = (text for part in (train, *data.values()) for passage in part for text in passage.texts())
-                    reader.network.elmo.cache((s for text in texts for s in text.sentences), cache_gb, folder)
+            def prepare(reader: Reader, batch_size: int) -> tuple[Callable, Callable]:
+                batches = partial(shuffled_batches, [group.n_tokens for group in groups], batch_size)
+                return batches, lambda rows: reader.network.loss(make_batch([groups[k] for k in rows], reader.words))
 
-                def batches(random: np.random.Generator) -> list[np.ndarray]:
-                    return shuffled_batches([group.n_tokens for group in groups], training.batch_size, random)
-
-                def loss(indices: Sequence[int]) -> paddle.Tensor:
-                    return reader.network.loss(make_batch([groups[k] for k in indices], reader.words))
-
-                def score(reader: Reader) -> Scores:
-                    return reader.score(data["dev"])
-
-                return fit(reader, batches, loss, score, training, folder, resume, progress, run)
-
-            best = search(train_one, grid, interrupted_run(folder, resume))
-            reader = best.model
-            test_score = reader.score(data["test"]) if "test" in data else None
-            sizes = {"training": len(train), **{name: len(part) for name, part in data.items()}}
-            conclude(reader, best, test_score, best.training, sizes, folder)
-        return reader
+            return train_model(cls, parts, options, grid, data, sentences, prepare, cls.score, folder)
 
     def evaluate(self, examples: Path | str | Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Score the reader on a file or on dictionaries, as `train` takes them."""

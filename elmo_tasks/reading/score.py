@@ -137,11 +137,5 @@ def mistakes(passages: Sequence[Passage], predictions: Mapping[str, str], scores
     questions = [question for passage in passages for question in passage.questions]
     for k in np.argsort(scores.f1, kind="stable"):
         if not scores.exact[k]:
-            question, predicted = questions[k], predictions.get(questions[k].id, "")
-            yield (
-                f"{scores.f1[k]:.4f}",
-                question.id,
-                question.text,
-                " | ".join(dict.fromkeys(question.answers)),
-                predicted,
-            )
+            question, answers = questions[k], " | ".join(dict.fromkeys(questions[k].answers))
+            yield f"{scores.f1[k]:.4f}", question.id, question.text, answers, predictions.get(question.id, "")

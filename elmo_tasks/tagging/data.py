@@ -23,7 +23,7 @@ class Sentence:
     labels: list[str]
     where: str = field(default="", compare=False)
 
-    def check(self) -> None:
+    def __post_init__(self):
         if len(self.tokens) != len(self.labels):
             counts = f"{format_count(len(self.tokens), 'tokens')} and {format_count(len(self.labels), 'labels')}"
             raise UserError(f"{self.where}: {counts}, expected as many labels as tokens.")
@@ -39,10 +39,7 @@ class Labels:
     @classmethod
     def from_file(cls, path: Path) -> "Labels":
         disk.check_input(path, "labels, one per line")
-        labels = cls(read_lines(path))
-        if not labels.names:
-            raise UserError(f"{path}: no labels. Expected one per line: n, n-B, n-I ...")
-        return labels
+        return cls(read_lines(path))
 
     def save(self, path: Path) -> None:
         with disk.atomic_write(path) as file:
@@ -67,7 +64,6 @@ class Batch:
     ids: np.ndarray  # (B, T) int64 token ids in the tagger's vocabulary; padding is 0
     lengths: np.ndarray  # (B,) int64
     labels: np.ndarray | None  # (B, T) int64; padding is 0
-    positions_in_word: np.ndarray  # (B, T) int64, of characters, from 1; 0 if unknown
 
 
 def make_batch(tokens: Sequence[list[str]], words: Vocabulary, labels: Sequence[list[int]] | None = None) -> Batch:
@@ -78,8 +74,7 @@ def make_batch(tokens: Sequence[list[str]], words: Vocabulary, labels: Sequence[
         return pad_rows(np.concatenate(list(rows)), lengths, lengths.max())
 
     ids = table(words.ids(sentence) for sentence in tokens)
-    positions = table([getattr(token, "position_in_word", -1) + 1 for token in sentence] for sentence in tokens)
-    return Batch(list(tokens), ids, lengths, None if labels is None else table(labels), positions)
+    return Batch(list(tokens), ids, lengths, None if labels is None else table(labels))
 
 
 def detect_language(

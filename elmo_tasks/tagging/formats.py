@@ -2,13 +2,17 @@
 
 columns    a token and its label per line, see columns.py
 tsv        a sentence per line, its tokens and its labels: `The cat<TAB>B-NP I-NP`, `我爱北京<TAB>O O B I`
-tagged     a sentence per line, as `word/TAG word/TAG`, see words.py
-segmented  a sentence per line, as words with spaces between them, see words.py
+tagged     a sentence per line, as `word/TAG word/TAG`, as in LAC's corpora and the People's Daily. A word may contain `/`,
+           the last one counts. The latter's numbers of paragraphs, `19980101-01-001-001/m`, and brackets,
+           `[中国/ns 银行/n]nt`, are left out.
+segmented  a sentence per line, as words with spaces between them, as in SIGHAN's corpora. Their characters are tokens,
+           labelled B, M, E, or S
 json       objects, one per line or in an array, of tokens and labels, `{"tokens": [...], "ner_tags": [...]}`, or of a text
            and its spans, see text_spans.py
 csv        columns with a header, one of which is the text; only for prediction
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,15 +28,18 @@ from elmo_core.text.text_files import line_groups, read_lines
 from elmo_tasks.tagging.columns import CHARACTER_WITH_POSITION, parse_token, read_columns
 from elmo_tasks.tagging.data import Sentence
 from elmo_tasks.tagging.pieces import PieceSplitter
+from elmo_tasks.tagging.scheme import OUTSIDE, split_lac_label
 from elmo_tasks.tagging.text import CHARACTERS
 from elmo_tasks.tagging.text_spans import SPAN_KEYS, Faults, find_spans, label_tokens
-from elmo_tasks.tagging.words import segmented_sentence, tagged_sentence
 
 FORMATS = ("columns", "tsv", "tagged", "segmented", "json", "csv")
 SAMPLE = 100  # lines by which a format is recognised
 HEADER = "text_a\tlabel"  # of PaddleNLP's files, which also separate tokens by \x02
 LABEL_KEYS = ("labels", "ner_tags", "tags", "pos_tags", "chunk_tags", "label")
 MAX_WIDTHS = 5  # lines with more different numbers of columns are text
+PARAGRAPH = re.compile(r"\s*\d{8}-\d\d-\d{3}-\d{3}/m\s")
+BRACKETED = re.compile(r"(.*/[^/\]]+)\](/?\w*)")
+LabelNames = Path | str | Sequence[str] | None
 
 
 @dataclass
@@ -49,7 +56,7 @@ class SentenceReader:
     label: int | str = -1
     segmentation: str = "none"
     feature: int | None = None
-    label_names: Path | str | Sequence[str] | None = None
+    label_names: LabelNames = None
     pieces: PieceSplitter | None = None
     lang: str = AUTO
     faults: Faults = field(default_factory=lambda: defaultdict(list))
@@ -70,6 +77,8 @@ class SentenceReader:
             sentences = self._read_records(path, format_name)
         if not sentences:
             raise UserError(f"{path}: no sentences, read as {format_name}.")
+        if not self.format and format_name != "columns":
+            log.info(f"{path}: {format_count(len(sentences), 'sentences')}, read as {format_name}")
         for fault, places in self.faults.items():
             if places:
                 log.warning(f"{path}: {fault}: {len(places):,}. The first: {places.pop(0)}")
@@ -85,15 +94,12 @@ class SentenceReader:
 
     def _read_records(self, path: Path, format_name: str) -> list[Sentence]:
         rows = [pair for pair in self.parse(records.Lines(line_groups(path)), path, format_name) if pair[1] != ""]
-        texts = filter(None, (self.text(record) for _, record in rows if isinstance(record, dict)))
-        if self.lang == AUTO and (texts := list(texts)):
+        texts = list(filter(None, (self.text(record) for _, record in rows if isinstance(record, dict))))
+        if self.lang == AUTO and texts:
             language = recognise(texts)
             self.lang = CHARACTERS if language == "zh" else language
         found = (self.sentences(record, where, format_name) for where, record in rows)
-        sentences = [sentence for sentence in chain.from_iterable(found) if sentence.tokens]
-        if sentences and not self.format:
-            log.info(f"{path}: {format_count(len(sentences), 'sentences')}, read as {format_name}")
-        return sentences
+        return [sentence for sentence in chain.from_iterable(found) if sentence.tokens]
 
     def format_of(self, path: Path) -> str:
         if self.format:
@@ -140,10 +146,8 @@ class SentenceReader:
                 return []
             tokens, labels = self._tokens_and_labels(record, where, labelled)
         tokens = [parse_token(token, self.segmentation, where) for token in tokens]
-        sentence = Sentence(tokens, ["_".join(label.split()) for label in labels], where)
-        if labelled:
-            sentence.check()
-        return [sentence]
+        labels = ["_".join(label.split()) for label in labels] if labelled else [OUTSIDE] * len(tokens)
+        return [Sentence(tokens, labels, where)]
 
     def key(self, default: str) -> str:
         """The key of tokens or of a text."""
@@ -161,7 +165,7 @@ class SentenceReader:
     def _tokens_and_labels(self, record: dict[str, Any], where: str, labelled: bool) -> tuple[list[str], list[str]]:
         keys = [self.label] if isinstance(self.label, str) else LABEL_KEYS
         tokens = record.get(self.key("tokens"))
-        labels = next((record[key] for key in keys if key in record), []) if labelled else []
+        labels = next((record[key] for key in keys if key in record and labelled), [])
         for value, what in ((tokens, self.key("tokens")), (labels, "labels"), (self.label_names, "names")):
             if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
                 raise UserError(
@@ -201,3 +205,38 @@ def split_tsv(line: str) -> tuple[list[str], list[str]]:
         characters = [character for character in text if not character.isspace()]
         tokens = characters if len(characters) == len(labels) else tokens
     return tokens, labels
+
+
+def labelled_pieces(word: str, tag: str, splitter: PieceSplitter) -> Sentence:
+    pieces = splitter.split(word)
+    if len(pieces) == 1 or tag == OUTSIDE:
+        return Sentence(pieces, [tag] * len(pieces))
+    return Sentence(pieces, [f"{tag}-B", *[f"{tag}-I"] * (len(pieces) - 1)])
+
+
+def tagged_sentence(line: str, where: str, splitter: PieceSplitter) -> Sentence:
+    """The words of a line, split into labelled pieces."""
+    sentence, in_brackets = Sentence([], [], where), False
+    for text in PARAGRAPH.sub("", line, count=1).split():
+        if text[0] == "[" and text[1:2] not in ("", "/"):
+            text, in_brackets = text[1:], True
+        if in_brackets and (closed := BRACKETED.fullmatch(text)):
+            text, in_brackets = closed[1], False
+        word, _, tag = text.rpartition("/")
+        if not word or not tag:
+            raise UserError(f"{where}: {text!r:.60}, expected a word, a slash and its tag, as in 故事/n.")
+        if not splitter.whole and split_lac_label(tag)[1]:
+            raise UserError(
+                f"{where}: the tag {tag!r} ends with -B or -I, as the labels of pieces do. Rename it, or leave out `pieces`."
+            )
+        pieces = labelled_pieces(word, tag, splitter)
+        sentence.tokens += pieces.tokens
+        sentence.labels += pieces.labels
+    return sentence
+
+
+def segmented_sentence(line: str, where: str) -> Sentence:
+    """The characters of a line of words."""
+    words = line.split()
+    labels = ["S" if len(word) == 1 else f"B{'M' * (len(word) - 2)}E" for word in words]
+    return Sentence(list("".join(words)), list("".join(labels)), where)

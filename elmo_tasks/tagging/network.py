@@ -4,7 +4,7 @@ ELMo again, emissions, and a CRF.
 Letters: B sentences, T tokens, K labels, D dimensions of a feature.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,10 +50,7 @@ class TaggerSettings(ELMoSettings):
         needs="elmo or word_vectors",
     )
     elmo_at: str = setting(
-        "input",
-        "where the network reads ELMo",
-        choices=("input", "output", "input,output"),
-        needs="elmo",
+        "input", "where the network reads ELMo", choices=("input", "output", "input,output"), needs="elmo"
     )
     word_dim: int = setting(128, "size of the word embeddings that are trained with the task")
     word_vectors_trainable: bool = setting(False, "fine-tune the word vectors", needs="word_vectors")
@@ -157,12 +154,12 @@ class BiGRUCRF(nn.Layer):
         return vectors
 
     def _features(self, batch: Batch) -> paddle.Tensor:
-        tokens = (token for sentence in batch.tokens for token in sentence)
-        numbers = np.array([self.feature_numbers.get(getattr(token, "feature", ""), 0) for token in tokens], np.int64)
-        return self.feature_embedding(to_tensor(pad_rows(numbers, batch.lengths, batch.ids.shape[1])))
+        numbers = _padded(batch, lambda token: self.feature_numbers.get(getattr(token, "feature", ""), 0))
+        return self.feature_embedding(numbers)
 
     def _positions(self, batch: Batch) -> paddle.Tensor:
-        return self.position_embedding(to_tensor(np.minimum(batch.positions_in_word, MAX_POSITION + 1)))
+        positions = _padded(batch, lambda token: min(getattr(token, "position_in_word", -1), MAX_POSITION) + 1)
+        return self.position_embedding(positions)  # 0: unknown
 
     def _char_features(self, batch: Batch) -> paddle.Tensor:
         """Character-CNN features (B, T, D), computed once per distinct token."""
@@ -183,3 +180,9 @@ class BiGRUCRF(nn.Layer):
         """The label ids of each sentence, and the emissions (B, T, K)."""
         emissions = self(batch)
         return self.crf.decode(emissions, batch.lengths), emissions.numpy()
+
+
+def _padded(batch: Batch, number: Callable[[str], int]) -> paddle.Tensor:
+    """A number (B, T) of each token, int64."""
+    numbers = np.array([number(token) for sentence in batch.tokens for token in sentence], np.int64)
+    return to_tensor(pad_rows(numbers, batch.lengths, batch.ids.shape[1]))

@@ -7,7 +7,7 @@ FOLDER/        as in elmo_tasks/saved.py, and
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,15 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import runtime
 from elmo_core.machine.checks import check_sentences, checked
 from elmo_core.machine.messages import UserError, format_count, log
-from elmo_core.machine.runtime import paddle
 from elmo_core.settings import check_effects, first_of, make
 from elmo_core.text.language import AUTO
 from elmo_core.text.tokens import Vocabulary, restore_order, sentence_batches
 from elmo_core.weights.model_files import vocabulary_words
 from elmo_tasks.characters import jieba_words
-from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.saved import TrainedModel, part
 from elmo_tasks.tagging.columns import parse_token
 from elmo_tasks.tagging.data import Labels, Sentence, detect_language, make_batch
-from elmo_tasks.tagging.formats import SentenceReader
+from elmo_tasks.tagging.formats import LabelNames, SentenceReader
 from elmo_tasks.tagging.network import BiGRUCRF, TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter
 from elmo_tasks.tagging.scheme import detect_scheme, spans
@@ -41,21 +39,8 @@ from elmo_tasks.tagging.training import (
     training_batches,
     warn_about_labels,
 )
-from elmo_tasks.training import (
-    BestEpoch,
-    Progress,
-    Run,
-    Several,
-    TrainingSettings,
-    conclude,
-    fit,
-    grid_of,
-    hold_out,
-    interrupted_run,
-    search,
-    training_folder,
-)
-from elmo_tasks.word_vectors import WordVectors
+from elmo_tasks.token_models import load_inputs, train_model
+from elmo_tasks.training import Progress, Several, TrainingSettings, grid_of, hold_out, training_folder
 
 BATCH_SIZE = 64  # maximum sentences per batch
 BATCH_TOKENS = 8192  # maximum tokens per batch, including padding
@@ -186,46 +171,29 @@ class Tagger(TrainedModel):
             settings = make(TaggerSettings, {name: first_of(value) for name, value in options.items()})
             if dev is None:
                 train, data["dev"] = hold_out(train, seed)
-            paddle.seed(seed)
-            tag_names, word_list = make_labels(train), Vocabulary.frequent(t for s in train for t in s.tokens)
-            pretrained = PretrainedBiLM.from_path(elmo) if elmo else None
-            vocabulary = vocabulary or pieces_of(settings.scheme, tag_names, pretrained, word_list)
-            vectors = WordVectors(word_vectors, word_vectors_limit) if word_vectors else None
-            if vectors:
-                vectors.log_coverage([sentence.tokens for sentence in train], words)
-            features = sorted({t.feature for s in train for t in s.tokens}) if feature_column is not None else ()
-            dictionaries = {"words": word_list, "labels": tag_names, "pieces": vocabulary, "features": features}
-            sources = {"pretrained": pretrained, "vectors": vectors, "feature_column": feature_column}
+            tag_names = make_labels(train)
             warn_about_labels(tag_names, settings.scheme, train, data)
             log.info(
                 f"{len(train):,} training and {format_count(len(data['dev']), 'dev sentences')}, {len(tag_names)} labels, "
                 f"scheme {settings.scheme}; raw text is tokenised with `lang={settings.lang}`"
             )
-            known = known_words(train, settings.scheme)
+            inputs = load_inputs(options, (sentence.tokens for sentence in train))
+            word_list = Vocabulary.frequent(token for sentence in train for token in sentence.tokens)
+            vocabulary = vocabulary or pieces_of(settings.scheme, tag_names, inputs["pretrained"], word_list)
+            features = sorted({t.feature for s in train for t in s.tokens}) if feature_column is not None else ()
+            dictionaries = {"words": word_list, "labels": tag_names, "pieces": vocabulary, "features": features}
+            parts = {**dictionaries, **inputs, "feature_column": feature_column}
+            data, known = {"training": train, **data}, known_words(train, settings.scheme)
+            texts = [sentence.tokens for part in data.values() for sentence in part]
+            texts = jieba_words(texts)[0] if elmo and words == "jieba" else texts
 
-            def train_one(run: Run, resume: bool) -> BestEpoch:
-                values = {**options, **run.settings}
-                training = make(TrainingSettings, values)
-                paddle.seed(seed)
-                tagger = cls.create(settings=make(TaggerSettings, values), **dictionaries, **sources)
-                if random_weights:
-                    randomise(tagger.network.elmo.bilm, random_weights, seed)
-                if elmo and not elmo_trainable:
-                    texts = [sentence.tokens for part in (train, *data.values()) for sentence in part]
-                    tagger.network.elmo.cache(jieba_words(texts)[0] if words == "jieba" else texts, cache_gb, folder)
-                batches = training_batches(word_list, tag_names, train, training.batch_size)
+            def prepare(tagger: Tagger, batch_size: int) -> tuple[Callable, Callable]:
+                return training_batches(word_list, tag_names, train, batch_size), tagger.network.loss
 
-                def score(tagger: Tagger) -> Score:
-                    return tagger.score(data["dev"], known)
+            def score(tagger: Tagger, part: Sequence[Sentence]) -> Score:
+                return tagger.score(part, known)
 
-                return fit(tagger, batches, tagger.network.loss, score, training, folder, resume, progress, run)
-
-            best = search(train_one, grid, interrupted_run(folder, resume))
-            tagger = best.model
-            test_score = tagger.score(data["test"], known) if "test" in data else None
-            sizes = {"training": len(train), **{name: len(part) for name, part in data.items()}}
-            conclude(tagger, best, test_score, best.training, sizes, folder)
-        return tagger
+            return train_model(cls, parts, options, grid, data, texts, prepare, score, folder)
 
     def predict(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
         """Return the labels of each sentence's tokens; none for an empty sentence."""
@@ -296,15 +264,11 @@ class Tagger(TrainedModel):
         return results + [([], [])] * (len(group) - len(nonempty))  # sorted by length: empty ones come last
 
     def reader(
-        self,
-        data_format: str | None,
-        token_column: int | str,
-        label_column: int | str = -1,
-        label_names: Path | str | Sequence[str] | None = None,
+        self, data_format: str | None, token: int | str, label: int | str = -1, label_names: LabelNames = None
     ) -> SentenceReader:
         """A reader of files for this tagger."""
         how = self.settings.segmentation, self.feature_column, label_names, self.piece_splitter, self.settings.lang
-        return SentenceReader(data_format, token_column, label_column, *how)
+        return SentenceReader(data_format, token, label, *how)
 
     def evaluate(
         self,
@@ -323,10 +287,7 @@ class Tagger(TrainedModel):
         return self.score(data).to_dict()
 
     def score(
-        self,
-        sentences: Sequence[Sentence],
-        known: set[str] | None = None,
-        predicted: Sequence[list[str]] | None = None,
+        self, sentences: Sequence[Sentence], known: set[str] | None = None, predicted: Sequence[list[str]] | None = None
     ) -> Score:
         """Score the tagger. known: the words of the training data. predicted: its labels."""
         if known is None and self.settings.scheme != "lac":  # in LAC's scheme words are joined from tokens

@@ -26,12 +26,9 @@ def labelled_sentences(data: LabelledSentences, reader: SentenceReader, name: st
     sentences, labels = map(check_sentences, data)
     if len(sentences) != len(labels):
         raise UserError(f"`{name}`: found {len(labels):,} rows of labels, expected {len(sentences):,}.")
-    pairs = [
-        Sentence(list(s), list(row), f"{name} {k}") for k, (s, row) in enumerate(zip(sentences, labels, strict=True))
-    ]
-    for pair in pairs:
-        pair.check()
-    return [pair for pair in pairs if pair.tokens]
+    pairs = enumerate(zip(sentences, labels, strict=True))
+    labelled = (Sentence(list(tokens), list(row), f"{name} {k}") for k, (tokens, row) in pairs)
+    return [sentence for sentence in labelled if sentence.tokens]
 
 
 def known_words(sentences: Sequence[Sentence], scheme: str) -> set[str]:

@@ -16,6 +16,7 @@ from elmo_core.text.terminal import display_width
 from elmo_tasks.classification import protocol, scores, texts
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.prediction import classify_lines
+from elmo_tasks.classification.scores import Results
 from elmo_tasks.classification.texts import Example
 
 QUICK = ["--device=cpu", "--epochs=8", "--lr=0.02", "--weight_decay=0.1", "--batch_size=16", "--sent_embedding_dim=11"]
@@ -446,3 +447,10 @@ def test_pairs_are_trained_and_predicted(files, small_weights, more, capsys):
     assert classifier.probabilities([]).shape == (0, 2)
     with pytest.raises(TypeError, match="text2"):
         classifier.predict(["red x"])
+
+
+def test_between_epochs_of_equal_auc_the_accuracy_decides():
+    """On an easy task the ranking is right before the threshold is."""
+    labels, columns = np.array([0, 1]), np.array([[[0.4, 0.6], [0.3, 0.7]], [[0.6, 0.4], [0.3, 0.7]]])
+    early, late = (Results.from_probabilities("", np.arange(2), labels, p, ["a", "b"]) for p in columns)
+    assert early.value < late.value == pytest.approx(1)

@@ -12,13 +12,12 @@ from elmo import ELMo
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch
-from elmo_tasks.reading.data import Dataset, Passage, Question, read_dataset
+from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, training_groups
+from elmo_tasks.reading.data import Dataset, Passage, Question, TokenisedPassage, read_dataset
 from elmo_tasks.reading.network import MASKED_LOGIT, BiDAF, ReaderSettings, window_layers
-from elmo_tasks.reading.reader import Reader, TokenisedPassage
+from elmo_tasks.reading.reader import Reader
 from elmo_tasks.reading.score import METRICS, cmrc_f1, rouge_l, score
 from elmo_tasks.reading.text import Answer, Text, Window, best_answers, span_scores, windows
-from elmo_tasks.reading.training import training_groups
 from elmo_tasks.significance import clustered_bootstrap
 
 TEXT = "老师住在北京。他在银行工作。医生住在上海。"

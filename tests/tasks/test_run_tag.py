@@ -200,14 +200,6 @@ def test_taggers_with_elmo(run, small_weights, flags):
     )
 
 
-def test_a_seed_gives_the_same_tagger_again(run):
-    for name in ("first", "second"):
-        train(run, NO_ELMO, "--seed=5", save_dir=name, data="--train_file=train")  # a tenth is held out
-    first, second = Tagger("first").weights(), Tagger("second").weights()
-    for name, weight in first.items():
-        np.testing.assert_allclose(second[name], weight, atol=1e-5, err_msg=name)
-
-
 @pytest.mark.parametrize(("segmentation", "text"), [("feature", "李0 开1"), ("strip", "李开")])
 def test_characters_with_positions_from_training_to_prediction(run, segmentation, text):
     Path("train").write_text("科0\tO\n技1\tO\n\n李0\tB-PER\n开1\tI-PER\n\n" * 9, encoding="utf-8")
@@ -320,7 +312,7 @@ MISTAKES = [  # flags, pattern of the message
     (f"{BASELINE} --json=train", "--json"),
     (f"{BASELINE} --data_format=tagged --pieces=dev", "dev"),
     (f"{TRAIN} --init_from_ckpt=model --layers=all", "'all'.*mix"),
-    (f"{TRAIN} --init_from_ckpt=model --layers=mix:0,9", "mix:0,9.*from 0 to 2"),
+    (f"{TRAIN} --init_from_ckpt=model --layers=mix:0,9", "mix:0,9.*0 to 2"),
     (f"{TRAIN} --init_from_ckpt=model --elmo_l2_coef=0.1", "--layers=mix"),
     (f"{TRAIN} --init_from_ckpt=model --elmo_lr=0.1", "--elmo_trainable"),
     (f"{PREDICT} --input=train --output_format=tagged", "--output_format"),

@@ -218,8 +218,7 @@ def test_characters_with_positions(tmp_path):
     tokens = ["科", "技", "1", "��"]
     assert read_columns(path, segmentation="strip")[0].tokens == tokens
     positioned = read_columns(path, segmentation="feature")[0].tokens
-    batch = make_batch([positioned], Vocabulary(SPECIAL_TOKENS))
-    assert positioned == tokens and batch.positions_in_word.tolist() == [[1, 2, 11, 1]]
+    assert positioned == tokens and [token.position_in_word for token in positioned] == [0, 1, 10, 0]
 
 
 def test_tagged_words_are_split_into_pieces_and_joined_again(tmp_path):
@@ -369,7 +368,6 @@ TSV, JSON = SentenceReader("tsv").read, SentenceReader("json").read
         (JSON, '[{"tokens": "a b"}]', "object 1: tokens is 'a b'"),
         (SentenceReader(feature=1).read, "a b\tO O\n", "tsv.*`feature_column`"),
         (SentenceReader(label="tags").read, "a O\n", "`label_column`"),
-        (lambda path: Labels.from_file(path), "", "no label"),
     ],
 )
 def test_a_faulty_file_is_an_error_with_the_line(tmp_path, read, text, where):

@@ -1,0 +1,62 @@
+"""Training a network that reads ELMo and word vectors by the token: what taggers and readers share."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from elmo_core.machine.runtime import paddle
+from elmo_core.settings import make
+from elmo_tasks.pretrained import PretrainedBiLM, randomise
+from elmo_tasks.saved import TrainedModel
+from elmo_tasks.training import BestEpoch, Run, Score, TrainingSettings, conclude, fit, interrupted_run, search
+from elmo_tasks.word_vectors import WordVectors
+
+Model = TypeVar("Model", bound=TrainedModel)
+
+
+def load_inputs(options: Mapping[str, Any], sentences: Iterable[Sequence[str]]) -> dict[str, Any]:
+    """Load the biLM and the word vectors, as parts of a model. options: see below. sentences: to be trained on."""
+    pretrained = PretrainedBiLM.from_path(options["elmo"]) if options["elmo"] else None
+    vectors = WordVectors(options["word_vectors"], options["word_vectors_limit"]) if options["word_vectors"] else None
+    if vectors:
+        vectors.log_coverage(list(sentences), options.get("words", "tokens"))
+    return {"pretrained": pretrained, "vectors": vectors}
+
+
+def train_model(
+    kind: type[Model],
+    parts: Mapping[str, Any],
+    options: Mapping[str, Any],
+    grid: Mapping[str, Sequence],
+    data: Mapping[str, Sequence],
+    sentences: Iterable[Sequence[str]],
+    prepare: Callable[[Model, int], tuple[Callable, Callable]],
+    score: Callable[[Model, Sequence], Score],
+    folder: Path | None,
+) -> Model:
+    """Train a model with each combination of the settings in `grid`, and score the best on the test set.
+
+    parts: of the model, besides its settings. options: the arguments of its `train`. data: training, dev and test examples.
+    sentences: all of theirs, as ELMo reads them. prepare(model, batch_size): returns `batches` and `loss`, see `fit`.
+    """
+
+    def train_one(run: Run, resume: bool) -> BestEpoch:
+        values = {**options, **run.settings}
+        settings = make(TrainingSettings, values)
+        paddle.seed(settings.seed)
+        model = kind.create(settings=make(kind.settings_type, values), **parts)
+        if model.settings.random_weights:
+            randomise(model.network.elmo.bilm, model.settings.random_weights, settings.seed)
+        if model.pretrained and not model.settings.elmo_trainable:
+            model.network.elmo.cache(sentences, settings.cache_gb, folder)
+        batches, loss = prepare(model, settings.batch_size)
+
+        def dev_score(model: Model) -> Score:
+            return score(model, data["dev"])
+
+        return fit(model, batches, loss, dev_score, settings, folder, resume, options["progress"], run)
+
+    best = search(train_one, grid, interrupted_run(folder, options["resume"]))
+    test = score(best.model, data["test"]) if "test" in data else None
+    conclude(best.model, best, test, best.training, {name: len(part) for name, part in data.items()}, folder)
+    return best.model
