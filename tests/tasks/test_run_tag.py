@@ -312,6 +312,7 @@ MISTAKES = [  # flags, pattern of the message
     (f"{PREDICT} --input=train --output_format=tagged", "--output_format"),
     (f"{PREDICT} --input=train --output=train", "--output"),
     (f"{PREDICT} --input=train --data_format=columns --token_column=7", "train:1"),
+    (f"{PREDICT} --input=train --data_format=columns --token_column=word", "--token_column"),
     (f"{PREDICT} --input=latin", "latin:2"),
     (f"{PREDICT} --lang=zh --data_format=json", "--lang"),
     ("predict --model_dirr=tagger", "--model_dirr.*mean --model_dir\\?.*predict --help"),
