@@ -121,31 +121,22 @@ FILE = {"type": Path, "metavar": "FILE"}
 DIR = {"type": Path, "metavar": "DIR"}
 
 
-def add_device(group) -> None:
-    group.add_argument("--device", default="auto", help="auto, cpu, gpu or gpu:N")
+CHECKPOINT = "checkpoint prefix or file, a folder (its latest checkpoint), or a published model's name"
+COMMON = {  # flags of several scripts
+    "device": {"default": "auto", "help": "auto, cpu, gpu or gpu:N"},
+    "init_from_ckpt": {"metavar": "CKPT", "help": CHECKPOINT},
+    "seed": {"type": seed, "metavar": "N", "default": 2020, "help": "random seed"},
+    "vocab_file": {**FILE, "help": "vocabulary, one token per line"},
+    "dev_data_path": {"metavar": "PATH", "help": "held-out text: a file, a folder, or a glob in quotes"},
+    "batch_size": {**COUNT, "default": 128, "help": "rows of text per process"},
+    "unroll_steps": {**COUNT, "default": 20, "help": "tokens per row and batch"},
+}
 
 
-def add_checkpoint(group, required: bool = False) -> None:
-    source = "checkpoint prefix or file, a folder (its latest checkpoint), or a published model's name"
-    group.add_argument("--init_from_ckpt", required=required, metavar="CKPT", help=source)
-
-
-def add_seed(group, default: int = 2020) -> None:
-    group.add_argument("--seed", type=seed, metavar="N", default=default, help="random seed")
-
-
-def add_vocabulary(group, required: bool = False) -> None:
-    group.add_argument("--vocab_file", **FILE, required=required, help="vocabulary, one token per line")
-
-
-def add_dev_data(group, required: bool = False) -> None:
-    text = "held-out text: a file, a folder, or a glob in quotes"
-    group.add_argument("--dev_data_path", required=required, metavar="PATH", help=text)
-
-
-def add_batches(group, batch_size: int) -> None:
-    group.add_argument("--batch_size", **COUNT, default=batch_size, help="rows of text per process")
-    group.add_argument("--unroll_steps", **COUNT, default=20, help="tokens per row and batch")
+def add(group, *names: str, **options) -> None:
+    """Add flags of COMMON. options: those that differ."""
+    for name in names:
+        group.add_argument(f"--{name}", **{**COMMON[name], **options})
 
 
 def layers(text: str) -> str:

@@ -56,7 +56,6 @@ from elmo_core.machine.messages import format_count, log
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import bilm_tf, formats, model_files, published
 
-CHECKPOINT = "checkpoint prefix or file, a folder (its latest checkpoint), or a published model's name"
 ALIASES = ("fluid", "manylangs", "paddlenlp")  # of import, for the format of this name
 
 
@@ -85,9 +84,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     vocab = "words of the softmax, or of a word model (default: a vocab*.txt among the files)"
     importer.add_argument("--vocab", **arguments.FILE, help=vocab)
     export = command("export", "convert a checkpoint to options.json, weights.hdf5 and vocab.txt")
-    export.add_argument("checkpoint", metavar="CKPT", help=CHECKPOINT)
+    export.add_argument("checkpoint", **arguments.COMMON["init_from_ckpt"])
     half = command("half", "round a checkpoint to float16, half the size")
-    half.add_argument("checkpoint", metavar="CKPT", help=CHECKPOINT)
+    half.add_argument("checkpoint", **arguments.COMMON["init_from_ckpt"])
     half.add_argument("--no_softmax", action="store_true", help="omit the softmax: no perplexity, no substitutes")
     args = parser.parse_args(argv)
     if "paths" in args:
@@ -151,9 +150,7 @@ def write_half(args: argparse.Namespace) -> None:
     log.info(f"size          {(args.output / f'{checkpoint.FINAL}{checkpoint.PARAMS}').stat().st_size:,} bytes")
 
 
-def write_checkpoint(
-    output: Path, config: ELMoConfig, params: Mapping[str, np.ndarray], vocabulary: Vocabulary | None
-) -> None:
+def write_checkpoint(output: Path, config: ELMoConfig, params: Mapping, vocabulary: Vocabulary | None) -> None:
     describe(config, params)
     checkpoint.save_model(output, config, params, vocabulary)
     log.info(f"saved         {output / checkpoint.FINAL}{checkpoint.PARAMS}")

@@ -53,13 +53,12 @@ nn = paddle.nn
 MIN_FREE_BYTES = 1_000_000_000  # of the disk: cached layers do not use them
 TOKENS_PER_ROW = 64  # an embedder's batches hold at most batch_size * 64 tokens: longer sentences, fewer rows
 BiLMState = list[list[State]]  # [layer][direction]: h (B, P), c (B, H)
+Layers = str | int | Sequence[float]  # see `layer_choice`
 
 
 def map_state(function: Callable, *states: BiLMState) -> BiLMState:
     """Apply a function to each tensor of a state, or to the corresponding tensors of several."""
-    return [
-        [tuple(map(function, *sides)) for sides in zip(*layers, strict=True)] for layers in zip(*states, strict=True)
-    ]
+    return [[tuple(map(function, *sides)) for sides in zip(*pairs, strict=True)] for pairs in zip(*states, strict=True)]
 
 
 class BiLM(nn.Layer):
@@ -158,9 +157,7 @@ class BiLM(nn.Layer):
             return scores[0], scores[1], state
 
     def _run_batch(self, batch: LMBatch, state: BiLMState | None, dropout: float):
-        """Run a batch. Returns the top layer's packed outputs and the targets, both per direction, the packing, and the
-        new state.
-        """
+        """Run a batch. Returns the top layer's packed outputs and targets, per direction, the packing, the new state."""
         packing = Packing.from_lengths(batch.lengths)
         at = packing.row, packing.step
         vectors = self.token_encoder(batch.tokens)
@@ -301,7 +298,7 @@ class EncodedBatch:
         return arrays
 
 
-def layer_choice(layers: str | int | Sequence[float], n_layers: int, allowed: Sequence[str]) -> LayerChoice:
+def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> LayerChoice:
     """Parse all | concat | mix | average | top | a layer's number | "0,1" | "concat:0,1" | "mix:0,1" | weights of a sum.
 
     allowed: values of LayerChoice.how.
@@ -341,9 +338,7 @@ class _Encoder:
 
     batch_size, carry_state = 128, False
 
-    def _choose(
-        self, model: tuple, layers: str | int | Sequence[float], allowed: Sequence[str], pool: str | None
-    ) -> None:
+    def _choose(self, model: tuple, layers: Layers, allowed: Sequence[str], pool: str | None) -> None:
         self.bilm, self.vocabulary = model
         self.config, self.pool = self.bilm.config, pool
         self.choice = layer_choice(layers, self.config.n_layers + 1, allowed)
@@ -354,7 +349,7 @@ class _Encoder:
     @property
     def oov_share(self) -> float:
         """Fraction of the tokens so far that are out of vocabulary; always 0 for models that read characters."""
-        return self._oov_counter.oov_share
+        return self._oov_counter.unknown / max(1, self._oov_counter.total)
 
     def _arrays(
         self, sentences: Iterable[Sequence[str]], table: TokenTable, device: str, dtype: str, window: float | None
@@ -421,9 +416,7 @@ class ELMo(_Encoder, nn.Layer):
         for name, rate in (("dropout", dropout), ("word_dropout", word_dropout), ("layer_dropout", layer_dropout)):
             check_number(name, rate, 0, 1)
             if rate and not trainable and name != "dropout":
-                raise UserError(
-                    f"{name}={rate}: it acts inside the biLM, which is frozen: expected 0 or trainable=True."
-                )
+                raise UserError(f"{name}={rate}: it acts inside the frozen biLM. Expected 0, or trainable=True.")
         check_option("pool", pool, (None, "mean"))
         model = _check_model(params) if isinstance(params, tuple) else load_bilm(params)
         self._choose(model, layers, ("mix", "concat", "sum"), pool)
@@ -490,8 +483,7 @@ class ELMo(_Encoder, nn.Layer):
         n_vectors, n_layers = len(distinct) if self.pool else sum(map(len, distinct)), self.choice.n_layers
         size = 4 * n_vectors * n_layers * self.layer_dim
         vectors = format_count(n_vectors, "sentences" if self.pool else "tokens")
-        shape = f"{vectors} x {format_count(n_layers, 'layers')} x {self.layer_dim}"
-        what = f"{shape}, {size / 1e6:,.0f} MB in float32"
+        what = f"{vectors} x {format_count(n_layers, 'layers')} x {self.layer_dim}, {size / 1e6:,.0f} MB in float32"
         on_disk = folder is not None and size / 2 > gigabytes * 1e9
         room = max(0, shutil.disk_usage(folder).free - MIN_FREE_BYTES) if on_disk else gigabytes * 1e9
         if size / 2 > room:
@@ -514,9 +506,7 @@ class ELMo(_Encoder, nn.Layer):
         new = dict(zip(missing, self._compute(missing, "float32", math.inf), strict=True))
         return [new[tokens] if tokens in new else self._cached[tokens] for tokens in keys]
 
-    def _compute(
-        self, sentences: list[tuple[str, ...]], dtype: str, window: float | None = None
-    ) -> Iterator[np.ndarray]:
+    def _compute(self, sentences: list[tuple], dtype: str, window: float | None = None) -> Iterator[np.ndarray]:
         table = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
         return self._arrays(sentences, table, paddle.get_device(), dtype, window)
 
@@ -591,7 +581,7 @@ class ELMoEmbedder(_Encoder):
         params: str | Path | tuple[BiLM, Vocabulary | None],
         batch_size: int = 128,
         device: str = "auto",
-        layers: str | int | Sequence[float] = "all",
+        layers: Layers = "all",
         pool: str | None = None,
         dtype: str = "float32",
         carry_state: bool = False,
@@ -603,10 +593,7 @@ class ELMoEmbedder(_Encoder):
         check_option("pool", pool, (None, "mean", "max"))
         check_option("dtype", dtype, ("float32", "float16"))
         if (token_vectors is None) != (vocabulary is None):
-            raise UserError(
-                f"token_vectors={token_vectors!r}, vocabulary={vocabulary!r}: expected both, the file of vectors and the "
-                "words of its rows, or neither."
-            )
+            raise UserError(f"token_vectors={token_vectors!r}, vocabulary={vocabulary!r}: expected both, or neither.")
         self.device = runtime.device_name(device)
         self._weights_may_change = isinstance(params, tuple)  # the caller's model may be trained between calls
         self._prefix = None if self._weights_may_change else resolve(params)  # a folder's latest checkpoint may change
@@ -617,9 +604,7 @@ class ELMoEmbedder(_Encoder):
                 self.token_table = PrecomputedTable.from_file(*files, self.config.projection_dim)
         self.batch_size, self.dtype, self.carry_state, self.progress = batch_size, dtype, carry_state, progress
 
-    def _set_model(
-        self, model: tuple[BiLM, Vocabulary | None], layers: str | int | Sequence[float], pool: str | None
-    ) -> None:
+    def _set_model(self, model: tuple[BiLM, Vocabulary | None], layers: Layers, pool: str | None) -> None:
         self._choose(model, layers, ("each", "concat", "sum"), pool)
         self._layers = layers
         self.token_table: TokenTable = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
@@ -698,14 +683,9 @@ class ELMoEmbedder(_Encoder):
             prefix, config, weights, vocabulary = read_model(self._prefix, softmax=True)
             names = [name for name in weights if name.startswith("softmax.")]
             of_softmax = {name.removeprefix("softmax."): weights.pop(name) for name in names}
-            loaded, read = (
-                checkpoint.fingerprint({name: np.asarray(array, np.float32) for name, array in arrays.items()})
-                for arrays in (self.bilm.state_dict(), weights)
-            )
-            if loaded != read:
-                raise UserError(
-                    f"{prefix} has been replaced since this ELMoEmbedder loaded it. Create another ELMoEmbedder."
-                )
+            read = {name: array.astype(np.float32) for name, array in weights.items()}
+            if checkpoint.fingerprint(read) != checkpoint.fingerprint(weights_of(self.bilm)):
+                raise UserError(f"{prefix} has been replaced since it was loaded. Create another ELMoEmbedder.")
             with runtime.on_device(self.device):
                 softmax = Softmax(config.vocab_size, config.projection_dim)
                 set_weights(softmax.state_dict(), of_softmax, str(prefix))

@@ -35,9 +35,7 @@ TASKS = {
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
-    parser.add_argument(
-        "model", metavar="MODEL", help="a checkpoint's prefix, file or folder, a saved model, or a name"
-    )
+    parser.add_argument("model", metavar="MODEL", help="checkpoint prefix, file or folder, saved model, or name")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder to write")
     parser.add_argument("--onnx", action="store_true", help="also write model.onnx, for ONNX Runtime and others")
     elmo = parser.add_argument_group("ELMo")

@@ -51,7 +51,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     vocab.add_argument("--min_count", **arguments.COUNT, default=1, help="minimum frequency of a token")
     vocab.add_argument("--max_size", **arguments.COUNT, help="maximum size, special tokens included")
     vectors.add_argument("--dimensions", **arguments.COUNT, default=word2vec.DIMENSIONS, help="vector size")
-    arguments.add_seed(vectors)
+    arguments.add(vectors, "seed")
     return parser.parse_args(argv)
 
 
@@ -85,10 +85,8 @@ def text(args: argparse.Namespace) -> None:
     except NotUTF8 as error:
         raise UserError(f"{error} Or add --encoding={error.likely or 'NAME'}.") from error
     seconds, tokens = time.perf_counter() - start, report.tokens.total()
-    log.info(
-        f"{format_count(report.lines, 'lines')}, {format_count(tokens, 'tokens')} in {seconds:.0f} s, "
-        f"{tokens / seconds:,.0f} per second."
-    )
+    size = f"{format_count(report.lines, 'lines')}, {format_count(tokens, 'tokens')}"
+    log.info(f"{size} in {seconds:.0f} s, {tokens / seconds:,.0f} per second.")
     dropped = ", ".join(f"{n:,} {why}" for why, n in sorted(report.dropped.items()) if n)
     log.info(f"left out: {dropped or 'nothing'}.")
     for part, n in report.shards.items():
@@ -117,10 +115,7 @@ def vocab(args: argparse.Namespace) -> None:
     log.info(f"coverage of the text ({format_count(total, 'tokens')}): {covered:.2%}.")
     long = [word for word in counts if len(word.encode("utf-8")) > MAX_BYTES]
     share = sum(counts[word] for word in long) / total
-    log.info(
-        f"longer than the {MAX_BYTES} bytes of the character input: {format_count(len(long), 'tokens')}, "
-        f"{share:.4%} of the text."
-    )
+    log.info(f"over {MAX_BYTES} bytes (character input): {format_count(len(long), 'tokens')}, {share:.4%} of the text.")
     train = args.input[0] if len(args.input) == 1 else "CORPUS"
     flags = f"--train_data_path={shlex.quote(train)} --vocab_file={shlex.quote(str(args.output))}"
     log.info(f"next: python run_pretrain.py {flags} --save_dir=checkpoints")

@@ -33,18 +33,10 @@ from pretraining.perplexity import Score, evaluate, score_sentences
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
-    arguments.add_dev_data(parser, required=True)
-    arguments.add_checkpoint(parser, required=True)
-    arguments.add_vocabulary(parser)
-    arguments.add_batches(parser, batch_size=128)
-    parser.add_argument(
-        "--per_sentence",
-        type=Path,
-        metavar="FILE",
-        help="score sentences independently; write a header and, per line of the text, the forward, backward and mean "
-        "log-probability (natural logarithm), separated by tabs",
-    )
-    arguments.add_device(parser)
+    arguments.add(parser, "dev_data_path", "init_from_ckpt", required=True)
+    arguments.add(parser, "vocab_file", "batch_size", "unroll_steps", "device")
+    scores = "score sentences independently: a TSV of their forward, backward and mean log-probabilities (natural)"
+    parser.add_argument("--per_sentence", **arguments.FILE, help=scores)
     args = parser.parse_args(argv)
     if args.per_sentence and args.unroll_steps != parser.get_default("unroll_steps"):
         parser.error("--unroll_steps has no effect with --per_sentence, which reads whole sentences")
@@ -99,9 +91,7 @@ def with_progress(batches: Iterable[LMBatch], bar: tqdm) -> Iterator[LMBatch]:
         bar.update(int(batch.lengths.sum()))
 
 
-def write_scores(
-    path: Path, bilm: elmo.BiLM, corpus: Corpus, vocabulary: Vocabulary, batch_size: int, bar: tqdm
-) -> Score:
+def write_scores(path: Path, bilm: elmo.BiLM, corpus: Corpus, vocabulary: Vocabulary, batch_size: int, bar) -> Score:
     """Write one score per line of the corpus. Returns their sum, without blank lines."""
     lines = itertools.chain.from_iterable(map(read_sentences, corpus.paths))
     total = Score()

@@ -37,21 +37,18 @@ from senses.report import concordance, sense_table, summary
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
-    arguments.add_checkpoint(parser, required=True)
+    arguments.add(parser, "init_from_ckpt", required=True)
     parser.add_argument("--corpus", required=True, metavar="PATH", help="text: a file, a folder, or a glob in quotes")
     repeatable = {"type": _text, "action": "append"}
     parser.add_argument("--word", **repeatable, metavar="WORD[,...]", help="word to show; repeatable")
     parser.add_argument("--senses", **arguments.FILE, help="TSV of gold senses; without --word, print only their table")
-    most = "occurrences per word; a random sample if there are more"
-    parser.add_argument("--max_occurrences", **arguments.COUNT, default=1000, help=most)
-    arguments.add_seed(parser)
-    parser.add_argument("--batch_size", **arguments.COUNT, default=128, help="sentences per batch")
-    arguments.add_device(parser)
+    parser.add_argument("--max_occurrences", **arguments.COUNT, default=1000, help="size of a word's random sample")
+    arguments.add(parser, "batch_size", help="sentences per batch")
+    arguments.add(parser, "seed", "device")
 
     group = parser.add_argument_group("neighbours")
     group.add_argument("--examples", **arguments.COUNT, default=3, help="occurrences to show per word")
-    nearest = "nearest neighbours to show per occurrence and layer"
-    group.add_argument("--neighbours", **arguments.COUNT, default=3, help=nearest)
+    group.add_argument("--neighbours", **arguments.COUNT, default=3, help="nearest to show per occurrence and layer")
     sentence = "your own sentence with the word, instead of examples from the corpus; repeatable"
     group.add_argument("--sentence", **repeatable, metavar="TEXT", help=sentence)
     group.add_argument("--layers", type=_layers, metavar="N[,...]", help="layers to show (default: all but 0)")
@@ -167,8 +164,7 @@ def check_model(
     for word in query_words:
         if not is_known(word, embedder):
             raise UserError(
-                f"{word!r} is not in the vocabulary of {args.init_from_ckpt}, a word model, which reads it as <UNK>. "
-                "Choose a word of its vocab.txt, or a model that reads characters."
+                f"{word!r} is <UNK> to {args.init_from_ckpt}. Use a word of its vocab.txt, or a model of characters."
             )
         if static is not None and word not in static:
             raise UserError(f"--word2vec {args.word2vec} has no {word!r}. Was it trained on the same text?")

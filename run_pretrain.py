@@ -37,12 +37,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     data = parser.add_argument_group("data")
     data.add_argument("--train_data_path", required=True, metavar="PATH", help="text: file, folder, or glob in quotes")
-    arguments.add_dev_data(data)
-    arguments.add_vocabulary(data)
-    arguments.add_batches(data, batch_size=128)
+    arguments.add(data, "dev_data_path", "vocab_file", "batch_size", "unroll_steps")
     run = parser.add_argument_group("run")
-    arguments.add_device(run)
-    arguments.add_seed(run)
+    arguments.add(run, "device", "seed")
     names = ("epochs", "max_steps", "log_freq", "eval_freq", "patience", "accumulate")
     arguments.add_settings(run, PretrainingSettings, *names)
     run.add_argument("--plot", action="store_true", help="plot the perplexities into loss.png at the end")
@@ -172,8 +169,8 @@ def check_ranks(ranks: Ranks, settings: dict) -> None:
     for rank, other in enumerate(others, 1):
         if different := differences(expected, other):
             raise UserError(
-                f"rank {rank} differs from rank 0 in flags or files: {'; '.join(different.values())}. Start all machines "
-                "with the same command, and give them the same files."
+                f"rank {rank} differs from rank 0 in flags or files: {'; '.join(different.values())}. Give them "
+                "the same command and files."
             )
 
 
@@ -183,9 +180,8 @@ def log_summary(args: argparse.Namespace, trainer: Trainer, device: str, n_files
     counts, rows = progress.counts, progress.tokens_per_step // args.unroll_steps
     if counts.sentences < rows:
         log.warning(
-            f"The corpus has {format_count(counts.sentences, 'sentences')} for {rows:,} rows, so several rows read the same "
-            "sentences at the same time. Put each sentence on a line of its own, as `preprocess.py text` does, or "
-            "lower --batch_size."
+            f"The corpus has {format_count(counts.sentences, 'sentences')} for {rows:,} rows: several read the same "
+            "sentences at a time. Put one sentence on each line, as `preprocess.py text` does, or lower --batch_size."
         )
     parts: dict[str, int] = {}
     for name, weight in trainer.bilm.named_parameters():

@@ -154,10 +154,9 @@ def predict(args: argparse.Namespace) -> None:
                 raise UserError(f"--passage {args.passage}: the file is empty.")
             reader, lines = Reader(args.model_dir, args.device), []
             for lines in line_groups(None):
-                answers = iter(reader.answers([(line, passage) for line in lines if line.strip()]))
-                target.writelines(
-                    f"{' '.join(next(answers)[0].text.split()) if line.strip() else ''}\n" for line in lines
-                )
+                found = iter(reader.answers([(line, passage) for line in lines if line.strip()]))
+                answers = (next(found)[0].text if line.strip() else "" for line in lines)
+                target.writelines(f"{' '.join(answer.split())}\n" for answer in answers)
                 target.flush()
             if not lines:
                 raise UserError("standard input has no question: expected one per line.")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import script
-from args import COUNT, DIR, FILE, WHOLE, add_device, add_settings
+from args import COUNT, DIR, FILE, WHOLE, add, add_settings
 from elmo_core.machine import disk
 from elmo_core.machine.messages import log
 from elmo_core.text.language import AUTO, CHOICES
@@ -67,7 +67,7 @@ def add_resume(group) -> None:
 
 def add_saved_model(parser: argparse.ArgumentParser, kind: str, required: bool = True) -> None:
     parser.add_argument("--model_dir", **DIR, required=required, help=f"folder of a trained {kind}")
-    add_device(parser)
+    add(parser, "device")
 
 
 def add_input(parser: argparse.ArgumentParser, content: str = "text") -> None:
@@ -123,7 +123,7 @@ def add_training_settings(parser: argparse.ArgumentParser, settings: Any, omit: 
     """Add the group of training, with all settings but those of ELMo."""
     group = parser.add_argument_group("training")
     add_settings(group, settings, omit=["elmo_lr", "cache_gb", *omit])
-    add_device(group)
+    add(group, "device")
     return group
 
 

@@ -294,7 +294,7 @@ def show(header: Sequence[str], table: Iterable[Sequence], ranks: Ranks | None =
 
 def main() -> None:
     parser = arguments.parser(__doc__)
-    arguments.add_device(parser)
+    arguments.add(parser, "device")
     parser.add_argument(
         "--model_size", nargs="+", choices=tuple(PRESETS), help="presets (default: small and original; on a CPU tiny)"
     )

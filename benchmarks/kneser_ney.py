@@ -138,8 +138,7 @@ def read(corpus: Corpus, vocabulary: Vocabulary) -> list[np.ndarray]:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = arguments.parser(__doc__)
     parser.add_argument("--train_data_path", required=True, metavar="PATH", help="text to count")
-    arguments.add_dev_data(parser, required=True)
-    arguments.add_vocabulary(parser, required=True)
+    arguments.add(parser, "dev_data_path", "vocab_file", required=True)
     parser.add_argument("--orders", **arguments.COUNT, nargs="+", default=[3, 5], help="lengths of n-grams")
     parser.add_argument(
         "--discount",

@@ -3,15 +3,12 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from elmo_core.machine.messages import UserError
 from elmo_core.settings import expected, setting
 
 MAX_CHARS = 50  # per token, begin and end markers included
 MAX_CHARS_LIMIT = 127  # for imported models
-
-
 INPUTS = ("char", "word", "char+word")  # a name says what the token encoder reads
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 PRESETS = {
@@ -23,28 +20,24 @@ PRESETS = {
 MAX_FLOAT = 1e30  # fits a float32
 
 
-def _number(default: int | float, help: str, letter: str, **options) -> Any:
-    return setting(default, help, metavar=letter, **{"minimum": 0, **options})
-
-
 @dataclass(frozen=True)
 class ELMoConfig:
     """Everything needed to rebuild a model, stored as `config.json` next to its checkpoints."""
 
     input: str = setting("char", "token input: characters, a table of words, or both", choices=INPUTS)
     vocab_size: int = setting(0)  # of softmax and word table; 0: no softmax
-    character_dim: int = _number(16, "character embedding size", "N", minimum=1, flags=("--char_embed_dim",))
+    character_dim: int = setting(16, "character embedding size", flags=("--char_embed_dim",))
     filters: tuple[tuple[int, int], ...] = FILTERS  # (width, number) of each convolution of the character CNN
     activation: str = setting("relu", "activation of the character CNN", choices=("relu", "tanh"))
-    n_highway: int = _number(2, "highway layers of the character CNN", "N", below=101, flags=("--num_highways",))
-    projection_dim: int = _number(512, "LSTM projection size; vectors have 2P dimensions", "P", minimum=1)
-    cell_dim: int = _number(4096, "LSTM cell size", "H", minimum=1)
-    n_layers: int = _number(2, "LSTM layers", "L", minimum=1, below=101, flags=("--num_layers",))
+    n_highway: int = setting(2, "highway layers of the character CNN", minimum=0, below=101, flags=("--num_highways",))
+    projection_dim: int = setting(512, "LSTM projection size; vectors have 2P dimensions", metavar="P")
+    cell_dim: int = setting(4096, "LSTM cell size", metavar="H")
+    n_layers: int = setting(2, "LSTM layers", metavar="L", below=101, flags=("--num_layers",))
     use_skip_connections: bool = setting(True, "do not add each layer's input to its output")
-    cell_clip: float = _number(3.0, "clip LSTM cells to +-X; 0: off", "X", below=MAX_FLOAT)
-    proj_clip: float = _number(3.0, "clip LSTM outputs to +-X; 0: off", "X", below=MAX_FLOAT)
-    forget_bias: float = _number(1.0, "bias added to the LSTM forget gate", "X", minimum=-MAX_FLOAT, below=MAX_FLOAT)
-    word_dim: int = _number(100, "word embedding size, with --input=char+word", "N", minimum=1)
+    cell_clip: float = setting(3.0, "clip LSTM cells to +-X; 0: off", below=MAX_FLOAT)
+    proj_clip: float = setting(3.0, "clip LSTM outputs to +-X; 0: off", below=MAX_FLOAT)
+    forget_bias: float = setting(1.0, "bias added to the LSTM forget gate", minimum=-MAX_FLOAT, below=MAX_FLOAT)
+    word_dim: int = setting(100, "word embedding size, with --input=char+word")
     n_characters: int = setting(262)  # rows of the character embedding
     alphabet: str = setting("bytes", choices=("bytes", "code points"))  # "code points" in imported models
     max_characters: int = setting(MAX_CHARS, minimum=3, below=MAX_CHARS_LIMIT + 1)  # per token

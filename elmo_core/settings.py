@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,12 +59,12 @@ def expected(field: dataclasses.Field, value: Any) -> str:
     return f"a {'whole ' * (kind is int)}number{bounds * (limits['minimum'] > -1e30)}"
 
 
-def make(kind: type[Settings], values: Mapping[str, Any]) -> Settings:
-    """Fill a dataclass of settings from the values of the same names, and validate them."""
+def make(kind: type[Settings], values: Mapping[str, Any], describe: Callable[[str], str] = "`{}`".format) -> Settings:
+    """Fill a dataclass of settings from the values of the same names, and validate them. describe: a field, in an error."""
     fields = [field for field in dataclasses.fields(kind) if field.name in values]
     for field in fields:
         if text := expected(field, values[field.name]):
-            raise UserError(f"`{field.name}` is {values[field.name]!r:.80}, expected {text}.")
+            raise UserError(f"{describe(field.name)} is {values[field.name]!r:.80}, expected {text}.")
     return kind(**{field.name: values[field.name] for field in fields})
 
 
@@ -90,11 +90,8 @@ def _holds(need: str, values: Mapping[str, Any]) -> bool:
 
 def from_config(kind: type[Settings], values: Any, name: str, source: Path) -> Settings:
     """Validate the field `name` of a config.json, `source`, as a dataclass of settings."""
-    fields = {field.name: field for field in dataclasses.fields(kind)}
+    fields = {field.name for field in dataclasses.fields(kind)}
     values = values if isinstance(values, dict) else {}
-    if wrong := sorted(fields.keys() ^ values.keys()):
+    if wrong := sorted(fields ^ values.keys()):
         raise UserError(f"{source}: {name}.{wrong[0]} is {'missing' if wrong[0] in fields else 'unknown'}.")
-    for key, field in fields.items():
-        if text := expected(field, values[key]):
-            raise UserError(f"{source}: {name}.{key} is {values[key]!r:.80}, expected {text}.")
-    return kind(**values)
+    return make(kind, values, lambda field: f"{source}: {name}.{field}")

@@ -98,10 +98,7 @@ def _check_disk_space(
     path = output or folder
     free = shutil.disk_usage(next(parent for parent in path.absolute().parents if parent.exists())).free
     if (2 if output else 1) * needed - done > free:
-        raise UserError(
-            f"{path}: {size(free)} are free. Store less (--layers top, --dtype float16, --pool mean), make room, or use "
-            "another disk."
-        )
+        raise UserError(f"{path}: {size(free)} are free. Make room, or use --layers top, --dtype float16, --pool mean.")
     if settings["index_bytes"] > vector_file.MAX_INDEX_BYTES:
         raise UserError(f"{vector_file.INDEX} would be too long for HDF5. Omit it with --forget_sentences.")
 
@@ -113,10 +110,8 @@ def _write_parts(embedder: "ELMoEmbedder", text: CountedText, missing: Sequence[
         for number, first_line, sentences in text.windows(set(missing)):
             parts.write(paths[number], _datasets(embedder, text.path, first_line, sentences, bar))
     seconds = time.perf_counter() - began
-    log.info(
-        f"embedded      {format_count(total, 'tokens')} in {messages.format_duration(seconds)}, "
-        f"{total / seconds:,.0f} tokens/s"
-    )
+    duration = messages.format_duration(seconds)
+    log.info(f"embedded      {format_count(total, 'tokens')} in {duration}, {total / seconds:,.0f} tokens/s")
     if embedder.oov_share:
         log.warning(f"{text.path}: {embedder.oov_share:.1%} of the tokens are OOV and are read as {UNK}.")
 
@@ -132,16 +127,13 @@ def _datasets(
     for (line, sentence), array in zip(window, arrays, strict=True):
         if not checkpoint.is_finite(array):
             raise UserError(
-                f"{path}:{line + 1}: the vectors are not finite in {array.dtype}. Use --dtype float32, or a model or --mix "
-                "with smaller values."
+                f"{path}:{line + 1}: vectors are not finite in {array.dtype}. Use --dtype float32, or a smaller --mix."
             )
         yield str(line), array
         bar.update(len(sentence))
 
 
-def _finish(
-    paths: Sequence[Path], own_paths: Sequence[Path], settings: Mapping[str, Any], folder: Path, output: Path
-) -> None:
+def _finish(paths: Sequence[Path], own_paths: Sequence[Path], settings: Mapping, folder: Path, output: Path) -> None:
     """Assemble the output if all parts exist, and delete them. Only one process does so.
 
     own_paths: the parts of this process. Raise if one of them no longer exists, unless another process assembled it.
@@ -181,7 +173,7 @@ def merge(folders: Sequence[Path], output: Path) -> None:
     paths = [next(filter(parts.is_done, window), None) for window in candidates]
     if missing := paths.count(None):
         raise UserError(
-            f"{missing:,} of {len(paths):,} windows of the text are not in {messages.join_names(list(map(str, folders)))}. "
+            f"{missing:,} of {len(paths):,} windows are not in {messages.join_names(list(map(str, folders)))}. "
             "Give the folders of all shares, and finish those that were interrupted."
         )
     assemble(paths, settings, output)

@@ -127,12 +127,10 @@ class TaggerNetwork(TokenNetwork):
         settings = tagger.settings
         if settings.words != "tokens":
             raise UserError(
-                "this tagger's ELMo or word vectors read jieba's words in sentences of characters (--words=jieba), which a "
-                "graph cannot find. Train one with --words=tokens to export it."
+                "this tagger reads jieba's words (--words=jieba), which a graph cannot find. Train with --words=tokens."
             )
-        self.output = Output(
-            "labels", ("B", "T"), "int64", "line in labels.txt, from 0; -1 at padding", "-1", tagger.labels.names
-        )
+        meaning = "line in labels.txt, from 0; -1 at padding"
+        self.output = Output("labels", ("B", "T"), "int64", meaning, "-1", tagger.labels.names)
         if settings.scheme == "lac":
             self.settings |= {"pieces": "pieces.txt", "whole": tagger.pieces is None}
             self.files = {"pieces.txt": "\n".join(sorted(tagger.piece_splitter.known)) + "\n"}
@@ -227,8 +225,7 @@ class ClassifierNetwork(Network):
     def __init__(self, classifier: Classifier):
         if classifier.settings.reads_words:
             raise UserError(
-                "this classifier reads word vectors, and unknown words get random ones, which a graph cannot draw. Train "
-                "one with ELMo alone to export it."
+                "this classifier reads word vectors, random for unknown words: a graph cannot draw them. Use ELMo alone."
             )
         elmo, self.network = classifier.network.elmo, classifier.network
         self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice)

@@ -155,10 +155,8 @@ class OnnxGraph:
         infos = [[helper.make_tensor_value_info(v.name, TYPES[v.dtype], None) for v in vs] for vs in (inputs, outputs)]
         body, self.nodes = helper.make_graph(self.nodes, "step", *infos), outer
         axes = {f"scan_{side}_axes": [1] for side in ("input", "output")}
-        directions = {f"scan_{side}_directions": [int(reverse)] for side in ("input", "output")}
-        values = self.node(
-            "Scan", [*states, x], outputs=len(outputs), body=body, num_scan_inputs=1, **axes, **directions
-        )
+        axes |= {f"scan_{side}_directions": [int(reverse)] for side in ("input", "output")}
+        values = self.node("Scan", [*states, x], outputs=len(outputs), body=body, num_scan_inputs=1, **axes)
         for value, of_body in zip(values, outputs, strict=True):
             value.dtype = of_body.dtype
         return values[-1], values[:-1]

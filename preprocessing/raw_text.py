@@ -72,8 +72,8 @@ class Options:
             readable = False
         if not readable:
             raise UserError(
-                f"encoding {self.encoding}: expected one that Python knows and that ends lines as ASCII does, for instance "
-                "utf-8, gb18030, big5, latin-1. Convert other files with iconv first."
+                f"encoding {self.encoding}: expected one of Python's that ends lines as ASCII does, such as gb18030. "
+                "Convert other files with iconv first."
             )
 
 
@@ -309,8 +309,7 @@ def _check_output(output: Path, overwrite: bool) -> None:
     present = [path for path in output.glob("*") if not path.name.startswith(PARTIAL)]
     if present and not overwrite:
         raise UserError(
-            f"output {output} is not empty (it has {present[0].name}). Choose another folder, or replace its train and dev "
-            "with --overwrite."
+            f"output {output} is not empty (it has {present[0].name}). Choose another, or --overwrite its train and dev."
         )
     for path in output.glob(f"{PARTIAL}*"):
         log.warning(f"{path} belongs to another run. If that run was killed, remove it.")

@@ -21,8 +21,7 @@ def load_model(source: Path, expected: Mapping, vocabulary: Vocabulary | None) -
     bilm, old_vocabulary = load_bilm(source, softmax)
     if different := differences({name: getattr(bilm.config, name) for name in expected}, expected):
         raise UserError(
-            f"the model flags contradict {source}: {'; '.join(different.values())}. Omit them: the checkpoint's config.json "
-            "defines the model."
+            f"the model flags contradict {source}: {'; '.join(different.values())}. Omit them: its config.json has them."
         )
     if vocabulary is None or (softmax and vocabulary.fingerprint == old_vocabulary.fingerprint):
         return bilm, old_vocabulary
@@ -35,9 +34,8 @@ def check_vocabulary(path: Path, vocabulary: Vocabulary, source: str | Path, exp
     """Raise if the vocabulary of a file is not that of the checkpoint `source`."""
     if vocabulary.fingerprint != expected.fingerprint:
         raise UserError(
-            f"--vocab_file {path} ({len(vocabulary):,} words) is not the vocabulary that {source} was trained with "
-            f"({len(expected):,} words, vocab.txt in its folder). Omit it, or change it with `run_pretrain.py "
-            "--finetune_from`."
+            f"--vocab_file {path} ({len(vocabulary):,} words) is not the vocabulary of {source} ({len(expected):,} words, "
+            "vocab.txt in its folder). Omit it, or change it with `run_pretrain.py --finetune_from`."
         )
 
 
@@ -73,8 +71,8 @@ def initialise_from_vectors(bilm: BiLM, vocabulary: Vocabulary, path: Path) -> N
     vectors = load_word_vectors(path)
     if vectors.vector_size != getattr(config, flag):
         raise UserError(
-            f"{path}: its vectors have {vectors.vector_size} dimensions, the model's {getattr(config, flag)}. Give "
-            f"--{flag}={vectors.vector_size}."
+            f"{path}: {vectors.vector_size} dimensions, the model has {getattr(config, flag)}. "
+            f"Give --{flag}={vectors.vector_size}."
         )
     ids = np.array([k for k, token in enumerate(vocabulary.tokens) if token in vectors])
     if not len(ids):

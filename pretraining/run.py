@@ -65,10 +65,7 @@ class PretrainingSettings(FixedSettings):
 
 
 class Trainer:
-    """Trains a biLM.
-
-    dev: held-out text, if any; counts: those of the corpus.
-    """
+    """Trains a biLM. dev: held-out text, if any. counts: those of the corpus."""
 
     def __init__(
         self,
@@ -135,15 +132,11 @@ class Trainer:
             return is_complete
 
     def _batches(self) -> Iterator[tuple[list[LMBatch], Candidates]]:
-        """Yield each step's batches and softmax candidates.
-
-        All ranks share the candidates, so their gradients cover the same rows.
-        """
+        """Yield each step's batches and softmax candidates, which all ranks share: their gradients cover the same rows."""
         rows = self.settings.batch_size
         for step, batch in enumerate(self.stream, self.progress.step + 1):
             random = np.random.default_rng([self.settings.seed, step, 0])
-            starts = range(0, len(batch.lengths), rows)
-            batches = [batch.take(slice(start, start + rows)) for start in starts] if len(starts) > 1 else [batch]
+            batches = [batch.take(slice(start, start + rows)) for start in range(0, len(batch.lengths), rows)]
             yield batches, draw_candidates(self.bilm.config.vocab_size, self.settings.n_negative_samples, random)
 
     def _step(self, batches: list[LMBatch], candidates: Candidates) -> bool:

@@ -161,8 +161,7 @@ def find_words(
         if not word.comparable:
             raise UserError(
                 f"{word.text!r} is not {'with a sense ' if senses else ''}in two different sentences "
-                f"(found {format_count(word.count, 'occurrences')}), so there is nothing to "
-                "compare. Use more text, or another word."
+                f"(found {format_count(word.count, 'occurrences')}): nothing to compare. Use more text, or another word."
             )
     return words, background.items()
 
@@ -179,15 +178,13 @@ def _check_not_found(corpus: Corpus, senses: Senses, missing: dict[Location, tup
     for (name, line, position, word), (_, row) in missing.items():
         if name in names:
             raise UserError(
-                f"{senses.path}:{row}: token {position} of line {line} of {name} is not {word!r}, both counted from 0. Was "
-                "the file of senses made for this corpus?"
+                f"{senses.path}:{row}: token {position} of line {line} of {name} is not {word!r} (from 0). Another corpus?"
             )
     if len(missing) == len(senses.labels):
         files = sorted({name for name, *_ in missing})
         raise UserError(f"{senses.path} is about {join_names(files, 5)}. The corpus has {join_names(names, 5)}.")
     log.warning(
-        f"{senses.path}: ignoring {format_count(len(missing), 'occurrences')} of {len(senses.labels):,}, in files that are "
-        "not in the corpus."
+        f"{senses.path}: ignoring {format_count(len(missing), 'occurrences')} of {len(senses.labels):,}: not in the corpus."
     )
 
 

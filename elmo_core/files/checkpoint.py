@@ -284,9 +284,7 @@ def _companion(prefix: Path, suffix: str) -> Path:
             if fields["name"] == path.name and fields["id"] == save_id.hex():
                 return temporary
     if not path.exists():
-        raise UserError(
-            f"{path} does not exist: the checkpoint has only weights. Start from them with `finetune_from`."
-        )
+        raise UserError(f"{path} does not exist: this checkpoint has only weights. `finetune_from` starts from them.")
     if save_id and own_id and save_id != own_id:
         raise UserError(f"{path} cannot be read: it was not saved together with {prefix.name}{PARAMS}.")
     return path
@@ -320,8 +318,7 @@ def _read(path: Path) -> dict[str, Any]:
     except Exception as error:  # a damaged pickle can raise anything
         reason = error if isinstance(error, pickle.UnpicklingError) else f"{type(error).__name__} {error}"
         raise UserError(
-            f"{path} cannot be read: {reason}. A checkpoint contains only arrays and plain containers. "
-            "The file is truncated or damaged, or was not written by this program or paddle.save."
+            f"{path} cannot be read: {reason}. It is truncated, damaged, or not a file of arrays and plain containers."
         ) from error
     content.pop(NAME_TABLE, None)
     return content

@@ -1,5 +1,6 @@
 """Checks of arguments to the classes of `elmo.py`: sentences, options, numbers."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
@@ -73,11 +74,9 @@ def check_option(name: str, value: object, allowed: Sequence) -> None:
         raise UserError(f"{name}={value!r}: expected {' or '.join(map(repr, allowed))}.")
 
 
-def check_number(
-    name: str, value: object, minimum: float, maximum: float = float("inf"), integer: bool = False
-) -> None:
+def check_number(name: str, value: object, minimum: float, maximum: float = math.inf, integer: bool = False) -> None:
     """Raise a UserError unless this is a number in the range, an integer if required."""
     kinds = (int, np.integer) if integer else (int, float, np.number)
     if isinstance(value, bool) or not isinstance(value, kinds) or not minimum <= value <= maximum:
-        bounds = f"{minimum} or more" if maximum == float("inf") else f"from {minimum} to {maximum}"
+        bounds = f"{minimum} or more" if maximum == math.inf else f"from {minimum} to {maximum}"
         raise UserError(f"{name}={value!r}: expected a {'whole ' * integer}number, {bounds}.")

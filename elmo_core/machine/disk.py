@@ -182,8 +182,7 @@ def cleanup_on_failure(path: Path, temporaries: Collection[Path]) -> Iterator[No
             raise
         free = f"{shutil.disk_usage(path.parent).free / 1e6:,.1f} MB are free in {path.parent}"
         raise UserError(
-            f"{path} could not be written, the disk is full: {free}. Existing files are intact. Free some space or choose "
-            "another folder."
+            f"{path} could not be written, the disk is full: {free}. Existing files are intact. Free some space."
         ) from error
 
 

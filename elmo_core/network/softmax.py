@@ -167,9 +167,8 @@ def _direction_loss(h, target_weight, target_bias, table, bias, words: np.ndarra
         log_expected = to_tensor(candidates.log_expected_counts(words)).astype(h.dtype).unsqueeze(1)
         target_logits = (h * target_weight).sum(axis=1, keepdim=True) + target_bias - log_expected  # (M, 1)
         compute = _fused_loss if fused.is_supported(h) else _sliced_loss
-        loss, d_h, d_target, d_table, d_bias = compute(
-            h, target_logits, table, bias, *candidates.accidental_hits(words)
-        )
+        hits = candidates.accidental_hits(words)
+        loss, d_h, d_target, d_table, d_bias = compute(h, target_logits, table, bias, *hits)
         return loss, d_h + target_weight * d_target, h * d_target, d_target, d_table, d_bias
 
 

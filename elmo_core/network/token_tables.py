@@ -38,11 +38,6 @@ class OOVCounter:
                 shown, longest = format_count(truncated, "tokens"), self.alphabet.columns - 2
                 log.warning(f"{shown} in a batch: longer than {longest} {self.alphabet.unit}, truncated.")
 
-    @property
-    def oov_share(self) -> float:
-        """Fraction of the tokens so far that are out of vocabulary; always 0 for models that read characters."""
-        return self.unknown / max(1, self.total)
-
 
 class TokenTable:
     """Vectors of sentences' tokens, from a table with one row per known token."""
@@ -52,9 +47,7 @@ class TokenTable:
         self.lock = threading.Lock()  # several threads may use one embedder
 
     def __call__(self, sentences: Sequence[Sequence[str]]) -> tuple[paddle.Tensor, np.ndarray, np.ndarray]:
-        """Vectors (N, P) of the distinct tokens, indices (B, T) into them for the rows `<S> w1 .. wn </S>`, and the row
-        lengths.
-        """
+        """Vectors (N, P) of the distinct tokens, indices (B, T) into them for rows `<S> w1 .. wn </S>`, their lengths."""
         tokens = [token for sentence in sentences for token in (BOS, *sentence, EOS)]
         lengths = np.array([len(sentence) + 2 for sentence in sentences], dtype=np.int64)
         with self.lock:

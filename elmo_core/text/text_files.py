@@ -80,8 +80,7 @@ def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8") -> str:
         line += data.count(b"\n", 0, error.start)
         if codecs.lookup(encoding).name == "utf-8" and _is_damaged_utf8(data):
             raise UserError(
-                f"{path}:{line}: the UTF-8 text is damaged: a character is incomplete. Was the file cut off? Create or "
-                "download it again, or remove what is left of the character."
+                f"{path}:{line}: the UTF-8 text is damaged: a character is incomplete. Create or download it again."
             ) from error
         likely = _likely_encoding(data, encoding)
         not_utf8 = NotUTF8(f"{path}:{line}: byte 0x{data[error.start]:02x} is not {encoding}. {_advice(data, likely)}")

@@ -182,8 +182,8 @@ class LMBatch:
     position: dict | None = None  # in training: the stream's position after this batch
 
     def take(self, rows: slice) -> "LMBatch":
-        """A batch of some rows, with only the tokens that they use."""
-        if rows == slice(0, None, 1):
+        """A batch of some rows, with only the tokens that they use; this batch if that is all of them."""
+        if len(self.lengths[rows]) == len(self.lengths):
             return self
         lengths, steps = self.lengths[rows], self.forward_input.shape[1]
         real = np.arange(steps) < lengths[:, None]

@@ -183,9 +183,7 @@ def _check_unused(weights: HDF5File, used: set[str], config: ELMoConfig, options
         for name, identity in _identity_projection(config.projection_dim).items():
             weights.check(name, identity.shape, options_path)
             if not np.array_equal(weights.array(name), identity):
-                raise UserError(
-                    f"{weights.path}: the filters add up to projection_dim; expected an identity in {name}."
-                )
+                raise UserError(f"{weights.path}: filters add up to projection_dim; expected an identity in {name}.")
         unused -= set(PROJECTION)
     if unknown := [name for name in sorted(unused) if NETWORK.match(name)]:
         raise UserError(f"{weights.path} contains {quoted(unknown)}, which {options_path} does not mention.")
@@ -225,9 +223,7 @@ def _drop_additional_row(file: HDF5File, item: Item, array: np.ndarray) -> np.nd
         log.warning(f"{problem}. Ignoring the first, which is all zero: padding.")
         return array[1:]
     if item.name == "char_embed":
-        log.warning(
-            f"{problem}: it was trained with n_characters {len(array)}. Ignoring the last, which nothing reads."
-        )
+        log.warning(f"{problem}: it was trained with n_characters {len(array)}. Ignoring the last, never read.")
         return array[:-1]
     raise UserError(f"{problem} as in the vocabulary, and the first is not padding.")
 
@@ -273,8 +269,7 @@ def write(folder: Path, config: ELMoConfig, params: Mapping[str, np.ndarray], vo
     """Write options.json and weights.hdf5 into the folder."""
     if config.input not in ("char", "word") or config.alphabet != "bytes":
         raise UserError(
-            "bilm-tf's format supports only character models over UTF-8 bytes, and word models. "
-            f"This model has input {config.input} and alphabet {config.alphabet}."
+            f"input {config.input}, alphabet {config.alphabet}: bilm-tf's format has only char over bytes, and word."
         )
     items = list(layout(config, "softmax.weight" in params))
     checkpoint.match({name: item.our_shape for item in items for name in item.weights}, params, "the checkpoint")

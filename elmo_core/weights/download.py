@@ -47,9 +47,7 @@ def download_file(address: str, path: Path) -> None:
             reason = f"the server answers {error.code} {error.reason}"
             if error.code == 416 and before:
                 part.unlink()
-                raise DownloadFailed(
-                    "the server's file is not longer than the part already downloaded, so it has changed. Try again"
-                ) from error
+                raise DownloadFailed("the file has changed: it is not longer than the part. Try again") from error
             if error.code < 500 and error.code not in (408, 429):
                 raise DownloadFailed(reason) from error
         except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError) as error:
@@ -111,9 +109,7 @@ def _range_start(response, received: int) -> tuple[int, int]:
     if response.status == 206:
         content_range = RANGE.fullmatch(response.headers.get("Content-Range") or "")
         if not received or not content_range or int(content_range[1]) != received:
-            raise DownloadFailed(
-                f"the server sent a range that was not asked for ({response.headers.get('Content-Range')})"
-            )
+            raise DownloadFailed(f"the server sent another range ({response.headers.get('Content-Range')})")
         return received, int(content_range[3])
     if response.status != 200 or not length.isdecimal():
         raise DownloadFailed(f"the server answers {response.status} with a length of {length!r}")

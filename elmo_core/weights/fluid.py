@@ -88,18 +88,14 @@ def _variable(path: Path) -> np.ndarray:
     size = path.stat().st_size
     with path.open("rb") as file:
         begin = file.read(HEADER.size + DESCRIPTION)
-    if len(begin) < HEADER.size:
-        raise fault(f"it has {size} bytes")
-    version, levels, tensor_version, length = HEADER.unpack_from(begin)
+    try:
+        version, levels, tensor_version, length = HEADER.unpack_from(begin)
+        offset = HEADER.size + length
+        description = VarType.TensorDesc.FromString(begin[HEADER.size : offset])
+    except (struct.error, DecodeError) as error:
+        raise fault(f"its header or description is damaged ({error})") from error
     if version or tensor_version or levels:
         raise fault(f"its header has versions {version}, {tensor_version} and {levels} levels of detail, not 0")
-    offset = HEADER.size + length
-    if not 0 < length <= DESCRIPTION or len(begin) < offset:
-        raise fault(f"its description has {length} bytes")
-    try:
-        description = VarType.TensorDesc.FromString(begin[HEADER.size : offset])
-    except DecodeError as error:
-        raise fault(f"its description is damaged ({error})") from error
     if description.data_type != VarType.FP32:
         raise fault(f"its values have type {description.data_type}, expected {VarType.FP32}, float32")
     shape = tuple(description.dims)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.config import MAX_CHARS, ELMoConfig
+from elmo_core.config import ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine.disk import check_input, read_json
 from elmo_core.machine.messages import UserError
-from elmo_core.text.characters import BYTES, Bytes, CodePoints
+from elmo_core.text.characters import Bytes, CodePoints
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import published
 
@@ -58,8 +58,7 @@ def read_model(
     has_softmax = any(name.startswith("softmax.") for name in weights)
     if softmax and not has_softmax:
         raise UserError(
-            f"{prefix}: this model has no softmax. It can only compute vectors, or get a "
-            "new softmax with run_pretrain.py, with `finetune_from` and `vocab_file`."
+            f"{prefix}: this model has no softmax, only vectors. run_pretrain.py `finetune_from` `vocab_file` trains one."
         )
     if softmax is None:
         softmax = has_softmax
@@ -82,13 +81,12 @@ def _code_points(path: Path, config: ELMoConfig) -> CodePoints:
 
 
 def _vocabulary(path: Path, config: ELMoConfig, identity: str | None) -> Vocabulary:
+    alphabet = Bytes(config.max_characters)
     if not config.vocab_size:
-        return Vocabulary(SPECIAL_TOKENS, alphabet=Bytes(config.max_characters))
+        return Vocabulary(SPECIAL_TOKENS, alphabet=alphabet)
     check_input(path, "the vocabulary of the checkpoints next to it")
     if config.alphabet != "bytes":
         alphabet = _code_points(path.with_name(checkpoint.CHARACTERS), config)
-    else:
-        alphabet = BYTES if config.max_characters == MAX_CHARS else Bytes(config.max_characters)
     vocabulary = Vocabulary.from_file(path, alphabet)
     if len(vocabulary) != config.vocab_size or identity not in (None, vocabulary.identity):
         raise UserError(

@@ -123,10 +123,7 @@ def _install(model: PublishedModel, local_files: list[Path]) -> None:
     """Download and convert a model."""
     downloads = all(map(formats.is_vocabulary, local_files))
     if model.format == "fluid" and not any(map(formats.is_vocabulary, local_files)):
-        raise UserError(
-            f"{model.name} {model.note}. Give it, alone or with the other files: python convert.py get "
-            f"{model.name} --from FILE"
-        )
+        raise UserError(f"{model.name} {model.note}. Give it: python convert.py get {model.name} --from FILE ...")
     for killed in home().glob(f".{model.name}.*.tmp"):
         shutil.rmtree(killed, ignore_errors=True)
     folder, first_digests = home() / f".{model.name}.fetch", home() / f"{model.name}.sha256"

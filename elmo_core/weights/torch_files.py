@@ -113,8 +113,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
     except Exception as error:  # a damaged file can raise anything
         reason = error if isinstance(error, pickle.UnpicklingError) else f"{type(error).__name__} {error}"
         raise UserError(
-            f"{path} cannot be read: {reason}. Expected a PyTorch state dictionary, tensors by name. The file is "
-            "truncated, damaged or something else."
+            f"{path} cannot be read: {reason}. Expected a PyTorch state dictionary. The file is damaged or something else."
         ) from error
 
 

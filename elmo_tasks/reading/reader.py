@@ -119,9 +119,7 @@ class Reader(TrainedModel):
         grid = grid_of(options, ReaderSettings, TrainingSettings)
         check_number("min_count", min_count, 1, integer=True)
         if doc_stride > max_seq_len:
-            raise UserError(
-                f"`doc_stride={doc_stride}` is more than `max_seq_len={max_seq_len}`: text would be skipped."
-            )
+            raise UserError(f"`doc_stride={doc_stride}` is more than `max_seq_len={max_seq_len}`, which skips text.")
         parts = {"examples": examples, "dev": dev, "test": test}
         with (
             training_folder(cls.kind, save_dir, overwrite, resume) as folder,

@@ -27,11 +27,7 @@ def tag(
     reader: its format is that of the input; by default recognised. lang: by default as in training. format_name: as below.
     """
     for lines in input_lines(tagger, groups, source, reader, lang):
-        tagged = [line for line in lines if line]
-        if format_name == "json":
-            results = iter(tagger.tagged(tagged))
-        else:
-            results = ((labels, []) for labels in tagger.predict([line.tokens for line in tagged]))
+        results = iter(tagger.tagged(filter(None, lines), with_spans=format_name == "json"))
         yield "".join(formatted(line, *next(results), format_name) if line else "\n" for line in lines)
 
 

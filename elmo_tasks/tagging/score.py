@@ -103,15 +103,11 @@ class Score:
 
     def to_dict(self) -> dict:
         """The scores as numbers, for JSON."""
-        values = {
-            **self.total.to_dict(self.unit),
-            "accuracy": self.accuracy,
-            "unknown": self.unknown.to_dict(self.unit),
-        }
-        for name, part in (("tags", self.tags), ("subtypes", self.subtypes)):
-            if part or name == "tags":
-                values[name] = {tag: part[tag].to_dict(self.unit) for tag in sorted(part)}
-        return values
+        tags, subtypes = (
+            {name: part[name].to_dict(self.unit) for name in sorted(part)} for part in (self.tags, self.subtypes)
+        )
+        values = {"accuracy": self.accuracy, "unknown": self.unknown.to_dict(self.unit), "tags": tags}
+        return self.total.to_dict(self.unit) | values | ({"subtypes": subtypes} if subtypes else {})
 
     def table(self) -> str:
         """One line per tag, the most frequent first, then totals: all spans, each subtype, unknown words."""

@@ -229,13 +229,11 @@ class Tagger(TrainedModel):
             segmentation = "none"
         return Line(text, words, [parse_token(word, segmentation, where) for word in words])
 
-    def tagged(self, lines: Sequence[Line]) -> list[tuple[list[str], list[Span]]]:
-        """Return the labels and the spans of each line."""
-        decoded = self._decoded([line.tokens for line in lines], math.inf, with_spans=True)
-        scheme = self.settings.scheme
-        return [
-            (labels, line.spans(labels, scheme, scores)) for line, (labels, scores) in zip(lines, decoded, strict=True)
-        ]
+    def tagged(self, lines: Iterable[Line], with_spans: bool = True) -> list[tuple[list[str], list[Span]]]:
+        """Return the labels and, if requested, the spans of each line."""
+        lines, scheme = list(lines), self.settings.scheme
+        decoded = zip(lines, self._decoded([line.tokens for line in lines], math.inf, with_spans), strict=True)
+        return [(tags, line.spans(tags, scheme, scores) if with_spans else []) for line, (tags, scores) in decoded]
 
     @cached_property
     def piece_splitter(self) -> PieceSplitter:

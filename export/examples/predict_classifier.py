@@ -11,10 +11,9 @@ from elmo_core.text.tokenise import TOKENISERS
 
 def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterator[tuple[dict, str]]:
     """The class of each line and the probabilities of all classes; and the class, its probability and the line, as text."""
-    texts = [
-        [" ".join(text.split()) for text in line.split("\t")] if SETTINGS["pairs"] else [line.strip()] for line in lines
-    ]
-    if wrong := [line for line, text in zip(lines, texts, strict=True) if len(text) != 1 + SETTINGS["pairs"]]:
+    pairs = SETTINGS["pairs"]
+    texts = [[" ".join(text.split()) for text in line.split("\t")] if pairs else [line.strip()] for line in lines]
+    if wrong := [line for line, text in zip(lines, texts, strict=True) if len(text) != 1 + pairs]:
         raise UserError(f"{wrong[0]!r:.60}: expected two texts separated by a tab.")
     stacked = chain.from_iterable(zip(*texts, strict=True))  # all first texts, then all second ones
     output = run(arrays([TOKENISERS[lang](text)[: SETTINGS["max_seq_len"]] for text in stacked]))

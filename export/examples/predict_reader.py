@@ -6,15 +6,7 @@ import numpy as np
 from model_io import SETTINGS, Run, arrays
 
 from elmo_core.machine.messages import UserError
-from elmo_tasks.reading.text import (
-    Answer,
-    Text,
-    Window,
-    best_answers,
-    question_features,
-    span_scores,
-    windows,
-)
+from elmo_tasks.reading.text import Answer, Text, Window, best_answers, question_features, span_scores, windows
 
 WINDOWS_PER_BATCH = 8
 

@@ -276,12 +276,6 @@ def test_the_elmo_says_whether_full_width_characters_stay(run, tmp_path, monkeyp
     assert json.loads(line)["tokens"] == ["很", f"!{written}"]
 
 
-def test_a_warning_about_chinese_read_as_english(run, caplog):
-    Path("train").write_text("苹果 B-LOC\n很 O\n\n" * 9, encoding="utf-8")
-    run("train --train_file=train --save_dir=tagger --lang=en", NO_ELMO, *QUICK)
-    assert "Chinese" in caplog.text and Tagger("tagger").settings.lang == "en"
-
-
 def test_warnings(run, caplog):
     """Labels that break the scheme or cannot be predicted, and test scores on the dev set."""
     run("train --train_file=train --dev_file=dev --save_dir=tagger", NO_ELMO, *QUICK)
@@ -318,6 +312,7 @@ MISTAKES = [  # flags, pattern of the message
     (f"{PREDICT} --input=train --output_format=tagged", "--output_format"),
     (f"{PREDICT} --input=train --output=train", "--output"),
     (f"{PREDICT} --input=train --data_format=columns --token_column=7", "train:1"),
+    (f"{PREDICT} --input=train --data_format=columns --token_column=word", "--token_column"),
     (f"{PREDICT} --input=latin", "latin:2"),
     (f"{PREDICT} --lang=zh --data_format=json", "--lang"),
     ("predict --model_dirr=tagger", "--model_dirr.*mean --model_dir\\?.*predict --help"),

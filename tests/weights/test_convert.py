@@ -415,7 +415,7 @@ FLUID = [  # a file of the folder, what happens to it, and what the message says
     ("lstmp_0.w_0", shaped(P, 4 * H, dtype="float64"), "type"),
     ("lstmp_0.w_0", shaped(P, 4 * H, value=np.inf), "not finite"),
     ("lstmp_0.w_0", lambda path: cut(path, 1000), "truncated"),
-    ("lstmp_0.w_0", put(b"\xff\xff\xff\xff", 16), "description"),
+    ("lstmp_0.w_0", put(b"\xff\xff\xff\xff", 16), "type"),
     ("lstmp_0.w_0", put(b"\1", 0), "versions 1"),
     ("lstmp_0.w_0", put(b"\0", 23), "dimensions"),
 ]
