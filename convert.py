@@ -165,9 +165,8 @@ def describe(config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
     clips = " and ".join(f"{clip:g}" if clip else "none" for clip in (config.cell_clip, config.proj_clip))
     inputs = " and ".join([filters] * config.reads_characters + [words] * config.reads_words)
     log.info(
-        f"model         {inputs}; {layers} {skip} skip connections, "
-        f"P {config.projection_dim}, H {config.cell_dim}; cell and projection clips: {clips}; "
-        f"forget bias {config.forget_bias:g}"
+        f"model         {inputs}; {layers} {skip} skip connections, P {config.projection_dim}, H {config.cell_dim}; "
+        f"cell and projection clips: {clips}; forget bias {config.forget_bias:g}"
     )
     log.info(f"parameters    {sum(weight.size for weight in params.values()):,}")
     has_softmax = "softmax.weight" in params

@@ -40,10 +40,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
     vocab = commands.add_parser("vocab", help="a corpus to a vocabulary")
     vectors = commands.add_parser("vectors", help="a corpus to word2vec vectors")
-    outputs = {
-        vocab: "vocabulary file to write",
-        vectors: "vectors to write: binary if the name ends in .bin, else text",
-    }
+    outputs = {vocab: "vocabulary to write", vectors: "vectors to write: binary if the name ends in .bin, else text"}
     for command, output in outputs.items():
         command.add_argument("input", **files)
         command.add_argument("--output", **arguments.FILE, required=True, help=output)

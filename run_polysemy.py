@@ -163,9 +163,7 @@ def check_model(
         raise UserError(f"--layers: expected 1 to {embedder.config.n_layers}. (Layer 0 has no context.)")
     for word in query_words:
         if not is_known(word, embedder):
-            raise UserError(
-                f"{word!r} is <UNK> to {args.init_from_ckpt}. Use a word of its vocab.txt, or a model of characters."
-            )
+            raise UserError(f"{word!r} is <UNK> to {args.init_from_ckpt}. Use words of vocab.txt or a character model.")
         if static is not None and word not in static:
             raise UserError(f"--word2vec {args.word2vec} has no {word!r}. Was it trained on the same text?")
 

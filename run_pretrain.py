@@ -169,8 +169,7 @@ def check_ranks(ranks: Ranks, settings: dict) -> None:
     for rank, other in enumerate(others, 1):
         if different := differences(expected, other):
             raise UserError(
-                f"rank {rank} differs from rank 0 in flags or files: {'; '.join(different.values())}. Give them "
-                "the same command and files."
+                f"rank {rank} differs from rank 0: {'; '.join(different.values())}. Give them the same command and files."
             )
 
 

@@ -23,7 +23,7 @@ from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.language import AUTO
 from elmo_core.text.text_files import line_groups, write_table
-from elmo_tasks.tagging.data import Sentence
+from elmo_tasks.tagging.data import Sentence, warn_about_labels
 from elmo_tasks.tagging.formats import FORMATS
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.prediction import INPUT_FORMATS, TEXT, tag
@@ -31,7 +31,6 @@ from elmo_tasks.tagging.scheme import SCHEMES
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.text import LANGUAGES
-from elmo_tasks.tagging.training import warn_about_labels
 from elmo_tasks.training import TrainingSettings
 
 

@@ -44,10 +44,10 @@ from elmo_tasks.reading.data import read_dataset
 from elmo_tasks.reading.score import score
 from elmo_tasks.significance import Difference, clustered_bootstrap, crossed_difference, mean_and_std
 from elmo_tasks.tagging.columns import read_columns
+from elmo_tasks.tagging.data import known_words
 from elmo_tasks.tagging.formats import labelled_pieces
 from elmo_tasks.tagging.pieces import PieceSplitter
 from elmo_tasks.tagging.scheme import detect_scheme, spans
-from elmo_tasks.tagging.training import known_words
 from elmo_tasks.training import hold_out
 
 ARMS = {

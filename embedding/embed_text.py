@@ -126,9 +126,7 @@ def _datasets(
     arrays = embedder.iter_encode([sentence for _, sentence in window])
     for (line, sentence), array in zip(window, arrays, strict=True):
         if not checkpoint.is_finite(array):
-            raise UserError(
-                f"{path}:{line + 1}: vectors are not finite in {array.dtype}. Use --dtype float32, or a smaller --mix."
-            )
+            raise UserError(f"{path}:{line + 1}: not finite in {array.dtype}. Use --dtype float32, or a smaller --mix.")
         yield str(line), array
         bar.update(len(sentence))
 

@@ -126,9 +126,7 @@ class TaggerNetwork(TokenNetwork):
         super().__init__(tagger)
         settings = tagger.settings
         if settings.words != "tokens":
-            raise UserError(
-                "this tagger reads jieba's words (--words=jieba), which a graph cannot find. Train with --words=tokens."
-            )
+            raise UserError("this tagger reads jieba's words, which a graph cannot find. Train with --words=tokens.")
         meaning = "line in labels.txt, from 0; -1 at padding"
         self.output = Output("labels", ("B", "T"), "int64", meaning, "-1", tagger.labels.names)
         if settings.scheme == "lac":
@@ -224,9 +222,7 @@ class ClassifierNetwork(Network):
 
     def __init__(self, classifier: Classifier):
         if classifier.settings.reads_words:
-            raise UserError(
-                "this classifier reads word vectors, random for unknown words: a graph cannot draw them. Use ELMo alone."
-            )
+            raise UserError("this classifier gives unknown words random vectors, which a graph cannot. Use ELMo.")
         elmo, self.network = classifier.network.elmo, classifier.network
         self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice)
         self.inputs = self.elmo.inputs

@@ -308,9 +308,7 @@ def _check_output(output: Path, overwrite: bool) -> None:
     disk.check_output("output", output / "train" / "*")
     present = [path for path in output.glob("*") if not path.name.startswith(PARTIAL)]
     if present and not overwrite:
-        raise UserError(
-            f"output {output} is not empty (it has {present[0].name}). Choose another, or --overwrite its train and dev."
-        )
+        raise UserError(f"output {output} is not empty: {present[0].name}. Choose another, or --overwrite its parts.")
     for path in output.glob(f"{PARTIAL}*"):
         log.warning(f"{path} belongs to another run. If that run was killed, remove it.")
     for path in [*output.glob("train/*"), *output.glob("dev/*")]:

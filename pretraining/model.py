@@ -20,9 +20,7 @@ def load_model(source: Path, expected: Mapping, vocabulary: Vocabulary | None) -
     softmax = vocabulary is None or "softmax.weight" in checkpoint.load_params(source)
     bilm, old_vocabulary = load_bilm(source, softmax)
     if different := differences({name: getattr(bilm.config, name) for name in expected}, expected):
-        raise UserError(
-            f"the model flags contradict {source}: {'; '.join(different.values())}. Omit them: its config.json has them."
-        )
+        raise UserError(f"flags contradict {source}: {'; '.join(different.values())}. Omit them: config.json has them.")
     if vocabulary is None or (softmax and vocabulary.fingerprint == old_vocabulary.fingerprint):
         return bilm, old_vocabulary
     old_vocabulary = old_vocabulary or Vocabulary(SPECIAL_TOKENS)
@@ -69,11 +67,8 @@ def initialise_from_vectors(bilm: BiLM, vocabulary: Vocabulary, path: Path) -> N
     tables, config = bilm.token_encoder.word_tables, bilm.config
     flag = "word_dim" if config.input == "char+word" else "projection_dim"
     vectors = load_word_vectors(path)
-    if vectors.vector_size != getattr(config, flag):
-        raise UserError(
-            f"{path}: {vectors.vector_size} dimensions, the model has {getattr(config, flag)}. "
-            f"Give --{flag}={vectors.vector_size}."
-        )
+    if (size := vectors.vector_size) != getattr(config, flag):
+        raise UserError(f"{path}: {size} dimensions, the model has {getattr(config, flag)}. Give --{flag}={size}.")
     ids = np.array([k for k, token in enumerate(vocabulary.tokens) if token in vectors])
     if not len(ids):
         raise UserError(f"{path}: it has none of the vocabulary's {len(vocabulary):,} words. Are both of one language?")

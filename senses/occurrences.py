@@ -183,9 +183,8 @@ def _check_not_found(corpus: Corpus, senses: Senses, missing: dict[Location, tup
     if len(missing) == len(senses.labels):
         files = sorted({name for name, *_ in missing})
         raise UserError(f"{senses.path} is about {join_names(files, 5)}. The corpus has {join_names(names, 5)}.")
-    log.warning(
-        f"{senses.path}: ignoring {format_count(len(missing), 'occurrences')} of {len(senses.labels):,}: not in the corpus."
-    )
+    ignored = f"{format_count(len(missing), 'occurrences')} of {len(senses.labels):,}"
+    log.warning(f"{senses.path}: ignoring {ignored}, in files that are not in the corpus.")
 
 
 def _similar_tokens(corpus: Corpus, word: str) -> str:

@@ -49,8 +49,7 @@ def load_word_vectors(path: Path, limit: int | None = None):
     except (ValueError, OverflowError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(
             f"{path} is not in word2vec's {'binary' if binary else 'text'} format ({type(error).__name__}: {error}). A line "
-            "of text is a word without spaces and its values; the first line may be the numbers of words and dimensions. "
-            "Names of binary files end in .bin."
+            "is a word and its values; the first may be the numbers of words and dimensions. Binary files end in .bin."
         ) from error
     return vectors
 

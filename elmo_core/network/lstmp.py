@@ -135,7 +135,7 @@ def run_layer(
     directions: Sequence[LSTMP],
     inputs: Sequence[paddle.Tensor],
     states: Sequence[State],
-    batch_sizes: Sequence[int],
+    batch_sizes: list[int],
     indices: Sequence[paddle.Tensor] | None = None,
 ) -> list[LayerOutput]:
     """Run the directions of one layer.
@@ -192,9 +192,7 @@ def _run_forward(runs, training: bool) -> list[LayerOutput]:
 class _FusedDirection:
     """One direction of a layer over one batch, run by the compiled loops; keeps what backward needs."""
 
-    def __init__(
-        self, config: ELMoConfig, batch_sizes: Sequence[int], index: paddle.Tensor | None, tensors: LayerInput
-    ):
+    def __init__(self, config: ELMoConfig, batch_sizes: list[int], index: paddle.Tensor | None, tensors: LayerInput):
         self.config, self.batch_sizes, self.index, self.directions = config, batch_sizes, index, [tensors]
 
     def forward(self, training: bool) -> list[LayerOutput]:

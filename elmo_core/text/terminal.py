@@ -24,6 +24,4 @@ def truncate(text: str, room: int) -> str:
 
 def printable(text: str) -> str:
     """Replace control characters, but not the joiners of Persian and of other scripts."""
-    return (
-        text if text.isprintable() else "".join(c if c.isprintable() or c in "\u200c\u200d" else "\ufffd" for c in text)
-    )
+    return "".join(c if c.isprintable() or c in "\u200c\u200d" else "\ufffd" for c in text)

@@ -268,9 +268,7 @@ def _section(path: Path, values: dict[str, Any], name: str, known: Collection[st
 def write(folder: Path, config: ELMoConfig, params: Mapping[str, np.ndarray], vocabulary: Vocabulary | None) -> None:
     """Write options.json and weights.hdf5 into the folder."""
     if config.input not in ("char", "word") or config.alphabet != "bytes":
-        raise UserError(
-            f"input {config.input}, alphabet {config.alphabet}: bilm-tf's format has only char over bytes, and word."
-        )
+        raise UserError(f"input {config.input}, alphabet {config.alphabet}: bilm-tf has only char of bytes, and word.")
     items = list(layout(config, "softmax.weight" in params))
     checkpoint.match({name: item.our_shape for item in items for name in item.weights}, params, "the checkpoint")
     with disk.atomic_write(folder / OPTIONS) as file:

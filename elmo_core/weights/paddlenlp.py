@@ -25,7 +25,7 @@ def read(prefix: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np
     source = ForeignWeights(checkpoint.load_params(prefix), Path(f"{checkpoint.resolve(prefix)}{checkpoint.PARAMS}"))
     config = _config(source, vocabulary)
     weights = _token_weights(source, config)
-    size = config.projection_dim
+    size, no_bias = config.projection_dim, np.zeros(4 * config.projection_dim, np.float32)
     for direction in ("forward", "backward"):
         for k in range(config.n_layers):
             theirs, ours = f"{LSTM}.{direction}_lstm_layer_{k}", f"{direction}_lstm.{k}"
@@ -35,9 +35,7 @@ def read(prefix: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np
             gates = {
                 "input_weight": source.take(input_weight, 4 * size, size).T,
                 "recurrent_weight": source.take(recurrent_weight, 4 * size, size).T,
-                "bias": sum(
-                    (source.take(b, 4 * size) for b in biases if b in source.arrays), np.zeros(4 * size, np.float32)
-                ),
+                "bias": sum((source.take(bias, 4 * size) for bias in biases if bias in source.arrays), no_bias),
             }
             weights |= {f"{ours}.{name}": reorder_gates(array, "ifgo") for name, array in gates.items()}
             weights[f"{ours}.projection_weight"] = np.eye(size, dtype=np.float32)

@@ -22,6 +22,7 @@ from typing import Any
 
 import elmo_tasks.records as records
 from elmo_core.machine import disk
+from elmo_core.machine.checks import check_sentences
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.language import AUTO, HAN, recognise
 from elmo_core.text.text_files import line_groups, read_lines
@@ -39,6 +40,7 @@ LABEL_KEYS = ("labels", "ner_tags", "tags", "pos_tags", "chunk_tags", "label")
 MAX_WIDTHS = 5  # lines with more different numbers of columns are text
 PARAGRAPH = re.compile(r"\s*\d{8}-\d\d-\d{3}-\d{3}/m\s")
 BRACKETED = re.compile(r"(.*/[^/\]]+)\](/?\w*)")
+LabelledSentences = Path | str | tuple[Sequence[Sequence[str]], Sequence[Sequence[str]]]  # a file, or tokens and labels
 LabelNames = Path | str | Sequence[str] | None
 
 
@@ -91,6 +93,17 @@ class SentenceReader:
                 "words, set `segmentation` to strip or feature."
             )
         return sentences
+
+    def read_or_pair(self, data: LabelledSentences, name: str) -> list[Sentence]:
+        """Read a file, or pair sentences with their labels. name: of the argument, used in error messages."""
+        if isinstance(data, Path | str):
+            return self.read(Path(data))
+        sentences, labels = map(check_sentences, data)
+        if len(sentences) != len(labels):
+            raise UserError(f"`{name}`: found {len(labels):,} rows of labels, expected {len(sentences):,}.")
+        pairs = enumerate(zip(sentences, labels, strict=True))
+        labelled = (Sentence(list(tokens), list(row), f"{name} {k}") for k, (tokens, row) in pairs)
+        return [sentence for sentence in labelled if sentence.tokens]
 
     def _read_records(self, path: Path, format_name: str) -> list[Sentence]:
         rows = [pair for pair in self.parse(records.Lines(line_groups(path)), path, format_name) if pair[1] != ""]

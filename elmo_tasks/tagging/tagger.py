@@ -23,22 +23,23 @@ from elmo_core.weights.model_files import vocabulary_words
 from elmo_tasks.characters import jieba_words
 from elmo_tasks.saved import TrainedModel, part
 from elmo_tasks.tagging.columns import parse_token
-from elmo_tasks.tagging.data import Labels, Sentence, detect_language, make_batch
-from elmo_tasks.tagging.formats import LabelNames, SentenceReader
-from elmo_tasks.tagging.network import BiGRUCRF, TaggerSettings
-from elmo_tasks.tagging.pieces import PieceSplitter
-from elmo_tasks.tagging.scheme import detect_scheme, spans
-from elmo_tasks.tagging.score import Score
-from elmo_tasks.tagging.text import CHARACTERS, Line, Span, tokeniser
-from elmo_tasks.tagging.training import (
-    LabelledSentences,
+from elmo_tasks.tagging.data import (
+    Labels,
+    Sentence,
+    detect_language,
     known_words,
-    labelled_sentences,
+    make_batch,
     make_labels,
     pieces_of,
     training_batches,
     warn_about_labels,
 )
+from elmo_tasks.tagging.formats import LabelledSentences, LabelNames, SentenceReader
+from elmo_tasks.tagging.network import BiGRUCRF, TaggerSettings
+from elmo_tasks.tagging.pieces import PieceSplitter
+from elmo_tasks.tagging.scheme import detect_scheme, spans
+from elmo_tasks.tagging.score import Score
+from elmo_tasks.tagging.text import CHARACTERS, Line, Span, tokeniser
 from elmo_tasks.token_models import load_inputs, train_model
 from elmo_tasks.training import Progress, Several, TrainingSettings, grid_of, hold_out, training_folder
 
@@ -162,7 +163,7 @@ class Tagger(TrainedModel):
             training_folder(cls.kind, save_dir, overwrite, resume) as folder,
             runtime.on_device(runtime.device_name(device)),
         ):
-            data = {name: labelled_sentences(part, reader, name) for name, part in parts.items() if part is not None}
+            data = {name: reader.read_or_pair(part, name) for name, part in parts.items() if part is not None}
             train = data.pop("sentences")
             tokens = [sentence.tokens for sentence in train]
             options["lang"] = detect_language(tokens, segmentation, elmo_words, reader.lang)
@@ -280,7 +281,7 @@ class Tagger(TrainedModel):
     ) -> dict[str, Any]:
         """Score the tagger on sentences and their labels, or on a file that has both, read as by `train`."""
         reader = self.reader(data_format, token_column, label_column, label_names)
-        data = labelled_sentences((sentences, labels) if labels is not None else sentences, reader, "sentences")
+        data = reader.read_or_pair((sentences, labels) if labels is not None else sentences, "sentences")
         warn_about_labels(self.labels, self.settings.scheme, [], {"given": data})
         return self.score(data).to_dict()
 

@@ -19,7 +19,7 @@ from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.crf import LinearChainCRF
-from elmo_tasks.tagging.data import Labels, Sentence, detect_language, make_batch
+from elmo_tasks.tagging.data import Labels, Sentence, detect_language, make_batch, training_batches
 from elmo_tasks.tagging.formats import SentenceReader
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter, joined_words
@@ -27,7 +27,6 @@ from elmo_tasks.tagging.scheme import detect_scheme, forbidden_transitions, span
 from elmo_tasks.tagging.score import Counts, Score
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.text import Span
-from elmo_tasks.tagging.training import training_batches
 from elmo_tasks.training import TrainingSettings, fit
 from elmo_tasks.word_vectors import WordVectors
 
