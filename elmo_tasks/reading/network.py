@@ -16,6 +16,7 @@ import numpy as np
 from elmo import ELMo
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.network.char_cnn import Maximum
 from elmo_core.settings import setting
 from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.pretrained import ELMoSettings
@@ -90,7 +91,7 @@ class BiDAF(nn.Layer):
         similarity = similarity + self.similarity[0](h) + self.similarity[1](u).transpose([0, 2, 1])
         similarity = similarity + ((1 - question_mask) * MASKED_LOGIT).unsqueeze(1)
         to_question = paddle.matmul(nn.functional.softmax(similarity, axis=2), u)  # (Q, T, D)
-        weights = nn.functional.softmax(similarity.max(axis=2) + (1 - passage_mask) * MASKED_LOGIT, axis=1)
+        weights = nn.functional.softmax(Maximum.apply(similarity, 2) + (1 - passage_mask) * MASKED_LOGIT, axis=1)
         to_passage = paddle.matmul(weights.unsqueeze(1), h)  # (Q, 1, D)
         features = to_tensor(batch.features)
         merged = paddle.concat([h, to_question, h * to_question, h * to_passage, features], axis=2)
