@@ -83,7 +83,7 @@ class CharCNN(nn.Layer):
         if starts > last.min() + 1:  # no window may reach beyond the last column
             beyond = np.arange(starts)[:, None, None] > last
             sums = sums + to_tensor(np.where(beyond, -np.inf, 0)).astype(sums.dtype)
-        return _MaxOverPositions.apply(sums)
+        return Maximum.apply(sums, 0)
 
 
 class Highway(nn.Layer):
@@ -173,19 +173,19 @@ class _FusedHighway(paddle.autograd.PyLayer):
         return tuple(gradients)
 
 
-class _MaxOverPositions(paddle.autograd.PyLayer):
-    """Maximum over the first axis; the gradient goes to the first maximum. Paddle's own is many times slower."""
+class Maximum(paddle.autograd.PyLayer):
+    """Maximum over an axis; the gradient goes to the first maximum. Paddle's own is many times slower."""
 
     @staticmethod
-    def forward(ctx, x):
-        ctx.shape, ctx.dtype = x.shape, x.dtype
-        ctx.argmax = None if x.stop_gradient else x.argmax(axis=0, keepdim=True)
-        return x.max(axis=0)
+    def forward(ctx, x, axis):
+        ctx.shape, ctx.dtype, ctx.axis = x.shape, x.dtype, axis
+        ctx.argmax = None if x.stop_gradient else x.argmax(axis=axis, keepdim=True)
+        return x.max(axis=axis)
 
     @staticmethod
     def backward(ctx, gradient):
         zeros = paddle.zeros(ctx.shape, ctx.dtype)
-        return paddle.put_along_axis(zeros, ctx.argmax, gradient.unsqueeze(0), 0)
+        return paddle.put_along_axis(zeros, ctx.argmax, gradient.unsqueeze(ctx.axis), ctx.axis)
 
 
 def _length_runs(lengths: np.ndarray) -> list[tuple[int, int]]:

@@ -6,6 +6,7 @@ Letters: B texts, T tokens, D dimensions of a token's vector, H dimensions of th
 import numpy as np
 
 from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.network.char_cnn import Maximum
 
 nn = paddle.nn
 
@@ -15,7 +16,7 @@ CNN_WIDTHS = (3, 4, 5)  # Kim (2014)
 def max_over_tokens(x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
     """The maximum over the tokens, (B, T, H) to (B, H)."""
     mask = mask.unsqueeze(-1)
-    return (x * mask - 1e9 * (1 - mask)).max(axis=1) * mask.max(axis=1)
+    return Maximum.apply(x * mask - 1e9 * (1 - mask), 1) * mask.max(axis=1)
 
 
 class Head(nn.Layer):
@@ -81,11 +82,15 @@ class CNN(Head):
         self.filters = nn.LayerList(nn.Linear(width * dim, size) for width in CNN_WIDTHS)
 
     def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
-        steps, results = x.shape[1], []
+        (rows, steps, dim), results = x.shape, []
         for width, filters in zip(CNN_WIDTHS, self.filters, strict=True):
-            padded = nn.functional.pad(x, [width // 2, width - 1 - width // 2], data_format="NLC")
-            windows = paddle.concat([padded[:, k : k + steps] for k in range(width)], axis=-1)  # (B, T, width * D)
-            results.append(max_over_tokens(nn.functional.relu(filters(windows)), mask))
+            size = filters.weight.shape[1]
+            weight = filters.weight.reshape([width, dim, size]).transpose([1, 0, 2]).reshape([dim, width * size])
+            products = (x @ weight).reshape([rows, steps, width, size])  # each token's, at every place in a window
+            zeros = [paddle.zeros([rows, n, width, size]) for n in (width // 2, width - 1 - width // 2)]
+            padded = paddle.concat([zeros[0], products, zeros[1]], axis=1)
+            sums = sum((padded[:, k : k + steps, k] for k in range(1, width)), padded[:, :steps, 0])
+            results.append(max_over_tokens(nn.functional.relu(sums + filters.bias), mask))
         return paddle.concat(results, axis=1)
 
 
