@@ -106,8 +106,7 @@ class ELMoConfig:
             and pair[0] <= self.max_characters
             for pair in pairs
         )
-        wanted = f"up to 100 pairs [width, number] of whole numbers, widths up to {self.max_characters}"
-        require("filters", valid, wanted)
+        require("filters", valid, f"up to 100 pairs [width, number], widths up to {self.max_characters}")
         require("filters", not self.reads_characters or bool(self.filters), "at least one pair [width, number]")
 
 

@@ -119,8 +119,7 @@ def _advice(data: bytes, likely: str | None) -> str:
     if detect_format(data) == "UTF-16":
         return "The file looks like UTF-16. Convert it with iconv -f utf-16 -t utf-8."
     looks = f"It looks like {likely}. " if likely else ""
-    name = likely or "NAME"
-    return f"{looks}Convert it with iconv -f {name} -t utf-8."
+    return f"{looks}Convert it with iconv -f {likely or 'NAME'} -t utf-8."
 
 
 def _open(path: Path) -> IO[bytes]:
