@@ -9,7 +9,7 @@ layer0      layer 0 of ELMo: context-free token vectors
 random      ELMo with random LSTMs
 mix         ELMo, a trained mix of its layers
 elmo        ELMo, its layers concatenated
-tuned       the same, fine-tuned
+tuned       the same, fine-tuned; only if named by --arms, and not for cmrc2018
 both        ELMo and word2vec
 word        --word_elmo, mixed: another ELMo, for instance the one with word input in docs/chinese-lac.md
 
