@@ -11,8 +11,8 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
 python=.venv/bin/python
-numerics='elmo lstmp softmax char_cnn fused'
-tasks='tagging reading polarity finetune saved training run_tag run_read'
+numerics='elmo lstmp softmax char_cnn fused optimizer'
+tasks='tagging reading polarity finetune heads data_formats saved training run_tag run_read'
 
 # find_python VERSION...: the first of these, on the path or of pyenv; nothing where there is none
 find_python() {
