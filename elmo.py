@@ -611,7 +611,7 @@ class ELMoEmbedder(_Encoder):
         self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy needs, without caches and locks: a published model's name, any other's weights."""
+        """Return a copy's state, without caches and locks: a published model's name, any other's weights."""
         made = ("bilm", "vocabulary", "token_table", "_softmax", "_oov_counter")
         state = {name: value for name, value in vars(self).items() if name not in made}
         name = None if self._prefix is None else published.name_of(self._prefix.resolve())

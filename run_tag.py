@@ -135,7 +135,7 @@ def evaluate(args: argparse.Namespace) -> None:
 
 
 def mistake_rows(sentences: Sequence[Sentence], predicted: Sequence[list[str]]) -> Iterator[Sequence[str]]:
-    """Of sentences with mistakes: file and line as a comment, then token, label and predicted label in columns."""
+    """Yield sentences with mistakes: file and line as a comment, then token, label and predicted label in columns."""
     for sentence, labels in zip(sentences, predicted, strict=True):
         if sentence.labels != labels:
             yield (f"# source = {sentence.where}",)

@@ -105,7 +105,7 @@ class TrainedModel:
         return {name: part for name, part in attributes if isinstance(part, Part)}
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy needs, without caches and the lock: a published ELMo's name, the weights of all others."""
+        """Return a copy's state, without caches and the lock: a published ELMo's name, the weights of all others."""
         parts = {name: getattr(self, name) for name in ("settings", "pretrained", "vectors", *self._declared())}
         weights = elmo.weights_of(self.network)
         if self.pretrained:

@@ -122,7 +122,7 @@ def run(ops: PaddleGraph, step: Callable, states: Sequence[Array], products: Arr
 
 
 def text_vectors(batch: Rows, x: Array, head: nn.Layer) -> Array:
-    """What a classifier's head makes of x (B, T, .), zero at padding; zeros without tokens. (B, H)"""
+    """The vector that a classifier's head computes from x (B, T, .), zero at padding; zeros without tokens. (B, H)"""
     ops, padding = batch.ops, batch.padding_scores(IMPOSSIBLE)
     if isinstance(head, heads.Attention):
         weights = ops.softmax(ops.reshape(linear(ops, x, head.score), [batch.rows, -1]) + padding)

@@ -107,7 +107,7 @@ class ClassifierNetwork(nn.Layer):
         return self.classify(self.head(*self.token_vectors(sentences)))
 
     def token_vectors(self, sentences: Sequence[Sequence[str]]) -> tuple[paddle.Tensor, paddle.Tensor]:
-        """What the head reads: (B, T, D), zero at padding, or their means (B, D); and the mask (B, T)."""
+        """Compute the head's input: (B, T, D), zero at padding, or their means (B, D); and the mask (B, T)."""
         outputs, sources = [], self._sources()
         for source, part in zip(sources, self.inputs, strict=True):
             layers, mask = source.layers(sentences)
