@@ -16,7 +16,7 @@ import word2vec_base
 from elmo import load_bilm
 from elmo_core.files.checkpoint import load_params
 from elmo_core.files.word_vectors import load_word_vectors
-from elmo_core.machine import runtime
+from elmo_core.machine import runtime, versions
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import Vocabulary
@@ -439,6 +439,8 @@ def test_an_interrupted_training_resumes(folder, checkpoints, tmp_path, monkeypa
         "tune_epochs": 2,
     }
     settings |= {"lr": [0.003, 0.01], "weight_decay": 0.1, "batch_size": 16, "device": "cpu"}
+    if not versions.random_states(paddle):  # Paddle 2.6 hides its random generator
+        settings |= {"dropout": 0.0, "word_dropout": 0.0, "lstm_dropout": 0.0}
     whole = Classifier.train(texts, labels, **settings)
     score, scored = Classifier.score, []
 
@@ -453,7 +455,7 @@ def test_an_interrupted_training_resumes(folder, checkpoints, tmp_path, monkeypa
         Classifier.train(texts, labels, **settings, save_dir=tmp_path / "model")
     assert "resume=True" in messages() and Classifier(tmp_path / "model").predict(texts[:1])
     with pytest.raises(UserError, match="dropout was"):
-        Classifier.train(texts, labels, **settings, save_dir=tmp_path / "model", resume=True, dropout=0.1)
+        Classifier.train(texts, labels, **{**settings, "dropout": 0.1}, save_dir=tmp_path / "model", resume=True)
     resumed = Classifier.train(texts, labels, **settings, save_dir=tmp_path / "model", resume=True)
     assert resumed.settings == whole.settings and resumed.scores["dev"] == whole.scores["dev"]
     for model in (resumed, Classifier(tmp_path / "model")):
