@@ -499,6 +499,13 @@ class ELMo(_Encoder, nn.Layer):
         if self.oov_share:
             log.info(f"{self.oov_share:.2%} of the tokens are not in ELMo's vocabulary and are read as <UNK>.")
 
+    def share_cache(self, other: "ELMo") -> None:
+        """Use the cache of another layer, which has the same biLM and layers."""
+        self._cached = other._cached
+
+    def clear_cache(self) -> None:
+        self._cached.clear()
+
     def arrays(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """The chosen layers (layers, n, 2P) of each sentence, n = 1 if pooled, cached or computed, without gradients."""
         keys = list(map(tuple, checked(sentences)))

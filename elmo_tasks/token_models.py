@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from elmo import ELMo
 from elmo_core.machine.runtime import paddle
 from elmo_core.settings import make
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
@@ -39,8 +40,10 @@ def train_model(
     parts: of the model, besides its settings. options: the arguments of its `train`. data: training, dev and test examples.
     sentences: all of theirs, as ELMo reads them. prepare(model, batch_size): returns `batches` and `loss`, see `fit`.
     """
+    frozen: ELMo | None = None  # of the first run: its cache serves all
 
     def train_one(run: Run, resume: bool) -> BestEpoch:
+        nonlocal frozen
         values = {**options, **run.settings}
         settings = make(TrainingSettings, values)
         paddle.seed(settings.seed)
@@ -48,7 +51,10 @@ def train_model(
         if model.settings.random_weights:
             randomise(model.network.elmo.bilm, model.settings.random_weights, settings.seed)
         if model.pretrained and not model.settings.elmo_trainable:
-            model.network.elmo.cache(sentences, settings.cache_gb, folder)
+            if frozen is None:
+                frozen = model.network.elmo
+                frozen.cache(sentences, settings.cache_gb, folder)
+            model.network.elmo.share_cache(frozen)
         batches, loss = prepare(model, settings.batch_size)
 
         def dev_score(model: Model) -> Score:

@@ -342,6 +342,8 @@ def conclude(
 ) -> None:
     """Record the result of a training in the model, and write its card into the folder. sizes: numbers of examples."""
     elmo = model.network.elmo
+    if elmo:
+        elmo.clear_cache()  # of the training texts: it may hold gigabytes
     mixes = [elmo.mix_weights(number) for number in range(len(elmo.mixes))] if elmo else []
     named = dict(zip(model.network.elmo_at, mixes, strict=False))  # concatenated layers have no mix
     model.result = TrainingResult(best.epoch, best.seconds, settings.seed, best.score, test, named, sizes)

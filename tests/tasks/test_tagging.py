@@ -616,3 +616,12 @@ def test_rare_words_become_unknown_in_training(monkeypatch):
     train(tagger, sentences, sentences[:1], TrainingSettings(epochs=40, patience=0))
     assert 8 <= seen.count(words.index["好"]) <= 32  # of 40; expected: 20
     assert 1900 < seen.count(words.index["苹果"]) < 2000  # of 2,000; expected: 1,961
+
+
+def test_a_search_runs_elmo_once_and_keeps_nothing_of_it(checkpoints, messages):
+    sentences = sentences_to_learn()[:6]
+    columns = [s.tokens for s in sentences], [s.labels for s in sentences]
+    settings = {"lr": [0.01, 0.02], "epochs": 1, "hidden_dim": 3, "n_layers": 1}
+    tagger = Tagger.train(*columns, dev=columns, elmo=checkpoints["char"], scheme="lac", **settings)
+    assert messages().count("ELMo's layers are computed once") == 1
+    assert not tagger.network.elmo._cached and tagger.predict(columns[0])
