@@ -1,4 +1,4 @@
-"""Training a network that reads ELMo and word vectors by the token: what taggers and readers share."""
+"""Training a network that reads ELMo and word vectors by the token, as taggers and readers do. Loading these inputs."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,11 +15,14 @@ from elmo_tasks.word_vectors import WordVectors
 Model = TypeVar("Model", bound=TrainedModel)
 
 
-def load_inputs(options: Mapping[str, Any], sentences: Iterable[Sequence[str]]) -> dict[str, Any]:
-    """Load the biLM and the word vectors, as parts of a model. options: see below. sentences: to be trained on."""
+def load_inputs(options: Mapping[str, Any], sentences: Iterable[Sequence[str]] | None = None) -> dict[str, Any]:
+    """Load the biLM and the word vectors, as parts of a model. Logs how many tokens of the sentences have no vector.
+
+    options: the arguments of the model's `train`.
+    """
     pretrained = PretrainedBiLM.from_path(options["elmo"]) if options["elmo"] else None
     vectors = WordVectors(options["word_vectors"], options["word_vectors_limit"]) if options["word_vectors"] else None
-    if vectors:
+    if vectors and sentences is not None:
         vectors.log_coverage(list(sentences), options.get("words", "tokens"))
     return {"pretrained": pretrained, "vectors": vectors}
 

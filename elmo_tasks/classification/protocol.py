@@ -29,11 +29,10 @@ from elmo_tasks.classification.polarity import read_reviews
 from elmo_tasks.classification.scores import Results, comparison, tables
 from elmo_tasks.classification.texts import Example, Given, Texts, read_texts
 from elmo_tasks.classification.training import ClassifierTraining, Fold, Trainer
-from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.saved import LOCK, STATE, TrainedModel, check_model_folder
 from elmo_tasks.significance import mean_and_std
+from elmo_tasks.token_models import load_inputs
 from elmo_tasks.training import HELD_OUT, BestEpoch, conclude, format_settings
-from elmo_tasks.word_vectors import WordVectors
 
 Labelled = Path | str | tuple[Sequence, Sequence]  # a file, or texts and labels
 NOT_COMPARED = (
@@ -151,10 +150,8 @@ def weights_of_classes(weights: str | Mapping[str, float] | None, data: Texts) -
 
 def make_trainer(kind: type, options: Mapping[str, Any], data: Texts) -> Trainer:
     """Load what does not change in training."""
-    pretrained = PretrainedBiLM.from_path(options["elmo"]) if options["elmo"] else None
-    vectors = WordVectors(options["word_vectors"], options["word_vectors_limit"]) if options["word_vectors"] else None
-    weights = weights_of_classes(options["class_weights"], data)
-    return Trainer(kind, data, options, pretrained, vectors, weights, options["progress"])
+    weights, progress = weights_of_classes(options["class_weights"], data), options["progress"]
+    return Trainer(kind, data, options, **load_inputs(options), class_weights=weights, progress=progress)
 
 
 def cross_validate(
