@@ -32,6 +32,7 @@ from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.lstmp import LSTMP, Packing, State, run_layer
 from elmo_core.network.softmax import Candidates, Softmax
+from elmo_core.network.surprisal import Surprisals, surprisals
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
 from elmo_core.network.token_tables import CachedTable, OOVCounter, PrecomputedTable, TokenTable
 from elmo_core.text.tokens import (
@@ -124,13 +125,14 @@ class BiLM(nn.Layer):
         state: BiLMState | None = None,
         dropout: float = 0.0,
         choice: "LayerChoice | None" = None,
+        whole: bool = False,
     ) -> tuple["EncodedBatch", BiLMState]:
         """Encode whole sentences `<S> w1 .. wn </S>`. index: (B, T) indices into vectors; lengths: (B,), markers included.
 
-        Output step k of either direction is its k-th word (1 .. n), counted from where it starts. Unless a state is
-        carried, each direction skips its final marker: nothing reads it. choice: the layers to return (default: all).
+        Output step k of either direction is its k-th word (1 .. n), counted from where it starts. choice: the layers to
+        return (default: all). whole: each direction reads its final marker, too, which in pretraining it only predicts.
         """
-        packing = Packing.from_lengths(lengths if state is not None else lengths - 1)
+        packing = Packing.from_lengths(lengths if whole else lengths - 1)
         forward = index[packing.row, packing.step]
         backward = index[packing.row, lengths[packing.row] - 1 - packing.step]
         indices, max_layer = (forward, backward), choice and choice.max_layer
@@ -378,6 +380,23 @@ class _Encoder:
         self, sentences: Iterable[Sequence[str]], table: TokenTable, device: str, dtype: str, window: float | None
     ) -> Iterator[np.ndarray]:
         """Yield each sentence's array (layers, n, 2P), n = 1 if pooled. window: see `sentence_batches`."""
+
+        def read(encoded: EncodedBatch, group: Sequence) -> list[np.ndarray]:
+            return encoded.arrays(dtype, self.pool)
+
+        return self._encoded(sentences, table, device, window, read, self.choice, whole=self.carry_state)
+
+    def _encoded(
+        self,
+        sentences: Iterable[Sequence[str]],
+        table: TokenTable,
+        device: str,
+        window: float | None,
+        read: Callable[[EncodedBatch, Sequence], Iterable],
+        choice: LayerChoice,
+        whole: bool = False,
+    ) -> Iterator[Any]:
+        """Yield what `read` makes of each sentence, given a batch's layers and its sentences."""
         batches, state = sentence_batches(sentences, self.batch_size, self.batch_size * TOKENS_PER_ROW, window), None
         if self.carry_state:  # in input order
             numbered = enumerate(sentences)
@@ -386,15 +405,15 @@ class _Encoder:
             with runtime.on_device(device):
                 state = self.bilm.zero_state(self.batch_size)
 
-        def encode(group: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        def encode(group: Sequence[Sequence[str]]) -> Iterable:
             nonlocal state
             self._oov_counter.update(list(itertools.chain.from_iterable(group)))
             with products.inference(device):
                 if self.carry_state:  # the last batch may have fewer rows
                     state = map_state(lambda rows: rows[: len(group)], state)
-                encoded, final = self.bilm.encode(*table(group), state, choice=self.choice)
+                encoded, final = self.bilm.encode(*table(group), state, choice=choice, whole=whole)
                 state = final if self.carry_state else None
-                return encoded.arrays(dtype, self.pool)
+                return read(encoded, group)
 
         return restore_order((positions, encode(group)) for positions, group in batches)
 
@@ -705,6 +724,26 @@ class ELMoEmbedder(_Encoder):
         order = [word for word in np.argsort(-scores, kind="stable").tolist() if word >= len(SPECIAL_TOKENS)]
         return [(vocabulary[word], float(scores[word])) for word in order[:k]]
 
+    def surprisal(self, sentences: Sequence[Sequence[str]], base: float = 2) -> list[Surprisals]:
+        """Return, per sentence, a `TokenSurprisal` for each token and one for the end: minus the log of its probability.
+
+        base: of the logarithm; 2: bits. A word outside the vocabulary has that of `<UNK>`, which stands for all of them:
+        its record's `in_vocabulary` is false, and `total(unknown=False)` omits it from a sentence's sum.
+        With carry_state=True and batch_size=1 the sentences are read as one text, as in pretraining.
+        """
+        return list(self.iter_surprisal(check_sentences(sentences), base))
+
+    def iter_surprisal(self, sentences: Iterable[Sequence[str]], base: float = 2) -> Iterator[Surprisals]:
+        """Like `surprisal`, but lazy, for corpora of any size."""
+        check_number("base", base, 2, MAX_FLOAT)
+        softmax, vocabulary = self._language_model()
+
+        def read(encoded: EncodedBatch, group: Sequence[Sequence[str]]) -> list[Surprisals]:
+            return surprisals(softmax, vocabulary, group, encoded.layers[0], encoded.packing, math.log(base))
+
+        top = LayerChoice("each", [self.config.n_layers])
+        return self._encoded(self._validated(sentences), self.token_table, self.device, None, read, top)
+
     def shape(self, n: int) -> tuple[int, ...]:
         """Shape of the array of n tokens: (layers, n, dim), without n if pooled, without layers for a sum or concat."""
         layers = [self.choice.n_layers] if self.choice.how == "each" else []
@@ -714,7 +753,7 @@ class ELMoEmbedder(_Encoder):
         """The softmax and the vocabulary that it predicts."""
         if self._weights_may_change:
             if "softmax" not in dict(self.bilm.named_children()) or self.vocabulary is None:
-                raise UserError("substitutes: expected a BiLM with a softmax, and its vocabulary.")
+                raise UserError("params: found a BiLM without a softmax or vocabulary, which predicting words needs.")
             return self.bilm.softmax, self.vocabulary
         if self._softmax is None:
             prefix, config, weights, vocabulary = read_model(self._prefix, softmax=True)
