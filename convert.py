@@ -65,9 +65,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
 
     lister = commands.add_parser("list", help="list the published models")
-    lister.add_argument("--language", default="", help="only models of a language, by name or code: German or de")
+    lister.add_argument("--language", help="only models of a language, by name or code: German or de")
     known = list(dict.fromkeys(model.format for model in published.models()))
-    lister.add_argument("--format", default="", choices=known, help="only models of a format")
+    lister.add_argument("--format", choices=known, help="only models of a format")
     get = commands.add_parser("get", help="download a published model")
     get.add_argument("name", metavar="NAME", help="a name shown by list")
     local_files = "files downloaded in advance, or a folder or archive with them"
@@ -126,18 +126,15 @@ def show_published(args: argparse.Namespace) -> None:
 
 def get_published(args: argparse.Namespace) -> None:
     if args.addresses:
-        describe_published(published.find(args.name))
+        model = published.find(args.name)
+        for name in ("language", "text", "tokens", "size", "licence", "source", "note"):
+            if value := getattr(model, name):
+                print(f"{name:13} {value}")
+        for mirrors in model.addresses:
+            print("\n  or ".join(map(published.mirrored, mirrors)))
     else:
         prefix = published.install(args.name, args.local_files, args.sha256)
         print(f"{prefix}{checkpoint.PARAMS}")
-
-
-def describe_published(model: published.PublishedModel) -> None:
-    for name in ("language", "text", "tokens", "size", "licence", "source", "note"):
-        if value := getattr(model, name):
-            print(f"{name:13} {value}")
-    for mirrors in model.addresses:
-        print("\n  or ".join(map(published.mirrored, mirrors)))
 
 
 def import_model(args: argparse.Namespace) -> None:

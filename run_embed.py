@@ -60,7 +60,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     choice.add_argument("--mix", type=_numbers, metavar="S,...,GAMMA", help=mix)
     content.add_argument("--dtype", choices=("float32", "float16"), default="float32", help="type of the vectors")
     content.add_argument("--pool", choices=("mean",), help="one vector per sentence: the mean over its tokens")
-    content.add_argument("--align", metavar="LANG", help="language of a model with an alignment, such as aligned-es: es")
+    content.add_argument(
+        "--align", metavar="LANG", help="language of a model with an alignment, such as aligned-es: es"
+    )
     content.add_argument("--forget_sentences", action="store_true", help="omit sentence_to_index")
     run = parser.add_argument_group("run")
     arguments.add(run, "batch_size", help="sentences per batch")

@@ -26,7 +26,6 @@ from elmo_core.weights import alignment, archives, download, formats
 
 TABLE = Path(__file__).with_name("published.tsv")
 BUNDLED = Path(__file__).resolve().parents[1] / "models"
-PART = re.compile(r"(.+)\.part-\d+")
 
 
 @dataclass(frozen=True)
@@ -87,13 +86,13 @@ def table() -> dict[str, PublishedModel]:
     return {row["name"]: PublishedModel(**row) for row in rows}
 
 
-def models(language: str = "", format: str = "") -> list[PublishedModel]:
+def models(language: str | None = None, format: str | None = None) -> list[PublishedModel]:
     """The models that have a name, bundled or published. `is_installed` tells which can be loaded without a network.
 
     language: only those of a language, by name or code, such as "German" or "de". format: such as "bilm-tf".
     """
-    found = [model for model in table().values() if format in ("", model.format)]
-    return [model for model in found if not language or language.lower() in model.language_names]
+    found = [model for model in table().values() if format in (None, model.format)]
+    return [model for model in found if language is None or language.lower() in model.language_names]
 
 
 def home() -> Path:
@@ -137,7 +136,7 @@ def install(name: str, files: str | Path | Sequence[str | Path] = (), sha256: Co
     if model.is_bundled or model.is_installed:
         if local_files:
             log.warning(f"{model.folder} already exists. Remove it first to replace it.")
-        _check(checksums, _recorded(checksums), sha256)
+        _digests(checksums, [], sha256)
         return model.prefix
     # not writable by others: compiled code is cached only in such folders
     home().parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -157,18 +156,15 @@ def install(name: str, files: str | Path | Sequence[str | Path] = (), sha256: Co
 def _install(model: PublishedModel, local_files: list[Path], checksums: Path, sha256: Collection[str]) -> None:
     """Download and convert a model."""
     downloads = all(map(formats.is_vocabulary, local_files))
-    if (downloads and not model.files) or (
-        model.format == "fluid" and not any(map(formats.is_vocabulary, local_files))
-    ):
-        raise UserError(f"{model.name} {model.note}. Then call {_call(model)}.")
+    if downloads and (not model.files or (model.format == "fluid" and not local_files)):
+        raise UserError(f"{model.name} {model.note}. Give it: elmo.install({model.name!r}, FILE)")
     for killed in home().glob(f".{model.name}.*.tmp"):
         shutil.rmtree(killed, ignore_errors=True)
     folder = home() / f".{model.name}.fetch"
     folder.mkdir(exist_ok=True)
     files = [*_download(model, folder), *local_files] if downloads else local_files
     try:
-        digests = _digests(checksums, files)
-        _check(checksums, digests, sha256)
+        digests = _digests(checksums, files, sha256)
         config, weights, vocabulary, others = _read(model, files, folder)
         for name, value in (pair.split("=") for pair in model.expect.split()):
             if str(getattr(config, name)) != value:
@@ -189,35 +185,32 @@ def _install(model: PublishedModel, local_files: list[Path], checksums: Path, sh
 def _read(model: PublishedModel, files: Sequence[Path], folder: Path) -> tuple:
     """Read a model as `formats.read` does, and the dictionaries of its matrices, if it has some."""
     with ExitStack() as stack:
-        sources = [
-            path if path.suffix == alignment.SUFFIX else stack.enter_context(archives.unpacked(path, folder))
-            for path in _joined(files, folder)
-        ]
-        language, others = model.language_names[-1], {}
-        entries = [path for source in sources for path in ([source] if source.is_file() else sorted(source.rglob("*")))]
-        matrices = [
-            path for path in entries if path.suffix == alignment.SUFFIX and path.name.startswith(f"{language}_")
-        ]
-        config, *rest = formats.read([path for path in sources if path not in matrices], folder, model.format)
-        if alignment.SUFFIX in model.files:
-            if not matrices:
-                raise UserError(f"there is no file {language}_...{alignment.SUFFIX} with its alignment.")
-            others = {f"{alignment.PREFIX}{language}": alignment.read(matrices, 2 * config.projection_dim)}
-        return config, *rest, others
+        matrices = [path for path in files if path.suffix == alignment.SUFFIX]
+        parts = _joined([path for path in files if path not in matrices], folder)
+        sources = [stack.enter_context(archives.unpacked(path, folder)) for path in parts]
+        config, weights, vocabulary = formats.read(sources, folder, model.format)
+        if alignment.SUFFIX not in model.files:
+            return config, weights, vocabulary, {}
+        language = model.language_names[-1]
+        matrices += [path for source in sources for path in source.rglob(f"*{alignment.SUFFIX}")]
+        matrices = [path for path in matrices if path.name.startswith(f"{language}_")]
+        if not matrices:
+            raise UserError(f"there is no file {language}_...{alignment.SUFFIX} with its alignment.")
+        others = {f"{alignment.PREFIX}{language}": alignment.read(matrices, 2 * config.projection_dim)}
+        return config, weights, vocabulary, others
 
 
 def _joined(files: Sequence[Path], folder: Path) -> list[Path]:
-    """Join the parts of a file, if it was published in parts, in the folder."""
-    parts = sorted((path for path in files if PART.fullmatch(path.name)), key=lambda path: path.name)
-    if not parts:
-        return list(files)
-    whole = folder / PART.fullmatch(parts[0].name)[1]
-    with whole.open("wb") as output:
-        for part in parts:
-            disk.check_input(part, "a part of a file")
-            with part.open("rb") as file:
-                shutil.copyfileobj(file, output)
-    return [whole, *(path for path in files if path not in parts)]
+    """Join the parts NAME.part-00, NAME.part-01 ... of a file in the folder."""
+    parts = sorted((path for path in files if path.suffix.startswith(".part-")), key=lambda path: path.name)
+    others = [path for path in files if path not in parts]
+    if parts:
+        others.append(folder / parts[0].stem)
+        with others[-1].open("wb") as whole:
+            for part in parts:
+                with part.open("rb") as file:
+                    shutil.copyfileobj(file, whole)
+    return others
 
 
 def _download(model: PublishedModel, folder: Path) -> list[Path]:
@@ -246,33 +239,21 @@ def _download_file(model: PublishedModel, addresses: list[str], path: Path) -> N
     files = "".join(f"\n  {' or '.join(mirrors)}" for mirrors in model.addresses)
     raise UserError(
         f"{model.name} could not be downloaded.{''.join(reasons)}\nDownload its files in another way:{files}\nThen call "
-        f"{_call(model)}. (The environment variable ELMO_MIRROR names a mirror.)"
+        f"elmo.install({model.name!r}, [FILE, ...]). (The environment variable ELMO_MIRROR names a mirror.)"
     )
 
 
-def _call(model: PublishedModel) -> str:
-    return f"elmo.install({model.name!r}, [FILE, ...]), or convert.py get {model.name} --from FILE ..."
-
-
-def _recorded(checksums: Path) -> dict[str, str]:
-    """The checksums of the first download, by the name of the file."""
+def _digests(checksums: Path, files: Sequence[Path], demanded: Collection[str]) -> dict[str, str]:
+    """SHA-256 of the model's files by name. Raises if they differ from the first download's, or lack a demanded one."""
     lines = checksums.read_text(encoding="utf-8").splitlines() if checksums.is_file() else []
-    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-
-
-def _digests(checksums: Path, files: Sequence[Path]) -> dict[str, str]:
-    """SHA-256 of the model's files by name. Raises if they differ from the first download's."""
-    digests, before = {path.name: disk.sha256(path) for path in files if path.is_file()}, _recorded(checksums)
-    if changed := [name for name, digest in digests.items() if before.get(name, digest) != digest]:
+    before = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    digests = before | {path.name: disk.sha256(path) for path in files if path.is_file()}
+    if changed := [name for name, digest in before.items() if digests[name] != digest]:
         raise UserError(
             f"{changed[0]} differs from the first download (SHA-256 {digests[changed[0]]}, then "
             f"{before[changed[0]]}). If the change is legitimate, remove {checksums} and try again."
         )
-    return {**before, **digests}
-
-
-def _check(checksums: Path, digests: dict[str, str], sha256: Collection[str]) -> None:
-    """Raise if no file has one of the demanded checksums."""
-    if missing := {digest.lower() for digest in sha256} - set(digests.values()):
-        found = "".join(f"\n  {digest}  {name}" for name, digest in digests.items()) or f" none, without {checksums}"
-        raise UserError(f"no file has the SHA-256 {join_names(sorted(missing))}. Found:{found}")
+    if missing := {digest.lower() for digest in demanded} - set(digests.values()):
+        found = "".join(f"\n  {digest}  {name}" for name, digest in digests.items())
+        raise UserError(f"no file has the SHA-256 {join_names(sorted(missing))}. Known are:{found or ' none'}")
+    return digests

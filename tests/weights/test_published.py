@@ -353,7 +353,7 @@ def test_what_a_server_does_wrong_is_named(server, fakes, tmp_path, monkeypatch)
         with pytest.raises(UserError) as error:
             published.install(SMALL)
         text = str(error.value)
-        assert word in text and weights in text and "--from" in text, text
+        assert word in text and weights in text and "elmo.install" in text, text
         assert leftovers(tmp_path / "home") == {f".{SMALL}.fetch"}
 
     server.stalls = [60] * 3
