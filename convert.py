@@ -115,9 +115,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def show_published(args: argparse.Namespace) -> None:
     rows = [("name", "language", "text", "size", "licence", "installed")]
-    if not (found := published.models(args.language, args.format)):
+    if not (models := published.models(args.language, args.format)):
         raise UserError(f"--language {args.language}: no such model. convert.py list shows all.")
-    for model in found:
+    for model in models:
         rows.append((model.name, model.language, model.text, model.size, model.licence, "yes" * model.is_installed))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

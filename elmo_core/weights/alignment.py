@@ -36,8 +36,10 @@ def load(prefix: Path | None, language: str, dim: int, layers: Collection[int]) 
     path = prefix and prefix.parent / f"{PREFIX}{language}"
     if path is None or not checkpoint.exists(path):
         languages = [name.stem.removeprefix(PREFIX) for name in prefix.parent.glob(f"{PREFIX}*")] if prefix else []
-        found = f"this model has only {languages}" if languages else "this model has no alignment"
-        raise UserError(f"align={language!r}: {found}. The models aligned-en, aligned-es ... have one.")
+        existing = f"only {', '.join(languages)}" if languages else "no alignment"
+        raise UserError(
+            f"align={language!r}: this model has {existing}. The models aligned-en, aligned-es ... have one."
+        )
     matrices = checkpoint.load_params(path)
     if missing := [layer for layer in layers if str(layer) not in matrices]:
         expected = " or ".join(sorted(matrices))

@@ -91,8 +91,8 @@ def models(language: str | None = None, format: str | None = None) -> list[Publi
 
     language: only those of a language, by name or code, such as "German" or "de". format: such as "bilm-tf".
     """
-    found = [model for model in table().values() if format in (None, model.format)]
-    return [model for model in found if language is None or language.lower() in model.language_names]
+    of_format = [model for model in table().values() if format in (None, model.format)]
+    return [model for model in of_format if language is None or language.lower() in model.language_names]
 
 
 def home() -> Path:
@@ -254,6 +254,6 @@ def _digests(checksums: Path, files: Sequence[Path], demanded: Collection[str]) 
             f"{before[changed[0]]}). If the change is legitimate, remove {checksums} and try again."
         )
     if missing := {digest.lower() for digest in demanded} - set(digests.values()):
-        found = "".join(f"\n  {digest}  {name}" for name, digest in digests.items())
-        raise UserError(f"no file has the SHA-256 {join_names(sorted(missing))}. Known are:{found or ' none'}")
+        known = "".join(f"\n  {digest}  {name}" for name, digest in digests.items())
+        raise UserError(f"no file has the SHA-256 {join_names(sorted(missing))}. Known are:{known or ' none'}")
     return digests
