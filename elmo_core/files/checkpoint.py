@@ -172,7 +172,7 @@ def save_config(folder: str | Path, config: Mapping[str, Any]) -> None:
 
 
 def save_model(folder: Path, config, params: Mapping, vocabulary, others: Mapping[str, Mapping] | None = None) -> None:
-    """Save an imported model as `final`, and `others`, in a new folder, which appears only when complete. Raise unless finite."""
+    """Save an imported model as `final`, and `others`, in a new folder, which appears when complete. Raise unless finite."""
     if names := not_finite(params):
         dtype = params[names[0]].dtype
         raise UserError(f"{folder} is not written: weights are not finite in {dtype}: {join_names(names, 3)}.")

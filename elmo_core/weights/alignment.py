@@ -34,9 +34,7 @@ def load(prefix: Path | None, language: str, dim: int, layers: Collection[int]) 
     """Load the matrices of these layers that are stored with a model."""
     path = prefix and prefix.parent / f"{PREFIX}{language}"
     if path is None or not checkpoint.exists(path):
-        raise UserError(
-            f"align={language!r}: this model has no such matrices. The model aligned-{language} may have them."
-        )
+        raise UserError(f"align={language!r}: this model has no such matrices. Models such as aligned-es have some.")
     matrices = checkpoint.load_params(path)
     if missing := [layer for layer in layers if str(layer) not in matrices]:
         expected = " or ".join(sorted(matrices))

@@ -167,7 +167,7 @@ def test_alignment_maps_vectors_by_the_published_matrix(server, fakes, tmp_path,
     with h5py.File(tmp_path / "vectors") as file:
         np.testing.assert_allclose(file["0"][...], expected[3], atol=1e-5)
 
-    for options, word in (({"layers": "all"}, "layer 0"), ({"layers": 1, "align": "de"}, "aligned-de")):
+    for options, word in (({"layers": "all"}, "layer 0"), ({"layers": 1, "align": "de"}, "aligned-es")):
         with pytest.raises(UserError, match=word):
             ELMoEmbedder("aligned-es", **{"align": "es", **options})
     with pytest.raises(UserError, match="align"):
