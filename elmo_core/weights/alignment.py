@@ -25,8 +25,9 @@ def read(paths: Sequence[Path], dim: int) -> dict[str, np.ndarray]:
     for path in paths:
         layer = LAYER.fullmatch(path.name)
         name, matrix = layer[1] if layer else "1", torch_files.read(path, "an array")
-        checkpoint.match({name: (dim, dim)}, {name: matrix}, str(path))
-        matrices[name] = matrix.astype(np.float32)
+        with np.errstate(over="ignore"):  # the result is checked
+            matrices[name] = matrix.astype(np.float32) if matrix.dtype.kind == "f" else matrix
+        checkpoint.match({name: (dim, dim)}, {name: matrices[name]}, str(path))
     return matrices
 
 
