@@ -1,7 +1,8 @@
 """Convert other projects' ELMo models to checkpoints, and checkpoints to files for other programs.
 
-    python convert.py list
+    python convert.py list --language German
     python convert.py get allennlp-small
+    python convert.py get allennlp-small --addresses
     python convert.py get allennlp-small --from options.json weights.hdf5
     python convert.py import --options options.json --weights weights.hdf5 --output DIR
     python convert.py import 195.zip --output DIR
@@ -52,7 +53,7 @@ import script
 from elmo_core.config import ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk
-from elmo_core.machine.messages import format_count, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import bilm_tf, formats, model_files, published
 
@@ -63,11 +64,18 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
 
-    commands.add_parser("list", help="list the published models")
+    lister = commands.add_parser("list", help="list the published models")
+    lister.add_argument("--language", help="only models of a language, by name or code: German or de")
+    lister.add_argument("--format", choices=["bundled", *formats.READERS], help="only models of a format")
     get = commands.add_parser("get", help="download a published model")
     get.add_argument("name", metavar="NAME", help="a name shown by list")
     local_files = "files downloaded in advance, or a folder or archive with them"
     get.add_argument("--from", dest="local_files", type=Path, nargs="+", default=[], metavar="FILE", help=local_files)
+    get.add_argument(
+        "--addresses", action="store_true", help="only describe the model and its files, without downloading"
+    )
+    checksums = "checksums that files of the model must have; otherwise it is not installed"
+    get.add_argument("--sha256", nargs="+", default=[], metavar="DIGEST", help=checksums)
 
     def command(name: str, help: str, aliases: Sequence[str] = ()) -> argparse.ArgumentParser:
         subparser = commands.add_parser(name, help=help, aliases=aliases)
@@ -105,17 +113,28 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def show_published(args: argparse.Namespace) -> None:
-    rows = [("name", "language", "text", "size", "licence", "installed")]
-    for model in published.table().values():
-        rows.append((model.name, model.language, model.text, model.size, model.licence, "yes" * model.is_installed))
+    rows = [("name", "format", "language", "text", "size", "licence", "installed")]
+    if not (models := published.models(args.language, args.format)):
+        raise UserError(f"No published model has the language {args.language} and the format {args.format or 'any'}.")
+    for model in models:
+        fields = (model.name, model.format, model.language, model.text, model.size, model.licence)
+        rows.append((*fields, "yes" * model.is_installed))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
 
 
 def get_published(args: argparse.Namespace) -> None:
-    prefix = published.get(args.name, args.local_files)
-    print(f"{prefix}{checkpoint.PARAMS}")
+    if args.addresses:
+        model = published.find(args.name)
+        for name in ("language", "text", "tokens", "size", "licence", "source", "note"):
+            if value := getattr(model, name):
+                print(f"{name:13} {value}")
+        for mirrors in model.addresses:
+            print("\n  or ".join(map(published.mirrored, mirrors)))
+    else:
+        prefix = published.install(args.name, args.local_files, args.sha256)
+        print(f"{prefix}{checkpoint.PARAMS}")
 
 
 def import_model(args: argparse.Namespace) -> None:

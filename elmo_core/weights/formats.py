@@ -80,7 +80,9 @@ def _read_bilm_tf(files: Sequence[Path], vocabulary: Path | None, softmax: Path 
     if len(files) == 2 and files[1].suffix != ".json":
         options_path, weights_path = files
     else:
-        options_path, weights_path = _single_file(files, "options.json"), _single_file(files, ".hdf5")
+        only_json = sum(path.suffix == ".json" for path in files) == 1  # whatever its name
+        options_path = _single_file(files, ".json" if only_json else "options.json")
+        weights_path = _single_file(files, ".hdf5")
     with HDF5File(weights_path, "bilm-tf's weights") as weights:
         has_softmax = all(name in weights.datasets for name in bilm_tf.SOFTMAX)
     words = None
