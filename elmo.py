@@ -132,14 +132,16 @@ class BiLM(nn.Layer):
         Output step k of either direction is its k-th word (1 .. n), counted from where it starts. choice: the layers to
         return (default: all). whole: each direction reads its final marker, too, which in pretraining it only predicts.
         """
-        packing = Packing.from_lengths(lengths if whole else lengths - 1)
+        boundaries = choice is not None and choice.boundaries
+        packing = Packing.from_lengths(lengths if whole or boundaries else lengths - 1)
         forward = index[packing.row, packing.step]
         backward = index[packing.row, lengths[packing.row] - 1 - packing.step]
         indices, max_layer = (forward, backward), choice and choice.max_layer
         layers, state = self.run(vectors, indices, packing, state, dropout, max_layer)
+        n_tokens = lengths if boundaries else lengths - 2
         if choice and choice.matrices:
-            layers = choice.aligned(layers, packing, lengths - 2)
-        return EncodedBatch(choice.select(layers) if choice else layers, packing, lengths - 2), state
+            layers = choice.aligned(layers, packing, n_tokens)
+        return EncodedBatch(choice.select(layers) if choice else layers, packing, n_tokens, 1 - boundaries), state
 
     def forward(
         self, batch: LMBatch, state: BiLMState, candidates: Candidates, dropout: float = 0.0
@@ -244,6 +246,7 @@ class LayerChoice:
     indices: list[int]
     weights: list[float] | None = None  # of a sum, one per layer of the biLM
     matrices: Mapping[int, np.ndarray] = field(default_factory=dict)  # by layer, see elmo_core/weights/alignment.py
+    boundaries: bool = False  # include the vectors of `<S>` and `</S>`
 
     @property
     def n_layers(self) -> int:
@@ -263,9 +266,9 @@ class LayerChoice:
         terms = [[side if weight == 1 else side * weight for side in layer] for weight, layer in pairs]
         return [[sum(sides[1:], sides[0]) for sides in zip(*terms, strict=True)]]
 
-    def aligned(self, layers: list[Sequence[paddle.Tensor]], packing: Packing, n_words: np.ndarray) -> list:
+    def aligned(self, layers: list[Sequence[paddle.Tensor]], packing: Packing, n_tokens: np.ndarray) -> list:
         """Map the packed layers that have a matrix, which mixes the directions."""
-        forward, backward, mask = packing.word_indices(n_words)
+        forward, backward, mask = packing.token_indices(n_tokens, 1 - self.boundaries)
         other = np.arange(len(packing.row))  # (M,) where a direction has the word that the other one has at this place
         other[forward[mask]] = backward[mask]
         other, layers = to_tensor(other), list(layers)
@@ -283,17 +286,18 @@ class EncodedBatch:
 
     layers: list[Sequence[paddle.Tensor]]  # each forward and backward (M, P)
     packing: Packing
-    n_words: np.ndarray  # (B,)
+    n_tokens: np.ndarray  # (B,)
+    first: int  # step of the first token: 1, or 0 if the markers are tokens, too
 
     def tensors(self, pooled: bool) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Each layer (B, T, 2P), zero at padding, or its means (B, 2P), and the mask (B, T)."""
-        *indices, mask = self.packing.word_indices(self.n_words)
+        *indices, mask = self.packing.token_indices(self.n_tokens, self.first)
         mask = to_tensor(mask).astype(self.layers[0][0].dtype)
         if pooled:
-            words = np.flatnonzero(self.packing.step > 0)  # step 0 is a direction's first marker
-            rows = self.packing.row[words]
-            weights = np.zeros((len(self.n_words), len(self.packing.row)), np.float32)  # (B, M)
-            weights[rows, words] = 1 / np.maximum(self.n_words, 1)[rows]
+            tokens = np.flatnonzero(self.packing.step >= self.first)
+            rows = self.packing.row[tokens]
+            weights = np.zeros((len(self.n_tokens), len(self.packing.row)), np.float32)  # (B, M)
+            weights[rows, tokens] = 1 / np.maximum(self.n_tokens, 1)[rows]
             weights = to_tensor(weights)
             return [paddle.concat([weights @ side for side in pair], axis=1) for pair in self.layers], mask
         indices, layers = [to_tensor(index.ravel()) for index in indices], []
@@ -304,10 +308,10 @@ class EncodedBatch:
 
     def arrays(self, dtype: str, pool: str | None) -> list[np.ndarray]:
         """Each sentence's array (layers, n, 2P), with n = 1 if pooled."""
-        forward, backward, _ = self.packing.word_indices(self.n_words)
+        forward, backward, _ = self.packing.token_indices(self.n_tokens, self.first)
         layers = [[versions.to_array(side) for side in pair] for pair in self.layers]
         arrays, half = [], layers[0][0].shape[1]
-        for row, n in enumerate(self.n_words.tolist()):
+        for row, n in enumerate(self.n_tokens.tolist()):
             array = np.empty((len(layers), n, 2 * half), np.float32 if pool else dtype)
             for layer, (left, right) in zip(array, layers, strict=True):
                 layer[:, :half] = left[forward[row, :n]]
@@ -356,12 +360,13 @@ def _weighted_sum(weights: list[float]) -> LayerChoice:
 class _Encoder:
     """The base of `ELMo` and `ELMoEmbedder`: chosen layers of a biLM, and arrays of them for any number of sentences."""
 
-    batch_size, carry_state = 128, False
+    batch_size, carry_state, keep_sentence_boundaries = 128, False, False
 
     def _choose(self, model: tuple, layers: Layers, allowed: Sequence[str], pool: str | None) -> None:
         self.bilm, self.vocabulary = model
         self.config, self.pool = self.bilm.config, pool
-        self.choice = layer_choice(layers, self.config.n_layers + 1, allowed)
+        choice = layer_choice(layers, self.config.n_layers + 1, allowed)
+        self.choice = replace(choice, boundaries=self.keep_sentence_boundaries)
         self.layer_dim = 2 * self.config.projection_dim
         self.dim = self.layer_dim * (self.choice.n_layers if self.choice.how == "concat" else 1)
         self._oov_counter = OOVCounter(self.config, self.vocabulary)
@@ -434,6 +439,7 @@ class ELMo(_Encoder, nn.Layer):
     l2_coef: weight of `l2_loss()`, a penalty on the mixes' scalars that the task adds to its loss.
     layers: mix (trained weights) | concat | average | top | a layer's number | mix or concat of some, e.g. "mix:0,2".
     pool: None (one vector per token), or the mean over each sentence's tokens.
+    keep_sentence_boundaries: also return the vectors of `<S>` and `</S>`, as if they were tokens of the sentence.
     word_dropout, layer_dropout: for a trainable biLM, the share of a batch's distinct words whose vectors are set to zero,
     and the dropout rate between layers.
     align: see `ELMoEmbedder`.
@@ -452,6 +458,7 @@ class ELMo(_Encoder, nn.Layer):
         pool: str | None = None,
         word_dropout: float = 0.0,
         layer_dropout: float = 0.0,
+        keep_sentence_boundaries: bool = False,
         align: str | None = None,
     ):
         super().__init__()
@@ -464,6 +471,7 @@ class ELMo(_Encoder, nn.Layer):
         check_option("pool", pool, (None, "mean"))
         prefix = None if isinstance(params, tuple) else resolve(params)
         model = load_bilm(prefix) if prefix else _check_model(params)
+        self.keep_sentence_boundaries = keep_sentence_boundaries
         self._choose(model, layers, ("mix", "concat", "sum"), pool)
         self._align(prefix, align)
         self.n_mixes, self.trainable, self.l2_coef = n_mixes, trainable, l2_coef
@@ -487,9 +495,10 @@ class ELMo(_Encoder, nn.Layer):
         may_be_cached = self._cached and not isinstance(sentences, TokenBatch) and len(sentences)
         if may_be_cached and all(tuple(s) in self._cached for s in sentences):
             layers, mask = self.padded(self.arrays(sentences))
-            return ([layer.sum(axis=1) for layer in layers], _mask(sentences)) if self.pool else (layers, mask)
+            lengths = [len(sentence) + 2 * self.keep_sentence_boundaries for sentence in sentences]
+            return ([layer.sum(axis=1) for layer in layers], _mask(lengths)) if self.pool else (layers, mask)
         batch = sentences if isinstance(sentences, TokenBatch) else self.token_batch(sentences)
-        rows, steps = len(batch.lengths), int(batch.lengths.max(initial=2)) - 2
+        rows, steps = len(batch.lengths), int(batch.lengths.max(initial=2)) - 2 * (not self.keep_sentence_boundaries)
         if not rows * steps:
             shape = [rows, self.layer_dim] if self.pool else [rows, steps, self.layer_dim]
             return [paddle.zeros(shape)] * self.choice.n_layers, paddle.zeros([rows, steps])
@@ -526,7 +535,10 @@ class ELMo(_Encoder, nn.Layer):
         if self.trainable:
             raise UserError("ELMo.cache: a trainable biLM's layers change in every step. Expected trainable=False.")
         distinct = [tokens for tokens in dict.fromkeys(map(tuple, checked(sentences))) if tokens not in self._cached]
-        n_vectors, n_layers = len(distinct) if self.pool else sum(map(len, distinct)), self.choice.n_layers
+        n_vectors, n_layers = (
+            sum(1 if self.pool else len(tokens) + 2 * self.keep_sentence_boundaries for tokens in distinct),
+            self.choice.n_layers,
+        )
         size = 4 * n_vectors * n_layers * self.layer_dim
         vectors = format_count(n_vectors, "sentences" if self.pool else "tokens")
         what = f"{vectors} x {format_count(n_layers, 'layers')} x {self.layer_dim}, {size / 1e6:,.0f} MB in float32"
@@ -565,7 +577,7 @@ class ELMo(_Encoder, nn.Layer):
 
     def padded(self, arrays: Sequence[np.ndarray]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Pad arrays (layers, n, 2P) to layers (B, T, 2P) with their mask (B, T)."""
-        mask = _mask([array[0] for array in arrays])
+        mask = _mask([array.shape[1] for array in arrays])
         layers = np.zeros((self.choice.n_layers, *mask.shape, self.layer_dim), np.float32)
         for row, array in enumerate(arrays):
             layers[:, row, : array.shape[1]] = array
@@ -594,9 +606,9 @@ class ELMo(_Encoder, nn.Layer):
         return self.l2_coef * sum(((mix.scalars**2).sum() for mix in self.mixes), paddle.zeros([]))
 
 
-def _mask(rows: Sequence[Sized]) -> paddle.Tensor:
+def _mask(lengths: Sequence[int]) -> paddle.Tensor:
     """The mask (B, T) of rows of these lengths."""
-    lengths = np.array(list(map(len, rows)), np.int64)
+    lengths = np.array(lengths, np.int64)
     return to_tensor((np.arange(lengths.max(initial=0)) < lengths[:, None]).astype(np.float32))
 
 
@@ -624,6 +636,7 @@ class ELMoEmbedder(_Encoder):
     pool: None (one vector per token), or the mean or max over each sentence's tokens.
     carry_state: start each row from the final state of the same row in the previous batch, as bilm-tf does, with sentences
     in input order. Every call starts from zero.
+    keep_sentence_boundaries: also return the vectors of `<S>` and `</S>`, as if they were tokens of the sentence.
     token_vectors, vocabulary: an HDF5 file with the vectors of a fixed vocabulary, as `run_embed.py --vocab` or bilm-tf's
     dump_token_embeddings write it, and the file of its words. They replace the character CNN; words that are not in the
     file are an error.
@@ -643,6 +656,7 @@ class ELMoEmbedder(_Encoder):
         token_vectors: str | Path | None = None,
         vocabulary: str | Path | None = None,
         align: str | None = None,
+        keep_sentence_boundaries: bool = False,
     ):
         check_number("batch_size", batch_size, 1, integer=True)
         check_option("pool", pool, (None, "mean", "max"))
@@ -652,6 +666,7 @@ class ELMoEmbedder(_Encoder):
         self.device = runtime.device_name(device)
         self._weights_may_change = isinstance(params, tuple)  # the caller's model may be trained between calls
         self._prefix = None if self._weights_may_change else resolve(params)  # a folder's latest checkpoint may change
+        self.keep_sentence_boundaries = keep_sentence_boundaries
         with runtime.on_device(self.device):
             self._set_model(_check_model(params) if self._weights_may_change else load_bilm(self._prefix), layers, pool)
             self._align(self._prefix, align)
@@ -745,7 +760,11 @@ class ELMoEmbedder(_Encoder):
         return self._encoded(self._validated(sentences), self.token_table, self.device, None, read, top)
 
     def shape(self, n: int) -> tuple[int, ...]:
-        """Shape of the array of n tokens: (layers, n, dim), without n if pooled, without layers for a sum or concat."""
+        """Shape of the array of n tokens: (layers, n, dim), without n if pooled, without layers for a sum or concat.
+
+        With keep_sentence_boundaries, the array has n + 2 rows.
+        """
+        n += 2 * self.keep_sentence_boundaries
         layers = [self.choice.n_layers] if self.choice.how == "each" else []
         return (*layers, *([] if self.pool else [n]), self.dim)
 
@@ -782,7 +801,7 @@ class ELMoEmbedder(_Encoder):
     ) -> Iterator[np.ndarray]:
         arrays = self._arrays(self._validated(sentences), self.token_table, self.device, self.dtype, window)
         for array in tqdm(arrays, total=total, unit=" sentences", disable=not self.progress):
-            shape = self.shape(array.shape[1])
+            shape = self.shape(array.shape[1] - 2 * self.keep_sentence_boundaries)
             yield (array.swapaxes(0, 1) if self.choice.how == "concat" else array).reshape(shape)
 
 
