@@ -171,8 +171,11 @@ def save_config(folder: str | Path, config: Mapping[str, Any]) -> None:
         file.write(json.dumps(config, indent=2, allow_nan=False) + "\n")
 
 
-def save_model(folder: Path, config, params: Mapping[str, Any], vocabulary) -> None:
-    """Save an imported model as `final` in a new folder, which appears only when complete. Raise unless it is finite."""
+def save_model(folder: Path, config, params: Mapping[str, Any], vocabulary, optimizer=None, progress=None) -> None:
+    """Save an imported model as `final` in a new folder, which appears only when complete. Raise unless it is finite.
+
+    optimizer, progress: as in `save`.
+    """
     if names := not_finite(params):
         dtype = params[names[0]].dtype
         raise UserError(f"{folder} is not written: weights are not finite in {dtype}: {join_names(names, 3)}.")
@@ -180,7 +183,7 @@ def save_model(folder: Path, config, params: Mapping[str, Any], vocabulary) -> N
         save_config(temporary, {"model": config.to_dict()})
         if vocabulary:
             save_vocabulary(temporary, vocabulary)
-        save(temporary / FINAL, params)
+        save(temporary / FINAL, params, optimizer, progress)
 
 
 def save_vocabulary(folder: str | Path, vocabulary) -> None:

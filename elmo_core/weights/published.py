@@ -131,7 +131,7 @@ def _install(model: PublishedModel, local_files: list[Path]) -> None:
     files = [*_download(model, folder), *local_files] if downloads else local_files
     try:
         digests = _digests(first_digests, files)
-        config, weights, vocabulary = formats.read(files, folder, model.format)
+        config, weights, vocabulary, *_ = formats.read(files, folder, model.format)
         for name, value in (pair.split("=") for pair in model.expect.split()):
             if str(getattr(config, name)) != value:
                 raise UserError(f"this is a different model: its {name} is {getattr(config, name)}, expected {value}.")
