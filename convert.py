@@ -1,7 +1,8 @@
 """Convert other projects' ELMo models to checkpoints, and checkpoints to files for other programs.
 
-    python convert.py list
+    python convert.py list --language German
     python convert.py get allennlp-small
+    python convert.py get allennlp-small --addresses
     python convert.py get allennlp-small --from options.json weights.hdf5
     python convert.py import --options options.json --weights weights.hdf5 --output DIR
     python convert.py import 195.zip --output DIR
@@ -57,7 +58,7 @@ import script
 from elmo_core.config import ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk
-from elmo_core.machine.messages import format_count, log
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.weights import bilm_tf, formats, model_files, published
 
 ALIASES = ("fluid", "manylangs", "paddlenlp", "tensorflow")  # of import, for the format of this name
@@ -67,11 +68,19 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
 
-    commands.add_parser("list", help="list the published models")
+    lister = commands.add_parser("list", help="list the published models")
+    lister.add_argument("--language", help="only models of a language, by name or code: German or de")
+    known = list(dict.fromkeys(model.format for model in published.models()))
+    lister.add_argument("--format", choices=known, help="only models of a format")
     get = commands.add_parser("get", help="download a published model")
     get.add_argument("name", metavar="NAME", help="a name shown by list")
     local_files = "files downloaded in advance, or a folder or archive with them"
     get.add_argument("--from", dest="local_files", type=Path, nargs="+", default=[], metavar="FILE", help=local_files)
+    get.add_argument(
+        "--addresses", action="store_true", help="only describe the model and its files, without downloading"
+    )
+    checksums = "checksums that files of the model must have; otherwise it is not installed"
+    get.add_argument("--sha256", nargs="+", default=[], metavar="DIGEST", help=checksums)
 
     def command(name: str, help: str, aliases: Sequence[str] = ()) -> argparse.ArgumentParser:
         subparser = commands.add_parser(name, help=help, aliases=aliases)
@@ -110,7 +119,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def show_published(args: argparse.Namespace) -> None:
     rows = [("name", "language", "text", "size", "licence", "installed")]
-    for model in published.table().values():
+    if not (models := published.models(args.language, args.format)):
+        raise UserError(f"--language {args.language}: no such model. convert.py list shows all.")
+    for model in models:
         rows.append((model.name, model.language, model.text, model.size, model.licence, "yes" * model.is_installed))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -118,8 +129,16 @@ def show_published(args: argparse.Namespace) -> None:
 
 
 def get_published(args: argparse.Namespace) -> None:
-    prefix = published.get(args.name, args.local_files)
-    print(f"{prefix}{checkpoint.PARAMS}")
+    if args.addresses:
+        model = published.find(args.name)
+        for name in ("language", "text", "tokens", "size", "licence", "source", "note"):
+            if value := getattr(model, name):
+                print(f"{name:13} {value}")
+        for mirrors in model.addresses:
+            print("\n  or ".join(map(published.mirrored, mirrors)))
+    else:
+        prefix = published.install(args.name, args.local_files, args.sha256)
+        print(f"{prefix}{checkpoint.PARAMS}")
 
 
 def import_model(args: argparse.Namespace) -> None:

@@ -16,7 +16,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,10 +45,12 @@ from elmo_core.text.tokens import (
     sentence_batches,
     token_batch,
 )
-from elmo_core.weights import published
+from elmo_core.weights import alignment, published
 from elmo_core.weights.model_files import read_model, resolve
+from elmo_core.weights.published import install, models
 
-__all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary", "load_bilm"]
+__all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary"]
+__all__ += ["install", "load_bilm", "models"]
 
 nn = paddle.nn
 MIN_FREE_BYTES = 1_000_000_000  # of the disk: cached layers do not use them
@@ -135,6 +137,8 @@ class BiLM(nn.Layer):
         backward = index[packing.row, lengths[packing.row] - 1 - packing.step]
         indices, max_layer = (forward, backward), choice and choice.max_layer
         layers, state = self.run(vectors, indices, packing, state, dropout, max_layer)
+        if choice and choice.matrices:
+            layers = choice.aligned(layers, packing, lengths - 2)
         return EncodedBatch(choice.select(layers) if choice else layers, packing, lengths - 2), state
 
     def forward(
@@ -239,6 +243,7 @@ class LayerChoice:
     how: str
     indices: list[int]
     weights: list[float] | None = None  # of a sum, one per layer of the biLM
+    matrices: Mapping[int, np.ndarray] = field(default_factory=dict)  # by layer, see elmo_core/weights/alignment.py
 
     @property
     def n_layers(self) -> int:
@@ -257,6 +262,19 @@ class LayerChoice:
         pairs = [(self.weights[index], layers[index]) for index in self.indices] or [(0.0, layers[0])]  # all weights 0
         terms = [[side if weight == 1 else side * weight for side in layer] for weight, layer in pairs]
         return [[sum(sides[1:], sides[0]) for sides in zip(*terms, strict=True)]]
+
+    def aligned(self, layers: list[Sequence[paddle.Tensor]], packing: Packing, n_words: np.ndarray) -> list:
+        """Map the packed layers that have a matrix, which mixes the directions."""
+        forward, backward, mask = packing.word_indices(n_words)
+        other = np.arange(len(packing.row))  # (M,) where a direction has the word that the other one has at this place
+        other[forward[mask]] = backward[mask]
+        other, layers = to_tensor(other), list(layers)
+        for layer, matrix in self.matrices.items():
+            left, right = layers[layer]
+            vectors = paddle.concat([left, paddle.gather(right, other)], axis=1) @ to_tensor(matrix.T)
+            left, right = paddle.split(vectors, 2, axis=1)
+            layers[layer] = [left, paddle.gather(right, other)]
+        return layers
 
 
 @dataclass
@@ -348,6 +366,11 @@ class _Encoder:
         self.dim = self.layer_dim * (self.choice.n_layers if self.choice.how == "concat" else 1)
         self._oov_counter = OOVCounter(self.config, self.vocabulary)
 
+    def _align(self, prefix: Path | None, language: str | None) -> None:
+        if language is not None:
+            matrices = alignment.load(prefix, language, self.layer_dim, self.choice.indices)
+            self.choice = replace(self.choice, matrices=matrices)
+
     @property
     def oov_share(self) -> float:
         """Fraction of the tokens so far that are out of vocabulary; always 0 for models that read characters."""
@@ -402,8 +425,8 @@ class ELMo(_Encoder, nn.Layer):
         (vectors,), mask = elmo(sentences)        # (B, T, elmo.dim), (B, T)
         elmo.cache(train + dev, gigabytes=4)      # if frozen: compute once, not in every epoch
 
-    params: a checkpoint; the name of a published model (`python convert.py list`), downloaded on first use; or a BiLM and
-    its vocabulary, as `load_bilm` returns them.
+    params: a checkpoint; the name of a published model (`elmo.models()`), downloaded on first use; or a BiLM and its
+    vocabulary, as `load_bilm` returns them.
     n_mixes: ScalarMixes computed from one biLM pass (the paper uses one at the input and one at the output of the task
     network); 0 if only `layers` is called.
     trainable: fine-tune the biLM too, not only the mixes.
@@ -413,6 +436,7 @@ class ELMo(_Encoder, nn.Layer):
     pool: None (one vector per token), or the mean over each sentence's tokens.
     word_dropout, layer_dropout: for a trainable biLM, the share of a batch's distinct words whose vectors are set to zero,
     and the dropout rate between layers.
+    align: see `ELMoEmbedder`.
     """
 
     def __init__(
@@ -428,6 +452,7 @@ class ELMo(_Encoder, nn.Layer):
         pool: str | None = None,
         word_dropout: float = 0.0,
         layer_dropout: float = 0.0,
+        align: str | None = None,
     ):
         super().__init__()
         check_number("n_mixes", n_mixes, 0, integer=True)
@@ -437,8 +462,10 @@ class ELMo(_Encoder, nn.Layer):
             if rate and not trainable and name != "dropout":
                 raise UserError(f"{name}={rate}: it acts inside the frozen biLM. Expected 0, or trainable=True.")
         check_option("pool", pool, (None, "mean"))
-        model = _check_model(params) if isinstance(params, tuple) else load_bilm(params)
+        prefix = None if isinstance(params, tuple) else resolve(params)
+        model = load_bilm(prefix) if prefix else _check_model(params)
         self._choose(model, layers, ("mix", "concat", "sum"), pool)
+        self._align(prefix, align)
         self.n_mixes, self.trainable, self.l2_coef = n_mixes, trainable, l2_coef
         self.dropout, self.word_dropout, self.layer_dropout = dropout, word_dropout, layer_dropout
         for weight in self.bilm.parameters():
@@ -600,6 +627,7 @@ class ELMoEmbedder(_Encoder):
     token_vectors, vocabulary: an HDF5 file with the vectors of a fixed vocabulary, as `run_embed.py --vocab` or bilm-tf's
     dump_token_embeddings write it, and the file of its words. They replace the character CNN; words that are not in the
     file are an error.
+    align: the language of a model such as aligned-es: "es" maps the vectors of its layer 1 into the space of aligned-en.
     """
 
     def __init__(
@@ -614,6 +642,7 @@ class ELMoEmbedder(_Encoder):
         progress: bool = False,
         token_vectors: str | Path | None = None,
         vocabulary: str | Path | None = None,
+        align: str | None = None,
     ):
         check_number("batch_size", batch_size, 1, integer=True)
         check_option("pool", pool, (None, "mean", "max"))
@@ -625,6 +654,7 @@ class ELMoEmbedder(_Encoder):
         self._prefix = None if self._weights_may_change else resolve(params)  # a folder's latest checkpoint may change
         with runtime.on_device(self.device):
             self._set_model(_check_model(params) if self._weights_may_change else load_bilm(self._prefix), layers, pool)
+            self._align(self._prefix, align)
             if token_vectors is not None:
                 files = Path(token_vectors), Path(vocabulary)
                 self.token_table = PrecomputedTable.from_file(*files, self.config.projection_dim)
@@ -651,13 +681,13 @@ class ELMoEmbedder(_Encoder):
         vars(self).update(state, device=runtime.device_name(state["device"]))
         with runtime.on_device(self.device):
             if isinstance(model, str):
-                self._prefix = published.get(model)
+                self._prefix = install(model)
                 model = load_bilm(self._prefix)
             else:
                 config, weights, vocabulary = model
                 model = make_bilm(config, weights), vocabulary
             self._set_model(model, self._layers, self.pool)
-        self.token_table = table or self.token_table
+        self.choice, self.token_table = state["choice"], table or self.token_table
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Return one array per sentence, in order, of `shape(n)` for n tokens."""

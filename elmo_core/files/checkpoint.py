@@ -171,10 +171,18 @@ def save_config(folder: str | Path, config: Mapping[str, Any]) -> None:
         file.write(json.dumps(config, indent=2, allow_nan=False) + "\n")
 
 
-def save_model(folder: Path, config, params: Mapping[str, Any], vocabulary, optimizer=None, progress=None) -> None:
+def save_model(
+    folder: Path,
+    config,
+    params: Mapping,
+    vocabulary,
+    optimizer: Mapping | None = None,
+    progress: Mapping | None = None,
+    others: Mapping[str, Mapping] | None = None,
+) -> None:
     """Save an imported model as `final` in a new folder, which appears only when complete. Raise unless it is finite.
 
-    optimizer, progress: as in `save`.
+    optimizer, progress: as in `save`. others: further dictionaries of arrays by the name of their file.
     """
     if names := not_finite(params):
         dtype = params[names[0]].dtype
@@ -183,6 +191,8 @@ def save_model(folder: Path, config, params: Mapping[str, Any], vocabulary, opti
         save_config(temporary, {"model": config.to_dict()})
         if vocabulary:
             save_vocabulary(temporary, vocabulary)
+        for name, arrays in (others or {}).items():
+            save(temporary / name, arrays)
         save(temporary / FINAL, params, optimizer, progress)
 
 

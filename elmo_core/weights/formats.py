@@ -93,11 +93,12 @@ def _read_bilm_tf(files: Sequence[Path], vocabulary: Path | None, softmax: Path 
     if len(files) == 2 and files[1].suffix != ".json":
         options_path, weights_path = files
     else:
-        options_path, weights_path = _single_file(files, "options.json"), _single_file(files, ".hdf5")
-    values = bilm_tf.read_options(options_path)
+        only_json = sum(path.suffix == ".json" for path in files) == 1  # whatever its name
+        options_path = _single_file(files, ".json" if only_json else "options.json")
+        weights_path = _single_file(files, ".hdf5")
     with HDF5File(weights_path, "bilm-tf's weights") as weights:
         words = _words(files, vocabulary, softmax, weights)
-        config, params = bilm_tf.read(values, options_path, weights, words, softmax)
+        config, params = bilm_tf.read(bilm_tf.read_options(options_path), options_path, weights, words, softmax)
     return Model(config, params, words if config.vocab_size else None)
 
 
