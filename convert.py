@@ -70,8 +70,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
     lister = commands.add_parser("list", help="list the published models")
     lister.add_argument("--language", help="only models of a language, by name or code: German or de")
-    known = list(dict.fromkeys(model.format for model in published.models()))
-    lister.add_argument("--format", choices=known, help="only models of a format")
+    lister.add_argument("--format", choices=["bundled", *formats.READERS], help="only models of a format")
     get = commands.add_parser("get", help="download a published model")
     get.add_argument("name", metavar="NAME", help="a name shown by list")
     local_files = "files downloaded in advance, or a folder or archive with them"
@@ -118,11 +117,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def show_published(args: argparse.Namespace) -> None:
-    rows = [("name", "language", "text", "size", "licence", "installed")]
+    rows = [("name", "format", "language", "text", "size", "licence", "installed")]
     if not (models := published.models(args.language, args.format)):
-        raise UserError(f"--language {args.language}: no such model. convert.py list shows all.")
+        raise UserError(f"No published model has the language {args.language} and the format {args.format or 'any'}.")
     for model in models:
-        rows.append((model.name, model.language, model.text, model.size, model.licence, "yes" * model.is_installed))
+        fields = (model.name, model.format, model.language, model.text, model.size, model.licence)
+        rows.append((*fields, "yes" * model.is_installed))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip())

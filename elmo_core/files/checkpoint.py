@@ -171,18 +171,10 @@ def save_config(folder: str | Path, config: Mapping[str, Any]) -> None:
         file.write(json.dumps(config, indent=2, allow_nan=False) + "\n")
 
 
-def save_model(
-    folder: Path,
-    config,
-    params: Mapping,
-    vocabulary,
-    optimizer: Mapping | None = None,
-    progress: Mapping | None = None,
-    others: Mapping[str, Mapping] | None = None,
-) -> None:
-    """Save an imported model as `final` in a new folder, which appears only when complete. Raise unless it is finite.
+def save_model(folder: Path, config, params: Mapping, vocabulary, *training, others: Mapping | None = None) -> None:
+    """Save an imported model as `final`, and `others`, in a new folder, which appears when complete. Raise unless finite.
 
-    optimizer, progress: as in `save`. others: further dictionaries of arrays by the name of their file.
+    training: optimizer and progress, as in `save`. others: further dictionaries of arrays by the name of their file.
     """
     if names := not_finite(params):
         dtype = params[names[0]].dtype
@@ -193,7 +185,7 @@ def save_model(
             save_vocabulary(temporary, vocabulary)
         for name, arrays in (others or {}).items():
             save(temporary / name, arrays)
-        save(temporary / FINAL, params, optimizer, progress)
+        save(temporary / FINAL, params, *training)
 
 
 def save_vocabulary(folder: str | Path, vocabulary) -> None:

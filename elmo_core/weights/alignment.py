@@ -17,7 +17,6 @@ from elmo_core.weights import torch_files
 
 PREFIX, SUFFIX = "align-", ".pth"
 LAYER = re.compile(r".*_(\d)\.pth")
-DEFAULT_LAYER = "1"
 
 
 def read(paths: Sequence[Path], dim: int) -> dict[str, np.ndarray]:
@@ -25,21 +24,18 @@ def read(paths: Sequence[Path], dim: int) -> dict[str, np.ndarray]:
     matrices = {}
     for path in paths:
         layer = LAYER.fullmatch(path.name)
-        name = layer[1] if layer else DEFAULT_LAYER
-        matrices[name] = torch_files.read(path, "an array")
+        name, matrix = layer[1] if layer else "1", torch_files.read(path, "an array")
+        with np.errstate(over="ignore"):  # the result is checked
+            matrices[name] = matrix.astype(np.float32) if matrix.dtype.kind == "f" else matrix
         checkpoint.match({name: (dim, dim)}, {name: matrices[name]}, str(path))
-    return {name: matrix.astype(np.float32) for name, matrix in matrices.items()}
+    return matrices
 
 
 def load(prefix: Path | None, language: str, dim: int, layers: Collection[int]) -> dict[int, np.ndarray]:
     """Load the matrices of these layers that are stored with a model."""
     path = prefix and prefix.parent / f"{PREFIX}{language}"
     if path is None or not checkpoint.exists(path):
-        languages = [name.stem.removeprefix(PREFIX) for name in prefix.parent.glob(f"{PREFIX}*")] if prefix else []
-        existing = f"only {', '.join(languages)}" if languages else "no alignment"
-        raise UserError(
-            f"align={language!r}: this model has {existing}. The models aligned-en, aligned-es ... have one."
-        )
+        raise UserError(f"align={language!r}: this model has no such matrices. Models such as aligned-es have some.")
     matrices = checkpoint.load_params(path)
     if missing := [layer for layer in layers if str(layer) not in matrices]:
         expected = " or ".join(sorted(matrices))

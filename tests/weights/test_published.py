@@ -29,7 +29,7 @@ import run_embed
 from elmo import ELMo, ELMoEmbedder, load_bilm
 from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError
-from elmo_core.weights import archives, download, formats, model_files, published
+from elmo_core.weights import alignment, archives, download, formats, model_files, published
 
 SENTENCES = [["the", "river", "bank"]]
 MATRIX = np.random.RandomState(5).normal(size=(2 * foreign.P, 2 * foreign.P))  # float64, as published
@@ -172,7 +172,7 @@ def test_alignment_maps_vectors_by_the_published_matrix(server, fakes, tmp_path,
     with h5py.File(tmp_path / "vectors") as file:
         np.testing.assert_allclose(file["0"][...], expected[3], atol=1e-5)
 
-    for options, word in (({"layers": "all"}, "layer 0"), ({"layers": 1, "align": "de"}, "es")):
+    for options, word in (({"layers": "all"}, "layer 0"), ({"layers": 1, "align": "de"}, "aligned-es")):
         with pytest.raises(UserError, match=word):
             ELMoEmbedder("aligned-es", **{"align": "es", **options})
     with pytest.raises(UserError, match="align"):
@@ -198,6 +198,13 @@ def test_alignments_brought_by_hand(how, server, fakes, tmp_path, no_fsync):
     layer = 0 if "archive" in how else 1
     plain, aligned = (ELMoEmbedder("aligned-es", layers=layer, align=align).encode(SENTENCES) for align in (None, "es"))
     np.testing.assert_allclose(aligned[0], plain[0] @ MATRIX.T, atol=1e-5)
+
+
+def test_a_damaged_matrix_is_an_error_or_a_matrix(tmp_path):
+    path = tmp_path / "es_best_mapping.pth"
+    torch_writer.save_array(MATRIX, path)
+    for _, matrices in accepted(path, lambda: alignment.read([path], len(MATRIX)), times=300):
+        assert np.isfinite(matrices["1"]).all()
 
 
 def test_models_are_listed_and_described_without_a_network(server, capsys):
