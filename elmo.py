@@ -632,7 +632,7 @@ class ELMoEmbedder(_Encoder):
     params: the prefix `checkpoints/10000`, its .pdparams file, or the folder (its latest checkpoint); the name of a
     published model, downloaded on first use; or a BiLM and its vocabulary, as `load_bilm` returns them.
     layers: all | top | average | concat | a layer's number | several, e.g. "0,1" or "concat:0,1" | the fixed weights of a
-    sum, one per layer.
+    sum, one per layer | mix: the output `elmo` of an imported TensorFlow Hub module.
     pool: None (one vector per token), or the mean or max over each sentence's tokens.
     carry_state: start each row from the final state of the same row in the previous batch, as bilm-tf does, with sentences
     in input order. Every call starts from zero.
@@ -676,7 +676,8 @@ class ELMoEmbedder(_Encoder):
         self.batch_size, self.dtype, self.carry_state, self.progress = batch_size, dtype, carry_state, progress
 
     def _set_model(self, model: tuple[BiLM, Vocabulary | None], layers: Layers, pool: str | None) -> None:
-        self._choose(model, layers, ("each", "concat", "sum"), pool)
+        stored = list(model[0].config.mix) if isinstance(layers, str) and layers == "mix" else None
+        self._choose(model, stored or layers, ("each", "concat", "sum"), pool)
         self._layers = layers
         self.token_table: TokenTable = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
         self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
@@ -764,9 +765,9 @@ class ELMoEmbedder(_Encoder):
 
         With keep_sentence_boundaries, the array has n + 2 rows.
         """
-        n += 2 * self.keep_sentence_boundaries
+        rows = [] if self.pool else [n + 2 if self.keep_sentence_boundaries else n]
         layers = [self.choice.n_layers] if self.choice.how == "each" else []
-        return (*layers, *([] if self.pool else [n]), self.dim)
+        return (*layers, *rows, self.dim)
 
     def _language_model(self) -> tuple[Softmax, Vocabulary]:
         """The softmax and the vocabulary that it predicts."""

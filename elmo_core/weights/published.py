@@ -175,7 +175,7 @@ def _install(model: PublishedModel, local_files: list[Path], checksums: Path, sh
             shutil.rmtree(folder)  # downloading again may help; otherwise the local files may be wrong
             message = message.replace(f"{folder}{os.sep}", "")
         raise UserError(f"{model.name}: {message}") from error
-    checkpoint.save_model(model.folder, config, weights, vocabulary, others)
+    checkpoint.save_model(model.folder, config, weights, vocabulary, others=others)
     with disk.atomic_write(checksums) as file:
         file.writelines(f"{digest}  {name}\n" for name, digest in digests.items())
     shutil.rmtree(folder)
@@ -188,7 +188,7 @@ def _read(model: PublishedModel, files: Sequence[Path], folder: Path) -> tuple:
         matrices = [path for path in files if path.suffix == alignment.SUFFIX]
         parts = _joined([path for path in files if path not in matrices], folder)
         sources = [stack.enter_context(archives.unpacked(path, folder)) for path in parts]
-        config, weights, vocabulary = formats.read(sources, folder, model.format)
+        config, weights, vocabulary, *_ = formats.read(sources, folder, model.format)
         if alignment.SUFFIX not in model.files:
             return config, weights, vocabulary, {}
         language = model.language_names[-1]

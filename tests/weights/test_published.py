@@ -65,6 +65,8 @@ def fakes(tmp_path_factory) -> dict[str, dict[str, bytes]]:
     foreign.write_fluid(folder / "fluid" / "baike_elmo_checkpoint")
     manylangs_model.write_model(folder / "zhs.model")
     options, weights = [(folder / "bilm" / name).read_bytes() for name in ("options.json", "weights.hdf5")]
+    foreign.write_softmax(folder / "softmax_weights.hdf5")
+    head = {path.name: path.read_bytes() for path in (folder / "softmax_weights.hdf5", folder / "bilm/vocab.txt")}
     inside = {"model.hdf5": weights, "options.json": options, "vocab.txt.gz": b"not read", "meta.json": b"{}"}
     many = {path.name: path.read_bytes() for path in (folder / "zhs.model").iterdir()}
     torch_writer.save_array(MATRIX, folder / "es_best_mapping.pth")
@@ -72,6 +74,7 @@ def fakes(tmp_path_factory) -> dict[str, dict[str, bytes]]:
     cuts = [len(archived) * k // 4 for k in range(5)]
     parts = {f".part-0{k}": archived[cuts[k] : cuts[k + 1]] for k in range(4)}
     bilm = {"options.json": options, "options262.json": options, ".hdf5": weights, ".zip": zipped(inside), **parts}
+    bilm |= {"softmax_weights.hdf5": head["softmax_weights.hdf5"], ".txt": head["vocab.txt"]}
     return {
         "bilm-tf": {**bilm, ".tar.gz": archived, ".pth": (folder / "es_best_mapping.pth").read_bytes()},
         "manylangs": {".zip": zipped(many), ".tar.bz2": tarred(folder / "zhs.model", "bz2")},
@@ -104,8 +107,8 @@ def serve(server: Server, fakes: dict, name: str = SMALL) -> list[str]:
     for addresses in model.addresses:
         names.append(addresses[-1].removeprefix("https://").removeprefix("http://"))
         file = names[-1].partition("?")[0]
-        (content,) = [content for ending, content in fakes[model.format].items() if file.endswith(ending)]
-        server.files[names[-1]] = content
+        ending = max(filter(file.endswith, fakes[model.format]), key=len)
+        server.files[names[-1]] = fakes[model.format][ending]
     return names
 
 
@@ -143,6 +146,8 @@ def test_a_model_in_its_published_form_is_fetched_and_read(name, server, fakes, 
     assert prefix == tmp_path / "home" / "models" / name / "final"
     assert model_files.read_model(name)[1].projection_dim == {"manylangs": 6}.get(model.format, 7)
     assert not list((tmp_path / "home" / "models").glob(".*.fetch"))
+    if name.endswith("-lm"):
+        assert ELMoEmbedder(name).substitutes(SENTENCES[0], 0, 1)[0][0] in foreign.WORDS
 
 
 def test_alignment_maps_vectors_by_the_published_matrix(server, fakes, tmp_path, no_fsync):
