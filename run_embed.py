@@ -55,7 +55,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments.add(parser, "init_from_ckpt")
     content = parser.add_argument_group("content of the file")
     choice = content.add_mutually_exclusive_group()
-    choice.add_argument("--layers", metavar="L", default="all", help="all, top, average, an index, or several: 0,1")
+    choice.add_argument("--layers", metavar="L", default="all", help="all, top, average, mix, an index, or 0,1")
     mix = "gamma * sum_j softmax(s)_j h_j with a trained ScalarMix's weights: --mix=-0.3,1.2,0.4,1.7"
     choice.add_argument("--mix", type=_numbers, metavar="S,...,GAMMA", help=mix)
     content.add_argument("--dtype", choices=("float32", "float16"), default="float32", help="type of the vectors")

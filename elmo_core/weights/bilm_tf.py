@@ -336,6 +336,7 @@ def compatibility_notes(config: ELMoConfig) -> list[str]:
         ),
         (not word, f"simple_elmo expects the weights in model.hdf5: rename {WEIGHTS}."),
         (not word and features < size, f"bilm-tf and simple_elmo reject fewer than {size} filters (P)."),
+        (bool(config.mix), "The mix of the layers is left out. Only config.json has it."),
         (not config.use_skip_connections, "AllenNLP and flair reject models without skip connections."),
         (size >= cell, f"bilm-tf and simple_elmo do not read W_P_0 unless P ({size}) is less than H ({cell})."),
         (

@@ -22,6 +22,7 @@ import numpy as np
 
 from elmo_core.config import ELMoConfig
 from elmo_core.machine.disk import read_json
+from elmo_core.machine.hdf5_file import quoted
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import bilm_tf
@@ -31,12 +32,8 @@ CELL = re.compile(r"(RNN_[01])/(?:rnn(?:/multi_rnn_cell/cell_(\d+))?|RNN/MultiRN
 CELL_PARTS = {"kernel": "W_0", "bias": "B", "projection/kernel": "W_P_0"}
 MIX, STEP = ("aggregation/weights", "aggregation/scaling"), "global_step"
 # settings of a pretraining run, and bilm-tf's options
-SETTINGS = {
-    "max_grad_norm": "all_clip_norm_val",
-    "dropout": "dropout",
-    "n_negative_samples": "n_negative_samples_batch",
-}
-SETTINGS |= {"batch_size": "batch_size", "unroll_steps": "unroll_steps", "lr": "learning_rate"}
+SETTINGS = {name: name for name in ("dropout", "batch_size", "unroll_steps")} | {"lr": "learning_rate"}
+SETTINGS |= {"max_grad_norm": "all_clip_norm_val", "n_negative_samples": "n_negative_samples_batch"}
 
 
 class BiLMCheckpoint(TensorFlowCheckpoint):
@@ -60,7 +57,7 @@ class BiLMCheckpoint(TensorFlowCheckpoint):
             raise UserError(f"{path} is a language model of one direction. An ELMo has two, RNN_0 and RNN_1.")
         if not self.datasets:
             raise UserError(
-                f"{path}: no variable begins with lm/ or bilm/. Found {sorted(variables)[:5]}, not an ELMo."
+                f"{path} is not an ELMo, whose variables begin with lm/ or bilm/. Found {quoted(variables)}."
             )
         for file in (self, self.accumulators):
             if bilm_tf.SOFTMAX[1] in file.datasets and "embedding" in file.datasets:
@@ -139,5 +136,5 @@ def _progress(file: BiLMCheckpoint, options: dict[str, Any]) -> dict[str, Any]:
         options["n_negative_samples_batch"] = 0
     settings = {ours: options[name] for ours, name in SETTINGS.items() if isinstance(options.get(name), int | float)}
     file.datasets = file.others
-    file.check(STEP, (), "bilm-tf")
-    return {"step": int(file.array(STEP)), "settings": {"optimizer": "adagrad", **settings}}
+    step = int(file.array(STEP)) if STEP in file.datasets and not file.datasets[STEP].shape else 0
+    return {"step": step, "settings": {"optimizer": "adagrad", **settings}}
