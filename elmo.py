@@ -28,6 +28,7 @@ from elmo_core.config import MAX_FLOAT, ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import products, runtime, versions
 from elmo_core.machine.checks import check_number, check_option, check_sentence, check_sentences, checked, describe
+from elmo_core.machine.cosines import Neighbour, nearest, unit
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.lstmp import LSTMP, Packing, State, run_layer
@@ -35,6 +36,8 @@ from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.surprisal import Surprisals, surprisals
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
 from elmo_core.network.token_tables import CachedTable, OOVCounter, PrecomputedTable, TokenTable
+from elmo_core.text.corpus import Corpus
+from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import (
     SPECIAL_TOKENS,
     LMBatch,
@@ -759,6 +762,54 @@ class ELMoEmbedder(_Encoder):
 
         top = LayerChoice("each", [self.config.n_layers])
         return self._encoded(self._validated(sentences), self.token_table, self.device, None, read, top)
+
+    def similar(
+        self,
+        sentence: Sequence[str],
+        position: int,
+        corpus: str | Path | Iterable[Sequence[str]],
+        k: int = 10,
+        layer: int | None = None,
+    ) -> list[Neighbour]:
+        """The k occurrences of a sentence's word in other sentences of a corpus that are nearest by cosine, nearest first.
+
+        position: of the word, from 0. corpus: sentences, or a file, folder or glob. layer: default the top.
+        """
+        check_number("position", position, 0, len(sentence) - 1, integer=True)
+        check_number("k", k, 1, integer=True)
+        layer = self.config.n_layers if layer is None else layer
+        check_number("layer", layer, 0, self.config.n_layers, integer=True)
+        if isinstance(corpus, str | Path):
+            corpus = itertools.chain.from_iterable(map(read_sentences, Corpus(corpus).paths))
+        word, choice, target = sentence[position], LayerChoice("each", [layer]), tuple(sentence)
+        others = (tuple(tokens) for tokens in corpus if word in tokens)
+        distinct = list(self._validated(dict.fromkeys([target, *others])))
+
+        def arrays() -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+            for positions, group in sentence_batches(distinct, self.batch_size, self.batch_size * TOKENS_PER_ROW):
+                with products.inference(self.device):
+                    encoded, _ = self.bilm.encode(*self.token_table(group), choice=choice)
+                    yield positions, encoded.arrays("float32", None)
+
+        places, vectors = [], []
+        for tokens, array in zip(distinct, restore_order(arrays()), strict=True):
+            at = [index for index, token in enumerate(tokens) if token == word]
+            places += [(tokens, index) for index in at]
+            vectors += list(array[0, at])
+        vectors, allowed = unit(np.array(vectors)), np.array([tokens != target for tokens, _ in places])
+        found = nearest(vectors, vectors[places.index((target, position))], allowed, k)
+        return [Neighbour(*places[row], cosine) for row, cosine in found]
+
+    def most_similar(self, word: str, topn: int = 10, words: Sequence[str] | None = None) -> list[tuple[str, float]]:
+        """The words nearest to a word by the cosine of their context-free vectors, as in gensim, nearest first.
+
+        words: to choose from; default those that the model predicts.
+        """
+        check_number("topn", topn, 1, integer=True)
+        vocabulary = self._language_model()[1].words if words is None else words
+        words = list(dict.fromkeys([word, *vocabulary]))
+        vectors, allowed = unit(self.encode_tokens(words)), np.arange(len(words)) > 0
+        return [(words[row], cosine) for row, cosine in nearest(vectors, vectors[0], allowed, topn)]
 
     def shape(self, n: int) -> tuple[int, ...]:
         """Shape of the array of n tokens: (layers, n, dim), without n if pooled, without layers for a sum or concat.
