@@ -1,7 +1,8 @@
 """Convert other projects' ELMo models to checkpoints, and checkpoints to files for other programs.
 
-    python convert.py list
+    python convert.py list --language German
     python convert.py get allennlp-small
+    python convert.py get allennlp-small --addresses
     python convert.py get allennlp-small --from options.json weights.hdf5
     python convert.py import --options options.json --weights weights.hdf5 --output DIR
     python convert.py import 195.zip --output DIR
@@ -9,6 +10,8 @@
     python convert.py import zhs.model.tar.bz2 --output DIR
     python convert.py import baike_elmo_checkpoint --vocab vocabulary_min5k.txt --output DIR
     python convert.py import checkpoints/10000 --vocab vocab-15w.txt --output DIR
+    python convert.py import bilm_tf_save_dir --vocab vocab.txt --output DIR
+    python convert.py import google_elmo_2 --output DIR
     python convert.py export checkpoints/10000 --output DIR
     python convert.py half checkpoints/10000 --output DIR
 
@@ -24,10 +27,13 @@ import reads these formats, and recognises them by the names of the files unless
                files contain one, which bilm-tf does not dump, and its words (--vocab). Without a softmax it computes
                vectors but no perplexity. A word model (without char_cnn in options.json) always needs its words.
     manylangs  config.json, encoder.pkl and token_embedder.pkl of ELMoForManyLangs
+    tensorflow a folder of bilm-tf's training (its last checkpoint), with its words (--vocab) also the softmax and what
+               run_pretrain.py --init_from_ckpt needs to continue; or an unpacked module of TensorFlow Hub, such as
+               google/elmo, with its mix of the layers: ELMoEmbedder(DIR, layers="mix")
     fluid      the parameter folder of PaddlePaddle's ELMo for Fluid 1.4, a word model; needs --vocab
     paddlenlp  a checkpoint of PaddleNLP's ELMo example; needs --vocab
 
-`fluid`, `manylangs` and `paddlenlp` as commands are the same as import with this --format.
+`fluid`, `manylangs`, `paddlenlp` and `tensorflow` as commands are the same as import with this --format.
 
 export writes the files of bilm-tf. Importing them again gives the same checkpoint bit for bit (except that a forget bias
 other than 1 is added to the biases, with rounding) and detects damaged values.
@@ -52,22 +58,28 @@ import script
 from elmo_core.config import ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk
-from elmo_core.machine.messages import format_count, log
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.weights import bilm_tf, formats, model_files, published
 
-ALIASES = ("fluid", "manylangs", "paddlenlp")  # of import, for the format of this name
+ALIASES = ("fluid", "manylangs", "paddlenlp", "tensorflow")  # of import, for the format of this name
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
 
-    commands.add_parser("list", help="list the published models")
+    lister = commands.add_parser("list", help="list the published models")
+    lister.add_argument("--language", help="only models of a language, by name or code: German or de")
+    lister.add_argument("--format", choices=["bundled", *formats.READERS], help="only models of a format")
     get = commands.add_parser("get", help="download a published model")
     get.add_argument("name", metavar="NAME", help="a name shown by list")
     local_files = "files downloaded in advance, or a folder or archive with them"
     get.add_argument("--from", dest="local_files", type=Path, nargs="+", default=[], metavar="FILE", help=local_files)
+    get.add_argument(
+        "--addresses", action="store_true", help="only describe the model and its files, without downloading"
+    )
+    checksums = "checksums that files of the model must have; otherwise it is not installed"
+    get.add_argument("--sha256", nargs="+", default=[], metavar="DIGEST", help=checksums)
 
     def command(name: str, help: str, aliases: Sequence[str] = ()) -> argparse.ArgumentParser:
         subparser = commands.add_parser(name, help=help, aliases=aliases)
@@ -105,17 +117,28 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def show_published(args: argparse.Namespace) -> None:
-    rows = [("name", "language", "text", "size", "licence", "installed")]
-    for model in published.table().values():
-        rows.append((model.name, model.language, model.text, model.size, model.licence, "yes" * model.is_installed))
+    rows = [("name", "format", "language", "text", "size", "licence", "installed")]
+    if not (models := published.models(args.language, args.format)):
+        raise UserError(f"No published model has the language {args.language} and the format {args.format or 'any'}.")
+    for model in models:
+        fields = (model.name, model.format, model.language, model.text, model.size, model.licence)
+        rows.append((*fields, "yes" * model.is_installed))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
 
 
 def get_published(args: argparse.Namespace) -> None:
-    prefix = published.get(args.name, args.local_files)
-    print(f"{prefix}{checkpoint.PARAMS}")
+    if args.addresses:
+        model = published.find(args.name)
+        for name in ("language", "text", "tokens", "size", "licence", "source", "note"):
+            if value := getattr(model, name):
+                print(f"{name:13} {value}")
+        for mirrors in model.addresses:
+            print("\n  or ".join(map(published.mirrored, mirrors)))
+    else:
+        prefix = published.install(args.name, args.local_files, args.sha256)
+        print(f"{prefix}{checkpoint.PARAMS}")
 
 
 def import_model(args: argparse.Namespace) -> None:
@@ -123,9 +146,13 @@ def import_model(args: argparse.Namespace) -> None:
     format_name = args.command if args.command in ALIASES else "bilm-tf" if args.options else args.format
     # archives are unpacked on the disk of the output
     parent = next(folder for folder in args.output.absolute().parents if folder.exists())
-    config, params, vocabulary = formats.read(args.paths, parent, format_name, args.vocab, args.softmax)
+    model = formats.read(args.paths, parent, format_name, args.vocab, args.softmax)
     log.info(f"read          {', '.join(map(str, args.paths))}")
-    write_checkpoint(args.output, config, params, vocabulary)
+    write_checkpoint(args.output, *model)
+    if model.progress:
+        log.info(
+            f"training      at step {model.progress['step']:,}; run_pretrain.py --init_from_ckpt={args.output} continues"
+        )
 
 
 def export_bilm(args: argparse.Namespace) -> None:
@@ -150,9 +177,10 @@ def write_half(args: argparse.Namespace) -> None:
     log.info(f"size          {(args.output / f'{checkpoint.FINAL}{checkpoint.PARAMS}').stat().st_size:,} bytes")
 
 
-def write_checkpoint(output: Path, config: ELMoConfig, params: Mapping, vocabulary: Vocabulary | None) -> None:
+def write_checkpoint(output: Path, config: ELMoConfig, params: Mapping, *others) -> None:
+    """Write a checkpoint. others: the vocabulary, and the optimizer and progress of an imported training."""
     describe(config, params)
-    checkpoint.save_model(output, config, params, vocabulary)
+    checkpoint.save_model(output, config, params, *others)
     log.info(f"saved         {output / checkpoint.FINAL}{checkpoint.PARAMS}")
 
 

@@ -16,7 +16,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,16 @@ from elmo_core.config import MAX_FLOAT, ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import products, runtime, versions
 from elmo_core.machine.checks import check_number, check_option, check_sentence, check_sentences, checked, describe
+from elmo_core.machine.cosines import Neighbour, nearest, unit
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.lstmp import LSTMP, Packing, State, run_layer
 from elmo_core.network.softmax import Candidates, Softmax
+from elmo_core.network.surprisal import Surprisals, surprisals
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
 from elmo_core.network.token_tables import CachedTable, OOVCounter, PrecomputedTable, TokenTable
+from elmo_core.text.corpus import Corpus
+from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import (
     SPECIAL_TOKENS,
     LMBatch,
@@ -44,10 +48,12 @@ from elmo_core.text.tokens import (
     sentence_batches,
     token_batch,
 )
-from elmo_core.weights import published
+from elmo_core.weights import alignment, published
 from elmo_core.weights.model_files import read_model, resolve
+from elmo_core.weights.published import install, models
 
-__all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary", "load_bilm"]
+__all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary"]
+__all__ += ["install", "load_bilm", "models"]
 
 nn = paddle.nn
 MIN_FREE_BYTES = 1_000_000_000  # of the disk: cached layers do not use them
@@ -122,18 +128,23 @@ class BiLM(nn.Layer):
         state: BiLMState | None = None,
         dropout: float = 0.0,
         choice: "LayerChoice | None" = None,
+        whole: bool = False,
     ) -> tuple["EncodedBatch", BiLMState]:
         """Encode whole sentences `<S> w1 .. wn </S>`. index: (B, T) indices into vectors; lengths: (B,), markers included.
 
-        Output step k of either direction is its k-th word (1 .. n), counted from where it starts. Unless a state is
-        carried, each direction skips its final marker: nothing reads it. choice: the layers to return (default: all).
+        Output step k of either direction is its k-th word (1 .. n), counted from where it starts. choice: the layers to
+        return (default: all). whole: each direction reads its final marker, too, which in pretraining it only predicts.
         """
-        packing = Packing.from_lengths(lengths if state is not None else lengths - 1)
+        boundaries = choice is not None and choice.boundaries
+        packing = Packing.from_lengths(lengths if whole or boundaries else lengths - 1)
         forward = index[packing.row, packing.step]
         backward = index[packing.row, lengths[packing.row] - 1 - packing.step]
         indices, max_layer = (forward, backward), choice and choice.max_layer
         layers, state = self.run(vectors, indices, packing, state, dropout, max_layer)
-        return EncodedBatch(choice.select(layers) if choice else layers, packing, lengths - 2), state
+        n_tokens = lengths if boundaries else lengths - 2
+        if choice and choice.matrices:
+            layers = choice.aligned(layers, packing, n_tokens)
+        return EncodedBatch(choice.select(layers) if choice else layers, packing, n_tokens, 1 - boundaries), state
 
     def forward(
         self, batch: LMBatch, state: BiLMState, candidates: Candidates, dropout: float = 0.0
@@ -237,6 +248,8 @@ class LayerChoice:
     how: str
     indices: list[int]
     weights: list[float] | None = None  # of a sum, one per layer of the biLM
+    matrices: Mapping[int, np.ndarray] = field(default_factory=dict)  # by layer, see elmo_core/weights/alignment.py
+    boundaries: bool = False  # include the vectors of `<S>` and `</S>`
 
     @property
     def n_layers(self) -> int:
@@ -256,6 +269,19 @@ class LayerChoice:
         terms = [[side if weight == 1 else side * weight for side in layer] for weight, layer in pairs]
         return [[sum(sides[1:], sides[0]) for sides in zip(*terms, strict=True)]]
 
+    def aligned(self, layers: list[Sequence[paddle.Tensor]], packing: Packing, n_tokens: np.ndarray) -> list:
+        """Map the packed layers that have a matrix, which mixes the directions."""
+        forward, backward, mask = packing.token_indices(n_tokens, 1 - self.boundaries)
+        other = np.arange(len(packing.row))  # (M,) where a direction has the word that the other one has at this place
+        other[forward[mask]] = backward[mask]
+        other, layers = to_tensor(other), list(layers)
+        for layer, matrix in self.matrices.items():
+            left, right = layers[layer]
+            vectors = paddle.concat([left, paddle.gather(right, other)], axis=1) @ to_tensor(matrix.T)
+            left, right = paddle.split(vectors, 2, axis=1)
+            layers[layer] = [left, paddle.gather(right, other)]
+        return layers
+
 
 @dataclass
 class EncodedBatch:
@@ -263,17 +289,18 @@ class EncodedBatch:
 
     layers: list[Sequence[paddle.Tensor]]  # each forward and backward (M, P)
     packing: Packing
-    n_words: np.ndarray  # (B,)
+    n_tokens: np.ndarray  # (B,)
+    first: int  # step of the first token: 1, or 0 if the markers are tokens, too
 
     def tensors(self, pooled: bool) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Each layer (B, T, 2P), zero at padding, or its means (B, 2P), and the mask (B, T)."""
-        *indices, mask = self.packing.word_indices(self.n_words)
+        *indices, mask = self.packing.token_indices(self.n_tokens, self.first)
         mask = to_tensor(mask).astype(self.layers[0][0].dtype)
         if pooled:
-            words = np.flatnonzero(self.packing.step > 0)  # step 0 is a direction's first marker
-            rows = self.packing.row[words]
-            weights = np.zeros((len(self.n_words), len(self.packing.row)), np.float32)  # (B, M)
-            weights[rows, words] = 1 / np.maximum(self.n_words, 1)[rows]
+            tokens = np.flatnonzero(self.packing.step >= self.first)
+            rows = self.packing.row[tokens]
+            weights = np.zeros((len(self.n_tokens), len(self.packing.row)), np.float32)  # (B, M)
+            weights[rows, tokens] = 1 / np.maximum(self.n_tokens, 1)[rows]
             weights = to_tensor(weights)
             return [paddle.concat([weights @ side for side in pair], axis=1) for pair in self.layers], mask
         indices, layers = [to_tensor(index.ravel()) for index in indices], []
@@ -284,10 +311,10 @@ class EncodedBatch:
 
     def arrays(self, dtype: str, pool: str | None) -> list[np.ndarray]:
         """Each sentence's array (layers, n, 2P), with n = 1 if pooled."""
-        forward, backward, _ = self.packing.word_indices(self.n_words)
+        forward, backward, _ = self.packing.token_indices(self.n_tokens, self.first)
         layers = [[versions.to_array(side) for side in pair] for pair in self.layers]
         arrays, half = [], layers[0][0].shape[1]
-        for row, n in enumerate(self.n_words.tolist()):
+        for row, n in enumerate(self.n_tokens.tolist()):
             array = np.empty((len(layers), n, 2 * half), np.float32 if pool else dtype)
             for layer, (left, right) in zip(array, layers, strict=True):
                 layer[:, :half] = left[forward[row, :n]]
@@ -336,15 +363,21 @@ def _weighted_sum(weights: list[float]) -> LayerChoice:
 class _Encoder:
     """The base of `ELMo` and `ELMoEmbedder`: chosen layers of a biLM, and arrays of them for any number of sentences."""
 
-    batch_size, carry_state = 128, False
+    batch_size, carry_state, keep_sentence_boundaries = 128, False, False
 
     def _choose(self, model: tuple, layers: Layers, allowed: Sequence[str], pool: str | None) -> None:
         self.bilm, self.vocabulary = model
         self.config, self.pool = self.bilm.config, pool
-        self.choice = layer_choice(layers, self.config.n_layers + 1, allowed)
+        choice = layer_choice(layers, self.config.n_layers + 1, allowed)
+        self.choice = replace(choice, boundaries=self.keep_sentence_boundaries)
         self.layer_dim = 2 * self.config.projection_dim
         self.dim = self.layer_dim * (self.choice.n_layers if self.choice.how == "concat" else 1)
         self._oov_counter = OOVCounter(self.config, self.vocabulary)
+
+    def _align(self, prefix: Path | None, language: str | None) -> None:
+        if language is not None:
+            matrices = alignment.load(prefix, language, self.layer_dim, self.choice.indices)
+            self.choice = replace(self.choice, matrices=matrices)
 
     @property
     def oov_share(self) -> float:
@@ -355,6 +388,23 @@ class _Encoder:
         self, sentences: Iterable[Sequence[str]], table: TokenTable, device: str, dtype: str, window: float | None
     ) -> Iterator[np.ndarray]:
         """Yield each sentence's array (layers, n, 2P), n = 1 if pooled. window: see `sentence_batches`."""
+
+        def read(encoded: EncodedBatch, group: Sequence) -> list[np.ndarray]:
+            return encoded.arrays(dtype, self.pool)
+
+        return self._encoded(sentences, table, device, window, read, self.choice, whole=self.carry_state)
+
+    def _encoded(
+        self,
+        sentences: Iterable[Sequence[str]],
+        table: TokenTable,
+        device: str,
+        window: float | None,
+        read: Callable[[EncodedBatch, Sequence], Iterable],
+        choice: LayerChoice,
+        whole: bool = False,
+    ) -> Iterator[Any]:
+        """Yield what `read` makes of each sentence, given a batch's layers and its sentences."""
         batches, state = sentence_batches(sentences, self.batch_size, self.batch_size * TOKENS_PER_ROW, window), None
         if self.carry_state:  # in input order
             numbered = enumerate(sentences)
@@ -363,15 +413,15 @@ class _Encoder:
             with runtime.on_device(device):
                 state = self.bilm.zero_state(self.batch_size)
 
-        def encode(group: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        def encode(group: Sequence[Sequence[str]]) -> Iterable:
             nonlocal state
             self._oov_counter.update(list(itertools.chain.from_iterable(group)))
             with products.inference(device):
                 if self.carry_state:  # the last batch may have fewer rows
                     state = map_state(lambda rows: rows[: len(group)], state)
-                encoded, final = self.bilm.encode(*table(group), state, choice=self.choice)
+                encoded, final = self.bilm.encode(*table(group), state, choice=choice, whole=whole)
                 state = final if self.carry_state else None
-                return encoded.arrays(dtype, self.pool)
+                return read(encoded, group)
 
         return restore_order((positions, encode(group)) for positions, group in batches)
 
@@ -383,8 +433,8 @@ class ELMo(_Encoder, nn.Layer):
         (vectors,), mask = elmo(sentences)        # (B, T, elmo.dim), (B, T)
         elmo.cache(train + dev, gigabytes=4)      # if frozen: compute once, not in every epoch
 
-    params: a checkpoint; the name of a published model (`python convert.py list`), downloaded on first use; or a BiLM and
-    its vocabulary, as `load_bilm` returns them.
+    params: a checkpoint; the name of a published model (`elmo.models()`), downloaded on first use; or a BiLM and its
+    vocabulary, as `load_bilm` returns them.
     n_mixes: ScalarMixes computed from one biLM pass (the paper uses one at the input and one at the output of the task
     network); 0 if only `layers` is called.
     trainable: fine-tune the biLM too, not only the mixes.
@@ -392,8 +442,10 @@ class ELMo(_Encoder, nn.Layer):
     l2_coef: weight of `l2_loss()`, a penalty on the mixes' scalars that the task adds to its loss.
     layers: mix (trained weights) | concat | average | top | a layer's number | mix or concat of some, e.g. "mix:0,2".
     pool: None (one vector per token), or the mean over each sentence's tokens.
+    keep_sentence_boundaries: also return the vectors of `<S>` and `</S>`, as if they were tokens of the sentence.
     word_dropout, layer_dropout: for a trainable biLM, the share of a batch's distinct words whose vectors are set to zero,
     and the dropout rate between layers.
+    align: see `ELMoEmbedder`.
     """
 
     def __init__(
@@ -409,6 +461,8 @@ class ELMo(_Encoder, nn.Layer):
         pool: str | None = None,
         word_dropout: float = 0.0,
         layer_dropout: float = 0.0,
+        keep_sentence_boundaries: bool = False,
+        align: str | None = None,
     ):
         super().__init__()
         check_number("n_mixes", n_mixes, 0, integer=True)
@@ -418,8 +472,11 @@ class ELMo(_Encoder, nn.Layer):
             if rate and not trainable and name != "dropout":
                 raise UserError(f"{name}={rate}: it acts inside the frozen biLM. Expected 0, or trainable=True.")
         check_option("pool", pool, (None, "mean"))
-        model = _check_model(params) if isinstance(params, tuple) else load_bilm(params)
+        prefix = None if isinstance(params, tuple) else resolve(params)
+        model = load_bilm(prefix) if prefix else _check_model(params)
+        self.keep_sentence_boundaries = keep_sentence_boundaries
         self._choose(model, layers, ("mix", "concat", "sum"), pool)
+        self._align(prefix, align)
         self.n_mixes, self.trainable, self.l2_coef = n_mixes, trainable, l2_coef
         self.dropout, self.word_dropout, self.layer_dropout = dropout, word_dropout, layer_dropout
         for weight in self.bilm.parameters():
@@ -441,9 +498,10 @@ class ELMo(_Encoder, nn.Layer):
         may_be_cached = self._cached and not isinstance(sentences, TokenBatch) and len(sentences)
         if may_be_cached and all(tuple(s) in self._cached for s in sentences):
             layers, mask = self.padded(self.arrays(sentences))
-            return ([layer.sum(axis=1) for layer in layers], _mask(sentences)) if self.pool else (layers, mask)
+            lengths = [len(sentence) + 2 * self.keep_sentence_boundaries for sentence in sentences]
+            return ([layer.sum(axis=1) for layer in layers], _mask(lengths)) if self.pool else (layers, mask)
         batch = sentences if isinstance(sentences, TokenBatch) else self.token_batch(sentences)
-        rows, steps = len(batch.lengths), int(batch.lengths.max(initial=2)) - 2
+        rows, steps = len(batch.lengths), int(batch.lengths.max(initial=2)) - 2 * (not self.keep_sentence_boundaries)
         if not rows * steps:
             shape = [rows, self.layer_dim] if self.pool else [rows, steps, self.layer_dim]
             return [paddle.zeros(shape)] * self.choice.n_layers, paddle.zeros([rows, steps])
@@ -480,7 +538,10 @@ class ELMo(_Encoder, nn.Layer):
         if self.trainable:
             raise UserError("ELMo.cache: a trainable biLM's layers change in every step. Expected trainable=False.")
         distinct = [tokens for tokens in dict.fromkeys(map(tuple, checked(sentences))) if tokens not in self._cached]
-        n_vectors, n_layers = len(distinct) if self.pool else sum(map(len, distinct)), self.choice.n_layers
+        n_vectors, n_layers = (
+            sum(1 if self.pool else len(tokens) + 2 * self.keep_sentence_boundaries for tokens in distinct),
+            self.choice.n_layers,
+        )
         size = 4 * n_vectors * n_layers * self.layer_dim
         vectors = format_count(n_vectors, "sentences" if self.pool else "tokens")
         what = f"{vectors} x {format_count(n_layers, 'layers')} x {self.layer_dim}, {size / 1e6:,.0f} MB in float32"
@@ -519,7 +580,7 @@ class ELMo(_Encoder, nn.Layer):
 
     def padded(self, arrays: Sequence[np.ndarray]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Pad arrays (layers, n, 2P) to layers (B, T, 2P) with their mask (B, T)."""
-        mask = _mask([array[0] for array in arrays])
+        mask = _mask([array.shape[1] for array in arrays])
         layers = np.zeros((self.choice.n_layers, *mask.shape, self.layer_dim), np.float32)
         for row, array in enumerate(arrays):
             layers[:, row, : array.shape[1]] = array
@@ -548,9 +609,9 @@ class ELMo(_Encoder, nn.Layer):
         return self.l2_coef * sum(((mix.scalars**2).sum() for mix in self.mixes), paddle.zeros([]))
 
 
-def _mask(rows: Sequence[Sized]) -> paddle.Tensor:
+def _mask(lengths: Sequence[int]) -> paddle.Tensor:
     """The mask (B, T) of rows of these lengths."""
-    lengths = np.array(list(map(len, rows)), np.int64)
+    lengths = np.array(lengths, np.int64)
     return to_tensor((np.arange(lengths.max(initial=0)) < lengths[:, None]).astype(np.float32))
 
 
@@ -574,13 +635,15 @@ class ELMoEmbedder(_Encoder):
     params: the prefix `checkpoints/10000`, its .pdparams file, or the folder (its latest checkpoint); the name of a
     published model, downloaded on first use; or a BiLM and its vocabulary, as `load_bilm` returns them.
     layers: all | top | average | concat | a layer's number | several, e.g. "0,1" or "concat:0,1" | the fixed weights of a
-    sum, one per layer.
+    sum, one per layer | mix: the output `elmo` of an imported TensorFlow Hub module.
     pool: None (one vector per token), or the mean or max over each sentence's tokens.
     carry_state: start each row from the final state of the same row in the previous batch, as bilm-tf does, with sentences
     in input order. Every call starts from zero.
+    keep_sentence_boundaries: also return the vectors of `<S>` and `</S>`, as if they were tokens of the sentence.
     token_vectors, vocabulary: an HDF5 file with the vectors of a fixed vocabulary, as `run_embed.py --vocab` or bilm-tf's
     dump_token_embeddings write it, and the file of its words. They replace the character CNN; words that are not in the
     file are an error.
+    align: the language of a model such as aligned-es: "es" maps the vectors of its layer 1 into the space of aligned-en.
     """
 
     def __init__(
@@ -595,6 +658,8 @@ class ELMoEmbedder(_Encoder):
         progress: bool = False,
         token_vectors: str | Path | None = None,
         vocabulary: str | Path | None = None,
+        align: str | None = None,
+        keep_sentence_boundaries: bool = False,
     ):
         check_number("batch_size", batch_size, 1, integer=True)
         check_option("pool", pool, (None, "mean", "max"))
@@ -604,15 +669,18 @@ class ELMoEmbedder(_Encoder):
         self.device = runtime.device_name(device)
         self._weights_may_change = isinstance(params, tuple)  # the caller's model may be trained between calls
         self._prefix = None if self._weights_may_change else resolve(params)  # a folder's latest checkpoint may change
+        self.keep_sentence_boundaries = keep_sentence_boundaries
         with runtime.on_device(self.device):
             self._set_model(_check_model(params) if self._weights_may_change else load_bilm(self._prefix), layers, pool)
+            self._align(self._prefix, align)
             if token_vectors is not None:
                 files = Path(token_vectors), Path(vocabulary)
                 self.token_table = PrecomputedTable.from_file(*files, self.config.projection_dim)
         self.batch_size, self.dtype, self.carry_state, self.progress = batch_size, dtype, carry_state, progress
 
     def _set_model(self, model: tuple[BiLM, Vocabulary | None], layers: Layers, pool: str | None) -> None:
-        self._choose(model, layers, ("each", "concat", "sum"), pool)
+        stored = list(model[0].config.mix) if isinstance(layers, str) and layers == "mix" else None
+        self._choose(model, stored or layers, ("each", "concat", "sum"), pool)
         self._layers = layers
         self.token_table: TokenTable = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
         self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
@@ -631,13 +699,13 @@ class ELMoEmbedder(_Encoder):
         vars(self).update(state, device=runtime.device_name(state["device"]))
         with runtime.on_device(self.device):
             if isinstance(model, str):
-                self._prefix = published.get(model)
+                self._prefix = install(model)
                 model = load_bilm(self._prefix)
             else:
                 config, weights, vocabulary = model
                 model = make_bilm(config, weights), vocabulary
             self._set_model(model, self._layers, self.pool)
-        self.token_table = table or self.token_table
+        self.choice, self.token_table = state["choice"], table or self.token_table
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Return one array per sentence, in order, of `shape(n)` for n tokens."""
@@ -675,16 +743,88 @@ class ELMoEmbedder(_Encoder):
         order = [word for word in np.argsort(-scores, kind="stable").tolist() if word >= len(SPECIAL_TOKENS)]
         return [(vocabulary[word], float(scores[word])) for word in order[:k]]
 
+    def surprisal(self, sentences: Sequence[Sequence[str]], base: float = 2) -> list[Surprisals]:
+        """Return, per sentence, a `TokenSurprisal` for each token and one for the end: minus the log of its probability.
+
+        base: of the logarithm; 2: bits. A word outside the vocabulary has that of `<UNK>`, which stands for all of them:
+        its record's `in_vocabulary` is false, and `total(unknown=False)` omits it from a sentence's sum.
+        With carry_state=True and batch_size=1 the sentences are read as one text, as in pretraining.
+        """
+        return list(self.iter_surprisal(check_sentences(sentences), base))
+
+    def iter_surprisal(self, sentences: Iterable[Sequence[str]], base: float = 2) -> Iterator[Surprisals]:
+        """Like `surprisal`, but lazy, for corpora of any size."""
+        check_number("base", base, 2, MAX_FLOAT)
+        softmax, vocabulary = self._language_model()
+
+        def read(encoded: EncodedBatch, group: Sequence[Sequence[str]]) -> list[Surprisals]:
+            return surprisals(softmax, vocabulary, group, encoded.layers[0], encoded.packing, math.log(base))
+
+        top = LayerChoice("each", [self.config.n_layers])
+        return self._encoded(self._validated(sentences), self.token_table, self.device, None, read, top)
+
+    def similar(
+        self,
+        sentence: Sequence[str],
+        position: int,
+        corpus: str | Path | Iterable[Sequence[str]],
+        k: int = 10,
+        layer: int | None = None,
+    ) -> list[Neighbour]:
+        """The k occurrences of a sentence's word in other sentences of a corpus that are nearest by cosine, nearest first.
+
+        position: of the word, from 0. corpus: sentences, or a file, folder or glob. layer: default the top.
+        """
+        check_number("position", position, 0, len(sentence) - 1, integer=True)
+        check_number("k", k, 1, integer=True)
+        layer = self.config.n_layers if layer is None else layer
+        check_number("layer", layer, 0, self.config.n_layers, integer=True)
+        if isinstance(corpus, str | Path):
+            corpus = itertools.chain.from_iterable(map(read_sentences, Corpus(corpus).paths))
+        word, choice, target = sentence[position], LayerChoice("each", [layer]), tuple(sentence)
+        others = (tuple(tokens) for tokens in corpus if word in tokens)
+        distinct = list(self._validated(dict.fromkeys([target, *others])))
+
+        def arrays() -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+            for positions, group in sentence_batches(distinct, self.batch_size, self.batch_size * TOKENS_PER_ROW):
+                with products.inference(self.device):
+                    encoded, _ = self.bilm.encode(*self.token_table(group), choice=choice)
+                    yield positions, encoded.arrays("float32", None)
+
+        places, vectors = [], []
+        for tokens, array in zip(distinct, restore_order(arrays()), strict=True):
+            at = [index for index, token in enumerate(tokens) if token == word]
+            places += [(tokens, index) for index in at]
+            vectors += list(array[0, at])
+        vectors, allowed = unit(np.array(vectors)), np.array([tokens != target for tokens, _ in places])
+        found = nearest(vectors, vectors[places.index((target, position))], allowed, k)
+        return [Neighbour(*places[row], cosine) for row, cosine in found]
+
+    def most_similar(self, word: str, topn: int = 10, words: Sequence[str] | None = None) -> list[tuple[str, float]]:
+        """The words nearest to a word by the cosine of their context-free vectors, as in gensim, nearest first.
+
+        words: to choose from; default those that the model predicts.
+        """
+        check_number("topn", topn, 1, integer=True)
+        vocabulary = self._language_model()[1].words if words is None else words
+        words = list(dict.fromkeys([word, *vocabulary]))
+        vectors, allowed = unit(self.encode_tokens(words)), np.arange(len(words)) > 0
+        return [(words[row], cosine) for row, cosine in nearest(vectors, vectors[0], allowed, topn)]
+
     def shape(self, n: int) -> tuple[int, ...]:
-        """Shape of the array of n tokens: (layers, n, dim), without n if pooled, without layers for a sum or concat."""
+        """Shape of the array of n tokens: (layers, n, dim), without n if pooled, without layers for a sum or concat.
+
+        With keep_sentence_boundaries, the array has n + 2 rows.
+        """
+        rows = [] if self.pool else [n + 2 if self.keep_sentence_boundaries else n]
         layers = [self.choice.n_layers] if self.choice.how == "each" else []
-        return (*layers, *([] if self.pool else [n]), self.dim)
+        return (*layers, *rows, self.dim)
 
     def _language_model(self) -> tuple[Softmax, Vocabulary]:
         """The softmax and the vocabulary that it predicts."""
         if self._weights_may_change:
             if "softmax" not in dict(self.bilm.named_children()) or self.vocabulary is None:
-                raise UserError("substitutes: expected a BiLM with a softmax, and its vocabulary.")
+                raise UserError("params: found a BiLM without a softmax or vocabulary, which predicting words needs.")
             return self.bilm.softmax, self.vocabulary
         if self._softmax is None:
             prefix, config, weights, vocabulary = read_model(self._prefix, softmax=True)
@@ -713,7 +853,7 @@ class ELMoEmbedder(_Encoder):
     ) -> Iterator[np.ndarray]:
         arrays = self._arrays(self._validated(sentences), self.token_table, self.device, self.dtype, window)
         for array in tqdm(arrays, total=total, unit=" sentences", disable=not self.progress):
-            shape = self.shape(array.shape[1])
+            shape = self.shape(array.shape[1] - 2 * self.keep_sentence_boundaries)
             yield (array.swapaxes(0, 1) if self.choice.how == "concat" else array).reshape(shape)
 
 

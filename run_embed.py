@@ -41,7 +41,7 @@ from embedding import embed_text
 if TYPE_CHECKING:  # neither --help nor --merge waits for Paddle
     from elmo import ELMoEmbedder
 
-TEXT_FLAGS = ("layers", "mix", "dtype", "pool", "forget_sentences", "batch_size", "shard")  # of --input
+TEXT_FLAGS = ("layers", "mix", "dtype", "pool", "align", "forget_sentences", "batch_size", "shard")  # of --input
 WORDS_PER_CHUNK = 2048  # --vocab
 
 
@@ -55,11 +55,14 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments.add(parser, "init_from_ckpt")
     content = parser.add_argument_group("content of the file")
     choice = content.add_mutually_exclusive_group()
-    choice.add_argument("--layers", metavar="L", default="all", help="all, top, average, an index, or several: 0,1")
+    choice.add_argument("--layers", metavar="L", default="all", help="all, top, average, mix, an index, or 0,1")
     mix = "gamma * sum_j softmax(s)_j h_j with a trained ScalarMix's weights: --mix=-0.3,1.2,0.4,1.7"
     choice.add_argument("--mix", type=_numbers, metavar="S,...,GAMMA", help=mix)
     content.add_argument("--dtype", choices=("float32", "float16"), default="float32", help="type of the vectors")
     content.add_argument("--pool", choices=("mean",), help="one vector per sentence: the mean over its tokens")
+    content.add_argument(
+        "--align", metavar="LANG", help="language of a model with an alignment, such as aligned-es: es"
+    )
     content.add_argument("--forget_sentences", action="store_true", help="omit sentence_to_index")
     run = parser.add_argument_group("run")
     arguments.add(run, "batch_size", help="sentences per batch")
@@ -119,7 +122,8 @@ def load(args: argparse.Namespace) -> "ELMoEmbedder":
     from elmo import ELMoEmbedder
 
     layers = args.layers if args.mix is None else mix_weights(args.mix, args.init_from_ckpt)
-    return ELMoEmbedder(args.init_from_ckpt, args.batch_size, args.device, layers, args.pool, args.dtype)
+    settings = (args.batch_size, args.device, layers, args.pool, args.dtype)
+    return ELMoEmbedder(args.init_from_ckpt, *settings, align=args.align)
 
 
 def mix_weights(numbers: Sequence[float], params: str) -> list[float]:

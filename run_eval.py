@@ -4,15 +4,20 @@
     python -m paddle.distributed.launch --gpus '0,1' run_eval.py ...                (several processes share the rows)
 
 The LSTM state is carried from sentence to sentence, as in training, in BATCH_SIZE parallel streams of sentences. With
---per_sentence every sentence is scored independently, from the zero state, so the scores do not depend on BATCH_SIZE.
+--per_sentence and --per_token every sentence is scored independently, from the zero state, so the scores do not depend on
+BATCH_SIZE; with --context=carry each sentence follows the one before it, in a single stream.
 """
 
 import argparse
+import csv
 import itertools
+import math
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 from tqdm import tqdm
 
 import args as arguments
@@ -23,8 +28,12 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import disk, messages, runtime
 from elmo_core.machine.messages import UserError, format_count
 from elmo_core.machine.ranks import Ranks
-from elmo_core.text.corpus import Corpus
-from elmo_core.text.text_files import read_sentences
+from elmo_core.network.surprisal import TokenSurprisal
+from elmo_core.text import language
+from elmo_core.text.corpus import Corpus, Counts
+from elmo_core.text.offsets import token_offsets
+from elmo_core.text.text_files import read_lines, read_sentences
+from elmo_core.text.tokenise import sentences
 from elmo_core.text.tokens import LMBatch, Vocabulary
 from elmo_core.weights import model_files
 from pretraining.model import check_vocabulary
@@ -37,9 +46,30 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments.add(parser, "vocab_file", "batch_size", "unroll_steps", "device")
     scores = "score sentences independently: a TSV of their forward, backward and mean log-probabilities (natural)"
     parser.add_argument("--per_sentence", **arguments.FILE, help=scores)
+    words = parser.add_argument_group("surprisal of every word")
+    table = (
+        "TSV of each token's surprisal, entropy (both in bits) and rank, forward and backward (docs/language-model.md)"
+    )
+    words.add_argument("--per_token", **arguments.FILE, help=table)
+    context = "what precedes a sentence: nothing, or all sentences before it"
+    words.add_argument("--context", choices=("sentence", "carry"), default="sentence", help=context)
+    raw = "language of raw text, which is split into sentences and tokens; none: a tokenised sentence per line"
+    words.add_argument("--lang", choices=language.CHOICES, default="none", help=raw)
     args = parser.parse_args(argv)
-    if args.per_sentence and args.unroll_steps != parser.get_default("unroll_steps"):
-        parser.error("--unroll_steps has no effect with --per_sentence, which reads whole sentences")
+    if args.per_sentence and args.per_token:
+        parser.error("--per_sentence and --per_token: expected one of them")
+    without_effect = {
+        "unroll_steps": (
+            args.per_sentence or args.per_token,
+            "with --per_sentence or --per_token: whole sentences are read",
+        ),
+        "batch_size": (args.context == "carry", "with --context=carry: the text is a single stream"),
+        "context": (not args.per_token, "without --per_token"),
+        "lang": (not args.per_token, "without --per_token"),
+    }
+    for name, (applies, why) in without_effect.items():
+        if applies and getattr(args, name) != parser.get_default(name):
+            parser.error(f"--{name} has no effect {why}")
     return args
 
 
@@ -47,22 +77,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     runtime.set_device(args.device)
     ranks = Ranks()
-    if args.per_sentence and ranks.size > 1:
-        raise UserError(f"--per_sentence runs in a single process, not in {ranks.size}.")
+    flag, output = ("--per_token", args.per_token) if args.per_token else ("--per_sentence", args.per_sentence)
+    if output and ranks.size > 1:
+        raise UserError(f"{flag} runs in a single process, not in {ranks.size}.")
     corpus = Corpus(args.dev_data_path)
-    if args.per_sentence:
+    if output:
         model = checkpoint.files(model_files.resolve(args.init_from_ckpt))
-        disk.check_output("--per_sentence", args.per_sentence, *corpus.paths, *model)
+        disk.check_output(flag, output, *corpus.paths, *model)
     bilm, vocabulary = elmo.load_bilm(args.init_from_ckpt, softmax=True)
     if args.vocab_file:
         check_vocabulary(args.vocab_file, Vocabulary.from_file(args.vocab_file), args.init_from_ckpt, vocabulary)
+    if args.per_token:
+        write_surprisal(args, corpus, bilm, vocabulary)
+        return
     counts = ranks.run_on_main(lambda: corpus.count(vocabulary))
     if ranks.is_main:
-        print(
-            f"text                           {format_count(counts.tokens, 'tokens')} in "
-            f"{format_count(counts.sentences, 'sentences')}; {counts.unknown_share:.2%} of them outside the "
-            f"vocabulary of {len(vocabulary):,} words"
-        )
+        print(text_summary(counts, vocabulary))
     start = time.perf_counter()
     total, hidden = -(-counts.predictions // ranks.size), None if ranks.is_main else True
     with tqdm(total=total, unit=" predictions", unit_scale=True, disable=hidden, leave=False) as bar:
@@ -74,14 +104,25 @@ def main(argv: Sequence[str] | None = None) -> None:
             score = sum(ranks.run_on_all(lambda: evaluate(bilm, with_progress(own_batches, bar))), Score())
     if not ranks.is_main:
         return
-    duration = messages.format_duration(time.perf_counter() - start)
-    print(f"predictions in each direction  {score.predictions:,} in {duration}")
+    print_score(score, time.perf_counter() - start)
+    if args.per_sentence:
+        print(f"per-sentence scores            {args.per_sentence}")
+
+
+def text_summary(counts: Counts, vocabulary: Vocabulary) -> str:
+    return (
+        f"text                           {format_count(counts.tokens, 'tokens')} in "
+        f"{format_count(counts.sentences, 'sentences')}; {counts.unknown_share:.2%} of them outside the "
+        f"vocabulary of {len(vocabulary):,} words"
+    )
+
+
+def print_score(score: Score, seconds: float) -> None:
+    print(f"predictions in each direction  {score.predictions:,} in {messages.format_duration(seconds)}")
     print(f"perplexity, forward            {score.forward:.3f}")
     print(f"perplexity, backward           {score.backward:.3f}")
     print(f"perplexity, mean of the two    {score.mean:.3f}")
     print(f"perplexity of the mean loss    {score.of_mean_loss:.3f}")
-    if args.per_sentence:
-        print(f"per-sentence scores            {args.per_sentence}")
 
 
 def with_progress(batches: Iterable[LMBatch], bar: tqdm) -> Iterator[LMBatch]:
@@ -103,6 +144,55 @@ def write_scores(path: Path, bilm: elmo.BiLM, corpus: Corpus, vocabulary: Vocabu
             total += score if score.predictions > 1 else Score()
             bar.update(score.predictions)
     return total
+
+
+class RawText:
+    """The sentences of a corpus in a language, of which those not yet written are kept with line and offsets."""
+
+    def __init__(self, corpus: Corpus, lang: str):
+        self.corpus, self.counts = corpus, Counts()
+        self.lang = language.choose_language(lang, itertools.chain.from_iterable(map(read_lines, corpus.paths)))
+        self.pending: deque[tuple[int, list[list[int]]]] = deque()
+
+    def __iter__(self) -> Iterator[list[str]]:
+        lines = itertools.chain.from_iterable(map(read_lines, self.corpus.paths))
+        for number, line in enumerate(lines):
+            split = sentences(line, self.lang)
+            offsets = iter(token_offsets(list(itertools.chain.from_iterable(split)), line).tolist())
+            self.counts += Counts(len(split), sum(map(len, split)), blank_lines=not split)
+            for tokens in split:
+                self.pending.append((number, list(itertools.islice(offsets, len(tokens)))))
+                yield tokens
+
+
+def write_surprisal(args: argparse.Namespace, corpus: Corpus, bilm: elmo.BiLM, vocabulary: Vocabulary) -> None:
+    """Write --per_token and print the summary."""
+    start, text, carry = time.perf_counter(), RawText(corpus, args.lang), args.context == "carry"
+    model, batch_size = (bilm, vocabulary), 1 if carry else args.batch_size
+    embedder = elmo.ELMoEmbedder(model, batch_size, args.device, carry_state=carry)
+    predictions, totals = 0, np.zeros((2, 2))  # with and without unknown words; forward and backward
+    progress = tqdm(embedder.iter_surprisal(text), unit=" sentences", unit_scale=True, disable=None, leave=False)
+    with disk.atomic_write(args.per_token) as file:
+        table = csv.writer(file, delimiter="\t", lineterminator="\n")
+        table.writerow(["line", "sentence", "position", "begin", "end", *TokenSurprisal._fields])
+        for sentence, records in enumerate(progress):
+            line, offsets = text.pending.popleft()
+            offsets.append([offsets[-1][1]] * 2)
+            for position, (record, offset) in enumerate(zip(records, offsets, strict=True)):
+                values = [f"{value:.6f}" if isinstance(value, float) else value for value in record]
+                table.writerow([line, sentence, position, *offset, *values[:-1], int(record.in_vocabulary)])
+            predictions += len(records)
+            totals += records.total(), records.total(unknown=False)
+            text.counts += Counts(looked_up=len(records) - 1, unknown=sum(not r.in_vocabulary for r in records))
+    corpus.check(args.dev_data_path, text.counts)
+    print(text_summary(text.counts, vocabulary))
+    print_score(Score(*(-math.log(2) * totals[0]).tolist(), predictions), time.perf_counter() - start)
+    unknown = format_count(text.counts.unknown, "words")
+    for name, total, of_known in zip(("forward", "backward"), *totals, strict=True):
+        print(
+            f"surprisal in bits, {name:<8}    {total:,.2f}; without the {unknown} outside the vocabulary {of_known:,.2f}"
+        )
+    print(f"per-token surprisal            {args.per_token}")
 
 
 if __name__ == "__main__":

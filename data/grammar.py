@@ -10,8 +10,9 @@ import random
 import re
 from bisect import bisect
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from itertools import accumulate, combinations, product
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate, combinations, pairwise, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -264,6 +265,54 @@ class Automaton:
             word, path = path
             words.append(word)
         return math.log(probability), words[::-1]
+
+    def surprisals(self, tokens: Sequence[str]) -> tuple[list[float], list[float]]:
+        """Surprisal in nats of each token and of the end: given the words before it, and given those after it.
+
+        The end is `</S>` given all words, and `<S>` given all words.
+        """
+        paths, prefixes = {self.start: 1.0}, [1.0]  # probability of the words so far, by state and in total
+        for token in tokens:
+            following: dict[int, float] = defaultdict(float)
+            for state, probability in paths.items():
+                for edge in self.by_text[state].get(token, ()):
+                    following[edge.target] += probability * edge.probability
+            paths = following
+            prefixes.append(math.fsum(paths.values()))
+        sentence, endings, suffixes = paths.get(0, 0.0), {0: 1.0}, [1.0]  # endings: of the words from here on, by state
+        for token in reversed(tokens):
+            preceding: dict[int, float] = defaultdict(float)
+            for target, probability in endings.items():
+                for state, edge in self.into[target].get(token, ()):
+                    preceding[state] += probability * edge.probability
+            endings = preceding
+            suffixes.append(math.fsum(self.visits[state] * probability for state, probability in endings.items()))
+        if not sentence:
+            raise GrammarError(f"the grammar cannot generate this: {' '.join(tokens)[:60]}")
+        forward, backward = (
+            [math.log(before / after) for before, after in pairwise([*chances, sentence])]
+            for chances in (prefixes, suffixes)
+        )
+        return forward, [*backward[-2::-1], backward[-1]]
+
+    @cached_property
+    def visits(self) -> list[float]:
+        """The probability that a sentence passes through each state."""
+        visits = [0.0] * len(self.edges)
+        visits[self.start] = 1.0
+        for state in range(self.start, 0, -1):
+            for edge in self.edges[state]:
+                visits[edge.target] += visits[state] * edge.probability
+        return visits
+
+    @cached_property
+    def into(self) -> list[dict[str, list[tuple[int, Edge]]]]:
+        """By state and word, the edges that lead to it, each with the state that it comes from."""
+        into: list[dict[str, list[tuple[int, Edge]]]] = [defaultdict(list) for _ in self.edges]
+        for state, edges in enumerate(self.edges):
+            for edge in edges:
+                into[edge.target][edge.word.text].append((state, edge))
+        return into
 
     def entropy(self) -> float:
         """Entropy of a derivation in nats; of a sentence, if none has two derivations."""

@@ -4,6 +4,7 @@
     python data/make_sample.py --show 20 --start bank  # prints random sentences of one rule
     python data/make_sample.py --senses FILE ...       # prints the sense of every ambiguous word of such files
     python data/make_sample.py --score FILE ...        # prints the exact log-probability of every sentence of such files
+    python data/make_sample.py --surprisal FILE ...    # prints the exact surprisal of every word, in bits
 
 `grammar_en.txt` and `grammar_zh.txt` define the language, `grammar.py` computes with them, `passages.py` writes passages
 with questions. Needs only Python.
@@ -105,6 +106,16 @@ def score_table(automaton: Automaton, paths: Iterable[Path]) -> list[str]:
         for number, line in enumerate(lines_of(path)):
             log_probability, _ = automaton.parse(line.split())
             rows.append(f"{path.name}\t{number}\t{len(line.split()) + 1}\t{log_probability:.6f}")
+    return rows
+
+
+def surprisal_table(automaton: Automaton, paths: Iterable[Path]) -> list[str]:
+    rows = ["line\tposition\ttoken\tforward\tbackward"]
+    for number, line in enumerate(line for path in paths for line in lines_of(path)):
+        tokens = line.split()
+        for position, (token, *nats) in enumerate(zip([*tokens, "</S>"], *automaton.surprisals(tokens), strict=True)):
+            bits = (f"{value / math.log(2):.6f}" for value in nats)
+            rows.append("\t".join(map(str, (number, position, token, *bits))))
     return rows
 
 
@@ -231,6 +242,9 @@ def main() -> None:
     only.add_argument("--show", type=shown_number, metavar="N", help="only print N random sentences")
     only.add_argument("--senses", type=Path, nargs="+", metavar="FILE", help="only print the senses in these files")
     only.add_argument("--score", type=Path, nargs="+", metavar="FILE", help="only print exact log-probabilities")
+    only.add_argument(
+        "--surprisal", type=Path, nargs="+", metavar="FILE", help="only print each word's exact surprisal"
+    )
     args = parser.parse_args()
     if args.start is not None and args.show is None:
         parser.error("--start has no effect without --show")
@@ -242,6 +256,8 @@ def main() -> None:
             print(*sense_table(Automaton(read_grammar(), "sample"), args.senses), sep="\n")
         elif args.score:
             print(*score_table(Automaton(read_grammar(), "sample"), args.score), sep="\n")
+        elif args.surprisal:
+            print(*surprisal_table(Automaton(read_grammar(), "sample"), args.surprisal), sep="\n")
         else:
             write_sample(args.output, args.seed)
     except (GrammarError, OSError) as error:

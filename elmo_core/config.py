@@ -41,10 +41,12 @@ class ELMoConfig:
     n_characters: int = setting(262)  # rows of the character embedding
     alphabet: str = setting("bytes", choices=("bytes", "code points"))  # "code points" in imported models
     max_characters: int = setting(MAX_CHARS, minimum=3, below=MAX_CHARS_LIMIT + 1)  # per token
+    mix: tuple[float, ...] = ()  # a weight of each layer, of models imported with one
 
     def __post_init__(self):
         self._validate()
         object.__setattr__(self, "filters", tuple(tuple(pair) for pair in self.filters))
+        object.__setattr__(self, "mix", tuple(self.mix))
 
     @classmethod
     def preset(cls, name: str, **changes) -> "ELMoConfig":
@@ -94,7 +96,7 @@ class ELMoConfig:
                 raise UserError(f"model configuration: {field} is {getattr(self, field)!r}, expected {expected}.")
 
         for field in dataclasses.fields(self):
-            if field.name != "filters":
+            if field.name not in ("filters", "mix"):
                 wanted = expected(field, getattr(self, field.name))
                 require(field.name, not wanted, wanted)
         require("vocab_size", not self.reads_words or self.vocab_size > 0, "the number of words (of a word table)")
@@ -107,6 +109,9 @@ class ELMoConfig:
             for pair in pairs
         )
         require("filters", valid, f"up to 100 pairs [width, number], widths up to {self.max_characters}")
+        weights = self.mix if isinstance(self.mix, list | tuple) else [None]
+        are_numbers = all(type(weight) is float and abs(weight) < MAX_FLOAT for weight in weights)
+        require("mix", are_numbers and len(weights) in (0, self.n_layers + 1), f"{self.n_layers + 1} weights, or none")
         require("filters", not self.reads_characters or bool(self.filters), "at least one pair [width, number]")
 
 

@@ -65,7 +65,7 @@ class PretrainedBiLM:
 
 def load_published(name: str, fingerprint: str) -> PretrainedBiLM:
     """Load a published model, which must be the same as elsewhere."""
-    model = PretrainedBiLM.from_path(published.get(name))
+    model = PretrainedBiLM.from_path(published.install(name))
     if model.fingerprint != fingerprint:
         raise UserError(f"{name} is not the ELMo of this model. Install the same version of it, or train again.")
     return model

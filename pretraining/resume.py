@@ -98,10 +98,15 @@ def changed_settings(source: Path, saved: Mapping, settings: Mapping, allow_chan
 
 
 def resume(progress: Progress, saved: Mapping, changes: set[str], stream: TrainStream, ranks: Ranks) -> None:
-    """Restore progress and stream from a checkpoint, as far as the changed settings allow."""
-    settings = saved["settings"]
+    """Restore progress and stream from a checkpoint, as far as the changed settings allow.
+
+    One imported from bilm-tf has only the step: the text is read from its beginning, from zero states.
+    """
+    progress.step, settings = saved["step"], saved["settings"]
+    if "ranks" not in saved:
+        return
     tokens_per_step = settings["batch_size"] * settings["unroll_steps"] * settings["world_size"]
-    progress.step, progress.tokens = saved["step"], saved.get("tokens", saved["step"] * tokens_per_step)
+    progress.tokens = saved.get("tokens", saved["step"] * tokens_per_step)
     if "warmup_steps" not in changes:
         progress.warmup = saved.get("warmup", settings["warmup_steps"] * tokens_per_step)
     if "dev_data" not in changes:

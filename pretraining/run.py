@@ -99,12 +99,14 @@ class Trainer:
             progress.set_total(settings.max_steps, settings.epochs)
             return
         moments, saved = checkpoint.load_optimizer(source), checkpoint.load_progress(source)
-        changes = changed_settings(source, saved["settings"], self.fixed_settings, settings.allow_changes)
+        is_imported = "ranks" not in saved  # from bilm-tf: never exactly the same run
+        before = {**self.fixed_settings, **saved["settings"]} if is_imported else saved["settings"]
+        changes = changed_settings(source, before, self.fixed_settings, settings.allow_changes or is_imported)
         resume(progress, saved, changes, self.stream, self.ranks)
         if "optimizer" not in changes:
             self.optimizer.set_state_dict(moments)
         progress.set_total(settings.max_steps, settings.epochs)
-        if settings.optimizer == "adam" and saved["total"] != progress.total:
+        if settings.optimizer == "adam" and saved.get("total", progress.total) != progress.total:
             log.warning(f"The learning rate reaches 0 at step {progress.total:,} instead of {saved['total']:,}.")
 
     def train(self) -> bool:

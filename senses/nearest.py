@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 import elmo
+from elmo_core.machine.cosines import nearest, unit
 from senses.occurrences import Occurrence, Word, is_word
 
 CANDIDATES = 5000  # most frequent words, among which the nearest are searched
@@ -32,15 +33,10 @@ def embed(
         for k, position in by_sentence[tokens]:
             vectors[:, k] = array[:, position]
     ends = np.cumsum([len(word.occurrences) for word in words])
-    *word_vectors, user_vectors = np.split(_unit(vectors), ends, axis=1)
+    *word_vectors, user_vectors = np.split(unit(vectors), ends, axis=1)
     for word, of_word in zip(words, word_vectors, strict=True):
         word.vectors = of_word
     return list(zip(user_occurrences, user_vectors.swapaxes(0, 1), strict=True))
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    """Normalise vectors to length 1, so that dot products are cosines."""
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), np.finfo(np.float32).tiny)
 
 
 def same_sense_shares(word: Word) -> np.ndarray:
@@ -76,9 +72,7 @@ def neighbours(
 ) -> list[tuple[Occurrence, float]]:
     """The word's n occurrences nearest to the given one, whose vectors are (layers, 2P), in a layer; with cosines."""
     others = np.array([other.tokens != occurrence.tokens for other in word.occurrences])
-    cosines = np.where(others, word.vectors[layer] @ vectors[layer], -np.inf)
-    order = np.argsort(-cosines, kind="stable")[: min(n, others.sum())]
-    return [(word.occurrences[k], float(cosines[k])) for k in order.tolist()]
+    return [(word.occurrences[k], cosine) for k, cosine in nearest(word.vectors[layer], vectors[layer], others, n)]
 
 
 def nearest_others(word: Word, layer: int, n: int) -> list[list[tuple[int, float]]]:
@@ -119,14 +113,8 @@ def nearest_words(
         return {}
     counts = Counter(itertools.chain.from_iterable(background))
     frequent = [token for token, _ in counts.most_common() if is_word(token) and is_known(token, embedder)]
-    texts = list(dict.fromkeys([*query_words, *frequent[:CANDIDATES]]))
-    vectors = _unit(embedder.encode_tokens(texts))
-    nearest = {}
-    for k, word in enumerate(query_words):
-        cosines = vectors @ vectors[k]
-        order = [other for other in np.argsort(-cosines, kind="stable").tolist() if other != k]
-        nearest[word] = [(texts[other], float(cosines[other])) for other in order[:NEAREST_WORDS]]
-    return nearest
+    candidates = [*query_words, *frequent[:CANDIDATES]]
+    return {word: embedder.most_similar(word, NEAREST_WORDS, candidates) for word in query_words}
 
 
 def is_known(word: str, embedder: elmo.ELMoEmbedder) -> bool:

@@ -171,8 +171,11 @@ def save_config(folder: str | Path, config: Mapping[str, Any]) -> None:
         file.write(json.dumps(config, indent=2, allow_nan=False) + "\n")
 
 
-def save_model(folder: Path, config, params: Mapping[str, Any], vocabulary) -> None:
-    """Save an imported model as `final` in a new folder, which appears only when complete. Raise unless it is finite."""
+def save_model(folder: Path, config, params: Mapping, vocabulary, *training, others: Mapping | None = None) -> None:
+    """Save an imported model as `final`, and `others`, in a new folder, which appears when complete. Raise unless finite.
+
+    training: optimizer and progress, as in `save`. others: further dictionaries of arrays by the name of their file.
+    """
     if names := not_finite(params):
         dtype = params[names[0]].dtype
         raise UserError(f"{folder} is not written: weights are not finite in {dtype}: {join_names(names, 3)}.")
@@ -180,7 +183,9 @@ def save_model(folder: Path, config, params: Mapping[str, Any], vocabulary) -> N
         save_config(temporary, {"model": config.to_dict()})
         if vocabulary:
             save_vocabulary(temporary, vocabulary)
-        save(temporary / FINAL, params)
+        for name, arrays in (others or {}).items():
+            save(temporary / name, arrays)
+        save(temporary / FINAL, params, *training)
 
 
 def save_vocabulary(folder: str | Path, vocabulary) -> None:

@@ -14,13 +14,51 @@ from elmo_core.machine.messages import UserError, join_names
 MAX_RATIO = 1100  # HDF5's own filters compress less
 
 
-class HDF5File:
-    """An HDF5 file and its datasets by name. expected: its content, named in error messages."""
+class ArrayFile:
+    """A file of arrays: its path, and `datasets`, by name, with a shape and dtype. expected: named in error messages."""
+
+    has_padding = False  # whether the first row of a table with an additional row is for padding, whatever its values
 
     def __init__(self, path: Path, expected: str):
         check_input(path, expected)
-        self.path, self.size = path, path.stat().st_size
-        self.datasets: dict[str, h5py.Dataset] = {}
+        self.path = path
+        self.datasets: dict[str, Any] = {}
+
+    @contextmanager
+    def errors_named(self, name: str = "") -> Iterator[None]:
+        """Turn any error inside the block into a UserError that names the file."""
+        try:
+            yield
+        except (UserError, MemoryError):
+            raise
+        except Exception as error:  # a damaged file can raise anything
+            where = f"{name} of {self.path}" if name else str(self.path)
+            raise UserError(f"{where} cannot be read, the file is damaged or incomplete ({error}).") from error
+
+    def check(self, name: str, shape: tuple[int, ...], source: str | Path, one_more_row: bool = False) -> None:
+        """Raise if an array is missing, or not of floats and of the shape that the `source` implies."""
+        if name not in self.datasets:
+            raise UserError(f"{self.path}: there is no {name}, expected {shape} as in {source}. {self.contents()}")
+        with self.errors_named(name):
+            actual, kind = self.datasets[name].shape, self.datasets[name].dtype
+        if actual != shape and not (one_more_row and actual == (shape[0] + 1, *shape[1:])):
+            raise UserError(f"{self.path}: {name} is {actual}, expected {shape} according to {source}.")
+        if kind.kind != "f" or kind.itemsize > 8:
+            raise UserError(f"{self.path}: {name} has type {kind}, expected floating-point numbers.")
+
+    def attribute(self, name: str, attribute: str) -> Any:
+        """A dataset's attribute, or None."""
+
+    def contents(self) -> str:
+        return f"It contains {quoted(sorted(self.datasets)) or 'no datasets'}."
+
+
+class HDF5File(ArrayFile):
+    """An HDF5 file and its datasets."""
+
+    def __init__(self, path: Path, expected: str):
+        super().__init__(path, expected)
+        self.size = path.stat().st_size
         with path.open("rb") as file:
             begin = file.read(8)
         if not h5py.is_hdf5(path):
@@ -42,31 +80,16 @@ class HDF5File:
         if isinstance(item, h5py.Dataset):
             self.datasets[name] = item
 
-    @contextmanager
-    def errors_named(self, name: str = "") -> Iterator[None]:
-        """Turn any error inside the block into a UserError that names the file."""
-        try:
-            yield
-        except (UserError, MemoryError):
-            raise
-        except Exception as error:  # a damaged file can raise anything
-            where = f"{name} of {self.path}" if name else str(self.path)
-            raise UserError(f"{where} cannot be read, the file is damaged or incomplete ({error}).") from error
-
     def check(self, name: str, shape: tuple[int, ...], source: str | Path, one_more_row: bool = False) -> None:
-        """Raise if a dataset is missing, incomplete, or not of the shape that the `source` implies."""
-        if name not in self.datasets:
-            raise UserError(f"{self.path}: there is no {name}, expected {shape} as in {source}. {self.contents()}")
+        """As in the base class; raise, too, if the file is incomplete."""
+        super().check(name, shape, source, one_more_row)
         dataset = self.datasets[name]
         with self.errors_named(name):
-            actual, kind, stored = dataset.shape, dataset.dtype, dataset.id.get_storage_size()
-            external = dataset.is_virtual or bool(dataset.external)
-        if actual != shape and not (one_more_row and actual == (shape[0] + 1, *shape[1:])):
-            raise UserError(f"{self.path}: {name} is {actual}, expected {shape} according to {source}.")
-        if kind.kind != "f" or kind.itemsize > 8:
-            raise UserError(f"{self.path}: {name} has type {kind}, expected floating-point numbers.")
-        if external or kind.itemsize * np.prod(actual, dtype=float) > MAX_RATIO * min(stored, self.size):
-            raise UserError(f"{self.path}: {name} is {actual}, but the file does not contain that many numbers.")
+            external, stored = dataset.is_virtual or bool(dataset.external), dataset.id.get_storage_size()
+        if external or dataset.dtype.itemsize * np.prod(dataset.shape, dtype=float) > MAX_RATIO * min(
+            stored, self.size
+        ):
+            raise UserError(f"{self.path}: {name} is {dataset.shape}, but the file does not contain that many numbers.")
 
     def array(self, name: str) -> np.ndarray:
         """Read a dataset as float32. Call `check` first: this method does not limit the memory."""
@@ -77,14 +100,10 @@ class HDF5File:
         return array
 
     def attribute(self, name: str, attribute: str) -> Any:
-        """A dataset's attribute, or None."""
         with self.errors_named(name):
             attributes = self.datasets[name].attrs
             exists = attribute in list(attributes)  # get() hides damage
             return attributes[attribute] if exists else None
-
-    def contents(self) -> str:
-        return f"It contains {quoted(sorted(self.datasets)) or 'no datasets'}."
 
 
 def quoted(names: Iterable[str], maximum: int = 6) -> str:

@@ -102,17 +102,17 @@ class Packing:
         row = sorted_indices[np.arange(len(step)) - offsets[step]]
         return cls(sorted_indices, batch_sizes.tolist(), offsets, row, step)
 
-    def word_indices(self, n_words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Packed indices of each row's word outputs, forward and backward (B, T), and their mask (B, T).
+    def token_indices(self, n: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Packed indices of the outputs of each row's n (B,) tokens, forward and backward (B, T), and their mask (B, T).
 
-        Step 0 of a row is its begin or end marker, step k the k-th word from the direction's start; T is the largest
-        number of words.
+        Step 0 of a row is its begin or end marker, step k the k-th word from the direction's start. first: step of the
+        first token, 1, or 0 if the markers are tokens, too. T is the largest n.
         """
         rank = np.argsort(self.sorted_indices)[:, None]
-        step, n_words = np.arange(n_words.max(initial=0)), n_words[:, None]
-        mask = step < n_words
-        forward = self.offsets[np.where(mask, 1 + step, 0)] + rank
-        backward = self.offsets[np.where(mask, n_words - step, 0)] + rank
+        step, n = np.arange(n.max(initial=0)), n[:, None]
+        mask = step < n
+        forward = self.offsets[np.where(mask, first + step, 0)] + rank
+        backward = self.offsets[np.where(mask, first + n - 1 - step, 0)] + rank
         return forward * mask, backward * mask, mask
 
     def sort(self, state: State) -> State:

@@ -108,6 +108,24 @@ class Softmax(paddle.nn.Layer):
             logits = (h * paddle.gather(self.weight, ids)).sum(axis=1, keepdim=True) + paddle.gather(self.bias, ids)
             return ((logits - row_max).astype("float64") - total.log()).squeeze(1).numpy()
 
+    def predictions(self, h: paddle.Tensor, targets: np.ndarray) -> np.ndarray:
+        """Surprisal of each target, entropy of its prediction, both in nats, and rank from 1: float64 (3, M)."""
+        with paddle.no_grad():
+            rows = max(16, _logits_per_slice(h) // len(self.weight))
+            slices = [slice(a, a + rows) for a in range(0, len(h), rows)]
+            return np.concatenate([self._predictions(h[part], to_tensor(targets[part])) for part in slices], axis=1)
+
+    def _predictions(self, h: paddle.Tensor, targets: paddle.Tensor) -> np.ndarray:
+        logits = paddle.matmul(h, self.weight, transpose_y=True).add_(self.bias.reshape([1, -1]))  # (m, V)
+        logits.subtract_(logits.max(axis=1, keepdim=True))
+        target = paddle.take_along_axis(logits, targets.unsqueeze(1), axis=1)
+        rank = 1 + (logits > target).sum(axis=1)
+        exponentials = logits.exp()
+        total = exponentials.sum(axis=1, dtype="float64")
+        mean_logit = exponentials.multiply_(logits).sum(axis=1, dtype="float64") / total
+        target = target.squeeze(1).astype("float64")
+        return paddle.stack([total.log() - target, total.log() - mean_logit, rank.astype("float64")]).numpy()
+
     def all_log_probabilities(self, h: paddle.Tensor) -> np.ndarray:
         """Log-probabilities of all words for a few hidden states h (M, P): float64 (M, V)."""
         logits = (paddle.matmul(h, self.weight, transpose_y=True) + self.bias.reshape([1, -1])).astype("float64")

@@ -31,7 +31,10 @@ def unpacked(path: Path, parent: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=".tmp", dir=parent) as folder:
         unpack(path, Path(folder))
-        yield Path(folder)
+        try:
+            yield Path(folder)
+        except UserError as error:  # which names a file in the temporary folder
+            raise UserError(str(error).replace(folder, str(path))) from error
 
 
 def unpack(archive: Path, folder: Path) -> None:

@@ -20,7 +20,7 @@ import json
 import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,14 @@ from elmo_core.config import ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk
 from elmo_core.machine.disk import read_json
-from elmo_core.machine.hdf5_file import HDF5File, quoted
+from elmo_core.machine.hdf5_file import ArrayFile, HDF5File, quoted
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.tokens import Vocabulary
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 CHARACTERS = 256 + 5  # bytes and special characters, without the padding row 0 of our table
 SOFTMAX = ("softmax/W", "softmax/b")
+RELEASED_SOFTMAX = "softmax_weights.hdf5"  # ending of the names of files with only a softmax
 PROJECTION = ("CNN_proj/W_proj", "CNN_proj/b_proj")
 CHECKSUM, WORDS, MASK_ROW = "crc32", "vocabulary", "mask_row"  # attributes
 NETWORK = re.compile(r"char_embed|CNN|RNN_")  # beginnings of the names of a network's datasets
@@ -63,6 +64,10 @@ class Item:
     @property
     def has_words(self) -> bool:
         return self.name in ("embedding", *SOFTMAX)
+
+    def converted(self, array: np.ndarray) -> Weights:
+        """Our weights. array: with our row 0 of a character table."""
+        return dict(zip(self.weights, array.reshape(len(self.weights), *self.our_shape), strict=True))
 
 
 def layout(config: ELMoConfig, softmax: bool, projected: bool = True) -> Iterator[Item]:
@@ -111,43 +116,46 @@ def _same(name: str, shape: tuple[int, ...], weight: str) -> Item:
 
 
 def read(
-    options_path: Path, weights_path: Path, vocabulary: Vocabulary | None = None, softmax_path: Path | None = None
+    values: dict[str, Any],
+    source: Path,
+    weights: ArrayFile,
+    vocabulary: Vocabulary | None = None,
+    softmax_path: Path | None = None,
 ) -> tuple[ELMoConfig, Weights]:
-    """Read bilm-tf's files under our names, with the softmax if there are one and its vocabulary."""
-    values = read_options(options_path)
-    with ExitStack() as files:
-        weights = files.enter_context(HDF5File(weights_path, "bilm-tf's weights"))
-        softmax = files.enter_context(HDF5File(softmax_path, "a softmax")) if softmax_path else weights
+    """Read weights with bilm-tf's names under ours, with the softmax if there are one and its vocabulary.
+
+    values: as `read_options` returns them. source: where they come from.
+    """
+    with HDF5File(softmax_path, "a softmax") if softmax_path else nullcontext(weights) as softmax:
         has_softmax = _has_softmax(softmax, vocabulary, required=softmax_path is not None)
         if values["input"] == "word" and vocabulary is None:
-            raise UserError(f"{options_path} has no char_cnn, so this is a word model. Give its vocabulary, `vocab`.")
+            raise UserError(f"{source} has no char_cnn, so this is a word model. Give its vocabulary, `vocab`.")
         if values["input"] == "word" or has_softmax:
             values["vocab_size"] = len(vocabulary)
         elif vocabulary:
-            log.warning(f"`vocab` is ignored: {weights_path} has no softmax, and a character model needs no words.")
+            log.warning(f"`vocab` is ignored: {weights.path} has no softmax, and a character model needs no words.")
         _rename_single_cells(weights)
         projected = _is_projected(weights, values)
         try:
             config = ELMoConfig(**values)
         except UserError as error:
-            raise UserError(f"{options_path}: {error}") from error
-        sources = {}
+            raise UserError(f"{source}: {error}") from error
+        files = {}
         for item in layout(config, has_softmax, projected):
-            sources[item] = softmax if item.name in SOFTMAX else weights
-            implied_by = "the vocabulary" if item.has_words else options_path
-            sources[item].check(item.name, item.shape, implied_by, one_more_row=item.table)
-        _check_unused(weights, {item.name for item in sources}, config, options_path)
+            files[item] = softmax if item.name in SOFTMAX else weights
+            implied_by = "the vocabulary" if item.has_words else source
+            files[item].check(item.name, item.shape, implied_by, one_more_row=item.table)
+        _check_unused(weights, {item.name for item in files}, config, source)
         params: Weights = {}
-        for item, source in sources.items():
-            arrays = _read_item(source, item, vocabulary).reshape(len(item.weights), *item.our_shape)
-            params |= dict(zip(item.weights, arrays, strict=True))
+        for item, file in files.items():
+            params |= item.converted(_read_item(file, item, vocabulary))
     if not projected:
         cells = [name.removesuffix("bias") for name in params if "_lstm." in name and name.endswith(".bias")]
         params |= {f"{cell}projection_weight": np.eye(config.cell_dim, dtype=np.float32) for cell in cells}
     return config, params
 
 
-def _has_softmax(softmax: HDF5File, vocabulary: Vocabulary | None, required: bool) -> bool:
+def _has_softmax(softmax: ArrayFile, vocabulary: Vocabulary | None, required: bool) -> bool:
     """Whether there are a softmax and the vocabulary that it predicts."""
     found = all(name in softmax.datasets for name in SOFTMAX)
     if required and not found:
@@ -159,14 +167,14 @@ def _has_softmax(softmax: HDF5File, vocabulary: Vocabulary | None, required: boo
     return found and vocabulary is not None
 
 
-def _rename_single_cells(weights: HDF5File) -> None:
+def _rename_single_cells(weights: ArrayFile) -> None:
     """Rename the cells of a one-layer model, which bilm-tf dumps without MultiRNNCell, to Cell0."""
     for name in list(weights.datasets):
         if cell := SINGLE_CELL.fullmatch(name):
             weights.datasets[f"{cell[1]}MultiRNNCell/Cell0/{cell[2]}"] = weights.datasets.pop(name)
 
 
-def _is_projected(weights: HDF5File, values: dict) -> bool:
+def _is_projected(weights: ArrayFile, values: dict) -> bool:
     """Whether the LSTMs have projections. If projection_dim equals dim, bilm-tf has none and does not clip them."""
     equal = values["projection_dim"] == values["cell_dim"]
     if not equal or any(name.endswith("/W_P_0") for name in weights.datasets):
@@ -175,7 +183,7 @@ def _is_projected(weights: HDF5File, values: dict) -> bool:
     return False
 
 
-def _check_unused(weights: HDF5File, used: set[str], config: ELMoConfig, options_path: Path) -> None:
+def _check_unused(weights: ArrayFile, used: set[str], config: ELMoConfig, options_path: Path) -> None:
     """Raise if datasets of a network are not in the options; warn about other unused datasets."""
     unused = set(weights.datasets) - used
     if config.input == "char" and unused.issuperset(PROJECTION):
@@ -196,14 +204,13 @@ def _identity_projection(size: int) -> Weights:
     return dict(zip(PROJECTION, (np.eye(size, dtype=np.float32), np.zeros(size, np.float32)), strict=True))
 
 
-def _read_item(file: HDF5File, item: Item, vocabulary: Vocabulary | None) -> np.ndarray:
+def _read_item(file: ArrayFile, item: Item, vocabulary: Vocabulary | None) -> np.ndarray:
     """Read a dataset, char_embed with our row 0, and verify its checksum and words if it has them."""
-    array = file.array(item.name)
+    array, row = file.array(item.name), file.attribute(item.name, MASK_ROW)
     if item.table and len(array) > item.shape[0]:
-        array = _drop_additional_row(file, item, array)
+        row, array = (array[0], array[1:]) if file.has_padding else (None, _drop_additional_row(file, item, array))
     with file.errors_named(item.name):
         if item.name == "char_embed":
-            row = file.attribute(item.name, MASK_ROW)
             row = np.zeros_like(array[0]) if row is None else np.asarray(row, np.float32)
             array = np.concatenate([row[None], array])
             if not checkpoint.is_finite(row):
@@ -216,7 +223,7 @@ def _read_item(file: HDF5File, item: Item, vocabulary: Vocabulary | None) -> np.
     return array
 
 
-def _drop_additional_row(file: HDF5File, item: Item, array: np.ndarray) -> np.ndarray:
+def _drop_additional_row(file: ArrayFile, item: Item, array: np.ndarray) -> np.ndarray:
     """Drop a table's additional row: a first row for padding, or a last character."""
     problem = f"{file.path}: {item.name} has {len(array):,} rows instead of {item.shape[0]:,}"
     if not array[0].any():
@@ -329,6 +336,7 @@ def compatibility_notes(config: ELMoConfig) -> list[str]:
         ),
         (not word, f"simple_elmo expects the weights in model.hdf5: rename {WEIGHTS}."),
         (not word and features < size, f"bilm-tf and simple_elmo reject fewer than {size} filters (P)."),
+        (bool(config.mix), "The mix of the layers is left out. Only config.json has it."),
         (not config.use_skip_connections, "AllenNLP and flair reject models without skip connections."),
         (size >= cell, f"bilm-tf and simple_elmo do not read W_P_0 unless P ({size}) is less than H ({cell})."),
         (

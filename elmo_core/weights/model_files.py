@@ -22,7 +22,7 @@ def resolve(params: str | Path) -> Path:
         raise TypeError(f"found {type(params).__name__} {params!r:.60}, expected a checkpoint's path or model's name.")
     name = str(params)
     if name in published.table() and not (Path(name).exists() or checkpoint.exists(Path(name))):
-        return published.get(name)
+        return published.install(name)
     try:
         return checkpoint.resolve(params)
     except UserError as error:

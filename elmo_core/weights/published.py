@@ -5,22 +5,24 @@ $XDG_CACHE_HOME/elmo or ~/.cache/elmo):
 
     NAME/          an ordinary checkpoint, which appears when it is converted and checked
     NAME.sha256    checksums of the downloaded files, for `sha256sum --check`; later downloads must match
-    .NAME.fetch/   unfinished downloads; .NAME.lock: held by the process that downloads
+    .NAME.fetch/   unfinished downloads, each file with its checksum; .NAME.lock: held by the process that downloads
 """
 
 import csv
 import difflib
 import os
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, log
-from elmo_core.weights import archives, download, formats
+from elmo_core.machine.messages import UserError, join_names, log
+from elmo_core.weights import alignment, archives, download, formats
 
 TABLE = Path(__file__).with_name("published.tsv")
 BUNDLED = Path(__file__).resolve().parents[1] / "models"
@@ -34,11 +36,25 @@ class PublishedModel:
     format: str
     language: str
     text: str
+    tokens: str
     size: str
     licence: str
+    source: str
     expect: str
     files: str
     note: str
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.description}{', installed' * self.is_installed}>"
+
+    @property
+    def description(self) -> str:
+        return ", ".join(filter(None, (self.language, self.text, self.size)))
+
+    @property
+    def language_names(self) -> list[str]:
+        """The words and the code of the language, the code last."""
+        return re.findall(r"\w+", self.language.lower())
 
     @property
     def addresses(self) -> list[list[str]]:
@@ -70,6 +86,15 @@ def table() -> dict[str, PublishedModel]:
     return {row["name"]: PublishedModel(**row) for row in rows}
 
 
+def models(language: str | None = None, format: str | None = None) -> list[PublishedModel]:
+    """The models that have a name, bundled or published. `is_installed` tells which can be loaded without a network.
+
+    language: only those of a language, by name or code, such as "German" or "de". format: such as "bilm-tf".
+    """
+    of_format = [model for model in table().values() if format in (None, model.format)]
+    return [model for model in of_format if language is None or language.lower() in model.language_names]
+
+
 def home() -> Path:
     """The folder of the cached models."""
     cache_dir = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -91,18 +116,27 @@ def similar(name: str) -> list[str]:
     return difflib.get_close_matches(name, table(), n=3, cutoff=0.8)
 
 
-def get(name: str, local_files: Sequence[Path] = ()) -> Path:
-    """Return the prefix of a published model's checkpoint. Downloads the model first if it is not installed.
-
-    local_files: its files, or a folder or archive with them, to use instead of downloads.
-    """
+def find(name: str) -> PublishedModel:
+    """The model of this name. Raises if there is none."""
     if name not in table():
-        hint = f"Did you mean {' or '.join(names)}?" if (names := similar(name)) else "`convert.py list` shows all."
+        hint = f"Did you mean {' or '.join(names)}?" if (names := similar(name)) else "`elmo.models()` lists all."
         raise UserError(f"{name} is not a published model. {hint}")
-    model = table()[name]
+    return table()[name]
+
+
+def install(name: str, files: str | Path | Sequence[str | Path] = (), sha256: Collection[str] = ()) -> Path:
+    """Install a published model, unless it is installed, and return the prefix of its checkpoint.
+
+    files: its files, or a folder or archive with them, to use instead of downloads.
+    sha256: checksums of some or all of its files. An error if no file has one of them.
+    """
+    model = find(name)
+    local_files = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
+    checksums = home() / f"{name}.sha256"
     if model.is_bundled or model.is_installed:
         if local_files:
             log.warning(f"{model.folder} already exists. Remove it first to replace it.")
+        _digests(checksums, [], sha256)
         return model.prefix
     # not writable by others: compiled code is cached only in such folders
     home().parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -115,46 +149,83 @@ def get(name: str, local_files: Sequence[Path] = ()) -> Path:
             log.warning(f"Waiting for another process, which is downloading {name}.")
             disk.lock(file.fileno(), lock, wait=True)
         if not model.is_installed:  # another process may have installed it meanwhile
-            _install(model, list(local_files))
+            _install(model, local_files, checksums, sha256)
     return model.prefix
 
 
-def _install(model: PublishedModel, local_files: list[Path]) -> None:
+def _install(model: PublishedModel, local_files: list[Path], checksums: Path, sha256: Collection[str]) -> None:
     """Download and convert a model."""
     downloads = all(map(formats.is_vocabulary, local_files))
-    if model.format == "fluid" and not any(map(formats.is_vocabulary, local_files)):
-        raise UserError(f"{model.name} {model.note}. Give it: python convert.py get {model.name} --from FILE ...")
+    if downloads and (not model.files or (model.format == "fluid" and not local_files)):
+        raise UserError(f"{model.name} {model.note}. Give it: elmo.install({model.name!r}, FILE)")
     for killed in home().glob(f".{model.name}.*.tmp"):
         shutil.rmtree(killed, ignore_errors=True)
-    folder, first_digests = home() / f".{model.name}.fetch", home() / f"{model.name}.sha256"
+    folder = home() / f".{model.name}.fetch"
     folder.mkdir(exist_ok=True)
     files = [*_download(model, folder), *local_files] if downloads else local_files
     try:
-        digests = _digests(first_digests, files)
-        config, weights, vocabulary = formats.read(files, folder, model.format)
+        digests = _digests(checksums, files, sha256)
+        config, weights, vocabulary, others = _read(model, files, folder)
         for name, value in (pair.split("=") for pair in model.expect.split()):
             if str(getattr(config, name)) != value:
                 raise UserError(f"this is a different model: its {name} is {getattr(config, name)}, expected {value}.")
     except UserError as error:
+        message = str(error)
         if downloads and (not local_files or isinstance(error, archives.DamagedArchive)):
             shutil.rmtree(folder)  # downloading again may help; otherwise the local files may be wrong
-        raise UserError(f"{model.name}: {error}") from error
-    checkpoint.save_model(model.folder, config, weights, vocabulary)
-    with disk.atomic_write(first_digests) as file:
+            message = message.replace(f"{folder}{os.sep}", "")
+        raise UserError(f"{model.name}: {message}") from error
+    checkpoint.save_model(model.folder, config, weights, vocabulary, others=others)
+    with disk.atomic_write(checksums) as file:
         file.writelines(f"{digest}  {name}\n" for name, digest in digests.items())
     shutil.rmtree(folder)
+    log.warning(f"{model.name} ({model.description}) is installed in {model.folder}.")
+
+
+def _read(model: PublishedModel, files: Sequence[Path], folder: Path) -> tuple:
+    """Read a model as `formats.read` does, and the dictionaries of its matrices, if it has some."""
+    with ExitStack() as stack:
+        matrices = [path for path in files if path.suffix == alignment.SUFFIX]
+        parts = _joined([path for path in files if path not in matrices], folder)
+        sources = [stack.enter_context(archives.unpacked(path, folder)) for path in parts]
+        config, weights, vocabulary, *_ = formats.read(sources, folder, model.format)
+        if alignment.SUFFIX not in model.files:
+            return config, weights, vocabulary, {}
+        language = model.language_names[-1]
+        matrices += [path for source in sources for path in source.rglob(f"*{alignment.SUFFIX}")]
+        matrices = [path for path in matrices if path.name.startswith(f"{language}_")]
+        if not matrices:
+            raise UserError(f"there is no file {language}_...{alignment.SUFFIX} with its alignment.")
+        others = {f"{alignment.PREFIX}{language}": alignment.read(matrices, 2 * config.projection_dim)}
+        return config, weights, vocabulary, others
+
+
+def _joined(files: Sequence[Path], folder: Path) -> list[Path]:
+    """Join the parts NAME.part-00, NAME.part-01 ... of a file in the folder."""
+    parts = sorted((path for path in files if path.suffix.startswith(".part-")), key=lambda path: path.name)
+    others = [path for path in files if path not in parts]
+    if parts:
+        others.append(folder / parts[0].stem)
+        with others[-1].open("wb") as whole:
+            for part in parts:
+                with part.open("rb") as file:
+                    shutil.copyfileobj(file, whole)
+    return others
 
 
 def _download(model: PublishedModel, folder: Path) -> list[Path]:
-    """Download the model's files that are not in the folder yet, and return all of them."""
-    description = ", ".join(filter(None, (model.language, model.text, model.size)))
-    log.warning(f"Downloading {model.name} ({description}) into {home()}.")
+    """Download the model's files that are not in the folder yet, each with its checksum, and return all of them."""
     paths = []
     for addresses in model.addresses:
         path = folder / addresses[0].rpartition("/")[2]
+        checksum = path.with_name(f"{path.name}.sha256")
         paths.append(path)
+        if path.exists() and not (checksum.is_file() and checksum.read_text("utf-8") == disk.sha256(path)):
+            log.warning(f"{path} is not as it was downloaded, and is downloaded again.")
+            path.unlink()
         if not path.exists():
             _download_file(model, addresses, path)
+            checksum.write_text(disk.sha256(path), "utf-8")
     return paths
 
 
@@ -167,19 +238,22 @@ def _download_file(model: PublishedModel, addresses: list[str], path: Path) -> N
             reasons.append(f"\n  {address}: {error}")
     files = "".join(f"\n  {' or '.join(mirrors)}" for mirrors in model.addresses)
     raise UserError(
-        f"{model.name} could not be downloaded.{''.join(reasons)}\nDownload its files in another way:{files}\nThen "
-        f"run python convert.py get {model.name} --from FILE ... (To use a mirror, see ELMO_MIRROR in convert.py --help.)"
+        f"{model.name} could not be downloaded.{''.join(reasons)}\nDownload its files in another way:{files}\nThen call "
+        f"elmo.install({model.name!r}, [FILE, ...]). (The environment variable ELMO_MIRROR names a mirror.)"
     )
 
 
-def _digests(first_digests: Path, files: Sequence[Path]) -> dict[str, str]:
-    """SHA-256 of the model's files by name. Raises if they differ from the first download's."""
-    digests = {path.name: disk.sha256(path) for path in files if path.is_file()}
-    lines = first_digests.read_text(encoding="utf-8").splitlines() if first_digests.is_file() else []
+def _digests(checksums: Path, files: Sequence[Path], demanded: Collection[str]) -> dict[str, str]:
+    """SHA-256 of the model's files by name. Raises if they differ from the first download's, or lack a demanded one."""
+    lines = checksums.read_text(encoding="utf-8").splitlines() if checksums.is_file() else []
     before = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-    if changed := [name for name, digest in digests.items() if before.get(name, digest) != digest]:
+    digests = before | {path.name: disk.sha256(path) for path in files if path.is_file()}
+    if changed := [name for name, digest in before.items() if digests[name] != digest]:
         raise UserError(
             f"{changed[0]} differs from the first download (SHA-256 {digests[changed[0]]}, then "
-            f"{before[changed[0]]}). If the change is legitimate, remove {first_digests} and try again."
+            f"{before[changed[0]]}). If the change is legitimate, remove {checksums} and try again."
         )
-    return {**before, **digests}
+    if missing := {digest.lower() for digest in demanded} - set(digests.values()):
+        known = "".join(f"\n  {digest}  {name}" for name, digest in digests.items())
+        raise UserError(f"no file has the SHA-256 {join_names(sorted(missing))}. Known are:{known or ' none'}")
+    return digests

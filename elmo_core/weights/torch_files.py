@@ -11,7 +11,6 @@ import math
 import pickle
 import struct
 import zipfile
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,12 +57,11 @@ class Tensor(Unchangeable):
 
 
 class TorchUnpickler(Unpickler):
-    """Reads only tensors of known types and ordered dictionaries."""
+    """Reads tensors of known types, arrays and ordered dictionaries."""
 
     def __init__(self, file: IO[bytes], size: int):
         super().__init__(file, size)
-        self.functions = {
-            ("collections", "OrderedDict"): lambda: OrderedDict(),
+        self.functions |= {
             ("torch._utils", "_rebuild_tensor"): _tensor,
             ("torch._utils", "_rebuild_tensor_v2"): _tensor,
         }
@@ -95,15 +93,19 @@ def _unpickle(file: IO[bytes], size: int) -> Any:
     return TorchUnpickler(file, scan(file, size, OPCODES | {"BINPERSID"}).length).load()
 
 
-def read(path: Path) -> dict[str, np.ndarray]:
-    """Read a file written by `torch.save(module.state_dict(), path)`."""
+def read(path: Path, expected: str = "a state dictionary") -> Any:
+    """Read a file written by `torch.save(module.state_dict(), path)`; expected="an array": by torch.save(array, path)."""
     check_input(path, "a file of PyTorch's weights")
     try:
         content, values_of = (_open_new if zipfile.is_zipfile(path) else _open_old)(path)
-        if not isinstance(content, dict) or not all(
-            isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items()
+        if expected == "an array" and isinstance(content, np.ndarray):
+            return content
+        if (
+            expected == "an array"
+            or not isinstance(content, dict)
+            or not all(isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items())
         ):
-            raise pickle.UnpicklingError("it is not a state dictionary")
+            raise pickle.UnpicklingError(f"it is not {expected}")
         total_bytes = sum(math.prod(tensor.shape) * tensor.storage.dtype.itemsize for tensor in content.values())
         if total_bytes > 8 * path.stat().st_size:  # tensors may share storages, but not that many
             raise pickle.UnpicklingError("its tensors would take far more memory than the file has bytes")
@@ -113,7 +115,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
     except Exception as error:  # a damaged file can raise anything
         reason = error if isinstance(error, pickle.UnpicklingError) else f"{type(error).__name__} {error}"
         raise UserError(
-            f"{path} cannot be read: {reason}. Expected a PyTorch state dictionary. The file is damaged or something else."
+            f"{path} cannot be read: {reason}. Expected {expected} of PyTorch. The file is damaged or something else."
         ) from error
 
 

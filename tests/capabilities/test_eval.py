@@ -1,5 +1,6 @@
 """Evaluation: exact against the reference, whatever the batch; bounded memory; output; mistakes."""
 
+import csv
 import random
 import re
 from pathlib import Path
@@ -162,6 +163,50 @@ def test_every_sentence_has_its_score_in_any_batch(variant, text, tmp_path, caps
         losses = -expected[counted].sum(axis=0) / predictions
         assert [figures["forward"], figures["backward"]] == pytest.approx(np.exp(losses), rel=2e-5, abs=6e-4)
         assert f"in each direction  {predictions} in" in output and str(path) in output
+
+
+# Every token
+
+
+def read_tokens(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+@pytest.mark.parametrize("context", ["sentence", "carry"])
+def test_surprisal_adds_up_to_the_scores_and_the_perplexity(variant, text, tmp_path, capsys, context):
+    (prefix, _), (folder, lines) = variant, text
+    argv = ["--batch_size=1", "--unroll_steps=3"] if context == "carry" else ["--per_sentence", tmp_path / "sentences"]
+    expected, _ = evaluate(capsys, prefix, folder, *argv)
+    figures, output = evaluate(capsys, prefix, folder, f"--context={context}", "--per_token", tmp_path / "tokens")
+    assert figures == pytest.approx(expected, rel=1e-5, abs=1.1e-3)
+    rows = read_tokens(tmp_path / "tokens")
+    assert [[r["token"] for r in rows if r["line"] == str(k)] for k in range(len(lines))] == [
+        [*line, "</S>"] if line else [] for line in lines
+    ]
+    sums, known = np.zeros((len(lines), 2)), np.zeros(2)
+    for row in rows:
+        surprisal = np.array([float(row["forward"]), float(row["backward"])])
+        sums[int(row["line"])] -= surprisal * np.log(2)
+        known += surprisal * int(row["in_vocabulary"])
+        assert int(row["in_vocabulary"]) == (row["token"] not in UNKNOWN)
+    printed = re.findall(r"^surprisal in bits, \w+ +([\d.,]+); .*? ([\d.,]+)$", output, re.M)
+    found = np.array([[float(number.replace(",", "")) for number in pair] for pair in printed])
+    np.testing.assert_allclose(found.T, [-sums.sum(axis=0) / np.log(2), known], atol=0.006)
+    if context == "sentence":
+        counted = np.array(list(map(bool, lines)))
+        np.testing.assert_allclose(sums[counted], read_scores(tmp_path / "sentences")[counted, :2], atol=1e-4)
+
+
+def test_offsets_of_raw_text_are_those_of_its_lines(model, tmp_path, capsys):
+    lines = ["The “river”, don’t a   <b>bank</b>&nbsp;of 30 cafe\u0301s…", "", "x-ray 苹果"]
+    (tmp_path / "raw").write_text("\n".join(lines), encoding="utf-8")
+    evaluate(capsys, model, tmp_path / "raw", "--lang=en", "--per_token", tmp_path / "tokens")
+    rows = read_tokens(tmp_path / "tokens")
+    found = [(r["token"], lines[int(r["line"])][int(r["begin"]) : int(r["end"])]) for r in rows]
+    changed = [('"', "“"), ('"', "”"), ("n't", "n’t"), ("cafés", "cafe\u0301s"), ("...", "…")]
+    assert [pair for pair in found if pair[0] not in (pair[1], "</S>")] == changed
+    assert [(r["line"], r["sentence"]) for r in rows if r["token"] == "</S>"] == [("0", "0"), ("2", "1")]
 
 
 # Interruption and files

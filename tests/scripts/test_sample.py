@@ -68,6 +68,19 @@ def test_toy_entropy_length_and_parse_against_enumeration(tmp_path):
     assert automaton.parse(["The", "cats", "runs", "."]) == (-math.inf, [])
 
 
+def test_toy_surprisal_against_enumeration(tmp_path):
+    """Of a word given those on one side: the share of sentences with it among those that agree on this side."""
+    automaton = Automaton(read(tmp_path, TOY), "s")
+    sentences = {tuple(sentence.split()): p for sentence, p in language(automaton).items()}
+    for tokens in sentences:
+        forward, backward = automaton.surprisals(tokens)
+        for found, words, order in ((forward, tokens, 1), ([*backward[-2::-1], backward[-1]], tokens[::-1], -1)):
+            for k, nats in enumerate(found):
+                agree = {s[::order]: p for s, p in sentences.items() if s[::order][:k] == words[:k]}
+                same = [p for s, p in agree.items() if s[: k + 1] == words[: k + 1] and (k < len(words) or s == words)]
+                assert math.isclose(nats, math.log(math.fsum(agree.values()) / math.fsum(same)), abs_tol=1e-12)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -79,6 +79,14 @@ def write_bilm(
     return arrays
 
 
+def write_softmax(path: Path) -> None:
+    """Write a softmax apart from its model, as AllenNLP released it."""
+    random_numbers = np.random.RandomState(5)
+    with h5py.File(path, "w") as file:
+        file["softmax/W"] = random_numbers.normal(0, 0.7, (len(WORDS), P)).astype(np.float32)
+        file["softmax/b"] = random_numbers.normal(0, 0.7, len(WORDS)).astype(np.float32)
+
+
 def write_fluid(folder: Path, n_layers: int = 2, softmax: bool = True) -> dict[str, np.ndarray]:
     """Write a folder like Paddle Fluid's ELMo, with Paddle, and vocab.txt next to it."""
     random_numbers, words = np.random.RandomState(4), len(WORDS)

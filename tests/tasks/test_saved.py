@@ -378,6 +378,6 @@ def test_a_published_elmo_is_pickled_by_its_name(tmp_path, monkeypatch, tuned):
     assert (len(pickled) < 1_000_000) != tuned
     assert answers(pickle.loads(pickled)) == answers(tagger)
     if not tuned:
-        monkeypatch.setattr(published, "get", lambda _: Path(published.BUNDLED, "zh-news", "final"))
+        monkeypatch.setattr(published, "install", lambda _: Path(published.BUNDLED, "zh-news", "final"))
         with pytest.raises(UserError, match="en-reviews is not the ELMo"):
             pickle.loads(pickled)

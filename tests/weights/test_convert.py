@@ -182,15 +182,15 @@ def assert_predicts(checkpoint_: Path, parameters: reference.Parameters, text: P
 
 
 @pytest.mark.parametrize("cnn", [{}, WORD], ids=["characters", "words"])
-@pytest.mark.parametrize("apart", [False, True], ids=["within", "apart"])
-def test_an_imported_softmax_predicts(cnn, apart, tmp_path, capsys):
+@pytest.mark.parametrize("where", ["within", "apart", "beside"])
+def test_an_imported_softmax_predicts(cnn, where, tmp_path, capsys):
     arrays = write_bilm(tmp_path, options_of({}, cnn), softmax=True)
     flags = import_flags(tmp_path, tmp_path / "out", vocab=True)
-    if apart:
-        (tmp_path / "weights.hdf5").rename(tmp_path / "softmax.hdf5")
+    if where != "within":
+        (tmp_path / "weights.hdf5").rename(tmp_path / "elmo_softmax_weights.hdf5")  # as AllenNLP released it
         write_bilm(tmp_path, options_of({}, cnn))
-        flags.append(f"--softmax={tmp_path / 'softmax.hdf5'}")
-    convert.main(flags)
+        flags.append(f"--softmax={tmp_path / 'elmo_softmax_weights.hdf5'}")
+    convert.main(["import", str(tmp_path), f"--output={tmp_path / 'out'}"] if where == "beside" else flags)
     parameters = reference.read_bilm_hdf5(tmp_path / "options.json", tmp_path / "weights.hdf5", vocabulary=WORDS)
     parameters.softmax = arrays["softmax/W"].astype(float), arrays["softmax/b"].astype(float)
     assert_predicts(tmp_path / "out", parameters, tmp_path / "text", capsys)

@@ -1,6 +1,8 @@
 """Published models by name, from well-behaved and faulty servers, all on 127.0.0.1."""
 
+import hashlib
 import io
+import pickle
 import re
 import shutil
 import subprocess
@@ -11,21 +13,26 @@ from dataclasses import replace
 from pathlib import Path
 
 import foreign
+import h5py
 import manylangs_model
 import numpy as np
 import pytest
 import tiny
+import torch_writer
 from damage import accepted
 from project import PROJECT
 from server import Server
 
 import convert
+import elmo
+import run_embed
 from elmo import ELMo, ELMoEmbedder, load_bilm
 from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError
-from elmo_core.weights import archives, download, formats, model_files, published
+from elmo_core.weights import alignment, archives, download, formats, model_files, published
 
 SENTENCES = [["the", "river", "bank"]]
+MATRIX = np.random.RandomState(5).normal(size=(2 * foreign.P, 2 * foreign.P))  # float64, as published
 SMALL = "allennlp-small"
 TINY = f"projection_dim={foreign.P} cell_dim={foreign.H} n_layers=2"  # what the tests serve in place of each
 
@@ -58,10 +65,18 @@ def fakes(tmp_path_factory) -> dict[str, dict[str, bytes]]:
     foreign.write_fluid(folder / "fluid" / "baike_elmo_checkpoint")
     manylangs_model.write_model(folder / "zhs.model")
     options, weights = [(folder / "bilm" / name).read_bytes() for name in ("options.json", "weights.hdf5")]
+    foreign.write_softmax(folder / "softmax_weights.hdf5")
+    head = {path.name: path.read_bytes() for path in (folder / "softmax_weights.hdf5", folder / "bilm/vocab.txt")}
     inside = {"model.hdf5": weights, "options.json": options, "vocab.txt.gz": b"not read", "meta.json": b"{}"}
     many = {path.name: path.read_bytes() for path in (folder / "zhs.model").iterdir()}
+    torch_writer.save_array(MATRIX, folder / "es_best_mapping.pth")
+    archived = tarred(folder / "bilm", "gz")
+    cuts = [len(archived) * k // 4 for k in range(5)]
+    parts = {f".part-0{k}": archived[cuts[k] : cuts[k + 1]] for k in range(4)}
+    bilm = {"options.json": options, "options262.json": options, ".hdf5": weights, ".zip": zipped(inside), **parts}
+    bilm |= {"softmax_weights.hdf5": head["softmax_weights.hdf5"], ".txt": head["vocab.txt"]}
     return {
-        "bilm-tf": {"options.json": options, ".hdf5": weights, ".zip": zipped(inside)},
+        "bilm-tf": {**bilm, ".tar.gz": archived, ".pth": (folder / "es_best_mapping.pth").read_bytes()},
         "manylangs": {".zip": zipped(many), ".tar.bz2": tarred(folder / "zhs.model", "bz2")},
         "fluid": {".tar.gz": tarred(folder / "fluid" / "baike_elmo_checkpoint", "gz"), "vocab": vocabulary(folder)},
     }
@@ -91,8 +106,9 @@ def serve(server: Server, fakes: dict, name: str = SMALL) -> list[str]:
     model, names = published.table()[name], []
     for addresses in model.addresses:
         names.append(addresses[-1].removeprefix("https://").removeprefix("http://"))
-        (content,) = [content for ending, content in fakes[model.format].items() if names[-1].endswith(ending)]
-        server.files[names[-1]] = content
+        file = names[-1].partition("?")[0]
+        ending = max(filter(file.endswith, fakes[model.format]), key=len)
+        server.files[names[-1]] = fakes[model.format][ending]
     return names
 
 
@@ -105,11 +121,12 @@ def leftovers(home: Path) -> set[str]:
 
 
 FETCHED = [model for model in published.table().values() if not model.is_bundled]
-KINDS = {(model.format, Path(model.files).suffix): model.name for model in FETCHED}
+SHARE_A_SERVER = {model.name for model in FETCHED if model.files.startswith("http://vectors.nlpl.eu")}
+EXAMPLES = {"manylangs-english", "rusvectores-195", "nlpl-218"}  # of those
 
 
-@pytest.mark.parametrize("name", KINDS.values())
-def test_a_model_of_each_kind_is_fetched_and_read(name, server, fakes, tmp_path, no_fsync, monkeypatch):
+@pytest.mark.parametrize("name", sorted({model.name for model in FETCHED} - SHARE_A_SERVER | EXAMPLES))
+def test_a_model_in_its_published_form_is_fetched_and_read(name, server, fakes, tmp_path, no_fsync, monkeypatch):
     model = published.table()[name]
     if model.format == "manylangs":
         expect(monkeypatch, f"projection_dim={manylangs_model.P} cell_dim={manylangs_model.H} n_layers=2")
@@ -117,13 +134,127 @@ def test_a_model_of_each_kind_is_fetched_and_read(name, server, fakes, tmp_path,
     serve(server, fakes, name)
     if model.format == "fluid":
         with pytest.raises(UserError, match="vocabulary_min5k"):
-            published.get(name)
+            published.install(name)
         local_files = [tmp_path / "vocabulary_min5k.txt"]
         local_files[0].write_bytes(fakes["fluid"]["vocab"])
-    prefix = published.get(name, local_files)
+    elif not model.files:
+        with pytest.raises(UserError, match="11356/1277"):
+            published.install(name)
+        local_files = [tmp_path / "croatian-elmo.tar.gz"]
+        local_files[0].write_bytes(fakes["bilm-tf"][".tar.gz"])
+    prefix = published.install(name, local_files)
     assert prefix == tmp_path / "home" / "models" / name / "final"
     assert model_files.read_model(name)[1].projection_dim == {"manylangs": 6}.get(model.format, 7)
     assert not list((tmp_path / "home" / "models").glob(".*.fetch"))
+    if name.endswith("-lm"):
+        assert ELMoEmbedder(name).substitutes(SENTENCES[0], 0, 1)[0][0] in foreign.WORDS
+
+
+def test_alignment_maps_vectors_by_the_published_matrix(server, fakes, tmp_path, no_fsync):
+    serve(server, fakes, "aligned-es")
+    sentences = [["the", "river", "bank"], [], ["of"], ["a", "b", "the", "of", "river"]]
+    for options in ({}, {"carry_state": True, "batch_size": 2}):
+        plain, aligned = (
+            ELMoEmbedder("aligned-es", layers=1, align=align, **options).encode(sentences) for align in (None, "es")
+        )
+        expected = [vectors @ MATRIX.T for vectors in plain]
+        for vectors, wanted in zip(aligned, expected, strict=True):
+            np.testing.assert_allclose(vectors, wanted, atol=1e-5)
+    expected = [vectors @ MATRIX.T for vectors in ELMoEmbedder("aligned-es", layers=1).encode(sentences)]
+    copy = pickle.loads(pickle.dumps(ELMoEmbedder("aligned-es", layers="concat:1", pool="max", align="es")))
+    np.testing.assert_allclose(copy.encode(sentences)[3], expected[3].max(axis=0), atol=1e-5)
+    layer = ELMo("aligned-es", layers="mix:1", dropout=0.0, align="es")
+    (vectors,), _ = layer(sentences)
+    np.testing.assert_allclose(vectors[3].numpy(), expected[3], atol=1e-5)
+    (tmp_path / "text").write_text("a b the of river\n", encoding="utf-8")
+    flags = [f"--input={tmp_path / 'text'}", f"--output={tmp_path / 'vectors'}", "--layers=1", "--align=es"]
+    run_embed.main(["--init_from_ckpt=aligned-es", *flags])
+    with h5py.File(tmp_path / "vectors") as file:
+        np.testing.assert_allclose(file["0"][...], expected[3], atol=1e-5)
+
+    for options, word in (({"layers": "all"}, "layer 0"), ({"layers": 1, "align": "de"}, "aligned-es")):
+        with pytest.raises(UserError, match=word):
+            ELMoEmbedder("aligned-es", **{"align": "es", **options})
+    with pytest.raises(UserError, match="align"):
+        ELMo((layer.bilm, None), layers=1, align="es")
+
+
+@pytest.mark.parametrize("how", ["folder", "archive with the other layers", "without"])
+def test_alignments_brought_by_hand(how, server, fakes, tmp_path, no_fsync):
+    files = {"options262.json": "options.json", "es_weights.hdf5": ".hdf5", "es_best_mapping.pth": ".pth"}
+    files = {name: fakes["bilm-tf"][ending] for name, ending in files.items() if how != "without" or ending != ".pth"}
+    if "archive" in how:
+        files |= {"es_0.pth": files["es_best_mapping.pth"], "de_0.pth": b"of another language"}
+        (tmp_path / "files").write_bytes(zipped(files))
+    else:
+        (tmp_path / "files").mkdir()
+        for name, content in files.items():
+            (tmp_path / "files" / name).write_bytes(content)
+    if how == "without":
+        with pytest.raises(UserError, match=r"es_\.\.\.\.pth"):
+            elmo.install("aligned-es", tmp_path / "files")
+        return
+    elmo.install("aligned-es", tmp_path / "files")
+    layer = 0 if "archive" in how else 1
+    plain, aligned = (ELMoEmbedder("aligned-es", layers=layer, align=align).encode(SENTENCES) for align in (None, "es"))
+    np.testing.assert_allclose(aligned[0], plain[0] @ MATRIX.T, atol=1e-5)
+
+
+def test_a_damaged_matrix_is_an_error_or_a_matrix(tmp_path):
+    path = tmp_path / "es_best_mapping.pth"
+    torch_writer.save_array(MATRIX, path)
+    for _, matrices in accepted(path, lambda: alignment.read([path], len(MATRIX)), times=300):
+        assert np.isfinite(matrices["1"]).all()
+
+
+def test_models_are_listed_and_described_without_a_network(server, capsys):
+    names = [model.name for model in elmo.models(language="german", format="bilm-tf")]
+    assert names == ["t-systems-de", "aligned-de"]
+    assert [model.name for model in elmo.models("eu")] == ["schweter-eu", "manylangs-basque"]
+    assert not any(model.is_installed for model in elmo.models()) and "German" in repr(elmo.models("de")[0])
+    convert.main(["list", "--language=Basque", "--format=manylangs"])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["name", "manylangs-basque"]
+    with pytest.raises(UserError, match="Klingon"):
+        convert.main(["list", "--language=Klingon"])
+    convert.main(["get", "aligned-es", "--addresses"])
+    lines = capsys.readouterr().out
+    assert f"{server.address}/s3-us-west-2.amazonaws.com" in lines and "tokens" in lines and not server.requests
+
+
+def test_a_checksum_can_be_demanded(server, fakes):
+    _, weights = serve(server, fakes)
+    digest = hashlib.sha256(server.files[weights]).hexdigest()
+    with pytest.raises(UserError, match="f" * 64):
+        convert.main(["get", SMALL, "--sha256", digest, "F" * 64])
+    assert not checkpoint.exists(published.table()[SMALL].prefix)
+    convert.main(["get", SMALL, "--sha256", digest.upper()])
+    convert.main(["get", SMALL, "--sha256", digest])  # of the recorded files
+    with pytest.raises(UserError, match=digest):
+        elmo.install(SMALL, sha256=["0" * 64])
+
+
+def test_a_fetched_file_that_has_changed_is_not_read(server, fakes, tmp_path, caplog):
+    options, weights = serve(server, fakes)
+    content = server.files.pop(weights)
+    with pytest.raises(UserError, match="404"):
+        published.install(SMALL)
+    assert "is installed in" not in caplog.text
+    (kept,) = (tmp_path / "home" / "models").glob(".*.fetch/*.json")
+    kept.write_bytes(kept.read_bytes() + b" ")
+    server.files[weights] = content
+    published.install(SMALL)
+    assert [name for name, _ in server.gets].count(options) == 2 and "is installed in" in caplog.text
+
+
+def test_an_error_names_no_folder_that_is_gone(server, fakes, tmp_path):
+    serve(server, fakes, "rusvectores-195")
+    (name,) = server.files
+    server.files[name] = zipped({"options.json": b"{}", "model.hdf5": b"not HDF5"})
+    with pytest.raises(UserError, match=r"195\.zip/model\.hdf5") as error:
+        published.install("rusvectores-195")
+    paths = re.findall(r"(?<![\w.])/[\w./-]+", str(error.value))
+    assert all(Path(path).exists() for path in paths), error.value
+    assert ".tmp" not in str(error.value) and ".fetch" not in str(error.value)
 
 
 def test_the_table_itself(monkeypatch):
@@ -132,15 +263,13 @@ def test_the_table_itself(monkeypatch):
 
     for model in FETCHED:
         assert all(hasattr(ELMoConfig(), pair.split("=")[0]) for pair in model.expect.split()), model.name
-        assert model.format in formats.READERS and model.files
+        assert model.format in formats.READERS and (model.files or model.note) and not model.licence.startswith("http")
         assert all(re.match(r"https?://[^/ ]+/.*\w$", one) for addresses in model.addresses for one in addresses)
     monkeypatch.setenv("ELMO_MIRROR", "https://mirror.example/elmo/")
     assert published.mirrored("http://host/a/b.zip") == "https://mirror.example/elmo/host/a/b.zip"
 
 
 def test_a_name_is_taken_wherever_a_path_is(server, fakes, tmp_path, monkeypatch, capsys):
-    import run_embed
-
     serve(server, fakes)
     monkeypatch.chdir(tmp_path)
     assert width(ELMoEmbedder(SMALL)) == (3, 3, 14)
@@ -195,7 +324,7 @@ def test_a_model_can_ship_without_its_softmax(model, word_model, tmp_path):
 def test_a_broken_download_resumes(server, fakes, tmp_path):
     _, weights = serve(server, fakes)
     server.break_after = [10**6, 3000, 5000]
-    published.get(SMALL)
+    published.install(SMALL)
     assert [range_header for name, range_header in server.gets if name == weights] == [
         None,
         "bytes=3000-",
@@ -208,7 +337,7 @@ def test_a_download_that_was_killed_resumes_unless_the_file_has_changed(server, 
     monkeypatch.setattr(download, "MOST_ATTEMPTS", 1)
     server.break_after = [10**6, 3000]
     with pytest.raises(UserError, match=SMALL):
-        published.get(SMALL)
+        published.install(SMALL)
     assert not (tmp_path / "home" / "models" / SMALL).exists()
     part = next((tmp_path / "home" / "models").glob(f".{SMALL}.fetch/*.part"))
     assert part.stat().st_size == 3000
@@ -216,16 +345,16 @@ def test_a_download_that_was_killed_resumes_unless_the_file_has_changed(server, 
     server.files[weights] = content[::-1]
     server.break_after = [2000]  # of a file that does not begin as before, which is refused at once
     with pytest.raises(UserError, match="hdf5"):
-        published.get(SMALL)
+        published.install(SMALL)
     server.files[weights] = content
-    published.get(SMALL)
+    published.install(SMALL)
     assert server.gets[-1] == (weights, "bytes=3000-")
 
 
 def test_without_a_mark_of_the_servers_a_download_starts_over(server, fakes):
     _, weights = serve(server, fakes)
     server.etags, server.break_after = False, [10**6, 3000]
-    published.get(SMALL)
+    published.install(SMALL)
     assert server.gets[-1] == (weights, None)
 
 
@@ -234,9 +363,9 @@ def test_what_a_server_does_wrong_is_named(server, fakes, tmp_path, monkeypatch)
 
     def refused(word: str) -> None:
         with pytest.raises(UserError) as error:
-            published.get(SMALL)
+            published.install(SMALL)
         text = str(error.value)
-        assert word in text and weights in text and "--from" in text, text
+        assert word in text and weights in text and "elmo.install" in text, text
         assert leftovers(tmp_path / "home") == {f".{SMALL}.fetch"}
 
     server.stalls = [60] * 3
@@ -262,29 +391,29 @@ def test_a_truncated_file_is_fetched_again(server, fakes, tmp_path):
     _, weights = serve(server, fakes)
     server.lies[weights] = -2000
     with pytest.raises(UserError, match="weights"):
-        published.get(SMALL)
+        published.install(SMALL)
     assert not leftovers(tmp_path / "home")
     server.lies.clear()
-    published.get(SMALL)
+    published.install(SMALL)
 
 
 def test_another_file_than_the_first_time_is_refused(server, fakes, tmp_path):
     options, _ = serve(server, fakes)
-    home = published.get(SMALL).parent
+    home = published.install(SMALL).parent
     shutil.rmtree(home)
     server.files[options] += b"\n"
     with pytest.raises(UserError, match="SHA-256"):
-        published.get(SMALL)
+        published.install(SMALL)
     assert not home.exists()
     server.files[options] = server.files[options].rstrip()
-    assert checkpoint.exists(published.get(SMALL))
+    assert checkpoint.exists(published.install(SMALL))
 
 
 def test_another_model_than_expected_is_refused(server, fakes, tmp_path, monkeypatch):
     serve(server, fakes)
     expect(monkeypatch, "projection_dim=128")
     with pytest.raises(UserError, match="projection_dim is 7, expected 128"):
-        published.get(SMALL)
+        published.install(SMALL)
     assert not leftovers(tmp_path / "home")
 
 
@@ -293,9 +422,9 @@ def test_the_disk_must_have_room_for_twice_what_is_fetched(server, fakes, monkey
     usage = shutil.disk_usage("/")
     monkeypatch.setattr(download.shutil, "disk_usage", lambda _: usage._replace(free=int(1.9 * size)))
     with pytest.raises(UserError, match="ELMO_HOME"):
-        published.get(SMALL)
+        published.install(SMALL)
     monkeypatch.setattr(download.shutil, "disk_usage", lambda _: usage._replace(free=int(2.1 * size)))
-    published.get(SMALL)
+    published.install(SMALL)
 
 
 def test_the_proxy_of_the_environment_is_used(server, fakes, monkeypatch):
@@ -304,7 +433,7 @@ def test_the_proxy_of_the_environment_is_used(server, fakes, monkeypatch):
     monkeypatch.setenv("ELMO_MIRROR", "http://mirror.invalid")
     monkeypatch.setenv("http_proxy", server.address)
     monkeypatch.setattr("urllib.request._opener", None)  # made with the proxies at the first request
-    published.get(SMALL)
+    published.install(SMALL)
     assert len(server.gets) == 2
 
 
@@ -312,7 +441,7 @@ def test_the_next_address_is_tried(server, fakes, tmp_path, monkeypatch):
     name = "manylangs-zhs"
     serve(server, fakes, name)  # at the second address only
     expect(monkeypatch, "n_layers=2")
-    published.get(name)
+    published.install(name)
     first = published.table()[name].addresses[0][0]
     assert server.gets[0][0] == first.partition("://")[2]
 
@@ -324,7 +453,7 @@ def test_two_processes_fetch_once(server, fakes):
         "import dataclasses; from elmo_core.weights import published\n"
         "table = published.table()\n"
         f"table[{SMALL!r}] = dataclasses.replace(table[{SMALL!r}], expect='')\n"
-        f"print(published.get({SMALL!r}))"
+        f"print(published.install({SMALL!r}))"
     )
     running = [
         subprocess.Popen([sys.executable, "-c", program], cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -355,9 +484,9 @@ def test_files_brought_by_hand(how, server, fakes, tmp_path, capsys):
 def test_what_is_brought_must_be_the_models(server, fakes, tmp_path):
     (tmp_path / "options.json").write_bytes(fakes["bilm-tf"]["options.json"])
     with pytest.raises(UserError, match="hdf5"):
-        published.get(SMALL, [tmp_path / "options.json"])
+        published.install(SMALL, [tmp_path / "options.json"])
     with pytest.raises(UserError, match="gone"):
-        published.get(SMALL, [tmp_path / "gone"])
+        published.install(SMALL, [tmp_path / "gone"])
     assert not server.requests and (tmp_path / "options.json").exists()
 
 

@@ -1,0 +1,25 @@
+"""Nearest vectors by cosine. NumPy only."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Neighbour(NamedTuple):
+    """An occurrence of a word, and its cosine with the one that was asked for."""
+
+    tokens: tuple[str, ...]
+    position: int
+    cosine: float
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Normalise vectors to length 1, so that dot products are cosines."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), np.finfo(np.float32).tiny)
+
+
+def nearest(vectors: np.ndarray, query: np.ndarray, allowed: np.ndarray, n: int) -> list[tuple[int, float]]:
+    """The n nearest of the allowed (N,) vectors (N, D) to a vector (D,), all of length 1: indices and cosines."""
+    cosines = np.where(allowed, vectors @ query, -np.inf)
+    order = np.argsort(-cosines, kind="stable")[: min(n, allowed.sum())]
+    return [(k, float(cosines[k])) for k in order.tolist()]

@@ -1,0 +1,74 @@
+"""Surprisal of every word: against the reference, in any batch, from sentence to sentence."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import reference
+import tiny
+
+from elmo import ELMoEmbedder, UserError, load_bilm
+from elmo_core.text.tokens import UNK_ID
+
+SENTENCES = [*tiny.SENTENCES, ["the", "<UNK>", "river"]]
+
+
+def expected_surprisal(parameters, sentences: list[list[str]]) -> list[np.ndarray]:
+    """Per sentence (6, n + 1): surprisal in nats, entropy, rank; each forward, then backward. The state is carried."""
+    state, rows = reference.start_state(parameters, 1), [np.zeros((6, len(s) + 1)) for s in sentences]
+    for d, direction in enumerate(reference.DIRECTIONS):
+        h = state[direction]
+        for sentence, row in zip(sentences, rows, strict=True):
+            words, markers = sentence[:: 1 - 2 * d], [reference.BOS, reference.EOS][:: 1 - 2 * d]
+            vectors = [reference.token_vectors(parameters, [markers[0], *words])]
+            outputs, h = reference.run_layers(parameters, direction, vectors, h)
+            order = [*range(len(words))[:: 1 - 2 * d], len(words)]
+            targets = [tiny.WORDS.index(w) if w in tiny.WORDS else UNK_ID for w in words] + [1 - d]
+            for position, output, target in zip(order, outputs[-1][0], targets, strict=True):
+                weight, bias = parameters.softmax
+                logits = weight @ output + bias
+                p = np.exp(logits - reference.logsumexp(logits))
+                row[d::2, position] = -np.log(p[target]), -p @ np.log(p), 1 + (logits > logits[target]).sum()
+    return rows
+
+
+def assert_surprisal(found, sentences, expected, base: float = 2.0) -> None:
+    for records, sentence, values in zip(found, sentences, expected, strict=True):
+        assert [record.token for record in records] == [*sentence, "</S>"]
+        assert [r.in_vocabulary for r in records] == [w in tiny.WORDS and w != "<UNK>" for w in sentence] + [True]
+        numbers = np.array([record[1:7] for record in records]).T
+        numbers[:4] *= math.log(base)
+        np.testing.assert_allclose(numbers, values, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("input", ["char", "word"])
+def test_surprisal_equals_the_reference(input, tmp_path):
+    """From the zero state in every batch, and in a single stream; from a file and from a model of one's own."""
+    bilm = tiny.random_bilm(input=input)
+    prefix, parameters = tiny.save(bilm, tmp_path), tiny.reference_of(bilm)
+    expected = [expected_surprisal(parameters, [sentence])[0] for sentence in SENTENCES]
+    for size, base in ((1, 2), (3, math.e), (128, 10)):
+        embedder = ELMoEmbedder(prefix, size, device="cpu")
+        assert_surprisal(embedder.surprisal(SENTENCES, base), SENTENCES, expected, base)
+    own = ELMoEmbedder(load_bilm(prefix, softmax=True), batch_size=1, carry_state=True, device="cpu")
+    assert_surprisal(own.iter_surprisal(iter(SENTENCES)), SENTENCES, expected_surprisal(parameters, SENTENCES))
+
+
+def test_unknown_words_are_in_one_sum_and_not_in_the_other(model):
+    (records,) = ELMoEmbedder(model, device="cpu").surprisal([["the", "unheard", "bank"]])
+    with_unknown, without = np.array(records.total()), np.array(records.total(unknown=False))
+    np.testing.assert_allclose(with_unknown - without, records[1][1:3])
+    np.testing.assert_allclose(with_unknown, [sum(r.forward for r in records), sum(r.backward for r in records)])
+
+
+def test_a_stream_is_read_as_far_as_needed(model):
+    endless = itertools.cycle(SENTENCES)
+    assert next(ELMoEmbedder(model, 2, device="cpu").iter_surprisal(endless))[0].token == SENTENCES[0][0]
+
+
+def test_mistakes(model):
+    with pytest.raises(UserError, match="base"):
+        ELMoEmbedder(model).surprisal([["a"]], base=1)
+    with pytest.raises(UserError, match="softmax"):
+        ELMoEmbedder(load_bilm(model)).surprisal([["a"]])
