@@ -41,7 +41,7 @@ class ClassifierSettings(ELMoSettings):
     )
     word_vectors_trainable: bool = setting(False, "train the word vectors; without a file, from random ones")
     word_dropout: float = setting(0.1, "share of a batch's words that are dropped in fine-tuning", below=1)
-    head: str = setting("mean", "how a text's token vectors become one", choices=tuple(HEADS))
+    head: str = setting("lstm", "how a text's token vectors become one", choices=tuple(HEADS))
     head_dim: int = setting(128, "size of the head `lstm` in each direction; of `cnn`, filters of each width")
     hidden_dim: int = setting(64, "size of the layer before the classes; 0: none", minimum=0)
     dropout: float = setting(0.5, "dropout before the classes", below=1)
