@@ -166,8 +166,8 @@ class ClassifierNetwork(nn.Layer):
 
     @paddle.no_grad()
     def standardise(self, batches: Iterable[Sequence[Sequence[str]]]) -> None:
-        """Set the statistics of the inputs to those of texts: of their tokens' vectors or, for the heads `mean` and `max`, of
-        the texts' means and maxima, which would otherwise saturate the hidden layer.
+        """Set the statistics of the inputs to those of texts: of their tokens' vectors or, for the heads `mean` and `max`,
+        of the texts' means and maxima, so that the hidden layer is not saturated.
         """
         self.eval()
         totals = [np.zeros((3, *part.mean.shape)) for part in self.inputs]  # number, sum, sum of squares
