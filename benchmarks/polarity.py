@@ -27,6 +27,7 @@ import script
 from elmo_core.machine import disk
 from elmo_tasks.significance import crossed_difference, mean_and_std
 
+CLASSIFIER = ["--head=mean", "--lr", "0.001", "0.003", "--weight_decay", "0.1", "1.0"]  # averages its inputs
 PRETRAINING = ["--batch_size=64", "--n_negative_samples=2048", "--optimizer=adam", "--epochs=1"]
 SHAPE = ["--model_size=small", "--projection_dim=300", "--cell_dim=512", "--pretrained_word_embeddings={vectors}"]
 FIRST_PASS = [*SHAPE, "--lr=0.002", "--warmup_steps=500", "--seed={seed}"]
@@ -91,7 +92,7 @@ def steps_of(args: argparse.Namespace) -> Iterator[steps.Step]:
             command = ["word2vec_base.py", f"--pretrained_word2vec_file={vectors}"]
             if model != "word2vec":
                 command = ["run_finetune.py", f"--init_from_ckpt={out}/{model}-{seed}/final"]
-            command += [f"--data_dir={args.data_dir}", *(flag.format(**values) for flag in flags)]
+            command += [f"--data_dir={args.data_dir}", *CLASSIFIER, *(flag.format(**values) for flag in flags)]
             trainable = "--word_vectors_trainable" if model == "word2vec" else "--elmo_trainable"
             frozen = out / "results" / f"{name}-{seed}.json"
             yield steps.Step(frozen, [[*command, f"--results={frozen}"]])

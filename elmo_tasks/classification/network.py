@@ -41,7 +41,7 @@ class ClassifierSettings(ELMoSettings):
     )
     word_vectors_trainable: bool = setting(False, "train the word vectors; without a file, from random ones")
     word_dropout: float = setting(0.1, "share of a batch's words that are dropped in fine-tuning", below=1)
-    head: str = setting("mean", "how a text's token vectors become one", choices=tuple(HEADS))
+    head: str = setting("lstm", "how a text's token vectors become one", choices=tuple(HEADS))
     head_dim: int = setting(128, "size of the head `lstm` in each direction; of `cnn`, filters of each width")
     hidden_dim: int = setting(64, "size of the layer before the classes; 0: none", minimum=0)
     dropout: float = setting(0.5, "dropout before the classes", below=1)
@@ -166,14 +166,19 @@ class ClassifierNetwork(nn.Layer):
 
     @paddle.no_grad()
     def standardise(self, batches: Iterable[Sequence[Sequence[str]]]) -> None:
-        """Set the statistics of the inputs to those of texts: of their tokens' vectors or, for the head `mean`, means."""
+        """Set the statistics of the inputs to those of texts: of their tokens' vectors or, for the heads `mean` and `max`,
+        of the texts' means and maxima, so that the hidden layer is not saturated.
+        """
         self.eval()
         totals = [np.zeros((3, *part.mean.shape)) for part in self.inputs]  # number, sum, sum of squares
         for sentences in batches:
             for source, total in zip(self._sources(), totals, strict=True):
                 layers, mask = source.layers(sentences)
                 keep = np.ones(len(sentences), bool) if self.settings.pool else mask.numpy().astype(bool)
-                x = np.stack([layer.numpy()[keep] for layer in layers]).astype(np.float64)  # (L, n, D)
+                x = np.stack([layer.numpy() for layer in layers]).astype(np.float64)
+                if self.settings.head == "max":
+                    x, keep = np.where(keep[..., None], x, -np.inf).max(axis=2, initial=-np.inf), keep.any(axis=1)
+                x = x[:, keep]  # (L, n, D)
                 total += np.stack([np.full_like(total[0], x.shape[1]), x.sum(axis=1), (x**2).sum(axis=1)])
         for part, (number, sums, squares) in zip(self.inputs, totals, strict=True):
             mean = sums / np.maximum(number, 1)

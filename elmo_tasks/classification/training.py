@@ -34,8 +34,8 @@ class ClassifierTraining(TrainingSettings):
     epochs: int = setting(15, "epochs of the head over fixed inputs; 0: all is trained from the start", minimum=0)
     patience: int = setting(0, "stop after N epochs without improvement on the dev set; 0: never", minimum=0)
     batch_size: int = setting(64, "examples per step")
-    lr: float = setting((0.001, 0.003), "learning rate", above=0)
-    weight_decay: float = setting((0.1, 1.0), "weight decay", minimum=0)
+    lr: float = setting((0.001,), "learning rate", above=0)
+    weight_decay: float = setting((0.1,), "weight decay", minimum=0)
     tune_epochs: int = setting(5, "epochs of fine-tuning", needs=TUNED)
     elmo_lr: float = setting((0.0005,), "learning rate of the biLM", above=0, needs="elmo_trainable")
     word_vectors_lr: float = setting(

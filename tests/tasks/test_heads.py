@@ -117,6 +117,19 @@ def test_a_text_does_not_depend_on_the_batch(small_weights, name, pairs, source)
     np.testing.assert_allclose(together, alone, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["mean", "max"])
+def test_the_last_layers_get_standardised_texts(small_weights, name):
+    settings = ClassifierSettings(head=name, lang="none")
+    model = ClassifierNetwork(settings, 3, make_elmo(settings, PretrainedBiLM.from_path(small_weights["char"])), None)
+    sentences = [text.split() for text in ["red red blue", "blue", "red never seen", "", "a b c d e"]]
+    model.standardise([sentences[:2], sentences[2:]])
+    with paddle.no_grad():
+        results = model.head(*model.token_vectors(sentences)).numpy()
+    results = results if name == "mean" else results[[0, 1, 2, 4]]  # an empty text has no maximum
+    np.testing.assert_allclose(results.mean(axis=0), 0, atol=1e-4)
+    np.testing.assert_allclose(results.std(axis=0), 1, atol=1e-2)
+
+
 def same_first_words(n: int) -> tuple[list[tuple[str, str]], list[int]]:
     """Pairs of texts, and whether their first words are the same."""
     generator = random.Random(3)
