@@ -228,7 +228,8 @@ def fasttext(args: argparse.Namespace, words: set[str]) -> Path:
         text = word2vec.Sentences(args.text)
         trained = models.FastText(text, **FASTTEXT, seed=1, workers=runtime.n_cores()).wv
         vectors, names = models.KeyedVectors(trained.vector_size), sorted(words)
-        vectors.add_vectors(names, np.array([trained.get_vector(name) for name in names], np.float32))
+        known = [name if name in trained.key_to_index else name.lower() for name in names]  # as `WordVectors`
+        vectors.add_vectors(names, np.array([trained.get_vector(name) for name in known], np.float32))
         word2vec.save(vectors, path)
     return path
 
