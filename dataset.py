@@ -16,7 +16,7 @@ order. For example, two rows of four steps, with the order "birds sing loudly", 
 
 A sentence of n tokens is n + 1 predictions in each direction: `</S>` is never a forward input, `<S>` never a
 forward target. An out-of-vocabulary word is read as its characters ("char" input) or as `<UNK>` ("word" input), and
-predicted as `<UNK>`.
+predicted as `<UNK>`. Noise changes what is read, never what is predicted.
 
 Shapes: B rows, T steps.
 """
@@ -25,12 +25,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from random import Random
 
 import numpy as np
 
 from elmo_core.config import differences
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.corpus import Corpus, Counts
+from elmo_core.text.noise import add_noise
 from elmo_core.text.text_files import blocks, split_lines
 from elmo_core.text.tokens import BOS, EOS, Lexicon, LMBatch, Vocabulary, pad_rows
 
@@ -39,84 +41,90 @@ from elmo_core.text.tokens import BOS, EOS, Lexicon, LMBatch, Vocabulary, pad_ro
 class _Sentence:
     """A sentence being fed into a row."""
 
-    ids: np.ndarray  # (n + 2,) int32 ids of <S> w1 .. wn </S>
+    ids: np.ndarray  # (1, n + 2) int32 ids of <S> w1 .. wn </S>; with noise (2, n + 2), the second row is read
     file: int = -1
     index: int = -1  # within the file
     n_done: int = 0  # steps emitted so far, of n + 1
+    epoch: int = 0  # on which its noise depends
 
     @property
     def n_left(self) -> int:
-        return len(self.ids) - 1 - self.n_done
+        return self.ids.shape[1] - 1 - self.n_done
 
 
 Segment = tuple[_Sentence, int, int]  # a sentence's steps from .. to
-NO_IDS = np.zeros(1, np.int32)
+NO_IDS = np.zeros((1, 1), np.int32)
 
 
 def _lm_batch(segments: list[Segment], lengths: np.ndarray, steps: int, lexicon: Lexicon) -> LMBatch:
     """Build a batch by laying the segments end to end in rows of the given lengths (B,)."""
 
-    def cut(shift: int, direction: int) -> np.ndarray:
-        return np.concatenate([s.ids[::direction][begin + shift : end + shift] for s, begin, end in segments])
+    def cut(row: int, shift: int, direction: int) -> np.ndarray:
+        return np.concatenate([s.ids[row, ::direction][begin + shift : end + shift] for s, begin, end in segments])
 
-    tokens, index = lexicon.unique(np.concatenate([cut(0, 1), cut(0, -1)]))
-    packed = [*np.split(index, 2), lexicon.targets(cut(1, 1)), lexicon.targets(cut(1, -1))]
+    tokens, index = lexicon.unique(np.concatenate([cut(-1, 0, 1), cut(-1, 0, -1)]))
+    packed = [*np.split(index, 2), lexicon.targets(cut(0, 1, 1)), lexicon.targets(cut(0, 1, -1))]
     return LMBatch(tokens, *(pad_rows(ids, lengths, steps) for ids in packed), lengths)
 
 
 def lm_batch(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, input: str = "char") -> LMBatch:
     """One sentence per row, to score sentences independently; T = longest + 1."""
     lexicon = Lexicon(vocabulary, input)
-    rows = [_Sentence(lexicon.ids([BOS, *sentence, EOS])) for sentence in sentences]
+    rows = [_Sentence(lexicon.ids([BOS, *sentence, EOS])[None]) for sentence in sentences]
     lengths = np.array([sentence.n_left for sentence in rows], np.int64)
     return _lm_batch([(s, 0, s.n_left) for s in rows], lengths, lengths.max(), lexicon)
 
 
 class _RowStreams:
-    """B rows of running sentences, from which batches are cut."""
+    """B rows of running sentences, from which batches are cut. noise: the share of words read with a misprint."""
 
-    def __init__(self, batch_size: int, unroll_steps: int, vocabulary: Vocabulary, input: str):
+    def __init__(
+        self, batch_size: int, unroll_steps: int, vocabulary: Vocabulary, input: str, noise: float = 0.0, seed: int = 0
+    ):
         self.current = [_Sentence(NO_IDS) for _ in range(batch_size)]
         self.pending: list[_Sentence] = []  # partly read sentences without a row
-        self._steps = unroll_steps
+        self._steps, self._noise, self._seed = unroll_steps, noise, seed
         self._lexicon = Lexicon(vocabulary, input)
         self._segments: list[Segment] = []
 
-    def sentences(self, corpus: Corpus, file: int, order: Callable = np.arange) -> Iterator[_Sentence]:
+    def sentences(self, corpus: Corpus, file: int, order: Callable = np.arange, epoch: int = 0) -> Iterator[_Sentence]:
         """Yield a file's sentences. order: maps their number n to the indices to yield, each from 0 to n - 1.
 
         Afterwards the text is dropped, except for sentences still in use.
         """
-        ids, offsets = self._read(corpus, file)
+        ids, offsets = self._read(corpus, file, epoch)
         for index in order(len(offsets) - 1).tolist():
-            yield _Sentence(ids[offsets[index] : offsets[index + 1]], file, index)
+            yield _Sentence(ids[:, offsets[index] : offsets[index + 1]], file, index, epoch=epoch)
         open_sentences = {*self.current, *self.pending, *(sentence for sentence, _, _ in self._segments)}
         for sentence in open_sentences:
             sentence.ids = sentence.ids.copy()
         self._lexicon.prune([sentence.ids for sentence in open_sentences])
 
-    def _read(self, corpus: Corpus, file: int) -> tuple[np.ndarray, np.ndarray]:
-        """All sentences of a file with their markers, concatenated as int32 ids, and their n + 1 offsets."""
+    def _read(self, corpus: Corpus, file: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """All sentences of a file with their markers, concatenated as in `_Sentence.ids`, and their n + 1 offsets."""
         ids, lengths, counts = [], [np.zeros(1, np.int64)], Counts()
+        random = Random(f"{self._seed} {epoch} {file}")
         for text in blocks(corpus.paths[file]):
             lines = split_lines(text)
             sentences = [[BOS, *words, EOS] for line in lines if (words := line.split())]
-            ids.append(self._lexicon.ids(list(chain.from_iterable(sentences))))
+            words = list(chain.from_iterable(sentences))
+            rows = [words, add_noise(words, self._noise, random)] if self._noise else [words]
+            ids.append(np.stack([self._lexicon.ids(row) for row in rows]))
             lengths.append(np.fromiter(map(len, sentences), np.int64, len(sentences)))
             blank = len(lines) - len(sentences)
             counts += Counts(len(sentences), blank_lines=blank, windows_lines=text.count("\r\n"))
         corpus.check(corpus.paths[file], counts)
-        return np.concatenate(ids), np.cumsum(np.concatenate(lengths))
+        return np.concatenate(ids, axis=1), np.cumsum(np.concatenate(lengths))
 
     def restore(self, corpus: Corpus, saved: np.ndarray, n_current: int) -> None:
-        """Restore open sentences (n, 3): file, index in it, steps emitted. The first n_current have a row."""
+        """Restore open sentences (n, 4): file, index in it, steps emitted, epoch. The first n_current have a row."""
         sentences = [_Sentence(NO_IDS, *row) for row in saved.tolist()]
         self.current[:n_current], self.pending = sentences[:n_current], sentences[n_current:]
-        for file in sorted({sentence.file for sentence in sentences} - {-1}):
-            same_file = [sentence for sentence in sentences if sentence.file == file]
-            indices = np.array([sentence.index for sentence in same_file])
-            loaded = self.sentences(corpus, file, order=lambda n, indices=indices: indices)
-            for sentence, source in zip(same_file, loaded, strict=True):
+        for file, epoch in sorted({(s.file, s.epoch) for s in sentences if s.file >= 0}):
+            same_text = [s for s in sentences if (s.file, s.epoch) == (file, epoch)]
+            indices = np.array([sentence.index for sentence in same_text])
+            loaded = self.sentences(corpus, file, lambda n, indices=indices: indices, epoch)
+            for sentence, source in zip(same_text, loaded, strict=True):
                 sentence.ids = source.ids
         self.pending = [sentence for sentence in self.pending if sentence.n_left]
 
@@ -187,7 +195,7 @@ class TrainStream:
     Each epoch, the files are shuffled and dealt whole to the ranks. Leftover files (fewer than ranks) are read by all
     ranks; each takes the sentences whose index modulo `world_size` equals its rank. Sentences are shuffled within a
     file. The order depends only on (seed, epoch), on every platform and NumPy version. Rows run on across epochs: every
-    batch is full, nothing is dropped. One file is in memory at a time.
+    batch is full, nothing is dropped. One file is in memory at a time. Noise depends on (seed, epoch, file) only.
 
     `position` (also stored in each batch) consists of plain containers and arrays. A stream that seeks one continues
     with exactly the batches that would have followed. Given the positions of all ranks, a run with another number of
@@ -205,14 +213,16 @@ class TrainStream:
         rank: int = 0,
         world_size: int = 1,
         shuffle: bool = True,
+        noise: float = 0.0,
     ):
         self._corpus = corpus
         self._seed, self._rank, self._world_size, self._shuffle = seed, rank, world_size, shuffle
         self.tokens_per_step = batch_size * unroll_steps * world_size  # of all ranks
-        self._new_rows = partial(_RowStreams, batch_size, unroll_steps, vocabulary, input)
+        self._new_rows = partial(_RowStreams, batch_size, unroll_steps, vocabulary, input, noise, seed)
         self._identity = {"corpus": corpus.identity, "vocabulary": vocabulary.identity}
         self._identity |= {"batch_size": batch_size, "unroll_steps": unroll_steps, "input": input}
         self._identity |= {"seed": seed, "rank": rank, "world_size": world_size, "shuffle": shuffle}
+        self._identity |= {"noise": noise} if noise else {}  # which older checkpoints lack
         self._reset(0)
 
     def __iter__(self) -> "TrainStream":
@@ -233,7 +243,9 @@ class TrainStream:
             "shard": self._shard,  # index in this rank's list of files
             "file": "" if at_end else str(self._corpus.paths[self._files[self._shard][0]]),
             "sentence": self._sentence,
-            "rows": np.array([(s.file, s.index, s.n_done) for s in open_sentences], np.int64),  # (B + pending, 3)
+            "rows": np.array(
+                [(s.file, s.index, s.n_done, s.epoch) for s in open_sentences], np.int64
+            ),  # (B + pending, 4)
             "history": self._history,
             "identity": self._identity,
         }
@@ -337,7 +349,7 @@ class TrainStream:
             is_empty = not (self._shard or self._sentence or _epoch_started(self._epoch, self._history))
             for file, partition in self._files[self._shard :]:
                 order = partial(self._unread_indices, file=file, partition=partition)
-                for sentence in self._rows.sentences(self._corpus, file, order):
+                for sentence in self._rows.sentences(self._corpus, file, order, self._epoch):
                     is_empty = False
                     self._sentence += 1
                     yield sentence

@@ -38,6 +38,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     data = parser.add_argument_group("data")
     data.add_argument("--train_data_path", required=True, metavar="PATH", help="text: file, folder, or glob in quotes")
     arguments.add(data, "dev_data_path", "vocab_file", "batch_size", "unroll_steps")
+    arguments.add_settings(data, PretrainingSettings, "noise")
     run = parser.add_argument_group("run")
     arguments.add(run, "device", "seed")
     names = ("epochs", "max_steps", "log_freq", "eval_freq", "patience", "accumulate")
@@ -80,6 +81,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     script.seed_everything(args.seed)
     bilm, vocabulary = initial_model(args, ranks, source, step)
+    if args.noise and not bilm.config.reads_characters:
+        raise UserError(f"--noise changes characters, which a model with --input={bilm.config.input} does not read.")
     ranks.run_on_all(lambda: corpus.identity)  # reads all text, which takes minutes if there is much of it
     counts = ranks.run_on_main(lambda: count(corpus, dev, vocabulary, resumed))
     settings = PretrainingSettings(**arguments.options(PretrainingSettings, args))

@@ -61,6 +61,7 @@ class PretrainingSettings(FixedSettings):
     accumulate: int = setting(1, "batches per update (gradient accumulation), to save memory")
     save_freq: int = setting(10000, "steps between checkpoints")
     keep: int = setting(5, "numbered checkpoints to keep")
+    noise: float = setting(0.0, "share of the words that are read with a misprint; all are predicted without", below=1)
     allow_changes: bool = setting(False, "resume although settings or data have changed")
 
 
@@ -81,7 +82,9 @@ class Trainer:
         self.ranks, self.bilm, self.weights = ranks, bilm, bilm.parameters()
         self.optimizer = OPTIMIZERS[settings.optimizer](bilm.named_parameters(), settings.lr, settings.max_grad_norm)
         rows, shape = settings.batch_size * settings.accumulate, (settings.unroll_steps, bilm.config.input)
-        self.stream = TrainStream(corpus, vocabulary, rows, *shape, settings.seed, ranks.rank, ranks.size)
+        self.stream = TrainStream(
+            corpus, vocabulary, rows, *shape, settings.seed, ranks.rank, ranks.size, noise=settings.noise
+        )
         self.held_out = EvalStream(dev, vocabulary, settings.batch_size, *shape) if dev else None
         position, tokens_per_step = self.stream.position, self.stream.tokens_per_step
         states = [bilm.zero_state(settings.batch_size) for _ in range(settings.accumulate)]

@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections import Counter
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from elmo_core.machine.messages import UserError
 from elmo_core.text import text_files
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.corpus import Corpus
+from elmo_core.text.noise import add_noise, variants
 from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches, token_batch
 from pretraining.prefetch import prefetched
 
@@ -363,6 +365,8 @@ def test_rank_without_a_sentence(tmp_path, vocabulary):
         ((7, 8, 9), 2, 6, {"rank": 1, "world_size": 2}, 0),
         ((6, 7), 3, 8, {"shuffle": False, "seed": 3}, 0),
         ((20, 20, 25), 4, 2, {}, 3),
+        ((5, 6, 4), 3, 4, {"noise": 0.5, "input": "char+word"}, 0),
+        ((20, 20, 25), 4, 2, {"noise": 0.5}, 3),
     ],
 )
 def test_a_stream_resumes_exactly_anywhere(tmp_path, vocabulary, sizes, batch_size, steps, options, ranks):
@@ -391,6 +395,57 @@ def test_a_stream_resumes_exactly_anywhere(tmp_path, vocabulary, sizes, batch_si
     next(again), next(again)
     again.seek(batches[7].position)
     assert_same_batch(next(again), batches[8])
+
+
+def test_noise_is_read_but_not_predicted(tmp_path, vocabulary):
+    """It depends on seed, epoch and file, not on rows and ranks."""
+    corpus, _ = write_shards(tmp_path / "c", 30, 40)
+    clean, noisy = (TrainStream(corpus, vocabulary, 3, 5, seed=2, noise=noise) for noise in (0, 0.3))
+    pairs = [steps_of(next(stream), vocabulary) for _ in range(60) for stream in (clean, noisy)]
+    steps = [list(chain.from_iterable(chain.from_iterable(part))) for part in (pairs[::2], pairs[1::2])]
+    changed = [0, 0]
+    for one, other in zip(*steps, strict=True):
+        assert one[1::2] == other[1::2]
+        changed = [n + (one[2 * k] != other[2 * k]) for k, n in enumerate(changed)]
+    assert all(0.1 < n / len(steps[0]) < 0.3 for n in changed)  # not markers, not "."
+
+    def read(size, **options):
+        ranks = [TrainStream(corpus, vocabulary, 1, 1, rank=k, world_size=size, **options) for k in range(size)]
+        epochs = zip(*(sentences_by_epoch(stream, 2) for stream in ranks), strict=True)
+        return [sorted(chain.from_iterable(dealt)) for dealt in epochs]
+
+    first, second = read(1, seed=2, noise=0.3)
+    assert read(3, seed=2, noise=0.3) == [first, second] and first != second != read(1, seed=2)[1]
+    assert read(1, seed=3, noise=0.3)[0] != first
+
+
+@pytest.mark.parametrize(
+    ("kind", "word", "expected"),
+    [
+        ("swap", "abba", {"baba", "abab"}),
+        ("drop", "天气", {"天", "气"}),
+        ("drop", "a", set()),
+        ("double", "at", {"aat", "att"}),
+        ("keyboard", "P!", {"O!", "L!"}),
+        ("keyboard", "天", set()),
+        ("ocr", "turn", {"tum", "furn", "tvrn", "turh", "turri"}),
+        ("ocr", "未来", {"末来"}),
+        ("swap", "2019", set()),
+    ],
+)
+def test_misprints(kind, word, expected):
+    assert {*variants(word, kind)} == expected and len(variants(word, kind)) == len(expected)
+
+
+def test_more_noise_changes_the_same_words_and_others():
+    words = ["<S>", *("wider", "film", ".", "天气") * 500, "</S>"]
+    changed = []
+    for share in (0, 0.1, 0.2):
+        noisy = add_noise(words, share, random.Random("a"))
+        assert len(noisy) == len(words) and noisy == add_noise(words, share, random.Random("a"))
+        changed.append({k for k, pair in enumerate(zip(words, noisy, strict=True)) if pair[0] != pair[1]})
+        assert len(changed[-1]) == pytest.approx(1500 * share, abs=40)
+    assert not changed[0] and changed[1] < changed[2]
 
 
 def recorded(stream, read):
@@ -434,7 +489,7 @@ def test_another_number_of_ranks_or_rows_continues_with_what_is_left(tmp_path, v
                 words = decode(batch.tokens, None)
                 seen.update(words[k] for k in batch.forward_input.ravel().tolist())
         positions, n_rows = pickle.loads(pickle.dumps([stream.position for stream in streams])), size * rows
-    unfinished = Counter(f"未{file}-{sentence}" for p in positions for file, sentence, _ in p["rows"].tolist())
+    unfinished = Counter(f"未{file}-{sentence}" for p in positions for file, sentence, *_ in p["rows"].tolist())
     for epoch in range(3):
         assert Counter(word for e, word in read if e == epoch) == Counter(sentence[-1] for sentence in sentences)
     begun = Counter(word for _, word in read)

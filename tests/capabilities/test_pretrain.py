@@ -58,14 +58,18 @@ def step(folder: Path) -> int:
 # Exact resume
 
 
-@pytest.mark.parametrize(("input", "optimizer"), KINDS)
-def test_a_resumed_run_equals_one_that_never_stopped(corpus, tmp_path, input, optimizer):
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    runs.pretrain(runs.flags(corpus, whole, input=input, optimizer=optimizer))
+@pytest.mark.parametrize(("input", "optimizer", "noise"), [*((*kind, 0.0) for kind in KINDS), ("char", "adam", 0.4)])
+def test_a_resumed_run_equals_one_that_never_stopped(corpus, tmp_path, input, optimizer, noise):
+    whole, parts, kind = (
+        tmp_path / "whole",
+        tmp_path / "parts",
+        {"input": input, "optimizer": optimizer, "noise": noise},
+    )
+    runs.pretrain(runs.flags(corpus, whole, **kind))
     assert checkpoint.load_progress(whole)["ranks"][0]["position"]["epoch"] > 0
     for stop in (8, 19, 26, None):  # two in the first epoch, one in the second
         resume = {"init_from_ckpt": parts} if stop != 8 else {}
-        runs.pretrain(runs.flags(corpus, parts, input=input, optimizer=optimizer, **resume), stop_at=stop)
+        runs.pretrain(runs.flags(corpus, parts, **kind, **resume), stop_at=stop)
     runs.assert_same(whole / "final", parts / "final")
     runs.assert_same(whole / "best", parts / "best", checkpoint.load_params)
     for event in ("training", "evaluation"):

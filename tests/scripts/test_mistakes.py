@@ -143,6 +143,7 @@ MISTAKES = [  # script, flags, pattern of the message
     ("run_pretrain", f"{PRETRAIN} --lr=0", "--lr"),
     ("run_pretrain", f"{PRETRAIN} --max_grad_norm=0", "--max_grad_norm"),
     ("run_pretrain", f"{PRETRAIN} --filters=3", "--filters"),
+    ("run_pretrain", f"{PRETRAIN} --noise=0.1 --input=word", "--noise"),
     ("run_pretrain", f"{PRETRAIN} --input=word {VECTORS}", "--projection_dim=2"),
     ("run_pretrain", f"{PRETRAIN} --input=char+word {VECTORS}", "--word_dim=2"),
     ("run_pretrain", f"{PRETRAIN} --input=char+word --word_dim=2 {VECTORS}", "none of the vocabulary"),

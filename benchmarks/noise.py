@@ -1,0 +1,351 @@
+"""Measure what misprints and wrong word boundaries do to vectors, and to a task that was learnt from clean text.
+
+    python benchmarks/noise.py --task=conll2000 --data=DIR --elmo char=runs/char/final word=runs/word/final \\
+        --vectors=word2vec.bin --text='corpus/train/*' --output=runs/noise
+    python benchmarks/noise.py ... --table                                    (print the results so far)
+
+Arms: each ELMo by its name, frozen; `word2vec`, the --vectors; and `fasttext`, gensim's, trained on --text with the settings
+of `preprocess.py vectors`, which composes a word that --text lacks from its n-grams. A word that word2vec lacks is zeros.
+Each arm is trained once per seed, on clean text, with run_tag.py or run_finetune.py, which gets the flags after `--`, and
+scored on the test set with each kind of noise (elmo_core/text/noise.py) in up to a fifth of its words; the noise is the same
+for all. `segmentation` cuts a Chinese word in two and, where labels belong to texts, joins it to the next one instead half
+of the time; a label follows its word. cosine: of a changed word's vector to its vector in the clean sentence (ELMo: mean
+over the layers). Kinds that change nothing, such as the keyboard in Chinese, are left out. Finished runs are skipped.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+PROJECT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(PROJECT))
+
+import arms
+import steps
+
+import args as arguments
+import script
+from elmo import ELMoEmbedder
+from elmo_core.machine import disk, runtime
+from elmo_core.machine.optional import import_optional
+from elmo_core.text.language import HAN
+from elmo_core.text.noise import KINDS, add_noise
+from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.classification.texts import read_texts
+from elmo_tasks.saved import CARD
+from elmo_tasks.significance import mean_and_std
+from elmo_tasks.tagging.columns import read_columns
+from elmo_tasks.tagging.scheme import prefix_and_tag
+from elmo_tasks.tagging.tagger import Tagger
+from elmo_tasks.word_vectors import WordVectors
+from preprocessing import word2vec
+
+SEGMENTATION = "segmentation"
+SHARES = 0.05, 0.1, 0.2
+FASTTEXT = {**word2vec.SKIP_GRAM, "vector_size": word2vec.DIMENSIONS, "bucket": 2_000_000}  # n-grams: 2.4 GB
+TASKS = {"conll2000": [], "duie-lac": [], "lac": [], "chnsenticorp": ["--lang=zh"], "texts": []}  # name: flags
+Part = tuple[int, list[str]]  # so many clean words became these
+Vectors = Callable[[Sequence[Sequence[str]]], list[np.ndarray]]  # of sentences: of each (layers, n, D)
+
+
+def main() -> None:
+    parser = arguments.parser(__doc__)
+    parser.add_argument("--task", choices=TASKS, required=True)
+    parser.add_argument("--data", type=Path, required=True, help="folder with the task's files, as for arms.py")
+    parser.add_argument(
+        "--elmo", nargs="+", default=[], metavar="NAME=CKPT", help="ELMos, each with a name for the table"
+    )
+    parser.add_argument("--vectors", help="word2vec vectors")
+    parser.add_argument("--text", help="text on which fastText is trained: that of the ELMos and of --vectors")
+    parser.add_argument("--pieces", type=Path, help="vocabulary of word pieces, for task lac")
+    parser.add_argument("--output", type=Path, required=True, help="folder for the results")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--jobs", type=int, default=2, help="parallel runs, one thread each")
+    parser.add_argument("--sentences", type=int, default=500, metavar="N", help="measure cosines on the first N")
+    parser.add_argument("--table", action="store_true", help="only print the results so far")
+    parser.add_argument("flags", nargs="*", metavar="FLAG", help="after --: flags for the task's script")
+    args = parser.parse_args()
+    if args.task == "lac" and not args.pieces:
+        parser.error("--task=lac needs --pieces")
+    for text in args.elmo:
+        if not re.fullmatch(r"(?!(word2vec|fasttext)=)[\w+.]+=.+", text):
+            parser.error(f"--elmo {text}: expected NAME=CKPT, the name of letters and digits")
+    if not args.table:
+        run(args)
+    print("\n".join(table(args.output)))
+
+
+def run(args: argparse.Namespace) -> None:
+    """Train the arms and write a file of scores for each run."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    elmos = dict(text.split("=", 1) for text in args.elmo)
+    tagged_lines = [args.data / name for name in ("train.txt", "dev.txt")] if args.task in arms.TAGGED else []
+    data = steps.digest(*(tagged_lines or arms.files(args).values()), *([args.pieces] if args.pieces else []))
+    models = {f"ELMo {name}": steps.digest(arms.model_file(path)) for name, path in elmos.items()}
+    models |= {"word2vec": args.vectors and steps.digest(Path(args.vectors)), "fasttext": args.text}
+    models["sentences"] = str(args.sentences)
+    steps.check_settings(args.output, {"task": args.task, "flags": " ".join(args.flags), "data": data, **models})
+    if tagged_lines:
+        arms.write_columns(args)
+    noisy, words = noisy_tests(args)
+    vectors = {"word2vec": args.vectors} if args.vectors else {}
+    if args.text:
+        vectors["fasttext"] = str(fasttext(args, words))
+    inputs = {name: [f"--init_from_ckpt={path}"] for name, path in elmos.items()}
+    inputs |= {name: ["--init_from_ckpt=none", f"--word_vectors={path}"] for name, path in vectors.items()}
+    cosines = {}
+    for name in inputs:
+        result = args.output / "cosines" / f"{name}.json"
+        if not result.exists():
+            write(result, cosines_of(vectors_of(elmos.get(name), vectors.get(name)), noisy, args.sentences))
+        cosines[name] = disk.read_json(result, "cosines")
+    runs = itertools.product(args.seeds, inputs)
+    todo = [(seed, name) for seed, name in runs if not (args.output / f"{name}-{seed}.json").exists()]
+    steps.run([training(args, seed, name, inputs[name]) for seed, name in todo], args.jobs)
+    shares = changed(noisy)
+    for seed, name in todo:
+        folder = args.output / f"model-{name}-{seed}"
+        results = {"score": scores_of(args, folder, noisy), "cosine": cosines[name], "changed": shares}
+        write(args.output / f"{name}-{seed}.json", results)
+        shutil.rmtree(folder)
+
+
+def training(args: argparse.Namespace, seed: int, name: str, inputs: list[str]) -> steps.Step:
+    folder = args.output / f"model-{name}-{seed}"
+    flags = [f"--{part}_file={path}" for part, path in arms.files(args).items()] + [*inputs, *TASKS[args.task]]
+    if arms.TASKS[args.task].scheme:
+        flags.append(f"--scheme={arms.TASKS[args.task].scheme}")
+    command = [arms.TASKS[args.task].script, "train", *flags, f"--seed={seed}", f"--save_dir={folder}", "--overwrite"]
+    return steps.Step(folder / CARD, [[*command, *args.flags]])
+
+
+def write(path: Path, values: dict) -> None:
+    with disk.atomic_write(path) as file:
+        file.write(json.dumps(values, indent=1) + "\n")
+
+
+# Noise
+
+Noisy = dict[str, dict[float, list[list[Part]]]]  # the test set by kind and share
+
+
+def noisy_tests(args: argparse.Namespace) -> tuple[Noisy, set[str]]:
+    """The test set with each noise that changes it, and all words of the task, clean and noisy."""
+    paths = arms.files(args)
+    if is_tagging(args):
+        clean = [sentence.tokens for path in paths.values() for sentence in read_columns(path)]
+        test = [sentence.tokens for sentence in read_columns(paths["test"])]
+    else:
+        lang = next((flag[len("--lang=") :] for flag in [*args.flags, *TASKS[args.task]] if "--lang=" in flag), "auto")
+        texts = read_texts(paths["train"], paths.get("dev"), paths["test"], None, lang, 256)
+        clean, test = texts.sentences, texts.sentences[-texts.n_test :]
+    noisy: Noisy = {}
+    for kind in (*KINDS, SEGMENTATION):
+        found = {share: noise_of(test, kind, share, joins=not is_tagging(args)) for share in SHARES}
+        if any(is_changed(sentence, parts) for sentence, parts in zip(test, found[SHARES[-1]], strict=True)):
+            noisy[kind] = {0.0: [[(1, [word]) for word in sentence] for sentence in test], **found}
+    tests = [words_of(parts) for by_share in noisy.values() for test in by_share.values() for parts in test]
+    return noisy, set(itertools.chain.from_iterable([*clean, *tests]))
+
+
+def is_tagging(args: argparse.Namespace) -> bool:
+    return arms.TASKS[args.task].script == "run_tag.py"
+
+
+def noise_of(sentences: Sequence[Sequence[str]], kind: str, share: float, joins: bool) -> list[list[Part]]:
+    random = Random(kind)  # larger shares change more words, not others
+    if kind == SEGMENTATION:
+        return [wrongly_segmented(sentence, share, random, joins) for sentence in sentences]
+    return [[(1, [word]) for word in add_noise(sentence, share, random, [kind])] for sentence in sentences]
+
+
+def wrongly_segmented(words: Sequence[str], share: float, random: Random, joins: bool) -> list[Part]:
+    parts, k = [], 0
+    while k < len(words):
+        chosen, joined, place = random.random() < share, random.random() < 0.5, random.random()
+        word, n = words[k], 1
+        parts.append((1, [word]))
+        if chosen and HAN.search(word):
+            if joins and joined and k + 1 < len(words) and HAN.search(words[k + 1]):
+                n = 2
+                parts[-1] = (2, [word + words[k + 1]])
+            elif len(word) > 1:
+                cut = 1 + int(place * (len(word) - 1))
+                parts[-1] = (1, [word[:cut], word[cut:]])
+        k += n
+    return parts
+
+
+def words_of(parts: Sequence[Part]) -> list[str]:
+    return [word for _, words in parts for word in words]
+
+
+def is_changed(sentence: Sequence[str], parts: Sequence[Part]) -> bool:
+    return list(sentence) != words_of(parts)
+
+
+def changed(noisy: Noisy) -> dict[str, dict[float, float]]:
+    """The share of the words that were changed, by kind and share: some words have no such misprint."""
+    shares: dict[str, dict[float, float]] = {}
+    for kind, by_share in noisy.items():
+        clean = [words_of(parts) for parts in by_share[0.0]]
+        total = sum(map(len, clean))
+        shares[kind] = {
+            share: sum(end - begin for pair in zip(clean, test, strict=True) for begin, end, *_ in changes(*pair))
+            / total
+            for share, test in by_share.items()
+        }
+    return shares
+
+
+def changes(clean: Sequence[str], parts: Sequence[Part]) -> list[tuple[int, int, int, int]]:
+    """Where words were changed: from and to in the clean sentence, from and to in the noisy one."""
+    found, begin, start = [], 0, 0
+    for n, words in parts:
+        if words != list(clean[begin : begin + n]):
+            found.append((begin, begin + n, start, start + len(words)))
+        begin, start = begin + n, start + len(words)
+    return found
+
+
+# What it does
+
+
+def fasttext(args: argparse.Namespace, words: set[str]) -> Path:
+    """Vectors of these words in word2vec's format, by fastText trained on the text."""
+    path, models = args.output / "fasttext.bin", import_optional("gensim.models", "fastText")
+    if not path.exists():
+        text = word2vec.Sentences(args.text)
+        trained = models.FastText(text, **FASTTEXT, seed=1, workers=runtime.n_cores()).wv
+        vectors, names = models.KeyedVectors(trained.vector_size), sorted(words)
+        known = [name if name in trained.key_to_index else name.lower() for name in names]  # as `WordVectors`
+        vectors.add_vectors(names, np.array([trained.get_vector(name) for name in known], np.float32))
+        word2vec.save(vectors, path)
+    return path
+
+
+def vectors_of(elmo: str | None, vectors: str | None) -> Vectors:
+    if elmo:
+        return ELMoEmbedder(elmo, device="cpu").encode
+    table = WordVectors(vectors)
+    return lambda sentences: [table.lookup([sentence]) for sentence in sentences]
+
+
+def cosines_of(vectors: Vectors, noisy: Noisy, n: int) -> dict[str, dict[float, float]]:
+    """Mean cosine of changed words to their clean vectors, by kind and share. Several words are their mean."""
+    cosines: dict[str, dict[float, float]] = {}
+    for kind, by_share in noisy.items():
+        clean = [words_of(parts) for parts in by_share[0.0][:n] if parts]
+        before = vectors(clean)
+        for share in SHARES:
+            test = [parts for parts in by_share[share][:n] if parts]
+            found = []
+            for x, y, sentence, parts in zip(before, vectors(list(map(words_of, test))), clean, test, strict=True):
+                for a, b, c, d in changes(sentence, parts):
+                    mine, other = x[:, a:b].mean(axis=1), y[:, c:d].mean(axis=1)  # (layers, D)
+                    norms = np.linalg.norm(mine, axis=-1) * np.linalg.norm(other, axis=-1)
+                    found.append(np.mean((mine * other).sum(axis=-1) / np.maximum(norms, 1e-12)))
+            cosines.setdefault(kind, {})[share] = float(np.mean(found)) if found else 1.0
+    return cosines
+
+
+def scores_of(args: argparse.Namespace, folder: Path, noisy: Noisy) -> dict[str, dict[float, float]]:
+    """The score of a trained model by kind and share: F1, or accuracy."""
+    test = arms.files(args)["test"]
+    if not is_tagging(args):
+        classifier = Classifier(folder)
+        texts = classifier.read(test, None)
+        return each(
+            noisy, lambda parts: classifier.score(replace(texts, sentences=list(map(words_of, parts)))).accuracy
+        )
+    tagger = Tagger(folder)
+    sentences = read_columns(test)
+
+    def score(noise: list[list[Part]]) -> float:
+        scheme, given = tagger.settings.scheme, zip(sentences, noise, strict=True)
+        return tagger.score(
+            [replace(s, tokens=words_of(p), labels=labels_of(s.labels, p, scheme)) for s, p in given]
+        ).value
+
+    return each(noisy, score)
+
+
+def each(noisy: Noisy, score: Callable[[list[list[Part]]], float]) -> dict[str, dict[float, float]]:
+    clean = score(next(iter(noisy.values()))[0.0])
+    return {
+        kind: {share: score(test) if share else clean for share, test in by_share.items()}
+        for kind, by_share in noisy.items()
+    }
+
+
+def labels_of(labels: Sequence[str], parts: Sequence[Part], scheme: str) -> list[str]:
+    """The labels, with those of words that were cut in two: the second half continues the span of the first."""
+    found = []
+    for label, (_, words) in zip(labels, parts, strict=True):
+        prefix, tag = prefix_and_tag(label, scheme)
+        halves = [label, label]
+        if scheme == "lac":
+            halves = [f"{tag}-{'I' if prefix == 'I' else 'B'}", f"{tag}-I"]
+        elif scheme == "bio" and prefix == "B":
+            halves = [label, f"I-{tag}"]
+        found += halves if len(words) == 2 else [label]
+    return found
+
+
+def table(folder: Path) -> list[str]:
+    """Per kind and share, each arm's score (mean and deviation over seeds) and cosine; also draws noise.png."""
+    names = sorted({path.stem.rpartition("-")[0] for path in folder.glob("*-[0-9]*.json")})
+    runs = {name: [disk.read_json(path, "scores") for path in steps.results(folder, name).values()] for name in names}
+    if not runs:
+        return []
+    first = runs[names[0]][0]["changed"]
+    lines = []
+    for measure in ("score", "cosine"):
+        lines.append(f"{measure:13} share changed " + " ".join(f"{name:>15}" for name in names))
+        for kind, shares in first.items():
+            for share, part in shares.items():
+                values = {
+                    n: [run[measure][kind][share] for run in runs[n] if share in run[measure][kind]] for n in names
+                }
+                if all(values.values()):
+                    cells = [mean_and_std(values[n] if measure == "score" else values[n][:1]) for n in names]
+                    lines.append(
+                        f"{kind:13} {float(share):5.0%} {part:7.1%} " + " ".join(f"{cell:>15}" for cell in cells)
+                    )
+    draw(runs, first, folder / "noise.png")
+    return lines
+
+
+def draw(runs: dict[str, list[dict]], kinds: dict[str, dict], path: Path) -> None:
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(2, len(kinds), figsize=(3 * len(kinds), 6), sharex=True, sharey="row", squeeze=False)
+    for (row, measure), (column, kind) in itertools.product(enumerate(("score", "cosine")), enumerate(kinds)):
+        for name, results in runs.items():
+            values = {
+                float(k): 100 * np.mean([run[measure][kind][k] for run in results]) for k in results[0][measure][kind]
+            }
+            axes[row, column].plot([100 * share for share in values], list(values.values()), marker="o", label=name)
+        axes[row, column].grid(alpha=0.3)
+        axes[0, column].set_title(kind)
+        axes[1, column].set_xlabel("% of the words drawn")
+        axes[row, 0].set_ylabel(f"{measure}, %")
+    axes[0, 0].legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    script.run(main)
