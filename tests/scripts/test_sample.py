@@ -69,7 +69,7 @@ def test_toy_entropy_length_and_parse_against_enumeration(tmp_path):
 
 
 def test_toy_surprisal_against_enumeration(tmp_path):
-    """Of a word given those on one side: the share of sentences with it among those that agree on this side."""
+    """The share of sentences with the word among those that agree on one side of it."""
     automaton = Automaton(read(tmp_path, TOY), "s")
     sentences = {tuple(sentence.split()): p for sentence, p in language(automaton).items()}
     for tokens in sentences:
