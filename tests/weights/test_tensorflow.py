@@ -92,7 +92,7 @@ def test_a_prefix_names_one_of_the_checkpoints(tmp_path):
 
 @pytest.mark.parametrize("cnn", [{}, None], ids=["characters", "words"])
 def test_a_vocabulary_in_bilm_tfs_order(cnn, tmp_path):
-    """Its special tokens are anywhere, and one line is skipped: ours begins with them, and all rows are those of their words."""
+    """Special tokens anywhere, and a skipped line: ours begins with them, and all rows are those of their words."""
     arrays = write_dump(tmp_path / "dump", {}, cnn)
     expected = imported(tmp_path / "dump", to=tmp_path / "expected")
     order = [3, 1, 4, 0, 5, 2, *range(6, len(foreign.WORDS))]
