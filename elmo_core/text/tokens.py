@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, repeat
+from itertools import chain, count, repeat, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -37,39 +37,53 @@ def digest(lines: Iterable[str], *arrays: np.ndarray) -> str:
 class Vocabulary:
     """The words that can be predicted: `<S>`, `</S>`, `<UNK>`, then the others by decreasing frequency (not checked).
 
-    source, line: where the tokens come from, for error messages: a file, and the line of the first token.
+    source, lines: where the tokens come from, for error messages: a file, and their lines.
     alphabet: how words become character ids.
     """
 
+    rows: slice | np.ndarray = slice(None)  # of the tokens in the tables of a model for which they had another order
+
     def __init__(
-        self, tokens: Iterable[str], source: str | Path = "vocabulary", alphabet: Alphabet = BYTES, line: int = 1
+        self,
+        tokens: Iterable[str],
+        source: str | Path = "vocabulary",
+        alphabet: Alphabet = BYTES,
+        lines: Iterable[int] | None = None,
     ):
-        self.tokens, self.alphabet = list(tokens), alphabet
+        self.tokens, self.source, self.alphabet = list(tokens), source, alphabet
         self.index = {token: i for i, token in enumerate(self.tokens)}
         distinct = len(self.index) == len(self.tokens)
         marked = tuple(self.tokens[: len(SPECIAL_TOKENS)]) == SPECIAL_TOKENS
         if not (distinct and marked and "\n".join(self.tokens).split() == self.tokens):
-            raise UserError(f"{source}:{_first_error(self.tokens, line - 1)}")
+            raise UserError(f"{source}:{_first_error(self.tokens, lines or count(1))}")
 
     @classmethod
-    def from_file(cls, path: str | Path, alphabet: Alphabet = BYTES) -> "Vocabulary":
+    def from_file(cls, path: str | Path, alphabet: Alphabet = BYTES, any_order: bool = False) -> "Vocabulary":
         """Read a vocabulary file: UTF-8, one token per line.
 
         PaddleNLP's files have no special tokens, or its own in the first lines: these are replaced by ours.
+        any_order: as in bilm-tf, the special tokens may be in any lines. They become the first; `rows` has all old rows.
         """
         path = Path(path)
         check_input(path, "a vocabulary, one token per line, as `preprocess.py vocab` writes it")
         text = "".join(blocks(path)).replace("\r\n", "\n")
         if not text:
             raise UserError(f"{path}: the file is empty. `preprocess.py vocab` writes a vocabulary.")
-        tokens, line = text.removesuffix("\n").split("\n"), 1
+        tokens, lines, order = text.removesuffix("\n").split("\n"), None, SPECIAL_TOKENS.index
         if not PADDLENLP_SPECIAL_TOKENS.union(SPECIAL_TOKENS).intersection(tokens):
             log.info(f"{path} has no special tokens: adding {', '.join(SPECIAL_TOKENS)} to its {len(tokens):,} words.")
-            tokens, line = [*SPECIAL_TOKENS, *tokens], 1 - len(SPECIAL_TOKENS)
+            tokens, lines = [*SPECIAL_TOKENS, *tokens], count(1 - len(SPECIAL_TOKENS))
         elif set(tokens[:4]) == PADDLENLP_SPECIAL_TOKENS:
             log.info(f"{path} begins with PaddleNLP's special tokens: {', '.join(SPECIAL_TOKENS)} replace them.")
-            tokens, line = [*SPECIAL_TOKENS, *tokens[4:]], 2
-        return cls(tokens, path, alphabet, line)
+            tokens, lines = [*SPECIAL_TOKENS, *tokens[4:]], count(2)
+        elif any_order:
+            kept = [n for n, token in enumerate(tokens, 1) if token != "!!!MAXTERMID"]  # which bilm-tf skips
+            lines = sorted(kept, key=lambda n: order(token) if (token := tokens[n - 1]) in SPECIAL_TOKENS else 3)
+            tokens = [tokens[n - 1] for n in lines]
+        vocabulary = cls(tokens, path, alphabet, lines)
+        if isinstance(lines, list) and lines != kept:
+            vocabulary.rows = np.searchsorted(kept, lines)
+        return vocabulary
 
     @classmethod
     def frequent(cls, tokens: Iterable[str], min_count: int = 1, max_size: int | None = None) -> "Vocabulary":
@@ -132,22 +146,23 @@ class Vocabulary:
         return f"{len(self):,} tokens (SHA-1 {self.fingerprint[:12]})"
 
 
-def _first_error(tokens: list[str], before: int) -> str:
-    """The first wrong line of a bad vocabulary, `LINE: the error`. before: lines of the file above the first token."""
+def _first_error(tokens: list[str], lines: Iterable[int]) -> str:
+    """The first wrong line of a bad vocabulary, `LINE: the error`. lines: of the tokens."""
     first: dict[str, int] = {}
-    for line, token in enumerate(tokens + ["the end of the file"] * (len(SPECIAL_TOKENS) - len(tokens)), 1):
-        if line <= len(SPECIAL_TOKENS) and token != SPECIAL_TOKENS[line - 1]:
+    padded = tokens + ["the end of the file"] * (len(SPECIAL_TOKENS) - len(tokens))
+    for line, token, special in zip_longest(lines, padded, SPECIAL_TOKENS):
+        if first.setdefault(token, line) != line:
+            error = f"{token!r} is already in line {first[token]}. Remove one of the two."
+        elif special not in (None, token):
             error = (
-                f"found {token!r}, expected {SPECIAL_TOKENS[line - 1]}. The first three lines must be "
-                f"{', '.join(SPECIAL_TOKENS)}, as `preprocess.py vocab` writes them."
+                f"found {token!r}, expected {special}{', which is missing' * (special not in tokens)}. The first "
+                f"three lines must be {', '.join(SPECIAL_TOKENS)}, as `preprocess.py vocab` writes them."
             )
         elif token.split() != [token]:
             error = f"found {token!r}, expected one token per line, without white space."
-        elif first.setdefault(token, line) != line:
-            error = f"{token!r} is already in line {first[token] + before}. Remove one of the two."
         else:
             continue
-        return f"{line + before}: {error}"
+        return f"{line or 'end'}: {error}"
     raise AssertionError("there is no error")
 
 

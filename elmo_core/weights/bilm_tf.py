@@ -143,7 +143,7 @@ def read(
         files = {}
         for item in layout(config, has_softmax, projected):
             files[item] = softmax if item.name in SOFTMAX else weights
-            implied_by = "the vocabulary" if item.has_words else source
+            implied_by = vocabulary.source if item.has_words else source
             files[item].check(item.name, item.shape, implied_by, one_more_row=item.table)
         _check_unused(weights, {item.name for item in files}, config, source)
         params: Weights = {}
@@ -218,8 +218,10 @@ def _read_item(file: ArrayFile, item: Item, vocabulary: Vocabulary | None) -> np
         checksum, words = file.attribute(item.name, CHECKSUM), file.attribute(item.name, WORDS)
         if checksum is not None and int(checksum) != _checksum(item.name, array):
             raise UserError(f"{item.name} of {file.path} is damaged: wrong checksum.")
-        if item.has_words and words is not None and str(words) != vocabulary.fingerprint:
-            raise UserError(f"`vocab` is not the vocabulary for which {item.name} of {file.path} was written.")
+        if item.has_words:
+            if words is not None and (str(words) != vocabulary.fingerprint or vocabulary.rows is not Vocabulary.rows):
+                raise UserError(f"`vocab` is not the vocabulary for which {item.name} of {file.path} was written.")
+            array = array[vocabulary.rows]
     return array
 
 

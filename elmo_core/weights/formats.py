@@ -69,12 +69,12 @@ def is_vocabulary(path: Path) -> bool:
     return path.is_file() and path.name.endswith((".txt", ".txt.gz")) and "vocab" in path.name
 
 
-def _vocabulary(files: Sequence[Path], path: Path | None, required: bool = False) -> Vocabulary | None:
-    """Read the vocabulary at a path, or the first one among the files, if there is one."""
+def _vocabulary(files: Sequence[Path], path: Path | None) -> Vocabulary:
+    """Read the vocabulary at a path, or the first one among the files."""
     path = path or next(filter(is_vocabulary, files), None)
-    if required and path is None:
+    if path is None:
         raise UserError("This model needs its vocabulary: a text file with one word per line.")
-    return Vocabulary.from_file(path) if path else None
+    return Vocabulary.from_file(path)
 
 
 def _single_file(files: Sequence[Path], ending: str) -> Path:
@@ -119,16 +119,17 @@ def _read_tensorflow(files: Sequence[Path], vocabulary: Path | None, softmax: Pa
 def _words(files: Sequence[Path], path: Path | None, softmax: Path | None, weights: ArrayFile) -> Vocabulary | None:
     """The vocabulary of a model with bilm-tf's names, if it has a use for one."""
     has_words = not {"embedding", *bilm_tf.SOFTMAX}.isdisjoint(weights.datasets)
-    return _vocabulary(files, path) if path or softmax or has_words else None
+    path = path or (next(filter(is_vocabulary, files), None) if softmax or has_words else None)
+    return Vocabulary.from_file(path, any_order=True) if path else None
 
 
 def _read_fluid(files: Sequence[Path], vocabulary: Path | None, _: None) -> Model:
-    words = _vocabulary(files, vocabulary, required=True)
+    words = _vocabulary(files, vocabulary)
     return *fluid.read(_single_file(files, "embedding_para").parent, words), words
 
 
 def _read_paddlenlp(files: Sequence[Path], vocabulary: Path | None, _: None) -> Model:
-    words = _vocabulary(files, vocabulary, required=True)
+    words = _vocabulary(files, vocabulary)
     return *paddlenlp.read(_single_file(files, checkpoint.PARAMS), words), words
 
 

@@ -83,7 +83,10 @@ def read(
         return replace(config, mix=_mix(file, config)), weights, vocabulary, None, None
     optimizer = progress = None
     if file.accumulators.datasets and "softmax.weight" in weights and not softmax_path:
-        optimizer, progress = _accumulators(file, config), _progress(file, read_json(options_path, "bilm-tf's options"))
+        optimizer, progress = (
+            _accumulators(file, config, vocabulary),
+            _progress(file, read_json(options_path, "bilm-tf's options")),
+        )
     return config, weights, vocabulary, optimizer, progress
 
 
@@ -116,13 +119,13 @@ def _mix(file: BiLMCheckpoint, config: ELMoConfig) -> tuple[float, ...]:
     return tuple((scaling * weights / weights.sum()).tolist())
 
 
-def _accumulators(file: BiLMCheckpoint, config: ELMoConfig) -> bilm_tf.Weights:
+def _accumulators(file: BiLMCheckpoint, config: ELMoConfig, vocabulary: Vocabulary) -> bilm_tf.Weights:
     """The state of our Adagrad. Weights that bilm-tf lacks, padding and identities, keep its initial state."""
     state: bilm_tf.Weights = {}
     projected = any(name.endswith("/W_P_0") for name in file.datasets)
     for item in bilm_tf.layout(config, softmax=True, projected=projected):
         file.accumulators.check(item.name, item.shape, "its variable")
-        array = file.accumulators.array(item.name)
+        array = file.accumulators.array(item.name)[vocabulary.rows if item.has_words else ...]
         if item.name == "char_embed":
             array = np.concatenate([np.ones_like(array[:1]), array])
         state |= {f"{name}_moment_0": part for name, part in item.converted(array).items()}

@@ -90,6 +90,29 @@ def test_a_prefix_names_one_of_the_checkpoints(tmp_path):
     assert checkpoint.step_of(ours / "final") == 20
 
 
+@pytest.mark.parametrize("cnn", [{}, None], ids=["characters", "words"])
+def test_a_vocabulary_in_bilm_tfs_order(cnn, tmp_path):
+    """Special tokens anywhere, and a skipped line: ours begins with them, and all rows are those of their words."""
+    arrays = write_dump(tmp_path / "dump", {}, cnn)
+    expected = imported(tmp_path / "dump", to=tmp_path / "expected")
+    order = [3, 1, 4, 0, 5, 2, *range(6, len(foreign.WORDS))]
+    theirs = {name: array[order] if len(array) == len(order) else array for name, array in arrays.items()}
+    accumulators = writer.write_training(tmp_path / "in", theirs)
+    writer.write_options(tmp_path / "in", {}, cnn)
+    words = [foreign.WORDS[row] for row in order]
+    vocab = tmp_path / "vocab.txt"
+    vocab.write_text("\n".join([*words[:2], "!!!MAXTERMID", *words[2:]]), encoding="utf-8")
+    ours = imported(tmp_path / "in", to=tmp_path / "ours", vocab=vocab)
+    runs.assert_same(ours, expected, checkpoint.load_params)
+    assert (ours / "vocab.txt").read_text("utf-8").split() == foreign.WORDS
+    moments = checkpoint.load_optimizer(ours)["softmax.weight_moment_0"]
+    np.testing.assert_equal(moments[order], accumulators["softmax/W"])
+    for wrong in ([*words, "<S>"], words[1:], [w for w in words if w != "<UNK>"], words[:2]):
+        vocab.write_text("\n".join(wrong), encoding="utf-8")
+        with pytest.raises(UserError, match=r"vocab\.txt"):
+            imported(tmp_path / "in", to=tmp_path / "out", vocab=vocab)
+
+
 def test_an_embedding_that_is_also_the_softmax(tmp_path):
     arrays = write_dump(tmp_path, {}, None)
     del arrays["softmax/W"]
