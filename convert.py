@@ -119,7 +119,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 def show_published(args: argparse.Namespace) -> None:
     rows = [("name", "format", "language", "text", "size", "licence", "installed")]
     if not (models := published.models(args.language, args.format)):
-        raise UserError(f"No published model has the language {args.language} and the format {args.format or 'any'}.")
+        wanted = " and ".join(filter(None, (args.language, args.format)))
+        raise UserError(f"No published model is listed for {wanted}. Without flags, list shows all.")
     for model in models:
         fields = (model.name, model.format, model.language, model.text, model.size, model.licence)
         rows.append((*fields, "yes" * model.is_installed))
@@ -134,6 +135,8 @@ def get_published(args: argparse.Namespace) -> None:
         for name in ("language", "text", "tokens", "size", "licence", "source", "note"):
             if value := getattr(model, name):
                 print(f"{name:13} {value}")
+        if model.is_installed:
+            print(f"installed in  {model.folder}")
         for mirrors in model.addresses:
             print("\n  or ".join(map(published.mirrored, mirrors)))
     else:
