@@ -519,10 +519,12 @@ class ELMo(_Encoder, nn.Layer):
 
     def mixed(self, layers: Sequence[paddle.Tensor], mask: paddle.Tensor) -> list[paddle.Tensor]:
         """Compute `forward`'s outputs from the chosen layers: mixed or concatenated, masked, with dropout."""
-        if not self.mixes:
-            outputs = [paddle.concat(layers, axis=-1)] * self.n_mixes
-        else:
+        if self.mixes:
             outputs = [mix(layers, mask) for mix in self.mixes]
+        elif 0 in mask.shape:  # which Paddle 2.6 cannot concatenate
+            outputs = [paddle.zeros([*layers[0].shape[:-1], self.dim])] * self.n_mixes
+        else:
+            outputs = [paddle.concat(layers, axis=-1)] * self.n_mixes
         if 0 in mask.shape:
             return outputs
         if not self.pool:
