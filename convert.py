@@ -75,9 +75,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     get.add_argument("name", metavar="NAME", help="a name shown by list")
     local_files = "files downloaded in advance, or a folder or archive with them"
     get.add_argument("--from", dest="local_files", type=Path, nargs="+", default=[], metavar="FILE", help=local_files)
-    get.add_argument(
-        "--addresses", action="store_true", help="only describe the model and its files, without downloading"
-    )
+    get.add_argument("--addresses", action="store_true", help="describe the model and its files, without downloading")
     checksums = "checksums that files of the model must have; otherwise it is not installed"
     get.add_argument("--sha256", nargs="+", default=[], metavar="DIGEST", help=checksums)
 
@@ -119,7 +117,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 def show_published(args: argparse.Namespace) -> None:
     rows = [("name", "format", "language", "text", "size", "licence", "installed")]
     if not (models := published.models(args.language, args.format)):
-        raise UserError(f"No published model has the language {args.language} and the format {args.format or 'any'}.")
+        wanted = " and ".join(filter(None, (args.language, args.format)))
+        raise UserError(f"No published model is listed for {wanted}. Without flags, list shows all.")
     for model in models:
         fields = (model.name, model.format, model.language, model.text, model.size, model.licence)
         rows.append((*fields, "yes" * model.is_installed))
@@ -129,16 +128,16 @@ def show_published(args: argparse.Namespace) -> None:
 
 
 def get_published(args: argparse.Namespace) -> None:
-    if args.addresses:
-        model = published.find(args.name)
-        for name in ("language", "text", "tokens", "size", "licence", "source", "note"):
-            if value := getattr(model, name):
-                print(f"{name:13} {value}")
-        for mirrors in model.addresses:
-            print("\n  or ".join(map(published.mirrored, mirrors)))
-    else:
-        prefix = published.install(args.name, args.local_files, args.sha256)
-        print(f"{prefix}{checkpoint.PARAMS}")
+    if not args.addresses:
+        print(f"{published.install(args.name, args.local_files, args.sha256)}{checkpoint.PARAMS}")
+        return
+    model = published.find(args.name)
+    rows = {name: getattr(model, name) for name in ("language", "text", "tokens", "size", "licence", "source", "note")}
+    for name, value in {**rows, "installed in": model.is_installed and model.folder}.items():
+        if value:
+            print(f"{name:13} {value}")
+    for mirrors in model.addresses:
+        print("\n  or ".join(map(published.mirrored, mirrors)))
 
 
 def import_model(args: argparse.Namespace) -> None:
@@ -150,9 +149,7 @@ def import_model(args: argparse.Namespace) -> None:
     log.info(f"read          {', '.join(map(str, args.paths))}")
     write_checkpoint(args.output, *model)
     if model.progress:
-        log.info(
-            f"training      at step {model.progress['step']:,}; run_pretrain.py --init_from_ckpt={args.output} continues"
-        )
+        log.info(f"step          {model.progress['step']:,}; run_pretrain.py --init_from_ckpt={args.output} continues")
 
 
 def export_bilm(args: argparse.Namespace) -> None:

@@ -86,9 +86,8 @@ class HDF5File(ArrayFile):
         dataset = self.datasets[name]
         with self.errors_named(name):
             external, stored = dataset.is_virtual or bool(dataset.external), dataset.id.get_storage_size()
-        if external or dataset.dtype.itemsize * np.prod(dataset.shape, dtype=float) > MAX_RATIO * min(
-            stored, self.size
-        ):
+            size = dataset.dtype.itemsize * np.prod(dataset.shape, dtype=float)
+        if external or size > MAX_RATIO * min(stored, self.size):
             raise UserError(f"{self.path}: {name} is {dataset.shape}, but the file does not contain that many numbers.")
 
     def array(self, name: str) -> np.ndarray:

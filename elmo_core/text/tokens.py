@@ -44,11 +44,7 @@ class Vocabulary:
     rows: slice | np.ndarray = slice(None)  # of the tokens in the tables of a model for which they had another order
 
     def __init__(
-        self,
-        tokens: Iterable[str],
-        source: str | Path = "vocabulary",
-        alphabet: Alphabet = BYTES,
-        lines: Iterable[int] | None = None,
+        self, tokens: Iterable[str], source: str | Path = "vocabulary", alphabet: Alphabet = BYTES, lines: Iterable = ()
     ):
         self.tokens, self.source, self.alphabet = list(tokens), source, alphabet
         self.index = {token: i for i, token in enumerate(self.tokens)}

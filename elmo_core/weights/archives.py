@@ -26,7 +26,7 @@ class DamagedArchive(UserError):
 @contextmanager
 def unpacked(path: Path, parent: Path) -> Iterator[Path]:
     """Yield a temporary folder inside `parent` with an archive's files, or the path itself if it is not an archive."""
-    if not path.is_file() or not (zipfile.is_zipfile(path) or tarfile.is_tarfile(path)):
+    if not path.is_file() or not (_is_zip(path) or tarfile.is_tarfile(path)):
         yield path
         return
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=".tmp", dir=parent) as folder:
@@ -35,6 +35,12 @@ def unpacked(path: Path, parent: Path) -> Iterator[Path]:
             yield Path(folder)
         except UserError as error:  # which names a file in the temporary folder
             raise UserError(str(error).replace(folder, str(path))) from error
+
+
+def _is_zip(path: Path) -> bool:
+    """Whether a file begins as zip archives do, even if it is truncated."""
+    with path.open("rb") as file:
+        return file.read(4) == b"PK\3\4"
 
 
 def unpack(archive: Path, folder: Path) -> None:
@@ -68,7 +74,7 @@ def unpack(archive: Path, folder: Path) -> None:
 
 def _members(archive: Path) -> Iterator[tuple[str, int, bool, IO[bytes]]]:
     """Yield everything in an archive except folders: name, size, whether it is a regular file, and its content."""
-    if zipfile.is_zipfile(archive):
+    if _is_zip(archive):
         with zipfile.ZipFile(archive) as opened:
             for info in opened.infolist():
                 if not info.is_dir():

@@ -116,11 +116,7 @@ def _same(name: str, shape: tuple[int, ...], weight: str) -> Item:
 
 
 def read(
-    values: dict[str, Any],
-    source: Path,
-    weights: ArrayFile,
-    vocabulary: Vocabulary | None = None,
-    softmax_path: Path | None = None,
+    values: dict[str, Any], source: Path, weights: ArrayFile, vocabulary: Vocabulary | None, softmax_path: Path | None
 ) -> tuple[ELMoConfig, Weights]:
     """Read weights with bilm-tf's names under ours, with the softmax if there are one and its vocabulary.
 

@@ -105,9 +105,8 @@ def _read_bilm_tf(files: Sequence[Path], vocabulary: Path | None, softmax: Path 
 def _read_tensorflow(files: Sequence[Path], vocabulary: Path | None, softmax: Path | None) -> Model:
     """Read the last checkpoint of bilm-tf's training folder, or that of a TensorFlow Hub module."""
     candidates = [path for path in files if path.name.endswith(tensorflow.INDEX)]
-    if len(candidates) > 1:
-        candidates = [path for path in candidates if path.stem == tensorflow.last_checkpoint(path.parent)]
-    index = _single_file(candidates, tensorflow.INDEX)
+    last = [path for path in candidates if path.stem == tensorflow.last_checkpoint(path.parent)]
+    index = _single_file(last if len(candidates) > 1 and last else candidates, tensorflow.INDEX)
     files = [*files, *sorted(index.parent.iterdir())]
     options = [path for path in files if path.name.endswith(bilm_tf.OPTIONS)]
     options_path = min(options, key=lambda path: len(path.name), default=None)

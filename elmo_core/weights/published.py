@@ -113,7 +113,7 @@ def name_of(prefix: Path) -> str | None:
 
 
 def similar(name: str) -> list[str]:
-    return difflib.get_close_matches(name, table(), n=3, cutoff=0.8)
+    return difflib.get_close_matches(name.lower(), table(), n=3, cutoff=0.8)
 
 
 def find(name: str) -> PublishedModel:
@@ -124,7 +124,7 @@ def find(name: str) -> PublishedModel:
     return table()[name]
 
 
-def install(name: str, files: str | Path | Sequence[str | Path] = (), sha256: Collection[str] = ()) -> Path:
+def install(name: str, files: str | Path | Sequence[str | Path] = (), sha256: str | Collection[str] = ()) -> Path:
     """Install a published model, unless it is installed, and return the prefix of its checkpoint.
 
     files: its files, or a folder or archive with them, to use instead of downloads.
@@ -132,10 +132,10 @@ def install(name: str, files: str | Path | Sequence[str | Path] = (), sha256: Co
     """
     model = find(name)
     local_files = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
-    checksums = home() / f"{name}.sha256"
+    checksums, sha256 = home() / f"{name}.sha256", [sha256] if isinstance(sha256, str) else sha256
     if model.is_bundled or model.is_installed:
         if local_files:
-            log.warning(f"{model.folder} already exists. Remove it first to replace it.")
+            log.warning(f"{name} is already installed in {model.folder}. The files are ignored.")
         _digests(checksums, [], sha256)
         return model.prefix
     # not writable by others: compiled code is cached only in such folders
@@ -157,7 +157,7 @@ def _install(model: PublishedModel, local_files: list[Path], checksums: Path, sh
     """Download and convert a model."""
     downloads = all(map(formats.is_vocabulary, local_files))
     if downloads and (not model.files or (model.format == "fluid" and not local_files)):
-        raise UserError(f"{model.name} {model.note}. Give it: elmo.install({model.name!r}, FILE)")
+        raise UserError(f"{model.name} {model.note}. Pass the file: elmo.install({model.name!r}, FILE)")
     for killed in home().glob(f".{model.name}.*.tmp"):
         shutil.rmtree(killed, ignore_errors=True)
     folder = home() / f".{model.name}.fetch"
@@ -255,5 +255,5 @@ def _digests(checksums: Path, files: Sequence[Path], demanded: Collection[str]) 
         )
     if missing := {digest.lower() for digest in demanded} - set(digests.values()):
         known = "".join(f"\n  {digest}  {name}" for name, digest in digests.items())
-        raise UserError(f"no file has the SHA-256 {join_names(sorted(missing))}. Known are:{known or ' none'}")
+        raise UserError(f"no file of it has the SHA-256 {join_names(sorted(missing))}. Known are:{known or ' none'}")
     return digests

@@ -147,9 +147,7 @@ def _varint(file: BytesIO) -> int:
 def masked_crc32c(data: bytes | np.ndarray) -> int:
     """The masked CRC-32C of a sequence of bytes."""
     values, row = np.frombuffer(data, np.uint8), 4 * LANES
-    n_first = (
-        len(values) % row
-    )  # with START, these fill one row or two from the right: zeros before START change nothing
+    n_first = len(values) % row  # fill one row or two from the right, after START: zeros before it change nothing
     first = np.zeros(row * (1 + (n_first + 4 > row)), np.uint8)
     first[len(first) - n_first - 4 :] = np.concatenate([START, values[:n_first]])
     state = np.zeros(LANES, np.uint32)

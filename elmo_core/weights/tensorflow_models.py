@@ -56,9 +56,7 @@ class BiLMCheckpoint(TensorFlowCheckpoint):
         if "lm/rnn/lstm_cell/kernel" in variables or any(name.startswith("lm/rnn/multi") for name in variables):
             raise UserError(f"{path} is a language model of one direction. An ELMo has two, RNN_0 and RNN_1.")
         if not self.datasets:
-            raise UserError(
-                f"{path} is not an ELMo, whose variables begin with lm/ or bilm/. Found {quoted(variables)}."
-            )
+            raise UserError(f"{path} is not an ELMo: it has no variables in lm/ or bilm/, but {quoted(variables)}.")
         for file in (self, self.accumulators):
             if bilm_tf.SOFTMAX[1] in file.datasets and "embedding" in file.datasets:
                 file.datasets.setdefault(bilm_tf.SOFTMAX[0], file.datasets["embedding"])

@@ -228,7 +228,7 @@ def test_a_checksum_can_be_demanded(server, fakes):
         convert.main(["get", SMALL, "--sha256", digest, "F" * 64])
     assert not checkpoint.exists(published.table()[SMALL].prefix)
     convert.main(["get", SMALL, "--sha256", digest.upper()])
-    convert.main(["get", SMALL, "--sha256", digest])  # of the recorded files
+    elmo.install(SMALL, sha256=digest)  # of the recorded files
     with pytest.raises(UserError, match=digest):
         elmo.install(SMALL, sha256=["0" * 64])
 
@@ -541,6 +541,7 @@ def linked() -> bytes:
         (tar_of(("pipe", tarfile.FIFOTYPE, b"")), "pipe"),
         (tar_of(("a", tarfile.REGTYPE, b"x"), ("a", tarfile.REGTYPE, b"y")), "twice"),
         (tar_of(("a", tarfile.REGTYPE, bytes(range(256)) * 99))[:-200], "damaged"),
+        (zipped({"a": bytes(range(256)) * 99})[:-200], "damaged"),
     ],
     ids=lambda value: "archive" if isinstance(value, bytes) else value,
 )
