@@ -17,7 +17,7 @@ ALIKE = (
 
 
 def _either_way(pairs: Iterable[Sequence[str]]) -> dict[str, list[str]]:
-    """What each text of the pairs may become."""
+    """Map each text of the pairs to those that it may become."""
     both = sorted({order for one, other in pairs for order in ((one, other), (other, one))})
     return {old: [new for text, new in both if text == old] for old, _ in both}
 
@@ -44,10 +44,8 @@ def variants(word: str, kind: str) -> list[str]:
         return [word[:i] + word[i + 1 :] for i in places if len(word) > 1]
     if kind == "double":
         return [word[: i + 1] + word[i:] for i in places]
-    table, parts = (
-        KEYS if kind == "keyboard" else SCANNED,
-        [(i, i + n) for n in (1, 2) for i in places[: len(word) + 1 - n]],
-    )
+    table = KEYS if kind == "keyboard" else SCANNED
+    parts = [(i, i + n) for n in (1, 2) for i in places[: len(word) + 1 - n]]
     return [word[:i] + new + word[end:] for i, end in parts for new in table.get(word[i:end], ())]
 
 
