@@ -160,7 +160,7 @@ class BiLM(nn.Layer):
         self, batch: LMBatch, state: BiLMState | None = None
     ) -> tuple[np.ndarray, np.ndarray, BiLMState]:
         """Full-softmax log-probabilities of all targets, forward and backward (B, T), 0 at padding; and the final state."""
-        with paddle.no_grad(), products.full_precision():
+        with paddle.no_grad(), products.without_tf32():
             top, targets, packing, state = self._run_batch(batch, state, 0.0)
             tasks = [partial(self.softmax.log_probabilities, h, words) for h, words in zip(top, targets, strict=True)]
             scores = np.zeros((2, *batch.forward_target.shape))

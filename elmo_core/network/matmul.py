@@ -1,0 +1,68 @@
+"""Matrix products in the current precision, and right-hand sides packed for many of them."""
+
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+
+from elmo_core.machine import products
+from elmo_core.machine.runtime import paddle
+from elmo_core.network import fused
+from elmo_core.network.fused import AS_IS, TRANSPOSED
+
+SAMPLES = 256  # elements by which a change of a weight is noticed
+
+
+def amp_operand(x):
+    """Convert an operand for `amp_matmul`: once, if it is multiplied many times."""
+    if not products.bfloat16_enabled() or x.dtype == paddle.bfloat16:
+        return x
+    if fused.is_supported(x):
+        rounded, x = paddle.empty(x.shape, "bfloat16"), x.contiguous()
+        fused.kernel().round_to_bfloat16(x.size, x, rounded)
+        return rounded
+    rounded = x.astype("bfloat16")
+    return rounded if x.place.is_gpu_place() else rounded.astype(x.dtype)  # other CPUs only round their operands
+
+
+def amp_matmul(x, weight, transpose_x: bool = False, transpose_y: bool = False, add_to=None):
+    """Matrix product of x and a weight, or of an `amp_operand` of either, in float32 or, on a GPU, rounded to bfloat16.
+
+    add_to: a float32 matrix that the product is added to, with the compiled loops only.
+    """
+    if add_to is None and not (products.bfloat16_enabled() and fused.is_supported(x)):
+        dtype = weight.dtype if x.dtype == paddle.bfloat16 else x.dtype
+        x, weight = amp_operand(x), amp_operand(weight)
+        result = paddle.matmul(x, weight, transpose_x, transpose_y)
+        return amp_operand(result).astype(dtype) if products.bfloat16_enabled() else result
+    m, k = reversed(x.shape) if transpose_x else x.shape
+    result = paddle.empty([m, weight.shape[0 if transpose_y else 1]]) if add_to is None else add_to
+    if add_to is None and not transpose_x and weight.stop_gradient and weight.persistable:
+        fused.kernel().multiply(m, amp_operand(x.contiguous()), packed([weight], transpose_y, 4, 4 * m), result)
+    else:
+        trans = [TRANSPOSED if transposed else AS_IS for transposed in (transpose_x, transpose_y)]
+        operands = amp_operand(x.contiguous()), amp_operand(weight)
+        fused.kernel().product(*trans, *result.shape, k, *operands, add_to is not None, result)
+    return result
+
+
+def packed(weights: Sequence[paddle.Tensor], transposed: bool, n_products: int, rows: int) -> fused.Packed:
+    """The weights, one above the other, as the right-hand side of so many products with so many rows in total.
+
+    Those of a frozen model are packed once.
+    """
+    frozen = all(weight.stop_gradient and weight.persistable for weight in weights)
+    packs = fused.kernel().packs(n_products, rows)
+    cache = vars(weights[-1]).setdefault("packed", {}) if frozen and packs else {}
+    key = len(weights), transposed, products.bfloat16_enabled()
+    state = [(weight.data_ptr(), _samples(weight)) for weight in weights] if frozen else None
+    if key not in cache or cache[key][0] != state:
+        matrix = paddle.concat(list(weights)) if len(weights) > 1 else weights[0]
+        cache[key] = state, fused.Packed(matrix, transposed, n_products, rows)
+    return cache[key][1]
+
+
+def _samples(weight: paddle.Tensor) -> bytes:
+    """Some of a weight's elements, without copying it."""
+    elements = np.frombuffer((ctypes.c_float * weight.size).from_address(weight.data_ptr()), np.float32)
+    return elements[:: max(1, weight.size // SAMPLES)].tobytes()
