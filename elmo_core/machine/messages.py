@@ -3,11 +3,26 @@
 import logging
 from collections.abc import Sequence
 
+from elmo_core.machine.command import with_commands
+
 log = logging.getLogger("elmo")
+
+
+def _name_commands(record: logging.LogRecord) -> bool:
+    record.msg = with_commands(str(record.msg))
+    return True
+
+
+log.addFilter(_name_commands)
 
 
 class UserError(ValueError):
     """Invalid user input. The message says what was found and where, what was expected, and what to do."""
+
+    __module__ = "elmo"  # where users import it from
+
+    def __init__(self, message: str):
+        super().__init__(with_commands(message))
 
 
 def join_names(names: Sequence[str], maximum: int = 10) -> str:
