@@ -1,6 +1,5 @@
 """The command `elmo`, which runs the scripts of an installed library."""
 
-import ast
 import difflib
 import importlib
 import re
@@ -9,23 +8,24 @@ from pathlib import Path
 
 from elmo_core import __version__
 
-COMMANDS = {
-    "preprocess": "preprocess",
-    "pretrain": "run_pretrain",
-    "eval": "run_eval",
-    "embed": "run_embed",
-    "polysemy": "run_polysemy",
-    "tag": "run_tag",
-    "finetune": "run_finetune",
-    "read": "run_read",
-    "word2vec": "word2vec_base",
-    "convert": "convert",
-    "export": "export_model",
+COMMANDS = {  # the script and what it does
+    "preprocess": ("preprocess", "turn raw text into a corpus; count a vocabulary; train word2vec"),
+    "pretrain": ("run_pretrain", "pretrain ELMo on a corpus"),
+    "eval": ("run_eval", "compute the perplexity of held-out text, and the surprisal of its words"),
+    "embed": ("run_embed", "write the vectors of a text or a vocabulary to HDF5"),
+    "polysemy": ("run_polysemy", "show the senses of a word in context"),
+    "tag": ("run_tag", "train taggers, tag text"),
+    "finetune": ("run_finetune", "train classifiers of texts and text pairs, classify"),
+    "read": ("run_read", "train question answering, answer questions"),
+    "word2vec": ("word2vec_base", "train the baseline of finetune, word2vec + bag of words"),
+    "convert": ("convert", "list and fetch published models; import and export weights"),
+    "export": ("export_model", "export a trained model for Paddle Inference and ONNX Runtime"),
 }
 ROOT = Path(__file__).resolve().parents[2]
 IS_INSTALLED = (ROOT / "elmo_scripts").is_dir()  # otherwise the scripts are at hand
 SCRIPTS = ROOT / "elmo_scripts" if IS_INSTALLED else ROOT
-_NAMES = re.compile(rf"(?:python )?\b({'|'.join(COMMANDS.values())})\.py\b")
+_LAUNCH = r"(?P<launch>paddle\.distributed\.launch .*?)?"  # which needs the script
+_NAMES = re.compile(rf"{_LAUNCH}(?:python )?\b(?P<script>{'|'.join(script for script, _ in COMMANDS.values())})\.py\b")
 HELP = """\
 usage: elmo COMMAND ...
 
@@ -35,36 +35,35 @@ ELMo, deep contextual word vectors from a bidirectional language model, in Paddl
 
 elmo COMMAND --help shows the flags and examples of a command; elmo --version, the version. Several processes:
 
-    python -m paddle.distributed.launch --gpus 0,1 {path} ..."""
+    python -m paddle.distributed.launch --gpus '0,1' run_pretrain.py ..."""
 
 
 def with_commands(text: str) -> str:
     """Name the commands instead of the scripts, such as `python run_tag.py`, where only the library is installed."""
-    names = {script: f"elmo {command}" for command, script in COMMANDS.items()}
-    return _NAMES.sub(lambda match: names[match[1]], text) if IS_INSTALLED else text
+    commands = {script: command for command, (script, _) in COMMANDS.items()}
+
+    def name(match: re.Match) -> str:
+        launch, script = match["launch"], match["script"]
+        return f"{launch}{SCRIPTS / script}.py" if launch else f"elmo {commands[script]}"
+
+    return _NAMES.sub(name, text) if IS_INSTALLED else text
 
 
 def main() -> None:
     """Run a command's script as `python SCRIPT` does, with its folder first on this process's path."""
     name, *argv = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
-        commands = "\n".join(f"    {command:12}{_summary(script)}" for command, script in COMMANDS.items())
-        print(HELP.format(commands=commands, path=SCRIPTS / "run_pretrain.py"))
+        commands = "\n".join(f"    {command:12}{summary}" for command, (_, summary) in COMMANDS.items())
+        print(with_commands(HELP.format(commands=commands)))
     elif name == "--version":
         print(f"elmo {__version__}")
     elif name in COMMANDS:
         sys.path.insert(0, str(SCRIPTS))
         sys.argv = [f"elmo {name}", *argv]
-        script = importlib.import_module(COMMANDS[name])
+        script = importlib.import_module(COMMANDS[name][0])
         importlib.import_module("script").run(script.main)
     else:
         close = difflib.get_close_matches(name.removeprefix("run_").removesuffix(".py"), COMMANDS, n=1)
         hint = f" (did you mean {close[0]}?)" if close else ""
         print(f"error: unknown command {name!r:.60}{hint}. elmo --help lists the commands.", file=sys.stderr)
         sys.exit(2)
-
-
-def _summary(script: str) -> str:
-    """The first line of a script's help."""
-    text = (SCRIPTS / f"{script}.py").read_text(encoding="utf-8")
-    return ast.get_docstring(ast.parse(text)).splitlines()[0]
