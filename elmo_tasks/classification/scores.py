@@ -114,12 +114,12 @@ class Results:
 
     @classmethod
     def load(cls, path: Path) -> "Results":
-        values = disk.read_json(path, "a file of --results")
+        values = disk.read_json(path, "a file of `results`")
         try:
             columns = {name: np.array(values["reviews"][name]) for name in COLUMNS}
             return cls(values["data"], **columns)
         except (KeyError, TypeError) as error:
-            raise UserError(f"{path}: not a file of --results ({type(error).__name__}: {error}).") from error
+            raise UserError(f"{path}: not a file of `results` ({type(error).__name__}: {error}).") from error
 
 
 def comparison(results: Results, other: Results, name: Path, seed: int, unit: str = "reviews") -> str:
