@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from elmo_core.config import PRESETS, ELMoConfig
-from elmo_core.machine.command import with_commands
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.messages import UserError, with_commands
 from elmo_core.settings import expected, first_of, setting
 
 MODEL_SIZE = "original"  # default of --model_size

@@ -2,11 +2,10 @@
 
 import difflib
 import importlib
-import re
 import sys
-from pathlib import Path
 
-from elmo_core import __version__
+import elmo_core
+from elmo_core.machine.messages import SCRIPTS, with_commands
 
 COMMANDS = {  # the script and what it does
     "preprocess": ("preprocess", "turn raw text into a corpus; count a vocabulary; train word2vec"),
@@ -21,11 +20,6 @@ COMMANDS = {  # the script and what it does
     "convert": ("convert", "list and fetch published models; import and export weights"),
     "export": ("export_model", "export a trained model for Paddle Inference and ONNX Runtime"),
 }
-ROOT = Path(__file__).resolve().parents[2]
-IS_INSTALLED = (ROOT / "elmo_scripts").is_dir()  # otherwise the scripts are at hand
-SCRIPTS = ROOT / "elmo_scripts" if IS_INSTALLED else ROOT
-_LAUNCH = r"(?P<launch>paddle\.distributed\.launch .*?)?"  # which needs the script
-_NAMES = re.compile(rf"{_LAUNCH}(?:python )?\b(?P<script>{'|'.join(script for script, _ in COMMANDS.values())})\.py\b")
 HELP = """\
 usage: elmo COMMAND ...
 
@@ -38,17 +32,6 @@ elmo COMMAND --help shows the flags and examples of a command; elmo --version, t
     python -m paddle.distributed.launch --gpus '0,1' run_pretrain.py ..."""
 
 
-def with_commands(text: str) -> str:
-    """Name the commands instead of the scripts, such as `python run_tag.py`, where only the library is installed."""
-    commands = {script: command for command, (script, _) in COMMANDS.items()}
-
-    def name(match: re.Match) -> str:
-        launch, script = match["launch"], match["script"]
-        return f"{launch}{SCRIPTS / script}.py" if launch else f"elmo {commands[script]}"
-
-    return _NAMES.sub(name, text) if IS_INSTALLED else text
-
-
 def main() -> None:
     """Run a command's script as `python SCRIPT` does, with its folder first on this process's path."""
     name, *argv = sys.argv[1:] or ["--help"]
@@ -56,9 +39,9 @@ def main() -> None:
         commands = "\n".join(f"    {command:12}{summary}" for command, (_, summary) in COMMANDS.items())
         print(with_commands(HELP.format(commands=commands)))
     elif name == "--version":
-        print(f"elmo {__version__}")
+        print(f"elmo {elmo_core.__version__}")
     elif name in COMMANDS:
-        sys.path.insert(0, str(SCRIPTS))
+        sys.path.insert(0, str(SCRIPTS if SCRIPTS.is_dir() else SCRIPTS.parent))
         sys.argv = [f"elmo {name}", *argv]
         script = importlib.import_module(COMMANDS[name][0])
         importlib.import_module("script").run(script.main)

@@ -1,11 +1,24 @@
 """Errors and log messages for users; lists, counts and durations as text."""
 
 import logging
+import re
 from collections.abc import Sequence
-
-from elmo_core.machine.command import with_commands
+from pathlib import Path
 
 log = logging.getLogger("elmo")
+SCRIPTS = Path(__file__).resolve().parent.parent.parent / "elmo_scripts"  # of a library that pip has installed
+_NAMES = r"eval|embed|finetune|polysemy|pretrain|read|tag|convert|preprocess|export|word2vec"  # of command.py
+_SCRIPT = re.compile(rf"(distributed\.launch .*?)?(?:python )?\b((?:run_)?({_NAMES})(?:_model|_base)?\.py)\b")
+
+
+def with_commands(text: str) -> str:
+    """Name the commands instead of the scripts, such as `python run_tag.py`, where no script is at hand.
+
+    Paddle's launcher needs the script.
+    """
+    if not SCRIPTS.is_dir():
+        return text
+    return _SCRIPT.sub(lambda match: f"{match[1]}{SCRIPTS / match[2]}" if match[1] else f"elmo {match[3]}", text)
 
 
 def _name_commands(record: logging.LogRecord) -> bool:
