@@ -1,6 +1,5 @@
 """Classification scores, predictions in a file, and comparisons between two classifiers."""
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -108,9 +107,7 @@ class Results:
     def save(self, path: Path, **more: Any) -> None:
         columns = {name: getattr(self, name).tolist() for name in COLUMNS[:-1]}
         columns["probability"] = self.probability.astype(float).round(6).tolist()
-        values = {"data": self.data, **more, "reviews": columns}
-        with disk.atomic_write(path) as file:
-            file.write(json.dumps(values) + "\n")
+        disk.write_json(path, {"data": self.data, **more, "reviews": columns})
 
     @classmethod
     def load(cls, path: Path) -> "Results":
