@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def evaluate(args: argparse.Namespace) -> None:
     disk.check_output("--json", args.json, args.test_file)
     disk.check_output("--mistakes", args.mistakes, args.test_file)
-    classifier = Classifier(args.model_dir, args.device)
+    classifier = Classifier(args.model_dir, args.device, args.precision)
     data = classifier.read(args.test_file, None, args.columns)
     score = classifier.score(data)
     print(f"accuracy               {score.accuracy:.2%}, {format_count(len(data), data.unit)}")
@@ -81,7 +81,7 @@ def evaluate(args: argparse.Namespace) -> None:
 
 def predict(args: argparse.Namespace) -> None:
     groups, source = (read_groups(args.input), args.input) if args.input else (line_groups(None), "standard input")
-    classifier = Classifier(args.model_dir, args.device)
+    classifier = Classifier(args.model_dir, args.device, args.precision)
     disk.check_output("--explain", args.explain, args.input)
     texts = [] if args.explain else None
     with script.output(args.output, args.input) as target:

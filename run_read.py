@@ -112,7 +112,7 @@ def evaluate(args: argparse.Namespace) -> None:
         disk.check_output(flag, path, args.test_file, args.predictions, args.compare_with)
     passages = read_dataset(args.test_file).passages
     if args.model_dir:
-        reader = Reader(args.model_dir, args.device)
+        reader = Reader(args.model_dir, args.device, args.precision)
         language = reader.settings.lang
         predictions = reader.predictions(tokenise_passages(passages, language))
     else:
@@ -144,7 +144,7 @@ def predict(args: argparse.Namespace) -> None:
     with script.output(args.output, args.input, args.passage) as target:
         if args.input:
             passages = read_dataset(args.input, require_answers=False).passages
-            reader = Reader(args.model_dir, args.device)
+            reader = Reader(args.model_dir, args.device, args.precision)
             answers = reader.predictions(tokenise_passages(passages, reader.settings.lang))
             target.write(json.dumps(answers, ensure_ascii=False, indent=1) + "\n")
         else:
@@ -152,7 +152,7 @@ def predict(args: argparse.Namespace) -> None:
             passage = "".join(blocks(args.passage))
             if not passage.split():
                 raise UserError(f"--passage {args.passage}: the file is empty.")
-            reader, lines = Reader(args.model_dir, args.device), []
+            reader, lines = Reader(args.model_dir, args.device, args.precision), []
             for lines in line_groups(None):
                 found = iter(reader.answers([(line, passage) for line in lines if line.strip()]))
                 answers = (next(found)[0].text if line.strip() else "" for line in lines)

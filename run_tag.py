@@ -122,7 +122,7 @@ def train(args: argparse.Namespace) -> None:
 def evaluate(args: argparse.Namespace) -> None:
     disk.check_output("--json", args.json, args.test_file)
     disk.check_output("--mistakes", args.mistakes, args.test_file)
-    tagger = Tagger(args.model_dir, args.device)
+    tagger = Tagger(args.model_dir, args.device, args.precision)
     reader = tagger.reader(args.data_format, args.token_column, args.label_column, args.label_names)
     sentences = reader.read(args.test_file)
     warn_about_labels(tagger.labels, tagger.settings.scheme, [], {str(args.test_file): sentences})
@@ -144,7 +144,7 @@ def mistake_rows(sentences: Sequence[Sentence], predicted: Sequence[list[str]]) 
 
 
 def predict(args: argparse.Namespace) -> None:
-    tagger = Tagger(args.model_dir, args.device)
+    tagger = Tagger(args.model_dir, args.device, args.precision)
     if args.output_format == "tagged" and tagger.settings.scheme != "lac":
         raise UserError(f"--output_format=tagged requires LAC's scheme; this tagger's is {tagger.settings.scheme}.")
     if args.input:

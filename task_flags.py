@@ -66,7 +66,7 @@ def add_resume(group) -> None:
 
 def add_saved_model(parser: argparse.ArgumentParser, kind: str, required: bool = True) -> None:
     parser.add_argument("--model_dir", **DIR, required=required, help=f"folder of a trained {kind}")
-    add(parser, "device")
+    add(parser, "device", "precision")
 
 
 def add_input(parser: argparse.ArgumentParser, content: str = "text") -> None:

@@ -27,7 +27,7 @@ from elmo_core.config import PRESETS, ELMoConfig
 from elmo_core.machine import products, runtime
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
-from elmo_core.network import softmax
+from elmo_core.network import matmul, softmax
 from pretraining.meter import memory_in_use
 
 PRODUCTS = "float32", "tf32", "bfloat16"
@@ -71,13 +71,13 @@ def trainings(args: argparse.Namespace, ranks: Ranks) -> Iterator[list]:
 
 
 def possible_products() -> Sequence[str]:
-    return PRODUCTS if products.supports_bfloat16() else PRODUCTS[:2]
+    return PRODUCTS[:2] if matmul.bfloat16_problem(paddle.get_device()) else PRODUCTS
 
 
 def choose_products(precision: str) -> None:
-    """Compute products as run_pretrain.py does by default, with --tf32 or with --amp."""
+    """Compute products as run_pretrain.py does by default, with --tf32 or --precision=bfloat16."""
     products.use_tf32(precision == "tf32")
-    products.use_bfloat16(precision == "bfloat16")
+    products.use("bfloat16" if precision == "bfloat16" else "float32")
 
 
 def machine(args: argparse.Namespace, ranks: Ranks, on_gpu: bool) -> list[list[str]]:
@@ -86,7 +86,7 @@ def machine(args: argparse.Namespace, ranks: Ranks, on_gpu: bool) -> list[list[s
     found = []
 
     def product(m: int, k: int, n: int) -> None:
-        a, b = (products.amp_operand(paddle.randn(shape)) for shape in ([m, k], [k, n]))
+        a, b = (matmul.amp_operand(paddle.randn(shape)) for shape in ([m, k], [k, n]))
         seconds = timed(lambda: paddle.matmul(a, b), 10)
         rate = f"{2 * m * k * n / seconds / 1e12:.3g} TFLOP/s, {1e6 * seconds:.0f} us"
         found.append([f"{m} x {k} x {n}, {precision}", rate])

@@ -6,13 +6,12 @@ from contextvars import ContextVar
 from elmo_core.machine import versions
 from elmo_core.machine.runtime import on_device, paddle
 
-PRECISIONS = ("float32", "bfloat16", "auto")
 _precision = ContextVar("precision", default="float32")  # of the products of this thread
 
 
-def use_bfloat16(enabled: bool) -> None:
-    """Compute large products in bfloat16 from now on; everything else stays in float32."""
-    _precision.set("bfloat16" if enabled else "float32")
+def use(name: str) -> None:
+    """Compute large products in "float32" or "bfloat16" from now on; everything else stays in float32."""
+    _precision.set(name)
 
 
 def current() -> str:

@@ -266,6 +266,7 @@ def run_in_parallel(tasks: Sequence[Callable]) -> list:
     threads_per_task = n_threads() // max(1, len(tasks))
     if len(tasks) < 2 or not threads_per_task or mkl() is None or not import_paddle().get_device().startswith("cpu"):
         return [task() for task in tasks]
+
     def run(task):
         before = _set_threads(threads_per_task)
         try:

@@ -244,7 +244,10 @@ class _FusedDirection:
             }
             results = {"d_h": d_h, "d_c": d_c, "d_projected": d_projected, "d_x": d_x, "d_bias": d_bias}
             results |= {"d_gates": d_gates, "d_outgoing": d_outgoing}
-            weights = {"recurrent": self._packed(transposed=True), "up": self._packed(tensors.projection_weight, transposed=True)}
+            weights = {
+                "recurrent": self._packed(transposed=True),
+                "up": self._packed(tensors.projection_weight, transposed=True),
+            }
             shared = {**self._shared_arguments(), **weights}
             # gates is overwritten by its gradient
             fused.kernel().lstmp_backward(**shared, **inputs, cells=cells, gates=gates, **results, **scratch)

@@ -1,16 +1,59 @@
 """Matrix products in the current precision, and right-hand sides packed for many of them."""
 
 import ctypes
+import functools
+import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from elmo_core.machine import products
-from elmo_core.machine.runtime import paddle
-from elmo_core.network import fused
+from elmo_core.machine.checks import check_option
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import on_device, paddle
+from elmo_core.network import fused, onednn
 from elmo_core.network.fused import AS_IS, TRANSPOSED
+from elmo_core.settings import PRECISIONS
 
 SAMPLES = 256  # elements by which a change of a weight is noticed
+TRIAL = 64, 512, 4096  # rows, columns and depth of the products that `auto` compares
+
+
+def chosen_precision(name: str, device: str) -> str:
+    """Check the name of a precision, and choose for `auto`. Raises if the device has no bfloat16."""
+    check_option("precision", name, PRECISIONS)
+    if name == "float32":
+        return name
+    if problem := bfloat16_problem(device):
+        if name == "bfloat16":
+            raise UserError(f"`precision=bfloat16`: {problem}. Choose float32, or auto.")
+        return "float32"
+    return "bfloat16" if name == "bfloat16" or _bfloat16_is_faster(device) else "float32"
+
+
+def bfloat16_problem(device: str) -> str:
+    """What a device lacks for products in bfloat16; empty if nothing."""
+    if device.startswith("gpu"):
+        capable = paddle.device.cuda.get_device_capability(int(device.partition(":")[2] or 0)) >= (8, 0)
+        return "" if capable else "this GPU has no bfloat16 (an A100 or later has)"
+    if problem := onednn.missing():
+        return problem
+    return "" if fused.kernel() else "the compiled loops are missing, which need a C compiler and Paddle's MKL"
+
+
+@functools.cache
+def _bfloat16_is_faster(device: str) -> bool:
+    rows, columns, depth = TRIAL
+    with on_device(device), paddle.no_grad():
+        x, weight = paddle.ones([rows, depth]), paddle.ones([depth, columns])
+        weight.persistable = True  # packed once
+        seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
+        for name in 8 * list(seconds):
+            with products.without_tf32(name):
+                began = time.perf_counter()
+                amp_matmul(x, weight)[0, 0].item()
+                seconds[name].append(time.perf_counter() - began)
+    return min(seconds["bfloat16"]) < min(seconds["float32"])
 
 
 def amp_operand(x):
