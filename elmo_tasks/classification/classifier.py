@@ -41,6 +41,7 @@ class Classifier(TrainedModel):
     """
 
     kind = "classifier"
+    listed = "predict", "iter_predict", "probabilities", "explain", "classes", "cross_validate", "evaluation"
     settings_type = ClassifierSettings
     evaluation: CrossValidation | None = None  # of `train`
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -107,14 +108,16 @@ def question_features(tokens: Sequence[str], question: Text) -> list[tuple[bool,
     return [(token in words, token in text) for token in map(str.lower, tokens)]
 
 
-@dataclass
-class Answer:
+class Answer(NamedTuple):
     """A span of a passage: begin and end in characters; score: its probability among all spans of the passage."""
 
     text: str
     begin: int
     end: int
     score: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return self._asdict()
 
 
 def span_scores(logits: np.ndarray, longest: int) -> np.ndarray:
