@@ -9,7 +9,7 @@ import numpy as np
 
 from elmo_core.machine.messages import UserError
 
-SPACE = re.compile(r"[ \t-\r]")
+SPACE = re.compile(r"[^\S\u00a0\u2007\u202f]")  # but no-break spaces
 EXAMPLE = "[['The', 'first', 'sentence', '.'], ['Second', 'one', '.']]"
 
 
