@@ -97,8 +97,9 @@ class Reader(TrainedModel):
             reader = Reader.train(examples, elmo="zh-news", save_dir="runs/qa")
             reader.scores["dev"]["f1"]
 
-        examples, dev, test: a file of SQuAD or CMRC 2018, or dictionaries as in these: {"context": ..., "question": ...,
-        "answers": {"text": [...], "answer_start": [...]}}. Without dev, a tenth of the passages is held out.
+        examples, dev, test: a file of SQuAD, CMRC 2018 or DuReader, or dictionaries as in these: {"context": ...,
+        "question": ..., "answers": {"text": [...], "answer_start": [...]}}; empty lists: the passage has no answer.
+        Without dev, a tenth of the passages is held out.
         elmo: a checkpoint, or a model's name; None: no ELMo.
         save_dir: folder of the reader; without one, nothing is written. overwrite: replace the reader there. resume:
         continue an interrupted training.
