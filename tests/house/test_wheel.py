@@ -54,6 +54,7 @@ def test_the_wheel_holds_the_library_and_nothing_else(wheel):
     }
     data = {
         "elmo_core/network/fused.c",
+        "elmo_core/text/shaded.html",
         "elmo_core/models/zh-news/final.pdparams",
         "elmo_core/py.typed",
         "elmo_tasks/py.typed",
