@@ -238,8 +238,7 @@ class Classifier(TrainedModel):
     def score(self, data: Texts, indices: np.ndarray | None = None) -> Results:
         """Score the classifier on labelled texts, or on some of them."""
         indices = np.arange(len(data)) if indices is None else indices
-        rows = np.concatenate([indices, indices + len(data)]) if data.are_pairs else indices
-        probabilities = self._probabilities([data.sentences[k] for k in rows])
+        probabilities = self._probabilities(data.sentences_of(indices))
         if not np.isfinite(probabilities).all():
             raise UserError(
                 "the classifier's predictions are not finite: use a lower `lr`, `elmo_lr` or `word_vectors_lr`."

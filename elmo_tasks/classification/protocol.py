@@ -34,18 +34,7 @@ from elmo_tasks.token_models import load_inputs
 from elmo_tasks.training import HELD_OUT, BestEpoch, conclude, format_settings
 
 Labelled = Path | str | tuple[Sequence, Sequence]  # a file, or texts and labels
-NOT_COMPARED = (
-    "texts",
-    "labels",
-    "dev",
-    "test",
-    "save_dir",
-    "overwrite",
-    "resume",
-    "progress",
-    "logging_step",
-    "device",
-)
+NOT_COMPARED = "texts", "labels", "dev", "test", "save_dir", "overwrite", "resume", "progress", "logging_step", "device"
 
 
 # Data
@@ -147,12 +136,6 @@ def weights_of_classes(weights: str | Mapping[str, float] | None, data: Texts) -
 # Training
 
 
-def make_trainer(kind: type, options: Mapping[str, Any], data: Texts) -> Trainer:
-    """Load what does not change in training."""
-    weights, progress = weights_of_classes(options["class_weights"], data), options["progress"]
-    return Trainer(kind, data, options, **load_inputs(options), class_weights=weights, progress=progress)
-
-
 def cross_validate(
     kind: type[TrainedModel],
     options: Mapping[str, Any],
@@ -187,7 +170,8 @@ def cross_validate(
         if results:
             run.check_file(results)
         run.compared = [(path, run.comparable(path)) for path in compare_with]
-        trainer = make_trainer(kind, options, run.data)
+        weights = weights_of_classes(options["class_weights"], run.data)
+        trainer = Trainer(kind, run.data, options, **load_inputs(options), class_weights=weights)
 
         def lock() -> None:
             for folder in filter(None, (save_dir, cache.folder)):
@@ -278,21 +262,11 @@ class FoldResult:
     @classmethod
     def of(cls, data: Texts, fold: Fold, best: BestEpoch, first: BestEpoch | None) -> "FoldResult":
         score = best.model.score(data, fold.scored)
-        first_accuracy = (
-            first.model.score(data, fold.scored).accuracy if first and first is not best else score.accuracy
-        )
-        settings = {**first.settings, "epoch": first.epoch} if first else {}
-        if best is not first:
-            settings = {name: value for name, value in settings.items() if name != "epoch"}
-            settings |= {**best.settings, "tune_epoch": best.epoch}
-        return cls(
-            score.probabilities,
-            score.accuracy,
-            first_accuracy,
-            score.macro_f1,
-            settings,
-            best.model.network.mixes(),
-        )
+        first_score = first.model.score(data, fold.scored) if first and first is not best else score
+        settings = {**(first.settings if first else {}), **best.settings}
+        settings["epoch" if best is first else "tune_epoch"] = best.epoch
+        accuracies, mixes = (score.accuracy, first_score.accuracy), best.model.network.mixes()
+        return cls(score.probabilities, *accuracies, score.macro_f1, settings, mixes)
 
 
 class FoldCache:

@@ -78,6 +78,11 @@ class Texts:
     def are_pairs(self) -> bool:
         return len(self.sentences) > len(self.texts)
 
+    def sentences_of(self, indices: Sequence[int]) -> list[list[str]]:
+        """The tokens of some of the texts; for pairs, those of the second texts follow."""
+        rows = [*indices, *(k + len(self) for k in indices if self.are_pairs)]
+        return [self.sentences[k] for k in rows]
+
     @cached_property
     def identity(self) -> str:
         """Identifies the texts by content, order and labels, however they are tokenised."""
