@@ -32,7 +32,6 @@ sys.path.insert(0, str(PROJECT))
 import arms
 import steps
 
-import args as arguments
 import script
 from elmo import ELMoEmbedder
 from elmo_core.machine import disk, runtime
@@ -58,24 +57,12 @@ Vectors = Callable[[Sequence[Sequence[str]]], list[np.ndarray]]  # of sentences:
 
 
 def main() -> None:
-    parser = arguments.parser(__doc__)
-    parser.add_argument("--task", choices=TASKS, required=True)
-    parser.add_argument("--data", type=Path, required=True, help="folder with the task's files, as for arms.py")
-    parser.add_argument(
-        "--elmo", nargs="+", default=[], metavar="NAME=CKPT", help="ELMos, each with a name for the table"
-    )
-    parser.add_argument("--vectors", help="word2vec vectors")
+    parser = arms.parser_of(__doc__, TASKS, seeds=3)
+    name = "ELMos, each with a name for the table"
+    parser.add_argument("--elmo", nargs="+", default=[], metavar="NAME=CKPT", help=name)
     parser.add_argument("--text", help="text on which fastText is trained: that of the ELMos and of --vectors")
-    parser.add_argument("--pieces", type=Path, help="vocabulary of word pieces, for task lac")
-    parser.add_argument("--output", type=Path, required=True, help="folder for the results")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--jobs", type=int, default=2, help="parallel runs, one thread each")
     parser.add_argument("--sentences", type=int, default=500, metavar="N", help="measure cosines on the first N")
-    parser.add_argument("--table", action="store_true", help="only print the results so far")
-    parser.add_argument("flags", nargs="*", metavar="FLAG", help="after --: flags for the task's script")
-    args = parser.parse_args()
-    if args.task == "lac" and not args.pieces:
-        parser.error("--task=lac needs --pieces")
+    args = arms.parse(parser)
     for text in args.elmo:
         if not re.fullmatch(r"(?!(word2vec|fasttext)=)[\w+.]+=.+", text):
             parser.error(f"--elmo {text}: expected NAME=CKPT, the name of letters and digits")
@@ -86,16 +73,10 @@ def main() -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train the arms and write a file of scores for each run."""
-    os.environ["OMP_NUM_THREADS"] = "1"
     elmos = dict(text.split("=", 1) for text in args.elmo)
-    tagged_lines = [args.data / name for name in ("train.txt", "dev.txt")] if args.task in arms.TAGGED else []
-    data = steps.digest(*(tagged_lines or arms.files(args).values()), *([args.pieces] if args.pieces else []))
     models = {f"ELMo {name}": steps.digest(arms.model_file(path)) for name, path in elmos.items()}
     models |= {"word2vec": args.vectors and steps.digest(Path(args.vectors)), "fasttext": args.text}
-    models["sentences"] = str(args.sentences)
-    steps.check_settings(args.output, {"task": args.task, "flags": " ".join(args.flags), "data": data, **models})
-    if tagged_lines:
-        arms.write_columns(args)
+    arms.prepare(args, {**models, "sentences": str(args.sentences)})
     noisy, words = noisy_tests(args)
     vectors = {"word2vec": args.vectors} if args.vectors else {}
     if args.text:

@@ -149,9 +149,10 @@ def test_table_of_what_is_there(tmp_path):
 
 @pytest.mark.parametrize("task", arms.TASKS)
 def test_every_arm_is_a_command_that_the_scripts_know(task, tmp_path, monkeypatch):
-    args = argparse.Namespace(task=task, data=tmp_path, output=tmp_path, elmo="zh-news", vectors="v", word_elmo="w")
+    models = {"elmo": "zh-news", "vectors": "v", "word_elmo": "w"}
+    args = argparse.Namespace(task=task, data=tmp_path, output=tmp_path, flags=["--epochs=2"], **models)
     for arm in arms.ARMS.keys() - ({"tuned"} if task == "cmrc2018" else set()):  # a reader's ELMo is frozen
-        parse(arms.step_of(args, 1, arm, ["--epochs=2"]).commands, monkeypatch)
+        parse(arms.step_of(args, 1, arm).commands, monkeypatch)
     assert arms.needs(task, "nothing") == [] and "vectors" in arms.needs(task, "word2vec")
 
 
