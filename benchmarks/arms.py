@@ -15,7 +15,7 @@ word        --word_elmo, mixed: another ELMo, for instance the one with word inp
 
 Each run is one training with run_tag.py, run_read.py or run_finetune.py, which gets the flags after `--`. Finished runs are
 skipped. In cmrc2018 all arms but `nothing` also read --vectors. Intervals and p-values of differences cover other seeds and
-other texts of the same kind, with these pretrained models (elmo_tasks/significance.py); in cmrc2018, other passages. An
+other texts of the same kind, with these pretrained models (crossed.py); in cmrc2018, other passages. An
 arm's span F1 is linearised into per-sentence contributions.
 """
 
@@ -33,6 +33,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
 import steps
+from crossed import crossed_difference
 
 import args as arguments
 import script
@@ -42,7 +43,7 @@ from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import model_files
 from elmo_tasks.reading.data import read_dataset
 from elmo_tasks.reading.score import score
-from elmo_tasks.significance import Difference, clustered_bootstrap, crossed_difference, mean_and_std
+from elmo_tasks.significance import Difference, clustered_bootstrap, mean_and_std
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.data import known_words
 from elmo_tasks.tagging.formats import labelled_pieces

@@ -360,7 +360,7 @@ class CrossValidation:
         for mix in np.mean([result.mixes for result in self.results], axis=0):
             lines.append(f"layers                 s {' '.join(f'{s:.3f}' for s in mix[:-1])}  gamma {mix[-1]:.3f}")
         lines += tables(results, classes, confusion)
-        return "\n".join(lines + [comparison(results, other, path, self.seed, unit) for path, other in self.compared])
+        return "\n".join(lines + [comparison(results, other, path, unit) for path, other in self.compared])
 
     def comparable(self, path: Path) -> Results:
         """The results of another run. Raise unless it has scored the same texts."""
