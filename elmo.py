@@ -162,9 +162,9 @@ class BiLM(nn.Layer):
         """Full-softmax log-probabilities of all targets, forward and backward (B, T), 0 at padding; and the final state."""
         with paddle.no_grad(), products.full_precision():
             top, targets, packing, state = self._run_batch(batch, state, 0.0)
-            tasks = [partial(self.softmax.log_probabilities, h, words) for h, words in zip(top, targets, strict=True)]
+            tasks = [partial(self.softmax.predictions, h, words) for h, words in zip(top, targets, strict=True)]
             scores = np.zeros((2, *batch.forward_target.shape))
-            scores[:, packing.row, packing.step] = runtime.run_in_parallel(tasks)
+            scores[:, packing.row, packing.step] = [-surprisal for surprisal, *_ in runtime.run_in_parallel(tasks)]
             return scores[0], scores[1], state
 
     def _run_batch(self, batch: LMBatch, state: BiLMState | None, dropout: float):
