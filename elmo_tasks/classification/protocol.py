@@ -70,44 +70,39 @@ def _model_selection():
 
 
 def make_folds(data: Texts, folds: int, protocol: str, seed: int) -> list[Fold]:
-    labels, n_train = data.labels, len(data) - data.n_dev - data.n_test
-    indices, dev = np.arange(n_train), np.arange(n_train, n_train + data.n_dev)
+    labels, indices = data.labels, np.arange(len(data))
     if protocol == "split":  # as in the published scripts: not stratified
         parts = [("split", *_model_selection().train_test_split(indices, test_size=HELD_OUT, random_state=seed))]
     else:
-        smallest_class = int(np.bincount(labels[indices]).min())
+        smallest_class = int(np.bincount(labels).min())
         if not 2 <= folds <= smallest_class // 2:
             enough = f"enough for 2 to {smallest_class // 2:,} folds"
             what = enough if smallest_class >= 4 else "too few: remove it, or give `test`"
-            raise UserError(
-                f"`folds={folds}`: the rarest class has {format_count(smallest_class, 'texts')}, which is {what}."
-            )
-        splits = (
-            _model_selection().StratifiedKFold(folds, shuffle=True, random_state=seed).split(indices, labels[indices])
-        )
-        parts = [(f"fold {k}/{folds}", *split) for k, split in enumerate(splits, 1)]
-    return [Fold(name, *hold_out_dev(train, dev, labels, seed), test) for name, train, test in parts]
+            texts = format_count(smallest_class, "texts")
+            raise UserError(f"`folds={folds}`: the rarest class has {texts}, which is {what}.")
+        splitter = _model_selection().StratifiedKFold(folds, shuffle=True, random_state=seed)
+        parts = [(f"fold {k}/{folds}", *split) for k, split in enumerate(splitter.split(indices, labels), 1)]
+    return [Fold(name, *hold_out_dev(train, labels, seed), test) for name, train, test in parts]
 
 
-def only_fold(data: Texts, seed: int) -> Fold:
+def only_fold(data: Texts, seed: int, name: str = "") -> Fold:
     """All texts but those of the dev and test sets are trained on."""
-    train, dev, test = np.split(np.arange(len(data)), [len(data) - data.n_dev - data.n_test, len(data) - data.n_test])
-    return Fold("", *hold_out_dev(train, dev, data.labels, seed), test)
+    train, dev, test = np.split(np.arange(len(data)), [data.n_train, data.n_train + data.n_dev])
+    if not len(dev):
+        return Fold(name, *hold_out_dev(train, data.labels, seed), test)
+    if len(set(data.labels[dev])) < 2:
+        raise UserError("`dev`: all texts have the same label, so it cannot select a model.")
+    return Fold(name, train, dev, test)
 
 
-def hold_out_dev(train: np.ndarray, dev: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The training and dev parts; without a dev part, it is a stratified tenth of the training part."""
-    if len(dev):
-        if len(set(labels[dev])) < 2:
-            raise UserError("`dev`: all texts have the same label, so it cannot select a model.")
-        return train, dev
+def hold_out_dev(train: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Divide the training part into that and a dev part, which is a stratified tenth."""
     counts = np.bincount(labels[train], minlength=labels.max() + 1)
     if counts.min() >= 2 and len(train) * HELD_OUT > len(counts) - 1:
-        parts = _model_selection().train_test_split(
-            train, test_size=HELD_OUT, stratify=labels[train], random_state=seed
-        )
-        if len(set(labels[parts[1]])) > 1:
-            return tuple(parts)
+        options = {"test_size": HELD_OUT, "stratify": labels[train], "random_state": seed}
+        train, dev = _model_selection().train_test_split(train, **options)
+        if len(set(labels[dev])) > 1:
+            return train, dev
     raise UserError(
         f"{format_count(len(train), 'texts')}, {counts.min():,} of the rarest class, are too few: a tenth of a training "
         "part must hold several classes. Give `dev`, or remove rare classes."
@@ -119,17 +114,13 @@ def weights_of_classes(weights: str | Mapping[str, float] | None, data: Texts) -
     if weights is None:
         return None
     if weights == "balanced":
-        counts = np.bincount(data.labels[: len(data) - data.n_dev - data.n_test])
+        counts = np.bincount(data.labels[: data.n_train])
         return counts.sum() / (len(counts) * counts)
-    is_valid = isinstance(weights, Mapping) and all(
-        name in data.classes and isinstance(weight, int | float) and 0 < weight < np.inf
-        for name, weight in weights.items()
-    )
-    if not is_valid:
-        raise UserError(
-            f"`class_weights` are {weights!r:.80}, expected 'balanced', or a weight above 0 for some of the classes "
-            f"{messages.join_names(data.classes)}."
-        )
+    if not (isinstance(weights, Mapping) and weights.keys() <= set(data.classes)) or not all(
+        isinstance(weight, int | float) and 0 < weight < np.inf for weight in weights.values()
+    ):
+        expected = f"'balanced', or a weight above 0 for some of the classes {messages.join_names(data.classes)}"
+        raise UserError(f"`class_weights` are {weights!r:.80}, expected {expected}.")
     return np.array([weights.get(name, 1.0) for name in data.classes])
 
 
@@ -206,8 +197,7 @@ def cross_validate(
             return [done[number] for number in numbers]
 
         def train_on_all() -> None:
-            fold = only_fold(replace(run.data, n_dev=run.data.n_dev + run.data.n_test, n_test=0), run.seed)
-            fold.name = f"all {run.data.unit}"
+            fold = only_fold(run.data, run.seed, f"all {run.data.unit}")
             best, _ = trainer.train(fold, len(run.folds) + 1, save_dir, resume and is_saved)
             run.conclude(best, fold, save_dir)
 

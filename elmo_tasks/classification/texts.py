@@ -75,6 +75,10 @@ class Texts:
         return len(self.texts)
 
     @property
+    def n_train(self) -> int:
+        return len(self) - self.n_dev - self.n_test
+
+    @property
     def are_pairs(self) -> bool:
         return len(self.sentences) > len(self.texts)
 
