@@ -127,7 +127,7 @@ def noisy_tests(args: argparse.Namespace) -> tuple[Noisy, set[str]]:
     noisy: Noisy = {}
     for kind in (*KINDS, SEGMENTATION):
         found = {share: noise_of(test, kind, share, joins=not is_tagging(args)) for share in SHARES}
-        if any(is_changed(sentence, parts) for sentence, parts in zip(test, found[SHARES[-1]], strict=True)):
+        if list(map(words_of, found[SHARES[-1]])) != list(map(list, test)):
             noisy[kind] = {0.0: [[(1, [word]) for word in sentence] for sentence in test], **found}
     tests = [words_of(parts) for by_share in noisy.values() for test in by_share.values() for parts in test]
     return noisy, set(itertools.chain.from_iterable([*clean, *tests]))
@@ -165,22 +165,15 @@ def words_of(parts: Sequence[Part]) -> list[str]:
     return [word for _, words in parts for word in words]
 
 
-def is_changed(sentence: Sequence[str], parts: Sequence[Part]) -> bool:
-    return list(sentence) != words_of(parts)
-
-
 def changed(noisy: Noisy) -> dict[str, dict[float, float]]:
     """The share of the words that were changed, by kind and share: some words have no such misprint."""
-    shares: dict[str, dict[float, float]] = {}
-    for kind, by_share in noisy.items():
-        clean = [words_of(parts) for parts in by_share[0.0]]
-        total = sum(map(len, clean))
-        shares[kind] = {
-            share: sum(end - begin for pair in zip(clean, test, strict=True) for begin, end, *_ in changes(*pair))
-            / total
-            for share, test in by_share.items()
-        }
-    return shares
+    clean = list(map(words_of, next(iter(noisy.values()))[0.0]))
+
+    def share_of(test: list[list[Part]]) -> float:
+        pairs = zip(clean, test, strict=True)
+        return sum(end - begin for pair in pairs for begin, end, *_ in changes(*pair)) / sum(map(len, clean))
+
+    return {kind: {share: share_of(test) for share, test in by_share.items()} for kind, by_share in noisy.items()}
 
 
 def changes(clean: Sequence[str], parts: Sequence[Part]) -> list[tuple[int, int, int, int]]:
@@ -240,22 +233,17 @@ def scores_of(args: argparse.Namespace, folder: Path, noisy: Noisy) -> dict[str,
     if not is_tagging(args):
         classifier = Classifier(folder)
         texts = classifier.read(test, None)
-        return each(
-            noisy, lambda parts: classifier.score(replace(texts, sentences=list(map(words_of, parts)))).accuracy
-        )
-    tagger = Tagger(folder)
-    sentences = read_columns(test)
 
-    def score(noise: list[list[Part]]) -> float:
-        scheme, given = tagger.settings.scheme, zip(sentences, noise, strict=True)
-        return tagger.score(
-            [replace(s, tokens=words_of(p), labels=labels_of(s.labels, p, scheme)) for s, p in given]
-        ).value
+        def score(noise: list[list[Part]]) -> float:
+            return classifier.score(replace(texts, sentences=list(map(words_of, noise)))).accuracy
+    else:
+        tagger, sentences = Tagger(folder), read_columns(test)
 
-    return each(noisy, score)
+        def score(noise: list[list[Part]]) -> float:
+            scheme, given = tagger.settings.scheme, zip(sentences, noise, strict=True)
+            noisy = [replace(s, tokens=words_of(p), labels=labels_of(s.labels, p, scheme)) for s, p in given]
+            return tagger.score(noisy).value
 
-
-def each(noisy: Noisy, score: Callable[[list[list[Part]]], float]) -> dict[str, dict[float, float]]:
     clean = score(next(iter(noisy.values()))[0.0])
     return {
         kind: {share: score(test) if share else clean for share, test in by_share.items()}
