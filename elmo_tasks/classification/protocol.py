@@ -389,4 +389,4 @@ class CrossValidation:
         sizes = {name: len(indices) for name, indices in parts.items() if len(indices)}
         self.classifier = best.model
         test = best.model.score(self.data, fold.test) if len(fold.test) else None
-        conclude(best.model, best, test, replace(best.training, seed=self.seed), sizes, folder)
+        conclude(best, test, replace(best.training, seed=self.seed), sizes, folder)
