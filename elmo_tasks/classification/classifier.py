@@ -19,9 +19,9 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.text.language import AUTO
 from elmo_core.text.tokens import Vocabulary, sentence_batches
 from elmo_tasks.classification.network import ClassifierNetwork, ClassifierSettings, FineTunedELMo
-from elmo_tasks.classification.protocol import CrossValidation, Labelled, cross_validate, load_texts
+from elmo_tasks.classification.protocol import CrossValidation, cross_validate
 from elmo_tasks.classification.scores import Results
-from elmo_tasks.classification.texts import Texts, as_texts, read_known, tokenise_texts
+from elmo_tasks.classification.texts import Labelled, Texts, as_texts, load_texts, read_known, tokenise_texts
 from elmo_tasks.classification.training import BATCH_SIZE, BATCH_TOKENS, ClassifierTraining, make_elmo
 from elmo_tasks.classification.words import Words
 from elmo_tasks.saved import TrainedModel, part

@@ -1,7 +1,6 @@
 """Training and scoring on parts of labelled texts: files of their own, the folds of a cross-validation, or a single split.
 
-A tenth of each training part is held out as the dev part if there is none. The test part is scored once, and never used for
-selection. The dev part selects by ROC AUC (`scores.auc`): on a thousand reviews it is less noisy than accuracy and, unlike
+The dev part selects by ROC AUC (`scores.auc`): on a thousand reviews it is less noisy than accuracy and, unlike
 the loss, insensitive to overconfidence caused by fine-tuning.
 """
 
@@ -17,41 +16,23 @@ import numpy as np
 from elmo_core.config import differences
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, messages, runtime
-from elmo_core.machine.checks import as_list, check_option, check_texts, describe
+from elmo_core.machine.checks import check_option
 from elmo_core.machine.messages import UserError, format_count, log
-from elmo_core.machine.optional import import_optional
 from elmo_core.machine.ranks import Ranks
 from elmo_core.settings import check_effects, make
 from elmo_core.weights import model_files
+from elmo_tasks.classification.folds import Fold, make_folds, only_fold, weights_of_classes
 from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.classification.polarity import read_reviews
 from elmo_tasks.classification.scores import Results, comparison, tables
-from elmo_tasks.classification.texts import Example, Given, Texts, read_texts
-from elmo_tasks.classification.training import ClassifierTraining, Fold, Trainer
+from elmo_tasks.classification.texts import Texts, load_texts, read_texts
+from elmo_tasks.classification.training import ClassifierTraining, Trainer
 from elmo_tasks.saved import LOCK, STATE, TrainedModel, check_model_folder
 from elmo_tasks.significance import mean_and_std
 from elmo_tasks.token_models import load_inputs
-from elmo_tasks.training import HELD_OUT, BestEpoch, conclude, format_settings
+from elmo_tasks.training import BestEpoch, conclude, format_settings
 
-Labelled = Path | str | tuple[Sequence, Sequence]  # a file, or texts and labels
 NOT_COMPARED = "texts", "labels", "dev", "test", "save_dir", "overwrite", "resume", "progress", "logging_step", "device"
-
-
-# Data
-
-
-def load_texts(source: Labelled, name: str) -> Path | Given:
-    """A file, or the examples that texts and their labels are. name: of the argument, used in error messages."""
-    if isinstance(source, Path | str):
-        return Path(source)
-    texts, labels = map(as_list, source)
-    is_pair = bool(texts) and not isinstance(texts[0], str)
-    check_texts(source[0], ("text", "text2") if is_pair else ("text",))
-    if labels is None or len(texts) != len(labels) or not texts:
-        found = f"{format_count(len(texts), 'texts')} and {describe(source[1])}"
-        raise UserError(f"`{name}`: found {found}, expected as many texts as labels.")
-    pairs = [tuple(" ".join(part.split()) for part in (text if is_pair else (text,))) for text in texts]
-    return Given(name, [Example(str(label), text) for label, text in zip(labels, pairs, strict=True)])
 
 
 def load(options: Mapping[str, Any]) -> Texts:
@@ -63,68 +44,6 @@ def load(options: Mapping[str, Any]) -> Texts:
         return read_reviews(source, *tokenisation)
     parts = [None if options[name] is None else load_texts(options[name], name) for name in ("dev", "test")]
     return read_texts(source, *parts, options["columns"], *tokenisation)
-
-
-def _model_selection():
-    return import_optional("sklearn.model_selection", "training a classifier")
-
-
-def make_folds(data: Texts, folds: int, protocol: str, seed: int) -> list[Fold]:
-    labels, indices = data.labels, np.arange(len(data))
-    if protocol == "split":  # as in the published scripts: not stratified
-        parts = [("split", *_model_selection().train_test_split(indices, test_size=HELD_OUT, random_state=seed))]
-    else:
-        smallest_class = int(np.bincount(labels).min())
-        if not 2 <= folds <= smallest_class // 2:
-            enough = f"enough for 2 to {smallest_class // 2:,} folds"
-            what = enough if smallest_class >= 4 else "too few: remove it, or give `test`"
-            texts = format_count(smallest_class, "texts")
-            raise UserError(f"`folds={folds}`: the rarest class has {texts}, which is {what}.")
-        splitter = _model_selection().StratifiedKFold(folds, shuffle=True, random_state=seed)
-        parts = [(f"fold {k}/{folds}", *split) for k, split in enumerate(splitter.split(indices, labels), 1)]
-    return [Fold(name, *hold_out_dev(train, labels, seed), test) for name, train, test in parts]
-
-
-def only_fold(data: Texts, seed: int, name: str = "") -> Fold:
-    """All texts but those of the dev and test sets are trained on."""
-    train, dev, test = np.split(np.arange(len(data)), [data.n_train, data.n_train + data.n_dev])
-    if not len(dev):
-        return Fold(name, *hold_out_dev(train, data.labels, seed), test)
-    if len(set(data.labels[dev])) < 2:
-        raise UserError("`dev`: all texts have the same label, so it cannot select a model.")
-    return Fold(name, train, dev, test)
-
-
-def hold_out_dev(train: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Divide the training part into that and a dev part, which is a stratified tenth."""
-    counts = np.bincount(labels[train], minlength=labels.max() + 1)
-    if counts.min() >= 2 and len(train) * HELD_OUT > len(counts) - 1:
-        options = {"test_size": HELD_OUT, "stratify": labels[train], "random_state": seed}
-        train, dev = _model_selection().train_test_split(train, **options)
-        if len(set(labels[dev])) > 1:
-            return train, dev
-    raise UserError(
-        f"{format_count(len(train), 'texts')}, {counts.min():,} of the rarest class, are too few: a tenth of a training "
-        "part must hold several classes. Give `dev`, or remove rare classes."
-    )
-
-
-def weights_of_classes(weights: str | Mapping[str, float] | None, data: Texts) -> np.ndarray | None:
-    """Weights (classes,) in the loss from `class_weights`; None without it."""
-    if weights is None:
-        return None
-    if weights == "balanced":
-        counts = np.bincount(data.labels[: data.n_train])
-        return counts.sum() / (len(counts) * counts)
-    if not (isinstance(weights, Mapping) and weights.keys() <= set(data.classes)) or not all(
-        isinstance(weight, int | float) and 0 < weight < np.inf for weight in weights.values()
-    ):
-        expected = f"'balanced', or a weight above 0 for some of the classes {messages.join_names(data.classes)}"
-        raise UserError(f"`class_weights` are {weights!r:.80}, expected {expected}.")
-    return np.array([weights.get(name, 1.0) for name in data.classes])
-
-
-# Training
 
 
 def cross_validate(

@@ -11,6 +11,7 @@ import numpy as np
 from elmo_core.machine.runtime import paddle
 from elmo_core.settings import first_of, make, setting
 from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches
+from elmo_tasks.classification.folds import Fold
 from elmo_tasks.classification.network import ClassifierSettings, FineTunedELMo
 from elmo_tasks.classification.scores import Results
 from elmo_tasks.classification.texts import Texts
@@ -47,20 +48,6 @@ class ClassifierTraining(TrainingSettings):
 
 
 SETTINGS = ClassifierSettings, ClassifierTraining
-
-
-@dataclass
-class Fold:
-    """Indices of the texts to train on, to select on, and to score."""
-
-    name: str
-    train: np.ndarray
-    dev: np.ndarray
-    test: np.ndarray
-
-    @property
-    def scored(self) -> np.ndarray:
-        return self.test if len(self.test) else self.dev
 
 
 class Trainer:
