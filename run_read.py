@@ -147,7 +147,9 @@ def predict(args: argparse.Namespace) -> None:
             reader = Reader(args.model_dir, args.device)
             passages = tokenise_passages(passages, reader.settings.lang)
             best = reader.best(passages, args.k or 1)
-            answers = {id: list(map(vars, some)) if args.k else some[0].text for id, some in best.items()}
+            answers = {
+                id: [answer.to_dict() for answer in some] if args.k else some[0].text for id, some in best.items()
+            }
             target.write(json.dumps(answers, ensure_ascii=False, indent=1) + "\n")
         else:
             disk.check_input(args.passage, "a passage", "--passage")

@@ -41,6 +41,16 @@ class Classifier(TrainedModel):
     """
 
     kind = "classifier"
+    listed = (
+        "predict",
+        "iter_predict",
+        "probabilities",
+        "predict_proba",
+        "explain",
+        "classes",
+        "cross_validate",
+        "evaluation",
+    )
     settings_type = ClassifierSettings
     evaluation: CrossValidation | None = None  # of `train`
 
@@ -187,6 +197,8 @@ class Classifier(TrainedModel):
             stacked = list(chain.from_iterable(zip(*group, strict=True))) if pairs else group
             arrays.append(self._probabilities(tokenise_texts(stacked, lang, max_tokens)))
         return np.concatenate(arrays)
+
+    predict_proba = probabilities  # as in scikit-learn
 
     def _probabilities(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
         """The same for tokenised texts; for pairs, all first texts are followed by all second ones."""
