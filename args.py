@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from elmo_core.config import PRESETS, ELMoConfig
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.messages import UserError, with_commands
 from elmo_core.settings import expected, first_of, setting
 
 MODEL_SIZE = "original"  # default of --model_size
@@ -66,6 +66,9 @@ class _Parser(argparse.ArgumentParser):
             self.print_usage(sys.stderr)
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return namespace, unknown
+
+    def format_help(self) -> str:
+        return with_commands(super().format_help())
 
     def error(self, message: str) -> NoReturn:
         unknown = message.removeprefix("unrecognized arguments: ").split() if "unrecognized" in message else []
@@ -130,6 +133,17 @@ COMMON = {  # flags of several scripts
     "dev_data_path": {"metavar": "PATH", "help": "held-out text: a file, a folder, or a glob in quotes"},
     "batch_size": {**COUNT, "default": 128, "help": "rows of text per process"},
     "unroll_steps": {**COUNT, "default": 20, "help": "tokens per row and batch"},
+    "model_dir": {**DIR, "required": True, "help": "folder of the trained model"},
+    "save_dir": {**DIR, "required": True, "help": "folder for the trained model"},
+    "overwrite": {"action": "store_true", "help": "replace the model in --save_dir"},
+    "resume": {"action": "store_true", "help": "continue an interrupted training"},
+    "test_file": {**FILE, "required": True},
+    "input": {**FILE, "help": "text (default: standard input)"},
+    "output": {**FILE, "help": "predictions (default: standard output)"},
+    "output_format": {"help": "format of the predictions"},
+    "mistakes": {**FILE, "help": "write misclassified examples (gold and predicted) to this TSV"},
+    "confusion": {"action": "store_true", "help": "print the confusion matrix"},
+    "json": {**FILE, "help": "write the scores as JSON"},
 }
 
 
