@@ -35,6 +35,7 @@ from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.lstmp import LSTMP, Packing, State, run_layer
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.surprisal import Surprisals, surprisals
+from elmo_core.network.surprisal_plot import plot_surprisal
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
 from elmo_core.network.token_tables import CachedTable, OOVCounter, PrecomputedTable, TokenTable
 from elmo_core.text.corpus import Corpus
@@ -54,7 +55,7 @@ from elmo_core.weights.model_files import read_model, resolve
 from elmo_core.weights.published import install, models
 
 __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary"]
-__all__ += ["__version__", "install", "load_bilm", "models"]
+__all__ += ["__version__", "install", "load_bilm", "models", "plot_surprisal"]
 
 nn = paddle.nn
 

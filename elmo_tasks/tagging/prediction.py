@@ -15,6 +15,7 @@ from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.text import Line
 
 INPUT_FORMATS = (TEXT, *FORMATS)
+OUTPUT_FORMATS = ("columns", "json", "tagged")
 MIN_ROWS = 5  # fewer lines than that are not recognised as columns
 
 
