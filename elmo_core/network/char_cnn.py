@@ -7,6 +7,7 @@ characters need n + 1 windows per width, with the same result as all 50 columns.
 """
 
 import itertools
+from functools import partial
 
 import numpy as np
 
@@ -14,10 +15,11 @@ from elmo_core.config import MAX_CHARS_LIMIT, ELMoConfig
 from elmo_core.machine import products
 from elmo_core.machine.runtime import n_threads, paddle, run_in_parallel, to_tensor
 from elmo_core.network import fused
-from elmo_core.network.matmul import amp_matmul, amp_operand
+from elmo_core.network.matmul import amp_matmul, amp_operand, packed
 from elmo_core.text.tokens import Tokens
 
 nn = paddle.nn
+WINDOWS_PER_PRODUCT = 128  # of fused.c, at most
 
 
 class CharCNN(nn.Layer):
@@ -119,12 +121,19 @@ class _FusedFeatures(paddle.autograd.PyLayer):
         whole = ids.min(initial=0) >= 0 and ids.max(initial=0) < len(table)
         if not (fits and whole and lengths.min(initial=0) >= 0 and lengths.max(initial=0) <= ids.shape[1]):
             raise ValueError(f"character ids {ids.shape} or their lengths are not those of tokens")
-        cnn = ids.shape[1], table.shape[1], ids, lengths, table, len(widths), widths, numbers
+        cnn = ids.shape[1], table.shape[1], ids, lengths
+        shape = len(widths), widths, numbers
         is_tanh = config.activation == "tanh"
         ranges = _thread_ranges(tokens.lengths)
-        arguments = weights, biases, is_tanh, features, argmax
-        run_in_parallel([lambda a=a, b=b: fused.kernel().cnn_forward(*cnn, a, b, *arguments) for a, b in ranges])
-        ctx.saved = cnn, ranges, table, weights, biases, is_tanh, features.detach(), argmax
+        windows = int(lengths.sum()) + len(lengths) or 1
+        filters = [packed([weight], False, 1 + windows // WINDOWS_PER_PRODUCT, windows) for weight in weights]
+        arguments = amp_operand(table), *shape, filters, biases, is_tanh, features, argmax
+
+        def compute(a: int, b: int) -> None:
+            fused.kernel().cnn_forward(*cnn, *arguments[:4], a, b, *arguments[4:])
+
+        run_in_parallel([partial(compute, a, b) for a, b in ranges])
+        ctx.saved = (*cnn, table, *shape), ranges, table, weights, biases, is_tanh, features.detach(), argmax
         return features
 
     @staticmethod

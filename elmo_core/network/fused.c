@@ -353,16 +353,15 @@ void lstmp_backward(int64_t steps, const int64_t *batch_sizes, int64_t P, int64_
 
 /* The character CNN: convolutions, max pooling over positions, activation. A token needs the windows that start at its
    characters, and one of padding only. Tokens are processed in blocks of about ROWS windows, which stay in the cache.
-   ids (N, C), lengths (N), table (characters, D). Filters of widths[k] have a weight (widths[k] * D, filter_counts[k]) and a
-   bias. */
+   ids (N, C), lengths (N), table (characters, D), an operand. Filters of widths[k] have a weight (widths[k] * D,
+   filter_counts[k]) and a bias. */
 
 enum { ROWS = 128 }; /* more than a token's windows: char_cnn.py raises if there are more columns */
 
 typedef struct {
-    const blas_t *blas;
     int64_t columns, dim;
     const int32_t *ids, *lengths;
-    const float *table;
+    const void *table;
     int64_t n_widths;
     const int64_t *widths, *filter_counts;
 } cnn_t;
@@ -372,14 +371,14 @@ static int64_t n_windows(const cnn_t *cnn, int64_t token, int64_t width) {
     return (length < last ? length : last) + 1;
 }
 
-/* Write the windows (rows, width * D) of tokens a .. b, one token after another. Returns their number. */
-static int64_t fill_windows(const cnn_t *cnn, int64_t a, int64_t b, int64_t width, float *windows) {
-    int64_t D = cnn->dim, rows = 0;
+/* Write the windows (rows, width * D) of tokens a .. b, one token after another. Returns their number. bytes: of a vector. */
+static int64_t fill_windows(const cnn_t *cnn, int64_t a, int64_t b, int64_t width, int64_t bytes, void *windows) {
+    int64_t rows = 0;
     for (int64_t token = a; token < b; token++) {
         const int32_t *ids = cnn->ids + token * cnn->columns;
         for (int64_t s = 0, n = n_windows(cnn, token, width); s < n; s++, rows++)
             for (int64_t w = 0; w < width; w++)
-                memcpy(windows + (rows * width + w) * D, cnn->table + ids[s + w] * D, D * sizeof(float));
+                memcpy((char *)windows + (rows * width + w) * bytes, (const char *)cnn->table + ids[s + w] * bytes, bytes);
     }
     return rows;
 }
@@ -397,12 +396,13 @@ static int64_t largest(const int64_t *values, int64_t n) {
     return most;
 }
 
-/* Compute features (N, F) of tokens begin .. end, and in argmax (N, F), unless NULL, the window each comes from. Returns 0 if
-   out of memory. */
-int cnn_forward(const blas_t *blas, int64_t columns, int64_t dim, const int32_t *ids, const int32_t *lengths,
-                const float *table, int64_t n_widths, const int64_t *widths, const int64_t *filter_counts, int64_t begin, int64_t end,
-                const float *const *weights, const float *const *biases, int is_tanh, float *features, uint8_t *argmax) {
-    const cnn_t cnn = {blas, columns, dim, ids, lengths, table, n_widths, widths, filter_counts};
+/* Compute features (N, F) of tokens begin .. end, and in argmax (N, F), unless NULL, the window each comes from. filters: the
+   weights. Returns 0 if out of memory. */
+int cnn_forward(int64_t columns, int64_t dim, const int32_t *ids, const int32_t *lengths, const void *table,
+                int64_t n_widths, const int64_t *widths, const int64_t *filter_counts, int64_t begin, int64_t end,
+                const rhs_t *const *filters, const float *const *biases, int is_tanh, float *features, uint8_t *argmax) {
+    const cnn_t cnn = {columns, dim, ids, lengths, table, n_widths, widths, filter_counts};
+    int is_half = filters[0]->blas->engine != NULL;
     int64_t width = largest(cnn.widths, cnn.n_widths), number = largest(cnn.filter_counts, cnn.n_widths), F = 0, F0 = 0;
     for (int64_t k = 0; k < cnn.n_widths; k++) F += cnn.filter_counts[k];
     float *windows = alloc_aligned(ROWS * width * cnn.dim), *sums = alloc_aligned(ROWS * number);
@@ -412,9 +412,9 @@ int cnn_forward(const blas_t *blas, int64_t columns, int64_t dim, const int32_t 
         b = block_end(&cnn, a, end);
         F0 = 0;
         for (int64_t k = 0; k < cnn.n_widths; F0 += cnn.filter_counts[k++]) {
-            int64_t K = cnn.widths[k] * cnn.dim, n = cnn.filter_counts[k];
-            int64_t rows = fill_windows(&cnn, a, b, cnn.widths[k], windows);
-            cnn.blas->product(ROW_MAJOR, AS_IS, AS_IS, rows, n, K, 1.0f, windows, K, weights[k], n, 0.0f, sums, n);
+            int64_t n = cnn.filter_counts[k], bytes = cnn.dim * (is_half ? sizeof(uint16_t) : sizeof(float));
+            int64_t rows = fill_windows(&cnn, a, b, cnn.widths[k], bytes, windows);
+            multiply(is_half ? (rows + 31) / 32 * 32 : rows, windows, filters[k], sums); /* oneDNN compiles for each number */
             const float *row = sums, *bias = biases[k];
             for (int64_t token = a; token < b; token++) {
                 float *restrict best = features + token * F + F0;
@@ -458,11 +458,11 @@ static void add_pair_gradients(int64_t K, float d, const float *restrict window,
 
 /* Add the gradients of tokens begin .. end to d_table (characters, D), d_weights and d_biases, from d_features (N, F). Each
    feature comes from one window: a matrix product over all windows would mostly multiply zeros. Returns 0 if out of memory. */
-int cnn_backward(const blas_t *blas, int64_t columns, int64_t dim, const int32_t *ids, const int32_t *lengths,
+int cnn_backward(int64_t columns, int64_t dim, const int32_t *ids, const int32_t *lengths,
                  const float *table, int64_t n_widths, const int64_t *widths, const int64_t *filter_counts, int64_t begin, int64_t end,
                  const float *const *weights, int is_tanh, const float *features, const uint8_t *argmax,
                  const float *d_features, float *d_table, float *const *d_weights, float *const *d_biases) {
-    const cnn_t cnn = {blas, columns, dim, ids, lengths, table, n_widths, widths, filter_counts};
+    const cnn_t cnn = {columns, dim, ids, lengths, table, n_widths, widths, filter_counts};
     int64_t width = largest(cnn.widths, cnn.n_widths), number = largest(cnn.filter_counts, cnn.n_widths), D = cnn.dim, F = 0;
     for (int64_t k = 0; k < cnn.n_widths; k++) F += cnn.filter_counts[k];
     enum { FILTERS_PER_BLOCK = 16 };
@@ -476,7 +476,7 @@ int cnn_backward(const blas_t *blas, int64_t columns, int64_t dim, const int32_t
         memset(d_filters, 0, n * K * sizeof(float));
         for (int64_t a = begin, b; a < end; a = b) {
             b = block_end(&cnn, a, end);
-            int64_t rows = fill_windows(&cnn, a, b, cnn.widths[k], windows);
+            int64_t rows = fill_windows(&cnn, a, b, cnn.widths[k], D * sizeof(float), windows);
             for (int64_t token = a, row = 0; token < b; row += n_windows(&cnn, token++, cnn.widths[k])) first[token - a] = row;
             memset(d_windows, 0, rows * K * sizeof(float));
             for (int64_t f0 = 0; f0 < n; f0 += FILTERS_PER_BLOCK)

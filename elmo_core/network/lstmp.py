@@ -151,8 +151,10 @@ def run_layer(
     if indices and not (is_fused and (fits or training)):
         tensors = [t._replace(x=paddle.gather(t.x, index)) for t, index in zip(tensors, indices, strict=True)]
         indices = None
+    few_rows = len(inputs[0]) < 4 * len(batch_sizes)  # reading W_x once for all steps takes less time than its product
     if is_fused:
-        indices = indices or [None] * len(tensors)
+        each = paddle.arange(len(inputs[0])) if few_rows and not training else None
+        indices = indices or [each] * len(tensors)
         runs = [_FusedDirection(config, batch_sizes, i, t) for i, t in zip(indices, tensors, strict=True)]
     else:
         runs = [_StackedDirections(config, batch_sizes, tensors)]

@@ -94,11 +94,10 @@ def packed(weights: Sequence[paddle.Tensor], transposed: bool, n_products: int, 
 
     Those of a frozen model are packed once.
     """
-    frozen = all(weight.stop_gradient and weight.persistable for weight in weights)
-    packs = fused.kernel().packs(n_products, rows)
-    cache = vars(weights[-1]).setdefault("packed", {}) if frozen and packs else {}
+    is_kept = fused.kernel().packs(n_products, rows) and all(w.stop_gradient and w.persistable for w in weights)
+    cache = vars(weights[-1]).setdefault("packed", {}) if is_kept else {}
     key = len(weights), transposed, products.bfloat16_enabled()
-    state = [(weight.data_ptr(), _samples(weight)) for weight in weights] if frozen else None
+    state = [(weight.data_ptr(), _samples(weight)) for weight in weights] if is_kept else None
     if key not in cache or cache[key][0] != state:
         matrix = paddle.concat(list(weights)) if len(weights) > 1 else weights[0]
         cache[key] = state, fused.Packed(matrix, transposed, n_products, rows)
