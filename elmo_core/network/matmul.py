@@ -45,8 +45,9 @@ def bfloat16_problem(device: str) -> str:
 def _bfloat16_is_faster(device: str) -> bool:
     rows, columns, depth = TRIAL
     with on_device(device), paddle.no_grad():
-        x, weight = paddle.ones([rows, depth]), paddle.ones([depth, columns])
-        weight.persistable = True  # packed once
+        x, one = paddle.ones([rows, depth]), paddle.nn.initializer.Constant(1)
+        weight = paddle.create_parameter([depth, columns], "float32", default_initializer=one)
+        weight.stop_gradient = True  # packed once
         seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
         for name in 8 * list(seconds):
             with products.without_tf32(name):
@@ -80,7 +81,7 @@ def amp_matmul(x, weight, transpose_x: bool = False, transpose_y: bool = False, 
         return amp_operand(result).astype(dtype) if products.bfloat16_enabled() else result
     m, k = reversed(x.shape) if transpose_x else x.shape
     result = paddle.empty([m, weight.shape[0 if transpose_y else 1]]) if add_to is None else add_to
-    if add_to is None and not transpose_x and weight.stop_gradient and weight.persistable:
+    if add_to is None and not transpose_x and _is_frozen(weight):
         fused.kernel().multiply(m, amp_operand(x.contiguous()), packed([weight], transpose_y, 4, 4 * m), result)
     else:
         trans = [TRANSPOSED if transposed else AS_IS for transposed in (transpose_x, transpose_y)]
@@ -94,7 +95,7 @@ def packed(weights: Sequence[paddle.Tensor], transposed: bool, n_products: int, 
 
     Those of a frozen model are packed once.
     """
-    is_kept = fused.kernel().packs(n_products, rows) and all(w.stop_gradient and w.persistable for w in weights)
+    is_kept = fused.kernel().packs(n_products, rows) and all(map(_is_frozen, weights))
     cache = vars(weights[-1]).setdefault("packed", {}) if is_kept else {}
     key = len(weights), transposed, products.bfloat16_enabled()
     state = [(weight.data_ptr(), _samples(weight)) for weight in weights] if is_kept else None
@@ -102,6 +103,10 @@ def packed(weights: Sequence[paddle.Tensor], transposed: bool, n_products: int, 
         matrix = paddle.concat(list(weights)) if len(weights) > 1 else weights[0]
         cache[key] = state, fused.Packed(matrix, transposed, n_products, rows)
     return cache[key][1]
+
+
+def _is_frozen(weight: paddle.Tensor) -> bool:
+    return weight.stop_gradient and isinstance(weight, paddle.base.framework.EagerParamBase)
 
 
 def _samples(weight: paddle.Tensor) -> bytes:

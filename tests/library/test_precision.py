@@ -51,7 +51,10 @@ def test_a_product_is_exact_but_for_the_rounding_of_its_operands(m, k, n, frozen
         x, weight = (
             paddle.to_tensor(array.T if flip else array) for array, flip in zip((a, b), transposed, strict=True)
         )
-        weight.persistable, weight.stop_gradient = frozen, frozen
+        if frozen:
+            initial = paddle.nn.initializer.Assign(weight)
+            weight = paddle.create_parameter(weight.shape, "float32", default_initializer=initial)
+            weight.stop_gradient = True
         expected = rounded(a) @ rounded(b)
         result = matmul.amp_matmul(x, weight, *map(bool, transposed))
         np.testing.assert_allclose(result.numpy(), expected, atol=1e-4)
