@@ -23,6 +23,7 @@ from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.language import AUTO
 from elmo_core.text.text_files import line_groups, write_table
+from elmo_core.text.tokenise import LANGUAGES
 from elmo_tasks.tagging.data import Sentence, warn_about_labels
 from elmo_tasks.tagging.formats import FORMATS
 from elmo_tasks.tagging.network import TaggerSettings
@@ -30,7 +31,6 @@ from elmo_tasks.tagging.prediction import INPUT_FORMATS, TEXT, tag
 from elmo_tasks.tagging.scheme import SCHEMES
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.tagging.tagger import Tagger
-from elmo_tasks.tagging.text import LANGUAGES
 from elmo_tasks.training import TrainingSettings
 
 
@@ -62,7 +62,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     )
     data.add_argument("--scheme", choices=SCHEMES, help="scheme of the labels (default: detected)")
     task_flags.add_settings(data, TaggerSettings, "segmentation", "words")
-    task_flags.add_language(data, AUTO, "how `predict` tokenises text", (AUTO, *LANGUAGES))
+    task_flags.add_language(data, AUTO, "how `predict` tokenises text")
     task_flags.add_save(data, "tagger")
     task_flags.add_resume(data)
     task_flags.add_json(data)
@@ -102,7 +102,7 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
     task_flags.add_output(parser, ("columns", "json", "tagged"))
     help = "text: a sentence per line; the others are those of `evaluate` (default: recognised)"
     parser.add_argument("--data_format", choices=INPUT_FORMATS, help=help)
-    task_flags.add_language(parser, None, "tokenise text as (default: as in training)", LANGUAGES)
+    task_flags.add_language(parser, None, "tokenise text as (default: as in training)", LANGUAGES, False)
     parser.add_argument("--token_column", **COLUMN, default=0, help="column or key of the tokens")
 
 

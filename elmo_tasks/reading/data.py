@@ -18,6 +18,7 @@ from typing import Any
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.text_files import line_groups
+from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.reading.text import Text, TokenSpan
 from elmo_tasks.records import Lines, Record, number_records, read_records
 
@@ -163,12 +164,12 @@ def _locate_answer(answer: str, start: int, text: str) -> int | None:
 class TokenisedPassage:
     """A passage and its questions as tokens."""
 
-    def __init__(self, passage: Passage, language: str):
+    def __init__(self, passage: Passage, tokeniser: Tokeniser):
         self.passage = passage
-        self.text = Text.from_string(passage.text, language)
+        self.text = Text.from_string(passage.text, tokeniser)
         if not self.text.tokens:
             raise UserError(f"The passage {passage.text!r:.60} has no words.")
-        self.questions = [(question, Text.from_question(question.text, language)) for question in passage.questions]
+        self.questions = [(question, Text.from_question(question.text, tokeniser)) for question in passage.questions]
 
     def texts(self) -> list[Text]:
         return [self.text, *(text for _, text in self.questions)]
@@ -181,5 +182,5 @@ class TokenisedPassage:
             yield question.id, text, next(filter(None, spans), None)
 
 
-def tokenise_passages(passages: Iterable[Passage], lang: str) -> list[TokenisedPassage]:
-    return [TokenisedPassage(passage, lang) for passage in passages]
+def tokenise_passages(passages: Iterable[Passage], tokeniser: Tokeniser) -> list[TokenisedPassage]:
+    return [TokenisedPassage(passage, tokeniser) for passage in passages]

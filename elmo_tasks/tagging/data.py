@@ -11,13 +11,14 @@ import numpy as np
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, join_names, log
-from elmo_core.text.language import AUTO, HAN, choose_language, recognise
+from elmo_core.text.language import AUTO, HAN, SAMPLE, choose_language, recognise
+from elmo_core.text.segmenter import warn_if_traditional
 from elmo_core.text.text_files import read_lines
+from elmo_core.text.tokenise import CHINESE
 from elmo_core.text.tokens import UNK_ID, Vocabulary, digest, pad_rows, shuffled_batches
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.tagging.pieces import joined_words
 from elmo_tasks.tagging.scheme import forbidden_transitions, split_lac_label
-from elmo_tasks.tagging.text import CHARACTERS
 
 
 @dataclass
@@ -96,8 +97,11 @@ def detect_language(
     if segmentation == "feature":
         return "none"
     language = recognise(tokens, words)
-    single = language == "zh" and all(len(token) == 1 for token in tokens if HAN.search(token))
-    return CHARACTERS if single else language
+    if language not in CHINESE:
+        return language
+    if words:
+        warn_if_traditional("".join(tokens[:SAMPLE]), words)
+    return "characters" if all(len(token) == 1 for token in tokens if HAN.search(token)) else "zh"
 
 
 def known_words(sentences: Sequence[Sentence], scheme: str) -> set[str]:
