@@ -28,7 +28,7 @@ from elmo_tasks.tagging.data import Sentence, warn_about_labels
 from elmo_tasks.tagging.formats import FORMATS
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.prediction import INPUT_FORMATS, TEXT, tag
-from elmo_tasks.tagging.scheme import SCHEMES
+from elmo_tasks.tagging.scheme import SCHEMES, are_of_words
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.training import TrainingSettings
@@ -99,7 +99,7 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
 def add_predict(parser: argparse.ArgumentParser) -> None:
     task_flags.add_saved_model(parser, "tagger")
     task_flags.add_input(parser)
-    task_flags.add_output(parser, ("columns", "json", "tagged"))
+    task_flags.add_output(parser, ("columns", "json", "tagged", "words"))
     help = "text: a sentence per line; the others are those of `evaluate` (default: recognised)"
     parser.add_argument("--data_format", choices=INPUT_FORMATS, help=help)
     task_flags.add_language(parser, None, "tokenise text as (default: as in training)", LANGUAGES, False)
@@ -147,6 +147,8 @@ def predict(args: argparse.Namespace) -> None:
     tagger = Tagger(args.model_dir, args.device)
     if args.output_format == "tagged" and tagger.settings.scheme != "lac":
         raise UserError(f"--output_format=tagged requires LAC's scheme; this tagger's is {tagger.settings.scheme}.")
+    if args.output_format == "words" and not are_of_words(tagger.labels, tagger.settings.scheme):
+        raise UserError("--output_format=words requires labels of words, without O, such as B, M, E and S, or LAC's.")
     if args.input:
         disk.check_input(args.input, "text", "--input")
     reader = tagger.reader(args.data_format, args.token_column)

@@ -3,6 +3,7 @@
 FOLDER/        as in elmo_tasks/saved.py, and
   vocab.txt    the words of the training data
   labels.txt   the labels
+  words.txt    the words of the training data, if the labels are of words that are joined from tokens
   pieces.txt   the vocabulary whose pieces the tokens are; absent if they are whole words
 """
 
@@ -38,7 +39,7 @@ from elmo_tasks.tagging.data import (
 from elmo_tasks.tagging.formats import LabelledSentences, LabelNames, SentenceReader
 from elmo_tasks.tagging.network import BiGRUCRF, TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter
-from elmo_tasks.tagging.scheme import detect_scheme, spans
+from elmo_tasks.tagging.scheme import are_of_words, detect_scheme, spans
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.tagging.text import Line, Span
 from elmo_tasks.token_models import load_inputs, train_model
@@ -55,7 +56,7 @@ class Tagger(TrainedModel):
         tagger.predict(["The cat sat .".split()])      # [["B-NP", "I-NP", "B-VP", "O"]]
         tagger.spans(["The cat sat."])                 # [[Span(begin=0, end=7, text='The cat', label='NP', score=0.98), ..]]
 
-    words: the words of the training data.
+    words, known: the tokens of the training data, and the words joined from them, see `known_words`.
     pretrained: its biLM, if any.
     pieces: the vocabulary whose pieces the tokens are; None if they are whole words.
     vectors: word vectors of a file, if any.
@@ -67,6 +68,7 @@ class Tagger(TrainedModel):
     settings: TaggerSettings
     words: Vocabulary = part(Vocabulary, checkpoint.VOCABULARY)
     labels: Labels = part(Labels, "labels.txt")
+    known: Vocabulary | None = part(Vocabulary, "words.txt", default=None)
     pieces: Vocabulary | None = part(Vocabulary, "pieces.txt", default=None)
     features: Sequence[str] = part(list, default=())
     feature_column: int | None = part(int | None, default=None)
@@ -190,9 +192,16 @@ class Tagger(TrainedModel):
             word_list = Vocabulary.frequent(token for sentence in train for token in sentence.tokens)
             vocabulary = vocabulary or pieces_of(settings.scheme, tag_names, inputs["pretrained"], word_list)
             features = sorted({t.feature for s in train for t in s.tokens}) if feature_column is not None else ()
-            dictionaries = {"words": word_list, "labels": tag_names, "pieces": vocabulary, "features": features}
+            known = known_words(train, settings.scheme)
+            dictionaries = {
+                "words": word_list,
+                "known": known,
+                "labels": tag_names,
+                "pieces": vocabulary,
+                "features": features,
+            }
             parts = {**dictionaries, **inputs, "feature_column": feature_column, "user_dict": own_words}
-            data, known = {"training": train, **data}, known_words(train, settings.scheme)
+            data = {"training": train, **data}
             texts = [sentence.tokens for part in data.values() for sentence in part]
             texts = segment.words_of(texts)[0] if elmo and segment else texts
 
@@ -200,7 +209,7 @@ class Tagger(TrainedModel):
                 return training_batches(word_list, tag_names, train, batch_size), tagger.network.loss
 
             def score(tagger: Tagger, part: Sequence[Sentence]) -> Score:
-                return tagger.score(part, known)
+                return tagger.score(part)
 
             return train_model(cls, parts, options, grid, data, texts, prepare, score, folder)
 
@@ -293,13 +302,11 @@ class Tagger(TrainedModel):
         warn_about_labels(self.labels, self.settings.scheme, [], {"given": data})
         return self.score(data).to_dict()
 
-    def score(
-        self, sentences: Sequence[Sentence], known: set[str] | None = None, predicted: Sequence[list[str]] | None = None
-    ) -> Score:
-        """Score the tagger. known: the words of the training data. predicted: its labels."""
-        if known is None and self.settings.scheme != "lac":  # in LAC's scheme words are joined from tokens
-            known = set(self.words.tokens)
-        score = Score(scheme=self.settings.scheme)
+    def score(self, sentences: Sequence[Sentence], predicted: Sequence[list[str]] | None = None) -> Score:
+        """Score the tagger. predicted: its labels."""
+        of_words = are_of_words(self.labels, self.settings.scheme)
+        known = self.known if of_words else self.words  # None in taggers of earlier versions
+        score = Score(scheme=self.settings.scheme, of_words=of_words)
         predicted = self.predict([s.tokens for s in sentences]) if predicted is None else predicted
         for sentence, labels in zip(sentences, predicted, strict=True):
             score.add(sentence.tokens, sentence.labels, labels, known)
