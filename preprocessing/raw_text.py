@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -27,7 +27,6 @@ from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.settings import setting
 from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
-from elmo_core.text.segmenter import segmenter
 from elmo_core.text.text_files import byte_blocks, decode, text_files
 from elmo_core.text.tokenise import HAS_WORD, Tokeniser
 
@@ -121,10 +120,10 @@ def make_corpus(
     if inside := [path for path in paths if output.resolve() in path.resolve().parents]:
         raise UserError(f"output {output} contains the input {inside[0]}. Choose another folder.")
     texts = (line.decode(options.encoding, "replace") for batch in batches(paths) for line in batch.lines)
-    options = replace(options, lang=make_tokeniser(options.lang, texts, user_dict=options.user_dict).lang)
+    tokeniser = make_tokeniser(options.lang, texts, user_dict=options.user_dict)
     first_dev = _first_held_out(paths, options) if options.dev_split == "last" else None
-    if options.lang == "zh":
-        _ = segmenter(options.user_dict).tokenizer  # loaded before processes are started, which share it
+    if tokeniser.lang == "zh":
+        tokeniser("中")  # loads jieba's dictionary before processes are started, which share it
     report = Report()
     with _staging(output) as folder:
         with ExitStack() as stack:
@@ -132,7 +131,7 @@ def make_corpus(
             if options.dev_fraction:
                 n = max(1, round(options.dev_fraction * options.shards))
                 parts["dev"] = _Shards(folder / "dev", n, options.seed, stack)
-            work = partial(_process_batch, options, first_dev)
+            work = partial(_process_batch, options, tokeniser, first_dev)
             results = stack.enter_context(closing(_parallel_map(work, batches(paths, options.document), processes)))
             progress = stack.enter_context(_progress(paths, "tokenise"))
             for lines, counts in results:
@@ -168,11 +167,10 @@ def batches(paths: Iterable[Path], document: str = "line") -> Iterator[Batch]:
             first += len(lines)
 
 
-def _process_batch(options: Options, first_dev: int | None, batch: Batch) -> Result:
+def _process_batch(options: Options, tokeniser: Tokeniser, first_dev: int | None, batch: Batch) -> Result:
     """Tokenise a batch to lines of train and dev. Also returns counts."""
     lines, counts = {"train": [], "dev": []}, Report(len(batch.lines), batch.size)
     form = "NFKC" if options.nfkc else "NFC"
-    tokeniser = Tokeniser(options.lang, segmenter(options.user_dict) if options.lang == "zh" else None)
     for i, (data, document) in enumerate(zip(batch.lines, batch.documents, strict=True)):
         try:
             line = data.decode(options.encoding)

@@ -6,7 +6,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from elmo_core.machine.messages import UserError, log
-from elmo_core.text.segmenter import HAN, segmenter, warn_if_traditional
+from elmo_core.text.segmenter import HAN, Segmenter, warn_if_traditional
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokenise import CHINESE, LANGUAGES, Tokeniser
 
@@ -66,7 +66,7 @@ def make_tokeniser(
     lang = choose_language(lang, texts, words)
     if user_dict and lang != "zh":
         raise UserError(f"`user_dict` has no effect with the language `{lang}`. Use `zh`, whose words are jieba's.")
-    return Tokeniser(lang, segmenter(user_dict) if user_dict else None)
+    return Tokeniser(lang, Segmenter.from_file(user_dict) if user_dict else None)
 
 
 def warn_if_unsegmented(

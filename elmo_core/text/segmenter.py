@@ -22,7 +22,7 @@ class Segmenter:
     entries: lines in jieba's format, a word, its frequency and its tag; the last two may be missing. source: their file.
     """
 
-    def __init__(self, entries: Sequence[str] = (), source: str | Path = "user_dict"):
+    def __init__(self, entries: Sequence[str] = (), source: str = "user_dict"):
         self.entries, self.source, self._frequencies = list(entries), source, {}
         for number, line in enumerate(entries, 1):
             match = ENTRY.fullmatch(line.strip())
@@ -36,12 +36,12 @@ class Segmenter:
         self._split = {word for word, frequency in self._frequencies.items() if frequency and not int(frequency)}
 
     @classmethod
-    def from_file(cls, path: Path) -> "Segmenter":
+    def from_file(cls, path: Path | str) -> "Segmenter":
         from elmo_core.machine import disk  # not at the top: exported programs are given the entries
         from elmo_core.text.text_files import read_lines
 
-        disk.check_input(path, "words, one per line, as for jieba")
-        return cls(list(read_lines(path)), path)
+        disk.check_input(Path(path), "words, one per line, as for jieba")
+        return segmenter(tuple(read_lines(path)), str(path))
 
     def save(self, path: Path) -> None:
         from elmo_core.machine import disk
@@ -54,7 +54,7 @@ class Segmenter:
         return hashlib.sha1("\n".join(self.entries).encode("utf-8", "surrogatepass")).hexdigest()
 
     def __reduce__(self):
-        return Segmenter, (self.entries, self.source)
+        return segmenter, (tuple(self.entries), self.source)
 
     @cached_property
     def tokenizer(self):
@@ -100,9 +100,9 @@ class Segmenter:
 
 
 @cache
-def segmenter(user_dict: Path | str | None = None) -> Segmenter:
-    """jieba, with the dictionary of a file. Each file is read once."""
-    return Segmenter.from_file(Path(user_dict)) if user_dict else Segmenter()
+def segmenter(entries: tuple[str, ...] = (), source: str = "user_dict") -> Segmenter:
+    """A shared Segmenter: jieba's dictionary is loaded once."""
+    return Segmenter(entries, source)
 
 
 def is_traditional(text: str) -> bool:

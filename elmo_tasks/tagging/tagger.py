@@ -20,7 +20,7 @@ from elmo_core.machine.checks import check_sentences, checked
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.settings import check_effects, first_of, make
 from elmo_core.text.language import AUTO
-from elmo_core.text.segmenter import segmenter
+from elmo_core.text.segmenter import Segmenter, segmenter
 from elmo_core.text.tokens import Vocabulary, restore_order, sentence_batches
 from elmo_core.weights.model_files import vocabulary_words
 from elmo_tasks.saved import TrainedModel, part
@@ -163,7 +163,7 @@ class Tagger(TrainedModel):
         vocabulary, elmo_words = Vocabulary.from_file(Path(pieces)) if pieces else None, vocabulary_words(elmo)
         splitter = PieceSplitter(vocabulary.words if vocabulary else elmo_words, whole=vocabulary is None)
         files = data_format, token_column, label_column
-        own_words = segmenter(user_dict) if user_dict else None
+        own_words = Segmenter.from_file(user_dict) if user_dict else None
         reader = SentenceReader(*files, segmentation, feature_column, label_names, splitter, lang, own_words)
         parts = {"sentences": (sentences, labels) if labels is not None else sentences, "dev": dev, "test": test}
         with (
@@ -187,7 +187,7 @@ class Tagger(TrainedModel):
                 f"{len(train):,} training and {format_count(len(data['dev']), 'dev sentences')}, {len(tag_names)} labels, "
                 f"scheme {settings.scheme}; raw text is tokenised with `lang={settings.lang}`"
             )
-            segment = segmenter(user_dict) if words == "jieba" else None
+            segment = (own_words or segmenter()) if words == "jieba" else None
             inputs = load_inputs(options, (sentence.tokens for sentence in train), segment)
             word_list = Vocabulary.frequent(token for sentence in train for token in sentence.tokens)
             vocabulary = vocabulary or pieces_of(settings.scheme, tag_names, inputs["pretrained"], word_list)

@@ -17,7 +17,7 @@ def test_a_dictionary_is_jiebas_own_but_does_not_change_the_programs_jieba(tmp_p
     lines = ["\ufeff云原生 10 n", "图神经网络", "", "在 0"]
     (tmp_path / "words.txt").write_text("\n".join(lines), encoding="utf-8")
     before, expected = jieba.lcut(TEXT), jieba.Tokenizer()
-    segment = segmenter(tmp_path / "words.txt")
+    segment = Segmenter.from_file(tmp_path / "words.txt")
     expected.load_userdict(str(tmp_path / "words.txt"))
     assert segment.cut(TEXT) == expected.lcut(TEXT) == ["小明", "在", "云原生", "团队", "做", "图神经网络"]
     assert jieba.lcut(TEXT) == before == segmenter().cut(TEXT) != segment.cut(TEXT)

@@ -303,7 +303,7 @@ def test_the_users_files_are_not_replaced(build, tmp_path):
     check_model_folder(tmp_path, "reader", overwrite=True)
 
 
-@pytest.mark.parametrize("kind", ["reader", "classifier", "tagger"])
+@pytest.mark.parametrize("kind", ["reader", "classifier", "tagger of all"])
 def test_a_model_keeps_its_dictionary(build, tmp_path, kind):
     model = build(kind)
     parts = {name: getattr(model, name) for name in ("settings", "vectors", *model._declared())}

@@ -15,6 +15,7 @@ import tiny
 from elmo import ELMoEmbedder
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.text.segmenter import segmenter
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.tagging.columns import read_columns
@@ -561,7 +562,7 @@ def test_characters_get_the_vectors_of_jiebas_words(small_weights, tmp_path):
         np.testing.assert_allclose(of_elmo[0], expected, atol=1e-5)
         assert not of_elmo[1, 2:].any()
     (tmp_path / "v.txt").write_text("2 3\n北京大学 1 2 3\n学生 4 5 6\n", encoding="utf-8")
-    of_words = WordVectors(tmp_path / "v.txt").lookup([tokens], "jieba")
+    of_words = WordVectors(tmp_path / "v.txt").lookup([tokens], segmenter())
     assert of_words[0, :, 0].tolist() == [1, 1, 1, 1, 0, 4, 4, 0, 0, 0, 0]
 
 
