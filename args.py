@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from elmo_core.config import PRESETS, ELMoConfig
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.messages import UserError, with_commands
 from elmo_core.settings import expected, first_of, setting
 
 MODEL_SIZE = "original"  # default of --model_size
@@ -66,6 +66,9 @@ class _Parser(argparse.ArgumentParser):
             self.print_usage(sys.stderr)
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return namespace, unknown
+
+    def format_help(self) -> str:
+        return with_commands(super().format_help())
 
     def error(self, message: str) -> NoReturn:
         unknown = message.removeprefix("unrecognized arguments: ").split() if "unrecognized" in message else []
@@ -157,7 +160,8 @@ def add_settings(group, settings: Any, *names: str, omit: Sequence[str] = ()) ->
         if (names and field.name not in names) or field.name in omit or not field.metadata.get("help"):
             continue
         default = getattr(settings, field.name)
-        kind, flags = type(first_of(default)), (f"--{field.name}", *field.metadata.get("flags", ()))
+        kind = type(first_of(default))
+        flags = [f"--{name}" for name in (field.name, *field.metadata.get("aliases", ()))]
         options = {"help": field.metadata["help"], "default": default}
         if isinstance(default, tuple):
             options["nargs"] = "+"
