@@ -179,8 +179,6 @@ class TokenisedPassage:
     def __init__(self, passage: Passage, tokeniser: Tokeniser):
         self.passage = passage
         self.text = Text.from_string(passage.text, tokeniser)
-        if not self.text.tokens:
-            raise UserError(f"The passage {passage.text!r:.60} has no words.")
         self.questions = [(question, Text.from_question(question.text, tokeniser)) for question in passage.questions]
 
     def texts(self) -> list[Text]:
@@ -195,4 +193,7 @@ class TokenisedPassage:
 
 
 def tokenise_passages(passages: Iterable[Passage], tokeniser: Tokeniser) -> list[TokenisedPassage]:
-    return [TokenisedPassage(passage, tokeniser) for passage in passages]
+    tokenised = [TokenisedPassage(passage, tokeniser) for passage in passages]
+    if blank := [passage for passage in tokenised if not passage.text.tokens]:
+        raise UserError(f"The passage {blank[0].passage.text!r:.60} has no words.")
+    return tokenised

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from elmo_core.text.offsets import token_offsets
 from elmo_tasks.tagging.scheme import spans
 
 
-@dataclass
-class Span:
+class Span(NamedTuple):
     """Tokens with one label: text[begin:end] of a line. score: the probability of exactly these labels at these tokens."""
 
     begin: int
@@ -17,6 +17,9 @@ class Span:
     text: str
     label: str
     score: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return self._asdict()
 
 
 @dataclass
