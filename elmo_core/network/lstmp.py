@@ -147,14 +147,14 @@ def run_layer(
     tensors = [LayerInput(x, *state, *d.weights()) for d, x, state in zip(directions, inputs, states, strict=True)]
     config, is_fused = directions[0].config, fused.is_supported(inputs[0])
     training = paddle.is_grad_enabled() and not all(tensor.stop_gradient for tensor in _flatten(tensors))
-    fits = len(inputs[0]) * 4 * states[0][1].shape[1] <= MAX_GATE_ELEMENTS
-    if indices and not (is_fused and (fits or training)):
+    width, rows = 4 * states[0][1].shape[1], sum(batch_sizes)
+    if indices and not (is_fused and (len(inputs[0]) * width <= MAX_GATE_ELEMENTS or training)):
         tensors = [t._replace(x=paddle.gather(t.x, index)) for t, index in zip(tensors, indices, strict=True)]
         indices = None
-    few_rows = len(inputs[0]) < 4 * len(batch_sizes)  # reading W_x once for all steps takes less time than its product
     if is_fused:
-        each = paddle.arange(len(inputs[0])) if few_rows and not training else None
-        indices = indices or [each] * len(tensors)
+        # few rows: reading W_x in one product, not in each step, saves time
+        few = rows < 4 * len(batch_sizes) and rows * width <= MAX_GATE_ELEMENTS and not training
+        indices = indices or [paddle.arange(rows) if few else None] * len(tensors)
         runs = [_FusedDirection(config, batch_sizes, i, t) for i, t in zip(indices, tensors, strict=True)]
     else:
         runs = [_StackedDirections(config, batch_sizes, tensors)]
