@@ -97,7 +97,7 @@ class Tagger(TrainedModel):
         device: str = "auto",
         scheme: str | None = None,
         lang: str = AUTO,
-        user_dict: Path | str | None = None,
+        user_dict: Path | str | Sequence[str] | None = None,
         segmentation: str = TaggerSettings.segmentation,
         words: str = TaggerSettings.words,
         pieces: Path | str | None = None,
@@ -146,7 +146,7 @@ class Tagger(TrainedModel):
         scheme: bio, iob1, bioes, plain or lac (default: detected). lang: how raw text is tokenised in prediction: en, zh,
         any, characters, none, or auto: recognised. segmentation: of characters with their index in the word (科0 技1):
         none, strip the index, or use it as a feature. words: what ELMo and word vectors look up: tokens, or jieba's words.
-        user_dict: a file of words for jieba.
+        user_dict: words for jieba, a file or a list of its lines.
         pieces: vocabulary whose entries the words of `word/TAG` are split into.
         data_format, token_column, label_column, label_names, feature_column: of files, see docs/sequence-tagging.md.
         layers: concat, mix, average, top, a number, or some layers, as in concat:0,1. elmo_at: input, output, or both, as
