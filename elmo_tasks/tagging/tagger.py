@@ -53,7 +53,7 @@ BATCH_TOKENS = 8192  # maximum tokens per batch, including padding
 class Tagger(TrainedModel):
     """Labels the tokens of sentences.
 
-        tagger = Tagger("runs/chunks")
+        tagger = Tagger("runs/tagger")
         tagger.predict(["The cat sat .".split()])      # [["B-NP", "I-NP", "B-VP", "O"]]
         tagger.spans(["The cat sat."])                 # [[Span(begin=0, end=7, text='The cat', label='NP', score=0.98), ..]]
 
