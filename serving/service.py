@@ -63,7 +63,7 @@ async def health() -> dict:
 def tag(request: Texts) -> list[list[dict]]:
     """The spans of each text: text, label, begin, end, score."""
     with turn():
-        return [[vars(span) for span in spans] for spans in tagger.spans(request.texts)]
+        return [[span.to_dict() for span in spans] for spans in tagger.spans(request.texts)]
 
 
 @app.post("/vectors")

@@ -56,7 +56,7 @@ def ask(service, path: str, texts: object) -> tuple[int, object]:
 def test_it_answers_as_the_library_does(service, checkpoints):
     assert call(service, "GET", "/health") == (200, {"status": "ok"})
     status, spans = ask(service, "/tag", TEXTS)
-    assert status == 200 and spans == [list(map(vars, some)) for some in service.tagger.spans(TEXTS)]
+    assert status == 200 and spans == [[span.to_dict() for span in some] for some in service.tagger.spans(TEXTS)]
     status, vectors = ask(service, "/vectors", TEXTS)
     embedder = ELMoEmbedder(checkpoints["char"], layers="average", pool="mean")
     expected = embedder.encode([text.split() for text in TEXTS])
