@@ -46,7 +46,7 @@ from elmo_tasks.training import Progress, Several, TrainingSettings, grid_of, ho
 
 BATCH_SIZE = 64  # maximum sentences per batch
 BATCH_TOKENS = 8192  # maximum tokens per batch, including padding
-MAX_TOKENS = 32_768  # of a text: 22 KB each with a small ELMo, 80 KB with the original
+MAX_TOKENS = 32_768  # of a text: 22 KB each with a small ELMo, 55 KB with the original
 
 
 class Tagger(TrainedModel):
