@@ -777,10 +777,8 @@ class ELMoEmbedder(_Encoder):
         split = [split_text(text, lang) or [[]] for text in texts]
         arrays, result = iter(self.encode(list(itertools.chain.from_iterable(split)))), []
         for text, sentences in zip(texts, split, strict=True):
-            tokens, vectors = (
-                list(itertools.chain.from_iterable(sentences)),
-                list(itertools.islice(arrays, len(sentences))),
-            )
+            tokens = list(itertools.chain.from_iterable(sentences))
+            vectors = list(itertools.islice(arrays, len(sentences)))
             if self.pool == "mean":
                 vectors = np.average(vectors, 0, [max(1, len(sentence)) for sentence in sentences]).astype(self.dtype)
             else:
