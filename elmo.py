@@ -48,10 +48,9 @@ from elmo_core.network.surprisal_plot import plot_surprisal
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
 from elmo_core.network.token_tables import CachedTable, OOVCounter, PrecomputedTable, TokenTable
 from elmo_core.text.corpus import Corpus
-from elmo_core.text.language import AUTO, CHOICES, recognise
+from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.text_files import read_sentences
-from elmo_core.text.tokenise import sentences as split_text
 from elmo_core.text.tokens import (
     SPECIAL_TOKENS,
     LMBatch,
@@ -775,17 +774,20 @@ class ELMoEmbedder(_Encoder):
             check_sentences(sentences)
         return self._encode(sentences, total=len(sentences) if isinstance(sentences, Sized) else None)
 
-    def encode_texts(self, texts: Sequence[str], lang: str = AUTO) -> list[TextVectors]:
+    def encode_texts(
+        self, texts: Sequence[str], lang: str = AUTO, user_dict: str | Path | None = None
+    ) -> list[TextVectors]:
         """Split raw texts into sentences of tokens and encode these.
 
-        lang: en, zh, any, none (split at white space), or auto: recognised by the texts and the model's vocabulary.
+        lang: en, zh, characters, any, none (split at white space), or auto: recognised by the texts and the model's
+        vocabulary. user_dict: a file of words for jieba.
         """
         texts = check_texts(texts)
         check_option("lang", lang, CHOICES)
         if self.keep_sentence_boundaries:
             raise UserError("keep_sentence_boundaries: encode_texts returns the vectors of tokens only.")
-        lang = recognise(texts, self.words) if lang == AUTO else lang
-        split = [split_text(text, lang) or [[]] for text in texts]
+        tokeniser = make_tokeniser(lang, texts, self.words, user_dict)
+        split = [tokeniser.sentences(text) or [[]] for text in texts]
         arrays, result = iter(self.encode(list(itertools.chain.from_iterable(split)))), []
         for text, sentences in zip(texts, split, strict=True):
             tokens = list(itertools.chain.from_iterable(sentences))

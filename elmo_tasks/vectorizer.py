@@ -20,8 +20,8 @@ class ELMoVectorizer(base.TransformerMixin, base.BaseEstimator):
 
         make_pipeline(ELMoVectorizer("en-reviews"), LogisticRegression()).fit(texts, labels)
 
-    model: a checkpoint, or a model's name. layers, pool, batch_size, device: as of `ELMoEmbedder`. lang: as of its
-    `encode_texts`; auto: recognised by the texts that `fit` receives.
+    model: a checkpoint, or a model's name. layers, pool, batch_size, device: as of `ELMoEmbedder`. lang, user_dict: as of
+    its `encode_texts`; auto: recognised by the texts that `fit` receives.
     """
 
     def __init__(
@@ -30,10 +30,11 @@ class ELMoVectorizer(base.TransformerMixin, base.BaseEstimator):
         layers: Layers = "average",
         pool: str = "mean",
         lang: str = AUTO,
+        user_dict: str | Path | None = None,
         batch_size: int = 128,
         device: str = "auto",
     ):
-        self.model, self.layers, self.pool, self.lang = model, layers, pool, lang
+        self.model, self.layers, self.pool, self.lang, self.user_dict = model, layers, pool, lang, user_dict
         self.batch_size, self.device = batch_size, device
 
     def fit(self, texts: Sequence[str], y: Any = None) -> "ELMoVectorizer":
@@ -45,5 +46,5 @@ class ELMoVectorizer(base.TransformerMixin, base.BaseEstimator):
     def transform(self, texts: Sequence[str]) -> np.ndarray:
         """Return the vectors (n, D) of n texts."""
         validation.check_is_fitted(self)
-        vectors = [text.vectors.ravel() for text in self.embedder_.encode_texts(texts, self.lang_)]
+        vectors = [text.vectors.ravel() for text in self.embedder_.encode_texts(texts, self.lang_, self.user_dict)]
         return np.array(vectors, np.float32).reshape(len(vectors), math.prod(self.embedder_.shape(1)))
