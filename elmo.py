@@ -77,6 +77,7 @@ def __dir__() -> list[str]:
 
 MIN_FREE_BYTES = 1_000_000_000  # of the disk: cached layers do not use them
 TOKENS_PER_ROW = 64  # an embedder's batches hold at most batch_size * 64 tokens: longer sentences, fewer rows
+WINDOW_STEPS = 8192  # tokens of a longer sentence that are computed at once
 BiLMState = list[list[State]]  # [layer][direction]: h (B, P), c (B, H)
 Layers = str | int | Sequence[float]  # see `layer_choice`
 
@@ -164,6 +165,40 @@ class BiLM(nn.Layer):
         if choice and choice.matrices:
             layers = choice.aligned(layers, packing, n_tokens)
         return EncodedBatch(choice.select(layers) if choice else layers, packing, n_tokens, 1 - boundaries), state
+
+    def encode_long(
+        self, vectors: paddle.Tensor, index: np.ndarray, choice: "LayerChoice", dtype: str, pool: str | None
+    ) -> np.ndarray:
+        """The array (layers, n, 2P) of one sentence, n = 1 if pooled, computed in windows. index: (T,) into vectors.
+
+        Either direction continues each window from its state after the last one, so the vectors are those of `encode`.
+        """
+        first, half = 1 - choice.boundaries, self.config.projection_dim
+        n, state = len(index) - 2 * first, None
+        directions = index[: n + first], index[::-1][: n + first]
+        array = np.full(
+            (choice.n_layers, 1 if pool else n, 2 * half),
+            -np.inf if pool == "max" else 0,
+            np.float32 if pool else dtype,
+        )
+        sides = array[:, :, :half], array[:, ::-1, half:]  # each in the order in which its direction reads
+        for begin in range(0, n + first, WINDOW_STEPS):
+            steps = [order[begin : begin + WINDOW_STEPS] for order in directions]
+            used, inverse = np.unique(np.concatenate(steps), return_inverse=True)
+            packing, x = Packing.from_lengths([len(steps[0])]), paddle.gather(vectors, to_tensor(used))
+            layers, state = self.run(x, np.split(inverse.ravel(), 2), packing, state, 0.0, choice.max_layer)
+            skipped = max(first - begin, 0)  # a marker
+            at = begin + skipped - first
+            for k, pair in enumerate(choice.select(layers)):
+                for side, outputs in zip(sides, pair, strict=True):
+                    outputs = versions.to_array(outputs)[skipped:]
+                    if pool == "max":
+                        np.maximum(side[k, 0], outputs.max(axis=0), out=side[k, 0])
+                    elif pool:
+                        side[k, 0] += outputs.sum(axis=0, dtype=np.float64) / n
+                    else:
+                        side[k, at : at + len(outputs)] = outputs
+        return array.astype(dtype, copy=False)
 
     def forward(
         self, batch: LMBatch, state: BiLMState, candidates: Candidates, dropout: float = 0.0
@@ -424,7 +459,8 @@ class _Encoder:
         def read(encoded: EncodedBatch, group: Sequence) -> list[np.ndarray]:
             return encoded.arrays(dtype, self.pool)
 
-        return self._encoded(sentences, table, device, window, read, self.choice, whole=self.carry_state)
+        long = None if self.carry_state or self.choice.matrices else (dtype, self.pool)
+        return self._encoded(sentences, table, device, window, read, self.choice, self.carry_state, long)
 
     def _encoded(
         self,
@@ -435,8 +471,12 @@ class _Encoder:
         read: Callable[[EncodedBatch, Sequence], Iterable],
         choice: LayerChoice,
         whole: bool = False,
+        long: tuple[str, str | None] | None = None,
     ) -> Iterator[Any]:
-        """Yield what `read` makes of each sentence, given a batch's layers and its sentences."""
+        """Yield what `read` makes of each sentence, given a batch's layers and its sentences.
+
+        long: dtype and pool of the arrays of long sentences, which are computed in windows.
+        """
         batches, state = sentence_batches(sentences, self.batch_size, self.batch_size * TOKENS_PER_ROW, window), None
         if self.carry_state:  # in input order
             numbered = enumerate(sentences)
@@ -449,6 +489,9 @@ class _Encoder:
             nonlocal state
             self._oov_counter.update(list(itertools.chain.from_iterable(group)))
             with products.inference(device, self.precision):
+                if long and len(group) == 1 and len(group[0]) > WINDOW_STEPS:
+                    vectors, index, _ = table(group)
+                    return [self.bilm.encode_long(vectors, index[0], choice, *long)]
                 if self.carry_state:  # the last batch may have fewer rows
                     state = map_state(lambda rows: rows[: len(group)], state)
                 encoded, final = self.bilm.encode(*table(group), state, choice=choice, whole=whole)

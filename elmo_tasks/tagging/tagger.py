@@ -48,6 +48,7 @@ from elmo_tasks.training import Progress, Several, TrainingSettings, grid_of, ho
 
 BATCH_SIZE = 64  # maximum sentences per batch
 BATCH_TOKENS = 8192  # maximum tokens per batch, including padding
+MAX_TOKENS = 32_768  # of a text: 22 KB each with a small ELMo, 55 KB with the original
 
 
 class Tagger(TrainedModel):
@@ -285,7 +286,7 @@ class Tagger(TrainedModel):
         self, sentences: Iterable[Sequence[str]], window: float | None, scheme: str = ""
     ) -> Iterator[tuple[list[str], list[float]]]:
         """Yield the labels of each sentence and, given a scheme, the scores of their spans."""
-        batches = sentence_batches(sentences, BATCH_SIZE, BATCH_TOKENS, window)
+        batches = sentence_batches(_limited(sentences), BATCH_SIZE, BATCH_TOKENS, window)
         return restore_order((positions, self._decode(group, scheme)) for positions, group in batches)
 
     def _decode(self, group: Sequence[Sequence[str]], scheme: str) -> list[tuple[list[str], list[float]]]:
@@ -332,3 +333,15 @@ class Tagger(TrainedModel):
         for sentence, labels in zip(sentences, predicted, strict=True):
             score.add(sentence.tokens, sentence.labels, labels, known)
         return score
+
+
+def _limited(sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+    """Yield the sentences. Raise if one is too long for the memory."""
+    for number, tokens in enumerate(sentences):
+        if len(tokens) > MAX_TOKENS:
+            begin = " ".join(tokens[:5])
+            raise UserError(
+                f"sentence {number}, which begins with {begin!r:.60}, has {len(tokens):,} tokens, expected at most "
+                f"{MAX_TOKENS:,}. Split it, for example into sentences."
+            )
+        yield tokens

@@ -486,6 +486,21 @@ def test_several_threads_may_share_an_embedder(model):
             assert_close(actual, expected)
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"layers": "concat:0,2", "dtype": "float16"}, {"layers": [0.5, -1.0, 2.0]}, {"pool": "max"}]
+)
+@pytest.mark.parametrize("boundaries", [False, True])
+def test_a_long_sentence_has_the_same_vectors_in_windows(model, monkeypatch, options, boundaries):
+    long = [f"w{k % 7}" for k in range(23)]
+    for more in ({}, {"pool": "mean"}):
+        embedder = ELMoEmbedder(model, keep_sentence_boundaries=boundaries, **{**options, **more})
+        expected = embedder.encode([long, ["the"], []])
+        for window in (1, 4, 8, 22):
+            monkeypatch.setattr(elmo, "WINDOW_STEPS", window)
+            assert_close(embedder.encode([long, ["the"], []]), expected, 1e-3 if "dtype" in options else 1e-6)
+        monkeypatch.undo()
+
+
 @pytest.mark.slow
 def test_memory_does_not_grow(model):
     """Neither in the embedder nor in a trainable layer without a backward pass."""
