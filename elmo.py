@@ -17,18 +17,26 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from elmo_core import __version__
 from elmo_core.config import MAX_FLOAT, ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import products, runtime, versions
-from elmo_core.machine.checks import check_number, check_option, check_sentence, check_sentences, checked, describe
+from elmo_core.machine.checks import (
+    check_number,
+    check_option,
+    check_sentence,
+    check_sentences,
+    check_texts,
+    checked,
+    describe,
+)
 from elmo_core.machine.cosines import Neighbour, nearest, unit
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle, to_tensor
@@ -40,6 +48,8 @@ from elmo_core.network.surprisal_plot import plot_surprisal
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
 from elmo_core.network.token_tables import CachedTable, OOVCounter, PrecomputedTable, TokenTable
 from elmo_core.text.corpus import Corpus
+from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
+from elmo_core.text.offsets import token_offsets
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import (
     SPECIAL_TOKENS,
@@ -52,7 +62,7 @@ from elmo_core.text.tokens import (
     token_batch,
 )
 from elmo_core.weights import alignment, published
-from elmo_core.weights.model_files import read_model, resolve
+from elmo_core.weights.model_files import read_model, resolve, vocabulary_words
 from elmo_core.weights.published import install, models
 
 __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary"]
@@ -699,6 +709,14 @@ def _on_disk(arrays: Iterable[np.ndarray], folder: Path, size: int) -> Iterator[
         yield copy
 
 
+class TextVectors(NamedTuple):
+    """A text's tokens, their begins and ends in it (n, 2), in characters, and their vectors; or a single one, if pooled."""
+
+    tokens: list[str]
+    offsets: np.ndarray
+    vectors: np.ndarray
+
+
 class ELMoEmbedder(_Encoder):
     """Compute ELMo vectors of sentences with a pretrained model.
 
@@ -763,7 +781,7 @@ class ELMoEmbedder(_Encoder):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return a copy's state, without caches and locks: a published model's name, any other's weights."""
-        made = ("bilm", "vocabulary", "token_table", "_softmax", "_oov_counter")
+        made = ("bilm", "vocabulary", "token_table", "_softmax", "_oov_counter", "words")
         state = {name: value for name, value in vars(self).items() if name not in made}
         name = None if self._prefix is None else published.name_of(self._prefix.resolve())
         state["model"] = name or (self.config, weights_of(self.bilm), self.vocabulary)
@@ -798,6 +816,38 @@ class ELMoEmbedder(_Encoder):
         if isinstance(sentences, str | bytes | np.ndarray) or not isinstance(sentences, Iterable):
             check_sentences(sentences)
         return self._encode(sentences, total=len(sentences) if isinstance(sentences, Sized) else None)
+
+    def encode_texts(
+        self, texts: Sequence[str], lang: str = AUTO, user_dict: str | Path | None = None
+    ) -> list[TextVectors]:
+        """Split raw texts into sentences of tokens and encode these.
+
+        lang: en, zh, characters, any, none (split at white space), or auto: recognised by the texts and the model's
+        vocabulary. user_dict: a file of words for jieba.
+        """
+        texts = check_texts(texts)
+        check_option("lang", lang, CHOICES)
+        if self.keep_sentence_boundaries:
+            raise UserError("keep_sentence_boundaries: encode_texts returns the vectors of tokens only.")
+        tokeniser = make_tokeniser(lang, texts, self.words, user_dict)
+        split = [tokeniser.sentences(text) or [[]] for text in texts]
+        arrays, result = iter(self.encode(list(itertools.chain.from_iterable(split)))), []
+        for text, sentences in zip(texts, split, strict=True):
+            tokens = list(itertools.chain.from_iterable(sentences))
+            vectors = list(itertools.islice(arrays, len(sentences)))
+            if self.pool == "mean":
+                vectors = np.average(vectors, 0, [max(1, len(sentence)) for sentence in sentences]).astype(self.dtype)
+            else:
+                vectors = np.max(vectors, 0) if self.pool else np.concatenate(vectors, -2)
+            result.append(TextVectors(tokens, token_offsets(tokens, text), vectors))
+        return result
+
+    @cached_property
+    def words(self) -> list[str]:
+        """The words of the model, by decreasing frequency, if they are known."""
+        if self.vocabulary:
+            return self.vocabulary.words
+        return vocabulary_words(self._prefix) if self._prefix and checkpoint.exists(self._prefix) else []
 
     def encode_tokens(self, tokens: Sequence[str]) -> np.ndarray:
         """Context-free token vectors (n, P): the LSTMs' input. Layer 0 is this vector twice, once per direction."""

@@ -16,7 +16,7 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from pydantic import BaseModel, Field
 
 from elmo import ELMoEmbedder
-from elmo_core.text.tokenise import TOKENISERS
+from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks import Tagger
 
 MAX_BYTES = 100_000  # of a request
@@ -26,7 +26,7 @@ MAX_WAITING = 32  # requests, one of which computes; less than the 40 threads th
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 tagger = Tagger(os.environ["TAGGER"])
 embedder = ELMoEmbedder(os.environ.get("ELMO", "en-reviews"), layers="average", pool="mean")
-tokenise = TOKENISERS[os.environ.get("LANGUAGE", "en")]
+tokenise = Tokeniser(os.environ.get("LANGUAGE", "en"))
 app, computing, places = FastAPI(), Lock(), BoundedSemaphore(MAX_WAITING)
 
 
