@@ -19,7 +19,7 @@ TEXTS = ["The film was good .", "", "Anna saw Rome ."]
 
 @pytest.fixture(scope="module")
 def service(checkpoints, tmp_path_factory):
-    pytest.importorskip("fastapi")
+    pytest.importorskip("fastapi", reason="no FastAPI")
     folder = tmp_path_factory.mktemp("service") / "tagger"
     sentences, labels = [["Anna", "saw", "Rome"]] * 4, [["PER", "O", "LOC"]] * 4
     Tagger.train(sentences, labels, lang="en", save_dir=folder, epochs=1, hidden_dim=4, word_dim=4)
