@@ -167,7 +167,7 @@ def predict(args: argparse.Namespace) -> None:
 
 def describe(answers: list[Answer], k: int | None) -> str:
     if k:
-        return json.dumps([vars(answer) for answer in answers], ensure_ascii=False)
+        return json.dumps([answer.to_dict() for answer in answers], ensure_ascii=False)
     return " ".join(answers[0].text.split())
 
 
