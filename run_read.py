@@ -65,7 +65,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
     arguments.add(parser, "model_dir", required=False)
-    arguments.add(parser, "device", "mistakes", "json")
+    arguments.add(parser, "device", "precision", "mistakes", "json")
     arguments.add(parser, "test_file", help=f"test set: {CONTENT}")
     parser.add_argument("--predictions", **FILE, help="score this JSON file of {id: answer} instead of a model")
     parser.add_argument("--compare_with", **FILE, help="predictions of another reader")
@@ -73,7 +73,7 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
 
 
 def add_predict(parser: argparse.ArgumentParser) -> None:
-    arguments.add(parser, "model_dir", "device", "output")
+    arguments.add(parser, "model_dir", "device", "precision", "output")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--input", **FILE, help=CONTENT)
     source.add_argument("--passage", **FILE, help="file with a passage; standard input has the questions, one per line")
@@ -112,7 +112,7 @@ def evaluate(args: argparse.Namespace) -> None:
         disk.check_output(flag, path, args.test_file, args.predictions, args.compare_with)
     passages = read_dataset(args.test_file).passages
     if args.model_dir:
-        reader = Reader(args.model_dir, args.device)
+        reader = Reader(args.model_dir, args.device, args.precision)
         language = reader.settings.lang
         predictions = reader.predictions(tokenise_passages(passages, language))
     else:
@@ -144,7 +144,7 @@ def predict(args: argparse.Namespace) -> None:
     with script.output(args.output, args.input, args.passage) as target:
         if args.input:
             passages = read_dataset(args.input, require_answers=False).passages
-            reader = Reader(args.model_dir, args.device)
+            reader = Reader(args.model_dir, args.device, args.precision)
             passages = tokenise_passages(passages, reader.settings.lang)
             best = reader.best(passages, args.k or 1)
             answers = {
@@ -156,7 +156,7 @@ def predict(args: argparse.Namespace) -> None:
             passage = "".join(blocks(args.passage))
             if not passage.split():
                 raise UserError(f"--passage {args.passage}: the file is empty.")
-            reader, lines = Reader(args.model_dir, args.device), []
+            reader, lines = Reader(args.model_dir, args.device, args.precision), []
             for lines in line_groups(None):
                 found = iter(reader.answers([(line, passage) for line in lines if line.strip()], args.k or 1))
                 target.writelines(f"{describe(next(found), args.k) if line.strip() else ''}\n" for line in lines)

@@ -87,13 +87,13 @@ def add_format(group) -> None:
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
-    arguments.add(parser, "model_dir", "device", "mistakes", "json")
+    arguments.add(parser, "model_dir", "device", "precision", "mistakes", "json")
     arguments.add(parser, "test_file", help="test set: labelled sentences")
     add_format(parser)
 
 
 def add_predict(parser: argparse.ArgumentParser) -> None:
-    arguments.add(parser, "model_dir", "device", "input", "output")
+    arguments.add(parser, "model_dir", "device", "precision", "input", "output")
     arguments.add(parser, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
     help = "text: a sentence per line; the others are those of `evaluate` (default: recognised)"
     parser.add_argument("--data_format", choices=INPUT_FORMATS, help=help)
@@ -117,7 +117,7 @@ def train(args: argparse.Namespace) -> None:
 def evaluate(args: argparse.Namespace) -> None:
     disk.check_output("--json", args.json, args.test_file)
     disk.check_output("--mistakes", args.mistakes, args.test_file)
-    tagger = Tagger(args.model_dir, args.device)
+    tagger = Tagger(args.model_dir, args.device, args.precision)
     reader = tagger.reader(args.data_format, args.token_column, args.label_column, args.label_names)
     sentences = reader.read(args.test_file)
     warn_about_labels(tagger.labels, tagger.settings.scheme, [], {str(args.test_file): sentences})
@@ -139,7 +139,7 @@ def mistake_rows(sentences: Sequence[Sentence], predicted: Sequence[list[str]]) 
 
 
 def predict(args: argparse.Namespace) -> None:
-    tagger = Tagger(args.model_dir, args.device)
+    tagger = Tagger(args.model_dir, args.device, args.precision)
     if args.output_format == "tagged" and tagger.settings.scheme != "lac":
         raise UserError(f"--output_format=tagged requires LAC's scheme; this tagger's is {tagger.settings.scheme}.")
     if args.input:

@@ -27,6 +27,7 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import disk, products, runtime
 from elmo_core.machine.messages import UserError, format_count
 from elmo_core.machine.runtime import paddle
+from elmo_core.network.matmul import chosen_precision
 from elmo_core.settings import from_config
 from elmo_tasks.pretrained import PretrainedBiLM, load_published
 from elmo_tasks.word_vectors import WordVectors
@@ -69,7 +70,7 @@ class TrainedModel(metaclass=_Listed):
     """A network with everything it was trained with. Thread-safe: one thread at a time computes.
 
     source: a folder as `save` has written it, or the parts of an untrained model. device: auto, cpu, gpu or gpu:N.
-    layers: of the network, if it shares them with others.
+    precision: of ELMo's large products: float32, bfloat16 or auto. layers: of the network, if it shares them with others.
 
     Each subclass has a `kind`, which is its key in config.json and its name in messages, declares its parts besides
     `settings`, `pretrained` and `vectors`, and makes a network from them.
@@ -86,14 +87,19 @@ class TrainedModel(metaclass=_Listed):
     card: str = ""  # content of README.md
     folder: Path | None = None  # that holds it
 
-    def __init__(self, source: str | Path | Mapping[str, Any], device: str = "auto", **layers: Any):
+    def __init__(
+        self, source: str | Path | Mapping[str, Any], device: str = "auto", precision: str = "float32", **layers: Any
+    ):
         self._lock, self.device = threading.RLock(), runtime.device_name(device)
+        self.precision = chosen_precision(precision, self.device)
         with runtime.on_device(self.device):
             if isinstance(source, Mapping):
                 self._build(source, **layers)
             else:
                 self.folder = Path(source)
                 self._load(self.folder)
+        if self.pretrained:
+            self.network.elmo.precision = self.precision
 
     def __dir__(self) -> list[str]:
         return dir(type(self))
@@ -133,10 +139,11 @@ class TrainedModel(metaclass=_Listed):
             parts["pretrained"] = dataclasses.replace(self.pretrained, loaded=loaded)
         weights = {name: weights[name] for name in self.saved_parameters()}
         kept = {name: value for name, value in vars(self).items() if name in ("result", "card")}
-        return {**kept, "device": runtime.portable_device(self.device), "parts": parts, "weights": weights}
+        device = runtime.portable_device(self.device), self.precision
+        return {**kept, "device": device, "parts": parts, "weights": weights}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        TrainedModel.__init__(self, state.pop("parts"), state.pop("device"))
+        TrainedModel.__init__(self, state.pop("parts"), *state.pop("device"))
         self.set_weights(state.pop("weights"), f"the copy of a {self.kind}")
         vars(self).update(state)
 

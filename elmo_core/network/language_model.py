@@ -35,7 +35,7 @@ class LanguageModelMethods:
         check_number("position", position, 0, len(sentence) - 1, integer=True)
         check_number("k", k, 1, integer=True)
         softmax, vocabulary = self._language_model()
-        with products.inference(self.device):
+        with products.inference(self.device, self.precision):
             encoded, _ = self.bilm.encode(*self.token_table([sentence]))
             steps = position, len(sentence) - 1 - position  # words that each direction has read
             h = paddle.stack([side[step] for side, step in zip(encoded.layers[-1], steps, strict=True)])  # (2, P)

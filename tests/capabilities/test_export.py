@@ -22,7 +22,7 @@ import convert
 import export_model
 import run_finetune
 import run_tag
-from elmo import ELMoEmbedder
+from elmo import ELMoEmbedder, load_bilm
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.classification.classifier import Classifier
@@ -136,6 +136,18 @@ def test_layers_and_pools(export, model, runtime, flags, layers, pool):
         return check(found, SENTENCES, expected)
     axis = 0 if layers == "average" else 1
     assert_close(found, np.stack(expected, axis=axis))
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize(("precision", "part", "tolerance"), [("float16", 0.6, 1e-3), ("int8", 0.4, 0.05)])
+def test_weights_in_fewer_bits_take_less_room(export, tmp_path, runtime, precision, part, tolerance):
+    prefix = tiny.save(tiny.random_bilm(scale=0.7, projection_dim=41, cell_dim=170), tmp_path / "model")
+    found = export(prefix, runtime, f"--precision={precision}")(SENTENCES)
+    (weights,) = [*(tmp_path / "exported").glob("*.onnx"), *(tmp_path / "exported").glob("*.pdiparams")][:1]
+    assert weights.stat().st_size < part * sum(4 * w.size for w in load_bilm(prefix)[0].parameters())
+    for row, vectors in enumerate(ELMoEmbedder(prefix, device="cpu").encode(SENTENCES)):
+        difference = np.abs(found[:, row, : vectors.shape[1]] - vectors).max(initial=0)
+        assert difference <= tolerance * np.abs(vectors).max(initial=0)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
