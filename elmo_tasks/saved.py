@@ -6,6 +6,7 @@ FOLDER/
   best.pdparams      the weights, except those of a frozen biLM. Written last
   vocab.txt ...      the dictionaries of the kind
   README.md          the model card: what it was trained on and how, its scores, how to use it
+  user_dict.txt      the dictionary for jieba, if any
   elmo/              the checkpoint of its biLM, unless that is a published model, which config.json names
   word_vectors.txt   its word vectors; also .bin, .txt.gz, .bin.gz
   last.*             the state of a training run that was interrupted
@@ -17,6 +18,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -29,6 +31,8 @@ from elmo_core.machine.messages import UserError, format_count
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.matmul import chosen_precision
 from elmo_core.settings import from_config
+from elmo_core.text.segmenter import Segmenter
+from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.pretrained import PretrainedBiLM, load_published
 from elmo_tasks.word_vectors import WordVectors
 
@@ -83,6 +87,7 @@ class TrainedModel(metaclass=_Listed):
     network: paddle.nn.Layer
     pretrained: PretrainedBiLM | None = None
     vectors: WordVectors | None = None
+    user_dict: Segmenter | None = part(Segmenter, "user_dict.txt", default=None)
     result: Any = None  # of `train`
     card: str = ""  # content of README.md
     folder: Path | None = None  # that holds it
@@ -151,6 +156,12 @@ class TrainedModel(metaclass=_Listed):
     def scores(self) -> dict[str, Any] | None:
         """The scores on the dev and the test set, after `train`."""
         return self.result and self.result.to_dict()
+
+    @cached_property
+    def tokeniser(self) -> Tokeniser:
+        """Splits raw text as in training."""
+        vocabulary = (self.network.elmo and self.network.elmo.vocabulary) or getattr(self, "words", None)
+        return Tokeniser(self.settings.lang, self.user_dict, vocabulary.words if vocabulary else ())
 
     @contextmanager
     def inference(self) -> Iterator[None]:

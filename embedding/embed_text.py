@@ -48,7 +48,8 @@ def embed(
     missing = [number for number in own_windows if not parts.is_done(paths[number])]
     log.info(f"device        {embedder.device}, products in {embedder.precision}")
     log.info(f"text          {path}: {text}")
-    warn_if_unsegmented(path, known=None if embedder.config.reads_characters else embedder.vocabulary)
+    words = embedder.vocabulary.words if embedder.vocabulary else ()
+    warn_if_unsegmented(path, None, None if embedder.config.reads_characters else embedder.vocabulary, words)
     if text.blank:
         result = "zero vectors" if embedder.pool else "empty datasets"
         log.warning(f"{path}: {format_count(text.blank, 'blank lines')}: {result}.")

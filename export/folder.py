@@ -67,6 +67,8 @@ def _programs(names: Sequence[str]) -> dict[str, str]:
 
 def _readme(network: Network, source: str, versions: str, graph: str, onnx: bool) -> str:
     rows = [f"| `{name}` | int64 | {_shape(ids.shape)} | {ids.meaning} |" for name, ids in network.inputs.items()]
+    if "word_index" in network.inputs:
+        rows.append("| `word_lengths` | int64 | (B,) | number of jieba's words of each sentence |")
     output = network.output
     onnx_command = "python run_onnx.py < lines.txt\n" if onnx else ""
     return f"""# {source}
