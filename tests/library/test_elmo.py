@@ -135,13 +135,13 @@ def test_half_precision_stays_near_the_reference_and_spares_evaluation(n_candida
         bilm = tiny.random_bilm(dtype, input="word", cell_clip=3.0, proj_clip=3.0)
         state = random_state(bilm, len(SENTENCES))
         scores = bilm.log_probabilities(batch)[:2]
-        products.use_bfloat16(name == "half")
+        products.use("bfloat16" if name == "half" else "float32")
         try:
             loss = sum(bilm(batch, state, candidates)[0]) / 2
             loss.backward()
             np.testing.assert_allclose(bilm.log_probabilities(batch)[:2], scores, atol=1e-6)
         finally:
-            products.use_bfloat16(False)
+            products.use("float32")
         gradient = [tiny.dense_gradient(weight).ravel() for weight in bilm.parameters()]
         actual[name] = float(loss), np.concatenate(gradient)
     (loss, gradient), (half_loss, half_gradient) = actual["exact"], actual["half"]
