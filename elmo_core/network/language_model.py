@@ -14,6 +14,7 @@ from elmo_core.config import MAX_FLOAT
 from elmo_core.machine import products
 from elmo_core.machine.checks import check_number, check_sentences
 from elmo_core.machine.cosines import Neighbour, nearest, unit
+from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.layers import EncodedBatch, LayerChoice
 from elmo_core.network.surprisal import Surprisals, surprisals
@@ -106,6 +107,11 @@ class LanguageModelMethods:
         words: to choose from; default the model's vocabulary.
         """
         check_number("topn", topn, 1, integer=True)
-        words = list(dict.fromkeys([word, *(self._vocabulary_words() if words is None else words)]))
+        words = self.words if words is None else words
+        if not len(words):
+            raise UserError(
+                "most_similar: no words to choose from. This model has no vocabulary: give them as `words`."
+            )
+        words = list(dict.fromkeys([word, *words]))
         vectors, allowed = unit(self.encode_tokens(words)), np.arange(len(words)) > 0
         return [(words[row], cosine) for row, cosine in nearest(vectors, vectors[0], allowed, topn)]
