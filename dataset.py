@@ -221,8 +221,7 @@ class TrainStream:
         self._new_rows = partial(_RowStreams, batch_size, unroll_steps, vocabulary, input, noise, seed)
         self._identity = {"corpus": corpus.identity, "vocabulary": vocabulary.identity}
         self._identity |= {"batch_size": batch_size, "unroll_steps": unroll_steps, "input": input}
-        self._identity |= {"seed": seed, "rank": rank, "world_size": world_size, "shuffle": shuffle}
-        self._identity |= {"noise": noise} if noise else {}  # which older checkpoints lack
+        self._identity |= {"seed": seed, "rank": rank, "world_size": world_size, "shuffle": shuffle, "noise": noise}
         self._reset(0)
 
     def __iter__(self) -> "TrainStream":

@@ -16,7 +16,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,22 +37,19 @@ from elmo_core.machine.checks import (
     checked,
     describe,
 )
-from elmo_core.machine.cosines import Neighbour, nearest, unit
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.network.language_model import LanguageModelMethods
+from elmo_core.network.layers import EncodedBatch, LayerChoice, Layers, layer_choice
 from elmo_core.network.lstmp import LSTMP, Packing, State, run_layer
 from elmo_core.network.matmul import chosen_precision
 from elmo_core.network.softmax import Candidates, Softmax
-from elmo_core.network.surprisal import Surprisals, surprisals
 from elmo_core.network.surprisal_plot import plot_surprisal
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
 from elmo_core.network.token_tables import CachedTable, OOVCounter, PrecomputedTable, TokenTable
-from elmo_core.text.corpus import Corpus
 from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
 from elmo_core.text.offsets import token_offsets
-from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import (
-    SPECIAL_TOKENS,
     LMBatch,
     TokenBatch,
     Tokens,
@@ -79,7 +76,6 @@ MIN_FREE_BYTES = 1_000_000_000  # of the disk: cached layers do not use them
 TOKENS_PER_ROW = 64  # an embedder's batches hold at most batch_size * 64 tokens: longer sentences, fewer rows
 WINDOW_STEPS = 8192  # tokens of a longer sentence that are computed at once
 BiLMState = list[list[State]]  # [layer][direction]: h (B, P), c (B, H)
-Layers = str | int | Sequence[float]  # see `layer_choice`
 
 
 def map_state(function: Callable, *states: BiLMState) -> BiLMState:
@@ -147,9 +143,9 @@ class BiLM(nn.Layer):
         lengths: np.ndarray,
         state: BiLMState | None = None,
         dropout: float = 0.0,
-        choice: "LayerChoice | None" = None,
+        choice: LayerChoice | None = None,
         whole: bool = False,
-    ) -> tuple["EncodedBatch", BiLMState]:
+    ) -> tuple[EncodedBatch, BiLMState]:
         """Encode whole sentences `<S> w1 .. wn </S>`. index: (B, T) indices into vectors; lengths: (B,), markers included.
 
         Output step k of either direction is its k-th word (1 .. n), counted from where it starts. choice: the layers to
@@ -167,7 +163,7 @@ class BiLM(nn.Layer):
         return EncodedBatch(choice.select(layers) if choice else layers, packing, n_tokens, 1 - boundaries), state
 
     def encode_long(
-        self, vectors: paddle.Tensor, index: np.ndarray, choice: "LayerChoice", dtype: str, pool: str | None
+        self, vectors: paddle.Tensor, index: np.ndarray, choice: LayerChoice, dtype: str, pool: str | None
     ) -> np.ndarray:
         """The array (layers, n, 2P) of one sentence, n = 1 if pooled, computed in windows. index: (T,) into vectors.
 
@@ -295,134 +291,6 @@ def _masked_layer_norm(layer: paddle.Tensor, mask: paddle.Tensor | None) -> padd
     return (layer - mean) / paddle.sqrt(variance + 1e-12)
 
 
-@dataclass(frozen=True)
-class LayerChoice:
-    """The layers that are returned, and how: "each", "concat", "mix" (trained weights) or "sum" (fixed weights)."""
-
-    how: str
-    indices: list[int]
-    weights: list[float] | None = None  # of a sum, one per layer of the biLM
-    matrices: Mapping[int, np.ndarray] = field(default_factory=dict)  # by layer, see elmo_core/weights/alignment.py
-    boundaries: bool = False  # include the vectors of `<S>` and `</S>`
-
-    @property
-    def n_layers(self) -> int:
-        """Number of layers that `select` returns."""
-        return 1 if self.how == "sum" else len(self.indices)
-
-    @property
-    def max_layer(self) -> int:
-        """The last layer that has to be computed."""
-        return max(self.indices, default=0)
-
-    def select(self, layers: Sequence[Sequence[paddle.Tensor]]) -> list[Sequence[paddle.Tensor]]:
-        """Return the chosen layers of the biLM, each (forward, backward), or their sum."""
-        if self.how != "sum":
-            return [layers[index] for index in self.indices]
-        pairs = [(self.weights[index], layers[index]) for index in self.indices] or [(0.0, layers[0])]  # all weights 0
-        terms = [[side if weight == 1 else side * weight for side in layer] for weight, layer in pairs]
-        return [[sum(sides[1:], sides[0]) for sides in zip(*terms, strict=True)]]
-
-    def aligned(self, layers: list[Sequence[paddle.Tensor]], packing: Packing, n_tokens: np.ndarray) -> list:
-        """Map the packed layers that have a matrix, which mixes the directions."""
-        forward, backward, mask = packing.token_indices(n_tokens, 1 - self.boundaries)
-        other = np.arange(len(packing.row))  # (M,) where a direction has the word that the other one has at this place
-        other[forward[mask]] = backward[mask]
-        other, layers = to_tensor(other), list(layers)
-        for layer, matrix in self.matrices.items():
-            left, right = layers[layer]
-            vectors = paddle.concat([left, paddle.gather(right, other)], axis=1) @ to_tensor(matrix.T)
-            left, right = paddle.split(vectors, 2, axis=1)
-            layers[layer] = [left, paddle.gather(right, other)]
-        return layers
-
-
-@dataclass
-class EncodedBatch:
-    """Layers of a batch of sentences, packed, which it returns as tensors or as arrays."""
-
-    layers: list[Sequence[paddle.Tensor]]  # each forward and backward (M, P)
-    packing: Packing
-    n_tokens: np.ndarray  # (B,)
-    first: int  # step of the first token: 1, or 0 if the markers are tokens, too
-
-    def tensors(self, pooled: bool) -> tuple[list[paddle.Tensor], paddle.Tensor]:
-        """Each layer (B, T, 2P), zero at padding, or its means (B, 2P), and the mask (B, T)."""
-        *indices, mask = self.packing.token_indices(self.n_tokens, self.first)
-        mask = to_tensor(mask).astype(self.layers[0][0].dtype)
-        if pooled:
-            tokens = np.flatnonzero(self.packing.step >= self.first)
-            rows = self.packing.row[tokens]
-            weights = np.zeros((len(self.n_tokens), len(self.packing.row)), np.float32)  # (B, M)
-            weights[rows, tokens] = 1 / np.maximum(self.n_tokens, 1)[rows]
-            weights = to_tensor(weights)
-            return [paddle.concat([weights @ side for side in pair], axis=1) for pair in self.layers], mask
-        indices, layers = [to_tensor(index.ravel()) for index in indices], []
-        for pair in self.layers:
-            layer = paddle.concat([paddle.gather(x, index) for x, index in zip(pair, indices, strict=True)], axis=1)
-            layers.append(layer.reshape([*mask.shape, -1]) * mask.unsqueeze(-1))
-        return layers, mask
-
-    def arrays(self, dtype: str, pool: str | None) -> list[np.ndarray]:
-        """Each sentence's array (layers, n, 2P), with n = 1 if pooled."""
-        forward, backward, _ = self.packing.token_indices(self.n_tokens, self.first)
-        layers = [[versions.to_array(side) for side in pair] for pair in self.layers]
-        arrays, half = [], layers[0][0].shape[1]
-        for row, n in enumerate(self.n_tokens.tolist()):
-            array = np.empty((len(layers), n, 2 * half), np.float32 if pool else dtype)
-            for layer, (left, right) in zip(array, layers, strict=True):
-                layer[:, :half] = left[forward[row, :n]]
-                layer[:, half:] = right[backward[row, :n]]
-            if pool:  # zeros without tokens
-                array = (getattr(array, pool) if n else array.sum)(axis=1, keepdims=True).astype(dtype, copy=False)
-            arrays.append(array)
-        return arrays
-
-
-def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> LayerChoice:
-    """Parse all | concat | mix | average | top | a number | "0,1" | [0, 1] | "concat:0,1" | "mix:0,1" | weights of a sum.
-
-    Negative numbers count from the top layer, -1. allowed: values of LayerChoice.how.
-    """
-    all_layers, choice, text = list(range(n_layers)), None, layers
-    items = [layers] if isinstance(layers, int | np.integer) else layers
-    if isinstance(items, list | tuple | np.ndarray) and all(_is_whole(item) for item in items):
-        numbers = [int(k) + n_layers * (k < 0) for k in items]
-        if len(set(numbers)) == len(numbers):  # otherwise weights may be meant, as [1, 0, 0]
-            text = "each:" * (items is layers) + ",".join(map(str, numbers))
-    if isinstance(text, str):
-        name, _, numbers = text.rpartition(":")
-        indices = [int(n) for n in numbers.split(",") if n.isdecimal() and int(n) < n_layers]
-        if name in ("", "each", "concat", "mix") and len(indices) == len(numbers.split(",")):
-            if not name and len(indices) == 1:
-                choice = _weighted_sum([float(k in indices) for k in all_layers])
-            else:
-                choice = LayerChoice(name or "each", indices)
-        elif text in ("all", "concat", "mix"):
-            choice = LayerChoice("each" if text == "all" else text, all_layers)
-        elif text in ("top", "average"):
-            choice = _weighted_sum([float(k == n_layers - 1) if text == "top" else 1 / n_layers for k in all_layers])
-    elif isinstance(layers, list | tuple | np.ndarray) and len(layers) == n_layers:
-        are_numbers = all(isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers)
-        if are_numbers and not all(map(_is_whole, layers)):
-            choice = _weighted_sum(list(map(float, layers)))
-    if choice and choice.how in allowed:
-        return choice
-    forms = {"each": "'all', several as in [0, 1]", "concat": "'concat', 'concat:0,1'", "mix": "'mix', 'mix:0,1'"}
-    expected = [text for how, text in forms.items() if how in allowed]
-    if not isinstance(layers, str):
-        expected.append(f"{n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}")
-    raise UserError(f"layers={layers!r}: expected {', '.join(expected)}, 'average', 'top', or 0 to {n_layers - 1}.")
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _weighted_sum(weights: list[float]) -> LayerChoice:
-    return LayerChoice("sum", [index for index, weight in enumerate(weights) if weight], weights)
-
-
 class _Encoder:
     """The base of `ELMo` and `ELMoEmbedder`: chosen layers of a biLM, and arrays of them for any number of sentences."""
 
@@ -459,8 +327,8 @@ class _Encoder:
         def read(encoded: EncodedBatch, group: Sequence) -> list[np.ndarray]:
             return encoded.arrays(dtype, self.pool)
 
-        long = None if self.carry_state or self.choice.matrices else (dtype, self.pool)
-        return self._encoded(sentences, table, device, window, read, self.choice, self.carry_state, long)
+        carry, long = self.carry_state, None if self.carry_state or self.choice.matrices else (dtype, self.pool)
+        return self._encoded(sentences, table, device, window, read, self.choice, carry, whole=carry, long=long)
 
     def _encoded(
         self,
@@ -470,6 +338,7 @@ class _Encoder:
         window: float | None,
         read: Callable[[EncodedBatch, Sequence], Iterable],
         choice: LayerChoice,
+        carry_state: bool,
         whole: bool = False,
         long: tuple[str, str | None] | None = None,
     ) -> Iterator[Any]:
@@ -478,7 +347,7 @@ class _Encoder:
         long: dtype and pool of the arrays of long sentences, which are computed in windows.
         """
         batches, state = sentence_batches(sentences, self.batch_size, self.batch_size * TOKENS_PER_ROW, window), None
-        if self.carry_state:  # in input order
+        if carry_state:  # in input order
             numbered = enumerate(sentences)
             groups = iter(lambda: list(itertools.islice(numbered, self.batch_size)), [])
             batches = ((np.array([k for k, _ in group]), [tokens for _, tokens in group]) for group in groups)
@@ -492,10 +361,10 @@ class _Encoder:
                 if long and len(group) == 1 and len(group[0]) > WINDOW_STEPS:
                     vectors, index, _ = table(group)
                     return [self.bilm.encode_long(vectors, index[0], choice, *long)]
-                if self.carry_state:  # the last batch may have fewer rows
+                if carry_state:  # the last batch may have fewer rows
                     state = map_state(lambda rows: rows[: len(group)], state)
                 encoded, final = self.bilm.encode(*table(group), state, choice=choice, whole=whole)
-                state = final if self.carry_state else None
+                state = final if carry_state else None
                 return read(encoded, group)
 
         return restore_order((positions, encode(group)) for positions, group in batches)
@@ -717,7 +586,7 @@ class TextVectors(NamedTuple):
     vectors: np.ndarray
 
 
-class ELMoEmbedder(_Encoder):
+class ELMoEmbedder(LanguageModelMethods, _Encoder):
     """Compute ELMo vectors of sentences with a pretrained model.
 
     params: the prefix `checkpoints/10000`, its .pdparams file, or the folder (its latest checkpoint); the name of a
@@ -855,92 +724,6 @@ class ELMoEmbedder(_Encoder):
         self._oov_counter.update(tokens)
         with products.inference(self.device, self.precision):
             return self.token_table.lookup(tokens)
-
-    def substitutes(self, sentence: Sequence[str], position: int, k: int = 10) -> list[tuple[str, float]]:
-        """The k vocabulary words that best fit a position in a sentence, with scores, best first.
-
-        position: from 0; the word there is not read. A score is the sum of two log-probabilities: forward, given the words
-        before it, and backward, given those after it.
-        """
-        list(self._validated([sentence]))
-        check_number("position", position, 0, len(sentence) - 1, integer=True)
-        check_number("k", k, 1, integer=True)
-        softmax, vocabulary = self._language_model()
-        with products.inference(self.device, self.precision):
-            encoded, _ = self.bilm.encode(*self.token_table([sentence]))
-            steps = position, len(sentence) - 1 - position  # words that each direction has read
-            h = paddle.stack([side[step] for side, step in zip(encoded.layers[-1], steps, strict=True)])  # (2, P)
-            scores = softmax.all_log_probabilities(h).sum(axis=0)  # (V,)
-        order = [word for word in np.argsort(-scores, kind="stable").tolist() if word >= len(SPECIAL_TOKENS)]
-        return [(vocabulary[word], float(scores[word])) for word in order[:k]]
-
-    def surprisal(self, sentences: Sequence[Sequence[str]], base: float = 2) -> list[Surprisals]:
-        """Return, per sentence, a `TokenSurprisal` for each token and one for the end: minus the log of its probability.
-
-        base: of the logarithm; 2: bits. A word outside the vocabulary has that of `<UNK>`, which stands for all of them:
-        its record's `in_vocabulary` is false, and `total(unknown=False)` omits it from a sentence's sum.
-        With carry_state=True and batch_size=1 the sentences are read as one text, as in pretraining.
-        """
-        return list(self.iter_surprisal(check_sentences(sentences), base))
-
-    def iter_surprisal(self, sentences: Iterable[Sequence[str]], base: float = 2) -> Iterator[Surprisals]:
-        """Like `surprisal`, but lazy, for corpora of any size."""
-        check_number("base", base, 2, MAX_FLOAT)
-        softmax, vocabulary = self._language_model()
-
-        def read(encoded: EncodedBatch, group: Sequence[Sequence[str]]) -> list[Surprisals]:
-            return surprisals(softmax, vocabulary, group, encoded.layers[0], encoded.packing, math.log(base))
-
-        top = LayerChoice("each", [self.config.n_layers])
-        return self._encoded(self._validated(sentences), self.token_table, self.device, None, read, top)
-
-    def similar(
-        self,
-        sentence: Sequence[str],
-        position: int,
-        corpus: str | Path | Iterable[Sequence[str]],
-        k: int = 10,
-        layer: int | None = None,
-    ) -> list[Neighbour]:
-        """The k occurrences of a sentence's word in other sentences of a corpus that are nearest by cosine, nearest first.
-
-        position: of the word, from 0. corpus: sentences, or a file, folder or glob. layer: default the top.
-        """
-        check_number("position", position, 0, len(sentence) - 1, integer=True)
-        check_number("k", k, 1, integer=True)
-        layer = self.config.n_layers if layer is None else layer
-        check_number("layer", layer, 0, self.config.n_layers, integer=True)
-        if isinstance(corpus, str | Path):
-            corpus = itertools.chain.from_iterable(map(read_sentences, Corpus(corpus).paths))
-        word, choice, target = sentence[position], LayerChoice("each", [layer]), tuple(sentence)
-        others = (tuple(tokens) for tokens in corpus if word in tokens)
-        distinct = list(self._validated(dict.fromkeys([target, *others])))
-
-        def arrays() -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-            for positions, group in sentence_batches(distinct, self.batch_size, self.batch_size * TOKENS_PER_ROW):
-                with products.inference(self.device, self.precision):
-                    encoded, _ = self.bilm.encode(*self.token_table(group), choice=choice)
-                    yield positions, encoded.arrays("float32", None)
-
-        places, vectors = [], []
-        for tokens, array in zip(distinct, restore_order(arrays()), strict=True):
-            at = [index for index, token in enumerate(tokens) if token == word]
-            places += [(tokens, index) for index in at]
-            vectors += list(array[0, at])
-        vectors, allowed = unit(np.array(vectors)), np.array([tokens != target for tokens, _ in places])
-        found = nearest(vectors, vectors[places.index((target, position))], allowed, k)
-        return [Neighbour(*places[row], cosine) for row, cosine in found]
-
-    def most_similar(self, word: str, topn: int = 10, words: Sequence[str] | None = None) -> list[tuple[str, float]]:
-        """The words nearest to a word by the cosine of their context-free vectors, as in gensim, nearest first.
-
-        words: to choose from; default those that the model predicts.
-        """
-        check_number("topn", topn, 1, integer=True)
-        vocabulary = self._language_model()[1].words if words is None else words
-        words = list(dict.fromkeys([word, *vocabulary]))
-        vectors, allowed = unit(self.encode_tokens(words)), np.arange(len(words)) > 0
-        return [(words[row], cosine) for row, cosine in nearest(vectors, vectors[0], allowed, topn)]
 
     def shape(self, n: int) -> tuple[int, ...]:
         """Shape of the array of n tokens: (layers, n, dim), without n if pooled, without layers for a sum or concat.

@@ -126,9 +126,9 @@ def noisy_tests(args: argparse.Namespace) -> tuple[Noisy, set[str]]:
         clean, test = texts.sentences, texts.sentences[-texts.n_test :]
     noisy: Noisy = {}
     for kind in (*KINDS, SEGMENTATION):
-        found = {share: noise_of(test, kind, share, joins=not is_tagging(args)) for share in SHARES}
-        if list(map(words_of, found[SHARES[-1]])) != list(map(list, test)):
-            noisy[kind] = {0.0: [[(1, [word]) for word in sentence] for sentence in test], **found}
+        by_share = {share: noise_of(test, kind, share, joins=not is_tagging(args)) for share in SHARES}
+        if list(map(words_of, by_share[SHARES[-1]])) != list(map(list, test)):
+            noisy[kind] = {0.0: [[(1, [word]) for word in sentence] for sentence in test], **by_share}
     tests = [words_of(parts) for by_share in noisy.values() for test in by_share.values() for parts in test]
     return noisy, set(itertools.chain.from_iterable([*clean, *tests]))
 
@@ -178,12 +178,12 @@ def changed(noisy: Noisy) -> dict[str, dict[float, float]]:
 
 def changes(clean: Sequence[str], parts: Sequence[Part]) -> list[tuple[int, int, int, int]]:
     """Where words were changed: from and to in the clean sentence, from and to in the noisy one."""
-    found, begin, start = [], 0, 0
+    places, begin, start = [], 0, 0
     for n, words in parts:
         if words != list(clean[begin : begin + n]):
-            found.append((begin, begin + n, start, start + len(words)))
+            places.append((begin, begin + n, start, start + len(words)))
         begin, start = begin + n, start + len(words)
-    return found
+    return places
 
 
 # What it does
@@ -217,13 +217,13 @@ def cosines_of(vectors: Vectors, noisy: Noisy, n: int) -> dict[str, dict[float, 
         before = vectors(clean)
         for share in SHARES:
             test = [parts for parts in by_share[share][:n] if parts]
-            found = []
+            of_words = []
             for x, y, sentence, parts in zip(before, vectors(list(map(words_of, test))), clean, test, strict=True):
                 for a, b, c, d in changes(sentence, parts):
                     mine, other = x[:, a:b].mean(axis=1), y[:, c:d].mean(axis=1)  # (layers, D)
                     norms = np.linalg.norm(mine, axis=-1) * np.linalg.norm(other, axis=-1)
-                    found.append(np.mean((mine * other).sum(axis=-1) / np.maximum(norms, 1e-12)))
-            cosines.setdefault(kind, {})[share] = float(np.mean(found)) if found else 1.0
+                    of_words.append(np.mean((mine * other).sum(axis=-1) / np.maximum(norms, 1e-12)))
+            cosines.setdefault(kind, {})[share] = float(np.mean(of_words)) if of_words else 1.0
     return cosines
 
 
@@ -240,8 +240,8 @@ def scores_of(args: argparse.Namespace, folder: Path, noisy: Noisy) -> dict[str,
         tagger, sentences = Tagger(folder), read_columns(test)
 
         def score(noise: list[list[Part]]) -> float:
-            scheme, given = tagger.settings.scheme, zip(sentences, noise, strict=True)
-            noisy = [replace(s, tokens=words_of(p), labels=labels_of(s.labels, p, scheme)) for s, p in given]
+            scheme, pairs = tagger.settings.scheme, zip(sentences, noise, strict=True)
+            noisy = [replace(s, tokens=words_of(p), labels=labels_of(s.labels, p, scheme)) for s, p in pairs]
             return tagger.score(noisy).value
 
     clean = score(next(iter(noisy.values()))[0.0])
@@ -253,7 +253,7 @@ def scores_of(args: argparse.Namespace, folder: Path, noisy: Noisy) -> dict[str,
 
 def labels_of(labels: Sequence[str], parts: Sequence[Part], scheme: str) -> list[str]:
     """The labels, with those of words that were cut in two: the second half continues the span of the first."""
-    found = []
+    labels_of_parts = []
     for label, (_, words) in zip(labels, parts, strict=True):
         prefix, tag = prefix_and_tag(label, scheme)
         halves = [label, label]
@@ -261,8 +261,8 @@ def labels_of(labels: Sequence[str], parts: Sequence[Part], scheme: str) -> list
             halves = [f"{tag}-{'I' if prefix == 'I' else 'B'}", f"{tag}-I"]
         elif scheme == "bio" and prefix == "B":
             halves = [label, f"I-{tag}"]
-        found += halves if len(words) == 2 else [label]
-    return found
+        labels_of_parts += halves if len(words) == 2 else [label]
+    return labels_of_parts
 
 
 def table(folder: Path) -> list[str]:

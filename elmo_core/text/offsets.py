@@ -1,5 +1,6 @@
 """Offsets of tokens in the text that they were made from."""
 
+import functools
 from collections.abc import Sequence
 from difflib import Match, SequenceMatcher
 
@@ -85,8 +86,8 @@ def _after_difference(one: str, other: str, a: int, b: int) -> list[Match]:
     """The next matching blocks from a and b on, where the texts differ."""
 
     def blocks(end: int, begin: int, other_end: int) -> list[Match]:
-        matcher = SequenceMatcher(None, one[a:end], other[begin:other_end], autojunk=False)
-        return [Match(a + match.a, begin + match.b, match.size) for match in matcher.get_matching_blocks()]
+        matches = _compare(one[a:end], other[begin:other_end])
+        return [Match(a + match.a, begin + match.b, match.size) for match in matches]
 
     if a + WINDOW >= len(one):
         return blocks(len(one), b, b + LONGEST)
@@ -103,3 +104,8 @@ def _after_difference(one: str, other: str, a: int, b: int) -> list[Match]:
     return [match for match in found if match.a + match.size <= a + half] or [
         Match(a + half, min(b + half, len(other)), 0)
     ]
+
+
+@functools.lru_cache(16)  # of a text such as `&amp;` repeated, all comparisons are the same few, and slow
+def _compare(one: str, other: str) -> list[Match]:
+    return SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()

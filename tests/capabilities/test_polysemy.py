@@ -8,7 +8,7 @@ import pytest
 import runs
 
 import run_polysemy
-from elmo import ELMoEmbedder
+from elmo import ELMoEmbedder, load_bilm
 from elmo_core.machine.messages import UserError
 from elmo_core.text import figures, terminal
 from senses import nearest, occurrences, picture, report
@@ -180,6 +180,8 @@ def test_most_similar_words(model):
     assert dict(found) == pytest.approx(expected, abs=1e-5)
     assert [word for word, _ in found] == sorted(words, key=expected.get, reverse=True)
     assert len(embedder.most_similar("bank", topn=3)) == 3
+    with pytest.raises(UserError, match="`words`"):
+        ELMoEmbedder(load_bilm(model)).most_similar("bank")
 
 
 def agrees(line: str, text: str) -> bool:
