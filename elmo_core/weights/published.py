@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from elmo_core.files import checkpoint
-from elmo_core.machine import disk
+from elmo_core.machine import disk, streams
 from elmo_core.machine.messages import UserError, join_names, log
 from elmo_core.weights import alignment, archives, download, formats
 
@@ -171,7 +171,7 @@ def _install(model: PublishedModel, local_files: list[Path], checksums: Path, sh
                 raise UserError(f"this is a different model: its {name} is {getattr(config, name)}, expected {value}.")
     except UserError as error:
         message = str(error)
-        if downloads and (not local_files or isinstance(error, archives.DamagedArchive)):
+        if downloads and (not local_files or isinstance(error, streams.DamagedFile)):
             shutil.rmtree(folder)  # downloading again may help; otherwise the local files may be wrong
             message = message.replace(f"{folder}{os.sep}", "")
         raise UserError(f"{model.name}: {message}") from error
