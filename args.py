@@ -157,7 +157,8 @@ def add_settings(group, settings: Any, *names: str, omit: Sequence[str] = ()) ->
         if (names and field.name not in names) or field.name in omit or not field.metadata.get("help"):
             continue
         default = getattr(settings, field.name)
-        kind, flags = type(first_of(default)), (f"--{field.name}", *field.metadata.get("flags", ()))
+        kind = type(first_of(default))
+        flags = [f"--{name}" for name in (field.name, *field.metadata.get("aliases", ()))]
         options = {"help": field.metadata["help"], "default": default}
         if isinstance(default, tuple):
             options["nargs"] = "+"

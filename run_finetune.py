@@ -76,7 +76,7 @@ def evaluate(args: argparse.Namespace) -> None:
     print("\n".join(tables(score, True, args.confusion)))
     if args.mistakes:
         write_table(args.mistakes, mistakes(score, data.texts, data.are_pairs))
-    script.write_json(args.json, {"test": score.to_dict()})
+    disk.write_json(args.json, {"test": score.to_dict()}, indent=1, ensure_ascii=False)
 
 
 def predict(args: argparse.Namespace) -> None:

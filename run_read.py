@@ -129,7 +129,7 @@ def evaluate(args: argparse.Namespace) -> None:
         difference = clustered_bootstrap(scores.f1, other.f1, scores.passage, groups="passages")
         print(f"F1 {difference}")
         results |= {"other": other.to_dict(), "difference": vars(difference)}
-    script.write_json(args.json, results)
+    disk.write_json(args.json, results, indent=1, ensure_ascii=False)
 
 
 def read_predictions(path: Path) -> dict[str, str]:

@@ -131,7 +131,7 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.mistakes:
         write_table(args.mistakes, mistake_rows(sentences, predicted))
     show(str(args.test_file), score)
-    script.write_json(args.json, {"test": score.to_dict()})
+    disk.write_json(args.json, {"test": score.to_dict()}, indent=1, ensure_ascii=False)
 
 
 def mistake_rows(sentences: Sequence[Sentence], predicted: Sequence[list[str]]) -> Iterator[Sequence[str]]:

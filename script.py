@@ -1,6 +1,5 @@
 """Running a script: messages, signals, exit code, seeds, output."""
 
-import json
 import logging
 import os
 import random
@@ -103,10 +102,3 @@ def output(path: Path | None, *inputs: Path | None) -> Iterator[IO]:
     disk.check_output("--output", path, *inputs)
     with disk.atomic_write(path) as file:
         yield file
-
-
-def write_json(path: Path | None, values: dict) -> None:
-    """Write a run's scores, if a file is given."""
-    if path:
-        with disk.atomic_write(path) as file:
-            file.write(json.dumps(values, ensure_ascii=False, indent=1) + "\n")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import script
 from args import COUNT, DIR, FILE, WHOLE, add, add_settings
 from elmo_core.machine import disk
 from elmo_core.machine.messages import log
@@ -137,7 +136,7 @@ def finish(model: TrainedModel, args: argparse.Namespace, show: Callable[[str, A
     if result.test:
         show("test", result.test)
     print(f"saved in {args.save_dir}")
-    script.write_json(args.json, result.to_dict())
+    disk.write_json(args.json, result.to_dict(), indent=1, ensure_ascii=False)
 
 
 # The classifier, for run_finetune.py and word2vec_base.py

@@ -15,7 +15,6 @@ over the layers). Kinds that change nothing, such as the keyboard in Chinese, ar
 
 import argparse
 import itertools
-import json
 import os
 import re
 import shutil
@@ -107,7 +106,7 @@ def run(args: argparse.Namespace) -> None:
     for name in inputs:
         result = args.output / "cosines" / f"{name}.json"
         if not result.exists():
-            write(result, cosines_of(vectors_of(elmos.get(name), vectors.get(name)), noisy, args.sentences))
+            disk.write_json(result, cosines_of(vectors_of(elmos.get(name), vectors.get(name)), noisy, args.sentences))
         cosines[name] = disk.read_json(result, "cosines")
     runs = itertools.product(args.seeds, inputs)
     todo = [(seed, name) for seed, name in runs if not (args.output / f"{name}-{seed}.json").exists()]
@@ -116,7 +115,7 @@ def run(args: argparse.Namespace) -> None:
     for seed, name in todo:
         folder = args.output / f"model-{name}-{seed}"
         results = {"score": scores_of(args, folder, noisy), "cosine": cosines[name], "changed": shares}
-        write(args.output / f"{name}-{seed}.json", results)
+        disk.write_json(args.output / f"{name}-{seed}.json", results)
         shutil.rmtree(folder)
 
 
@@ -127,11 +126,6 @@ def training(args: argparse.Namespace, seed: int, name: str, inputs: list[str]) 
         flags.append(f"--scheme={arms.TASKS[args.task].scheme}")
     command = [arms.TASKS[args.task].script, "train", *flags, f"--seed={seed}", f"--save_dir={folder}", "--overwrite"]
     return steps.Step(folder / CARD, [[*command, *args.flags]])
-
-
-def write(path: Path, values: dict) -> None:
-    with disk.atomic_write(path) as file:
-        file.write(json.dumps(values, indent=1) + "\n")
 
 
 # Noise

@@ -3,7 +3,6 @@ interruption.
 """
 
 import hashlib
-import json
 import shutil
 import signal
 import subprocess
@@ -44,8 +43,7 @@ def check_settings(folder: Path, settings: Mapping[str, str | None]) -> None:
             raise UserError(
                 f"{folder} has results of another {name}: {saved[name]}, not {value}. Choose another --output."
             )
-    with disk.atomic_write(path) as file:
-        file.write(json.dumps({**saved, **settings}, indent=1) + "\n")
+    disk.write_json(path, {**saved, **settings}, indent=1)
 
 
 def digest(*paths: Path) -> str:

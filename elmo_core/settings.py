@@ -28,7 +28,7 @@ def setting(
     and below is 2**31 for whole numbers.
     A default that is a tuple is of several values: one is valid, too, and `training.search` selects one.
     needs: another setting without which this one has no effect; or, as in `layers=mix`, how its value must begin; or
-    several of them, joined by `or`. flag: metavar, and flags: further names of the flag.
+    several of them, joined by `or`. flag: metavar, and aliases: further names of the flag.
     """
     if minimum is None:
         minimum = int(type(first_of(default)) is int and first_of(default) > 0)

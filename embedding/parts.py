@@ -44,8 +44,7 @@ def prepare(folder: Path, settings: Mapping[str, Any]) -> None:
     if next(folder.glob("*.zip"), None):
         check_same(folder, read_settings(folder), settings)
     else:
-        with disk.atomic_write(folder / SETTINGS) as file:
-            json.dump(settings, file, indent=1)
+        disk.write_json(folder / SETTINGS, settings, indent=1)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

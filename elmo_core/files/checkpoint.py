@@ -21,7 +21,6 @@ Safety. A pickle can run arbitrary code when loaded; pickles.py reads only array
 """
 
 import hashlib
-import json
 import math
 import os
 import pickle
@@ -36,7 +35,6 @@ from typing import IO, Any
 import numpy as np
 
 from elmo_core.machine import disk
-from elmo_core.machine.disk import atomic_write, read_json
 from elmo_core.machine.messages import UserError, join_names, log
 from elmo_core.machine.pickles import ChecksumFile, Pickler, Unpickler, scan
 from elmo_core.text.characters import CodePoints
@@ -167,8 +165,7 @@ def load_progress(path: str | Path) -> dict[str, Any]:
 def save_config(folder: str | Path, config: Mapping[str, Any]) -> None:
     """Write `config` and the version of the format to the folder's config.json."""
     config = {"format_version": FORMAT_VERSION, **config}
-    with atomic_write(Path(folder, "config.json")) as file:
-        file.write(json.dumps(config, indent=2, allow_nan=False) + "\n")
+    disk.write_json(Path(folder, "config.json"), config, indent=2, allow_nan=False)
 
 
 def save_model(folder: Path, config, params: Mapping, vocabulary, *training, others: Mapping | None = None) -> None:
@@ -192,14 +189,13 @@ def save_vocabulary(folder: str | Path, vocabulary) -> None:
     """Write the vocabulary next to the checkpoints, with its alphabet if that is not bytes."""
     vocabulary.save(Path(folder, VOCABULARY))
     if isinstance(vocabulary.alphabet, CodePoints):
-        with atomic_write(Path(folder, CHARACTERS)) as file:
-            json.dump(vocabulary.alphabet.ids, file, ensure_ascii=False)
+        disk.write_json(Path(folder, CHARACTERS), vocabulary.alphabet.ids, ensure_ascii=False)
 
 
 def load_config(folder: str | Path, owner: str = "the checkpoints next to it") -> dict[str, Any]:
     """Load the config.json that `save_config` wrote. owner: the thing it configures, named in error messages."""
     path = Path(folder, "config.json")
-    config = read_json(path, f"the configuration of {owner}")
+    config = disk.read_json(path, f"the configuration of {owner}")
     version = config.pop("format_version", None)
     if type(version) is not int or version != FORMAT_VERSION:
         raise UserError(f"{path}: format_version is {version!r:.80}, expected {FORMAT_VERSION}. If newer, upgrade.")

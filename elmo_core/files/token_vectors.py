@@ -47,7 +47,7 @@ def write(path: Path, words: Sequence[str], width: int, blocks: Iterable[np.ndar
 def read(path: Path, vocabulary: Path, width: int) -> tuple[list[str], np.ndarray]:
     """Read the words of a vocabulary file and their vectors (V, P)."""
     words = read_words(vocabulary)
-    with HDF5File(path, "token vectors, as `run_embed.py --vocab` writes them") as file:
+    with HDF5File(path, "token vectors, as run_embed.py writes those of a vocabulary") as file:
         file.check(NAME, (len(words), width), f"the model and {vocabulary}")
         fingerprint = file.attribute(NAME, WORDS)
         if fingerprint is not None and fingerprint != np.bytes_(digest(words)):

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from elmo_core.machine.messages import UserError, log
 
@@ -34,6 +34,13 @@ def read_json(path: Path, expected: str) -> dict:
     if not isinstance(values, dict):
         raise UserError(f"{path}: found {values!r:.60}, expected {expected}.")
     return values
+
+
+def write_json(path: Path | None, values: Any, **options: Any) -> None:
+    """Write a JSON file. options: as of `json.dumps`. None is no file."""
+    if path:
+        with atomic_write(path) as file:
+            file.write(json.dumps(values, **options) + "\n")
 
 
 def check_output(flag: str, path: Path | None, *inputs: Path | None) -> None:

@@ -161,7 +161,7 @@ class Ranks:
             yield
         except COLLECTIVE_ERRORS as error:
             raise LostRank(
-                f"rank {self.rank}: another rank was lost. See its log (log/workerlog.N, or in the --log_dir of "
+                f"rank {self.rank}: another rank was lost. See its log (log/workerlog.N, or in the log_dir of "
                 f"paddle.distributed.launch). {self.advice}".rstrip()
             ) from error
 

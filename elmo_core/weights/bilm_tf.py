@@ -16,7 +16,6 @@ Files written here have attributes that other readers ignore: a checksum of each
 table is for, and the padding row of char_embed.
 """
 
-import json
 import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping
@@ -276,8 +275,7 @@ def write(folder: Path, config: ELMoConfig, params: Mapping[str, np.ndarray], vo
         raise UserError(f"input {config.input}, alphabet {config.alphabet}: bilm-tf has only char of bytes, and word.")
     items = list(layout(config, "softmax.weight" in params))
     checkpoint.match({name: item.our_shape for item in items for name in item.weights}, params, "the checkpoint")
-    with disk.atomic_write(folder / OPTIONS) as file:
-        file.write(json.dumps(options(config), indent=2) + "\n")
+    disk.write_json(folder / OPTIONS, options(config), indent=2)
     with disk.atomic_write(folder / WEIGHTS, "wb") as target, h5py.File(target.name, "w") as file:
         for item in items:
             with np.errstate(over="ignore"):

@@ -5,7 +5,6 @@ selection. The dev part selects by ROC AUC (`scores.auc`): on a thousand reviews
 the loss, insensitive to overconfidence caused by fine-tuning.
 """
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -319,8 +318,7 @@ class FoldCache:
                 f"{'; '.join(changes.values())}. Use the same to resume, or delete the folder."
             )
         if self.folder and not files:
-            with disk.atomic_write(self.folder / "settings.json") as file:
-                file.write(json.dumps(identity))
+            disk.write_json(self.folder / "settings.json", identity)
         results = {int(path.stem): FoldResult(**self._read(path)) for path in files}
         for result in results.values():
             result.probabilities = np.array(result.probabilities, np.float32)
@@ -331,8 +329,8 @@ class FoldCache:
 
     def save(self, number: int, result: FoldResult) -> None:
         if self.folder:
-            with disk.atomic_write(self.folder / f"{number}.json") as file:
-                file.write(json.dumps({**vars(result), "probabilities": result.probabilities.tolist()}))
+            values = {**vars(result), "probabilities": result.probabilities.tolist()}
+            disk.write_json(self.folder / f"{number}.json", values)
 
     def close(self) -> None:
         if self.folder:

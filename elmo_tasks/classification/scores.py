@@ -1,6 +1,5 @@
 """Classification scores, predictions in a file, and comparisons between two classifiers."""
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -108,18 +107,16 @@ class Results:
     def save(self, path: Path, **more: Any) -> None:
         columns = {name: getattr(self, name).tolist() for name in COLUMNS[:-1]}
         columns["probability"] = self.probability.astype(float).round(6).tolist()
-        values = {"data": self.data, **more, "reviews": columns}
-        with disk.atomic_write(path) as file:
-            file.write(json.dumps(values) + "\n")
+        disk.write_json(path, {"data": self.data, **more, "reviews": columns})
 
     @classmethod
     def load(cls, path: Path) -> "Results":
-        values = disk.read_json(path, "a file of --results")
+        values = disk.read_json(path, "a file of `results`")
         try:
             columns = {name: np.array(values["reviews"][name]) for name in COLUMNS}
             return cls(values["data"], **columns)
         except (KeyError, TypeError) as error:
-            raise UserError(f"{path}: not a file of --results ({type(error).__name__}: {error}).") from error
+            raise UserError(f"{path}: not a file of `results` ({type(error).__name__}: {error}).") from error
 
 
 def comparison(results: Results, other: Results, name: Path, seed: int, unit: str = "reviews") -> str:
