@@ -29,6 +29,7 @@ from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.settings import from_config
 from elmo_tasks.pretrained import PretrainedBiLM, load_published
+from elmo_tasks.shapes import Shapes
 from elmo_tasks.word_vectors import WordVectors
 
 KINDS = "tagger", "classifier", "reader"
@@ -76,6 +77,9 @@ class TrainedModel:
     vectors: WordVectors | None = None
     result: Any = None  # of `train`
     card: str = ""  # content of README.md
+    _read: tuple[Path, dict[str, np.ndarray]] | None = (
+        None  # config.json and the weights, while a folder is being loaded
+    )
 
     def __init__(self, source: str | Path | Mapping[str, Any], device: str = "auto", **layers: Any):
         self._lock, self.device = threading.RLock(), runtime.device_name(device)
@@ -98,6 +102,20 @@ class TrainedModel:
     def make_network(self) -> paddle.nn.Layer:
         """Build the network from the parts, with untrained weights."""
         raise NotImplementedError
+
+    def check_shapes(self, shapes: Shapes) -> None:
+        """Raise, before a network is made, if the weights that have been read are not those of such a network."""
+        file, weights = self._read or (None, {})
+        for name, shape in shapes.items() if file else ():
+            if weights.get(name, np.zeros(())).shape != shape:
+                numbers = {
+                    name: value for name, value in dataclasses.asdict(self.settings).items() if type(value) is int
+                }
+                found = f"is {weights[name].shape}" if name in weights else "is missing"
+                raise UserError(
+                    f"{file}: {', '.join(f'{self.kind}.{field} is {n}' for field, n in numbers.items())}, so {name} is "
+                    f"{shape}, but in {WEIGHTS}.pdparams it {found}. {REMEDY}"
+                )
 
     @classmethod
     def _declared(cls) -> dict[str, Part]:
@@ -225,8 +243,10 @@ class TrainedModel:
                     raise UserError(
                         f"{folder / part.file} is not the file that this {self.kind} was trained with. {REMEDY}"
                     )
+        self._read = file, checkpoint.load_params(folder / WEIGHTS)
         self._build(parts)
-        self.set_weights(checkpoint.load_params(folder / WEIGHTS), str(folder / WEIGHTS))
+        self.set_weights(self._read[1], str(folder / WEIGHTS))
+        del self._read
         if (folder / CARD).is_file():
             with (folder / CARD).open(encoding="utf-8", errors="replace") as card:
                 self.card = card.read(MAX_CARD)

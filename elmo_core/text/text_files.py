@@ -2,7 +2,6 @@
 
 import codecs
 import glob
-import json
 import os
 import re
 import sys
@@ -17,6 +16,7 @@ from elmo_core.machine.messages import UserError, join_names, log
 MAGIC_BYTES = {b"\x1f\x8b": "gzip", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 BIG5 = ("big5", "cp950", "big5-hkscs")  # cp950 is that of Windows
 BLOCK_BYTES = 1 << 22  # in memory at once
+MAX_ENTRIES = 2_500_000  # of a dictionary, which takes up to 200 bytes each in memory
 MAX_LINE = 1 << 26  # bytes of a line in a compressed file, unless the file is longer
 
 
@@ -126,7 +126,7 @@ def parse_json(text: str) -> Any:
         is_text = isinstance(value, str)
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if is_text else value
 
-    return json.loads(text, object_pairs_hook=lambda pairs: {name: whole(value) for name, value in pairs})
+    return disk.parse_json(text, object_pairs_hook=lambda pairs: {name: whole(value) for name, value in pairs})
 
 
 def write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
@@ -150,6 +150,16 @@ def read_lines(path: str | Path, encoding: str = "UTF-8") -> Iterator[str]:
     for text in blocks(Path(path), encoding):
         for line in split_lines(text):
             yield line.removesuffix("\r")
+
+
+def read_entries(path: str | Path) -> list[str]:
+    """Read the lines of a vocabulary or another dictionary."""
+    lines: list[str] = []
+    for text in blocks(Path(path)):
+        lines += split_lines(text.replace("\r\n", "\n"))
+        if len(lines) > MAX_ENTRIES:
+            raise UserError(f"{path} has more than {MAX_ENTRIES:,} lines. No vocabulary has so many.")
+    return lines
 
 
 def line_groups(path: Path | None) -> Iterator[list[str]]:

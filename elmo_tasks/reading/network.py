@@ -22,6 +22,7 @@ from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.reading.batch import FEATURES, Batch, PaddedTexts
 from elmo_tasks.reading.text import Window
+from elmo_tasks.shapes import Shapes, recurrent
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
@@ -78,6 +79,19 @@ class BiDAF(nn.Layer):
         self.model = nn.GRU(dim, hidden, direction="bidirect")
         self.ends = nn.Linear(2 * dim, 2)
         self.dropout = nn.Dropout(settings.dropout)
+
+    @staticmethod
+    def shapes(
+        settings: ReaderSettings, n_words: int, elmo: ELMo | None = None, vectors: WordVectors | None = None
+    ) -> Shapes:
+        """The shapes of the weights of such a network."""
+        hidden, elmo_dim = settings.hidden_dim, elmo.dim if elmo else 0
+        shapes = {
+            "word_embedding.weight": (n_words, settings.word_dim),
+            "merge.weight": (8 * hidden + FEATURES, 2 * hidden),
+        }
+        shapes |= recurrent("context", settings.word_dim + (vectors.dim if vectors else 0) + elmo_dim, hidden)
+        return shapes | recurrent("model", 2 * hidden, hidden)
 
     def forward(self, batch: Batch) -> paddle.Tensor:
         """Logits (Q, 2, T) of the answer's first and last token. They do not depend on the batch."""

@@ -53,7 +53,9 @@ class Reader(TrainedModel):
 
     def make_network(self) -> BiDAF:
         elmo = self.settings.layer(self.pretrained, len(BiDAF.elmo_at)) if self.pretrained else None
-        return BiDAF(self.settings, len(self.words), elmo, self.vectors)
+        parts = self.settings, len(self.words), elmo, self.vectors
+        self.check_shapes(BiDAF.shapes(*parts))
+        return BiDAF(*parts)
 
     @classmethod
     def train(

@@ -18,6 +18,7 @@ from elmo_core.text.characters import CharTable
 from elmo_core.text.tokens import Tokens, pad_rows
 from elmo_tasks.characters import jieba_words
 from elmo_tasks.pretrained import ELMoSettings
+from elmo_tasks.shapes import Shapes, recurrent
 from elmo_tasks.tagging.crf import LinearChainCRF
 from elmo_tasks.tagging.data import Batch, Labels
 from elmo_tasks.tagging.scheme import SCHEMES, forbidden_transitions
@@ -57,7 +58,7 @@ class TaggerSettings(ELMoSettings):
     char_cnn: bool = setting(False, "add a character CNN, trained with the tagger")
     cell: str = setting("gru", "type of the recurrent layers", choices=("gru", "lstm"))
     hidden_dim: int = setting(256, "size of a GRU or LSTM")
-    n_layers: int = setting(2, "bidirectional layers")
+    n_layers: int = setting(2, "bidirectional layers", below=101)
     dropout: float = setting(0.5, "dropout of the network", below=1)
     emb_lr_factor: float = setting(2.5, "learning rate of the word embeddings, relative to the learning rate", above=0)
     crf_lr_factor: float = setting(0.2, "learning rate of the CRF, relative to the learning rate", above=0)
@@ -110,6 +111,28 @@ class BiGRUCRF(nn.Layer):
         self.emission = nn.Linear(2 * hidden + (elmo.dim if "output" in self.elmo_at else 0), len(labels))
         self.crf = LinearChainCRF(*forbidden_transitions(labels.names, settings.scheme), settings.crf_lr_factor)
         self.dropout = nn.Dropout(settings.dropout)
+
+    @staticmethod
+    def shapes(
+        settings: TaggerSettings,
+        n_words: int,
+        labels: Labels,
+        elmo: ELMo | None = None,
+        vectors: WordVectors | None = None,
+        features: Sequence[str] = (),
+    ) -> Shapes:
+        """The shapes of the weights of such a network."""
+        at, hidden = settings.elmo_at.split(",") if elmo else [], settings.hidden_dim
+        width = settings.word_dim + CHAR_CNN.projection_dim * settings.char_cnn + FEATURE_DIM * bool(features)
+        width += POSITION_DIM * (settings.segmentation == "feature") + (vectors.dim if vectors else 0)
+        shapes = {"word_embedding.weight": (n_words, settings.word_dim), "crf.transitions": (len(labels), len(labels))}
+        if settings.word_vectors_trainable:
+            shapes["vector_change.weight"] = n_words, vectors.dim
+        if features:
+            shapes["feature_embedding.weight"] = len(features) + 1, FEATURE_DIM
+        shapes["emission.weight"] = 2 * hidden + (elmo.dim if "output" in at else 0), len(labels)
+        width += elmo.dim if "input" in at else 0
+        return shapes | recurrent(settings.cell, width, hidden, settings.n_layers, settings.cell)
 
     @property
     def recurrent(self) -> nn.GRU | nn.LSTM:
