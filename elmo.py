@@ -191,9 +191,11 @@ def load_bilm(params: str | Path, softmax: bool = False) -> tuple[BiLM, Vocabula
 
 def make_bilm(config: ELMoConfig, weights: dict[str, np.ndarray], source: str = "the copy of a model") -> BiLM:
     """Build a biLM with these weights; with a softmax if they have one. source: used in error messages."""
+    softmax = config.vocab_size > 0 and any(name.startswith("softmax.") for name in weights)
+    checkpoint.match(config.weight_shapes(softmax), weights, source)  # before the model takes memory
     with paddle.LazyGuard():  # not initialised: the weights are set below
-        bilm = BiLM(config, any(name.startswith("softmax.") for name in weights))
-    set_weights(bilm.state_dict(), weights, source)
+        bilm = BiLM(config, softmax)
+    _set(bilm.state_dict(), weights)
     return bilm
 
 
@@ -205,6 +207,10 @@ def weights_of(layer: nn.Layer) -> dict[str, np.ndarray]:
 def set_weights(parameters: Mapping[str, paddle.Tensor], weights: Mapping[str, np.ndarray], source: str) -> None:
     """Set all parameters. Raises, and changes nothing, if one is missing, unexpected or has the wrong shape."""
     checkpoint.match({name: tuple(parameter.shape) for name, parameter in parameters.items()}, weights, source)
+    _set(parameters, weights)
+
+
+def _set(parameters: Mapping[str, paddle.Tensor], weights: Mapping[str, np.ndarray]) -> None:
     for name, parameter in parameters.items():
         parameter.set_value(weights[name].astype(str(parameter.dtype).removeprefix("paddle."), copy=False))
 
@@ -333,7 +339,7 @@ def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> Layer
     all_layers, choice = list(range(n_layers)), None
     if isinstance(layers, str | int | np.integer) and not isinstance(layers, bool):
         name, _, text = str(layers).rpartition(":")
-        indices = [int(n) for n in text.split(",") if n.isdecimal() and int(n) < n_layers]
+        indices = [int(n) for n in text.split(",") if n.isdecimal() and len(n) < 4 and int(n) < n_layers]
         if name in ("", "concat", "mix") and len(indices) == len(text.split(",")):
             if not name and len(indices) == 1:
                 choice = _weighted_sum([float(k in indices) for k in all_layers])
@@ -353,7 +359,9 @@ def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> Layer
     expected = [text for how, text in forms.items() if how in allowed]
     if not isinstance(layers, str):
         expected.append(f"{n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}")
-    raise UserError(f"layers={layers!r}: expected {', '.join(expected)}, 'average', 'top', or 0 to {n_layers - 1}.")
+    raise UserError(
+        f"layers={layers!r:.200}: expected {', '.join(expected)}, 'average', 'top', or 0 to {n_layers - 1}."
+    )
 
 
 def _weighted_sum(weights: list[float]) -> LayerChoice:
@@ -663,7 +671,7 @@ class ELMoEmbedder(_Encoder):
         align: str | None = None,
         keep_sentence_boundaries: bool = False,
     ):
-        check_number("batch_size", batch_size, 1, integer=True)
+        check_number("batch_size", batch_size, 1, 2**31 - 1, integer=True)
         check_option("pool", pool, (None, "mean", "max"))
         check_option("dtype", dtype, ("float32", "float16"))
         if (token_vectors is None) != (vocabulary is None):

@@ -90,6 +90,32 @@ class ELMoConfig:
         """Number of filters over all widths."""
         return sum(number for _, number in self.filters)
 
+    def weight_shapes(self, softmax: bool) -> dict[str, tuple[int, ...]]:
+        """The shapes of the model's weights, by their names in a checkpoint."""
+        size, cell, features = self.projection_dim, self.cell_dim, self.n_filters
+        tokens: dict[str, tuple[int, ...]] = {"embedding.weight": (self.vocab_size, size)}
+        if self.reads_characters:
+            tokens["embedding.weight"] = self.n_characters, self.character_dim
+            for k, (width, number) in enumerate(self.filters):
+                tokens[f"convolutions.{k}.weight"] = width * self.character_dim, number
+                tokens[f"convolutions.{k}.bias"] = (number,)
+            for name in (f"highways.{k}.{gate}" for k in range(self.n_highway) for gate in ("transform", "carry")):
+                tokens |= {f"{name}.weight": (features, features), f"{name}.bias": (features,)}
+            if self.reads_words:
+                tokens["words.weight"] = self.vocab_size, self.word_dim
+            if self.reads_words or features != size:
+                inputs = features + self.word_dim * self.reads_words
+                tokens |= {"projection.weight": (inputs, size), "projection.bias": (size,)}
+        shapes = {f"token_encoder.{name}": shape for name, shape in tokens.items()}
+        lstm = {"input_weight": (size, 4 * cell), "recurrent_weight": (size, 4 * cell)}
+        lstm |= {"bias": (4 * cell,), "projection_weight": (cell, size)}
+        for direction in ("forward_lstm", "backward_lstm"):
+            for k in range(self.n_layers):
+                shapes |= {f"{direction}.{k}.{name}": shape for name, shape in lstm.items()}
+        return shapes | (
+            {"softmax.weight": (self.vocab_size, size), "softmax.bias": (self.vocab_size, 1)} if softmax else {}
+        )
+
     def _validate(self) -> None:
         def require(field: str, holds: bool, expected: str) -> None:
             if not holds:

@@ -7,7 +7,7 @@ import numpy as np
 
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.optional import import_optional
-from elmo_core.machine.streams import RATIO, SLACK, Unpacked, check_size, open_file
+from elmo_core.machine.streams import Unpacked, check_size, open_file
 
 MAX_LINE = 1 << 20  # bytes
 
@@ -68,8 +68,10 @@ def _has_header(path: Path, binary: bool, limit: int | None) -> bool:
         if len(line) == 2:
             n_words, dim = map(int, line)
             size = min(n_words, limit or n_words) * (1 + dim * (4 if binary else 2))
-            bound = (RATIO, SLACK) if is_packed else (1, 0)
-            check_size(size, path.stat().st_size, f"{path}, with {n_words} vectors of {dim} dimensions,", *bound)
+            if is_packed:
+                check_size(size, path.stat().st_size, f"{path} with {n_words} vectors of {dim} dimensions")
+            elif size > path.stat().st_size:
+                raise EOFError(f"it ends before {n_words} vectors of {dim} dimensions")
         while begin and (is_packed or not binary):
             if len(begin) == MAX_LINE and not binary:
                 raise ValueError(f"a line of {MAX_LINE:,} bytes")

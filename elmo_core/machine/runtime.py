@@ -172,13 +172,13 @@ def set_device(name: str = "auto") -> str:
 
 def device_name(name: str = "auto") -> str:
     """Paddle's name for auto, cpu, gpu or gpu:N. Raises if there is no such device."""
-    paddle = import_paddle()
+    paddle, name = import_paddle(), str(name)
     gpus = paddle.device.cuda.device_count() if paddle.is_compiled_with_cuda() else 0
     if name == "auto":
         name = "gpu" if gpus else "cpu"
-    kind, _, number = str(name).partition(":")
-    if name != "cpu" and not (kind == "gpu" and (number.isdecimal() or name == "gpu")):
-        raise UserError(f"device {name}: expected auto, cpu, gpu or gpu:N (for instance gpu:0).")
+    kind, _, number = name.partition(":")
+    if name != "cpu" and not (kind == "gpu" and ((number.isdecimal() and len(number) < 6) or name == "gpu")):
+        raise UserError(f"device {name:.80}: expected auto, cpu, gpu or gpu:N (for instance gpu:0).")
     if kind == "gpu" and int(number or 0) >= gpus:
         problem = f"Paddle finds {format_count(gpus, 'GPUs')}. Check nvidia-smi and CUDA_VISIBLE_DEVICES"
         if not paddle.is_compiled_with_cuda():

@@ -183,8 +183,9 @@ def _check_unused(weights: ArrayFile, used: set[str], config: ELMoConfig, option
     unused = set(weights.datasets) - used
     if config.input == "char" and unused.issuperset(PROJECTION):
         # if F = P, bilm-tf does not read CNN_proj, but AllenNLP does: accept an identity
+        for name, axes in zip(PROJECTION, (2, 1), strict=True):
+            weights.check(name, (config.projection_dim,) * axes, options_path)
         for name, identity in _identity_projection(config.projection_dim).items():
-            weights.check(name, identity.shape, options_path)
             if not np.array_equal(weights.array(name), identity):
                 raise UserError(f"{weights.path}: filters add up to projection_dim; expected an identity in {name}.")
         unused -= set(PROJECTION)

@@ -98,7 +98,11 @@ def models(language: str | None = None, format: str | None = None) -> list[Publi
 def home() -> Path:
     """The folder of the cached models."""
     cache_dir = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.environ.get("ELMO_HOME") or Path(cache_dir, "elmo")).expanduser().absolute() / "models"
+    folder = Path(os.environ.get("ELMO_HOME") or Path(cache_dir, "elmo"))
+    try:
+        return folder.expanduser().absolute() / "models"
+    except RuntimeError as error:
+        raise UserError(f"{folder}: there is no such user. Set ELMO_HOME to a folder for published models.") from error
 
 
 def mirrored(address: str) -> str:
