@@ -15,6 +15,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1] / "support")]
 
 import amplifiers
+import gensim.models  # noqa: F401
 
 from elmo_core.machine.messages import UserError
 
