@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from elmo_core.config import PRESETS, ELMoConfig
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.messages import UserError, with_commands
 from elmo_core.settings import expected, first_of, setting
 
 MODEL_SIZE = "original"  # default of --model_size
@@ -66,6 +66,9 @@ class _Parser(argparse.ArgumentParser):
             self.print_usage(sys.stderr)
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return namespace, unknown
+
+    def format_help(self) -> str:
+        return with_commands(super().format_help())
 
     def error(self, message: str) -> NoReturn:
         unknown = message.removeprefix("unrecognized arguments: ").split() if "unrecognized" in message else []

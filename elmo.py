@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from elmo_core import __version__
 from elmo_core.config import MAX_FLOAT, ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import products, runtime, versions
@@ -53,7 +54,7 @@ from elmo_core.weights.model_files import read_model, resolve
 from elmo_core.weights.published import install, models
 
 __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary"]
-__all__ += ["install", "load_bilm", "models"]
+__all__ += ["__version__", "install", "load_bilm", "models"]
 
 nn = paddle.nn
 MIN_FREE_BYTES = 1_000_000_000  # of the disk: cached layers do not use them
@@ -162,9 +163,9 @@ class BiLM(nn.Layer):
         """Full-softmax log-probabilities of all targets, forward and backward (B, T), 0 at padding; and the final state."""
         with paddle.no_grad(), products.full_precision():
             top, targets, packing, state = self._run_batch(batch, state, 0.0)
-            tasks = [partial(self.softmax.log_probabilities, h, words) for h, words in zip(top, targets, strict=True)]
+            tasks = [partial(self.softmax.predictions, h, words) for h, words in zip(top, targets, strict=True)]
             scores = np.zeros((2, *batch.forward_target.shape))
-            scores[:, packing.row, packing.step] = runtime.run_in_parallel(tasks)
+            scores[:, packing.row, packing.step] = [-surprisal for surprisal, *_ in runtime.run_in_parallel(tasks)]
             return scores[0], scores[1], state
 
     def _run_batch(self, batch: LMBatch, state: BiLMState | None, dropout: float):
@@ -372,6 +373,10 @@ class _Encoder:
     """The base of `ELMo` and `ELMoEmbedder`: chosen layers of a biLM, and arrays of them for any number of sentences."""
 
     batch_size, carry_state, keep_sentence_boundaries = 128, False, False
+    bilm: BiLM
+    vocabulary: Vocabulary | None
+    config: ELMoConfig
+    dim: int
 
     def _choose(self, model: tuple, layers: Layers, allowed: Sequence[str], pool: str | None) -> None:
         self.bilm, self.vocabulary = model

@@ -7,9 +7,10 @@
     python run_read.py evaluate --test_file=dev.json --predictions=elmo.json --compare_with=baseline.json
     python run_read.py prepare train.json --text=passages.txt
 
-The files are JSON as in SQuAD 1.1 or CMRC 2018. The network is BiDAF with ELMo at the input and at the output of its
+The files are JSON as in SQuAD, CMRC 2018 or DuReader. The network is BiDAF with ELMo at the input and at the output of its
 encoder. --dev_file selects the epoch with the highest F1. Exact match (EM) and F1 are computed as in CMRC 2018's evaluator
-for Chinese and as in SQuAD's for English, Rouge-L as in DuReader's.
+for Chinese and as in SQuAD's for English, Rouge-L as in DuReader's. If questions of the training data have no answer, as in
+SQuAD 2, the reader may find none: an empty text. How readily is chosen on --dev_file.
 """
 
 import argparse
@@ -29,9 +30,10 @@ from elmo_tasks.reading.data import read_dataset, tokenise_passages
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import MIN_COUNT, TRAINING, Reader
 from elmo_tasks.reading.score import mistakes, score
+from elmo_tasks.reading.text import Answer
 from elmo_tasks.significance import clustered_bootstrap
 
-CONTENT = "passages and questions, in the JSON of SQuAD or CMRC 2018"
+CONTENT = "passages and questions, in the JSON of SQuAD, CMRC 2018 or DuReader"
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -78,6 +80,8 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--input", **FILE, help=CONTENT)
     source.add_argument("--passage", **FILE, help="file with a passage; standard input has the questions, one per line")
+    help = "write the N best answers to each question, with score, begin and end (default: the text of the best)"
+    parser.add_argument("--k", **COUNT, help=help)
     task_flags.add_output(parser)
 
 
@@ -145,7 +149,9 @@ def predict(args: argparse.Namespace) -> None:
         if args.input:
             passages = read_dataset(args.input, require_answers=False).passages
             reader = Reader(args.model_dir, args.device)
-            answers = reader.predictions(tokenise_passages(passages, reader.settings.lang))
+            passages = tokenise_passages(passages, reader.settings.lang)
+            best = reader.best(passages, args.k or 1)
+            answers = {id: list(map(vars, some)) if args.k else some[0].text for id, some in best.items()}
             target.write(json.dumps(answers, ensure_ascii=False, indent=1) + "\n")
         else:
             disk.check_input(args.passage, "a passage", "--passage")
@@ -154,12 +160,17 @@ def predict(args: argparse.Namespace) -> None:
                 raise UserError(f"--passage {args.passage}: the file is empty.")
             reader, lines = Reader(args.model_dir, args.device), []
             for lines in line_groups(None):
-                found = iter(reader.answers([(line, passage) for line in lines if line.strip()]))
-                answers = (next(found)[0].text if line.strip() else "" for line in lines)
-                target.writelines(f"{' '.join(answer.split())}\n" for answer in answers)
+                found = iter(reader.answers([(line, passage) for line in lines if line.strip()], args.k or 1))
+                target.writelines(f"{describe(next(found), args.k) if line.strip() else ''}\n" for line in lines)
                 target.flush()
             if not lines:
                 raise UserError("standard input has no question: expected one per line.")
+
+
+def describe(answers: list[Answer], k: int | None) -> str:
+    if k:
+        return json.dumps([vars(answer) for answer in answers], ensure_ascii=False)
+    return " ".join(answers[0].text.split())
 
 
 def prepare(args: argparse.Namespace) -> None:
@@ -172,7 +183,8 @@ def prepare(args: argparse.Namespace) -> None:
     print(f"{args.input}: {data.describe()}")
     print(f"passages have {sum(n_tokens) / len(n_tokens):.0f} tokens on average, {max(n_tokens):,} at most")
     spans = [(passage.text, id, span) for passage in passages for id, _, span in passage.spans() if span]
-    rounded = {id: text.text[slice(*text.char_span(span.first, span.last))] for text, id, span in spans}
+    rounded = {question.id: "" for question in data.questions if not question.answers}
+    rounded |= {id: text.text[slice(*text.char_span(span.first, span.last))] for text, id, span in spans}
     n_inexact = sum(not span.exact for *_, span in spans)
     print(
         f"answers that begin or end within a word: {n_inexact:,}. The first answers, rounded to whole words, would score"

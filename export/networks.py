@@ -178,6 +178,7 @@ class ReaderNetwork(TokenNetwork):
 
     def __init__(self, reader: Reader):
         super().__init__(reader)
+        self.settings["no_answer"] = reader.network.no_answer_score()
         for name, text, letter in (("passage", "window", "W"), ("question", "question", "J")):
             meaning = f"index b * T + t of each token of the {text} among the sentences' tokens; -1 at padding"
             self.inputs[name] = IdInput(meaning, 0, padding=-1, axes=("N", letter))

@@ -408,29 +408,33 @@ void gate_backward(int64_t begin, int64_t end, int64_t F, const float *x, const 
         gate_row_backward(F, x + at, d_y + at, r + at, g + at, d_x + at, d_t_bias, d_c_bias);
 }
 
-/* Replace logits (n, S) by exp(logit - row_max). row_max (n) becomes the larger of itself and the row's maximum, total (n) the
-   sum of the row: added in double by pieces, because many small terms can make it up. */
-void exp_minus_max(int64_t n, int64_t S, float *logits, float *row_max, float *total) {
-    enum { LANES = 16, PIECE = 64 * LANES }; /* a maximum and a sum per lane, to vectorise */
-    for (int64_t row = 0; row < n; row++) {
-        float *restrict x = logits + row * S, most = row_max[row], tops[LANES];
-        for (int64_t lane = 0; lane < LANES; lane++) tops[lane] = most;
-        int64_t whole = S - S % LANES;
-        for (int64_t k = 0; k < whole; k += LANES)
-            for (int64_t lane = 0; lane < LANES; lane++) tops[lane] = x[k + lane] > tops[lane] ? x[k + lane] : tops[lane];
-        for (int64_t k = whole; k < S; k++) tops[0] = x[k] > tops[0] ? x[k] : tops[0];
-        for (int64_t lane = 0; lane < LANES; lane++) most = tops[lane] > most ? tops[lane] : most;
-        double sum = 0;
-        for (int64_t a = 0; a < whole; a += PIECE) {
-            float sums[LANES] = {0};
-            for (int64_t k = a; k < at_most(a + PIECE, whole); k += LANES)
-                for (int64_t lane = 0; lane < LANES; lane++) sums[lane] += x[k + lane] = exp_approx(x[k + lane] - most);
-            for (int64_t lane = 0; lane < LANES; lane++) sum += sums[lane];
-        }
-        for (int64_t k = whole; k < S; k++) sum += x[k] = exp_approx(x[k] - most);
-        total[row] = sum;
-        row_max[row] = most;
+enum { LANES = 16, PIECE = 64 * LANES }; /* a maximum and a sum per lane, to vectorise; sums are added in double by pieces */
+
+static float largest_logit(int64_t n, const float *x, float most) {
+    float tops[LANES];
+    int64_t whole = n - n % LANES;
+    for (int64_t lane = 0; lane < LANES; lane++) tops[lane] = most;
+    for (int64_t k = 0; k < whole; k += LANES)
+        for (int64_t lane = 0; lane < LANES; lane++) tops[lane] = x[k + lane] > tops[lane] ? x[k + lane] : tops[lane];
+    for (int64_t k = whole; k < n; k++) tops[0] = x[k] > tops[0] ? x[k] : tops[0];
+    for (int64_t lane = 0; lane < LANES; lane++) most = tops[lane] > most ? tops[lane] : most;
+    return most;
+}
+
+/* Replace logits x (S) by exp(x - their maximum, or row_max if that is larger), which row_max becomes. Returns their sum: in
+   double, because many small terms can make it up. */
+static double exp_minus_max(int64_t S, float *restrict x, float *row_max) {
+    float most = *row_max = largest_logit(S, x, *row_max);
+    int64_t whole = S - S % LANES;
+    double sum = 0;
+    for (int64_t a = 0; a < whole; a += PIECE) {
+        float sums[LANES] = {0};
+        for (int64_t k = a; k < at_most(a + PIECE, whole); k += LANES)
+            for (int64_t lane = 0; lane < LANES; lane++) sums[lane] += x[k + lane] = exp_approx(x[k + lane] - most);
+        for (int64_t lane = 0; lane < LANES; lane++) sum += sums[lane];
     }
+    for (int64_t k = whole; k < S; k++) sum += x[k] = exp_approx(x[k] - most);
+    return sum;
 }
 
 static void scale_and_add(int64_t n, float *restrict x, float factor, float *restrict sum) {
@@ -456,11 +460,10 @@ int softmax_loss(const blas_t *blas, int64_t M, int64_t S, int64_t P, const floa
         int64_t n = at_most(SLICE, M - a);
         multiply(n, h + a * P, &across, logits);
         for (int64_t row = 0; row < n; row++) {
-            float *x = logits + row * S, target_logit = target_logits[a + row], row_max = target_logit, total;
+            float *x = logits + row * S, target_logit = target_logits[a + row], row_max = target_logit;
             add_to(x, bias, S);
             for (; hit < n_hits && hit_rows[hit] == a + row; hit++) x[hit_candidates[hit]] = -1e30f;
-            exp_minus_max(1, S, x, &row_max, &total);
-            float target_exp = exp_approx(target_logit - row_max);
+            float total = exp_minus_max(S, x, &row_max), target_exp = exp_approx(target_logit - row_max);
             total += target_exp;
             sum += logf(total) + row_max - target_logit;
             d_target[a + row] = target_exp / (total * M) - 1.0f / M;
@@ -474,6 +477,43 @@ int softmax_loss(const blas_t *blas, int64_t M, int64_t S, int64_t P, const floa
     release(&back);
     free(logits);
     return 1;
+}
+
+/* Add bias (V) to logits (n, V), and set of each row's prediction: surprisal (n) of the target, entropy (n), both in nats, and
+   rank (n) of the target, from 1. */
+void score_predictions(int64_t n, int64_t V, float *logits, const float *bias, const int64_t *targets, float *surprisal,
+                       float *entropy, float *rank) {
+    for (int64_t row = 0; row < n; row++) {
+        float *restrict x = logits + row * V;
+        add_to(x, bias, V);
+        float most = largest_logit(V, x, x[0]), target = x[targets[row]];
+        double sum = 0, weighted = 0, above = 0;
+        for (int64_t a = 0; a < V; a += PIECE) {
+            float sums[LANES] = {0}, products[LANES] = {0}, counts[LANES] = {0};
+            int64_t end = at_most(a + PIECE, V), whole = end - (end - a) % LANES;
+            for (int64_t k = a; k < whole; k += LANES)
+                for (int64_t lane = 0; lane < LANES; lane++) {
+                    float d = x[k + lane] - most, e = exp_approx(d);
+                    sums[lane] += e;
+                    products[lane] += e * d;
+                    counts[lane] += x[k + lane] > target;
+                }
+            for (int64_t k = whole; k < end; k++) {
+                float d = x[k] - most, e = exp_approx(d);
+                sums[0] += e;
+                products[0] += e * d;
+                counts[0] += x[k] > target;
+            }
+            for (int64_t lane = 0; lane < LANES; lane++) {
+                sum += sums[lane];
+                weighted += products[lane];
+                above += counts[lane];
+            }
+        }
+        surprisal[row] = log(sum) + most - target;
+        entropy[row] = log(sum) - weighted / sum;
+        rank[row] = 1 + above;
+    }
 }
 
 static void adagrad_elements(int64_t n, const float *restrict g, float scale, float rate, float epsilon, float *restrict weight,

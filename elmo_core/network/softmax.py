@@ -91,32 +91,20 @@ class Softmax(paddle.nn.Layer):
         weight, bias = (gather_rows(table, ids, shared=len(candidates.ids)) for table in (self.weight, self.bias))
         return list(SampledLoss.apply(weight, bias, candidates, targets, target_rows, *directions))
 
-    def log_probabilities(self, h: paddle.Tensor, targets: np.ndarray) -> np.ndarray:
-        """Log-probability of each target under the full softmax, in slices of the vocabulary: float64 (M,)."""
-        with paddle.no_grad():
-            vocab_size, _ = self.weight.shape
-            columns = max(1, min(vocab_size, _logits_per_slice(h) // max(1, len(h))))
-            row_max = paddle.full([len(h), 1], -np.inf, h.dtype)
-            total = paddle.zeros([len(h), 1], "float64")
-            for a in range(0, vocab_size, columns):
-                logits = paddle.matmul(h, self.weight[a : a + columns], transpose_y=True)
-                logits.add_(self.bias[a : a + columns].reshape([1, -1]))
-                new_max, sums = _exp_minus_max(logits, row_max)
-                total = total * (row_max - new_max).astype("float64").exp() + sums.astype("float64")
-                row_max = new_max
-            ids = to_tensor(targets)
-            logits = (h * paddle.gather(self.weight, ids)).sum(axis=1, keepdim=True) + paddle.gather(self.bias, ids)
-            return ((logits - row_max).astype("float64") - total.log()).squeeze(1).numpy()
-
     def predictions(self, h: paddle.Tensor, targets: np.ndarray) -> np.ndarray:
-        """Surprisal of each target, entropy of its prediction, both in nats, and rank from 1: float64 (3, M)."""
+        """Under the full softmax: surprisal of each target, entropy of its prediction, both in nats, rank from 1. (3, M)"""
         with paddle.no_grad():
             rows = max(16, _logits_per_slice(h) // len(self.weight))
             slices = [slice(a, a + rows) for a in range(0, len(h), rows)]
             return np.concatenate([self._predictions(h[part], to_tensor(targets[part])) for part in slices], axis=1)
 
     def _predictions(self, h: paddle.Tensor, targets: paddle.Tensor) -> np.ndarray:
-        logits = paddle.matmul(h, self.weight, transpose_y=True).add_(self.bias.reshape([1, -1]))  # (m, V)
+        logits = paddle.matmul(h, self.weight, transpose_y=True)  # (m, V)
+        if fused.is_supported(logits):
+            results = np.empty((3, len(logits)), np.float32)
+            fused.kernel().score_predictions(*logits.shape, logits, self.bias, targets, *results)
+            return results
+        logits.add_(self.bias.reshape([1, -1]))
         logits.subtract_(logits.max(axis=1, keepdim=True))
         target = paddle.take_along_axis(logits, targets.unsqueeze(1), axis=1)
         rank = 1 + (logits > target).sum(axis=1)
@@ -204,7 +192,9 @@ def _sliced_loss(h, target_logits, table, bias, hit_rows: np.ndarray, hit_candid
         if first < last:
             masked = to_tensor(hit_rows[first:last] - a), to_tensor(hit_candidates[first:last])
             logits.index_put_(masked, paddle.to_tensor(MASKED_LOGIT, dtype=logits.dtype))
-        row_max, sums = _exp_minus_max(logits, target_logits[a:b])
+        row_max = paddle.maximum(logits.max(axis=1, keepdim=True), target_logits[a:b])
+        dtype = "float64" if logits.place.is_cpu_place() else None  # a CPU adds one by one
+        sums = logits.subtract_(row_max).exp_().sum(axis=1, keepdim=True, dtype=dtype).astype(logits.dtype)
         target_exp = (target_logits[a:b] - row_max).exp()
         total = sums + target_exp
         loss = loss + (total.log() + row_max - target_logits[a:b]).sum()
@@ -229,18 +219,3 @@ def _fused_loss(h, target_logits, table, bias, hit_rows: np.ndarray, hit_candida
     inputs = h.contiguous(), table, bias, target_logits, len(hit_rows), hit_rows, hit_candidates
     fused.kernel().softmax_loss(len(h), *table.shape, *inputs, loss, d_h, d_table, d_bias, d_target)
     return loss, d_h, d_target, d_table, d_bias
-
-
-def _exp_minus_max(logits, row_max):
-    """Replace logits (m, S) by exp(logit - max), max being the larger of the row's maximum and row_max (m, 1).
-
-    Returns max and the row sums, each (m, 1).
-    """
-    if not fused.is_supported(logits):
-        row_max = paddle.maximum(logits.max(axis=1, keepdim=True), row_max)
-        dtype = "float64" if logits.place.is_cpu_place() else None  # a CPU adds one by one
-        sums = logits.subtract_(row_max).exp_().sum(axis=1, keepdim=True, dtype=dtype)
-        return row_max, sums.astype(logits.dtype)
-    row_max, sums = row_max.clone(), paddle.empty_like(row_max)
-    fused.kernel().exp_minus_max(*logits.shape, logits, row_max, sums)
-    return row_max, sums

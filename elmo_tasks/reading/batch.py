@@ -12,15 +12,16 @@ import numpy as np
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.tokens import Vocabulary, pad_rows
 from elmo_tasks.reading.data import TokenisedPassage
-from elmo_tasks.reading.text import Text, Window, question_features, windows
+from elmo_tasks.reading.text import Text, TokenSpan, Window, question_features, windows
 
 FEATURES = 2  # per passage token: is it a token of the question, does it occur in the question's text
 MAX_QUESTIONS = 6  # per group
+NO_ANSWER = -1, -1  # the span of a question that its window does not answer
 
 
 @dataclass
 class WindowQuestion:
-    """A question to a window. span: first and last token of its answer, counted from the window's beginning."""
+    """A question to a window. span: first and last token of its answer from the window's beginning, or NO_ANSWER."""
 
     id: str
     question: Text
@@ -45,29 +46,37 @@ def question_groups(window: Window, questions: list[WindowQuestion]) -> Iterator
         yield QuestionGroup(window, questions[k : k + MAX_QUESTIONS])
 
 
-def training_groups(passages: Sequence[TokenisedPassage], max_seq_len: int, doc_stride: int) -> list[QuestionGroup]:
-    """Windows that contain an answer, each with the questions answered there. Logs how many answers are unusable."""
+def training_groups(
+    passages: Sequence[TokenisedPassage], max_seq_len: int, doc_stride: int, no_answer: bool = False
+) -> list[QuestionGroup]:
+    """Windows that contain an answer, each with the questions answered there. Logs how many answers are unusable.
+
+    no_answer: all windows, with all questions; those that are not answered there have NO_ANSWER.
+    """
     groups, trained, n_inexact, n_missing, n_too_long = [], set(), 0, 0, 0
     for passage in passages:
-        spans = [(id, text, span) for id, text, span in passage.spans() if span]
-        n_missing += len(passage.questions) - len(spans)
-        n_inexact += sum(not span.exact for *_, span in spans)
+        answered = {question.id for question, _ in passage.questions if question.answers}
+        spans = [(id, text, span) for id, text, span in passage.spans() if span or (no_answer and id not in answered)]
+        n_missing += len(answered) - sum(span is not None for *_, span in spans)
+        n_inexact += sum(not span.exact for *_, span in spans if span)
         for window in windows(passage.text, max_seq_len, doc_stride):
-            questions = [
-                WindowQuestion(id, text, (span.first - window.begin, span.last - window.begin))
-                for id, text, span in spans
-                if window.begin <= span.first and span.last < window.end
-            ]
-            trained |= {question.id for question in questions}
-            groups += question_groups(window, questions)
-        n_too_long += sum(id not in trained for id, *_ in spans)
-    if not groups:
+            questions = [WindowQuestion(id, text, _span_in(window, span)) for id, text, span in spans]
+            inside = [question for question in questions if question.span != NO_ANSWER]
+            trained |= {question.id for question in inside}
+            groups += question_groups(window, questions if no_answer else inside)
+        n_too_long += sum(id not in trained for id, _, span in spans if span)
+    if not trained:
         raise UserError("No question to train on: no answer occurs in its passage.")
     log.info(
-        f"{format_count(len(trained), 'questions')} to train on. Answers that begin or end within a word: {n_inexact:,}, "
-        f"not in their passage: {n_missing:,}, in no window: {n_too_long:,}"
+        f"{format_count(len(trained), 'questions')} with an answer to train on. Answers that begin or end within a word: "
+        f"{n_inexact:,}, not in their passage: {n_missing:,}, in no window: {n_too_long:,}"
     )
     return groups
+
+
+def _span_in(window: Window, span: TokenSpan | None) -> tuple[int, int]:
+    is_inside = span and window.begin <= span.first and span.last < window.end
+    return (span.first - window.begin, span.last - window.begin) if is_inside else NO_ANSWER
 
 
 @dataclass
@@ -98,7 +107,7 @@ class Batch:
     questions: PaddedTexts  # Q questions
     passage_of: np.ndarray  # (Q,) int64 row of each question's window
     features: np.ndarray  # (Q, T, FEATURES) float32
-    spans: np.ndarray | None  # (Q, 2) int64
+    spans: np.ndarray | None  # (Q, 2) int64, see `WindowQuestion`
 
 
 def make_batch(groups: Sequence[QuestionGroup], words: Vocabulary) -> Batch:

@@ -1,12 +1,15 @@
 """Data sets of passages, questions and answers, as read and as tokens.
 
-SQuAD 1.1, CMRC 2018, DuReader-robust:
+SQuAD 1.1 and 2, CMRC 2018, DuReader-robust and -checklist:
     {"data": [{"paragraphs": [{"context": ..., "qas": [
-        {"id": ..., "question": ..., "answers": [{"text": ..., "answer_start": ...}]}]}]}]}
+        {"id": ..., "question": ..., "answers": [{"text": ..., "answer_start": ...}], "is_impossible": false}]}]}]}
 CMRC 2018 as it was first published:
     [{"context_text": ..., "qas": [{"query_id": ..., "query_text": ..., "answers": ["..."]}]}]
 As Hugging Face's datasets writes them, an object per line or an array of objects:
     {"id": ..., "context": ..., "question": ..., "answers": {"text": ["..."], "answer_start": [...]}}
+DuReader 2.0, an object per line; the passage is all titles and paragraphs, one per line:
+    {"question_id": ..., "question": ..., "documents": [{"title": ..., "paragraphs": ["..."]}], "answers": ["..."]}
+The passage does not answer a question with `is_impossible` or without answers.
 """
 
 from collections import Counter
@@ -21,16 +24,15 @@ from elmo_core.text.text_files import line_groups
 from elmo_tasks.reading.text import Text, TokenSpan
 from elmo_tasks.records import Lines, Record, number_records, read_records
 
-EXPECTED = "passages and questions in the JSON of SQuAD or CMRC 2018"
-NO_ANSWER = (
-    "Questions that cannot be answered, as in SQuAD 2, are not supported. To leave them out: "
-    "jq 'del(.data[].paragraphs[].qas[] | select(.is_impossible or .answers == []))' squad2.json > answerable.json"
-)
+EXPECTED = "passages and questions in the JSON of SQuAD, CMRC 2018 or DuReader"
 
 
 @dataclass
 class Question:
-    """A question and its answers. answer_starts: each answer's offset in the passage, None if it does not occur there."""
+    """A question and its answers; none: the passage has none, or they are unknown.
+
+    answer_starts: each answer's offset in the passage, None if it does not occur there.
+    """
 
     id: str
     text: str
@@ -63,7 +65,7 @@ class Dataset:
 
 
 def read_dataset(path: Path, require_answers: bool = True) -> Dataset:
-    """Read a file. require_answers: a question without an answer is an error."""
+    """Read a file. require_answers: a question whose answers are unknown is an error."""
     disk.check_input(path, EXPECTED)
     records = read_records(Lines(line_groups(path)), path)
     return make_dataset((record for record in records if record[1] != ""), path, require_answers)
@@ -85,11 +87,9 @@ def make_dataset(records: Iterable[Record], source: str | Path, require_answers:
             raise UserError(f"{where}: the passage is empty.")
         passage = Passage(text, [])
         for where, value in questions:
-            question = _question(value, text, where, data.faults)
+            question = _question(value, text, where, data.faults, require_answers)
             if question.id in seen:
                 raise UserError(f"{where}: the id {question.id!r:.60} occurs twice.")
-            if require_answers and not question.answers:
-                raise UserError(f"{where}: no answer. {NO_ANSWER}")
             seen.add(question.id)
             passage.questions.append(question)
         data.passages.append(passage)
@@ -102,6 +102,8 @@ def _passages(records: Iterable[Record]) -> Iterator[tuple[str, list[tuple[str, 
     """Yield each passage's text, its questions with their positions, and its own position; error messages name these."""
     grouped: dict[str, list[tuple[str, dict]]] = {}
     for where, value in records:
+        if "documents" in value:
+            value = {**value, "context": "\n".join(_lines(value, where))}
         if "question" in value:
             grouped.setdefault(_field(value, ("context",), str, where), []).append((where, value))
             continue
@@ -115,12 +117,22 @@ def _passages(records: Iterable[Record]) -> Iterator[tuple[str, list[tuple[str, 
     yield from ((text, questions, questions[0][0]) for text, questions in grouped.items())
 
 
-def _question(values: Any, passage: str, where: str, faults: Counter) -> Question:
-    id = _field(values, ("id", "query_id"), str, where).strip()
+def _lines(value: dict, where: str) -> Iterator[str]:
+    """Yield the titles and paragraphs of documents."""
+    for at, document in _items(value, "documents", "document", where):
+        if "title" in document:
+            yield _field(document, ("title",), str, at)
+        for paragraph, text in _items(document, "paragraphs", "paragraph", at):
+            yield _field({"text": text}, ("text",), str, paragraph)
+
+
+def _question(values: Any, passage: str, where: str, faults: Counter, require_answers: bool) -> Question:
+    id = str(_field(values, ("id", "query_id", "question_id"), str | int, where)).strip()
     question = Question(id, _field(values, ("question", "query_text"), str, where), [], [])
     faults["questions without words"] += not question.text.strip()
-    has_answers = "answers" in values and not values.get("is_impossible")
-    answers = _field(values, ("answers",), list | dict, where) if has_answers else []
+    is_known = "answers" in values or require_answers
+    answers = _field(values, ("answers",), list | dict, where) if is_known and not values.get("is_impossible") else []
+    faults["questions without an answer"] += require_answers and not answers
     if isinstance(answers, dict):
         texts, starts = (_field(answers, (name,), list, where) for name in ("text", "answer_start"))
         answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=False)]

@@ -3,6 +3,8 @@
     passages, questions ▶ word vectors, ELMo ▶ BiGRU ▶ with ELMo again, projected ▶ h (B, T, D), u (Q, J, D)
     each question's passage with its attention to the question, and two features ▶ BiGRU ▶ logits of first and last token
 
+If questions may have no answer, two trained logits compete with those of the tokens (Levy et al. 2017).
+
 The encoder, which reads ELMo, runs once per passage window for up to MAX_QUESTIONS questions.
 
 Letters: B windows of passages, Q questions, T and J tokens of either, D = 2 * hidden_dim, P projection of the biLM.
@@ -41,6 +43,7 @@ class ReaderSettings(ELMoSettings):
     max_seq_len: int = setting(512, "tokens per window; longer passages are read in several windows")
     doc_stride: int = setting(256, "tokens between the starts of windows")
     max_answer_length: int = setting(50, "maximum tokens in an answer")
+    no_answer: bool = setting(False)  # some questions of the training data have none
 
     def __post_init__(self):
         if self.elmo_trainable:
@@ -64,7 +67,7 @@ class BiDAF(nn.Layer):
         self, settings: ReaderSettings, n_words: int, elmo: ELMo | None = None, vectors: WordVectors | None = None
     ):
         super().__init__()
-        self.vectors = vectors
+        self.settings, self.vectors = settings, vectors
         self.word_embedding = nn.Embedding(
             n_words, settings.word_dim, weight_attr=paddle.ParamAttr(initializer=nn.initializer.Uniform(-0.1, 0.1))
         )
@@ -79,6 +82,13 @@ class BiDAF(nn.Layer):
         self.model = nn.GRU(dim, hidden, direction="bidirect")
         self.ends = nn.Linear(2 * dim, 2)
         self.dropout = nn.Dropout(settings.dropout)
+        if settings.no_answer:
+            self.no_answer = self.create_parameter([2], default_initializer=nn.initializer.Constant(0.0))
+            self.register_buffer("threshold", paddle.zeros([1]))
+
+    def no_answer_score(self) -> float | None:
+        """The score of no answer, comparable with sums of two logits, if questions may have none."""
+        return self.no_answer.sum().item() + self.threshold.item() if self.settings.no_answer else None
 
     @staticmethod
     def shapes(
@@ -126,8 +136,11 @@ class BiDAF(nn.Layer):
         return self.dropout(paddle.tanh(self.projection(paddle.concat([h, *elmo[1:]], axis=2))))
 
     def loss(self, batch: Batch) -> paddle.Tensor:
-        """Mean negative log-likelihood of the answers' first and last tokens, plus ELMo's penalty."""
-        logits = self(batch)
-        spans = to_tensor(batch.spans.ravel())
+        """Mean negative log-likelihood of the answers' first and last tokens, or of no answer, plus ELMo's penalty."""
+        logits, spans = self(batch), batch.spans
+        if self.settings.no_answer:  # logit T
+            spans = np.where(spans < 0, logits.shape[2], spans)
+            logits = paddle.concat([logits, self.no_answer.reshape([1, 2, 1]).tile([len(spans), 1, 1])], axis=2)
+        spans = to_tensor(spans.ravel())
         loss = 2 * nn.functional.cross_entropy(logits.reshape([-1, logits.shape[2]]), spans)
         return loss if self.elmo is None else loss + self.elmo.l2_loss()

@@ -16,6 +16,7 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import runtime
 from elmo_core.machine.checks import check_number, check_texts
 from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
 from elmo_core.settings import check_effects, first_of, make
 from elmo_core.text.language import AUTO, choose_language
 from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches
@@ -23,8 +24,8 @@ from elmo_core.weights.model_files import vocabulary_words
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, question_groups, training_groups
 from elmo_tasks.reading.data import Passage, Question, TokenisedPassage, read_passages, tokenise_passages
 from elmo_tasks.reading.network import BiDAF, ReaderSettings
-from elmo_tasks.reading.score import Scores, score
-from elmo_tasks.reading.text import Answer, best_answers, span_scores, windows
+from elmo_tasks.reading.score import Scores, best_threshold, score
+from elmo_tasks.reading.text import Answer, Text, best_answers, span_scores, windows
 from elmo_tasks.saved import TrainedModel, part
 from elmo_tasks.token_models import load_inputs, train_model
 from elmo_tasks.training import Progress, Several, TrainingSettings, grid_of, hold_out, training_folder
@@ -98,8 +99,9 @@ class Reader(TrainedModel):
             reader = Reader.train(examples, elmo="zh-news", save_dir="runs/qa")
             reader.scores["dev"]["f1"]
 
-        examples, dev, test: a file of SQuAD or CMRC 2018, or dictionaries as in these: {"context": ..., "question": ...,
-        "answers": {"text": [...], "answer_start": [...]}}. Without dev, a tenth of the passages is held out.
+        examples, dev, test: a file of SQuAD, CMRC 2018 or DuReader, or dictionaries as in these: {"context": ...,
+        "question": ..., "answers": {"text": [...], "answer_start": [...]}}; empty lists: the passage has no answer.
+        Without dev, a tenth of the passages is held out.
         elmo: a checkpoint, or a model's name; None: no ELMo.
         save_dir: folder of the reader; without one, nothing is written. overwrite: replace the reader there. resume:
         continue an interrupted training.
@@ -130,12 +132,14 @@ class Reader(TrainedModel):
             read = {name: read_passages(part, name) for name, part in parts.items() if part is not None}
             texts = [passage.text for passage in read["examples"]]
             options["lang"] = choose_language(lang, texts, vocabulary_words(elmo))
+            questions = (question for passage in read["examples"] for question in passage.questions)
+            options["no_answer"] = not all(question.answers for question in questions)
             settings = make(ReaderSettings, {name: first_of(value) for name, value in options.items()})
             data = {name: tokenise_passages(passages, settings.lang) for name, passages in read.items()}
             train = data.pop("examples")
             if dev is None:
                 train, data["dev"] = hold_out(train, seed)
-            groups = training_groups(train, max_seq_len, doc_stride)
+            groups = training_groups(train, max_seq_len, doc_stride, settings.no_answer)
             inputs = load_inputs(options, (passage.text.tokens for passage in train))
             tokens = (token for passage in train for text in passage.texts() for token in text.tokens)
             parts, data = {"words": Vocabulary.frequent(tokens, min_count), **inputs}, {"training": train, **data}
@@ -146,14 +150,18 @@ class Reader(TrainedModel):
                 batches = partial(shuffled_batches, [group.n_tokens for group in groups], batch_size)
                 return batches, lambda rows: reader.network.loss(make_batch([groups[k] for k in rows], reader.words))
 
-            return train_model(cls, parts, options, grid, data, sentences, prepare, cls.score, folder)
+            def score_part(reader: Reader, passages: Sequence[TokenisedPassage]) -> Scores:
+                chooses = settings.no_answer and passages is data["dev"]
+                return reader.choose_threshold(passages) if chooses else reader.score(passages)
+
+            return train_model(cls, parts, options, grid, data, sentences, prepare, score_part, folder)
 
     def evaluate(self, examples: Path | str | Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Score the reader on a file or on dictionaries, as `train` takes them."""
         return self.score(tokenise_passages(read_passages(examples, "examples"), self.settings.lang)).to_dict()
 
     def answer(self, question: str, passage: str, k: int = 1) -> list[Answer]:
-        """The k best answers, best first. Their texts differ; they may overlap."""
+        """The k best answers, best first. Their texts differ; they may overlap. One may be "", see `Answer`."""
         return self.answers([(question, passage)], k)[0]
 
     def answers(self, questions: Sequence[tuple[str, str]], k: int = 1) -> list[list[Answer]]:
@@ -176,6 +184,11 @@ class Reader(TrainedModel):
 
     def _answers(self, passages: Iterable[TokenisedPassage], k: int) -> Iterator[tuple[str, list[Answer]]]:
         """Yield each question's id and its k best answers over all windows of its passage, in any order."""
+        no_answer = self.network.no_answer_score()
+        return ((id, best_answers(text, scores, k, no_answer)) for id, text, scores in self._scores(passages))
+
+    def _scores(self, passages: Iterable[TokenisedPassage]) -> Iterator[tuple[str, Text, np.ndarray]]:
+        """Yield each question's id, and the scores of all spans of its passage, in any order."""
         scores: dict[str, np.ndarray] = {}  # of the spans of each question whose passage is being read
         left: dict[str, int] = {}  # its windows that are not read yet
         groups = (group for passage in passages for group in self._groups(passage, left))
@@ -192,7 +205,7 @@ class Reader(TrainedModel):
                 left[id] -= 1
                 if not left[id]:
                     del left[id]
-                    yield id, best_answers(window.text, scores.pop(id), k)
+                    yield id, window.text, scores.pop(id)
 
     def _groups(self, passage: TokenisedPassage, left: dict[str, int]) -> Iterator[QuestionGroup]:
         questions = [WindowQuestion(question.id, text) for question, text in passage.questions]
@@ -202,9 +215,27 @@ class Reader(TrainedModel):
             yield from question_groups(window, questions)
 
     def predictions(self, passages: Sequence[TokenisedPassage]) -> dict[str, str]:
-        """The text of the answer to each question, by its id."""
-        answers = dict(self._answers(passages, 1))
-        return {question.id: answers[question.id][0].text for passage in passages for question, _ in passage.questions}
+        """The text of the best answer to each question, by its id."""
+        return {id: answers[0].text for id, answers in self.best(passages, 1).items()}
+
+    def best(self, passages: Sequence[TokenisedPassage], k: int) -> dict[str, list[Answer]]:
+        """The k best answers to each question, by its id."""
+        answers = dict(self._answers(passages, k))
+        return {question.id: answers[question.id] for passage in passages for question, _ in passage.questions}
+
+    def choose_threshold(self, passages: Sequence[TokenisedPassage]) -> Scores:
+        """From now on, prefer no answer where that makes F1 on these passages highest. Returns the scores there."""
+        self.network.threshold.set_value(paddle.zeros([1]))
+        no_answer, spans, margins = self.network.no_answer_score(), {}, {}
+        for id, text, scores in self._scores(passages):
+            margins[id] = float(scores.max()) - no_answer
+            spans[id] = best_answers(text, scores, 1)[0].text
+        plain, language = [passage.passage for passage in passages], self.settings.lang
+        ids = [question.id for passage in plain for question in passage.questions]
+        gains = score(plain, spans, language).f1 - score(plain, dict.fromkeys(ids, ""), language).f1
+        threshold = best_threshold(gains, np.array([margins[id] for id in ids]))
+        self.network.threshold.set_value(paddle.to_tensor([threshold]))
+        return score(plain, {id: spans[id] if margins[id] > threshold else "" for id in ids}, language)
 
     def score(self, passages: Sequence[TokenisedPassage]) -> Scores:
         """Score its answers against the passages' own."""

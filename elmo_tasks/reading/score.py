@@ -1,4 +1,4 @@
-"""Scores of answers: exact match and F1 as in the evaluators of SQuAD 1.1 and CMRC 2018, Rouge-L as in DuReader's."""
+"""Scores of answers: exact match and F1 as in the evaluators of SQuAD and CMRC 2018, Rouge-L as in DuReader's."""
 
 import re
 import string
@@ -86,12 +86,13 @@ METRICS: dict[str, tuple[Callable, Callable, Callable]] = {
 
 @dataclass
 class Scores:
-    """Exact match, F1, Rouge-L and the index of the passage, per question, in order."""
+    """Exact match, F1, Rouge-L, the index of the passage, and whether that has an answer, per question, in order."""
 
     exact: np.ndarray
     f1: np.ndarray
     rouge: np.ndarray
     passage: np.ndarray
+    has_answer: np.ndarray
     unanswered: int = 0
 
     @property
@@ -104,31 +105,66 @@ class Scores:
         return f"EM {self.exact.mean():6.2%}  F1 {self.value:6.2%}"
 
     def to_dict(self) -> dict[str, float | int]:
-        """The means, for JSON."""
+        """The means, for JSON; if some questions have no answer, also those that SQuAD 2's evaluator prints."""
         means = {name: float(getattr(self, name).mean()) for name in ("exact", "f1", "rouge")}
-        return {**means, "questions": len(self.f1), "unanswered": self.unanswered}
+        values = {**means, "questions": len(self.f1), "unanswered": self.unanswered}
+        for part, rows in self._parts().items():
+            means = {f"{part}_{name}": float(getattr(self, name)[rows].mean()) for name in ("exact", "f1")}
+            values |= {**means, f"{part}_total": int(rows.sum())}
+        return values
+
+    def _parts(self) -> dict[str, np.ndarray]:
+        """Which questions have an answer, and which do not, if any do not."""
+        parts = {"HasAns": self.has_answer, "NoAns": ~self.has_answer}
+        return {name: rows for name, rows in parts.items() if rows.any() and not self.has_answer.all()}
 
     def __str__(self) -> str:
         unanswered = f", {self.unanswered:,} of them without a prediction" if self.unanswered else ""
+        parts = "".join(
+            f"  {name} EM {self.exact[rows].mean():.2%} F1 {self.f1[rows].mean():.2%}, {rows.sum():,}"
+            for name, rows in self._parts().items()
+        )
         return (
             f"EM {self.exact.mean():.2%}  F1 {self.f1.mean():.2%}  Rouge-L {self.rouge.mean():.2%}  "
-            f"{format_count(len(self.f1), 'questions')}{unanswered}"
+            f"{format_count(len(self.f1), 'questions')}{unanswered}{parts}"
         )
 
 
 def score(passages: Sequence[Passage], predictions: Mapping[str, str], language: str) -> Scores:
-    """Score predictions by the questions' ids. A question gets the score of its best answer, 0 without a prediction."""
+    """Score predictions by the questions' ids. A question gets the score of its best answer, 0 without a prediction.
+
+    If some questions have no answer, it is as in SQuAD 2's evaluator: they score 1 for a prediction without words, else 0,
+    and so do those whose answers have no words.
+    """
     normalised, f1, units = METRICS[language]
     rows, unanswered = [], 0
+    may_lack = not all(question.answers for passage in passages for question in passage.questions)
     for k, passage in enumerate(passages):
         for question in passage.questions:
             unanswered += question.id not in predictions
             predicted, answers = predictions.get(question.id, ""), question.answers
+            if may_lack and not (answers := list(filter(normalised, answers))):
+                is_right = float(question.id in predictions and not normalised(predicted))
+                rows.append((is_right, is_right, is_right, k, bool(question.answers)))
+                continue
             exact = bool(predicted) and any(normalised(predicted) == normalised(answer) for answer in answers)
             rouge = rouge_l([units(answer) for answer in answers], units(predicted))
-            rows.append((exact, max(f1(answer, predicted) for answer in answers), rouge, k))
-    exact, f1, rouge, passage = map(np.array, zip(*rows, strict=True))
-    return Scores(exact.astype(float), f1, rouge, passage, unanswered)
+            rows.append((exact, max(f1(answer, predicted) for answer in answers), rouge, k, bool(question.answers)))
+    exact, f1, rouge, passage, has_answer = map(np.array, zip(*rows, strict=True))
+    return Scores(exact.astype(float), f1, rouge, passage, has_answer, unanswered)
+
+
+def best_threshold(gains: np.ndarray, margins: np.ndarray) -> float:
+    """Above which margin to answer a question, so that the sum of gains is highest.
+
+    gains: of F1, of the answer over no answer; margins: of their scores.
+    """
+    order = np.argsort(-margins, kind="stable")
+    margins, total = margins[order], np.concatenate([[0.0], gains[order].cumsum()])  # of the first k answered
+    bounds = np.concatenate([[margins[0] + 2], margins, [margins[-1] - 2]])
+    total[bounds[:-1] == bounds[1:]] = -np.inf  # equal margins are not told apart
+    k = int(total.argmax())
+    return float(bounds[k] + bounds[k + 1]) / 2
 
 
 def mistakes(passages: Sequence[Passage], predictions: Mapping[str, str], scores: Scores) -> Iterator[Sequence[object]]:

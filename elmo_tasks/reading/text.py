@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
+from operator import attrgetter
 
 import numpy as np
 
@@ -109,7 +110,10 @@ def question_features(tokens: Sequence[str], question: Text) -> list[tuple[bool,
 
 @dataclass
 class Answer:
-    """A span of a passage: begin and end in characters; score: its probability among all spans of the passage."""
+    """A span of a passage: begin and end in characters; score: its probability among all spans of the passage.
+
+    A reader of questions that may have no answer also gives the empty text at 0, whose score is that of no answer.
+    """
 
     text: str
     begin: int
@@ -127,9 +131,14 @@ def span_scores(logits: np.ndarray, longest: int) -> np.ndarray:
     return np.lib.stride_tricks.sliding_window_view(padded, longest) + lasts[:, None]
 
 
-def best_answers(text: Text, scores: np.ndarray, k: int) -> list[Answer]:
-    """The k best of the spans (T, longest) of a text, best first, as `span_scores` orders them. Changes the scores."""
+def best_answers(text: Text, scores: np.ndarray, k: int, no_answer: float | None = None) -> list[Answer]:
+    """The k best of the spans (T, longest) of a text, best first, as `span_scores` orders them. Changes the scores.
+
+    no_answer: the score of no answer, if there may be none.
+    """
     longest, total = scores.shape[1], np.logaddexp.reduce(scores.ravel(), dtype=np.float64)
+    if no_answer is not None:
+        total = np.logaddexp(total, no_answer)
     answers: dict[str, Answer] = {}
     while len(answers) < k and np.isfinite(scores.max()):
         last, column = divmod(int(scores.argmax()), longest)
@@ -137,4 +146,8 @@ def best_answers(text: Text, scores: np.ndarray, k: int) -> list[Answer]:
         answer = Answer(text.text[begin:end], begin, end, float(np.exp(scores[last, column] - total)))
         answers.setdefault(answer.text, answer)
         scores[last, column] = -np.inf
-    return list(answers.values())
+    best = list(answers.values())
+    if no_answer is not None:
+        best.append(Answer("", 0, 0, float(np.exp(no_answer - total))))
+        best.sort(key=attrgetter("score"), reverse=True)
+    return best[:k]

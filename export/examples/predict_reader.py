@@ -12,7 +12,7 @@ WINDOWS_PER_BATCH = 8
 
 
 def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterator[tuple[dict, str]]:
-    """The best answer to each line: its text, offsets and probability; and the text in one line."""
+    """The best answer to each line: its text ("": none), offsets and probability; and the text in one line."""
     for line in lines:
         question, tab, passage = line.partition("\t")
         if not tab:
@@ -34,7 +34,7 @@ def answers(run: Run, question: str, passage: str, lang: str = SETTINGS["lang"],
         for window, logits in zip(batch, run(inputs(batch, asked)), strict=True):
             in_window = scores[window.begin : window.end]
             np.maximum(in_window, span_scores(logits[:, : len(window.tokens)], longest), out=in_window)
-    return best_answers(text, scores, k)
+    return best_answers(text, scores, k, SETTINGS["no_answer"])
 
 
 def inputs(batch: list[Window], question: Text) -> dict[str, np.ndarray]:

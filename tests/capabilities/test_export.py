@@ -403,7 +403,7 @@ LAC = {"scheme": "lac", "lang": "zh", "elmo": False, "pieces": ["银行", "河",
 def predicted(kind: str, lines: list[str], tmp_path: Path, heads: Path) -> tuple[Path, list[dict]]:
     """The folder of a trained model, and what it predicts for the lines."""
     if kind == "reader":
-        reader = random_reader(tmp_path, layers="mix")
+        reader = random_reader(tmp_path, layers="mix", no_answer=True)
         answers = reader.answers([tuple(line.split("\t")) for line in lines])
         return tmp_path / "reader", [vars(answer) for (answer,) in answers]
     file, output, model = tmp_path / "lines", tmp_path / "output", heads / f"head of {kind}"

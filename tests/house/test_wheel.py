@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 from project import PROJECT, python_blocks
 
+from elmo_core import __version__
+from elmo_core.machine import command
+
 PAGES = [f"docs/{path.name}" for path in sorted(PROJECT.glob("docs/*.md")) if "_zh" not in path.name]
 PAGES += ["README_zh.md", "docs/reference_zh.md"]
 BEFORE = """\
@@ -34,55 +37,97 @@ print(Reader("runs/mrc").answer("他在哪里？", "他在银行。")[0].text)
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
     source, output = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("elmo.py", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(PROJECT / name, source)
-    for name in ("elmo_core", "elmo_tasks"):
-        shutil.copytree(PROJECT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", ".cache"))
+    for path in (*PROJECT.glob("*.py"), *(PROJECT / name for name in ("pyproject.toml", "README.md", "LICENSE"))):
+        shutil.copy(path, source)
+    for path in PROJECT.glob("*/__init__.py"):
+        ignored = shutil.ignore_patterns("__pycache__", ".cache")
+        shutil.copytree(path.parent, source / path.parent.name, ignore=ignored)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--wheel-dir", output, source], check=True)
     (path,) = output.glob("*.whl")
     return path
 
 
-def test_the_wheel_holds_the_library_and_nothing_else(wheel):
+def test_the_wheel_holds_the_library_and_the_scripts_in_a_folder(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {
-        "elmo.py",
+        "elmo",
         "elmo_core",
         "elmo_tasks",
+        "elmo_scripts",
         "elmo_paddle",
     }
-    data = {
+    files = {
+        "elmo/py.typed",
         "elmo_core/network/fused.c",
         "elmo_core/models/zh-news/final.pdparams",
         "elmo_core/py.typed",
         "elmo_tasks/py.typed",
+        "elmo_scripts/senses/page.html",
+        *(f"elmo_scripts/{script}.py" for script, _ in command.COMMANDS.values()),
     }
-    assert data <= set(names) and wheel.stat().st_size <= 32e6
+    assert files <= set(names) and wheel.stat().st_size <= 32e6
 
 
 @pytest.fixture(scope="module")
 def library(wheel, tmp_path_factory) -> Path:
-    """The folder of the installed packages."""
+    """The folder of the installed packages, without their dependencies."""
     library = tmp_path_factory.mktemp("library")
-    zipfile.ZipFile(wheel).extractall(library)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", library, wheel]
+    subprocess.run(pip, check=True)
     return library
 
 
-def test_a_users_script_trains_and_moves_each_kind_of_model(library, tmp_path):
-    script = shutil.copy(PROJECT / "tests" / "support" / "user_script.py", tmp_path)
+def run(library: Path | str, *command, **options) -> subprocess.CompletedProcess:
+    """Run a command in the current folder, with the installed library."""
     environment = {**os.environ, "PYTHONPATH": str(library)}
-    for command in (["-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", script], [script, tmp_path]):
-        done = subprocess.run(
-            [sys.executable, *command],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            encoding="utf-8",
-            check=False,
-        )
+    return subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=False, **options)
+
+
+def test_the_command_runs_the_scripts(library, tmp_path, monkeypatch):
+    """In a folder with a user's module of the name of one of ours."""
+    monkeypatch.chdir(tmp_path)
+    Path("args.py").write_text("raise AssertionError('not ours')", encoding="utf-8")
+    Path("train.txt").write_text("The B-NP\ncat I-NP\nsat O\n\n" * 20, encoding="utf-8")
+    elmo = library / "bin" / "elmo"
+    flags = ["--train_file=train.txt", "--save_dir=tagger", "--init_from_ckpt=none", "--epochs=3", "--lr=0.01"]
+    done = run(library, elmo, "tag", "train", *flags)
+    assert done.returncode == 0, done.stderr
+    done = run(library, elmo, "tag", "predict", "--model_dir=tagger", "--lang=en", input="The cat sat\n")
+    assert done.stdout == "The\tB-NP\ncat\tI-NP\nsat\tO\n\n", done.stderr
+    assert run(library, elmo, "--version").stdout == f"elmo {__version__}\n"
+    done = run(library, elmo, "fintune")
+    assert done.returncode == 2 and "did you mean finetune?" in done.stderr
+    assert "elmo tag predict --help" in run(library, elmo, "tag", "predict", "--modeldir=tagger").stderr
+
+
+def test_help_names_the_commands_where_the_scripts_are_not_at_hand(library, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    program = """
+import sys
+from elmo_core.machine.command import COMMANDS, main
+for command in COMMANDS:
+    sys.argv = ["elmo", command, "--help"]
+    try: main()
+    except SystemExit: pass
+"""
+    text = run(library, sys.executable, "-c", program).stdout
+    assert all(f"usage: elmo {name} " in text and f"\n    elmo {name} " in text for name in command.COMMANDS)
+    launched = {Path(path) for path in re.findall(r"launch .* (\S+\.py)", text)}
+    assert len(launched) == 3 and all(path.parent == library / "elmo_scripts" and path.is_file() for path in launched)
+    assert not re.search("python (?!exported/)\\w+.py", text)
+
+
+def test_a_users_script_trains_and_moves_each_kind_of_model(library, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    script = shutil.copy(PROJECT / "tests" / "support" / "user_script.py", ".")
+    Path("mistake.py").write_text('import elmo\nelmo.ELMoEmbedder("x", poool="mean")\n', encoding="utf-8")
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir=cache"]
+    assert 'argument "poool"' in run(library, *mypy, "mistake.py").stdout
+    for line in ([*mypy, script], [sys.executable, script, "."]):
+        done = run(library, *line)
         assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout == "['bad', 'good'] Paris Anna\n"
+    assert done.stdout == "256 ['bad', 'good'] Paris Anna\n"
 
 
 def test_it_runs_the_python_of_all_pages(library, readers_folder):
@@ -98,22 +143,15 @@ def test_it_runs_the_python_of_all_pages(library, readers_folder):
     shutil.copytree("runs/chunks", "runs/lac")
     for name in ("dataset", "args", "tasks", "runtime", "checkpoint", "tokens", "config", "text"):
         Path(f"{name}.py").write_text("raise AssertionError('not the library')", encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": f".{os.pathsep}{library}"}
-    done = subprocess.run(
-        [sys.executable, PROJECT / "tests" / "support" / "installed.py"],
-        input=json.dumps({"sent": [SENT], **{page: python_blocks(page) for page in PAGES}}),
-        env=environment,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
+    blocks = json.dumps({"sent": [SENT], **{page: python_blocks(page) for page in PAGES}})
+    script = PROJECT / "tests" / "support" / "installed.py"
+    done = run(f".{os.pathsep}{library}", sys.executable, script, input=blocks)
     assert done.returncode == 0, done.stderr
 
 
 def test_the_version_is_the_same_everywhere():
-    version = re.search(r'^version = "(.+)"', (PROJECT / "pyproject.toml").read_text("utf-8"), re.M)[1]
-    assert f"\nversion: {version}\n" in (PROJECT / "CITATION.cff").read_text("utf-8")
-    assert re.search(r"^## (\S+)", (PROJECT / "CHANGELOG.md").read_text("utf-8"), re.M)[1] == version
+    assert f"\nversion: {__version__}\n" in (PROJECT / "CITATION.cff").read_text("utf-8")
+    assert re.search(r"^## (\S+)", (PROJECT / "CHANGELOG.md").read_text("utf-8"), re.M)[1] == __version__
 
 
 def test_its_dependencies_are_those_of_the_requirements():

@@ -170,23 +170,28 @@ def test_many_small_probabilities_are_not_lost_next_to_a_large_one():
     softmax.weight.set_value(softmax.weight.numpy() / 2)
     likely = np.where(np.arange(vocab_size) < 20, 16, 0)[:, None]
     softmax.bias.set_value((softmax.bias.numpy() + likely).astype(np.float32))
-    actual = softmax.log_probabilities(h, targets)
+    actual, entropy, rank = softmax.predictions(h, targets)
+    expected = reference_predictions(softmax, h, targets)
+    assert abs(np.mean(actual - expected[0])) < 1e-6 and np.abs(actual - expected[0]).max() < 1e-5
+    np.testing.assert_allclose(entropy, expected[1], atol=1e-5)
+    np.testing.assert_array_equal(rank, expected[2])
+
+
+def reference_predictions(softmax, h, targets) -> np.ndarray:
+    """Surprisal, entropy and rank (3, M) in float64."""
     logits = h.numpy().astype(np.float64) @ softmax.weight.numpy().astype(np.float64).T + softmax.bias.numpy()[:, 0]
-    highest = logits.max(axis=1)
-    expected = logits[np.arange(40), targets] - highest - np.log(np.exp(logits - highest[:, None]).sum(axis=1))
-    assert abs(np.mean(actual - expected)) < 1e-6 and np.abs(actual - expected).max() < 1e-5
+    log_p = np.array([row - reference.logsumexp(row) for row in logits])
+    target = log_p[np.arange(len(targets)), targets]
+    return np.stack([-target, -(np.exp(log_p) * log_p).sum(axis=1), 1 + (target < log_p.T).sum(axis=0)])
 
 
-@pytest.mark.parametrize("per_slice", [40 * 1000, 40 * 7, 40, 1])
-def test_evaluation_takes_the_vocabulary_in_slices(monkeypatch, per_slice):
-    """Every logit is computed once, in slices never larger than allowed, and the sum does not depend on them."""
-    softmax, h, targets = random_softmax(1000, spread=3.0)
-    table = softmax.weight.numpy().astype(np.float64), softmax.bias.numpy()[:, 0].astype(np.float64)
-    expected = [-reference.full_softmax_loss(x, table, k) for x, k in zip(h.numpy(), targets, strict=True)]
-    sizes, exponentials = [], module._exp_minus_max
-    monkeypatch.setattr(
-        module, "_exp_minus_max", lambda logits, *rest: sizes.append(logits.size) or exponentials(logits, *rest)
-    )
+@pytest.mark.parametrize(("vocab_size", "per_slice"), [(3, 1), (1000, 40 * 1000), (1040, 17 * 1040), (2063, 1)])
+def test_evaluation_takes_the_predictions_in_slices(monkeypatch, vocab_size, per_slice):
+    """Slices of 16 predictions, or of more if they fit; the results do not depend on them."""
+    softmax, h, targets = random_softmax(vocab_size, spread=3.0)
+    sizes, scored = [], Softmax._predictions
+    monkeypatch.setattr(Softmax, "_predictions", lambda *a: sizes.append(len(a[1]) * vocab_size) or scored(*a))
     monkeypatch.setattr(module, "LOGITS_PER_SLICE", per_slice)
-    np.testing.assert_allclose(softmax.log_probabilities(h, targets), expected, atol=2e-5)
-    assert sum(sizes) == 40 * 1000 and max(sizes) <= max(40, per_slice)
+    expected = reference_predictions(softmax, h, targets)
+    np.testing.assert_allclose(softmax.predictions(h, targets), expected, atol=2e-5)
+    assert sum(sizes) == 40 * vocab_size and max(sizes) <= max(16 * vocab_size, per_slice)

@@ -4,11 +4,19 @@ import shutil
 import sys
 from pathlib import Path
 
+from elmo import ELMoEmbedder, models
 from elmo_tasks import Classifier, Reader, Tagger
 
 
 def moved(folder: Path) -> Path:
     return Path(shutil.move(folder, folder.with_name(f"moved-{folder.name}")))
+
+
+def embed() -> int:
+    embedder = ELMoEmbedder(next(model.name for model in models("English") if model.is_installed), pool="mean")
+    (vector,) = embedder.encode([["A", "fine", "film"]])
+    assert vector.shape == embedder.shape(3)
+    return embedder.dim
 
 
 def classify(folder: Path) -> list[str]:
@@ -44,4 +52,4 @@ def read(folder: Path) -> str:
 
 if __name__ == "__main__":
     output = Path(sys.argv[1])
-    print(sorted(set(classify(output / "reviews"))), tag(output / "names"), read(output / "qa"))
+    print(embed(), sorted(set(classify(output / "reviews"))), tag(output / "names"), read(output / "qa"))

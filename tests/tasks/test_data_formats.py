@@ -24,7 +24,7 @@ READERS = [
     texts.read_file,
     texts.read_file,
     *[lambda path: SentenceReader().read(path)] * 3,
-    lambda path: read_dataset(path).passages,
+    *[lambda path: read_dataset(path).passages] * 2,
     predicted,
 ]
 

@@ -12,11 +12,11 @@ from elmo import ELMo
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, training_groups
+from elmo_tasks.reading.batch import NO_ANSWER, QuestionGroup, WindowQuestion, make_batch, training_groups
 from elmo_tasks.reading.data import Dataset, Passage, Question, TokenisedPassage, read_dataset
 from elmo_tasks.reading.network import MASKED_LOGIT, BiDAF, ReaderSettings, window_layers
 from elmo_tasks.reading.reader import Reader
-from elmo_tasks.reading.score import METRICS, cmrc_f1, rouge_l, score
+from elmo_tasks.reading.score import METRICS, best_threshold, cmrc_f1, rouge_l, score, squad_words, word_f1
 from elmo_tasks.reading.text import Answer, Text, Window, best_answers, span_scores, windows
 from elmo_tasks.significance import clustered_bootstrap
 
@@ -138,6 +138,19 @@ def test_both_forms_of_cmrc_and_squads_are_read(read):
     assert [question.answer_starts for question in nearest.questions] == [[TEXT.rindex("住在")], [TEXT.index("住在")]]
 
 
+def test_questions_without_an_answer_and_dureaders_documents_are_read(read):
+    impossible = {"is_impossible": True, "plausible_answers": qa("", "北京")["answers"]}
+    checklist = {**qa("c", "", -1), "is_impossible": True}
+    data = read(squad(qa("a", "北京", 4), {"id": "b", "question": "谁？", "answers": [], **impossible}, checklist))
+    assert [question.answers for question in data.questions] == [["北京"], [], []]
+    assert "questions without an answer: 2" in data.describe()
+    flat = {"id": "a", "context": TEXT, "question": "谁？", "answers": {"text": [], "answer_start": []}}
+    assert read([flat]).questions == [Question("a", "谁？", [], [])]
+    documents = [{"title": "标题", "paragraphs": ["甲。", "乙是老师。"]}, {"paragraphs": ["丙。"]}]
+    (one,) = read({"question_id": 7, "question": "谁？", "documents": documents, "answers": ["乙", "没有"]}).passages
+    assert one == Passage("标题\n甲。\n乙是老师。\n丙。", [Question("7", "谁？", ["乙", "没有"], [6, None])])
+
+
 @pytest.mark.parametrize(
     ("values", "word"),
     [
@@ -146,14 +159,14 @@ def test_both_forms_of_cmrc_and_squads_are_read(read):
         (squad({"id": "a", "answers": []}), "question 1: 'question'"),
         (squad(qa("a", "北京"), qa("a", "北京")), "'a'"),
         (squad(qa("a", "北京", "4")), "'4'"),
-        (squad({"id": "a", "question": "谁？", "answers": [], "is_impossible": True}), "no answer.*SQuAD 2.*jq"),
+        (squad({"id": "a", "question": "谁？"}), "'answers' is missing"),
         (squad({"id": "a", "question": "谁？", "answers": "北京"}), "'answers'"),
         (squad(qa("a", "北京"), context=" \n"), "empty"),
         ('"text"', "'text'"),
         ({"id": "a"}, ":1: 'data'"),
         (json.dumps(squad(qa("a", ""))["data"][0]["paragraphs"][0] | {"context": ""}) * 2, "JSON"),
         ('{"context": "a b", "question": "?", "id": "1", "answers": ["a"]}\n{"question": "?"}', ":2: 'context'"),
-        (squad({**qa("a", "", -1), "is_impossible": True}), "no answer.*SQuAD 2"),
+        ({"question_id": 1, "documents": [{"paragraphs": ["甲", 2]}]}, "document 1, paragraph 2"),
         ([{"question": "谁？", "id": "a"}], "object 1: 'context'"),
         ("{", "JSON"),
     ],
@@ -200,6 +213,35 @@ def test_a_question_has_the_score_of_its_best_answer():
     assert scores.passage.tolist() == [0, 0, 1, 1] and scores.to_dict()["exact"] == 0.5
     assert scores.unanswered == 2 and "2 of them without" in str(scores)
     assert score([one], {"a": "", "b": "《北 京》"}, "zh").exact.tolist() == [0, 1]
+
+
+def test_questions_without_an_answer_are_scored_as_by_squads_evaluator():
+    """The evaluator's `get_raw_scores` and `make_eval_dict`, written out. A lone article has no words."""
+
+    def official(answers: list[str], predicted: str) -> tuple[float, float]:
+        golds = [answer for answer in answers if squad_words(answer)] or [""]
+        f1 = [word_f1(squad_words, gold, predicted) if gold else not squad_words(predicted) for gold in golds]
+        return max(squad_words(gold) == squad_words(predicted) for gold in golds), max(f1)
+
+    answers = [[], [], [], ["Rome"], ["the", "Old Rome"], ["the"], ["a"]]
+    predicted = ["", "Rome", "the", "", "Rome", "", "Rome"]
+    questions = [Question(str(k), "?", some, [None] * len(some)) for k, some in enumerate(answers)]
+    scores = score([Passage(TEXT, questions)], dict(zip("0123456", predicted, strict=True)), "en")
+    expected = np.array(list(map(official, answers, predicted)), float)
+    assert np.array_equal(np.stack([scores.exact, scores.f1], axis=1), expected)
+    values = scores.to_dict()
+    assert (values["NoAns_exact"], values["NoAns_total"], values["HasAns_total"]) == (2 / 3, 3, 4)
+    assert values["HasAns_f1"] == pytest.approx(expected[3:, 1].mean()) and "NoAns EM 66.67%" in str(scores)
+    assert score([Passage(TEXT, questions)], {}, "en").f1.sum() == 0
+
+
+def test_the_best_threshold_is_that_of_an_enumeration():
+    random = np.random.default_rng(3)
+    for n in (1, 2, 30):
+        for _ in range(20):
+            gains, margins = random.uniform(-1, 1, n), random.integers(-9, 9, n).astype(float)
+            best = max(gains[margins > threshold].sum() for threshold in np.arange(-11, 11) + 0.5)
+            assert gains[margins > best_threshold(gains, margins)].sum() == pytest.approx(best)
 
 
 def test_the_bootstrap_resamples_passages():
@@ -284,6 +326,20 @@ def test_the_loss_is_minus_the_log_probability_of_both_ends(network):
     assert network.loss(make_batch([one], WORDS)).item() == pytest.approx(-first[1] - last[2], rel=1e-4)
 
 
+def test_the_loss_of_no_answer_is_minus_its_log_probability(network):
+    net = BiDAF(replace(SMALL, no_answer=True), len(WORDS))
+    for name, weight in network.state_dict().items():
+        net.state_dict()[name].set_value(weight)
+    net.no_answer.set_value(paddle.to_tensor([0.5, -1.5]))
+    net.eval()
+    one = group(TEXT, "谁住在上海？", "哪里？")
+    one.questions[1].span = NO_ANSWER
+    rows = [reference(net, one.window, question.question).T for question in one.questions]
+    log = [np.log(softmax(np.append(row, [[0.5], [-1.5]], axis=1))) for row in rows]
+    expected = -(log[0][0, 1] + log[0][1, 2] + log[1][:, -1].sum()) / 2
+    assert net.loss(make_batch([one], WORDS)).item() == pytest.approx(expected, rel=1e-4)
+
+
 def test_the_best_spans_are_those_of_an_enumeration():
     text, random = Text.from_string("a b c a b c a b c", "en"), np.random.default_rng(1)
     for longest in (1, 3, 9, 50):
@@ -298,6 +354,11 @@ def test_the_best_spans_are_those_of_an_enumeration():
         assert [(answer.begin, answer.end) for answer in answers] == list(expected.values())
         scores = np.array([total[span] for span in expected.values()]) / sum(total.values())
         np.testing.assert_allclose([answer.score for answer in answers], scores, rtol=1e-5)
+        share = 1 / (1 + sum(total.values()))  # of no answer, whose score is 0
+        ranked = sorted([*(scores * (1 - share)), share], reverse=True)
+        answers = best_answers(text, span_scores(row, longest), 3, 0.0)
+        np.testing.assert_allclose([answer.score for answer in answers], ranked[:3], rtol=1e-5)
+        assert ("" in [answer.text for answer in answers]) == (share in ranked[:3])
 
 
 def test_elmo_is_at_the_input_and_at_the_output_of_the_encoder(checkpoints):
@@ -373,6 +434,25 @@ def test_a_reader_learns(checkpoints, kind, tmp_path):
         for example in examples:
             (answer,) = trained.answer(example["question"], example["context"])
             assert answer.text == example["context"][answer.begin : answer.end] == example["answers"]["text"][0]
+
+
+def test_a_reader_learns_what_its_passage_does_not_answer(tmp_path):
+    asked = {"老师住在哪里？": "北京", "谁住在上海？": "医生", "学生住在哪里？": None, "谁在学校工作？": None}
+    answers = [{"text": [answer] if answer else [], "answer_start": [0] * bool(answer)} for answer in asked.values()]
+    pairs = enumerate(zip(asked, answers, strict=True))
+    examples = [{"id": str(k), "context": TEXT, "question": q, "answers": answer} for k, (q, answer) in pairs]
+    settings = {"epochs": 40, "patience": 0, "lr": 0.02, "ema": 0.5, "min_count": 1, "word_dim": 8, "hidden_dim": 8}
+    reader = Reader.train(examples, dev=examples, lang="zh", dropout=0.0, max_seq_len=8, doc_stride=4, **settings)
+    assert reader.scores["dev"]["f1"] == reader.scores["dev"]["NoAns_exact"] == reader.evaluate(examples)["f1"] == 1
+    assert reader.network.threshold.item() != 0
+    reader.save(tmp_path / "r")
+    saved = Reader(tmp_path / "r")
+    for (question, answer), k in zip(asked.items(), (1, 3, 1, 3), strict=True):
+        found = saved.answer(question, TEXT, k)
+        assert found == reader.answer(question, TEXT, k) and found[0].text == (answer or "") and len(found) == k
+        assert answer or found[0] == Answer("", 0, 0, found[0].score)
+    reader.choose_threshold([TokenisedPassage(passage(), "zh")])  # in which all questions have an answer
+    assert all(reader.answer(question, TEXT)[0].text for question in QUESTIONS)
 
 
 def assert_same_answers(answers: list[Answer], expected: list[Answer]) -> None:

@@ -107,6 +107,18 @@ def test_questions_of_standard_input_are_answered_in_their_order(run):
     assert len(answers) == 3 and not answers[1] and all(answers[k] and answers[k] in TEXT for k in (0, 2))
 
 
+def test_k_answers_are_written_with_their_scores_and_offsets(run):
+    by_id = json.loads(run("predict --model_dir=reader --input=data.json --k=3 --device=cpu"))
+    texts = {q.id: passage.text for passage in read_dataset(Path("data.json")).passages for q in passage.questions}
+    assert by_id.keys() == texts.keys()
+    for id, found in by_id.items():
+        assert len(found) == 3 and sorted(found, key=lambda one: -one["score"]) == found
+        assert all(one["text"] == texts[id][one["begin"] : one["end"]] for one in found)
+    lines = run("predict --model_dir=reader --passage=passage.txt --k=3 --device=cpu", text="老师住在哪里\n\n")
+    assert [one["text"] for one in json.loads(lines.splitlines()[0])] == [one["text"] for one in by_id["a-0"]]
+    assert not lines.splitlines()[1]
+
+
 def test_evaluate_scores_and_compares(run, tmp_path):
     files = "--test_file=data.json --predictions=mine.json --compare_with=other.json"
     printed = run(f"evaluate {files} --json={tmp_path / 'scores.json'} --mistakes={tmp_path / 'mistakes.tsv'}")
