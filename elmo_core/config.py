@@ -8,6 +8,7 @@ from elmo_core.machine.messages import UserError
 from elmo_core.settings import expected, setting
 
 MAX_CHARS = 50  # per token, begin and end markers included
+MAX_SIZE = 2**20  # of a layer: Paddle cannot build much larger ones
 MAX_CHARS_LIMIT = 127  # for imported models
 INPUTS = ("char", "word", "char+word")  # a name says what the token encoder reads
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
@@ -30,8 +31,8 @@ class ELMoConfig:
     filters: tuple[tuple[int, int], ...] = FILTERS  # (width, number) of each convolution of the character CNN
     activation: str = setting("relu", "activation of the character CNN", choices=("relu", "tanh"))
     n_highway: int = setting(2, "highway layers of the character CNN", minimum=0, below=101, aliases=("num_highways",))
-    projection_dim: int = setting(512, "LSTM projection size; vectors have 2P dimensions", metavar="P")
-    cell_dim: int = setting(4096, "LSTM cell size", metavar="H")
+    projection_dim: int = setting(512, "LSTM projection size; vectors have 2P dimensions", below=MAX_SIZE, metavar="P")
+    cell_dim: int = setting(4096, "LSTM cell size", below=MAX_SIZE, metavar="H")
     n_layers: int = setting(2, "LSTM layers", metavar="L", below=101, aliases=("num_layers",))
     use_skip_connections: bool = setting(True, "do not add each layer's input to its output")
     cell_clip: float = setting(3.0, "clip LSTM cells to +-X; 0: off", below=MAX_FLOAT)
@@ -130,7 +131,7 @@ class ELMoConfig:
         valid = all(
             isinstance(pair, list | tuple)
             and len(pair) == 2
-            and all(type(number) is int and 0 < number < 2**31 for number in pair)
+            and all(type(number) is int and 0 < number < MAX_SIZE for number in pair)
             and pair[0] <= self.max_characters
             for pair in pairs
         )

@@ -28,6 +28,7 @@ from elmo_core.machine import disk, products, runtime
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.settings import from_config
+from elmo_core.weights import published
 from elmo_tasks.pretrained import PretrainedBiLM, load_published
 from elmo_tasks.shapes import Shapes
 from elmo_tasks.word_vectors import WordVectors
@@ -260,7 +261,9 @@ def _source(values: Mapping, name: str, file: Path) -> Mapping | None:
     kinds = {"name": str | None} if name == ELMO else {"file": str, "limit": int | None}
     for key, kind in {**kinds, "fingerprint": str}.items():
         is_valid = key in entry and isinstance(entry[key], kind)
-        if not is_valid or (key == "file" and entry[key] not in _source_names(values)):
+        names = {"file": _source_names(values), "name": {None, *published.table()}}
+        is_valid = is_valid and entry[key] in names.get(key, [entry[key]]) and (key != "limit" or entry[key] != 0)
+        if not is_valid:
             raise UserError(f"{file}: {name}.{key} is {entry.get(key, 'missing')!r:.80}. {REMEDY}")
     return entry
 

@@ -20,7 +20,7 @@ import numpy as np
 DTYPE = re.compile(r"[biufcSU][1-9]\d{0,8}")
 MAX_AXES = 32  # of an array
 MAX_REPEATED = 256  # bytes of a text that a pickle repeats, such as the name of a type, and of a NumPy scalar
-MAX_OPCODES = 1_000_000  # each creates at most 64 bytes, besides text and bytes from the file; an array takes 40
+MAX_OPCODES = 300_000  # each creates at most 250 bytes, besides text and bytes from the file; an array takes 40
 PUT, GET = {"MEMOIZE", "BINPUT", "LONG_BINPUT"}, {"BINGET", "LONG_BINGET"}
 TEXT = {"BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"}
 REPEATABLE = {*TEXT, "GLOBAL", "STACK_GLOBAL", "REDUCE", "EMPTY_DICT"}  # no lists or tuples: nested, they take forever

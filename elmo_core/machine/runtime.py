@@ -57,7 +57,17 @@ def processor() -> str:
 def n_threads() -> int:
     """Number of threads for Paddle's and our own work: OMP_NUM_THREADS, or 1 if that is not a positive number."""
     outermost = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # of a list, one per nesting level
-    return max(1, int(outermost)) if outermost.isdecimal() else 1
+    return max(1, int(outermost)) if outermost.isdecimal() and len(outermost) < 6 else 1
+
+
+def rank_and_size() -> tuple[int, int]:
+    """This process's rank and the number of processes, according to `paddle.distributed.launch`."""
+    rank, size = os.environ.get("PADDLE_TRAINER_ID") or "0", os.environ.get("PADDLE_TRAINERS_NUM") or "1"
+    if not all(text.isdecimal() and len(text) < 6 for text in (rank, size)) or int(rank) >= int(size):
+        raise UserError(
+            f"PADDLE_TRAINER_ID={rank:.20}, PADDLE_TRAINERS_NUM={size:.20}: expected a rank and their number."
+        )
+    return int(rank), int(size)
 
 
 def local_ranks() -> int:

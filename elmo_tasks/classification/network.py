@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import elmo
+from elmo_core.config import MAX_SIZE
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.row_gradients import embedding_lookup
 from elmo_core.settings import setting
@@ -43,8 +44,10 @@ class ClassifierSettings(ELMoSettings):
     word_vectors_trainable: bool = setting(False, "train the word vectors; without a file, from random ones")
     word_dropout: float = setting(0.1, "share of a batch's words that are dropped in fine-tuning", below=1)
     head: str = setting("lstm", "how a text's token vectors become one", choices=tuple(HEADS))
-    head_dim: int = setting(128, "size of the head `lstm` in each direction; of `cnn`, filters of each width")
-    hidden_dim: int = setting(64, "size of the layer before the classes; 0: none", minimum=0)
+    head_dim: int = setting(
+        128, "size of the head `lstm` in each direction; of `cnn`, filters of each width", below=MAX_SIZE
+    )
+    hidden_dim: int = setting(64, "size of the layer before the classes; 0: none", below=MAX_SIZE, minimum=0)
     dropout: float = setting(0.5, "dropout before the classes", below=1)
     columns: str = setting("")  # of text, label and second text in the training file, joined by tabs; "": usual ones
     lang: str = setting("en", choices=tuple(TOKENISERS))

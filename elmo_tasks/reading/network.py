@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from elmo import ELMo
+from elmo_core.config import MAX_SIZE
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.char_cnn import Maximum
@@ -36,8 +37,8 @@ MASKED_LOGIT = -1e9
 class ReaderSettings(ELMoSettings):
     """The network, and how texts are cut: language, and in tokens the windows of passages and the longest answer."""
 
-    word_dim: int = setting(100, "size of the word embeddings that are trained with the task")
-    hidden_dim: int = setting(100, "size of a GRU")
+    word_dim: int = setting(100, "size of the word embeddings that are trained with the task", below=MAX_SIZE)
+    hidden_dim: int = setting(100, "size of a GRU", below=MAX_SIZE)
     dropout: float = setting(0.2, "dropout of the network", below=1)
     lang: str = setting("en", "how text is tokenised", choices=tuple(TOKENISERS))
     max_seq_len: int = setting(512, "tokens per window; longer passages are read in several windows")

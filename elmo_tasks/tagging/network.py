@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from elmo import ELMo
-from elmo_core.config import ELMoConfig
+from elmo_core.config import MAX_SIZE, ELMoConfig
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.settings import setting
@@ -53,11 +53,11 @@ class TaggerSettings(ELMoSettings):
     elmo_at: str = setting(
         "input", "where the network reads ELMo", choices=("input", "output", "input,output"), needs="elmo"
     )
-    word_dim: int = setting(128, "size of the word embeddings that are trained with the task")
+    word_dim: int = setting(128, "size of the word embeddings that are trained with the task", below=MAX_SIZE)
     word_vectors_trainable: bool = setting(False, "fine-tune the word vectors", needs="word_vectors")
     char_cnn: bool = setting(False, "add a character CNN, trained with the tagger")
     cell: str = setting("gru", "type of the recurrent layers", choices=("gru", "lstm"))
-    hidden_dim: int = setting(256, "size of a GRU or LSTM")
+    hidden_dim: int = setting(256, "size of a GRU or LSTM", below=MAX_SIZE)
     n_layers: int = setting(2, "bidirectional layers", below=101)
     dropout: float = setting(0.5, "dropout of the network", below=1)
     emb_lr_factor: float = setting(2.5, "learning rate of the word embeddings, relative to the learning rate", above=0)

@@ -15,6 +15,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1] / "support")]
 
 import amplifiers
+import fields
 import gensim.models  # noqa: F401
 
 from elmo_core.machine.messages import UserError
@@ -28,8 +29,8 @@ def measured(name: str, folder: Path) -> dict:
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     receiving, sending = os.pipe()
     if not os.fork():
-        virtual, resident = (int(n) * resource.getpagesize() for n in Path("/proc/self/statm").read_text().split()[:2])
-        resource.setrlimit(resource.RLIMIT_AS, (virtual + MOST,) * 2)
+        resident = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
+        limit_memory()
         began = time.monotonic()
         try:
             read()
@@ -55,6 +56,18 @@ def measured(name: str, folder: Path) -> dict:
     return json.loads(text)
 
 
+def limit_memory() -> None:
+    """Let this process take at most MOST more than it has."""
+    virtual = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (virtual + MOST,) * 2)
+
+
 if __name__ == "__main__":
-    for name in sys.argv[2:] or amplifiers.AMPLIFIERS:
-        print(json.dumps(measured(name, Path(sys.argv[1]))), flush=True)
+    what, folder, *names = sys.argv[1:]
+    if what == "fields":
+        limit_memory()
+        results = fields.check(Path(folder))
+    else:
+        results = (measured(name, Path(folder)) for name in names or amplifiers.AMPLIFIERS)
+    for result in results:
+        print(json.dumps(result), flush=True)
