@@ -133,6 +133,17 @@ COMMON = {  # flags of several scripts
     "dev_data_path": {"metavar": "PATH", "help": "held-out text: a file, a folder, or a glob in quotes"},
     "batch_size": {**COUNT, "default": 128, "help": "rows of text per process"},
     "unroll_steps": {**COUNT, "default": 20, "help": "tokens per row and batch"},
+    "model_dir": {**DIR, "required": True, "help": "folder of the trained model"},
+    "save_dir": {**DIR, "required": True, "help": "folder for the trained model"},
+    "overwrite": {"action": "store_true", "help": "replace the model in --save_dir"},
+    "resume": {"action": "store_true", "help": "continue an interrupted training"},
+    "test_file": {**FILE, "required": True},
+    "input": {**FILE, "help": "text (default: standard input)"},
+    "output": {**FILE, "help": "predictions (default: standard output)"},
+    "output_format": {"help": "format of the predictions"},
+    "mistakes": {**FILE, "help": "write misclassified examples (gold and predicted) to this TSV"},
+    "confusion": {"action": "store_true", "help": "print the confusion matrix"},
+    "json": {**FILE, "help": "write the scores as JSON"},
 }
 
 

@@ -35,6 +35,7 @@ from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.lstmp import LSTMP, Packing, State, run_layer
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.surprisal import Surprisals, surprisals
+from elmo_core.network.surprisal_plot import plot_surprisal
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
 from elmo_core.network.token_tables import CachedTable, OOVCounter, PrecomputedTable, TokenTable
 from elmo_core.text.corpus import Corpus
@@ -54,9 +55,15 @@ from elmo_core.weights.model_files import read_model, resolve
 from elmo_core.weights.published import install, models
 
 __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary"]
-__all__ += ["__version__", "install", "load_bilm", "models"]
+__all__ += ["__version__", "install", "load_bilm", "models", "plot_surprisal"]
 
 nn = paddle.nn
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 MIN_FREE_BYTES = 1_000_000_000  # of the disk: cached layers do not use them
 TOKENS_PER_ROW = 64  # an embedder's batches hold at most batch_size * 64 tokens: longer sentences, fewer rows
 BiLMState = list[list[State]]  # [layer][direction]: h (B, P), c (B, H)
@@ -333,36 +340,45 @@ class EncodedBatch:
 
 
 def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> LayerChoice:
-    """Parse all | concat | mix | average | top | a layer's number | "0,1" | "concat:0,1" | "mix:0,1" | weights of a sum.
+    """Parse all | concat | mix | average | top | a number | "0,1" | [0, 1] | "concat:0,1" | "mix:0,1" | weights of a sum.
 
-    allowed: values of LayerChoice.how.
+    Negative numbers count from the top layer, -1. allowed: values of LayerChoice.how.
     """
-    all_layers, choice = list(range(n_layers)), None
-    if isinstance(layers, str | int | np.integer) and not isinstance(layers, bool):
-        name, _, text = str(layers).rpartition(":")
-        indices = [int(n) for n in text.split(",") if n.isdecimal() and len(n) < 4 and int(n) < n_layers]
-        if name in ("", "concat", "mix") and len(indices) == len(text.split(",")):
+    all_layers, choice, text = list(range(n_layers)), None, layers
+    items = [layers] if isinstance(layers, int | np.integer) else layers
+    if isinstance(items, list | tuple | np.ndarray) and all(_is_whole(item) for item in items):
+        numbers = [int(k) + n_layers * (k < 0) for k in items]
+        if len(set(numbers)) == len(numbers):  # otherwise weights may be meant, as [1, 0, 0]
+            text = "each:" * (items is layers) + ",".join(map(str, numbers))
+    if isinstance(text, str):
+        name, _, numbers = text.rpartition(":")
+        indices = [int(n) for n in numbers.split(",") if n.isdecimal() and len(n) < 4 and int(n) < n_layers]
+        if name in ("", "each", "concat", "mix") and len(indices) == len(numbers.split(",")):
             if not name and len(indices) == 1:
                 choice = _weighted_sum([float(k in indices) for k in all_layers])
             else:
                 choice = LayerChoice(name or "each", indices)
-        elif layers in ("all", "concat", "mix"):
-            choice = LayerChoice("each" if layers == "all" else layers, all_layers)
-        elif layers in ("top", "average"):
-            choice = _weighted_sum([float(k == n_layers - 1) if layers == "top" else 1 / n_layers for k in all_layers])
+        elif text in ("all", "concat", "mix"):
+            choice = LayerChoice("each" if text == "all" else text, all_layers)
+        elif text in ("top", "average"):
+            choice = _weighted_sum([float(k == n_layers - 1) if text == "top" else 1 / n_layers for k in all_layers])
     elif isinstance(layers, list | tuple | np.ndarray) and len(layers) == n_layers:
         are_numbers = all(isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers)
-        if are_numbers and not all(isinstance(weight, int) for weight in layers):  # [0, 1, 2] would mean layers
+        if are_numbers and not all(map(_is_whole, layers)):
             choice = _weighted_sum(list(map(float, layers)))
     if choice and choice.how in allowed:
         return choice
-    forms = {"each": "'all', several as in '0,1'", "concat": "'concat', 'concat:0,1'", "mix": "'mix', 'mix:0,1'"}
+    forms = {"each": "'all', several as in [0, 1]", "concat": "'concat', 'concat:0,1'", "mix": "'mix', 'mix:0,1'"}
     expected = [text for how, text in forms.items() if how in allowed]
     if not isinstance(layers, str):
         expected.append(f"{n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}")
     raise UserError(
         f"layers={layers!r:.200}: expected {', '.join(expected)}, 'average', 'top', or 0 to {n_layers - 1}."
     )
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _weighted_sum(weights: list[float]) -> LayerChoice:
@@ -649,8 +665,8 @@ class ELMoEmbedder(_Encoder):
 
     params: the prefix `checkpoints/10000`, its .pdparams file, or the folder (its latest checkpoint); the name of a
     published model, downloaded on first use; or a BiLM and its vocabulary, as `load_bilm` returns them.
-    layers: all | top | average | concat | a layer's number | several, e.g. "0,1" or "concat:0,1" | the fixed weights of a
-    sum, one per layer | mix: the output `elmo` of an imported TensorFlow Hub module.
+    layers: all | top | average | concat | a layer's number, -1: the top | several, e.g. [0, 1], "0,1" or "concat:0,1" | the
+    fixed weights of a sum, one per layer | mix: the output `elmo` of an imported TensorFlow Hub module.
     pool: None (one vector per token), or the mean or max over each sentence's tokens.
     carry_state: start each row from the final state of the same row in the previous batch, as bilm-tf does, with sentences
     in input order. Every call starts from zero.
@@ -721,6 +737,10 @@ class ELMoEmbedder(_Encoder):
                 model = make_bilm(config, weights), vocabulary
             self._set_model(model, self._layers, self.pool)
         self.choice, self.token_table = state["choice"], table or self.token_table
+
+    def __repr__(self) -> str:
+        name = published.name_of(self._prefix.resolve()) or str(self._prefix) if self._prefix else "the copy of a model"
+        return f"ELMoEmbedder({name!r}, layers={self._layers!r}, pool={self.pool!r})"
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Return one array per sentence, in order, of `shape(n)` for n tokens."""

@@ -4,12 +4,13 @@
     python -m paddle.distributed.launch --gpus '0,1' run_eval.py ...                (several processes share the rows)
 
 The LSTM state is carried from sentence to sentence, as in training, in BATCH_SIZE parallel streams of sentences. With
---per_sentence and --per_token every sentence is scored independently, from the zero state, so the scores do not depend on
-BATCH_SIZE; with --context=carry each sentence follows the one before it, in a single stream.
+--per_sentence, --per_token and --plot every sentence is scored independently, from the zero state, so the scores do not
+depend on BATCH_SIZE; with --context=carry each sentence follows the one before it, in a single stream.
 """
 
 import argparse
 import csv
+import io
 import itertools
 import math
 import time
@@ -29,6 +30,7 @@ from elmo_core.machine import disk, messages, runtime
 from elmo_core.machine.messages import UserError, format_count
 from elmo_core.machine.ranks import Ranks
 from elmo_core.network.surprisal import TokenSurprisal
+from elmo_core.network.surprisal_plot import check_plot
 from elmo_core.text import language
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.offsets import token_offsets
@@ -38,6 +40,8 @@ from elmo_core.text.tokens import LMBatch, Vocabulary
 from elmo_core.weights import model_files
 from pretraining.model import check_vocabulary
 from pretraining.perplexity import Score, evaluate, score_sentences
+
+PLOTTED = 20  # sentences
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -55,17 +59,22 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     words.add_argument("--context", choices=("sentence", "carry"), default="sentence", help=context)
     raw = "language of raw text, which is split into sentences and tokens; none: a tokenised sentence per line"
     words.add_argument("--lang", choices=language.CHOICES, default="none", help=raw)
+    picture = f"shade the words of the first {PLOTTED} sentences by their surprisal: a picture (.png) or a page (.html)"
+    words.add_argument("--plot", **arguments.FILE, help=picture)
+    words.add_argument("--font", **arguments.FILE, help="font of the picture (default: an installed one)")
     args = parser.parse_args(argv)
-    if args.per_sentence and args.per_token:
-        parser.error("--per_sentence and --per_token: expected one of them")
+    of_words = args.per_token or args.plot
+    if args.per_sentence and of_words:
+        parser.error("--per_sentence: expected without --per_token and --plot")
     without_effect = {
         "unroll_steps": (
-            args.per_sentence or args.per_token,
-            "with --per_sentence or --per_token: whole sentences are read",
+            args.per_sentence or of_words,
+            "with --per_sentence, --per_token or --plot: whole sentences are read",
         ),
         "batch_size": (args.context == "carry", "with --context=carry: the text is a single stream"),
-        "context": (not args.per_token, "without --per_token"),
-        "lang": (not args.per_token, "without --per_token"),
+        "context": (not of_words, "without --per_token or --plot"),
+        "lang": (not of_words, "without --per_token or --plot"),
+        "font": (not args.plot or args.plot.suffix.lower() != ".png", "without --plot FILE.png"),
     }
     for name, (applies, why) in without_effect.items():
         if applies and getattr(args, name) != parser.get_default(name):
@@ -77,17 +86,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     runtime.set_device(args.device)
     ranks = Ranks()
-    flag, output = ("--per_token", args.per_token) if args.per_token else ("--per_sentence", args.per_sentence)
-    if output and ranks.size > 1:
-        raise UserError(f"{flag} runs in a single process, not in {ranks.size}.")
+    outputs = {"--per_sentence": args.per_sentence, "--per_token": args.per_token, "--plot": args.plot}
     corpus = Corpus(args.dev_data_path)
-    if output:
-        model = checkpoint.files(model_files.resolve(args.init_from_ckpt))
-        disk.check_output(flag, output, *corpus.paths, *model)
+    for flag, output in outputs.items():
+        if output and ranks.size > 1:
+            raise UserError(f"{flag} runs in a single process, not in {ranks.size}.")
+        if output:
+            model = checkpoint.files(model_files.resolve(args.init_from_ckpt))
+            disk.check_output(flag, output, *corpus.paths, *model)
+    if args.plot:
+        check_plot(args.plot, args.font)
     bilm, vocabulary = elmo.load_bilm(args.init_from_ckpt, softmax=True)
     if args.vocab_file:
         check_vocabulary(args.vocab_file, Vocabulary.from_file(args.vocab_file), args.init_from_ckpt, vocabulary)
-    if args.per_token:
+    if args.per_token or args.plot:
         write_surprisal(args, corpus, bilm, vocabulary)
         return
     counts = ranks.run_on_main(lambda: corpus.count(vocabulary))
@@ -159,20 +171,21 @@ class RawText:
         for number, line in enumerate(lines):
             split = sentences(line, self.lang)
             offsets = iter(token_offsets(list(itertools.chain.from_iterable(split)), line).tolist())
-            self.counts += Counts(len(split), sum(map(len, split)), blank_lines=not split)
+            self.counts += Counts(blank_lines=not split)
             for tokens in split:
                 self.pending.append((number, list(itertools.islice(offsets, len(tokens)))))
                 yield tokens
 
 
 def write_surprisal(args: argparse.Namespace, corpus: Corpus, bilm: elmo.BiLM, vocabulary: Vocabulary) -> None:
-    """Write --per_token and print the summary."""
+    """Write --per_token and --plot, which alone reads no more than it shows, and print the summary."""
     start, text, carry = time.perf_counter(), RawText(corpus, args.lang), args.context == "carry"
     model, batch_size = (bilm, vocabulary), 1 if carry else args.batch_size
     embedder = elmo.ELMoEmbedder(model, batch_size, args.device, carry_state=carry)
-    predictions, totals = 0, np.zeros((2, 2))  # with and without unknown words; forward and backward
-    progress = tqdm(embedder.iter_surprisal(text), unit=" sentences", unit_scale=True, disable=None, leave=False)
-    with disk.atomic_write(args.per_token) as file:
+    predictions, totals, plotted = 0, np.zeros((2, 2)), []  # totals: with and without unknown words; forward, backward
+    found = embedder.iter_surprisal(itertools.islice(text, None if args.per_token else PLOTTED))
+    progress = tqdm(found, unit=" sentences", unit_scale=True, disable=None, leave=False)
+    with disk.atomic_write(args.per_token) if args.per_token else io.StringIO() as file:
         table = csv.writer(file, delimiter="\t", lineterminator="\n")
         table.writerow(["line", "sentence", "position", "begin", "end", *TokenSurprisal._fields])
         for sentence, records in enumerate(progress):
@@ -183,7 +196,9 @@ def write_surprisal(args: argparse.Namespace, corpus: Corpus, bilm: elmo.BiLM, v
                 table.writerow([line, sentence, position, *offset, *values[:-1], int(record.in_vocabulary)])
             predictions += len(records)
             totals += records.total(), records.total(unknown=False)
-            text.counts += Counts(looked_up=len(records) - 1, unknown=sum(not r.in_vocabulary for r in records))
+            n, unknown = len(records) - 1, sum(not record.in_vocabulary for record in records)
+            text.counts += Counts(1, n, looked_up=n, unknown=unknown)
+            plotted += [records][: PLOTTED - len(plotted)]
     corpus.check(args.dev_data_path, text.counts)
     print(text_summary(text.counts, vocabulary))
     print_score(Score(*(-math.log(2) * totals[0]).tolist(), predictions), time.perf_counter() - start)
@@ -192,7 +207,11 @@ def write_surprisal(args: argparse.Namespace, corpus: Corpus, bilm: elmo.BiLM, v
         print(
             f"surprisal in bits, {name:<8}    {total:,.2f}; without the {unknown} outside the vocabulary {of_known:,.2f}"
         )
-    print(f"per-token surprisal            {args.per_token}")
+    if args.per_token:
+        print(f"per-token surprisal            {args.per_token}")
+    if args.plot:
+        elmo.plot_surprisal(args.plot, plotted, args.font)
+        print(f"plot of {format_count(len(plotted), 'sentences'):<22} {args.plot}")
 
 
 if __name__ == "__main__":

@@ -39,19 +39,17 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.ArgumentParser, argparse
     task_flags.add_elmo_settings(train, ClassifierSettings, ClassifierTraining, "elmo_trainable", "lstm_dropout")
     task_flags.add_classifier(train, "--word_vectors")
     evaluate = commands.add_parser("evaluate", help="score a trained classifier on labelled texts")
-    task_flags.add_saved_model(evaluate, "classifier")
-    task_flags.add_test(evaluate, task_flags.LABELLED_TEXTS)
+    arguments.add(evaluate, "model_dir", "device", "json", "confusion", "mistakes")
+    arguments.add(evaluate, "test_file", help=f"test set: {task_flags.LABELLED_TEXTS}")
     task_flags.add_columns(evaluate)
-    task_flags.add_json(evaluate)
-    task_flags.add_tables(evaluate)
     predict = commands.add_parser("predict", help="classify text")
-    task_flags.add_saved_model(predict, "classifier")
-    task_flags.add_input(predict, "one text per line; a pair is two, separated by a tab; or a file like --train_file")
+    arguments.add(predict, "model_dir", "device", "output")
+    arguments.add(predict, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
+    lines = "one text per line; a pair is two, separated by a tab; or a file like --train_file"
+    arguments.add(predict, "input", help=f"{lines} (default: standard input)")
     task_flags.add_columns(predict)
-    task_flags.add_output(predict, OUTPUT_FORMATS)
-    predict.add_argument(
-        "--explain", **FILE, help="write a page (HTML) of the texts, with words shaded by their weight"
-    )
+    page = "write a page (HTML) of the texts, with words shaded by their weight"
+    predict.add_argument("--explain", **FILE, help=page)
     args = parser.parse_args(argv)
     return commands.choices[args.command], args
 

@@ -51,11 +51,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def add_train(parser: argparse.ArgumentParser) -> None:
     held_out = "a tenth of the passages of --train_file"
-    data = task_flags.add_data(parser, CONTENT, held_out, names=("examples", "dev", "test"))
+    data = task_flags.add_data(parser, CONTENT, ("examples", "dev", "test"), held_out)
     task_flags.add_language(data)
-    task_flags.add_save(data, "reader")
-    task_flags.add_resume(data)
-    task_flags.add_json(data)
+    arguments.add(data, "save_dir", "overwrite", "resume", "json")
     task_flags.add_elmo_settings(parser, ReaderSettings, TRAINING)
     task_flags.add_word_vectors(parser, trainable=False)
     network = parser.add_argument_group("network")
@@ -66,23 +64,21 @@ def add_train(parser: argparse.ArgumentParser) -> None:
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
-    task_flags.add_saved_model(parser, "reader", required=False)
-    task_flags.add_test(parser, CONTENT)
+    arguments.add(parser, "model_dir", required=False)
+    arguments.add(parser, "device", "mistakes", "json")
+    arguments.add(parser, "test_file", help=f"test set: {CONTENT}")
     parser.add_argument("--predictions", **FILE, help="score this JSON file of {id: answer} instead of a model")
     parser.add_argument("--compare_with", **FILE, help="predictions of another reader")
     task_flags.add_language(parser, help="language of --predictions, which sets the metrics")
-    task_flags.add_mistakes(parser)
-    task_flags.add_json(parser)
 
 
 def add_predict(parser: argparse.ArgumentParser) -> None:
-    task_flags.add_saved_model(parser, "reader")
+    arguments.add(parser, "model_dir", "device", "output")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--input", **FILE, help=CONTENT)
     source.add_argument("--passage", **FILE, help="file with a passage; standard input has the questions, one per line")
     help = "write the N best answers to each question, with score, begin and end (default: the text of the best)"
     parser.add_argument("--k", **COUNT, help=help)
-    task_flags.add_output(parser)
 
 
 def add_prepare(parser: argparse.ArgumentParser) -> None:
@@ -151,7 +147,9 @@ def predict(args: argparse.Namespace) -> None:
             reader = Reader(args.model_dir, args.device)
             passages = tokenise_passages(passages, reader.settings.lang)
             best = reader.best(passages, args.k or 1)
-            answers = {id: list(map(vars, some)) if args.k else some[0].text for id, some in best.items()}
+            answers = {
+                id: [answer.to_dict() for answer in some] if args.k else some[0].text for id, some in best.items()
+            }
             target.write(json.dumps(answers, ensure_ascii=False, indent=1) + "\n")
         else:
             disk.check_input(args.passage, "a passage", "--passage")
@@ -169,7 +167,7 @@ def predict(args: argparse.Namespace) -> None:
 
 def describe(answers: list[Answer], k: int | None) -> str:
     if k:
-        return json.dumps([vars(answer) for answer in answers], ensure_ascii=False)
+        return json.dumps([answer.to_dict() for answer in answers], ensure_ascii=False)
     return " ".join(answers[0].text.split())
 
 

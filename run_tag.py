@@ -26,7 +26,7 @@ from elmo_core.text.text_files import line_groups, write_table
 from elmo_tasks.tagging.data import Sentence, warn_about_labels
 from elmo_tasks.tagging.formats import FORMATS
 from elmo_tasks.tagging.network import TaggerSettings
-from elmo_tasks.tagging.prediction import INPUT_FORMATS, TEXT, tag
+from elmo_tasks.tagging.prediction import INPUT_FORMATS, OUTPUT_FORMATS, TEXT, tag
 from elmo_tasks.tagging.scheme import SCHEMES
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.tagging.tagger import Tagger
@@ -54,7 +54,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def add_train(parser: argparse.ArgumentParser) -> None:
-    data = task_flags.add_data(parser, "labelled sentences", names=("sentences", "dev", "test"))
+    data = task_flags.add_data(parser, "labelled sentences", ("sentences", "dev", "test"))
     add_format(data)
     data.add_argument("--pieces", **FILE, help="vocabulary whose entries the words of `word/TAG` are split into")
     data.add_argument(
@@ -63,9 +63,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--scheme", choices=SCHEMES, help="scheme of the labels (default: detected)")
     task_flags.add_settings(data, TaggerSettings, "segmentation", "words")
     task_flags.add_language(data, AUTO, "how `predict` tokenises text", (AUTO, *LANGUAGES))
-    task_flags.add_save(data, "tagger")
-    task_flags.add_resume(data)
-    task_flags.add_json(data)
+    arguments.add(data, "save_dir", "overwrite", "resume", "json")
     task_flags.add_elmo_settings(parser, TaggerSettings, TrainingSettings, "elmo_trainable", "elmo_at")
     task_flags.add_word_vectors(parser)
     network = parser.add_argument_group("network")
@@ -89,17 +87,14 @@ def add_format(group) -> None:
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
-    task_flags.add_saved_model(parser, "tagger")
-    task_flags.add_test(parser, "labelled sentences")
+    arguments.add(parser, "model_dir", "device", "mistakes", "json")
+    arguments.add(parser, "test_file", help="test set: labelled sentences")
     add_format(parser)
-    task_flags.add_mistakes(parser)
-    task_flags.add_json(parser)
 
 
 def add_predict(parser: argparse.ArgumentParser) -> None:
-    task_flags.add_saved_model(parser, "tagger")
-    task_flags.add_input(parser)
-    task_flags.add_output(parser, ("columns", "json", "tagged"))
+    arguments.add(parser, "model_dir", "device", "input", "output")
+    arguments.add(parser, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
     help = "text: a sentence per line; the others are those of `evaluate` (default: recognised)"
     parser.add_argument("--data_format", choices=INPUT_FORMATS, help=help)
     task_flags.add_language(parser, None, "tokenise text as (default: as in training)", LANGUAGES)

@@ -22,24 +22,14 @@ from elmo_tasks.saved import TrainedModel
 # Data and output
 
 
-def add_data(
-    parser: argparse.ArgumentParser,
-    content: str,
-    held_out: str = "a tenth of --train_file",
-    required=True,
-    names: Sequence[str] = ("train_file", "dev_file", "test_file"),
-):
-    """Add the group of data files. content: what they contain. held_out: data used without --dev_file. names: of `train`."""
+def add_data(parser, content: str, names: Sequence[str], held_out: str = "a tenth of --train_file", required=True):
+    """Add the group of data files. names: parameters of `train`. held_out: data used without --dev_file."""
     group = parser.add_argument_group("data")
     train, dev, test = ({**FILE, "dest": name} for name in names)
     group.add_argument("--train_file", **train, required=required, help=f"training data: {content}")
     group.add_argument("--dev_file", **dev, help=f"dev set, which selects the best epoch (default: {held_out})")
     group.add_argument("--test_file", **test, help="test set, on which the best epoch is scored")
     return group
-
-
-def add_test(parser: argparse.ArgumentParser, content: str) -> None:
-    parser.add_argument("--test_file", **FILE, required=True, help=f"test set: {content}")
 
 
 def add_language(
@@ -52,40 +42,6 @@ def add_language(
     each = ", or characters: each is a token" if "characters" in choices else ""
     help = f"{help}: {recognised}English, Chinese, any other language, or none: split at white space{each}"
     group.add_argument("--lang", choices=choices, default=default, help=help)
-
-
-def add_save(group, kind: str, required: bool = True) -> None:
-    """Add the flags of the folder to save in. kind: of model, such as `tagger`."""
-    group.add_argument("--save_dir", **DIR, required=required, help=f"folder for the {kind}")
-    group.add_argument("--overwrite", action="store_true", help=f"replace the {kind} in --save_dir")
-
-
-def add_resume(group) -> None:
-    group.add_argument("--resume", action="store_true", help="continue an interrupted training")
-
-
-def add_saved_model(parser: argparse.ArgumentParser, kind: str, required: bool = True) -> None:
-    parser.add_argument("--model_dir", **DIR, required=required, help=f"folder of a trained {kind}")
-    add(parser, "device")
-
-
-def add_input(parser: argparse.ArgumentParser, content: str = "text") -> None:
-    parser.add_argument("--input", **FILE, help=f"{content} (default: standard input)")
-
-
-def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ()) -> None:
-    """Add the flags of the predictions. formats: the first is the default."""
-    parser.add_argument("--output", **FILE, help="predictions (default: standard output)")
-    if formats:
-        parser.add_argument("--output_format", choices=formats, default=formats[0], help="format of the predictions")
-
-
-def add_mistakes(group) -> None:
-    group.add_argument("--mistakes", **FILE, help="write misclassified examples (gold and predicted) to this TSV")
-
-
-def add_json(group) -> None:
-    group.add_argument("--json", **FILE, help="write the scores as JSON")
 
 
 # Model and training
@@ -149,7 +105,7 @@ def add_classifier(parser: argparse.ArgumentParser, flag: str, **options) -> Non
     """Add the flags of the classifier's training, except ELMo's. flag, options: of the file of word vectors."""
     words = add_word_vectors(parser, flag=flag, **options)
     add_settings(words, ClassifierTraining, "word_vectors_lr")
-    data = add_data(parser, LABELLED_TEXTS, required=False, names=("texts", "dev", "test"))
+    data = add_data(parser, LABELLED_TEXTS, ("texts", "dev", "test"), required=False)
     data.add_argument("--data_dir", **DIR, help=f"polarity dataset, without --train_file (default: {POLARITY})")
     add_columns(data)
     add_language(data)
@@ -157,8 +113,8 @@ def add_classifier(parser: argparse.ArgumentParser, flag: str, **options) -> Non
     help = "without --dev_file and --test_file: cross-validation, or the published single split"
     data.add_argument("--protocol", choices=("cv", "split"), default="cv", help=help)
     data.add_argument("--folds", **COUNT, default=10, help="folds of the cross-validation")
-    add_save(data, "classifier", required=False)
-    add_resume(data)
+    add(data, "save_dir", required=False)
+    add(data, "overwrite", "resume")
     network = parser.add_argument_group("network")
     several = ClassifierSettings(dropout=(ClassifierSettings.dropout,))
     add_settings(network, several, "head", "head_dim", "hidden_dim", "dropout", "word_dropout")
@@ -171,7 +127,7 @@ def add_classifier(parser: argparse.ArgumentParser, flag: str, **options) -> Non
     out = parser.add_argument_group("scores")
     out.add_argument("--results", **FILE, help="write scores and predictions as JSON")
     out.add_argument("--compare_with", **FILE, nargs="+", help="test the difference from other --results")
-    add_tables(out)
+    add(out, "confusion", "mistakes")
 
 
 def add_columns(group) -> None:
@@ -193,11 +149,6 @@ def class_weight(text: str) -> tuple[str, float | None]:
         return (text, None) if text == "balanced" else (name, float(number))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r}: expected `balanced`, or CLASS=WEIGHT") from None
-
-
-def add_tables(group) -> None:
-    group.add_argument("--confusion", action="store_true", help="print the confusion matrix")
-    add_mistakes(group)
 
 
 def train_classifier(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:

@@ -15,7 +15,7 @@ word        --word_elmo, mixed: another ELMo, for instance the one with word inp
 
 Each run is one training with run_tag.py, run_read.py or run_finetune.py, which gets the flags after `--`. Finished runs are
 skipped. In cmrc2018 all arms but `nothing` also read --vectors. Intervals and p-values of differences cover other seeds and
-other texts of the same kind, with these pretrained models (elmo_tasks/significance.py); in cmrc2018, other passages. An
+other texts of the same kind, with these pretrained models (crossed.py); in cmrc2018, other passages. An
 arm's span F1 is linearised into per-sentence contributions.
 """
 
@@ -23,7 +23,7 @@ import argparse
 import itertools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
 import steps
+from crossed import crossed_difference
 
 import args as arguments
 import script
@@ -42,7 +43,7 @@ from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import model_files
 from elmo_tasks.reading.data import read_dataset
 from elmo_tasks.reading.score import score
-from elmo_tasks.significance import Difference, clustered_bootstrap, crossed_difference, mean_and_std
+from elmo_tasks.significance import Difference, clustered_bootstrap, mean_and_std
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.data import known_words
 from elmo_tasks.tagging.formats import labelled_pieces
@@ -104,30 +105,40 @@ TAGGED = ("duie-lac", "lac")  # data in lines of word/TAG, train.txt and dev.txt
 
 
 def main() -> None:
-    parser = arguments.parser(__doc__)
-    parser.add_argument("--task", choices=TASKS, required=True)
-    parser.add_argument("--data", type=Path, required=True, help="folder with the task's files")
+    parser = parser_of(__doc__, TASKS, seeds=5)
     parser.add_argument("--elmo", help="checkpoint or model name")
     parser.add_argument("--word_elmo", help="another, for arm `word`")
-    parser.add_argument("--vectors", help="word vectors in word2vec's or GloVe's format")
-    parser.add_argument("--pieces", type=Path, help="vocabulary of word pieces, for task lac")
-    parser.add_argument("--output", type=Path, required=True, help="folder for the results")
     parser.add_argument("--arms", nargs="+", choices=ARMS, help="arms to train (default: all whose models are given)")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
-    parser.add_argument("--jobs", type=int, default=2, help="parallel runs, one thread each")
     parser.add_argument("--against", choices=ARMS, help="baseline arm (default: the best context-free one)")
-    parser.add_argument("--table", action="store_true", help="only print the results so far")
-    parser.add_argument("flags", nargs="*", metavar="FLAG", help="after --: flags for the task's script")
-    args = parser.parse_args()
+    args = parse(parser)
     if not args.table:
-        if args.task == "lac" and not args.pieces:
-            parser.error("--task=lac needs --pieces")
         lacking = {arm: [flag for flag in needs(args.task, arm) if not getattr(args, flag)] for arm in ARMS}
         if missing := next((lacking[arm] for arm in args.arms or () if lacking[arm]), None):
             parser.error(f"--arms needs --{missing[0]}")
         arms = args.arms or [arm for arm in ARMS if not lacking[arm] and arm != "tuned"]
-        run(args, arms, args.flags)
+        run(args, arms)
     print("\n".join(table(args)))
+
+
+def parser_of(description: str, tasks: Iterable[str], seeds: int) -> argparse.ArgumentParser:
+    parser = arguments.parser(description)
+    parser.add_argument("--task", choices=tasks, required=True)
+    parser.add_argument("--data", type=Path, required=True, help="folder with the task's files")
+    parser.add_argument("--vectors", help="word vectors in word2vec's or GloVe's format")
+    parser.add_argument("--pieces", type=Path, help="vocabulary of word pieces, for task lac")
+    parser.add_argument("--output", type=Path, required=True, help="folder for the results")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, seeds + 1)))
+    parser.add_argument("--jobs", type=int, default=2, help="parallel runs, one thread each")
+    parser.add_argument("--table", action="store_true", help="only print the results so far")
+    parser.add_argument("flags", nargs="*", metavar="FLAG", help="after --: flags for the task's script")
+    return parser
+
+
+def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    args = parser.parse_args()
+    if args.task == "lac" and not (args.pieces or args.table):
+        parser.error("--task=lac needs --pieces")
+    return args
 
 
 def needs(task: str, arm: str) -> list[str]:
@@ -142,31 +153,36 @@ def flags_of(task: str, arm: str) -> list[str]:
     return list(dict.fromkeys([*ARMS[arm], *settings.flags, *scheme, *more]))
 
 
-def run(args: argparse.Namespace, arms: Sequence[str], more: Sequence[str]) -> None:
+def run(args: argparse.Namespace, arms: Sequence[str]) -> None:
     """Train the arms with each seed, and save the predictions for the test set."""
+    prepare(args, {name: getattr(args, name) and steps.digest(model_file(getattr(args, name))) for name in MODELS})
+    steps.run([step_of(args, seed, arm) for seed, arm in itertools.product(args.seeds, arms)], args.jobs)
+
+
+def prepare(args: argparse.Namespace, settings: Mapping[str, str | None]) -> None:
+    """Convert the data where needed. Raise if the folder has results of other data, flags or `settings`."""
     os.environ["OMP_NUM_THREADS"] = "1"
     tagged_lines = [args.data / name for name in ("train.txt", "dev.txt")] if args.task in TAGGED else []
     data = steps.digest(*(tagged_lines or files(args).values()), *([args.pieces] if args.pieces else []))
-    models = {name: getattr(args, name) and steps.digest(model_file(getattr(args, name))) for name in MODELS}
-    steps.check_settings(args.output, {"task": args.task, "flags": " ".join(more), "data": data, **models})
+    common = {"task": args.task, "flags": " ".join(args.flags), "data": data}
+    steps.check_settings(args.output, {**common, **settings})
     if tagged_lines:
         write_columns(args)
-    steps.run([step_of(args, seed, arm, more) for seed, arm in itertools.product(args.seeds, arms)], args.jobs)
 
 
 def model_file(name: str) -> Path:
     return Path(name) if Path(name).is_file() else Path(f"{model_files.resolve(name)}.pdparams")
 
 
-def step_of(args: argparse.Namespace, seed: int, arm: str, more: Sequence[str]) -> steps.Step:
+def step_of(args: argparse.Namespace, seed: int, arm: str) -> steps.Step:
     task, paths = TASKS[args.task], files(args)
     result, folder = args.output / f"{arm}-{seed}{suffix(args.task)}", args.output / f"{arm}-{seed}"
     models = {name: getattr(args, name) for name in MODELS}
     flags = [f"--{part}_file={path}" for part, path in paths.items()]
     flags += [*(flag.format(**models) for flag in flags_of(args.task, arm)), f"--seed={seed}"]
     if task.script == "run_finetune.py":
-        return steps.Step(result, [[task.script, "train", *flags, f"--results={result}", *more]])
-    train = [task.script, "train", *flags, f"--save_dir={folder}", "--overwrite", *more]
+        return steps.Step(result, [[task.script, "train", *flags, f"--results={result}", *args.flags]])
+    train = [task.script, "train", *flags, f"--save_dir={folder}", "--overwrite", *args.flags]
     predict = [task.script, "predict", f"--model_dir={folder}", f"--input={paths['test']}", f"--output={result}"]
     predict += ["--data_format=columns"] * (task.script == "run_tag.py")
     return steps.Step(result, [train, predict], scratch=folder)

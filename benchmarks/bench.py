@@ -4,7 +4,6 @@
     python benchmarks/bench.py train --model_size original
     python benchmarks/bench.py data           (the training stream: text, unknown words, shuffling, character ids)
     python benchmarks/bench.py operators      (in a training step of `small`, 64 x 20, without the compiled loops)
-    python benchmarks/bench.py environment    (R with the environment of elmo_core/machine/runtime.py, and with plain Paddle)
 
 The peak R is the rate of a 2048 x 2048 float32 product in Paddle, measured before and after every run. The useful work per
 token is the LSTM's alone: F = 2 * layers * 2 * (2 * P * 4H + H * P) FLOP; in training 3 * (F + 2 * 2 * P * candidates).
@@ -16,10 +15,8 @@ import argparse
 import contextlib
 import inspect
 import json
-import os
 import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -56,12 +53,11 @@ SAMPLE = PROJECT / "data" / "train"
 REVIEWS = (PROJECT / "sentence-polarity-dataset-v1", SHARED / "rt-polarity")  # candidates; otherwise the sample is used
 NEWS = (SHARED / "lm1b", PROJECT / "1-billion-word" / "heldout-tokenized-shuffled")
 STEPS = 20  # per row and batch: --unroll_steps of run_pretrain.py
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_DEBUG_CPU_TYPE", "KMP_BLOCKTIME")
 
 
 def main() -> None:
     parser = arguments.parser(__doc__)
-    measurements = {measure.__name__: measure for measure in (encode, train, data, latency, operators, environment)}
+    measurements = {measure.__name__: measure for measure in (encode, train, data, latency, operators)}
     parser.add_argument("what", choices=tuple(measurements))
     parser.add_argument("--model_size", choices=tuple(PRESETS), default="small")
     parser.add_argument("--batch_size", **arguments.COUNT, default=128)
@@ -182,19 +178,6 @@ def operators(args: argparse.Namespace) -> dict:
     step = same_step(replace(config, **tiny), corpus, vocabulary, candidates=64)
     times = [1000 * seconds_of(step) for _ in range(20 * args.runs)]
     return {**counts, "at P 8, H 16, ms": min(times), "their median, ms": statistics.median(times)}
-
-
-def environment(args: argparse.Namespace) -> dict:
-    """R with plain Paddle and with runtime.py's environment, alternating, because R varies over time."""
-    outer = {name: value for name, value in os.environ.items() if name not in THREADS}
-    rates = defaultdict(list)
-    for name, first in [("plain, GFLOP/s", "import paddle"), ("runtime, GFLOP/s", "")] * args.runs:
-        command = [sys.executable, "-W", "ignore", "-c", f"{first}\nimport bench\nprint(bench.matrix_rate() / 1e9)"]
-        cwd = Path(__file__).parent
-        done = subprocess.run(command, cwd=cwd, env=outer, capture_output=True, text=True, check=True)
-        rates[name].append(float(done.stdout.split()[-1]))
-    ratio = statistics.median(tuned / plain for plain, tuned in zip(*rates.values(), strict=True))
-    return {name: statistics.median(values) for name, values in rates.items()} | {"ratio": ratio}
 
 
 # Shared with the other benchmarks

@@ -10,7 +10,7 @@ import argparse
 import itertools
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -34,23 +34,19 @@ PRODUCTS = "float32", "tf32", "bfloat16"
 WINDOWS = 13.3  # filter windows per token, with tokens of similar lengths encoded together
 
 
-def products_flop(config: ELMoConfig, rows: int, candidates: int, distinct: float) -> dict[str, float]:
-    """FLOP of a step's matrix products, forward and backward, by part. distinct: tokens, each of which is encoded once."""
+def products_flop(config: ELMoConfig, rows: int, candidates: int, distinct: float) -> float:
+    """FLOP of a step's matrix products, forward and backward. distinct: tokens, each of which is encoded once."""
     filters, window = config.n_filters, max(width for width, _ in config.filters) * config.character_dim
     per_token = WINDOWS * window * filters + config.n_highway * 2 * filters**2 + filters * config.projection_dim
-    return {
-        "characters": 3 * 2 * distinct * per_token,
-        "LSTM": 3 * lstm_flop(config) * rows * STEPS,
-        "softmax": 3 * 2 * 2 * rows * STEPS * config.projection_dim * candidates,
-    }
+    softmax_and_lstm = 2 * 2 * config.projection_dim * candidates + lstm_flop(config)
+    return 3 * (2 * distinct * per_token + rows * STEPS * softmax_and_lstm)
 
 
 def measure(args: argparse.Namespace, ranks: Ranks) -> None:
-    device, on_gpu = paddle.get_device(), paddle.get_device().startswith("gpu")
-    name = paddle.device.cuda.get_device_name() if on_gpu else "CPU"
+    device = paddle.get_device()
+    name = paddle.device.cuda.get_device_name() if device.startswith("gpu") else "CPU"
     if ranks.is_main:
         print(f"{device} ({name}), {ranks.size} processes, Paddle {paddle.__version__}")
-    show(["the machine", "measured"], machine(args, ranks, on_gpu), ranks)
     parts = ["forward", "backward", "exchange", "update"]
     columns = ["tokens/s", "ms", "host ms", "launches", "TFLOP/s", *(f"{part} ms" for part in parts), "MB", "distinct"]
     show(["model", "rows", "products", *columns], trainings(args, ranks), ranks)
@@ -80,37 +76,6 @@ def choose_products(precision: str) -> None:
     products.use_bfloat16(precision == "bfloat16")
 
 
-def machine(args: argparse.Namespace, ranks: Ranks, on_gpu: bool) -> list[list[str]]:
-    """Rates of products, memory, launches and links."""
-    size, elements = (8192, 2**28) if on_gpu else (256, 2**20)
-    found = []
-
-    def product(m: int, k: int, n: int) -> None:
-        a, b = (products.amp_operand(paddle.randn(shape)) for shape in ([m, k], [k, n]))
-        seconds = timed(lambda: paddle.matmul(a, b), 10)
-        rate = f"{2 * m * k * n / seconds / 1e12:.3g} TFLOP/s, {1e6 * seconds:.0f} us"
-        found.append([f"{m} x {k} x {n}, {precision}", rate])
-
-    for precision in possible_products():
-        choose_products(precision)
-        product(size, size, size)
-        for preset in args.model_size:
-            config = ELMoConfig.preset(preset)
-            for rows in args.rows:
-                product(rows, config.projection_dim, 4 * config.cell_dim)
-    choose_products("float32")
-    x, one = paddle.ones([elements]), paddle.ones([1])
-    seconds = timed(lambda: x * 2.0, 5)
-    found.append(["memory, read and written", f"{2 * 4 * elements / seconds / 1e9:,.0f} GB/s"])
-    calls = 1000 if on_gpu else 100
-    seconds = timed(lambda: [one.add_(one) for _ in range(calls)], 3) / calls
-    found.append(["an operator on one number", f"{1e6 * seconds:.1f} us"])
-    if ranks.size > 1:
-        seconds = timed(lambda: paddle.distributed.all_reduce(x), 5)
-        found.append([f"all-reduce of {4 * elements / 1e6:,.0f} MB", f"{1e3 * seconds:.1f} ms"])
-    return found
-
-
 def training(args, ranks: Ranks, config: ELMoConfig, corpus, vocabulary, rows: int) -> list[str]:
     """Measure one configuration: columns of the table that `measure` prints."""
     if paddle.get_device().startswith("gpu"):
@@ -137,7 +102,7 @@ def training(args, ranks: Ranks, config: ELMoConfig, corpus, vocabulary, rows: i
     for batch, candidates in inputs:
         training_step(batch, candidates, on_phase)
     distinct = float(np.mean([len(batch.tokens.lengths) for batch in batches]))
-    flop = sum(products_flop(config, rows, len(inputs[0][1].ids), distinct).values())
+    flop = products_flop(config, rows, len(inputs[0][1].ids), distinct)
     return [
         f"{ranks.size * rows * STEPS / seconds:,.0f}",
         f"{1e3 * seconds:.1f}",
@@ -155,21 +120,10 @@ def synchronise() -> None:
         paddle.device.cuda.synchronize()
 
 
-def timed(work: Callable[[], object], times: int) -> float:
-    """Seconds per call, the device's work included."""
-    work()
-    synchronise()
-    began = time.perf_counter()
-    for _ in range(times):
-        work()
-    synchronise()
-    return (time.perf_counter() - began) / times
-
-
-def show(header: Sequence[str], table: Iterable[Sequence], ranks: Ranks | None = None) -> None:
+def show(header: Sequence[str], table: Iterable[Sequence], ranks: Ranks) -> None:
     """Print a Markdown table on rank 0, each row as soon as it is computed."""
     for line in itertools.chain([header, ["---"] * len(header)], table, [None]):
-        if ranks is None or ranks.is_main:
+        if ranks.is_main:
             print(f"| {' | '.join(map(str, line))} |" if line else "", flush=True)
 
 

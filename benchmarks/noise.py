@@ -32,7 +32,6 @@ sys.path.insert(0, str(PROJECT))
 import arms
 import steps
 
-import args as arguments
 import script
 from elmo import ELMoEmbedder
 from elmo_core.machine import disk, runtime
@@ -58,24 +57,12 @@ Vectors = Callable[[Sequence[Sequence[str]]], list[np.ndarray]]  # of sentences:
 
 
 def main() -> None:
-    parser = arguments.parser(__doc__)
-    parser.add_argument("--task", choices=TASKS, required=True)
-    parser.add_argument("--data", type=Path, required=True, help="folder with the task's files, as for arms.py")
-    parser.add_argument(
-        "--elmo", nargs="+", default=[], metavar="NAME=CKPT", help="ELMos, each with a name for the table"
-    )
-    parser.add_argument("--vectors", help="word2vec vectors")
+    parser = arms.parser_of(__doc__, TASKS, seeds=3)
+    name = "ELMos, each with a name for the table"
+    parser.add_argument("--elmo", nargs="+", default=[], metavar="NAME=CKPT", help=name)
     parser.add_argument("--text", help="text on which fastText is trained: that of the ELMos and of --vectors")
-    parser.add_argument("--pieces", type=Path, help="vocabulary of word pieces, for task lac")
-    parser.add_argument("--output", type=Path, required=True, help="folder for the results")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--jobs", type=int, default=2, help="parallel runs, one thread each")
     parser.add_argument("--sentences", type=int, default=500, metavar="N", help="measure cosines on the first N")
-    parser.add_argument("--table", action="store_true", help="only print the results so far")
-    parser.add_argument("flags", nargs="*", metavar="FLAG", help="after --: flags for the task's script")
-    args = parser.parse_args()
-    if args.task == "lac" and not args.pieces:
-        parser.error("--task=lac needs --pieces")
+    args = arms.parse(parser)
     for text in args.elmo:
         if not re.fullmatch(r"(?!(word2vec|fasttext)=)[\w+.]+=.+", text):
             parser.error(f"--elmo {text}: expected NAME=CKPT, the name of letters and digits")
@@ -86,16 +73,10 @@ def main() -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train the arms and write a file of scores for each run."""
-    os.environ["OMP_NUM_THREADS"] = "1"
     elmos = dict(text.split("=", 1) for text in args.elmo)
-    tagged_lines = [args.data / name for name in ("train.txt", "dev.txt")] if args.task in arms.TAGGED else []
-    data = steps.digest(*(tagged_lines or arms.files(args).values()), *([args.pieces] if args.pieces else []))
     models = {f"ELMo {name}": steps.digest(arms.model_file(path)) for name, path in elmos.items()}
     models |= {"word2vec": args.vectors and steps.digest(Path(args.vectors)), "fasttext": args.text}
-    models["sentences"] = str(args.sentences)
-    steps.check_settings(args.output, {"task": args.task, "flags": " ".join(args.flags), "data": data, **models})
-    if tagged_lines:
-        arms.write_columns(args)
+    arms.prepare(args, {**models, "sentences": str(args.sentences)})
     noisy, words = noisy_tests(args)
     vectors = {"word2vec": args.vectors} if args.vectors else {}
     if args.text:
@@ -146,7 +127,7 @@ def noisy_tests(args: argparse.Namespace) -> tuple[Noisy, set[str]]:
     noisy: Noisy = {}
     for kind in (*KINDS, SEGMENTATION):
         found = {share: noise_of(test, kind, share, joins=not is_tagging(args)) for share in SHARES}
-        if any(is_changed(sentence, parts) for sentence, parts in zip(test, found[SHARES[-1]], strict=True)):
+        if list(map(words_of, found[SHARES[-1]])) != list(map(list, test)):
             noisy[kind] = {0.0: [[(1, [word]) for word in sentence] for sentence in test], **found}
     tests = [words_of(parts) for by_share in noisy.values() for test in by_share.values() for parts in test]
     return noisy, set(itertools.chain.from_iterable([*clean, *tests]))
@@ -184,22 +165,15 @@ def words_of(parts: Sequence[Part]) -> list[str]:
     return [word for _, words in parts for word in words]
 
 
-def is_changed(sentence: Sequence[str], parts: Sequence[Part]) -> bool:
-    return list(sentence) != words_of(parts)
-
-
 def changed(noisy: Noisy) -> dict[str, dict[float, float]]:
     """The share of the words that were changed, by kind and share: some words have no such misprint."""
-    shares: dict[str, dict[float, float]] = {}
-    for kind, by_share in noisy.items():
-        clean = [words_of(parts) for parts in by_share[0.0]]
-        total = sum(map(len, clean))
-        shares[kind] = {
-            share: sum(end - begin for pair in zip(clean, test, strict=True) for begin, end, *_ in changes(*pair))
-            / total
-            for share, test in by_share.items()
-        }
-    return shares
+    clean = list(map(words_of, next(iter(noisy.values()))[0.0]))
+
+    def share_of(test: list[list[Part]]) -> float:
+        pairs = zip(clean, test, strict=True)
+        return sum(end - begin for pair in pairs for begin, end, *_ in changes(*pair)) / sum(map(len, clean))
+
+    return {kind: {share: share_of(test) for share, test in by_share.items()} for kind, by_share in noisy.items()}
 
 
 def changes(clean: Sequence[str], parts: Sequence[Part]) -> list[tuple[int, int, int, int]]:
@@ -259,22 +233,17 @@ def scores_of(args: argparse.Namespace, folder: Path, noisy: Noisy) -> dict[str,
     if not is_tagging(args):
         classifier = Classifier(folder)
         texts = classifier.read(test, None)
-        return each(
-            noisy, lambda parts: classifier.score(replace(texts, sentences=list(map(words_of, parts)))).accuracy
-        )
-    tagger = Tagger(folder)
-    sentences = read_columns(test)
 
-    def score(noise: list[list[Part]]) -> float:
-        scheme, given = tagger.settings.scheme, zip(sentences, noise, strict=True)
-        return tagger.score(
-            [replace(s, tokens=words_of(p), labels=labels_of(s.labels, p, scheme)) for s, p in given]
-        ).value
+        def score(noise: list[list[Part]]) -> float:
+            return classifier.score(replace(texts, sentences=list(map(words_of, noise)))).accuracy
+    else:
+        tagger, sentences = Tagger(folder), read_columns(test)
 
-    return each(noisy, score)
+        def score(noise: list[list[Part]]) -> float:
+            scheme, given = tagger.settings.scheme, zip(sentences, noise, strict=True)
+            noisy = [replace(s, tokens=words_of(p), labels=labels_of(s.labels, p, scheme)) for s, p in given]
+            return tagger.score(noisy).value
 
-
-def each(noisy: Noisy, score: Callable[[list[list[Part]]], float]) -> dict[str, dict[float, float]]:
     clean = score(next(iter(noisy.values()))[0.0])
     return {
         kind: {share: score(test) if share else clean for share, test in by_share.items()}

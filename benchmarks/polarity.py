@@ -21,11 +21,12 @@ PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
 import steps
+from crossed import crossed_difference
 
 import args as arguments
 import script
 from elmo_core.machine import disk
-from elmo_tasks.significance import crossed_difference, mean_and_std
+from elmo_tasks.significance import mean_and_std
 
 CLASSIFIER = ["--head=mean", "--lr", "0.001", "0.003", "--weight_decay", "0.1", "1.0"]  # averages its inputs
 PRETRAINING = ["--batch_size=64", "--n_negative_samples=2048", "--optimizer=adam", "--epochs=1"]

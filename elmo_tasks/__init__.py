@@ -15,6 +15,10 @@ __all__ = ["Classifier", "Reader", "Tagger"]
 _MODULES = {"Classifier": "classification.classifier", "Reader": "reading.reader", "Tagger": "tagging.tagger"}
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str):
     """Import a class on first use: the tasks have different requirements."""
     if name not in _MODULES:

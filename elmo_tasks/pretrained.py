@@ -88,14 +88,8 @@ class ELMoSettings:
     )
 
     def layer(self, pretrained: PretrainedBiLM, n_mixes: int) -> elmo.ELMo:
-        return elmo.ELMo(
-            pretrained.model(),
-            n_mixes,
-            self.elmo_trainable,
-            self.elmo_dropout,
-            l2_coef=self.elmo_l2_coef,
-            layers=self.layers,
-        )
+        more = {"l2_coef": self.elmo_l2_coef, "layers": self.layers}
+        return elmo.ELMo(pretrained.model(), n_mixes, self.elmo_trainable, self.elmo_dropout, **more)
 
 
 def randomise(bilm: elmo.BiLM, what: str, seed: int) -> None:

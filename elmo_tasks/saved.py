@@ -25,7 +25,7 @@ import numpy as np
 import elmo
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, products, runtime
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.messages import UserError, format_count
 from elmo_core.machine.runtime import paddle
 from elmo_core.settings import from_config
 from elmo_core.weights import published
@@ -60,7 +60,14 @@ def part(kind: Any, file: str = "", default: Any = ...) -> Any:
     return Part(kind, file, default)
 
 
-class TrainedModel:
+class _Listed(type):
+    """The type of the models. `dir` and `help` list what users call."""
+
+    def __dir__(cls) -> list[str]:
+        return ["device", "evaluate", "save", "scores", "settings", "train", *cls.listed]
+
+
+class TrainedModel(metaclass=_Listed):
     """A network with everything it was trained with. Thread-safe: one thread at a time computes.
 
     source: a folder as `save` has written it, or the parts of an untrained model. device: auto, cpu, gpu or gpu:N.
@@ -71,6 +78,7 @@ class TrainedModel:
     """
 
     kind: ClassVar[str]
+    listed: ClassVar[tuple[str, ...]] = ()  # of its own, in `dir` and `help`
     settings_type: ClassVar[type]
     settings: Any
     network: paddle.nn.Layer
@@ -78,9 +86,8 @@ class TrainedModel:
     vectors: WordVectors | None = None
     result: Any = None  # of `train`
     card: str = ""  # content of README.md
-    _read: tuple[Path, dict[str, np.ndarray]] | None = (
-        None  # config.json and the weights, while a folder is being loaded
-    )
+    folder: Path | None = None  # that holds it
+    _read: tuple[Path, Mapping] | None = None  # config.json and the weights, while a folder is loaded
 
     def __init__(self, source: str | Path | Mapping[str, Any], device: str = "auto", **layers: Any):
         self._lock, self.device = threading.RLock(), runtime.device_name(device)
@@ -88,7 +95,17 @@ class TrainedModel:
             if isinstance(source, Mapping):
                 self._build(source, **layers)
             else:
-                self._load(Path(source))
+                self.folder = Path(source)
+                self._load(self.folder)
+
+    def __dir__(self) -> list[str]:
+        return dir(type(self))
+
+    def __repr__(self) -> str:
+        parts = [repr(str(self.folder))] if self.folder else []
+        parts += [format_count(len(getattr(self, name)), name) for name in ("labels", "classes") if name in self.listed]
+        parts.append((self.pretrained.name or "its own ELMo") if self.pretrained else "no ELMo")
+        return f"{type(self).__name__}({', '.join(parts)})"
 
     def _build(self, parts: Mapping[str, Any], **layers: Any) -> None:
         defaults = {name: part.default for name, part in self._declared().items()}
@@ -181,7 +198,7 @@ class TrainedModel:
 
     def save(self, folder: str | Path) -> None:
         """Write all files, the weights last: a folder left by a killed process is not taken for a trained model."""
-        folder = Path(folder)
+        folder = self.folder = Path(folder)
         sources = {}
         if self.pretrained and not self.pretrained.name:
             self.pretrained.check()

@@ -1,15 +1,4 @@
-"""Significance of the difference between two models or arms: confidence intervals and p-values.
-
-A p-value over the items of one pair of training runs says nothing about other runs, whose scores may differ as much as the
-arms do. In `crossed_difference`, the difference of run s on item i is decomposed as
-
-    d[s, i] = mean + run s + item i + rest
-
-with crossed random effects for runs and items (one value each), and the mean's variance is estimated from the mean squares:
-(MS_runs + MS_items - MS_rest) / (n_runs * n_items), with Satterthwaite's degrees of freedom. So the interval is about
-another run scored on other items of the same kind. A bootstrap over both would draw three to five runs from themselves,
-whose spread is too small by sqrt((n - 1) / n).
-"""
+"""Significance of the difference between two models: confidence intervals and p-values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,10 +8,6 @@ import numpy as np
 from elmo_core.machine.optional import import_optional
 
 RESAMPLES = 10_000  # per bootstrap
-
-
-def _stats():
-    return import_optional("scipy.stats", "a test of significance")
 
 
 @dataclass
@@ -39,35 +24,7 @@ class Difference:
         return f"{self.mean:+.2%} [{self.low:+.2%}, {self.high:+.2%}] p = {self.p:.2g}, over {self.scope}"
 
 
-def crossed_difference(differences: np.ndarray, runs: str = "runs", items: str = "items") -> Difference:
-    """The mean of differences (n_runs, n_items) between two arms' scores, paired by run and item."""
-    n, m = differences.shape
-    mean = float(differences.mean())
-    run_means, item_means = differences.mean(axis=1), differences.mean(axis=0)
-    ms_items = n * item_means.var(ddof=1)
-    if n == 1:
-        variance, dof, scope = ms_items / m, m - 1, f"{m:,} {items}, one {runs.removesuffix('s')}"
-    else:
-        rest = differences - run_means[:, None] - item_means + mean
-        ms_rest = (rest**2).sum() / ((n - 1) * (m - 1))
-        ms_runs = m * run_means.var(ddof=1)
-        total = ms_runs + ms_items - ms_rest
-        if total <= max(ms_runs, ms_items):  # a negative variance component counts as 0
-            total = max(ms_runs, ms_items)
-            dof = n - 1 if ms_runs >= ms_items else m - 1
-        else:
-            squares = ms_runs**2 / (n - 1) + ms_items**2 / (m - 1) + ms_rest**2 / ((n - 1) * (m - 1))
-            dof = total**2 / squares
-        variance, scope = total / (n * m), f"{n} {runs} and {m:,} {items}"
-    error = float(np.sqrt(variance))
-    if not error:
-        return Difference(mean, mean, mean, float(mean == 0), scope)
-    stats = _stats()
-    margin = float(stats.t.ppf(0.975, dof)) * error
-    return Difference(mean, mean - margin, mean + margin, float(2 * stats.t.sf(abs(mean) / error, dof)), scope)
-
-
-def paired_bootstrap(correct: np.ndarray, other_correct: np.ndarray, seed: int, items: str = "items") -> Difference:
+def paired_bootstrap(correct: np.ndarray, other_correct: np.ndarray, items: str = "items") -> Difference:
     """The difference of two models' accuracies on the same items, by resampling these. correct, other_correct: (n,) bool."""
     n, gained, lost = len(correct), int((correct & ~other_correct).sum()), int((other_correct & ~correct).sum())
     draws = np.random.default_rng(1).multinomial(n, [gained / n, lost / n, 1 - (gained + lost) / n], RESAMPLES)
@@ -85,9 +42,8 @@ def clustered_bootstrap(
     improvements, sizes = np.bincount(group, scores - other_scores), np.bincount(group)
     n = len(sizes)
     draws = np.random.default_rng(1).multinomial(n, np.full(n, 1 / n), RESAMPLES)
-    return _resampled(
-        float((scores - other_scores).mean()), (draws @ improvements) / (draws @ sizes), f"{n:,} {groups}"
-    )
+    mean = float((scores - other_scores).mean())
+    return _resampled(mean, (draws @ improvements) / (draws @ sizes), f"{n:,} {groups}")
 
 
 def _resampled(mean: float, differences: np.ndarray, scope: str) -> Difference:
@@ -98,7 +54,8 @@ def _resampled(mean: float, differences: np.ndarray, scope: str) -> Difference:
 
 def mcnemar(gained: int, lost: int) -> float:
     """The exact two-sided p-value of McNemar's test. gained, lost: items that only one of two models has right."""
-    return float(_stats().binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+    stats = import_optional("scipy.stats", "a test of significance")
+    return float(stats.binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 
 def mean_and_std(scores: Sequence[float], unit: str = "") -> str:

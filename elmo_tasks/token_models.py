@@ -67,5 +67,5 @@ def train_model(
 
     best = search(train_one, grid, interrupted_run(folder, options["resume"]))
     test = score(best.model, data["test"]) if "test" in data else None
-    conclude(best.model, best, test, best.training, {name: len(part) for name, part in data.items()}, folder)
+    conclude(best, test, best.training, {name: len(part) for name, part in data.items()}, folder)
     return best.model

@@ -48,10 +48,7 @@ class TrainingSettings:
     batch_size: int = setting(32, "examples per step")
     lr: float = setting(0.002, "learning rate", above=0)
     cache_gb: float = setting(
-        4.0,
-        "memory for the layers of a frozen biLM; larger caches go to a file in the model's folder",
-        above=0,
-        needs="elmo",
+        4.0, "memory for a frozen biLM's layers; larger caches go to a file", above=0, needs="elmo"
     )
     elmo_lr: float = setting(0.0002, "learning rate of the biLM", above=0, needs="elmo_trainable")
     max_grad_norm: float = setting(5.0, "clip the gradient norm to this", above=0)
@@ -333,15 +330,10 @@ class TrainingResult:
 
 
 def conclude(
-    model: TrainedModel,
-    best: BestEpoch,
-    test: Score | None,
-    settings: TrainingSettings,
-    sizes: dict[str, int],
-    folder: Path | None,
+    best: BestEpoch, test: Score | None, settings: TrainingSettings, sizes: dict[str, int], folder: Path | None
 ) -> None:
     """Record the result of a training in the model, and write its card into the folder. sizes: numbers of examples."""
-    elmo = model.network.elmo
+    model, elmo = best.model, best.model.network.elmo
     if elmo:
         elmo.clear_cache()  # of the training texts: it may hold gigabytes
     mixes = [elmo.mix_weights(number) for number in range(len(elmo.mixes))] if elmo else []

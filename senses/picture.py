@@ -4,50 +4,22 @@ import functools
 import itertools
 import math
 import random
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, log
+from elmo_core.text.figures import figure_file
 from elmo_core.text.terminal import printable, truncate
 from senses.occurrences import Word, is_word
 
 LABELS = 60  # maximum per panel
 LABEL_WIDTH = 24  # columns
 FONT_SIZE = 8  # points
-DPI = 110
 GAP, MARGIN = 7, 3  # pixels from a label to its point, and the minimum to everything else
 SIDES = np.array([(1, 0), (-1, 0), (0, 1), (0, -1)])
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d00", "#56b4e9", "#7a5195", "#444444")
-CHINESE_FONTS = (
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "WenQuanYi Zen Hei",
-    "WenQuanYi Micro Hei",
-    "Microsoft YaHei",
-    "SimHei",
-    "PingFang SC",
-    "Heiti TC",
-)
-
-
-def font_families(font: Path | None = None) -> list[str]:
-    """Font families in Matplotlib's search order: its own, then `font` or installed Chinese ones."""
-    from matplotlib import font_manager
-
-    if font is None:
-        installed = font_manager.get_font_names()
-        return ["DejaVu Sans", *(name for name in CHINESE_FONTS if name in installed)]
-    disk.check_input(font, "a font")
-    try:
-        font_manager.fontManager.addfont(str(font))
-        return ["DejaVu Sans", font_manager.FontProperties(fname=str(font)).get_name()]
-    except (OSError, RuntimeError, ValueError) as error:
-        raise UserError(f"{font} cannot be read as a font ({error}). Expected .ttf, .otf or .ttc.") from error
 
 
 def draw(
@@ -64,15 +36,7 @@ def draw(
     words: with vectors, filled in by `embed`. background: sentences that give the general frequency of words.
     projection: to two dimensions, "pca" or "tsne".
     """
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    settings = {"font.family": font_families(font), "text.parse_math": False}
-    with matplotlib.rc_context(settings), warnings.catch_warnings(record=True) as caught:
-        warnings.filterwarnings("always", "Glyph")
-        figure = Figure(figsize=(8.5 * len(layers), 6.5 * len(words)), dpi=DPI)
-        FigureCanvasAgg(figure)
+    with figure_file(path, (8.5 * len(layers), 6.5 * len(words)), font) as figure:
         panels = figure.subplots(len(words), len(layers), squeeze=False)
         figure.tight_layout(pad=2.5)
         for word, row in zip(words, panels, strict=True):
@@ -84,13 +48,6 @@ def draw(
                 n = _draw_panel(axes, points, word.senses.tolist(), texts, seed)
                 title = f"{printable(word.text)}, layer {layer}   ({how}; {n} of {len(points)} points have a label)"
                 axes.set_title(title, fontsize=11)
-        with disk.atomic_write(path, "wb") as file:
-            figure.savefig(file, format="png", dpi=DPI)
-    if any("Glyph" in str(warning.message) for warning in caught):
-        log.warning(
-            f"{path}: characters that no font has are drawn as boxes. Install a font (Debian, Ubuntu: apt-get install "
-            "fonts-noto-cjk; then remove ~/.cache/matplotlib), or give one with --font."
-        )
 
 
 def _draw_panel(axes, points: np.ndarray, senses: Sequence[str], texts: Sequence[str], seed: int) -> int:

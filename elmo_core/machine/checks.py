@@ -1,6 +1,7 @@
 """Checks of arguments to the classes of `elmo.py`: sentences, options, numbers."""
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from elmo_core.machine.messages import UserError
 
+SPACE = re.compile(r"[^\S\u00a0\u2007\u202f]")  # but no-break spaces
 EXAMPLE = "[['The', 'first', 'sentence', '.'], ['Second', 'one', '.']]"
 
 
@@ -37,7 +39,10 @@ def checked(sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
 
 
 def check_sentence(sentence: Sequence[str], number: int) -> Sequence[str]:
-    """The sentence as a list or tuple. Raise an error unless it is a sequence of tokens without white space."""
+    """The sentence as a list or tuple. Raise an error unless it is a sequence of tokens.
+
+    Blank tokens, such as spaCy's, and no-break spaces within a token are read as any unknown characters.
+    """
     if (tokens := as_list(sentence)) is None:
         words = sentence.split()[:4] if isinstance(sentence, str) else []
         hint = f" Split it into tokens first: {words!r}." if len(words) > 1 else ""
@@ -47,9 +52,8 @@ def check_sentence(sentence: Sequence[str], number: int) -> Sequence[str]:
     for position, token in enumerate(tokens):
         if not isinstance(token, str):
             raise TypeError(f"sentence {number}, token {position}: found {describe(token)}, expected a string.")
-        if token.split() != [token]:
-            fault = "contains white space" if token else "is empty"
-            raise UserError(f"sentence {number}, token {position}: {token!r:.60} {fault}. Tokenise the sentence.")
+        if SPACE.search(token) and token.strip():
+            raise UserError(f"sentence {number}, token {position}: {token!r:.60} has spaces. Tokenise the sentence.")
     return tokens
 
 

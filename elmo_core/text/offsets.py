@@ -23,8 +23,11 @@ def token_offsets(tokens: Sequence[str], text: str) -> np.ndarray:
     """
     if not tokens:
         return np.zeros((0, 2), np.int64)
-    characters = align_characters("".join(tokens), text)
     lengths = np.array([len(token) for token in tokens])
+    if text == " ".join(tokens):
+        ends = (lengths + 1).cumsum() - 1
+        return np.stack([ends - lengths, ends], axis=1)
+    characters = align_characters("".join(tokens), text)
     last = lengths.cumsum() - 1
     return np.stack([characters[last - lengths + 1, 0], characters[last, 1]], axis=1)
 

@@ -90,6 +90,7 @@ class Vocabulary:
         """
         counts = tokens if isinstance(tokens, Counter) else Counter(tokens)
         words = [word for word, n in counts.items() if n >= min_count and word not in SPECIAL_TOKENS]
+        words = [word for word in words if word.split() == [word]]
         words.sort(key=lambda word: (-counts[word], word))
         return cls([*SPECIAL_TOKENS, *words][:max_size])
 
@@ -107,6 +108,9 @@ class Vocabulary:
 
     def __reduce__(self):
         return Vocabulary, (self.tokens, "vocabulary", self.alphabet)  # without the character table, which is large
+
+    def __repr__(self) -> str:
+        return f"<Vocabulary of {len(self):,} words>"
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -19,9 +19,9 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.text.language import AUTO
 from elmo_core.text.tokens import Vocabulary, sentence_batches
 from elmo_tasks.classification.network import ClassifierNetwork, ClassifierSettings, FineTunedELMo
-from elmo_tasks.classification.protocol import CrossValidation, Labelled, cross_validate, load_texts
+from elmo_tasks.classification.protocol import CrossValidation, cross_validate
 from elmo_tasks.classification.scores import Results
-from elmo_tasks.classification.texts import Texts, as_texts, read_known, tokenise_texts
+from elmo_tasks.classification.texts import Labelled, Texts, as_texts, load_texts, read_known, tokenise_texts
 from elmo_tasks.classification.training import BATCH_SIZE, BATCH_TOKENS, ClassifierTraining, make_elmo
 from elmo_tasks.classification.words import RANDOM_DIM, Words
 from elmo_tasks.saved import TrainedModel, part
@@ -41,6 +41,16 @@ class Classifier(TrainedModel):
     """
 
     kind = "classifier"
+    listed = (
+        "predict",
+        "iter_predict",
+        "probabilities",
+        "predict_proba",
+        "explain",
+        "classes",
+        "cross_validate",
+        "evaluation",
+    )
     settings_type = ClassifierSettings
     evaluation: CrossValidation | None = None  # of `train`
 
@@ -193,6 +203,8 @@ class Classifier(TrainedModel):
             arrays.append(self._probabilities(tokenise_texts(stacked, lang, max_tokens)))
         return np.concatenate(arrays)
 
+    predict_proba = probabilities  # as in scikit-learn
+
     def _probabilities(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
         """The same for tokenised texts; for pairs, all first texts are followed by all second ones."""
         n = len(sentences) // (2 if self.settings.pairs else 1)
@@ -243,8 +255,7 @@ class Classifier(TrainedModel):
     def score(self, data: Texts, indices: np.ndarray | None = None) -> Results:
         """Score the classifier on labelled texts, or on some of them."""
         indices = np.arange(len(data)) if indices is None else indices
-        rows = np.concatenate([indices, indices + len(data)]) if data.are_pairs else indices
-        probabilities = self._probabilities([data.sentences[k] for k in rows])
+        probabilities = self._probabilities(data.sentences_of(indices))
         if not np.isfinite(probabilities).all():
             raise UserError(
                 "the classifier's predictions are not finite: use a lower `lr`, `elmo_lr` or `word_vectors_lr`."

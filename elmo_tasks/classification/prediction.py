@@ -1,18 +1,16 @@
 """Classifying lines, and formatting the predictions; a page that shades the words by their weights."""
 
-import html
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from elmo_core.text.terminal import printable
+from elmo_core.text.shading import article, shaded, shaded_page
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.texts import iter_texts
 
 OUTPUT_FORMATS = ("tsv", "json")
-TEMPLATE = Path(__file__).with_name("explanation.html")
 
 
 def classify_lines(
@@ -53,19 +51,11 @@ def explanation_page(classifier: Classifier, texts: Iterable[tuple[str, ...]]) -
         row, parts = classifier.probabilities([given])[0], classifier.explain(given)
         parts = parts if classifier.settings.pairs else (parts,)
         largest = max((abs(weight) for part in parts for _, weight in part), default=0.0) or 1.0
-        label = html.escape(classifier.classes[row.argmax()])
-        lines = "".join(f"<p>{space.join(_shaded(*pair, largest) for pair in part)}</p>" for part in parts)
-        articles.append(f'<article><b>{label}</b><span class="probability">{row.max():.2%}</span>{lines}</article>')
+        lines = [space.join(shaded(token, w / largest, f"{w:+.4f}") for token, w in part) for part in parts]
+        articles.append(article(classifier.classes[row.argmax()], f"{row.max():.2%}", lines))
     about = (
         "Shaded: the weight that the classifier gives a word."
         if is_attention
         else "Blue words make the class more likely, orange ones less: the change of its probability without them."
     )
-    return TEMPLATE.read_text(encoding="utf-8").replace("{{about}}", about).replace("{{texts}}", "\n".join(articles))
-
-
-def _shaded(token: str, weight: float, largest: float) -> str:
-    """A word as HTML, shaded in proportion to its weight."""
-    kind, share = "for" if weight >= 0 else "against", abs(weight) / largest
-    style = f'class="{kind}" style="--share: {0.7 * share:.2f}" title="{weight:+.4f}"'
-    return f"<span {style}>{html.escape(printable(token))}</span>"
+    return shaded_page("Classes of texts, word by word", about, articles)

@@ -1,7 +1,6 @@
 """Training and scoring on parts of labelled texts: files of their own, the folds of a cross-validation, or a single split.
 
-A tenth of each training part is held out as the dev part if there is none. The test part is scored once, and never used for
-selection. The dev part selects by ROC AUC (`scores.auc`): on a thousand reviews it is less noisy than accuracy and, unlike
+The dev part selects by ROC AUC (`scores.auc`): on a thousand reviews it is less noisy than accuracy and, unlike
 the loss, insensitive to overconfidence caused by fine-tuning.
 """
 
@@ -17,52 +16,23 @@ import numpy as np
 from elmo_core.config import differences
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk, messages, runtime
-from elmo_core.machine.checks import as_list, check_option, check_texts, describe
+from elmo_core.machine.checks import check_option
 from elmo_core.machine.messages import UserError, format_count, log
-from elmo_core.machine.optional import import_optional
 from elmo_core.machine.ranks import Ranks
 from elmo_core.settings import check_effects, make
 from elmo_core.weights import model_files
+from elmo_tasks.classification.folds import Fold, make_folds, only_fold, weights_of_classes
 from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.classification.polarity import read_reviews
 from elmo_tasks.classification.scores import Results, comparison, tables
-from elmo_tasks.classification.texts import Example, Given, Texts, read_texts
-from elmo_tasks.classification.training import ClassifierTraining, Fold, Trainer
+from elmo_tasks.classification.texts import Texts, load_texts, read_texts
+from elmo_tasks.classification.training import ClassifierTraining, Trainer
 from elmo_tasks.saved import LOCK, STATE, TrainedModel, check_model_folder
 from elmo_tasks.significance import mean_and_std
 from elmo_tasks.token_models import load_inputs
-from elmo_tasks.training import HELD_OUT, BestEpoch, conclude, format_settings
+from elmo_tasks.training import BestEpoch, conclude, format_settings
 
-Labelled = Path | str | tuple[Sequence, Sequence]  # a file, or texts and labels
-NOT_COMPARED = (
-    "texts",
-    "labels",
-    "dev",
-    "test",
-    "save_dir",
-    "overwrite",
-    "resume",
-    "progress",
-    "logging_step",
-    "device",
-)
-
-
-# Data
-
-
-def load_texts(source: Labelled, name: str) -> Path | Given:
-    """A file, or the examples that texts and their labels are. name: of the argument, used in error messages."""
-    if isinstance(source, Path | str):
-        return Path(source)
-    texts, labels = map(as_list, source)
-    is_pair = bool(texts) and not isinstance(texts[0], str)
-    check_texts(source[0], ("text", "text2") if is_pair else ("text",))
-    if labels is None or len(texts) != len(labels) or not texts:
-        found = f"{format_count(len(texts), 'texts')} and {describe(source[1])}"
-        raise UserError(f"`{name}`: found {found}, expected as many texts as labels.")
-    pairs = [tuple(" ".join(part.split()) for part in (text if is_pair else (text,))) for text in texts]
-    return Given(name, [Example(str(label), text) for label, text in zip(labels, pairs, strict=True)])
+NOT_COMPARED = "texts", "labels", "dev", "test", "save_dir", "overwrite", "resume", "progress", "logging_step", "device"
 
 
 def load(options: Mapping[str, Any]) -> Texts:
@@ -74,83 +44,6 @@ def load(options: Mapping[str, Any]) -> Texts:
         return read_reviews(source, *tokenisation)
     parts = [None if options[name] is None else load_texts(options[name], name) for name in ("dev", "test")]
     return read_texts(source, *parts, options["columns"], *tokenisation)
-
-
-def _model_selection():
-    return import_optional("sklearn.model_selection", "training a classifier")
-
-
-def make_folds(data: Texts, folds: int, protocol: str, seed: int) -> list[Fold]:
-    labels, n_train = data.labels, len(data) - data.n_dev - data.n_test
-    indices, dev = np.arange(n_train), np.arange(n_train, n_train + data.n_dev)
-    if protocol == "split":  # as in the published scripts: not stratified
-        parts = [("split", *_model_selection().train_test_split(indices, test_size=HELD_OUT, random_state=seed))]
-    else:
-        smallest_class = int(np.bincount(labels[indices]).min())
-        if not 2 <= folds <= smallest_class // 2:
-            enough = f"enough for 2 to {smallest_class // 2:,} folds"
-            what = enough if smallest_class >= 4 else "too few: remove it, or give `test`"
-            raise UserError(
-                f"`folds={folds}`: the rarest class has {format_count(smallest_class, 'texts')}, which is {what}."
-            )
-        splits = (
-            _model_selection().StratifiedKFold(folds, shuffle=True, random_state=seed).split(indices, labels[indices])
-        )
-        parts = [(f"fold {k}/{folds}", *split) for k, split in enumerate(splits, 1)]
-    return [Fold(name, *hold_out_dev(train, dev, labels, seed), test) for name, train, test in parts]
-
-
-def only_fold(data: Texts, seed: int) -> Fold:
-    """All texts but those of the dev and test sets are trained on."""
-    train, dev, test = np.split(np.arange(len(data)), [len(data) - data.n_dev - data.n_test, len(data) - data.n_test])
-    return Fold("", *hold_out_dev(train, dev, data.labels, seed), test)
-
-
-def hold_out_dev(train: np.ndarray, dev: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The training and dev parts; without a dev part, it is a stratified tenth of the training part."""
-    if len(dev):
-        if len(set(labels[dev])) < 2:
-            raise UserError("`dev`: all texts have the same label, so it cannot select a model.")
-        return train, dev
-    counts = np.bincount(labels[train], minlength=labels.max() + 1)
-    if counts.min() >= 2 and len(train) * HELD_OUT > len(counts) - 1:
-        parts = _model_selection().train_test_split(
-            train, test_size=HELD_OUT, stratify=labels[train], random_state=seed
-        )
-        if len(set(labels[parts[1]])) > 1:
-            return tuple(parts)
-    raise UserError(
-        f"{format_count(len(train), 'texts')}, {counts.min():,} of the rarest class, are too few: a tenth of a training "
-        "part must hold several classes. Give `dev`, or remove rare classes."
-    )
-
-
-def weights_of_classes(weights: str | Mapping[str, float] | None, data: Texts) -> np.ndarray | None:
-    """Weights (classes,) in the loss from `class_weights`; None without it."""
-    if weights is None:
-        return None
-    if weights == "balanced":
-        counts = np.bincount(data.labels[: len(data) - data.n_dev - data.n_test])
-        return counts.sum() / (len(counts) * counts)
-    is_valid = isinstance(weights, Mapping) and all(
-        name in data.classes and isinstance(weight, int | float) and 0 < weight < np.inf
-        for name, weight in weights.items()
-    )
-    if not is_valid:
-        raise UserError(
-            f"`class_weights` are {weights!r:.80}, expected 'balanced', or a weight above 0 for some of the classes "
-            f"{messages.join_names(data.classes)}."
-        )
-    return np.array([weights.get(name, 1.0) for name in data.classes])
-
-
-# Training
-
-
-def make_trainer(kind: type, options: Mapping[str, Any], data: Texts) -> Trainer:
-    """Load what does not change in training."""
-    weights, progress = weights_of_classes(options["class_weights"], data), options["progress"]
-    return Trainer(kind, data, options, **load_inputs(options), class_weights=weights, progress=progress)
 
 
 def cross_validate(
@@ -187,7 +80,8 @@ def cross_validate(
         if results:
             run.check_file(results)
         run.compared = [(path, run.comparable(path)) for path in compare_with]
-        trainer = make_trainer(kind, options, run.data)
+        weights = weights_of_classes(options["class_weights"], run.data)
+        trainer = Trainer(kind, run.data, options, **load_inputs(options), class_weights=weights)
 
         def lock() -> None:
             for folder in filter(None, (save_dir, cache.folder)):
@@ -222,8 +116,7 @@ def cross_validate(
             return [done[number] for number in numbers]
 
         def train_on_all() -> None:
-            fold = only_fold(replace(run.data, n_dev=run.data.n_dev + run.data.n_test, n_test=0), run.seed)
-            fold.name = f"all {run.data.unit}"
+            fold = only_fold(run.data, run.seed, f"all {run.data.unit}")
             best, _ = trainer.train(fold, len(run.folds) + 1, save_dir, resume and is_saved)
             run.conclude(best, fold, save_dir)
 
@@ -278,21 +171,11 @@ class FoldResult:
     @classmethod
     def of(cls, data: Texts, fold: Fold, best: BestEpoch, first: BestEpoch | None) -> "FoldResult":
         score = best.model.score(data, fold.scored)
-        first_accuracy = (
-            first.model.score(data, fold.scored).accuracy if first and first is not best else score.accuracy
-        )
-        settings = {**first.settings, "epoch": first.epoch} if first else {}
-        if best is not first:
-            settings = {name: value for name, value in settings.items() if name != "epoch"}
-            settings |= {**best.settings, "tune_epoch": best.epoch}
-        return cls(
-            score.probabilities,
-            score.accuracy,
-            first_accuracy,
-            score.macro_f1,
-            settings,
-            best.model.network.mixes(),
-        )
+        first_score = first.model.score(data, fold.scored) if first and first is not best else score
+        settings = {**(first.settings if first else {}), **best.settings}
+        settings["epoch" if best is first else "tune_epoch"] = best.epoch
+        accuracies, mixes = (score.accuracy, first_score.accuracy), best.model.network.mixes()
+        return cls(score.probabilities, *accuracies, score.macro_f1, settings, mixes)
 
 
 class FoldCache:
@@ -386,7 +269,7 @@ class CrossValidation:
         for mix in np.mean([result.mixes for result in self.results], axis=0):
             lines.append(f"layers                 s {' '.join(f'{s:.3f}' for s in mix[:-1])}  gamma {mix[-1]:.3f}")
         lines += tables(results, classes, confusion)
-        return "\n".join(lines + [comparison(results, other, path, self.seed, unit) for path, other in self.compared])
+        return "\n".join(lines + [comparison(results, other, path, unit) for path, other in self.compared])
 
     def comparable(self, path: Path) -> Results:
         """The results of another run. Raise unless it has scored the same texts."""
@@ -425,4 +308,4 @@ class CrossValidation:
         sizes = {name: len(indices) for name, indices in parts.items() if len(indices)}
         self.classifier = best.model
         test = best.model.score(self.data, fold.test) if len(fold.test) else None
-        conclude(best.model, best, test, replace(best.training, seed=self.seed), sizes, folder)
+        conclude(best, test, replace(best.training, seed=self.seed), sizes, folder)

@@ -119,7 +119,7 @@ class Results:
             raise UserError(f"{path}: not a file of `results` ({type(error).__name__}: {error}).") from error
 
 
-def comparison(results: Results, other: Results, name: Path, seed: int, unit: str = "reviews") -> str:
+def comparison(results: Results, other: Results, name: Path, unit: str = "reviews") -> str:
     """Describe the difference between two runs over the same texts and its significance. unit: name of the texts."""
     is_correct = results.is_correct
     gained, lost = int((is_correct & ~other.is_correct).sum()), int((other.is_correct & ~is_correct).sum())
@@ -127,7 +127,7 @@ def comparison(results: Results, other: Results, name: Path, seed: int, unit: st
         f"against {name}: {is_correct.mean():.2%} to {other.is_correct.mean():.2%}\n"
         f"  only this run is right: {gained:,}; only the other is: {lost:,}; McNemar's exact test: "
         f"p = {mcnemar(gained, lost):.2g}\n"
-        f"  bootstrap: {paired_bootstrap(is_correct, other.is_correct, seed, unit)}"
+        f"  bootstrap: {paired_bootstrap(is_correct, other.is_correct, unit)}"
     )
 
 

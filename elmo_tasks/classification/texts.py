@@ -17,6 +17,7 @@ import numpy as np
 
 import elmo_tasks.records as records
 from elmo_core.machine import disk
+from elmo_core.machine.checks import as_list, check_texts, describe
 from elmo_core.machine.messages import UserError, format_count, join_names, log
 from elmo_core.text import text_files
 from elmo_core.text.language import choose_language
@@ -29,6 +30,7 @@ LAYOUTS = (*PAIRS, *(layout[:2] for layout in PAIRS), ("sentence", "label"))
 LINES_PER_GROUP = 4096
 MAX_CLASSES = 50  # more labels, and more than half as many as texts: probably the wrong column
 EXPECTED = "texts with labels, as TSV, CSV or JSON"
+Labelled = Path | str | tuple[Sequence, Sequence]  # a file, or texts and labels
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,20 @@ class Given:
 
     def __str__(self) -> str:
         return f"`{self.name}`"
+
+
+def load_texts(source: Labelled, name: str) -> Path | Given:
+    """A file, or the examples that texts and their labels are. name: of the argument, used in error messages."""
+    if isinstance(source, Path | str):
+        return Path(source)
+    texts, labels = map(as_list, source)
+    is_pair = bool(texts) and not isinstance(texts[0], str)
+    check_texts(source[0], ("text", "text2") if is_pair else ("text",))
+    if labels is None or len(texts) != len(labels) or not texts:
+        found = f"{format_count(len(texts), 'texts')} and {describe(source[1])}"
+        raise UserError(f"`{name}`: found {found}, expected as many texts as labels.")
+    pairs = [tuple(" ".join(part.split()) for part in (text if is_pair else (text,))) for text in texts]
+    return Given(name, [Example(str(label), text) for label, text in zip(labels, pairs, strict=True)])
 
 
 @dataclass
@@ -75,8 +91,17 @@ class Texts:
         return len(self.texts)
 
     @property
+    def n_train(self) -> int:
+        return len(self) - self.n_dev - self.n_test
+
+    @property
     def are_pairs(self) -> bool:
         return len(self.sentences) > len(self.texts)
+
+    def sentences_of(self, indices: Sequence[int]) -> list[list[str]]:
+        """The tokens of some of the texts; for pairs, those of the second texts follow."""
+        rows = [*indices, *(k + len(self) for k in indices if self.are_pairs)]
+        return [self.sentences[k] for k in rows]
 
     @cached_property
     def identity(self) -> str:

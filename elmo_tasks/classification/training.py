@@ -1,7 +1,7 @@
 """Training a classifier on a part of labelled texts: the head over fixed inputs, then trained inputs together with it."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Any, ClassVar
@@ -11,12 +11,14 @@ import numpy as np
 from elmo_core.machine.runtime import paddle
 from elmo_core.settings import first_of, make, setting
 from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches
+from elmo_tasks.classification.folds import Fold
 from elmo_tasks.classification.network import ClassifierSettings, FineTunedELMo
+from elmo_tasks.classification.scores import Results
 from elmo_tasks.classification.texts import Texts
 from elmo_tasks.classification.words import Words
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.saved import BILM, WORDS
-from elmo_tasks.training import BestEpoch, Progress, Run, TrainingSettings, fit, grid_of, interrupted_run, search
+from elmo_tasks.training import BestEpoch, Run, TrainingSettings, fit, grid_of, interrupted_run, search
 from elmo_tasks.word_vectors import WordVectors
 
 BATCH_SIZE, BATCH_TOKENS = 128, 16384  # most texts and tokens per batch without training
@@ -48,24 +50,10 @@ class ClassifierTraining(TrainingSettings):
 SETTINGS = ClassifierSettings, ClassifierTraining
 
 
-@dataclass
-class Fold:
-    """Indices of the texts to train on, to select on, and to score."""
-
-    name: str
-    train: np.ndarray
-    dev: np.ndarray
-    test: np.ndarray
-
-    @property
-    def scored(self) -> np.ndarray:
-        return self.test if len(self.test) else self.dev
-
-
 class Trainer:
     """Trains classifiers on parts of labelled texts. A result depends only on the part, its number and the settings.
 
-    options: settings by name; those of numbers may have several values. class_weights: (classes,), of the loss.
+    options: the arguments of `Classifier.train`. class_weights: (classes,), of the loss.
     """
 
     def __init__(
@@ -76,9 +64,9 @@ class Trainer:
         pretrained: PretrainedBiLM | None,
         vectors: WordVectors | None,
         class_weights: np.ndarray | None = None,
-        progress: Progress | None = None,
     ):
-        self.kind, self.data, self.pretrained, self.vectors, self.progress = kind, data, pretrained, vectors, progress
+        self.kind, self.data, self.pretrained, self.vectors = kind, data, pretrained, vectors
+        self.progress = options["progress"]
         self.class_weights = None if class_weights is None else paddle.to_tensor(class_weights.astype(np.float32))
         names = {field.name for settings in SETTINGS for field in fields(settings)}
         self.options = {name: value for name, value in options.items() if name in names} | {"lang": data.lang}
@@ -149,8 +137,8 @@ class Trainer:
         training = make(ClassifierTraining, {name: first_of(value) for name, value in values.items()})
         settings = self._settings(changes, is_tuned)
         paddle.seed(seed)
-        tokens = chain.from_iterable(self._rows_of(fold.train))
-        words = Vocabulary.frequent(tokens) if settings.word_vectors_trainable else None
+        sentences = self.data.sentences_of(fold.train)
+        words = Vocabulary.frequent(chain.from_iterable(sentences)) if settings.word_vectors_trainable else None
         shared = {} if settings.elmo_trainable else {"elmo_layer": self.fixed_elmo}
         shared |= {} if settings.word_vectors_trainable else {"words_layer": self.fixed_words}
         parts = {"classes": list(self.data.classes), "data": self.data.identity, "words": words}
@@ -158,7 +146,7 @@ class Trainer:
         model = self.kind(parts, paddle.get_device(), **shared)
         network = model.network
         if not (start or run.best):
-            network.standardise(self._in_order(fold.train))
+            network.standardise(group for _, group in sentence_batches(sentences, BATCH_SIZE, BATCH_TOKENS, math.inf))
         else:  # `start` gives all weights, an earlier run the statistics
             weights = network.state_dict()
             for name, value in (start or run.best).weights.items():
@@ -168,40 +156,18 @@ class Trainer:
         paddle.seed(seed)
 
         def loss(indices: np.ndarray) -> paddle.Tensor:
-            return network.loss(self._rows_of(indices), self.data.labels[indices], self.class_weights)
+            return network.loss(self.data.sentences_of(indices), self.data.labels[indices], self.class_weights)
 
         def batches(random: np.random.Generator) -> list[np.ndarray]:
             if settings.pool and not is_tuned:
                 return np.array_split(random.permutation(fold.train), math.ceil(len(fold.train) / training.batch_size))
-            lengths = [self._length(k) for k in fold.train]  # similar ones are computed faster
+            lengths = [sum(map(len, self.data.sentences_of([k]))) for k in fold.train]  # similar ones are faster
             return [fold.train[positions] for positions in shuffled_batches(lengths, training.batch_size, random)]
 
-        return fit(
-            model,
-            batches,
-            loss,
-            lambda model: model.score(self.data, fold.dev),
-            training,
-            folder,
-            resume,
-            self.progress,
-            run,
-        )
+        def score(model) -> Results:
+            return model.score(self.data, fold.dev)
 
-    def _rows(self, indices: np.ndarray) -> np.ndarray:
-        """The numbers of texts' sentences; for pairs, those of the second texts follow."""
-        return np.concatenate([indices, indices + len(self.data)]) if self.data.are_pairs else indices
-
-    def _rows_of(self, indices: np.ndarray) -> list[list[str]]:
-        return [self.data.sentences[k] for k in self._rows(indices)]
-
-    def _length(self, index: int) -> int:
-        return sum(len(self.data.sentences[k]) for k in self._rows(np.array([index])))
-
-    def _in_order(self, indices: np.ndarray) -> Iterator[list[list[str]]]:
-        """Batches of texts' sentences."""
-        for _, group in sentence_batches(self._rows_of(indices), BATCH_SIZE, BATCH_TOKENS, math.inf):
-            yield group
+        return fit(model, batches, loss, score, training, folder, resume, self.progress, run)
 
 
 def _several(value: Any) -> Sequence:
@@ -210,15 +176,10 @@ def _several(value: Any) -> Sequence:
 
 def make_elmo(settings: ClassifierSettings, pretrained: PretrainedBiLM) -> FineTunedELMo:
     """ELMo as the settings say, with pretrained weights or, for an ablation, random ones."""
-    dropout = {"word_dropout": settings.word_dropout, "layer_dropout": settings.lstm_dropout}
-    layer = FineTunedELMo(
-        pretrained.model(),
-        0,
-        settings.elmo_trainable,
-        layers=settings.layers,
-        pool=settings.pool,
-        **(dropout if settings.elmo_trainable else {}),
-    )
+    options = {"layers": settings.layers, "pool": settings.pool}
+    if settings.elmo_trainable:
+        options |= {"word_dropout": settings.word_dropout, "layer_dropout": settings.lstm_dropout}
+    layer = FineTunedELMo(pretrained.model(), 0, settings.elmo_trainable, **options)
     if settings.random_weights:
         randomise(layer.bilm, settings.random_weights, settings.seed)
     return layer

@@ -178,8 +178,6 @@ class TokenisedPassage:
     def __init__(self, passage: Passage, language: str):
         self.passage = passage
         self.text = Text.from_string(passage.text, language)
-        if not self.text.tokens:
-            raise UserError(f"The passage {passage.text!r:.60} has no words.")
         self.questions = [(question, Text.from_question(question.text, language)) for question in passage.questions]
 
     def texts(self) -> list[Text]:
@@ -194,4 +192,7 @@ class TokenisedPassage:
 
 
 def tokenise_passages(passages: Iterable[Passage], lang: str) -> list[TokenisedPassage]:
-    return [TokenisedPassage(passage, lang) for passage in passages]
+    tokenised = [TokenisedPassage(passage, lang) for passage in passages]
+    if blank := [passage for passage in tokenised if not passage.text.tokens]:
+        raise UserError(f"The passage {blank[0].passage.text!r:.60} has no words.")
+    return tokenised

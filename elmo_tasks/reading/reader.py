@@ -48,6 +48,7 @@ class Reader(TrainedModel):
     """
 
     kind = "reader"
+    listed = "answer", "answers", "iter_answers", "words"
     settings_type = ReaderSettings
     settings: ReaderSettings
     words: Vocabulary = part(Vocabulary, checkpoint.VOCABULARY)
@@ -165,7 +166,10 @@ class Reader(TrainedModel):
         return self.answers([(question, passage)], k)[0]
 
     def answers(self, questions: Sequence[tuple[str, str]], k: int = 1) -> list[list[Answer]]:
-        """The k best answers to each of several questions, given with its passage. Each passage is read once."""
+        """The k best answers to each of several questions, given with its passage. Each passage is read once.
+
+        A passage without words gives no answers.
+        """
         questions = check_texts(questions, ("question", "passage"))
         check_number("k", k, 1, integer=True)
         by_passage: dict[str, list[Question]] = {}
@@ -173,8 +177,8 @@ class Reader(TrainedModel):
             by_passage.setdefault(passage, []).append(Question(str(number), question, [], []))
         language = self.settings.lang
         passages = (TokenisedPassage(Passage(text, asked), language) for text, asked in by_passage.items())
-        answers = dict(self._answers(passages, k))
-        return [answers[str(number)] for number in range(len(questions))]
+        answers = dict(self._answers((passage for passage in passages if passage.text.tokens), k))
+        return [answers.get(str(number), []) for number in range(len(questions))]
 
     def iter_answers(self, questions: Iterable[tuple[str, str]], k: int = 1) -> Iterator[list[Answer]]:
         """Yield the same for any number of questions."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
 from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -108,8 +109,7 @@ def question_features(tokens: Sequence[str], question: Text) -> list[tuple[bool,
     return [(token in words, token in text) for token in map(str.lower, tokens)]
 
 
-@dataclass
-class Answer:
+class Answer(NamedTuple):
     """A span of a passage: begin and end in characters; score: its probability among all spans of the passage.
 
     A reader of questions that may have no answer also gives the empty text at 0, whose score is that of no answer.
@@ -119,6 +119,9 @@ class Answer:
     begin: int
     end: int
     score: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return self._asdict()
 
 
 def span_scores(logits: np.ndarray, longest: int) -> np.ndarray:

@@ -54,6 +54,9 @@ class Labels:
     def fingerprint(self) -> str:
         return digest(self.names)
 
+    def __repr__(self) -> str:
+        return f"Labels({self.names})"
+
     def __len__(self) -> int:
         return len(self.names)
 

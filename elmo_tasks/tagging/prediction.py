@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.text import Line
 
 INPUT_FORMATS = (TEXT, *FORMATS)
+OUTPUT_FORMATS = ("columns", "json", "tagged")
 MIN_ROWS = 5  # fewer lines than that are not recognised as columns
 
 
@@ -43,7 +43,7 @@ def formatted(line: Line, labels: list[str], spans: list, format_name: str) -> s
         rows = line.rows or line.words
         separator = " " if rows and " " in rows[0] and "\t" not in rows[0] else "\t"
         return "".join(f"{row}{separator}{label}\n" for row, label in zip(rows, labels, strict=True)) + "\n"
-    spans = [{**asdict(span), "score": round(span.score, 6)} for span in spans]
+    spans = [{**span.to_dict(), "score": round(span.score, 6)} for span in spans]
     values = {"text": line.text, "tokens": line.tokens, "labels": labels, "spans": spans}
     return json.dumps(values, ensure_ascii=False) + "\n"
 

@@ -9,12 +9,13 @@ FOLDER/        as in elmo_tasks/saved.py, and
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import tee
 from pathlib import Path
 from typing import Any
 
 from elmo_core.files import checkpoint
 from elmo_core.machine import runtime
-from elmo_core.machine.checks import check_sentences, checked
+from elmo_core.machine.checks import check_sentence, check_sentences, checked
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.settings import check_effects, first_of, make
 from elmo_core.text.language import AUTO
@@ -62,6 +63,7 @@ class Tagger(TrainedModel):
     """
 
     kind = "tagger"
+    listed = "predict", "iter_predict", "spans", "iter_spans", "tokens", "iter_tokens", "labels", "words"
     settings_type = TaggerSettings
     settings: TaggerSettings
     words: Vocabulary = part(Vocabulary, checkpoint.VOCABULARY)
@@ -213,12 +215,30 @@ class Tagger(TrainedModel):
 
         texts: raw ones, which are split into tokens as in training, or lists of tokens, as if joined by spaces.
         """
+        return list(self._spans(texts, self.settings.scheme, math.inf))
+
+    def iter_spans(self, texts: Iterable[str | Sequence[str]]) -> Iterator[list[Span]]:
+        """Yield the same, for input of any size."""
+        return self._spans(texts, self.settings.scheme)
+
+    def tokens(self, texts: Sequence[str | Sequence[str]]) -> list[list[Span]]:
+        """Return the tokens of each text, given as to `spans`, with their labels and the probabilities of these."""
+        return list(self._spans(texts, "plain", math.inf))
+
+    def iter_tokens(self, texts: Iterable[str | Sequence[str]]) -> Iterator[list[Span]]:
+        """Yield the same, for input of any size."""
+        return self._spans(texts, "plain")
+
+    def _spans(self, texts: Iterable, scheme: str, window: float | None = None) -> Iterator[list[Span]]:
         if isinstance(texts, str) or not isinstance(texts, Iterable):
             raise TypeError(f"texts: found {texts!r:.60}, expected a list of texts.")
-        texts = list(texts)
-        check_sentences([[] if isinstance(text, str) else text for text in texts])
-        lines = [self.tokenised(text) if isinstance(text, str) else Line.from_tokens(list(text)) for text in texts]
-        return [spans for _, spans in self.tagged(lines)]
+        lines, copies = tee(self._line(text, number) for number, text in enumerate(texts))
+        decoded = self._decoded((line.tokens for line in copies), window, scheme)
+        for line, (labels, scores) in zip(lines, decoded, strict=True):
+            yield line.spans(labels, scheme, scores)
+
+    def _line(self, text: str | Sequence[str], number: int) -> Line:
+        return self.tokenised(text) if isinstance(text, str) else Line.from_tokens(list(check_sentence(text, number)))
 
     def tokenised(self, text: str, lang: str = "", where: str = "text") -> Line:
         """Split a line of text as in training or as `lang` says. where: file and line, used in error messages."""
@@ -235,7 +255,8 @@ class Tagger(TrainedModel):
     def tagged(self, lines: Iterable[Line], with_spans: bool = True) -> list[tuple[list[str], list[Span]]]:
         """Return the labels and, if requested, the spans of each line."""
         lines, scheme = list(lines), self.settings.scheme
-        decoded = zip(lines, self._decoded([line.tokens for line in lines], math.inf, with_spans), strict=True)
+        tokens = [line.tokens for line in lines]
+        decoded = zip(lines, self._decoded(tokens, math.inf, scheme if with_spans else ""), strict=True)
         return [(tags, line.spans(tags, scheme, scores) if with_spans else []) for line, (tags, scores) in decoded]
 
     @cached_property
@@ -246,20 +267,20 @@ class Tagger(TrainedModel):
         return PieceSplitter(self.words.words + elmo_words, whole=True)
 
     def _decoded(
-        self, sentences: Iterable[Sequence[str]], window: float | None, with_spans: bool = False
+        self, sentences: Iterable[Sequence[str]], window: float | None, scheme: str = ""
     ) -> Iterator[tuple[list[str], list[float]]]:
-        """Yield the labels of each sentence and, if requested, the scores of its spans."""
+        """Yield the labels of each sentence and, given a scheme, the scores of their spans."""
         batches = sentence_batches(sentences, BATCH_SIZE, BATCH_TOKENS, window)
-        return restore_order((positions, self._decode(group, with_spans)) for positions, group in batches)
+        return restore_order((positions, self._decode(group, scheme)) for positions, group in batches)
 
-    def _decode(self, group: Sequence[Sequence[str]], with_spans: bool) -> list[tuple[list[str], list[float]]]:
+    def _decode(self, group: Sequence[Sequence[str]], scheme: str) -> list[tuple[list[str], list[float]]]:
         nonempty, results = [list(sentence) for sentence in group if len(sentence)], []
         with self.inference():
             paths, emissions = self.network.decode(make_batch(nonempty, self.words)) if nonempty else ([], [])
         for path, x in zip(paths, emissions, strict=True):
             labels, scores = [self.labels.names[k] for k in path], []
-            if with_spans:
-                bounds = [(begin, end) for begin, end, _ in spans(labels, self.settings.scheme)]
+            if scheme:
+                bounds = [(begin, end) for begin, end, _ in spans(labels, scheme)]
                 scores = self.network.crf.span_probabilities(x[: len(path)], path, bounds)
             results.append((labels, scores))
         return results + [([], [])] * (len(group) - len(nonempty))  # sorted by length: empty ones come last

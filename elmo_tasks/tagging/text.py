@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.tokenise import TOKENISERS
@@ -12,8 +13,7 @@ CHARACTERS = "characters"  # each is a token
 LANGUAGES = (*TOKENISERS, CHARACTERS)
 
 
-@dataclass
-class Span:
+class Span(NamedTuple):
     """Tokens with one label: text[begin:end] of a line. score: the probability of exactly these labels at these tokens."""
 
     begin: int
@@ -21,6 +21,9 @@ class Span:
     text: str
     label: str
     score: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return self._asdict()
 
 
 @dataclass

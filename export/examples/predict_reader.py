@@ -18,7 +18,7 @@ def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterato
         if not tab:
             raise UserError(f"{line!r:.60}: expected a question and a passage separated by a tab.")
         (answer,) = answers(run, question, passage, lang)
-        yield vars(answer), " ".join(answer.text.split())
+        yield answer.to_dict(), " ".join(answer.text.split())
 
 
 def answers(run: Run, question: str, passage: str, lang: str = SETTINGS["lang"], k: int = 1) -> list[Answer]:

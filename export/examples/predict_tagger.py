@@ -29,7 +29,7 @@ def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterato
     sentences = [line.tokens for line in texts]
     for line, row in zip(texts, run(arrays(sentences, positions=positions)).tolist(), strict=True):
         labels = [names[k] for k in row[: len(line.tokens)]]
-        spans = [vars(span) for span in line.spans(labels, SCHEME)]
+        spans = [span.to_dict() for span in line.spans(labels, SCHEME)]
         for span in spans:
             del span["score"]  # which the graph does not compute
         columns = "".join(f"{word}\t{label}\n" for word, label in zip(line.words, labels, strict=True))

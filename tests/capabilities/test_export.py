@@ -405,7 +405,7 @@ def predicted(kind: str, lines: list[str], tmp_path: Path, heads: Path) -> tuple
     if kind == "reader":
         reader = random_reader(tmp_path, layers="mix", no_answer=True)
         answers = reader.answers([tuple(line.split("\t")) for line in lines])
-        return tmp_path / "reader", [vars(answer) for (answer,) in answers]
+        return tmp_path / "reader", [answer.to_dict() for (answer,) in answers]
     file, output, model = tmp_path / "lines", tmp_path / "output", heads / f"head of {kind}"
     file.write_text("\n".join([*lines, ""]), encoding="utf-8")
     script, flags = run_finetune, [f"--input={file}", f"--output={output}", "--output_format=json"]

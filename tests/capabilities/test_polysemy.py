@@ -10,7 +10,7 @@ import runs
 import run_polysemy
 from elmo import ELMoEmbedder
 from elmo_core.machine.messages import UserError
-from elmo_core.text import terminal
+from elmo_core.text import figures, terminal
 from senses import nearest, occurrences, picture, report
 
 DATA = runs.PROJECT / "data"
@@ -284,22 +284,22 @@ def test_the_picture_has_a_panel_for_each_word_and_layer(model, corpus, senses, 
 
 
 def test_one_warning_where_the_fonts_lack_characters(model, printed, tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(picture, "font_families", lambda *_: ["DejaVu Sans"])  # which comes with Matplotlib
+    monkeypatch.setattr(figures, "font_families", lambda *_: ["DejaVu Sans"])  # which comes with Matplotlib
     corpus = write(tmp_path / "text.txt", ["a $ bank $ \\frac{", "the _ bank $x_1$", "of {bank} bank"])
     printed(model, corpus, "--word=bank", f"--plot={tmp_path / 'picture.png'}")
     assert not caplog.text
     corpus = write(tmp_path / "text.txt", ["𒀀 bank 𒀁", "𒀂 bank 𒀃", "bank 𐘀"])  # cuneiform and Linear A
     printed(model, corpus, "--word=bank", f"--plot={tmp_path / 'picture.png'}")
     (record,) = caplog.records
-    assert "--font" in record.message
+    assert "`font`" in record.message
 
 
 def test_a_font_of_ones_own_comes_after_matplotlibs():
     from matplotlib import font_manager
 
     font = Path(font_manager.findfont("STIXGeneral"))
-    assert picture.font_families(font) == ["DejaVu Sans", "STIXGeneral"]
-    assert picture.font_families()[0] == "DejaVu Sans"
+    assert figures.font_families(font) == ["DejaVu Sans", "STIXGeneral"]
+    assert figures.font_families()[0] == "DejaVu Sans"
 
 
 def test_labels_do_not_overlap():

@@ -222,12 +222,20 @@ def test_empty_input(model, carry_state):
         assert mixed.shape == [len(empty), 0, 14] and mask.shape == [len(empty), 0]
 
 
+def test_blank_tokens_and_no_break_spaces_are_unknown_characters(model, word_model):
+    sentence = ["the", " ", "", "\n", "10\u00a0000"]
+    for name in (model, word_model):
+        (array,) = ELMoEmbedder(name).encode([sentence])
+        assert array.shape == (3, 5, 14)
+
+
 def test_layers_and_pooling(model):
     everything = ELMoEmbedder(model).encode(SENTENCES)
     for choice, weights in {
         "top": [0, 0, 1],
         "average": [1 / 3] * 3,
         0: [1, 0, 0],
+        -2: [0, 1, 0],
         "1": [0, 1, 0],
         (0.2, -1.5, 3.0): [0.2, -1.5, 3.0],
         (0.0, 0.0, 0.0): [0, 0, 0],
@@ -237,8 +245,9 @@ def test_layers_and_pooling(model):
         actual = embedder.encode(SENTENCES)
         assert actual[0].shape == embedder.shape(3) == (3, 14)
         assert_close(actual, [np.tensordot(np.array(weights), array, 1) for array in everything], 1e-5)
-    actual = ELMoEmbedder(model, layers="0,1").encode(SENTENCES)
-    assert_close(actual, [array[:2] for array in everything])
+    for choice, chosen in (("0,1", [0, 1]), ([0, 1], [0, 1]), ((2, 0), [2, 0]), ([-1], [2]), (np.arange(3), [0, 1, 2])):
+        actual = ELMoEmbedder(model, layers=choice).encode(SENTENCES)
+        assert_close(actual, [array[chosen] for array in everything])
     for choice, chosen in (("concat", [0, 1, 2]), ("concat:2,0", [2, 0])):
         embedder = ELMoEmbedder(model, layers=choice)
         actual = embedder.encode(SENTENCES)
@@ -285,7 +294,7 @@ def test_wrong_types_show_the_right_form(model, sentences, message):
             encode(sentences)
 
 
-@pytest.mark.parametrize("token", ["two words", "", " ", "a\u3000b"])
+@pytest.mark.parametrize("token", ["two words", "a\u3000b"])
 def test_a_token_with_white_space_is_named(model, token):
     with pytest.raises(UserError, match="sentence 1, token 2"):
         ELMoEmbedder(model).encode([["ok"], ["a", "b", token]])
@@ -407,8 +416,8 @@ def test_a_word_model_reports_its_unknown_words(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "name", "values"),
     [
-        (ELMoEmbedder, "layers", [3, "last", "mix", "concat:3", [1, 2], [0, 1, 2], ["a", 1.0, 2]]),
-        (ELMo, "layers", [3, -1, True, "all", "0,1", "mix:", "mix:0,3", "top:1", "average:0,1", [0.5, 0.5]]),
+        (ELMoEmbedder, "layers", [3, -4, "-1", "last", "mix", "concat:3", [1, 0, 0], [0, 3], [], ["a", 1.0, 2]]),
+        (ELMo, "layers", [3, True, "all", [0, 1], "0,1", "mix:", "mix:0,3", "top:1", "average:0,1", [0.5, 0.5]]),
         (ELMo, "pool", ["max"]),
         (ELMo, "word_dropout", [-0.1, 0.1]),  # without trainable=True
         (ELMo, "layer_dropout", [0.1]),

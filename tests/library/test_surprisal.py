@@ -2,13 +2,15 @@
 
 import itertools
 import math
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 import reference
 import tiny
 
-from elmo import ELMoEmbedder, UserError, load_bilm
+from elmo import ELMoEmbedder, UserError, load_bilm, plot_surprisal
+from elmo_core.network.surprisal import Surprisals, TokenSurprisal
 from elmo_core.text.tokens import UNK_ID
 
 SENTENCES = [*tiny.SENTENCES, ["the", "<UNK>", "river"]]
@@ -67,7 +69,66 @@ def test_a_stream_is_read_as_far_as_needed(model):
     assert next(ELMoEmbedder(model, 2, device="cpu").iter_surprisal(endless))[0].token == SENTENCES[0][0]
 
 
-def test_mistakes(model):
+# Plots
+
+
+def records(*words: tuple[str, float, float, bool]) -> Surprisals:
+    return Surprisals([TokenSurprisal(text, *bits, 1.5, 2.5, 3, 4000, known) for text, *bits, known in words])
+
+
+END = ("</S>", 1.0, 2.0, True)
+
+
+def test_the_page_shades_the_words_of_both_directions_as_text(tmp_path):
+    texts = ["</script>", "<b>", "\"quoted'", "bell\x07", "\u202eright", "苹果", "&amp;", "{{texts}}", "x" * 500]
+    sentence = records(*((text, k, 16.0 * k, k != 1) for k, text in enumerate(texts)), END)
+    plot_surprisal(tmp_path / "page.html", [sentence, records(END)])
+    words, attributes, elements = [], [{}], set()
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag, attrs):
+            elements.add(tag)
+            attributes.append(dict(attrs))
+
+        def handle_data(self, data):
+            if "--share" in attributes[-1].get("style", "") and data.strip():
+                words.append((data, attributes[-1]))
+
+    Reader().feed((tmp_path / "page.html").read_text(encoding="utf-8"))
+    shown = [text.replace("\x07", "\ufffd").replace("\u202e", "\ufffd") for text in texts]
+    assert [text for text, _ in words] == [*shown, "</S>", "<S>", *shown, "</S>", "<S>"]
+    assert elements == {"html", "head", "meta", "link", "title", "style", "body", "h1", "p", "article", "b", "span"}
+    shares = [float(attribute["style"].removeprefix("--share: ")) for _, attribute in words]
+    np.testing.assert_allclose(shares[2:4] + shares[11:13], [0.7 * 2 / 16, 0.7 * 3 / 16, 0, 0.7], atol=0.006)
+    assert words[13][1]["title"] == "32.00 bits, entropy 2.50, rank 4,000"
+    assert [k for k, (_, attribute) in enumerate(words) if "unknown" in attribute["class"]] == [1, 12]
+
+
+def test_the_picture_shades_the_words(tmp_path):
+    from matplotlib.image import imread
+
+    dark = 1 - 0.7 * (1 - np.array([0x00, 0x72, 0xB2]) / 255)
+
+    def painted(*words) -> tuple[float, bool, bool]:
+        """Height; whether something is as dark as can be, and black in a straight line."""
+        plot_surprisal(tmp_path / "a.PNG", records(*words, END))
+        image = imread(tmp_path / "a.PNG")[:, :, :3]
+        black = (image < 0.1).all(axis=2)
+        return len(image), (np.abs(image - dark) < 0.01).all(axis=2).any(), (black[:, 3:] & black[:, :-3]).any()
+
+    low, *_ = painted(("word", 1.0, 2.0, True))
+    assert painted(("word", 1.0, 2.0, True))[1] is np.False_ and painted(("word", 1.0, 99.0, True))[1]
+    assert painted(*[("word", 1.0, 2.0, True)] * 40)[0] > low + 60, "the words are not on more lines"
+    assert painted(("$x_", 1.0, 2.0, False), ("w" * 500, 0.0, 0.0, True))[0] < 2 * low
+
+
+def test_mistakes(model, tmp_path):
+    for path, sentences in ((tmp_path / "a.gif", []), (tmp_path / "a.png", [records(END)] * 2000)):
+        with pytest.raises(UserError, match=path.name):
+            plot_surprisal(path, sentences)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(UserError, match="no font"):
+        plot_surprisal(tmp_path / "a.png", [], font=tmp_path / "no font")
     with pytest.raises(UserError, match="base"):
         ELMoEmbedder(model).surprisal([["a"]], base=1)
     with pytest.raises(UserError, match="softmax"):

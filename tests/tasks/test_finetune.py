@@ -13,7 +13,7 @@ from sklearn import metrics
 import run_finetune
 from elmo_core.machine.messages import UserError
 from elmo_core.text.terminal import display_width
-from elmo_tasks.classification import protocol, scores, texts
+from elmo_tasks.classification import folds, scores, texts
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.prediction import classify_lines
 from elmo_tasks.classification.scores import Results
@@ -258,20 +258,20 @@ def labelled(labels: np.ndarray, n_dev: int = 0, n_test: int = 0) -> texts.Texts
 
 def test_parts_come_from_the_files():
     labels = np.arange(130) % 3
-    fold = protocol.only_fold(labelled(labels, n_dev=20, n_test=10), seed=1)
+    fold = folds.only_fold(labelled(labels, n_dev=20, n_test=10), seed=1)
     assert [part.tolist() for part in (fold.train, fold.dev, fold.test)] == [
         [*range(100)],
         [*range(100, 120)],
         [*range(120, 130)],
     ]
-    fold = protocol.only_fold(labelled(labels, n_test=10), seed=1)
+    fold = folds.only_fold(labelled(labels, n_test=10), seed=1)
     assert sorted([*fold.train, *fold.dev]) == [*range(120)] and len(fold.dev) == 12 and len(fold.test) == 10
-    fold = protocol.only_fold(labelled(labels, n_dev=20), seed=1)
+    fold = folds.only_fold(labelled(labels, n_dev=20), seed=1)
     assert fold.train.tolist() == [*range(110)] and fold.scored.tolist() == fold.dev.tolist() == [*range(110, 130)]
     with pytest.raises(UserError, match="dev"):
-        protocol.only_fold(labelled(np.r_[labels, 1, 1], n_dev=2), seed=1)
+        folds.only_fold(labelled(np.r_[labels, 1, 1], n_dev=2), seed=1)
     with pytest.raises(UserError, match="rarest"):  # a tenth of them has none of the second class
-        protocol.only_fold(labelled(np.array([0] * 1000 + [1] * 4 + [0, 1]), n_test=2), seed=1)
+        folds.only_fold(labelled(np.array([0] * 1000 + [1] * 4 + [0, 1]), n_test=2), seed=1)
 
 
 # Scores
@@ -319,12 +319,12 @@ def test_mistakes_of_two_classes():
 
 def test_weights_of_classes():
     data = texts.Texts(["a"] * 6, [["a"]] * 6, np.array([0, 0, 0, 1, 0, 0]), ["x", "y=z"], n_dev=1, n_test=1)
-    assert protocol.weights_of_classes(None, data) is None
-    assert protocol.weights_of_classes("balanced", data) == pytest.approx([4 / 6, 4 / 2])
-    assert protocol.weights_of_classes({"y=z": 2.5}, data) == pytest.approx([1, 2.5])
+    assert folds.weights_of_classes(None, data) is None
+    assert folds.weights_of_classes("balanced", data) == pytest.approx([4 / 6, 4 / 2])
+    assert folds.weights_of_classes({"y=z": 2.5}, data) == pytest.approx([1, 2.5])
     for wrong in ("x", {"w": 1}, {"x": 0}, {"x": float("nan")}):
         with pytest.raises(UserError, match="class_weights"):
-            protocol.weights_of_classes(wrong, data)
+            folds.weights_of_classes(wrong, data)
 
 
 # The script

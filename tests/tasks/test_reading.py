@@ -495,6 +495,13 @@ def test_a_readers_elmo_is_frozen():
         replace(SMALL, elmo_trainable=True)
 
 
+def test_a_passage_without_words_has_no_answers_and_does_not_stop_the_others():
+    reader = Reader.create(settings=SMALL, words=WORDS)
+    good = ("谁", TEXT)
+    assert_same_answers(reader.answers([("谁", " "), good, ("谁", "")])[1], reader.answer(*good))
+    assert reader.answers([("谁", " "), good])[0] == []
+
+
 @pytest.mark.parametrize("words", ["", "　", "\u200b"])
 def test_a_question_without_words_gets_an_answer(words):
     (answer,) = Reader.create(settings=SMALL, words=WORDS).answer(words, TEXT)

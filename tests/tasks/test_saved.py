@@ -103,6 +103,8 @@ def test_a_loaded_model_equals_the_saved_one(build, tmp_path, kind):
         bias.set_value(bias + 0.5)
     model.save(tmp_path / "model")
     loaded = type(model)(tmp_path / "model")
+    assert repr(loaded).startswith(f"{type(model).__name__}('{tmp_path / 'model'}', ")
+    assert {"train", "save"} <= set(dir(loaded)) and all(hasattr(model, name) for name in dir(model))
     assert answers(loaded) == answers(model)
     assert loaded.values() == model.values()
     owns_bilm = kind in ("tuned tagger", "random tagger", "tuned classifier")

@@ -513,11 +513,20 @@ def test_spans_have_their_places_in_the_text(checkpoints):
     assert all(text[span.begin : span.end] == span.text and 0 < span.score <= 1 for span in spans) and none == []
     assert [span.label for span in spans] == tagger.predict([['"', "The", "bank", '"', "...", "of", "苹果"]])[0]
     assert [(span.begin, span.end, span.text) for span in of_tokens] == [(0, 3, "The"), (4, 8, "bank")]
+    assert tagger.tokens([text, " ", ["The", "bank"]]) == [spans, none, of_tokens]
     alone = tagger.spans([["The", "bank"]])[0]
     assert [span.score for span in alone] == pytest.approx([span.score for span in of_tokens], abs=1e-5)
     tagger = tagger_of(words, lang="characters", scheme="lac")
     (span, *_) = tagger.spans(["苹果"])[0]
     assert span == Span(0, span.end, "苹果"[: span.end], span.label, span.score)
+    assert sorted({span}) == [span] and span.to_dict()["label"] == span.label
+    texts = ["苹果", [" ", "苹"], "", "果" * 9] * 20
+    assert list(tagger.iter_spans(iter(texts))) == tagger.spans(texts)
+    tokens = list(tagger.iter_tokens(iter(texts)))
+    places = [[(token.begin, token.end, token.text) for token in row] for row in tokens[:3]]
+    assert places == [[(0, 1, "苹"), (1, 2, "果")], [(0, 1, " "), (2, 3, "苹")], []]
+    assert [[token.label for token in row] for row in tokens[:2]] == tagger.predict([[*"苹果"], [" ", "苹"]])
+    assert tokens[0][0].score >= span.score - 1e-6  # the span's is the probability of all its labels together
     for texts in ("The bank", None):
         with pytest.raises(TypeError, match="list of texts"):
             tagger.spans(texts)
