@@ -23,6 +23,7 @@ import foreign
 import h5py
 import manylangs_model
 import numpy as np
+import tensorflow_writer
 import tiny
 import torch_writer
 
@@ -42,6 +43,7 @@ from embedding import parts
 
 Read = Callable[[], object]
 AMPLIFIERS: dict[str, Callable[[Path], Read]] = {}
+HARMLESS = {"torch_views_of_a_storage"}  # right to accept: these tensors are small
 MB = 1 << 20
 
 
@@ -295,22 +297,22 @@ def opcodes(folder: Path, suffix: str, content: bytes) -> Read:
 
 @amplifier
 def pickle_of_empty_sets(folder):
-    return opcodes(folder, ".pdparams", b"\x8f" * (4 * MB))
+    return opcodes(folder, ".pdparams", b"\x8f" * MB)
 
 
 @amplifier
 def pdopt_of_memoized_objects(folder):
-    return opcodes(folder, ".pdopt", b"N" + b"\x94" * (4 * MB))
+    return opcodes(folder, ".pdopt", b"N" + b"\x94" * MB)
 
 
 @amplifier
 def pdstate_of_lists(folder):
-    return opcodes(folder, ".pdstate", b"]\x94" * (2 * MB))
+    return opcodes(folder, ".pdstate", b"]\x94" * MB)
 
 
 @amplifier
 def pickle_of_dictionaries(folder):
-    return opcodes(folder, ".pdparams", b"}" * 900_000)
+    return opcodes(folder, ".pdparams", b"}" * 290_000)
 
 
 @amplifier
@@ -323,7 +325,7 @@ def pickle_of_repeated_bytes(folder):
 
 @amplifier
 def paddlenlp_pickle(folder):
-    (folder / "x.pdparams").write_bytes(b"\x80\x04}" + b"(" * (4 * MB) + b".")
+    (folder / "x.pdparams").write_bytes(b"\x80\x04}" + b"(" * MB + b".")
     (folder / "vocab.txt").write_text("the\n", encoding="utf-8")
     return lambda: formats.read([folder], folder)
 
@@ -356,13 +358,7 @@ def torch(folder: Path, n: int, count: int, shape=(1,), strides=(1,)) -> Read:
 
 @amplifier
 def torch_views_of_a_storage(folder):
-    read = torch(folder, MB // 2, 2000)
-    return lambda: require(len(read()) == 2000)
-
-
-def require(holds: bool) -> None:
-    """Acceptance is right here: these tensors are small."""
-    assert holds
+    return torch(folder, MB // 2, 2000)
 
 
 @amplifier
@@ -394,9 +390,8 @@ def manylangs_dimensions(folder):
 
 @amplifier
 def fluid_tensor(folder):
-    header = (
-        struct.pack("<IQIi", 0, 0, 0, 18) + b"\x08\x05\x10" + b"\xff" * 4 + b"\x07\x10" + b"\xff" * 4 + b"\x07\0\0\0\0"
-    )
+    shape = b"\x08\x05" + b"".join(tensorflow_writer.field(2, n) for n in (1 << 30, 1 << 30))
+    header = struct.pack("<IQIi", 0, 0, 0, len(shape)) + shape
     for name in ("embedding_para", "lstmp_0.w_1"):
         (folder / name).write_bytes(header)
     (folder / "vocab.txt").write_text("the\n", encoding="utf-8")
