@@ -1,25 +1,20 @@
 """Files for reading: gzip, bzip2 and xz are recognised by their first bytes and unpacked, up to a bound."""
 
 import bz2
+import gzip
 import io
 import lzma
 import os
 import re
 import zlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from elmo_core.machine.messages import UserError
 
 VARIABLE, RATIO = "ELMO_MAX_RATIO", 20  # unpacked to packed size; text and weights compress less
 SLACK = 1 << 26  # bytes that any file may hold beyond that
-BLOCK = 1 << 16
-FORMATS: dict[bytes, Callable[[], Any]] = {  # by pattern of the first bytes
-    rb"\x1f\x8b": lambda: zlib.decompressobj(31),
-    rb"BZh[1-9]1A": bz2.BZ2Decompressor,
-    rb"\xfd7zXZ\0": lambda: lzma.LZMADecompressor(memlimit=1 << 28),
-}
+FORMATS = {rb"\x1f\x8b": gzip.open, rb"BZh[1-9]1A": bz2.open, rb"\xfd7zXZ\0": lzma.open}  # by their first bytes
 
 
 class DamagedFile(UserError):
@@ -49,17 +44,15 @@ def open_file(path: Path) -> IO[bytes]:
     file = path.open("rb")
     begin = file.read(6)
     file.seek(0)
-    make = next((make for pattern, make in FORMATS.items() if re.match(pattern, begin)), None)
-    return io.BufferedReader(Unpacked(file, path, make), BLOCK) if make else file
+    kind = next((kind for pattern, kind in FORMATS.items() if re.match(pattern, begin)), None)
+    return io.BufferedReader(Unpacked(path, file, kind(file)), 1 << 16) if kind else file
 
 
 class Unpacked(io.RawIOBase):
-    """The bytes of a compressed file, which may have several parts, one after another."""
+    """The bytes of a compressed file. content: they, without a bound."""
 
-    def __init__(self, file: IO[bytes], path: Path, make: Callable[[], Any]):
-        self._file, self._path, self._make = file, path, make
-        self._part, self._input, self._length = None, b"", 0
-        self._size = path.stat().st_size
+    def __init__(self, path: Path, file: IO[bytes], content: IO[bytes]):
+        self._path, self._file, self._content, self._length = path, file, content, 0
 
     def readable(self) -> bool:
         return True
@@ -73,31 +66,11 @@ class Unpacked(io.RawIOBase):
 
     def readinto(self, buffer: memoryview) -> int:
         try:
-            data = self._unpack(len(buffer))
+            n = self._content.readinto(buffer)
         except (zlib.error, lzma.LZMAError, EOFError, OSError) as error:
             if getattr(error, "errno", None) is not None:  # an error of the disk
                 raise
             raise DamagedFile(f"{self._path}: damaged or incomplete ({error}). Download or create it again.") from error
-        self._length += len(data)
-        check_size(self._length, self._size, str(self._path))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def _unpack(self, size: int) -> bytes:
-        """Some bytes, at most `size`; none at the end of the file."""
-        data = b""
-        while not data:
-            if not self._part:
-                self._input = (self._input or self._file.read(BLOCK)).lstrip(b"\0")  # padding
-                if not self._input:
-                    return b""
-                self._part = self._make()
-            data = self._part.decompress(self._input, size)
-            self._input = getattr(self._part, "unconsumed_tail", b"")
-            if self._part.eof:
-                self._input, self._part = self._part.unused_data, None
-            elif not data and not self._input:
-                self._input = self._file.read(BLOCK)
-                if not self._input:
-                    raise EOFError("it ends too early")
-        return data
+        self._length += n
+        check_size(self._length, os.fstat(self.fileno()).st_size, str(self._path))
+        return n

@@ -92,17 +92,14 @@ class BiDAF(nn.Layer):
         return self.no_answer.sum().item() + self.threshold.item() if self.settings.no_answer else None
 
     @staticmethod
-    def shapes(
-        settings: ReaderSettings, n_words: int, elmo: ELMo | None = None, vectors: WordVectors | None = None
-    ) -> Shapes:
-        """The shapes of the weights of such a network."""
-        hidden, elmo_dim = settings.hidden_dim, elmo.dim if elmo else 0
+    def shapes(settings: ReaderSettings, n_words: int, elmo=None, vectors=None) -> Shapes:
+        """The shapes of the large weights of such a network."""
+        hidden, width = settings.hidden_dim, settings.word_dim + sum(part.dim for part in (elmo, vectors) if part)
         shapes = {
             "word_embedding.weight": (n_words, settings.word_dim),
             "merge.weight": (8 * hidden + FEATURES, 2 * hidden),
         }
-        shapes |= recurrent("context", settings.word_dim + (vectors.dim if vectors else 0) + elmo_dim, hidden)
-        return shapes | recurrent("model", 2 * hidden, hidden)
+        return shapes | recurrent("context", width, hidden) | recurrent("model", 2 * hidden, hidden)
 
     def forward(self, batch: Batch) -> paddle.Tensor:
         """Logits (Q, 2, T) of the answer's first and last token. They do not depend on the batch."""

@@ -113,26 +113,19 @@ class BiGRUCRF(nn.Layer):
         self.dropout = nn.Dropout(settings.dropout)
 
     @staticmethod
-    def shapes(
-        settings: TaggerSettings,
-        n_words: int,
-        labels: Labels,
-        elmo: ELMo | None = None,
-        vectors: WordVectors | None = None,
-        features: Sequence[str] = (),
-    ) -> Shapes:
-        """The shapes of the weights of such a network."""
-        at, hidden = settings.elmo_at.split(",") if elmo else [], settings.hidden_dim
+    def shapes(settings: TaggerSettings, n_words: int, labels: Labels, elmo=None, vectors=None, features=()) -> Shapes:
+        """The shapes of the large weights of such a network."""
+        at, n_labels = settings.elmo_at.split(",") if elmo else [], len(labels)
         width = settings.word_dim + CHAR_CNN.projection_dim * settings.char_cnn + FEATURE_DIM * bool(features)
         width += POSITION_DIM * (settings.segmentation == "feature") + (vectors.dim if vectors else 0)
-        shapes = {"word_embedding.weight": (n_words, settings.word_dim), "crf.transitions": (len(labels), len(labels))}
+        width += elmo.dim if "input" in at else 0
+        shapes = {"word_embedding.weight": (n_words, settings.word_dim), "crf.transitions": (n_labels, n_labels)}
+        shapes["emission.weight"] = 2 * settings.hidden_dim + (elmo.dim if "output" in at else 0), n_labels
         if settings.word_vectors_trainable:
             shapes["vector_change.weight"] = n_words, vectors.dim
         if features:
             shapes["feature_embedding.weight"] = len(features) + 1, FEATURE_DIM
-        shapes["emission.weight"] = 2 * hidden + (elmo.dim if "output" in at else 0), len(labels)
-        width += elmo.dim if "input" in at else 0
-        return shapes | recurrent(settings.cell, width, hidden, settings.n_layers, settings.cell)
+        return shapes | recurrent(settings.cell, width, settings.hidden_dim, settings.n_layers, settings.cell)
 
     @property
     def recurrent(self) -> nn.GRU | nn.LSTM:
