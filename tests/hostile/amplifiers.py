@@ -230,8 +230,8 @@ def foreign_model(folder: Path) -> None:
 
 
 def zeros(folder: Path, filters: int) -> Read:
-    """bilm-tf's files of a model with cells of 4 million, deflated."""
-    options = foreign.options_of({"dim": 4 * MB}, foreign.CNN)
+    """bilm-tf's files of a model with cells of a million, deflated."""
+    options = foreign.options_of({"dim": MB - 1}, foreign.CNN)
     (folder / "options.json").write_text(json.dumps(options), encoding="utf-8")
     with h5py.File(folder / "weights.hdf5", "w") as file:
         for name, shape in foreign.shapes_of(options).items():
@@ -274,7 +274,7 @@ def hdf5_chunk_beyond_the_dataset(folder):
 @amplifier
 def hdf5_filters_as_wide_as_the_projection(folder):
     """An identity of this size would take 4 TB."""
-    n = 1 << 20
+    n = MB - 1
     options = foreign.options_of({"projection_dim": n, "dim": 1, "n_layers": 1}, {"filters": [[1, n]], "n_highway": 0})
     (folder / "options.json").write_text(json.dumps(options), encoding="utf-8")
     with h5py.File(folder / "weights.hdf5", "w") as file:
@@ -384,7 +384,7 @@ def manylangs_dictionary(folder):
 @amplifier
 def manylangs_dimensions(folder):
     manylangs_model.write_model(folder / "m", beside=False)
-    change(folder / "m" / "config.json", "encoder", {"dim": 1 << 30, "projection_dim": 1 << 30})
+    change(folder / "m" / "config.json", "encoder", {"dim": MB - 1, "projection_dim": MB - 1})
     return lambda: formats.read([folder / "m"], folder)
 
 
@@ -442,7 +442,7 @@ def classifier_size(folder):
 def classifier_words(folder):
     settings = ClassifierSettings(head_dim=3, hidden_dim=2, reads_words=True, word_vectors_trainable=True)
     read = task(folder, Classifier, settings, classes=["x", "y"], data="")
-    words = Vocabulary([*SPECIAL_TOKENS, *map(str, range(1_000_000))])
+    words = Vocabulary([*SPECIAL_TOKENS, *map(str, range(300_000))])
     words.save(folder / "vocab.txt")
     change(folder / "config.json", "dictionaries", {"vocab.txt": words.fingerprint})
     return read
@@ -451,14 +451,14 @@ def classifier_words(folder):
 @amplifier
 def elmo_size(folder):
     tiny.save(tiny.random_bilm(), folder)
-    change(folder / "config.json", "model", {"cell_dim": 1 << 30, "projection_dim": 1 << 30, "n_layers": 100})
+    change(folder / "config.json", "model", {"cell_dim": MB - 1, "projection_dim": MB - 1, "n_layers": 100})
     return lambda: ELMoEmbedder(folder)
 
 
 @amplifier
 def elmo_filters(folder):
     tiny.save(tiny.random_bilm(), folder)
-    change(folder / "config.json", "model", {"filters": [[1, 1 << 30]] * 100, "n_highway": 100})
+    change(folder / "config.json", "model", {"filters": [[1, MB - 1]] * 100, "n_highway": 100})
     return lambda: ELMoEmbedder(folder)
 
 
