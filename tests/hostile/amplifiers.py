@@ -382,6 +382,13 @@ def manylangs_dictionary(folder):
 
 
 @amplifier
+def manylangs_id(folder):
+    manylangs_model.write_model(folder / "m")
+    (folder / "m" / "word.dic").write_text("the\t" + "0" * 5000, encoding="utf-8")
+    return lambda: formats.read([folder / "m"], folder)
+
+
+@amplifier
 def manylangs_dimensions(folder):
     manylangs_model.write_model(folder / "m", beside=False)
     change(folder / "m" / "config.json", "encoder", {"dim": MB - 1, "projection_dim": MB - 1})

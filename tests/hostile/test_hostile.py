@@ -11,6 +11,7 @@ import tarfile
 import zipfile
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import amplifiers
 import browser
@@ -19,9 +20,10 @@ import numpy as np
 import pytest
 from project import PROJECT, parser_of, parsers
 
+from elmo import ELMoEmbedder
 from elmo_core.machine import runtime, streams
 from elmo_core.machine.messages import UserError
-from elmo_core.weights import formats, published
+from elmo_core.weights import download, formats, published
 from senses import occurrences
 from senses.page import write_page
 
@@ -123,6 +125,37 @@ READERS = {
     ("OMP_NUM_THREADS",): runtime.n_threads,
     RANK: runtime.rank_and_size,
 }
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"layers": "9" * 5000},
+        {"layers": np.zeros(5)},
+        {"pool": np.zeros(3)},
+        {"dtype": {}},
+        {"device": np.zeros(2)},
+        {"batch_size": 10**30},
+        {"params": "x" * 5000},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_an_argument_of_a_strange_kind_is_an_error(model, options):
+    with pytest.raises(UserError, match=f"{next(iter(options))}|xxx"):
+        ELMoEmbedder(**{"params": model, "device": "cpu", **options})
+
+
+def test_a_server_or_an_old_download_that_makes_no_sense(server, tmp_path):
+    response = SimpleNamespace(status=200, headers={"Content-Length": "9" * 5000})
+    with pytest.raises(download.DownloadFailed, match="999"):
+        download._range_start(response, 0)
+    server.files["x.bin"] = b"content"
+    (tmp_path / "x.bin.part").write_bytes(b"old")
+    (tmp_path / "x.bin.part.source").write_bytes(b"\xff\xfe")
+    download.download_file(f"{server.address}/x.bin", tmp_path / "x.bin")
+    assert (tmp_path / "x.bin").read_bytes() == b"content"
+
+
 WORDS = [
     "</script><script>alert(1)</script>",
     "<!--",
@@ -161,7 +194,7 @@ def write_words(path: Path, words: list[str], others: list[str]) -> None:
 
 def test_a_page_shows_words_as_text_and_runs_nothing(tmp_path):
     write_words(tmp_path / "plain.html", ["bank"], [])
-    write_words(tmp_path / "page.html", WORDS, [f"<b onclick=alert({k})>{k}" for k in range(10_000)])
+    write_words(tmp_path / "page.html", WORDS[:2], [*WORDS, *(f"<b onclick=alert({k})>{k}" for k in range(10_000))])
     plain, page = (Text((tmp_path / name).read_text(encoding="utf-8")) for name in ("plain.html", "page.html"))
     assert page.elements == plain.elements
     data = next(json.loads(script) for script in page.scripts if script.lstrip().startswith("{"))
