@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from elmo_core.config import PRESETS, ELMoConfig
 from elmo_core.machine.messages import UserError, with_commands
-from elmo_core.settings import expected, first_of, setting
+from elmo_core.settings import PRECISION, PRECISIONS, expected, first_of, setting
 
 MODEL_SIZE = "original"  # default of --model_size
 _flags: dict[str, str] = {}  # of the command that runs, by the settings that they set
@@ -127,6 +127,7 @@ DIR = {"type": Path, "metavar": "DIR"}
 CHECKPOINT = "checkpoint prefix or file, a folder (its latest checkpoint), or a published model's name"
 COMMON = {  # flags of several scripts
     "device": {"default": "auto", "help": "auto, cpu, gpu or gpu:N"},
+    "precision": {"choices": PRECISIONS, "default": PRECISIONS[0], "help": PRECISION},
     "init_from_ckpt": {"metavar": "CKPT", "help": CHECKPOINT},
     "seed": {"type": seed, "metavar": "N", "default": 2020, "help": "random seed"},
     "vocab_file": {**FILE, "help": "vocabulary, one token per line"},

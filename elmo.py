@@ -33,6 +33,7 @@ from elmo_core.machine.cosines import Neighbour, nearest, unit
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.lstmp import LSTMP, Packing, State, run_layer
+from elmo_core.network.matmul import chosen_precision
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.surprisal import Surprisals, surprisals
 from elmo_core.network.surprisal_plot import plot_surprisal
@@ -168,7 +169,7 @@ class BiLM(nn.Layer):
         self, batch: LMBatch, state: BiLMState | None = None
     ) -> tuple[np.ndarray, np.ndarray, BiLMState]:
         """Full-softmax log-probabilities of all targets, forward and backward (B, T), 0 at padding; and the final state."""
-        with paddle.no_grad(), products.full_precision():
+        with paddle.no_grad(), products.without_tf32():
             top, targets, packing, state = self._run_batch(batch, state, 0.0)
             tasks = [partial(self.softmax.predictions, h, words) for h, words in zip(top, targets, strict=True)]
             scores = np.zeros((2, *batch.forward_target.shape))
@@ -388,7 +389,7 @@ def _weighted_sum(weights: list[float]) -> LayerChoice:
 class _Encoder:
     """The base of `ELMo` and `ELMoEmbedder`: chosen layers of a biLM, and arrays of them for any number of sentences."""
 
-    batch_size, carry_state, keep_sentence_boundaries = 128, False, False
+    batch_size, carry_state, keep_sentence_boundaries, precision = 128, False, False, "float32"
     bilm: BiLM
     vocabulary: Vocabulary | None
     config: ELMoConfig
@@ -445,7 +446,7 @@ class _Encoder:
         def encode(group: Sequence[Sequence[str]]) -> Iterable:
             nonlocal state
             self._oov_counter.update(list(itertools.chain.from_iterable(group)))
-            with products.inference(device):
+            with products.inference(device, self.precision):
                 if self.carry_state:  # the last batch may have fewer rows
                     state = map_state(lambda rows: rows[: len(group)], state)
                 encoded, final = self.bilm.encode(*table(group), state, choice=choice, whole=whole)
@@ -474,7 +475,7 @@ class ELMo(_Encoder, nn.Layer):
     keep_sentence_boundaries: also return the vectors of `<S>` and `</S>`, as if they were tokens of the sentence.
     word_dropout, layer_dropout: for a trainable biLM, the share of a batch's distinct words whose vectors are set to zero,
     and the dropout rate between layers.
-    align: see `ELMoEmbedder`.
+    align, precision: see `ELMoEmbedder`.
     """
 
     def __init__(
@@ -492,6 +493,7 @@ class ELMo(_Encoder, nn.Layer):
         layer_dropout: float = 0.0,
         keep_sentence_boundaries: bool = False,
         align: str | None = None,
+        precision: str = "float32",
     ):
         super().__init__()
         check_number("n_mixes", n_mixes, 0, integer=True)
@@ -504,6 +506,7 @@ class ELMo(_Encoder, nn.Layer):
         prefix = None if isinstance(params, tuple) else resolve(params)
         model = load_bilm(prefix) if prefix else _check_model(params)
         self.keep_sentence_boundaries = keep_sentence_boundaries
+        self.precision = chosen_precision(precision, paddle.get_device())
         self._choose(model, layers, ("mix", "concat", "sum"), pool)
         self._align(prefix, align)
         self.n_mixes, self.trainable, self.l2_coef = n_mixes, trainable, l2_coef
@@ -534,7 +537,8 @@ class ELMo(_Encoder, nn.Layer):
         if not rows * steps:
             shape = [rows, self.layer_dim] if self.pool else [rows, steps, self.layer_dim]
             return [paddle.zeros(shape)] * self.choice.n_layers, paddle.zeros([rows, steps])
-        with paddle.set_grad_enabled(self.trainable and paddle.is_grad_enabled()):
+        grad = paddle.set_grad_enabled(self.trainable and paddle.is_grad_enabled())
+        with grad, products.precision(self.precision):
             vectors = self.token_vectors(batch.tokens)
             if self.training and self.word_dropout:
                 vectors = vectors * nn.functional.dropout(paddle.ones([len(vectors), 1]), self.word_dropout)
@@ -675,6 +679,8 @@ class ELMoEmbedder(_Encoder):
     dump_token_embeddings write it, and the file of its words. They replace the character CNN; words that are not in the
     file are an error.
     align: the language of a model such as aligned-es: "es" maps the vectors of its layer 1 into the space of aligned-en.
+    precision: of the operands of large products: float32; bfloat16, faster on processors and GPUs that have it, with vectors
+    that differ in the third digit; or auto, which chooses bfloat16 if a short trial shows that it is faster.
     """
 
     def __init__(
@@ -691,6 +697,7 @@ class ELMoEmbedder(_Encoder):
         vocabulary: str | Path | None = None,
         align: str | None = None,
         keep_sentence_boundaries: bool = False,
+        precision: str = "float32",
     ):
         check_number("batch_size", batch_size, 1, 2**31 - 1, integer=True)
         check_option("pool", pool, (None, "mean", "max"))
@@ -698,6 +705,7 @@ class ELMoEmbedder(_Encoder):
         if (token_vectors is None) != (vocabulary is None):
             raise UserError(f"token_vectors={token_vectors!r}, vocabulary={vocabulary!r}: expected both, or neither.")
         self.device = runtime.device_name(device)
+        self.precision = chosen_precision(precision, self.device)
         self._weights_may_change = isinstance(params, tuple)  # the caller's model may be trained between calls
         self._prefix = None if self._weights_may_change else resolve(params)  # a folder's latest checkpoint may change
         self.keep_sentence_boundaries = keep_sentence_boundaries
@@ -713,6 +721,8 @@ class ELMoEmbedder(_Encoder):
         stored = list(model[0].config.mix) if isinstance(layers, str) and layers == "mix" else None
         self._choose(model, stored or layers, ("each", "concat", "sum"), pool)
         self._layers = layers
+        for weight in [] if self._weights_may_change else self.bilm.parameters():
+            weight.stop_gradient = True  # packed once
         self.token_table: TokenTable = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
         self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
 
@@ -728,6 +738,7 @@ class ELMoEmbedder(_Encoder):
     def __setstate__(self, state: dict[str, Any]) -> None:
         model, table = state.pop("model"), state.pop("table")
         vars(self).update(state, device=runtime.device_name(state["device"]))
+        chosen_precision(self.precision, self.device)
         with runtime.on_device(self.device):
             if isinstance(model, str):
                 self._prefix = install(model)
@@ -757,7 +768,7 @@ class ELMoEmbedder(_Encoder):
         """Context-free token vectors (n, P): the LSTMs' input. Layer 0 is this vector twice, once per direction."""
         list(self._validated([tokens]))
         self._oov_counter.update(tokens)
-        with products.inference(self.device):
+        with products.inference(self.device, self.precision):
             return self.token_table.lookup(tokens)
 
     def substitutes(self, sentence: Sequence[str], position: int, k: int = 10) -> list[tuple[str, float]]:
@@ -770,7 +781,7 @@ class ELMoEmbedder(_Encoder):
         check_number("position", position, 0, len(sentence) - 1, integer=True)
         check_number("k", k, 1, integer=True)
         softmax, vocabulary = self._language_model()
-        with products.inference(self.device):
+        with products.inference(self.device, self.precision):
             encoded, _ = self.bilm.encode(*self.token_table([sentence]))
             steps = position, len(sentence) - 1 - position  # words that each direction has read
             h = paddle.stack([side[step] for side, step in zip(encoded.layers[-1], steps, strict=True)])  # (2, P)
@@ -822,7 +833,7 @@ class ELMoEmbedder(_Encoder):
 
         def arrays() -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
             for positions, group in sentence_batches(distinct, self.batch_size, self.batch_size * TOKENS_PER_ROW):
-                with products.inference(self.device):
+                with products.inference(self.device, self.precision):
                     encoded, _ = self.bilm.encode(*self.token_table(group), choice=choice)
                     yield positions, encoded.arrays("float32", None)
 

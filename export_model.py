@@ -24,6 +24,7 @@ from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.reading.reader import Reader
 from elmo_tasks.tagging.tagger import Tagger
 from export import folder
+from export.compression import PRECISIONS
 from export.networks import ClassifierNetwork, EmbedderNetwork, Network, ReaderNetwork, TaggerNetwork
 
 TASKS = {
@@ -38,6 +39,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("model", metavar="MODEL", help="checkpoint prefix, file or folder, saved model, or name")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder to write")
     parser.add_argument("--onnx", action="store_true", help="also write model.onnx, for ONNX Runtime and others")
+    help = "of the weights in the files: float16 and int8 take a half and a quarter of the size"
+    parser.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0], help=help)
     elmo = parser.add_argument_group("ELMo")
     layers = "all, top, average, an index, several (0,1), or a weight per layer (0.2,0.5,0.3) (default: all)"
     elmo.add_argument("--layers", metavar="L", help=layers)
@@ -54,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in ("layers", "pool"):
         if kind in TASKS and getattr(args, name) is not None:
             raise UserError(f"--{name} has no effect: {args.model} holds a {kind}.")
-    folder.write(network_of(kind, args), args.output, f"{kind} {args.model}", args.onnx)
+    folder.write(network_of(kind, args), args.output, f"{kind} {args.model}", args.onnx, args.precision)
     print(f"exported to {args.output}; its README.md describes the inputs and outputs")
 
 

@@ -54,7 +54,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def add_text_arguments(parser: argparse.ArgumentParser, files: dict) -> None:
     parser.add_argument("input", **files)
-    arguments.add_settings(parser, Options, "lang")
+    arguments.add_settings(parser, Options, "lang", "user_dict")
     parser.add_argument("--output", **arguments.DIR, required=True, help="folder for train/ and dev/")
     parser.add_argument("--overwrite", action="store_true", help="replace existing train/ and dev/")
 

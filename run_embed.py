@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # neither --help nor --merge waits for Paddle
     from elmo import ELMoEmbedder
 
 TEXT_FLAGS = ("layers", "mix", "dtype", "pool", "align", "forget_sentences", "batch_size", "shard")  # of --input
+MODEL_FLAGS = ("init_from_ckpt", "device", "precision")  # of --input and --vocab
 WORDS_PER_CHUNK = 2048  # --vocab
 
 
@@ -65,12 +66,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     content.add_argument("--forget_sentences", action="store_true", help="omit sentence_to_index")
     run = parser.add_argument_group("run")
     arguments.add(run, "batch_size", help="sentences per batch")
-    arguments.add(run, "device")
+    arguments.add(run, "device", "precision")
     run.add_argument("--shard", type=_shard, metavar="I/N", help="only share I of N, counted from 0: 0/2, 1/2")
     args = parser.parse_args(argv)
     if not args.merge and not args.init_from_ckpt:
         parser.error("--init_from_ckpt is required")
-    for name in () if args.input else TEXT_FLAGS if args.vocab else (*TEXT_FLAGS, "init_from_ckpt", "device"):
+    for name in () if args.input else TEXT_FLAGS if args.vocab else (*TEXT_FLAGS, *MODEL_FLAGS):
         if getattr(args, name) != parser.get_default(name):
             parser.error(f"--{name} has no effect with --{'vocab' if args.vocab else 'merge'}")
     return args
@@ -122,7 +123,7 @@ def load(args: argparse.Namespace) -> "ELMoEmbedder":
 
     layers = args.layers if args.mix is None else mix_weights(args.mix, args.init_from_ckpt)
     settings = (args.batch_size, args.device, layers, args.pool, args.dtype)
-    return ELMoEmbedder(args.init_from_ckpt, *settings, align=args.align)
+    return ELMoEmbedder(args.init_from_ckpt, *settings, align=args.align, precision=args.precision)
 
 
 def mix_weights(numbers: Sequence[float], params: str) -> list[float]:

@@ -35,7 +35,6 @@ from elmo_core.text import language
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.text_files import read_lines, read_sentences
-from elmo_core.text.tokenise import sentences
 from elmo_core.text.tokens import LMBatch, Vocabulary
 from elmo_core.weights import model_files
 from pretraining.model import check_vocabulary
@@ -59,6 +58,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     words.add_argument("--context", choices=("sentence", "carry"), default="sentence", help=context)
     raw = "language of raw text, which is split into sentences and tokens; none: a tokenised sentence per line"
     words.add_argument("--lang", choices=language.CHOICES, default="none", help=raw)
+    words.add_argument("--user_dict", **arguments.FILE, help="words for jieba, with --lang=zh")
     picture = f"shade the words of the first {PLOTTED} sentences by their surprisal: a picture (.png) or a page (.html)"
     words.add_argument("--plot", **arguments.FILE, help=picture)
     words.add_argument("--font", **arguments.FILE, help="font of the picture (default: an installed one)")
@@ -74,6 +74,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "batch_size": (args.context == "carry", "with --context=carry: the text is a single stream"),
         "context": (not of_words, "without --per_token or --plot"),
         "lang": (not of_words, "without --per_token or --plot"),
+        "user_dict": (not of_words, "without --per_token or --plot"),
         "font": (not args.plot or args.plot.suffix.lower() != ".png", "without --plot FILE.png"),
     }
     for name, (applies, why) in without_effect.items():
@@ -161,15 +162,16 @@ def write_scores(path: Path, bilm: elmo.BiLM, corpus: Corpus, vocabulary: Vocabu
 class RawText:
     """The sentences of a corpus in a language, of which those not yet written are kept with line and offsets."""
 
-    def __init__(self, corpus: Corpus, lang: str):
+    def __init__(self, corpus: Corpus, lang: str, words: Sequence[str], user_dict: Path | None):
         self.corpus, self.counts = corpus, Counts()
-        self.lang = language.choose_language(lang, itertools.chain.from_iterable(map(read_lines, corpus.paths)))
+        lines = itertools.chain.from_iterable(map(read_lines, corpus.paths))
+        self.tokeniser = language.make_tokeniser(lang, lines, words, user_dict)
         self.pending: deque[tuple[int, list[list[int]]]] = deque()
 
     def __iter__(self) -> Iterator[list[str]]:
         lines = itertools.chain.from_iterable(map(read_lines, self.corpus.paths))
         for number, line in enumerate(lines):
-            split = sentences(line, self.lang)
+            split = self.tokeniser.sentences(line)
             offsets = iter(token_offsets(list(itertools.chain.from_iterable(split)), line).tolist())
             self.counts += Counts(blank_lines=not split)
             for tokens in split:
@@ -179,7 +181,8 @@ class RawText:
 
 def write_surprisal(args: argparse.Namespace, corpus: Corpus, bilm: elmo.BiLM, vocabulary: Vocabulary) -> None:
     """Write --per_token and --plot, which alone reads no more than it shows, and print the summary."""
-    start, text, carry = time.perf_counter(), RawText(corpus, args.lang), args.context == "carry"
+    start, carry = time.perf_counter(), args.context == "carry"
+    text = RawText(corpus, args.lang, vocabulary.words, args.user_dict)
     model, batch_size = (bilm, vocabulary), 1 if carry else args.batch_size
     embedder = elmo.ELMoEmbedder(model, batch_size, args.device, carry_state=carry)
     predictions, totals, plotted = 0, np.zeros((2, 2)), []  # totals: with and without unknown words; forward, backward

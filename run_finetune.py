@@ -39,11 +39,11 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.ArgumentParser, argparse
     task_flags.add_elmo_settings(train, ClassifierSettings, ClassifierTraining, "elmo_trainable", "lstm_dropout")
     task_flags.add_classifier(train, "--word_vectors")
     evaluate = commands.add_parser("evaluate", help="score a trained classifier on labelled texts")
-    arguments.add(evaluate, "model_dir", "device", "json", "confusion", "mistakes")
+    arguments.add(evaluate, "model_dir", "device", "precision", "json", "confusion", "mistakes")
     arguments.add(evaluate, "test_file", help=f"test set: {task_flags.LABELLED_TEXTS}")
     task_flags.add_columns(evaluate)
     predict = commands.add_parser("predict", help="classify text")
-    arguments.add(predict, "model_dir", "device", "output")
+    arguments.add(predict, "model_dir", "device", "precision", "output")
     arguments.add(predict, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
     lines = "one text per line; a pair is two, separated by a tab; or a file like --train_file"
     arguments.add(predict, "input", help=f"{lines} (default: standard input)")
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def evaluate(args: argparse.Namespace) -> None:
     disk.check_output("--json", args.json, args.test_file)
     disk.check_output("--mistakes", args.mistakes, args.test_file)
-    classifier = Classifier(args.model_dir, args.device)
+    classifier = Classifier(args.model_dir, args.device, args.precision)
     data = classifier.read(args.test_file, None, args.columns)
     score = classifier.score(data)
     print(f"accuracy               {score.accuracy:.2%}, {format_count(len(data), data.unit)}")
@@ -79,7 +79,7 @@ def evaluate(args: argparse.Namespace) -> None:
 
 def predict(args: argparse.Namespace) -> None:
     groups, source = (read_groups(args.input), args.input) if args.input else (line_groups(None), "standard input")
-    classifier = Classifier(args.model_dir, args.device)
+    classifier = Classifier(args.model_dir, args.device, args.precision)
     disk.check_output("--explain", args.explain, args.input)
     texts = [] if args.explain else None
     with script.output(args.output, args.input) as target:

@@ -24,6 +24,7 @@ from elmo_core.machine import disk, products, runtime
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.optional import import_optional
 from elmo_core.machine.ranks import Ranks
+from elmo_core.network.matmul import chosen_precision
 from elmo_core.network.softmax import is_sampled
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.tokens import Vocabulary
@@ -45,7 +46,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments.add_settings(run, PretrainingSettings, *names)
     run.add_argument("--plot", action="store_true", help="plot the perplexities into loss.png at the end")
     run.add_argument("--visualdl", **arguments.DIR, help="also write the numbers of log.jsonl there, for VisualDL")
-    arguments.add_settings(run, FixedSettings, "amp")
+    arguments.add_settings(run, FixedSettings, "precision")
     run.add_argument("--tf32", action="store_true", help="multiply float32 matrices in TF32, on GPUs that can")
     files = parser.add_argument_group("checkpoints")
     files.add_argument("--save_dir", **arguments.DIR, default=Path("checkpoints"), help="folder of the checkpoints")
@@ -57,7 +58,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     source.add_argument("--finetune_from", metavar="CKPT", help="start from this checkpoint's weights, on other text")
     arguments.add_settings(begin, PretrainingSettings, "allow_changes")
     begin.add_argument("--pretrained_word_embeddings", **arguments.FILE, help="word2vec vectors for the token encoder")
-    arguments.add_settings(parser.add_argument_group("optimizer"), FixedSettings, omit=["amp"])
+    arguments.add_settings(parser.add_argument_group("optimizer"), FixedSettings, omit=["precision"])
     arguments.add_model(parser)
     args = parser.parse_args(argv)
     if args.patience and not args.dev_data_path:
@@ -69,7 +70,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     visualdl = import_optional("visualdl", "--visualdl") if args.visualdl else None
     device = runtime.set_device(args.device)
-    products.use_bfloat16(args.amp)
+    args.precision = chosen_precision(args.precision, device)
+    products.use(args.precision)
     products.use_tf32(args.tf32)
     ranks = Ranks(advice="Resume with --init_from_ckpt.")
     if not ranks.is_main:
@@ -193,7 +195,7 @@ def log_summary(args: argparse.Namespace, trainer: Trainer, device: str, n_files
     candidates = f"{args.n_negative_samples:,} candidates: the perplexities below are estimates"
     lines = (
         f"device        {device}, {processes} process{'es' * (processes > 1)}, products in "
-        f"{'bfloat16, logits in ' * args.amp}{'TF32' if args.tf32 else 'float32'}",
+        f"{'bfloat16, logits in ' * (args.precision == 'bfloat16')}{'TF32' if args.tf32 else 'float32'}",
         f"parameters    {sum(parts.values()):,}: {', '.join(f'{part} {size:,}' for part, size in parts.items())}",
         f"text          {format_count(counts.tokens, 'tokens')} in {format_count(counts.sentences, 'sentences')}, "
         f"{format_count(n_files, 'files')}; {counts.unknown_share:.2%} outside the vocabulary of {words:,} words",

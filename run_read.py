@@ -24,7 +24,7 @@ import task_flags
 from args import COUNT, FILE
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError
-from elmo_core.text.language import AUTO, choose_language
+from elmo_core.text.language import AUTO, choose_language, make_tokeniser
 from elmo_core.text.text_files import blocks, line_groups, write_table
 from elmo_tasks.reading.data import read_dataset, tokenise_passages
 from elmo_tasks.reading.network import ReaderSettings
@@ -65,15 +65,15 @@ def add_train(parser: argparse.ArgumentParser) -> None:
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
     arguments.add(parser, "model_dir", required=False)
-    arguments.add(parser, "device", "mistakes", "json")
+    arguments.add(parser, "device", "precision", "mistakes", "json")
     arguments.add(parser, "test_file", help=f"test set: {CONTENT}")
     parser.add_argument("--predictions", **FILE, help="score this JSON file of {id: answer} instead of a model")
     parser.add_argument("--compare_with", **FILE, help="predictions of another reader")
-    task_flags.add_language(parser, help="language of --predictions, which sets the metrics")
+    task_flags.add_language(parser, help="language of --predictions, which sets the metrics", dictionary=False)
 
 
 def add_predict(parser: argparse.ArgumentParser) -> None:
-    arguments.add(parser, "model_dir", "device", "output")
+    arguments.add(parser, "model_dir", "device", "precision", "output")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--input", **FILE, help=CONTENT)
     source.add_argument("--passage", **FILE, help="file with a passage; standard input has the questions, one per line")
@@ -112,9 +112,9 @@ def evaluate(args: argparse.Namespace) -> None:
         disk.check_output(flag, path, args.test_file, args.predictions, args.compare_with)
     passages = read_dataset(args.test_file).passages
     if args.model_dir:
-        reader = Reader(args.model_dir, args.device)
+        reader = Reader(args.model_dir, args.device, args.precision)
         language = reader.settings.lang
-        predictions = reader.predictions(tokenise_passages(passages, language))
+        predictions = reader.predictions(tokenise_passages(passages, reader.tokeniser))
     else:
         language = choose_language(args.lang, (passage.text for passage in passages))
         predictions = read_predictions(args.predictions)
@@ -144,8 +144,8 @@ def predict(args: argparse.Namespace) -> None:
     with script.output(args.output, args.input, args.passage) as target:
         if args.input:
             passages = read_dataset(args.input, require_answers=False).passages
-            reader = Reader(args.model_dir, args.device)
-            passages = tokenise_passages(passages, reader.settings.lang)
+            reader = Reader(args.model_dir, args.device, args.precision)
+            passages = tokenise_passages(passages, reader.tokeniser)
             best = reader.best(passages, args.k or 1)
             answers = {
                 id: [answer.to_dict() for answer in some] if args.k else some[0].text for id, some in best.items()
@@ -156,7 +156,7 @@ def predict(args: argparse.Namespace) -> None:
             passage = "".join(blocks(args.passage))
             if not passage.split():
                 raise UserError(f"--passage {args.passage}: the file is empty.")
-            reader, lines = Reader(args.model_dir, args.device), []
+            reader, lines = Reader(args.model_dir, args.device, args.precision), []
             for lines in line_groups(None):
                 found = iter(reader.answers([(line, passage) for line in lines if line.strip()], args.k or 1))
                 target.writelines(f"{describe(next(found), args.k) if line.strip() else ''}\n" for line in lines)
@@ -175,8 +175,8 @@ def prepare(args: argparse.Namespace) -> None:
     """Describe a data set, and score its first answers rounded outwards to whole tokens: an upper bound for readers."""
     disk.check_output("--text", args.text, args.input)
     data = read_dataset(args.input)
-    lang = choose_language(args.lang, (passage.text for passage in data.passages))
-    passages = tokenise_passages(data.passages, lang)
+    tokeniser = make_tokeniser(args.lang, (passage.text for passage in data.passages), user_dict=args.user_dict)
+    passages = tokenise_passages(data.passages, tokeniser)
     n_tokens = [len(passage.text.tokens) for passage in passages]
     print(f"{args.input}: {data.describe()}")
     print(f"passages have {sum(n_tokens) / len(n_tokens):.0f} tokens on average, {max(n_tokens):,} at most")
@@ -187,7 +187,7 @@ def prepare(args: argparse.Namespace) -> None:
     print(
         f"answers that begin or end within a word: {n_inexact:,}. The first answers, rounded to whole words, would score"
     )
-    print(score(data.passages, rounded, lang))
+    print(score(data.passages, rounded, tokeniser.lang))
     if args.text:
         with disk.atomic_write(args.text) as file:
             file.writelines(f"{' '.join(sentence)}\n" for passage in passages for sentence in passage.text.sentences)

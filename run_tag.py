@@ -23,14 +23,14 @@ from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.language import AUTO
 from elmo_core.text.text_files import line_groups, write_table
+from elmo_core.text.tokenise import LANGUAGES
 from elmo_tasks.tagging.data import Sentence, warn_about_labels
 from elmo_tasks.tagging.formats import FORMATS
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.prediction import INPUT_FORMATS, OUTPUT_FORMATS, TEXT, tag
-from elmo_tasks.tagging.scheme import SCHEMES
+from elmo_tasks.tagging.scheme import SCHEMES, are_of_words
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.tagging.tagger import Tagger
-from elmo_tasks.tagging.text import LANGUAGES
 from elmo_tasks.training import TrainingSettings
 
 
@@ -62,7 +62,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     )
     data.add_argument("--scheme", choices=SCHEMES, help="scheme of the labels (default: detected)")
     task_flags.add_settings(data, TaggerSettings, "segmentation", "words")
-    task_flags.add_language(data, AUTO, "how `predict` tokenises text", (AUTO, *LANGUAGES))
+    task_flags.add_language(data, AUTO, "how `predict` tokenises text")
     arguments.add(data, "save_dir", "overwrite", "resume", "json")
     task_flags.add_elmo_settings(parser, TaggerSettings, TrainingSettings, "elmo_trainable", "elmo_at")
     task_flags.add_word_vectors(parser)
@@ -87,17 +87,17 @@ def add_format(group) -> None:
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
-    arguments.add(parser, "model_dir", "device", "mistakes", "json")
+    arguments.add(parser, "model_dir", "device", "precision", "mistakes", "json")
     arguments.add(parser, "test_file", help="test set: labelled sentences")
     add_format(parser)
 
 
 def add_predict(parser: argparse.ArgumentParser) -> None:
-    arguments.add(parser, "model_dir", "device", "input", "output")
+    arguments.add(parser, "model_dir", "device", "precision", "input", "output")
     arguments.add(parser, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
     help = "text: a sentence per line; the others are those of `evaluate` (default: recognised)"
     parser.add_argument("--data_format", choices=INPUT_FORMATS, help=help)
-    task_flags.add_language(parser, None, "tokenise text as (default: as in training)", LANGUAGES)
+    task_flags.add_language(parser, None, "tokenise text as (default: as in training)", LANGUAGES, False)
     parser.add_argument("--token_column", **COLUMN, default=0, help="column or key of the tokens")
 
 
@@ -117,7 +117,7 @@ def train(args: argparse.Namespace) -> None:
 def evaluate(args: argparse.Namespace) -> None:
     disk.check_output("--json", args.json, args.test_file)
     disk.check_output("--mistakes", args.mistakes, args.test_file)
-    tagger = Tagger(args.model_dir, args.device)
+    tagger = Tagger(args.model_dir, args.device, args.precision)
     reader = tagger.reader(args.data_format, args.token_column, args.label_column, args.label_names)
     sentences = reader.read(args.test_file)
     warn_about_labels(tagger.labels, tagger.settings.scheme, [], {str(args.test_file): sentences})
@@ -139,9 +139,11 @@ def mistake_rows(sentences: Sequence[Sentence], predicted: Sequence[list[str]]) 
 
 
 def predict(args: argparse.Namespace) -> None:
-    tagger = Tagger(args.model_dir, args.device)
+    tagger = Tagger(args.model_dir, args.device, args.precision)
     if args.output_format == "tagged" and tagger.settings.scheme != "lac":
         raise UserError(f"--output_format=tagged requires LAC's scheme; this tagger's is {tagger.settings.scheme}.")
+    if args.output_format == "words" and not are_of_words(tagger.labels, tagger.settings.scheme):
+        raise UserError("--output_format=words requires labels of words, without O, such as B, M, E and S, or LAC's.")
     if args.input:
         disk.check_input(args.input, "text", "--input")
     reader = tagger.reader(args.data_format, args.token_column)

@@ -37,11 +37,14 @@ def add_language(
     default: str | None = AUTO,
     help: str = "tokenise text as preprocess.py does",
     choices: Sequence[str] = CHOICES,
+    dictionary: bool = True,
 ) -> None:
+    """Add the flag of the language and, if `dictionary`, that of jieba's."""
     recognised = "recognised, " if default == AUTO else ""
-    each = ", or characters: each is a token" if "characters" in choices else ""
-    help = f"{help}: {recognised}English, Chinese, any other language, or none: split at white space{each}"
+    help = f"{help}: {recognised}English, Chinese (words, or characters), any other language, or none: split at white space"
     group.add_argument("--lang", choices=choices, default=default, help=help)
+    if dictionary:
+        group.add_argument("--user_dict", **FILE, help="words for jieba: per line a word, optionally frequency and tag")
 
 
 # Model and training

@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--word_elmo", help="another, for arm `word`")
     parser.add_argument("--arms", nargs="+", choices=ARMS, help="arms to train (default: all whose models are given)")
     parser.add_argument("--against", choices=ARMS, help="baseline arm (default: the best context-free one)")
-    args = parse(parser)
+    args = read_flags(parser)
     if not args.table:
         lacking = {arm: [flag for flag in needs(args.task, arm) if not getattr(args, flag)] for arm in ARMS}
         if missing := next((lacking[arm] for arm in args.arms or () if lacking[arm]), None):
@@ -134,7 +134,7 @@ def parser_of(description: str, tasks: Iterable[str], seeds: int) -> argparse.Ar
     return parser
 
 
-def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
+def read_flags(parser: argparse.ArgumentParser) -> argparse.Namespace:
     args = parser.parse_args()
     if args.task == "lac" and not (args.pieces or args.table):
         parser.error("--task=lac needs --pieces")

@@ -36,11 +36,12 @@ import elmo
 import script
 from elmo_core.config import PRESETS
 from elmo_core.files import checkpoint
-from elmo_core.machine import messages, runtime
+from elmo_core.machine import messages, products, runtime
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import fused, lstmp, softmax
 from elmo_core.network.char_cnn import CharCNN
+from elmo_core.network.matmul import chosen_precision
 from elmo_core.network.token_tables import CachedTable
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
@@ -66,6 +67,7 @@ def main() -> None:
     parser.add_argument("--sentences", **arguments.COUNT, help="encode: number of sentences (default: all)")
     parser.add_argument("--runs", **arguments.COUNT, default=3, help="number of runs; the median is reported")
     parser.add_argument("--steps", **arguments.COUNT, default=10, help="train: steps per run")
+    arguments.add(parser, "precision")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     runtime.set_device("cpu")
@@ -85,7 +87,7 @@ def main() -> None:
 def encode(args: argparse.Namespace) -> dict:
     """`ELMoEmbedder.encode` over real sentences in random order, all layers, random weights."""
     sentences = polarity_sentences()[: args.sentences]
-    embedder = random_embedder(args.model_size, args.batch_size)
+    embedder = random_embedder(args.model_size, args.batch_size, args.precision)
     embedder.encode(sentences[:200])
     tokens = sum(map(len, sentences))
     flop_per_token = lstm_flop(embedder.config)
@@ -101,6 +103,7 @@ def encode(args: argparse.Namespace) -> dict:
 
 def train(args: argparse.Namespace) -> dict:
     """Whole training steps in the steady state: data, forward, backward, clip and Adagrad."""
+    products.use(chosen_precision(args.precision, "cpu"))
     corpus, vocabulary = training_text(args.vocab_size)
     config = elmo.ELMoConfig.preset(args.model_size, vocab_size=len(vocabulary))
     training_step, random = TrainingStep(config, args.batch_size), np.random.default_rng(0)
@@ -155,7 +158,7 @@ def data(args: argparse.Namespace) -> dict:
 
 def latency(args: argparse.Namespace) -> dict:
     """One sentence of 20 tokens, and loading a checkpoint."""
-    embedder = random_embedder(args.model_size, args.batch_size)
+    embedder = random_embedder(args.model_size, args.batch_size, args.precision)
     sentences = [sentence for sentence in polarity_sentences() if len(sentence) == 20]
     times = [seconds_of(embedder.encode, [sentence]) for sentence in sentences[:100]]
     with tempfile.TemporaryDirectory() as folder:
@@ -306,10 +309,12 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def random_embedder(model_size: str, batch_size: int) -> elmo.ELMoEmbedder:
+def random_embedder(model_size: str, batch_size: int, precision: str = "float32") -> elmo.ELMoEmbedder:
     """An embedder with random weights."""
-    bilm = elmo.BiLM(elmo.ELMoConfig.preset(model_size))
-    return elmo.ELMoEmbedder((bilm, None), batch_size=batch_size, device="cpu")
+    bilm = elmo.BiLM(elmo.ELMoConfig.preset(model_size), softmax=False)
+    for weight in bilm.parameters():
+        weight.stop_gradient = True  # as those of a checkpoint
+    return elmo.ELMoEmbedder((bilm, None), batch_size=batch_size, device="cpu", precision=precision)
 
 
 def first_existing(folders: Sequence[Path]) -> Path:

@@ -27,7 +27,7 @@ from elmo_core.config import PRESETS, ELMoConfig
 from elmo_core.machine import products, runtime
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
-from elmo_core.network import softmax
+from elmo_core.network import matmul, softmax
 from pretraining.meter import memory_in_use
 
 PRODUCTS = "float32", "tf32", "bfloat16"
@@ -67,13 +67,13 @@ def trainings(args: argparse.Namespace, ranks: Ranks) -> Iterator[list]:
 
 
 def possible_products() -> Sequence[str]:
-    return PRODUCTS if products.supports_bfloat16() else PRODUCTS[:2]
+    return PRODUCTS[:2] if matmul.bfloat16_problem(paddle.get_device()) else PRODUCTS
 
 
 def choose_products(precision: str) -> None:
-    """Compute products as run_pretrain.py does by default, with --tf32 or with --amp."""
+    """Compute products as run_pretrain.py does by default, with --tf32 or --precision=bfloat16."""
     products.use_tf32(precision == "tf32")
-    products.use_bfloat16(precision == "bfloat16")
+    products.use("bfloat16" if precision == "bfloat16" else "float32")
 
 
 def training(args, ranks: Ranks, config: ELMoConfig, corpus, vocabulary, rows: int) -> list[str]:

@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--elmo", nargs="+", default=[], metavar="NAME=CKPT", help=name)
     parser.add_argument("--text", help="text on which fastText is trained: that of the ELMos and of --vectors")
     parser.add_argument("--sentences", type=int, default=500, metavar="N", help="measure cosines on the first N")
-    args = arms.parse(parser)
+    args = arms.read_flags(parser)
     for text in args.elmo:
         if not re.fullmatch(r"(?!(word2vec|fasttext)=)[\w+.]+=.+", text):
             parser.error(f"--elmo {text}: expected NAME=CKPT, the name of letters and digits")

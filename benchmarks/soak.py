@@ -16,10 +16,10 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing import Process, get_context
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before Paddle: its threads do not survive a fork
@@ -38,31 +38,29 @@ NAME = "soaked"  # of the published model
 TINY = ["--model_size=tiny", "--cell_dim=16", "--projection_dim=8", "--filters=1:4,2:6", "--device=cpu"]
 
 
-def start(function: Callable, *arguments: object) -> int:
-    """Run a function in a new process, with its output in a file; return the process's number."""
-    if number := os.fork():
-        return number
-    try:
+def start(function: Callable, *arguments: object) -> Process:
+    """Run a function in a new process, with its output in a file."""
+
+    def run() -> None:
         output = os.open("soak.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(output, 1)
         os.dup2(output, 2)
         function(*arguments)
-        code = 0
-    except SystemExit as error:
-        code = error.code or 0
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    os._exit(code)
 
-
-def wait(number: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+    process = get_context("fork").Process(target=run)
+    process.start()
+    return process
 
 
 def finish(function: Callable, *arguments: object) -> None:
-    if code := wait(start(function, *arguments)):
-        sys.exit(f"{function} failed with {code}: {Path('soak.log').read_text(encoding='utf-8')}")
+    end(start(function, *arguments))
+
+
+def end(process: Process, *codes: int) -> None:
+    """Wait for a process, which must end with 0 or one of these codes."""
+    process.join()
+    if process.exitcode not in (0, *codes):
+        sys.exit(f"a run failed with {process.exitcode}: {Path('soak.log').read_text(encoding='utf-8')}")
 
 
 def kill_again_and_again(folder: Path, run: Callable[[Path], None], check: Callable[[Path], None], times: int) -> str:
@@ -74,12 +72,10 @@ def kill_again_and_again(folder: Path, run: Callable[[Path], None], check: Calla
     for _ in range(times):
         process = start(run, folder)
         time.sleep(random.uniform(0, duration))
-        os.kill(process, signal.SIGKILL)
-        code = wait(process)
-        if code not in (0, -signal.SIGKILL):
-            sys.exit(f"{folder.name}: the run failed with {code}: {Path('soak.log').read_text(encoding='utf-8')}")
+        process.kill()
+        end(process, -signal.SIGKILL)
         finish(check, folder)
-        if code == 0:  # it was faster
+        if process.exitcode == 0:  # it was faster
             finished += 1
             shutil.rmtree(folder)
     finish(run, folder)

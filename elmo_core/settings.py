@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from elmo_core.machine.messages import UserError
 
 Settings = TypeVar("Settings")
+PRECISIONS = "float32", "bfloat16", "auto"
+PRECISION = "of ELMo's products: bfloat16 is faster on recent processors and GPUs; auto: bfloat16 if it is faster here"
 
 
 def setting(

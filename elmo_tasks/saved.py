@@ -6,6 +6,7 @@ FOLDER/
   best.pdparams      the weights, except those of a frozen biLM. Written last
   vocab.txt ...      the dictionaries of the kind
   README.md          the model card: what it was trained on and how, its scores, how to use it
+  user_dict.txt      the dictionary for jieba, if any
   elmo/              the checkpoint of its biLM, unless that is a published model, which config.json names
   word_vectors.txt   its word vectors; also .bin, .txt.gz, .bin.gz
   last.*             the state of a training run that was interrupted
@@ -17,6 +18,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -27,7 +29,10 @@ from elmo_core.files import checkpoint
 from elmo_core.machine import disk, products, runtime
 from elmo_core.machine.messages import UserError, format_count
 from elmo_core.machine.runtime import paddle
+from elmo_core.network.matmul import chosen_precision
 from elmo_core.settings import from_config
+from elmo_core.text.segmenter import Segmenter
+from elmo_core.text.tokenise import Tokeniser
 from elmo_core.weights import published
 from elmo_tasks.pretrained import PretrainedBiLM, load_published
 from elmo_tasks.shapes import Shapes
@@ -71,7 +76,7 @@ class TrainedModel(metaclass=_Listed):
     """A network with everything it was trained with. Thread-safe: one thread at a time computes.
 
     source: a folder as `save` has written it, or the parts of an untrained model. device: auto, cpu, gpu or gpu:N.
-    layers: of the network, if it shares them with others.
+    precision: of ELMo's large products: float32, bfloat16 or auto. layers: of the network, if it shares them with others.
 
     Each subclass has a `kind`, which is its key in config.json and its name in messages, declares its parts besides
     `settings`, `pretrained` and `vectors`, and makes a network from them.
@@ -84,19 +89,25 @@ class TrainedModel(metaclass=_Listed):
     network: paddle.nn.Layer
     pretrained: PretrainedBiLM | None = None
     vectors: WordVectors | None = None
+    user_dict: Segmenter | None = part(Segmenter, "user_dict.txt", default=None)
     result: Any = None  # of `train`
     card: str = ""  # content of README.md
     folder: Path | None = None  # that holds it
     _read: tuple[Path, Mapping] | None = None  # config.json and the weights, while a folder is loaded
 
-    def __init__(self, source: str | Path | Mapping[str, Any], device: str = "auto", **layers: Any):
+    def __init__(
+        self, source: str | Path | Mapping[str, Any], device: str = "auto", precision: str = "float32", **layers: Any
+    ):
         self._lock, self.device = threading.RLock(), runtime.device_name(device)
+        self.precision = chosen_precision(precision, self.device)
         with runtime.on_device(self.device):
             if isinstance(source, Mapping):
                 self._build(source, **layers)
             else:
                 self.folder = Path(source)
                 self._load(self.folder)
+        if self.pretrained:
+            self.network.elmo.precision = self.precision
 
     def __dir__(self) -> list[str]:
         return dir(type(self))
@@ -150,10 +161,11 @@ class TrainedModel(metaclass=_Listed):
             parts["pretrained"] = dataclasses.replace(self.pretrained, loaded=loaded)
         weights = {name: weights[name] for name in self.saved_parameters()}
         kept = {name: value for name, value in vars(self).items() if name in ("result", "card")}
-        return {**kept, "device": runtime.portable_device(self.device), "parts": parts, "weights": weights}
+        device = runtime.portable_device(self.device), self.precision
+        return {**kept, "device": device, "parts": parts, "weights": weights}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        TrainedModel.__init__(self, state.pop("parts"), state.pop("device"))
+        TrainedModel.__init__(self, state.pop("parts"), *state.pop("device"))
         self.set_weights(state.pop("weights"), f"the copy of a {self.kind}")
         vars(self).update(state)
 
@@ -161,6 +173,12 @@ class TrainedModel(metaclass=_Listed):
     def scores(self) -> dict[str, Any] | None:
         """The scores on the dev and the test set, after `train`."""
         return self.result and self.result.to_dict()
+
+    @cached_property
+    def tokeniser(self) -> Tokeniser:
+        """Splits raw text as in training."""
+        vocabulary = (self.network.elmo and self.network.elmo.vocabulary) or getattr(self, "words", None)
+        return Tokeniser(self.settings.lang, self.user_dict, vocabulary.words if vocabulary else ())
 
     @contextmanager
     def inference(self) -> Iterator[None]:
@@ -277,10 +295,9 @@ def _source(values: Mapping, name: str, file: Path) -> Mapping | None:
     entry = values[name] if isinstance(values[name], dict) else {}
     kinds = {"name": str | None} if name == ELMO else {"file": str, "limit": int | None}
     for key, kind in {**kinds, "fingerprint": str}.items():
-        is_valid = key in entry and isinstance(entry[key], kind)
-        names = {"file": _source_names(values), "name": {None, *published.table()}}
-        is_valid = is_valid and entry[key] in names.get(key, [entry[key]]) and (key != "limit" or entry[key] != 0)
-        if not is_valid:
+        is_valid = key in entry and isinstance(entry[key], kind) and (key != "limit" or entry[key] != 0)
+        names = {None, *published.table()} if key == "name" else _source_names(values) if key == "file" else None
+        if not is_valid or (names is not None and entry[key] not in names):
             raise UserError(f"{file}: {name}.{key} is {entry.get(key, 'missing')!r:.80}. {REMEDY}")
     return entry
 

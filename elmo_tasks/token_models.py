@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from elmo import ELMo
 from elmo_core.machine.runtime import paddle
 from elmo_core.settings import make
+from elmo_core.text.segmenter import Segmenter
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.saved import TrainedModel
 from elmo_tasks.training import BestEpoch, Run, Score, TrainingSettings, conclude, fit, interrupted_run, search
@@ -15,15 +16,19 @@ from elmo_tasks.word_vectors import WordVectors
 Model = TypeVar("Model", bound=TrainedModel)
 
 
-def load_inputs(options: Mapping[str, Any], sentences: Iterable[Sequence[str]] | None = None) -> dict[str, Any]:
+def load_inputs(
+    options: Mapping[str, Any],
+    sentences: Iterable[Sequence[str]] | None = None,
+    segment: Segmenter | None = None,
+) -> dict[str, Any]:
     """Load the biLM and the word vectors, as parts of a model. Logs how many tokens of the sentences have no vector.
 
-    options: the arguments of the model's `train`.
+    options: the arguments of the model's `train`. segment: see `WordVectors.lookup`.
     """
     pretrained = PretrainedBiLM.from_path(options["elmo"]) if options["elmo"] else None
     vectors = WordVectors(options["word_vectors"], options["word_vectors_limit"]) if options["word_vectors"] else None
     if vectors and sentences is not None:
-        vectors.log_coverage(list(sentences), options.get("words", "tokens"))
+        vectors.log_coverage(list(sentences), segment)
     return {"pretrained": pretrained, "vectors": vectors}
 
 

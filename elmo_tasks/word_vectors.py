@@ -8,8 +8,8 @@ import numpy as np
 
 from elmo_core.files.word_vectors import find_word_vectors, load_word_vectors
 from elmo_core.machine.messages import log
+from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokens import digest
-from elmo_tasks.characters import jieba_words
 
 
 class WordVectors:
@@ -44,24 +44,24 @@ class WordVectors:
         zeros = np.zeros((1, self.dim), np.float32)
         return ["<UNK>", *self.vectors.index_to_key], np.concatenate([zeros, self.vectors.vectors])
 
-    def lookup(self, sentences: Sequence[Sequence[str]], words: str = "tokens") -> np.ndarray:
-        """Vectors (B, T, D), float32. words: tokens, or jieba: of jieba's words in sentences of characters."""
+    def lookup(self, sentences: Sequence[Sequence[str]], segment: Segmenter | None = None) -> np.ndarray:
+        """Vectors (B, T, D), float32. segment: look up its words in sentences of characters."""
         vectors = np.zeros((len(sentences), max(map(len, sentences)), self.dim), np.float32)
-        for out, rows in zip(vectors, self._row_numbers(sentences, words), strict=True):
+        for out, rows in zip(vectors, self._row_numbers(sentences, segment), strict=True):
             known = np.flatnonzero(rows >= 0)
             out[known] = self.vectors.vectors[rows[known]]
         return vectors
 
-    def _row_numbers(self, sentences: Sequence[Sequence[str]], words: str) -> list[np.ndarray]:
+    def _row_numbers(self, sentences: Sequence[Sequence[str]], segment: Segmenter | None) -> list[np.ndarray]:
         """The row number of each token, -1 if it has no vector, as one array per sentence."""
-        if words == "jieba":
-            segmented, word_index = jieba_words(sentences)
-            return [rows[index] for rows, index in zip(self._row_numbers(segmented, "tokens"), word_index, strict=True)]
+        if segment:
+            words, word_index = segment.words_of(sentences)
+            return [rows[index] for rows, index in zip(self._row_numbers(words, None), word_index, strict=True)]
         return [np.array([self._row(token) for token in sentence], np.int64) for sentence in sentences]
 
-    def log_coverage(self, sentences: Sequence[Sequence[str]], words: str = "tokens") -> None:
+    def log_coverage(self, sentences: Sequence[Sequence[str]], segment: Segmenter | None = None) -> None:
         """Log the share of the tokens that have no vector."""
-        rows = np.concatenate(self._row_numbers(sentences, words)).tolist()
+        rows = np.concatenate(self._row_numbers(sentences, segment)).tolist()
         log.info(
             f"word vectors: {len(self.vectors):,} of {self.dim} dimensions; {rows.count(-1) / len(rows):.2%} of the "
             "tokens have none (zeros)."

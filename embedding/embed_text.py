@@ -46,9 +46,10 @@ def embed(
     paths = parts.paths(folder, settings)
     own_windows = range(first, len(paths), step)
     missing = [number for number in own_windows if not parts.is_done(paths[number])]
-    log.info(f"device        {embedder.device}")
+    log.info(f"device        {embedder.device}, products in {embedder.precision}")
     log.info(f"text          {path}: {text}")
-    warn_if_unsegmented(path, known=None if embedder.config.reads_characters else embedder.vocabulary)
+    words = embedder.vocabulary.words if embedder.vocabulary else ()
+    warn_if_unsegmented(path, None, None if embedder.config.reads_characters else embedder.vocabulary, words)
     if text.blank:
         result = "zero vectors" if embedder.pool else "empty datasets"
         log.warning(f"{path}: {format_count(text.blank, 'blank lines')}: {result}.")
@@ -76,6 +77,7 @@ def _settings(embedder: "ELMoEmbedder", text: CountedText, forget_sentences: boo
         "mix": embedder.choice.weights,
         "pool": embedder.pool,
         "dtype": embedder.dtype,
+        **({} if embedder.precision == "float32" else {"precision": embedder.precision}),
         "batch_size": embedder.batch_size,
         "shape": list(embedder.shape(None)),  # None: number of tokens
         "windows": len(text.stats),

@@ -8,27 +8,29 @@ layer's input products, too, are computed once per distinct token. The special t
 for all sentences: the LSTM states after them are computed at export, as initial states.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from elmo import BiLM, LayerChoice
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.lstmp import LSTMP, Packing
 from elmo_core.text.tokens import Vocabulary, token_batch
-from export.inputs import BYTES, Sentences, character_input, word_input
+from export.inputs import BYTES, TOKENS, Sentences, character_input, word_input
 from export.paddle_graph import Array
 from export.parts import append_ones, char_vectors, embedding, input_products, run
 
 
 class ELMoPart:
-    """The chosen layers. inputs: its token inputs; `prefix` begins the names of those that only it reads."""
+    """The chosen layers. inputs: of its tokens, with `axes`; `prefix` begins the names of those that only it reads."""
 
-    def __init__(self, bilm: BiLM, vocabulary: Vocabulary | None, choice: LayerChoice, prefix: str = ""):
+    def __init__(self, bilm: BiLM, vocabulary: Vocabulary | None, choice: LayerChoice, prefix: str = "", axes=TOKENS):
         self.bilm, self.config, self.choice, self.inputs = bilm, bilm.config, choice, {}
         if self.config.reads_characters:
-            ids = character_input(self.config, vocabulary, f"{prefix}characters.json")
+            ids = replace(character_input(self.config, vocabulary, f"{prefix}characters.json"), axes=axes)
             self.inputs["characters" if ids == BYTES else f"{prefix}characters"] = ids
         if self.config.reads_words:
-            self.inputs[f"{prefix}words"] = word_input(vocabulary, f"{prefix}words.txt")
+            self.inputs[f"{prefix}words"] = word_input(vocabulary, f"{prefix}words.txt", axes)
         self.initial_states = _initial_states(bilm, vocabulary)
 
     def layers(self, batch: Sentences) -> list[Array]:

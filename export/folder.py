@@ -22,10 +22,13 @@ OUTPUT = {"model.json": "fetch_name_0", "model.pdmodel": "save_infer_model/scale
 IMPORT = re.compile(r"^from (elmo_(?:core|tasks)(?:\.\w+)*)\.(\w+) import", re.MULTILINE)
 
 
-def write(network: Network, folder: Path, source: str, onnx: bool = False) -> None:
-    """Write the exported folder. source: the model's name, for the README. onnx: also write model.onnx."""
+def write(network: Network, folder: Path, source: str, onnx: bool = False, precision: str = "float32") -> None:
+    """Write the exported folder. source: the model's name, for the README. onnx: also write model.onnx.
+
+    precision: of the weights in the files, see `compression`.
+    """
     writers = [(paddle_graph, "model")]
-    versions = f"paddlepaddle {paddle.__version__}, Python {platform.python_version()}"
+    versions = f"weights in {precision}, paddlepaddle {paddle.__version__}, Python {platform.python_version()}"
     if onnx:
         import_optional("onnx", "--onnx")
         from export.onnx_graph import VERSIONS, onnx_graph
@@ -34,7 +37,7 @@ def write(network: Network, folder: Path, source: str, onnx: bool = False) -> No
         versions = f"{versions}, {VERSIONS}"
     with disk.atomic_folder(folder) as unfinished:
         for writer, name in writers:
-            with writer(unfinished / name) as ops:
+            with writer(unfinished / name, precision) as ops:
                 network.add_to(ops)
         predict = f"predict_{network.settings['kind']}.py"
         (graph,) = (name for name in RUNS_ON if (unfinished / name).exists())
@@ -64,6 +67,8 @@ def _programs(names: Sequence[str]) -> dict[str, str]:
 
 def _readme(network: Network, source: str, versions: str, graph: str, onnx: bool) -> str:
     rows = [f"| `{name}` | int64 | {_shape(ids.shape)} | {ids.meaning} |" for name, ids in network.inputs.items()]
+    if "word_index" in network.inputs:
+        rows.append("| `word_lengths` | int64 | (B,) | number of jieba's words of each sentence |")
     output = network.output
     onnx_command = "python run_onnx.py < lines.txt\n" if onnx else ""
     return f"""# {source}

@@ -1,6 +1,7 @@
 """Inputs of an exported network: their tables, and the graph's first steps, from raw ids to batches.
 
-Letters: B sentences, T tokens of the longest, C characters of a token; in readers also N excerpts of W tokens. D is the axis
+Letters: B sentences, T tokens of the longest, C characters of a token; in readers also N excerpts of W tokens, in
+taggers of jieba's words W words of the longest. D is the axis
 of the two directions, forward first.
 
 Each direction reads a sentence in its own order, the backward one from its last token, with the padding at the end. So
@@ -18,6 +19,8 @@ from elmo_core.config import MAX_CHARS, ELMoConfig
 from elmo_core.text.characters import MAX_BYTES, CodePoints
 from elmo_core.text.tokens import UNK_ID, Vocabulary
 from export.paddle_graph import Array, PaddleGraph
+
+TOKENS = ("B", "T")
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class IdInput:
     longest: int = 0
     lower: bool = False
     max_value: int = 0
-    axes: tuple[str, str] = ("B", "T")
+    axes: tuple[str, str] = TOKENS
 
     @property
     def shape(self) -> tuple[int | str, ...]:
@@ -62,9 +65,9 @@ def table_input(table: str, lines: Sequence[str], meaning: str = "", **more) -> 
     return IdInput(f"line in {table}, from 0{meaning}", len(lines), table=table, content=content, **more)
 
 
-def word_input(vocabulary: Vocabulary, table: str) -> IdInput:
+def word_input(vocabulary: Vocabulary, table: str, axes: tuple[str, str] = TOKENS) -> IdInput:
     longest = MAX_BYTES if isinstance(vocabulary.alphabet, CodePoints) else 0
-    return table_input(table, vocabulary.tokens, unknown=UNK_ID, longest=longest)
+    return table_input(table, vocabulary.tokens, unknown=UNK_ID, longest=longest, axes=axes)
 
 
 def character_input(config: ELMoConfig, vocabulary: Vocabulary | None, table: str) -> IdInput:
@@ -128,12 +131,12 @@ class Sentences(Rows):
     removes; a sentence with an id outside its table has no tokens; lengths are at most T.
     """
 
-    def __init__(self, ops: PaddleGraph, inputs: Mapping[str, IdInput]):
+    def __init__(self, ops: PaddleGraph, inputs: Mapping[str, IdInput], lengths: str = "lengths"):
         self.ops, self.inputs, self.original_sizes = ops, inputs, {}
         ids = {name: self.read(name, spec) for name, spec in inputs.items()}
         first = next(iter(ids.values()))
         rows, steps = (ops.size(first, axis) for axis in (0, 1))
-        super().__init__(ops, rows, steps, self._safe_lengths(ids, rows, steps))
+        super().__init__(ops, rows, steps, self._safe_lengths(lengths, ids, rows, steps))
         self.ids = {name: self._padded(x, inputs[name]) for name, x in ids.items()}
 
     def read(self, name: str, spec: IdInput) -> Array:
@@ -146,10 +149,10 @@ class Sentences(Rows):
         x = ops.concat([x, ops.zeros([rows * 2, ops.size(x, 1), *last], "int64")], axis=0)
         return ops.concat([x, ops.zeros([ops.size(x, 0), steps, *last], "int64")], axis=1)
 
-    def _safe_lengths(self, ids: Mapping[str, Array], rows: Array, steps: Array) -> Array:
-        """The input `lengths`, from 0 to T, and 0 for sentences with an id outside its table."""
+    def _safe_lengths(self, name: str, ids: Mapping[str, Array], rows: Array, steps: Array) -> Array:
+        """The input of lengths, from 0 to T, and 0 for sentences with an id outside its table."""
         ops = self.ops
-        lengths = ops.input("lengths", ["B"], "int64")
+        lengths = ops.input(name, ["B"], "int64")
         lengths = ops.concat([lengths, ops.zeros([rows - self.original_sizes["B"]], "int64")], axis=0)
         lengths = ops.minimum(lengths, steps) * ops.cast(lengths >= 1, "int64")
         mask = _mask(ops, steps, lengths)

@@ -16,12 +16,15 @@ from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.reading.batch import FEATURES
 from elmo_tasks.reading.network import MASKED_LOGIT
 from elmo_tasks.reading.reader import Reader
+from elmo_tasks.saved import TrainedModel
 from elmo_tasks.tagging.network import MAX_POSITION
 from elmo_tasks.tagging.tagger import Tagger
 from export import parts
 from export.elmo_part import ELMoPart
-from export.inputs import BYTES, Excerpts, IdInput, Sentences, table_input, word_input
+from export.inputs import BYTES, TOKENS, Excerpts, IdInput, Sentences, table_input, word_input
 from export.paddle_graph import Array, PaddleGraph
+
+WORDS = ("B", "W")  # axes of inputs that are jieba's words of sentences of characters
 
 
 @dataclass(frozen=True)
@@ -53,16 +56,26 @@ class Network:
     @property
     def needs(self) -> str:
         """Suffix of the README's list of requirements, such as ", jieba"."""
-        return {"zh": ", jieba", "any": ", regex"}.get(self.settings["lang"], "")
+        cut = "zh" if self.settings.get("words") == "jieba" else self.settings["lang"]
+        return {"zh": ", jieba", "any": ", regex"}.get(cut, "")
 
     def build(self, batch: Sentences) -> Array:
         """The output; it may be larger than the input batch."""
         raise NotImplementedError
 
+    def inputs_of(self, axes: tuple[str, str]) -> dict[str, IdInput]:
+        """The inputs of ids, which are looked up, with these axes."""
+        return {name: ids for name, ids in self.inputs.items() if ids.axes == axes and ids.end}
+
     def add_to(self, ops: PaddleGraph) -> None:
-        batch = Sentences(ops, {name: ids for name, ids in self.inputs.items() if ids.axes == ("B", "T")})
+        batch = Sentences(ops, self.inputs_of(TOKENS))
         x = batch.trimmed(self.build(batch), self.output.shape)
         ops.output(self.output.name, x, self.output.shape)
+
+
+def dictionary(model: TrainedModel) -> dict[str, str]:
+    """The file of the model's dictionary for jieba, if it has one."""
+    return {"user_dict.txt": "\n".join(model.user_dict.entries) + "\n"} if model.user_dict else {}
 
 
 class EmbedderNetwork(Network):
@@ -90,25 +103,27 @@ class TokenNetwork(Network):
 
     setting_names: Sequence[str]  # of the settings that predict.py needs
 
-    def __init__(self, model: Tagger | Reader):
-        self.network = model.network
+    def __init__(self, model: Tagger | Reader, axes: tuple[str, str] = TOKENS):
+        """axes: of what ELMo and the word vectors read."""
+        self.network, self.files = model.network, dictionary(model)
         self.settings = {"kind": model.kind, **{name: getattr(model.settings, name) for name in self.setting_names}}
         self.inputs = {"words": word_input(model.words, "words.txt")}
         self.tables = {"words": self.network.word_embedding.weight.numpy()}
         if model.vectors:
             words, self.tables["vectors"] = model.vectors.table()
             meaning = "; an unknown word is looked up in lower case, else 0"
-            self.inputs["vectors"] = table_input("vectors.txt", words, meaning, lower=True)
+            self.inputs["vectors"] = table_input("vectors.txt", words, meaning, lower=True, axes=axes)
         self.mixes = {}
         if elmo := self.network.elmo:
-            self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice, "elmo_")
+            self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice, "elmo_", axes)
             self.inputs |= self.elmo.inputs
             mixes = elmo.mixes or [None] * len(self.network.elmo_at)  # None: concatenated layers
             self.mixes = dict(zip(self.network.elmo_at, mixes, strict=True))
 
     def lookups(self, batch: Sentences) -> dict[str, Array]:
-        """Each table's rows (B, T, .) of the tokens."""
-        return {name: batch.ops.lookup(batch.ops.weight(x), batch.ids[name]) for name, x in self.tables.items()}
+        """Each table's rows (B, T, .) of the batch's tokens."""
+        tables = {name: x for name, x in self.tables.items() if name in batch.ids}
+        return {name: batch.ops.lookup(batch.ops.weight(x), batch.ids[name]) for name, x in tables.items()}
 
     def elmo_outputs(self, batch: Sentences) -> dict[str, Array]:
         """ELMo (B, T, .) for each part of the network that reads it: input, output."""
@@ -120,18 +135,19 @@ class TaggerNetwork(TokenNetwork):
     """A tagger, decoded by its CRF."""
 
     lines = "a sentence"
-    setting_names = "lang", "segmentation", "scheme"
+    setting_names = "lang", "segmentation", "scheme", "words"
 
     def __init__(self, tagger: Tagger):
-        super().__init__(tagger)
         settings = tagger.settings
-        if settings.words != "tokens":
-            raise UserError("this tagger reads jieba's words, which a graph cannot find. Train with --words=tokens.")
+        super().__init__(tagger, WORDS if settings.words == "jieba" else TOKENS)
+        if self.inputs_of(WORDS):
+            self.letters = f"{self.letters}, W jieba's words of the longest"
+            self.inputs["word_index"] = IdInput("index b * W + w of each token's word; -1 at padding", 0, padding=-1)
         meaning = "line in labels.txt, from 0; -1 at padding"
         self.output = Output("labels", ("B", "T"), "int64", meaning, "-1", tagger.labels.names)
         if settings.scheme == "lac":
             self.settings |= {"pieces": "pieces.txt", "whole": tagger.pieces is None}
-            self.files = {"pieces.txt": "\n".join(sorted(tagger.piece_splitter.known)) + "\n"}
+            self.files["pieces.txt"] = "\n".join(sorted(tagger.piece_splitter.known)) + "\n"
         if tagger.features:
             meaning = ": the token's feature; 0 if unknown"
             self.inputs["features"] = table_input("features.txt", ["<UNK>", *tagger.features], meaning)
@@ -144,17 +160,26 @@ class TaggerNetwork(TokenNetwork):
             self.inputs["characters"] = BYTES
 
     def build(self, batch: Sentences) -> Array:
-        ops, elmo = batch.ops, self.elmo_outputs(batch)
+        ops, words = batch.ops, batch
+        if of_words := self.inputs_of(WORDS):
+            words = Sentences(ops, of_words, "word_lengths")
+            index = Excerpts(words, "word_index", self.inputs["word_index"])
+        elmo, features = self.elmo_outputs(words), self.lookups(words)
+        if of_words:
+            elmo = {at: index.take(x, self.network.elmo.dim) for at, x in elmo.items()}
+            features = {name: index.take(x, self.tables[name].shape[1]) for name, x in features.items()}
+            features |= self.lookups(batch)
         x = [elmo["input"]] if "input" in elmo else []
-        x = ops.concat([*x, *self._token_features(batch)], axis=2)
+        x = ops.concat([*x, *self._token_features(batch, features)], axis=2)
         x = parts.recurrent(batch, x, self.network.recurrent)
         x = ops.concat([x, elmo["output"]], axis=2) if "output" in elmo else x
         labels = parts.viterbi(batch, parts.linear(ops, x, self.network.emission), self.network.crf)
-        return labels * batch.mask + (batch.mask - 1)
+        mask = batch.mask * ops.cast(ops.reshape(words.lengths, [-1, 1]) >= 1, "int64")
+        return labels * mask + (mask - 1)
 
-    def _token_features(self, batch: Sentences) -> list[Array]:
-        """The recurrent layers' input except ELMo, each (B, T, .)."""
-        ops, network, features = batch.ops, self.network, self.lookups(batch)
+    def _token_features(self, batch: Sentences, features: dict[str, Array]) -> list[Array]:
+        """The recurrent layers' input except ELMo, each (B, T, .). features: those of `lookups`."""
+        ops, network = batch.ops, self.network
         if hasattr(network, "vector_change"):
             change = parts.embedding(ops, batch.ids["words"], network.vector_change)
             features["vectors"] = features["vectors"] + change
@@ -228,6 +253,7 @@ class ClassifierNetwork(Network):
         self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice)
         self.inputs = self.elmo.inputs
         names = "lang", "max_seq_len", "pairs"
+        self.files = dictionary(classifier)
         self.settings = {"kind": classifier.kind} | {name: getattr(classifier.settings, name) for name in names}
         self.pairs = classifier.settings.pairs
         pairs = "; of the inputs' 2B texts, those of a pair are B rows apart" if self.pairs else ""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -26,15 +26,19 @@ from tqdm import tqdm
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.settings import setting
-from elmo_core.text.language import AUTO, CHOICES, choose_language
+from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
 from elmo_core.text.text_files import byte_blocks, decode, text_files
-from elmo_core.text.tokenise import HAS_WORD, jieba_cut, sentences
+from elmo_core.text.tokenise import HAS_WORD, Tokeniser
 
 BATCH_BYTES = 1 << 18  # whole lines for one task of a process
 BATCHES_AHEAD = 2  # per process, twice: none waits, and memory stays small
 MAX_SHARDS = 900  # train and dev, all open at once; systems allow a process 1,024 files
 PARTIAL = ".partial-"  # prefix of an unfinished corpus's folder
-LANGUAGES = "language: recognised, English, Chinese, any other, or none: split at white space, one sentence per line"
+LANGUAGES = (
+    "language: recognised, English, Chinese words or characters, any other, or none: split at white space, one sentence per "
+    "line"
+)
+DICTIONARY = "words for jieba, with --lang=zh: per line a word and, optionally, its frequency and tag"
 DOCUMENT = "unit in which text is held out: a line, a paragraph (up to a blank line) or a file"
 SHARD = re.compile(r"part-\d{5}-of-\d{5}\.txt")
 
@@ -44,6 +48,7 @@ class Options:
     """How raw text becomes a corpus."""
 
     lang: str = setting(AUTO, LANGUAGES, choices=CHOICES)
+    user_dict: str = setting("", DICTIONARY, metavar="FILE")
     encoding: str = setting("utf-8", "encoding of the files", metavar="NAME")
     undecodable: str = setting("error", "how to treat undecodable lines", choices=("error", "drop"))
     document: str = setting("line", DOCUMENT, choices=("line", "block", "file"))
@@ -115,10 +120,10 @@ def make_corpus(
     if inside := [path for path in paths if output.resolve() in path.resolve().parents]:
         raise UserError(f"output {output} contains the input {inside[0]}. Choose another folder.")
     texts = (line.decode(options.encoding, "replace") for batch in batches(paths) for line in batch.lines)
-    options = replace(options, lang=choose_language(options.lang, texts))
+    tokeniser = make_tokeniser(options.lang, texts, user_dict=options.user_dict)
     first_dev = _first_held_out(paths, options) if options.dev_split == "last" else None
-    if options.lang == "zh":
-        jieba_cut()  # loads its dictionary before processes are started, which share it
+    if tokeniser.lang == "zh":
+        tokeniser("中")  # loads jieba's dictionary before processes are started, which share it
     report = Report()
     with _staging(output) as folder:
         with ExitStack() as stack:
@@ -126,7 +131,7 @@ def make_corpus(
             if options.dev_fraction:
                 n = max(1, round(options.dev_fraction * options.shards))
                 parts["dev"] = _Shards(folder / "dev", n, options.seed, stack)
-            work = partial(_process_batch, options, first_dev)
+            work = partial(_process_batch, options, tokeniser, first_dev)
             results = stack.enter_context(closing(_parallel_map(work, batches(paths, options.document), processes)))
             progress = stack.enter_context(_progress(paths, "tokenise"))
             for lines, counts in results:
@@ -162,7 +167,7 @@ def batches(paths: Iterable[Path], document: str = "line") -> Iterator[Batch]:
             first += len(lines)
 
 
-def _process_batch(options: Options, first_dev: int | None, batch: Batch) -> Result:
+def _process_batch(options: Options, tokeniser: Tokeniser, first_dev: int | None, batch: Batch) -> Result:
     """Tokenise a batch to lines of train and dev. Also returns counts."""
     lines, counts = {"train": [], "dev": []}, Report(len(batch.lines), batch.size)
     form = "NFKC" if options.nfkc else "NFC"
@@ -176,7 +181,7 @@ def _process_batch(options: Options, first_dev: int | None, batch: Batch) -> Res
             counts.dropped[f"lines that are not {options.encoding}"] += 1
             continue
         part = "dev" if _is_held_out(options, first_dev, document, data) else "train"
-        split = sentences(line, options.lang, form, options.negation)
+        split = tokeniser.sentences(line, form, options.negation)
         for tokens in split:
             if reason := _reason_to_drop(tokens, options):
                 counts.dropped[reason] += 1

@@ -17,7 +17,7 @@ from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.ranks import LostRank, Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.softmax import Candidates, draw_candidates, is_sampled
-from elmo_core.settings import setting
+from elmo_core.settings import PRECISION, PRECISIONS, setting
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.tokens import LMBatch, Vocabulary
 from pretraining import run_folder
@@ -39,7 +39,7 @@ class FixedSettings:
     max_grad_norm: float = setting(10.0, "clip gradients to this global norm", above=0)
     dropout: float = setting(0.1, "dropout between the layers", below=1)
     n_negative_samples: int = setting(8192, "sampled-softmax candidates; 0: full softmax", minimum=0)
-    amp: bool = setting(False, "mixed precision on GPUs: matrix products in bfloat16")
+    precision: str = setting(PRECISIONS[0], PRECISION, choices=PRECISIONS)
 
     def __post_init__(self):
         object.__setattr__(self, "lr", self.lr or {"adagrad": 0.2, "adam": 0.001}[self.optimizer])
@@ -103,7 +103,9 @@ class Trainer:
             return
         moments, saved = checkpoint.load_optimizer(source), checkpoint.load_progress(source)
         is_imported = "ranks" not in saved  # from bilm-tf: never exactly the same run
-        before = {**self.fixed_settings, **saved["settings"]} if is_imported else saved["settings"]
+        before = {**self.fixed_settings, **saved["settings"]} if is_imported else dict(saved["settings"])
+        if "amp" in before:  # of 1.1.0
+            before["precision"] = "bfloat16" if before.pop("amp") else "float32"
         changes = changed_settings(source, before, self.fixed_settings, settings.allow_changes or is_imported)
         resume(progress, saved, changes, self.stream, self.ranks)
         if "optimizer" not in changes:

@@ -6,6 +6,7 @@ path. Both are set here first, unless the user has set them, and Paddle's start-
 """
 
 import contextlib
+import contextvars
 import ctypes
 import functools
 import io
@@ -244,6 +245,23 @@ def mkl() -> ctypes.CDLL | None:
 
 
 @functools.cache
+def _gomp() -> ctypes.CDLL | None:
+    """The OpenMP library of Paddle's oneDNN, or None; its MKL has another."""
+    try:
+        return ctypes.CDLL("libgomp.so.1")
+    except OSError:
+        return None
+
+
+def _set_threads(mkl_threads: int, gomp_threads: int | None = None) -> tuple[int, int]:
+    """Set the number of BLAS threads of the calling thread. Returns those before."""
+    before = mkl().MKL_Set_Num_Threads_Local(mkl_threads), _gomp().omp_get_max_threads() if _gomp() else 1
+    if _gomp():
+        _gomp().omp_set_num_threads(gomp_threads or mkl_threads)
+    return before
+
+
+@functools.cache
 def _workers(process: int) -> ThreadPoolExecutor:
     """Worker threads of the process with this id: a forked process does not inherit threads."""
     return ThreadPoolExecutor(n_cores(), thread_name_prefix="elmo")
@@ -258,16 +276,15 @@ def run_in_parallel(tasks: Sequence[Callable]) -> list:
     threads_per_task = n_threads() // max(1, len(tasks))
     if len(tasks) < 2 or not threads_per_task or mkl() is None or not import_paddle().get_device().startswith("cpu"):
         return [task() for task in tasks]
-    set_threads = mkl().MKL_Set_Num_Threads_Local
 
     def run(task):
-        before = set_threads(threads_per_task)
+        before = _set_threads(threads_per_task)
         try:
             return task()
         finally:
-            set_threads(before)
+            _set_threads(*before)
 
-    others = [_workers(os.getpid()).submit(run, task) for task in tasks[1:]]
+    others = [_workers(os.getpid()).submit(contextvars.copy_context().run, run, task) for task in tasks[1:]]
     try:
         first = run(tasks[0])
     finally:

@@ -7,16 +7,19 @@ characters need n + 1 windows per width, with the same result as all 50 columns.
 """
 
 import itertools
+from functools import partial
 
 import numpy as np
 
 from elmo_core.config import MAX_CHARS_LIMIT, ELMoConfig
-from elmo_core.machine.products import amp_matmul
+from elmo_core.machine import products
 from elmo_core.machine.runtime import n_threads, paddle, run_in_parallel, to_tensor
 from elmo_core.network import fused
+from elmo_core.network.matmul import amp_matmul, amp_operand, packed
 from elmo_core.text.tokens import Tokens
 
 nn = paddle.nn
+WINDOWS_PER_PRODUCT = 128  # of fused.c, at most
 
 
 class CharCNN(nn.Layer):
@@ -118,12 +121,19 @@ class _FusedFeatures(paddle.autograd.PyLayer):
         whole = ids.min(initial=0) >= 0 and ids.max(initial=0) < len(table)
         if not (fits and whole and lengths.min(initial=0) >= 0 and lengths.max(initial=0) <= ids.shape[1]):
             raise ValueError(f"character ids {ids.shape} or their lengths are not those of tokens")
-        cnn = ids.shape[1], table.shape[1], ids, lengths, table, len(widths), widths, numbers
+        cnn = ids.shape[1], table.shape[1], ids, lengths
+        shape = len(widths), widths, numbers
         is_tanh = config.activation == "tanh"
         ranges = _thread_ranges(tokens.lengths)
-        arguments = weights, biases, is_tanh, features, argmax
-        run_in_parallel([lambda a=a, b=b: fused.kernel().cnn_forward(*cnn, a, b, *arguments) for a, b in ranges])
-        ctx.saved = cnn, ranges, table, weights, biases, is_tanh, features.detach(), argmax
+        windows = int(lengths.sum()) + len(lengths) or 1
+        filters = [packed([weight], False, 1 + windows // WINDOWS_PER_PRODUCT, windows) for weight in weights]
+        arguments = amp_operand(table), *shape, filters, biases, is_tanh, features, argmax
+
+        def compute(a: int, b: int) -> None:
+            fused.kernel().cnn_forward(*cnn, *arguments[:4], a, b, *arguments[4:])
+
+        run_in_parallel([partial(compute, a, b) for a, b in ranges])
+        ctx.saved = (*cnn, table, *shape), ranges, table, weights, biases, is_tanh, features.detach(), argmax
         return features
 
     @staticmethod
@@ -149,15 +159,17 @@ class _FusedHighway(paddle.autograd.PyLayer):
     def forward(ctx, x, transform, transform_bias, carry, carry_bias):
         ctx.needs_d_x = not x.stop_gradient  # False if the convolutions are frozen
         x, y, ranges = x.contiguous(), paddle.empty_like(x), _thread_ranges(np.ones(len(x)))
-        t, c = amp_matmul(x, transform), amp_matmul(x, carry)  # overwritten by r and g
+        operand = amp_operand(x)
+        t, c = amp_matmul(operand, transform), amp_matmul(operand, carry)  # overwritten by r and g
         arguments = x.shape[1], x, transform_bias, carry_bias, t, c, y
         run_in_parallel([lambda a=a, b=b: fused.kernel().gate_forward(a, b, *arguments) for a, b in ranges])
-        ctx.saved = x.detach(), t, c, ranges, (transform, transform_bias, carry, carry_bias)
+        ctx.saved = x.detach(), operand.detach(), t, c, ranges, (transform, transform_bias, carry, carry_bias)
+        ctx.precision = products.current()
         return y
 
     @staticmethod
     def backward(ctx, d_y):
-        x, r, g, ranges, (transform, transform_bias, carry, carry_bias) = ctx.saved
+        x, operand, r, g, ranges, (transform, transform_bias, carry, carry_bias) = ctx.saved
         d_x, d_y = paddle.empty_like(x), d_y.contiguous()
         biases = [paddle.zeros([2, x.shape[1]], x.dtype) for _ in ranges]
         width = x.shape[1]
@@ -166,9 +178,11 @@ class _FusedHighway(paddle.autograd.PyLayer):
         d_t_bias, d_c_bias = sum(biases[1:], biases[0])
         gradients = [d_x if ctx.needs_d_x else None]
         for weight, bias, d, d_bias in ((transform, transform_bias, r, d_t_bias), (carry, carry_bias, g, d_c_bias)):
-            if ctx.needs_d_x:
-                fused.kernel().add_product(*d_x.shape, d.shape[1], d, weight, d_x)
-            gradients.append(None if weight.stop_gradient else amp_matmul(x, d, transpose_x=True))
+            with products.precision(ctx.precision):
+                d = amp_operand(d)
+                if ctx.needs_d_x:
+                    amp_matmul(d, weight, transpose_y=True, add_to=d_x)
+                gradients.append(None if weight.stop_gradient else amp_matmul(operand, d, transpose_x=True))
             gradients.append(None if bias.stop_gradient else d_bias)
         return tuple(gradients)
 

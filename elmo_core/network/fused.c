@@ -2,7 +2,8 @@
    dozen. Compiled by fused.py if there is a compiler; optional. fused.py reads the signatures of all functions that are not
    static from this text.
 
-   All matrices are row-major float32. The matrix products are those of Paddle's MKL, passed in as pointers. */
+   All matrices are row-major float32, except the operands of products in bfloat16. The matrix products are those of Paddle's
+   MKL, and in bfloat16 of its oneDNN, passed in as pointers. */
 
 #include <math.h>
 #include <stdint.h>
@@ -11,9 +12,16 @@
 
 /* Matrix products */
 
-enum { ROW_MAJOR = 101, AS_IS = 111, TRANSPOSED = 112, PACKED = 151, RIGHT_SIDE = 162 };
+enum { ROW_MAJOR = 101, AS_IS = 111, TRANSPOSED = 112, PACKED = 151, RIGHT_SIDE = 162 };              /* MKL's names */
+enum { BFLOAT16 = 2, FLOAT32 = 3, ANY_ORDER = 1, LEFT = 1, RESULT = 17, RIGHT = 33, RIGHT_DESC = 131 }; /* oneDNN's */
 
-typedef struct { /* MKL's functions: one product, and a right-hand side that is packed once for many products */
+typedef struct { /* a matrix of a oneDNN computation, in the role LEFT, RIGHT or RESULT */
+    int role;
+    void *memory;
+} argument_t;
+
+typedef struct {
+    /* MKL's functions: one product, and a right-hand side that is packed once for many products */
     void (*product)(int layout, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda,
                     const float *b, int ldb, float beta, float *c, int ldc);
     float *(*allocate)(int side, int m, int n, int k);
@@ -21,41 +29,173 @@ typedef struct { /* MKL's functions: one product, and a right-hand side that is 
     void (*compute)(int layout, int trans_a, int trans_b, int m, int n, int k, const float *a, int lda, const float *b,
                     int ldb, float beta, float *c, int ldc);
     void (*release)(float *packed);
+    /* oneDNN's engine, NULL for products in float32; what makes a product add to its result; and its functions */
+    void *engine, *adding;
+    int (*strided_desc)(void **desc, int ndims, const int64_t *dims, int type, const int64_t *strides);
+    int (*tagged_desc)(void **desc, int ndims, const int64_t *dims, int type, int tag);
+    int (*clone_desc)(void **desc, const void *of);
+    size_t (*desc_size)(const void *desc);
+    const void *(*query_desc)(const void *plan, int what, int index);
+    int (*plan_product)(void **plan, void *engine, const void *a, const void *b, const void *bias, const void *c, const void *options);
+    int (*plan_reorder)(void **plan, const void *from, void *engine, const void *to, void *to_engine, const void *options);
+    int (*create_primitive)(void **primitive, const void *plan);
+    int (*create_memory)(void **memory, const void *desc, void *engine, void *data);
+    int (*create_stream)(void **stream, void *engine, unsigned flags);
+    int (*execute)(const void *primitive, void *stream, int n, const argument_t *arguments);
+    int (*destroy_desc)(void *), (*destroy_plan)(void *), (*destroy_primitive)(void *), (*destroy_memory)(void *);
+    int (*destroy_stream)(void *);
+    int *failed; /* set to oneDNN's error */
 } blas_t;
 
 typedef struct { /* the right-hand side (k, n) of later products */
     const blas_t *blas;
-    const float *matrix;
-    float *packed; /* NULL if packing does not pay */
+    const float *matrix; /* NULL in bfloat16 */
+    void *packed, *desc; /* packed: NULL if it does not pay; desc: of oneDNN */
     int trans, k, n, ld;
 } rhs_t;
+
+static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Memory aligned to a cache line: vectors across two lines cost twice. NULL if there is not enough. */
+static void *alloc_bytes(size_t n) { return aligned_alloc(64, (n + 63) / 64 * 64); }
+
+static float *alloc_aligned(int64_t n) { return alloc_bytes(n * sizeof(float)); }
+
+/* Round n numbers to bfloat16, to the nearest, halfway cases to even. */
+void round_to_bfloat16(int64_t n, const float *restrict x, uint16_t *restrict rounded) {
+    for (int64_t k = 0; k < n; k++) {
+        uint32_t bits;
+        memcpy(&bits, x + k, sizeof bits);
+        rounded[k] = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    }
+}
+
+/* An operand's rows are float32, or bfloat16 in products of that precision. */
+static void *row_of(const blas_t *blas, const void *operand, int64_t at) {
+    return (char *)operand + at * (blas->engine ? sizeof(uint16_t) : sizeof(float));
+}
+
+static void write_operand(const blas_t *blas, int64_t n, const float *x, void *operand) {
+    if (blas->engine)
+        round_to_bfloat16(n, x, operand);
+    else
+        memcpy(operand, x, n * sizeof(float));
+}
+
+/* A description of the matrix (m, n), or of one whose transpose is stored. */
+static void *describe(const blas_t *blas, int type, int trans, int64_t m, int64_t n) {
+    void *desc = NULL;
+    int64_t dims[12] = {m, n}, strides[12] = {trans == AS_IS ? n : 1, trans == AS_IS ? 1 : m};
+    *blas->failed |= blas->strided_desc(&desc, 2, dims, type, strides);
+    return desc;
+}
+
+/* Execute the plan with n matrices in these roles, then destroy it. oneDNN keeps what it compiled: a plan like an earlier one
+   takes microseconds. */
+static void execute(const blas_t *blas, void *plan, int n, const int *roles, const void *const *descs, const void *const *data) {
+    void *primitive = NULL, *stream = NULL;
+    argument_t arguments[3] = {{0}};
+    int failed = blas->create_primitive(&primitive, plan) | blas->create_stream(&stream, blas->engine, 1);
+    for (int k = 0; k < n; k++) {
+        arguments[k].role = roles[k];
+        failed |= blas->create_memory(&arguments[k].memory, descs[k], blas->engine, (void *)data[k]);
+    }
+    *blas->failed |= failed ? failed : blas->execute(primitive, stream, n, arguments);
+    for (int k = 0; k < n; k++) blas->destroy_memory(arguments[k].memory);
+    blas->destroy_stream(stream);
+    blas->destroy_primitive(primitive);
+    blas->destroy_plan(plan);
+}
+
+static void product_bfloat16(const blas_t *blas, int64_t m, int64_t n, const void *a, void *a_desc, const void *b,
+                             const void *b_desc, int add, float *c) {
+    void *plan = NULL, *c_desc = describe(blas, FLOAT32, AS_IS, m, n);
+    *blas->failed |= blas->plan_product(&plan, blas->engine, a_desc, b_desc, NULL, c_desc, add ? blas->adding : NULL);
+    if (plan) execute(blas, plan, 3, (int[]){LEFT, RIGHT, RESULT}, (const void *[]){a_desc, b_desc, c_desc}, (const void *[]){a, b, c});
+    blas->destroy_desc(c_desc);
+    blas->destroy_desc(a_desc);
+}
+
+/* Pack `matrix`, or its transpose, in bfloat16 in the order that oneDNN prefers for products of m rows. */
+static void pack_bfloat16(rhs_t *rhs, int64_t m) {
+    const blas_t *blas = rhs->blas;
+    uint16_t *rounded = alloc_bytes((size_t)rhs->k * rhs->n * sizeof *rounded);
+    void *a = describe(blas, BFLOAT16, AS_IS, m, rhs->k), *c = describe(blas, FLOAT32, AS_IS, m, rhs->n), *any = NULL;
+    void *from = describe(blas, BFLOAT16, rhs->trans, rhs->k, rhs->n), *plan = NULL, *reorder = NULL;
+    int64_t dims[12] = {rhs->k, rhs->n};
+    *blas->failed |= !rounded | blas->tagged_desc(&any, 2, dims, BFLOAT16, ANY_ORDER);
+    *blas->failed |= blas->plan_product(&plan, blas->engine, a, any, NULL, c, NULL);
+    if (!*blas->failed && !(*blas->failed |= blas->clone_desc(&rhs->desc, blas->query_desc(plan, RIGHT_DESC, 0)))) {
+        rhs->packed = alloc_bytes(blas->desc_size(rhs->desc));
+        *blas->failed |= !rhs->packed | blas->plan_reorder(&reorder, from, blas->engine, rhs->desc, blas->engine, NULL);
+    }
+    if (!*blas->failed) {
+        round_to_bfloat16((int64_t)rhs->k * rhs->n, rhs->matrix, rounded);
+        execute(blas, reorder, 2, (int[]){LEFT, RESULT}, (const void *[]){from, rhs->desc}, (const void *[]){rounded, rhs->packed});
+    }
+    if (plan) blas->destroy_plan(plan);
+    blas->destroy_desc(a);
+    blas->destroy_desc(c);
+    blas->destroy_desc(any);
+    blas->destroy_desc(from);
+    free(rounded);
+}
 
 /* Prepare `matrix` or its transpose as the right-hand side of `products` products with `rows` rows in total, packed if that
    pays. The products have other numbers of rows than it is packed for, which MKL's manual leaves open: fused.py tests it, and
    passes no `allocate` if it fails. */
-static rhs_t prepare_rhs(const blas_t *blas, int trans, int k, int n, const float *matrix, int64_t products, int64_t rows) {
-    rhs_t rhs = {blas, matrix, NULL, trans, k, n, trans == AS_IS ? n : k};
-    if (blas->allocate && products > 2 && rows >= 4 * products) rhs.packed = blas->allocate(RIGHT_SIDE, rows / products, n, k);
-    if (rhs.packed) blas->pack(ROW_MAJOR, RIGHT_SIDE, trans, rows / products, n, k, 1.0f, matrix, rhs.ld, rhs.packed);
+static rhs_t prepare_rhs(const blas_t *blas, int trans, int64_t k, int64_t n, const float *matrix, int64_t products, int64_t rows) {
+    rhs_t rhs = {blas, matrix, NULL, NULL, trans, k, n, trans == AS_IS ? n : k};
+    if (blas->engine)
+        pack_bfloat16(&rhs, rows / products);
+    else if (blas->allocate && products > 2 && rows >= 4 * products)
+        rhs.packed = blas->allocate(RIGHT_SIDE, rows / products, n, k);
+    if (rhs.packed && !blas->engine)
+        blas->pack(ROW_MAJOR, RIGHT_SIDE, trans, rows / products, n, k, 1.0f, matrix, rhs.ld, rhs.packed);
     return rhs;
 }
 
 static void release(rhs_t *rhs) {
-    if (rhs->packed) rhs->blas->release(rhs->packed);
+    if (rhs->desc) {
+        rhs->blas->destroy_desc(rhs->desc);
+        free(rhs->packed);
+    } else if (rhs->packed)
+        rhs->blas->release(rhs->packed);
+}
+
+rhs_t *create_rhs(const blas_t *blas, int trans, int64_t k, int64_t n, const float *matrix, int64_t products, int64_t rows) {
+    rhs_t *rhs = malloc(sizeof *rhs);
+    if (rhs) *rhs = prepare_rhs(blas, trans, k, n, matrix, products, rows);
+    return rhs;
+}
+
+void destroy_rhs(rhs_t *rhs) {
+    release(rhs);
+    free(rhs);
 }
 
 /* c (m, n) = a (m, k) times the right-hand side */
-static void multiply(int m, const float *a, const rhs_t *b, float *c) {
-    if (b->packed)
-        b->blas->compute(ROW_MAJOR, AS_IS, PACKED, m, b->n, b->k, a, b->k, b->packed, b->ld, 0.0f, c, b->n);
+void multiply(int64_t m, const void *a, const rhs_t *b, float *c) {
+    const blas_t *blas = b->blas;
+    if (blas->engine)
+        product_bfloat16(blas, m, b->n, a, describe(blas, BFLOAT16, AS_IS, m, b->k), b->packed, b->desc, 0, c);
+    else if (b->packed)
+        blas->compute(ROW_MAJOR, AS_IS, PACKED, m, b->n, b->k, a, b->k, b->packed, b->ld, 0.0f, c, b->n);
     else
-        b->blas->product(ROW_MAJOR, AS_IS, b->trans, m, b->n, b->k, 1.0f, a, b->k, b->matrix, b->ld, 0.0f, c, b->n);
+        blas->product(ROW_MAJOR, AS_IS, b->trans, m, b->n, b->k, 1.0f, a, b->k, b->matrix, b->ld, 0.0f, c, b->n);
 }
 
-static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
-
-/* n floats aligned to a cache line: vectors across two lines cost twice. NULL if out of memory. */
-static float *alloc_aligned(int64_t n) { return aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64); }
+/* c (m, n) = a (m, k) times b (k, n), or added to c; either may be stored transposed */
+void product(const blas_t *blas, int trans_a, int trans_b, int64_t m, int64_t n, int64_t k, const void *a, const void *b,
+             int add, float *c) {
+    if (blas->engine) {
+        void *b_desc = describe(blas, BFLOAT16, trans_b, k, n);
+        product_bfloat16(blas, m, n, a, describe(blas, BFLOAT16, trans_a, m, k), b, b_desc, add, c);
+        blas->destroy_desc(b_desc);
+    } else
+        blas->product(ROW_MAJOR, trans_a, trans_b, m, n, k, 1.0f, a, trans_a == AS_IS ? k : m, b, trans_b == AS_IS ? n : k, add,
+                      c, n);
+}
 
 /* Elementary functions, written so that the compiler vectorises them */
 
@@ -86,11 +226,6 @@ static inline float clipped(float x, float bound) { return x > bound ? bound : x
 
 static inline void add_to(float *restrict sum, const float *restrict x, int64_t n) {
     for (int64_t k = 0; k < n; k++) sum[k] += x[k];
-}
-
-/* c (m, n) += a (m, k) times the transpose of b (n, k) */
-void add_product(const blas_t *blas, int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c) {
-    blas->product(ROW_MAJOR, AS_IS, TRANSPOSED, m, n, k, 1.0f, a, k, b, k, 1.0f, c, n);
 }
 
 /* The projected LSTM's loop over the steps of one direction. Rows are packed as in lstmp.py: step t has batch_sizes[t] rows,
@@ -136,97 +271,97 @@ static void cell_backward(int64_t H, float *restrict gates, const float *restric
     }
 }
 
-/* With x (M, P), the kernel multiplies x together with h: weight (2P, 4H) is the input weight above the recurrent one, and
-   gate_inputs (4H) the bias. Without x, weight (P, 4H) is the recurrent one, and entry a reads row indices[a] of gate_inputs
-   (N, 4H), the input products with the bias.
-   h (B, P), c (B, H): the initial state, replaced by the final one. outputs: (M, P). preactivations (B, 4H): scratch memory.
-   cells (M, H) and gates (M, 4H) are filled for the backward pass, or NULL. gemm_input (n, P or 2P), what is multiplied with
-   the weight, and cell_output (n, H), what is projected, have n = M rows with cells, else B. */
-void lstmp_forward(const blas_t *blas, int64_t steps, const int64_t *batch_sizes, int64_t P, int64_t H, const float *gate_inputs,
-                   const int64_t *indices, const float *x, const float *weight, const float *projection, float cell_clip,
-                   float proj_clip, float *h, float *c, float *outputs, float *preactivations, float *gemm_input,
-                   float *cell_output, float *gates, float *cells) {
-    int64_t M = 0, a = 0, K = x ? 2 * P : P;
-    for (int64_t t = 0; t < steps; t++) M += batch_sizes[t];
-    rhs_t recurrent = prepare_rhs(blas, AS_IS, K, 4 * H, weight, steps, M);
-    rhs_t down = prepare_rhs(blas, AS_IS, H, P, projection, steps, M);
+/* With x (M, P), the kernel multiplies x together with h: the right-hand side `recurrent` (2P, 4H) is the input weight above
+   the recurrent one, and gate_inputs (4H) the bias. Without x, it (P, 4H) is the recurrent weight, and entry a reads row
+   indices[a] of gate_inputs (N, 4H), the input products with the bias. `down` (H, P): the projection.
+   h (B, P), c (B, H): the initial state, replaced by the final one. outputs: (M, P). preactivations (B + 1, 4H): scratch.
+   cells (M, H) and gates (M, 4H) are filled for the backward pass, or NULL. The operands gemm_input (n, P or 2P), multiplied
+   with `recurrent`, and cell_output (n, H), multiplied with `down`, have n = M rows with cells, else B. */
+void lstmp_forward(int64_t steps, const int64_t *batch_sizes, int64_t P, int64_t H, const float *gate_inputs,
+                   const int64_t *indices, const float *x, const rhs_t *recurrent, const rhs_t *down, float cell_clip,
+                   float proj_clip, float *h, float *c, float *outputs, float *preactivations, void *gemm_input,
+                   void *cell_output, float *gates, float *cells) {
+    const blas_t *blas = down->blas;
     const float *previous = h;
-    for (int64_t t = 0; t < steps; t++) {
+    float *scratch = preactivations + batch_sizes[0] * 4 * H;
+    for (int64_t t = 0, a = 0, K = recurrent->k; t < steps; a += batch_sizes[t++]) {
         int64_t n = batch_sizes[t], kept = cells ? a : 0;
-        float *step_input = gemm_input + kept * K, *step_output = cell_output + kept * H, *output = outputs + a * P;
+        void *step_input = row_of(blas, gemm_input, kept * K);
+        float *output = outputs + a * P;
         for (int64_t r = 0; r < n; r++) {
-            if (x) memcpy(step_input + r * K, x + (a + r) * P, P * sizeof(float));
-            memcpy(step_input + (r + 1) * K - P, previous + r * P, P * sizeof(float));
+            if (x) write_operand(blas, P, x + (a + r) * P, row_of(blas, step_input, r * K));
+            write_operand(blas, P, previous + r * P, row_of(blas, step_input, (r + 1) * K - P));
         }
-        multiply(n, step_input, &recurrent, preactivations);
+        multiply(n, step_input, recurrent, preactivations);
         for (int64_t r = 0; r < n; r++) {
             const float *input = x ? gate_inputs : gate_inputs + indices[a + r] * 4 * H;
             const float *row = preactivations + r * 4 * H;
+            void *operand = row_of(blas, cell_output, (kept + r) * H);
+            float *m = blas->engine ? scratch : operand;
             if (cells)
-                cell_forward(H, row, input, c + r * H, step_output + r * H, gates + (a + r) * 4 * H, cell_clip, 1);
+                cell_forward(H, row, input, c + r * H, m, gates + (a + r) * 4 * H, cell_clip, 1);
             else
-                cell_forward(H, row, input, c + r * H, step_output + r * H, NULL, cell_clip, 0);
+                cell_forward(H, row, input, c + r * H, m, NULL, cell_clip, 0);
+            if (blas->engine) round_to_bfloat16(H, m, operand);
         }
         if (cells) memcpy(cells + a * H, c, n * H * sizeof(float));
-        multiply(n, step_output, &down, output);
+        multiply(n, row_of(blas, cell_output, kept * H), down, output);
         for (int64_t k = 0; k < n * P; k++) output[k] = clipped(output[k], proj_clip);
         memcpy(h, output, n * P * sizeof(float));
         previous = output;
-        a += n;
     }
-    release(&recurrent);
-    release(&down);
 }
 
-/* gates: the activations, replaced by the preactivations' gradients, whose sum is d_bias (4H). d_h, d_c: the gradients of
-   the final state, replaced by those of the initial one. d_projected (M, P): set to the gradient before the projection's clip.
-   d_x (M, P): set to the gradient of x, NULL without x. d_cell_output (B, H), d_gemm_input (B, 2P): scratch memory. */
-void lstmp_backward(const blas_t *blas, int64_t steps, const int64_t *batch_sizes, int64_t P, int64_t H, const float *weight,
-                    const float *projection, float cell_clip, float proj_clip, const float *initial_c, const float *outputs,
-                    const float *d_outputs, const float *cells, float *gates, float *d_h, float *d_c, float *d_projected,
-                    float *d_x, float *d_bias, float *d_cell_output, float *d_gemm_input) {
-    int64_t a = 0, K = d_x ? 2 * P : P;
+/* The right-hand sides are the transposed projection `up` (P, H) and `recurrent` (4H, P or 2P). gates: the activations, replaced
+   by the preactivations' gradients, whose sum is d_bias (4H). d_h, d_c: the gradients of the final state, replaced by those of
+   the initial one. d_projected (M, P): set to the gradient before the projection's clip. d_x (M, P): set to the gradient of x,
+   NULL without x. d_cell_output (B, H), d_gemm_input (B, 2P): scratch memory. The operands d_gates (M, 4H) and d_outgoing (M, P)
+   are set to gates and d_projected in bfloat16; in float32 they are the same memory. */
+void lstmp_backward(int64_t steps, const int64_t *batch_sizes, int64_t P, int64_t H, const rhs_t *recurrent, const rhs_t *up,
+                    float cell_clip, float proj_clip, const float *initial_c, const float *outputs, const float *d_outputs,
+                    const float *cells, float *gates, float *d_h, float *d_c, float *d_projected, void *d_gates,
+                    void *d_outgoing, float *d_x, float *d_bias, float *d_cell_output, float *d_gemm_input) {
+    const blas_t *blas = up->blas;
+    int64_t a = 0, K = recurrent->n;
     for (int64_t t = 0; t < steps; t++) a += batch_sizes[t];
-    rhs_t up = prepare_rhs(blas, TRANSPOSED, P, H, projection, steps, a);
-    rhs_t recurrent = prepare_rhs(blas, TRANSPOSED, 4 * H, K, weight, steps, a);
     memset(d_bias, 0, 4 * H * sizeof(float));
     for (int64_t t = steps - 1; t >= 0; t--) {
         int64_t n = batch_sizes[t];
         a -= n;
         float *step_gates = gates + a * 4 * H, *d_output = d_projected + a * P;
+        void *gates_operand = row_of(blas, d_gates, a * 4 * H), *output_operand = row_of(blas, d_outgoing, a * P);
         const float *c = cells + a * H, *previous_c = t ? cells + (a - batch_sizes[t - 1]) * H : initial_c;
         for (int64_t k = 0; k < n * P; k++) {
             float d = d_h[k] + d_outputs[a * P + k];
             d_output[k] = fabsf(outputs[a * P + k]) < proj_clip ? d : 0.0f;
         }
-        multiply(n, d_output, &up, d_cell_output);
+        if (blas->engine) round_to_bfloat16(n * P, d_output, output_operand);
+        multiply(n, output_operand, up, d_cell_output);
         for (int64_t r = 0; r < n; r++) {
-            const float *d_m = d_cell_output + r * H;
-            cell_backward(H, step_gates + r * 4 * H, c + r * H, previous_c + r * H, d_m, d_c + r * H, cell_clip);
-            add_to(d_bias, step_gates + r * 4 * H, 4 * H);
+            float *row = step_gates + r * 4 * H;
+            cell_backward(H, row, c + r * H, previous_c + r * H, d_cell_output + r * H, d_c + r * H, cell_clip);
+            add_to(d_bias, row, 4 * H);
+            if (blas->engine) round_to_bfloat16(4 * H, row, row_of(blas, gates_operand, r * 4 * H));
         }
-        multiply(n, step_gates, &recurrent, d_x ? d_gemm_input : d_h);
+        multiply(n, gates_operand, recurrent, d_x ? d_gemm_input : d_h);
         for (int64_t r = 0; d_x && r < n; r++) {
             memcpy(d_x + (a + r) * P, d_gemm_input + r * K, P * sizeof(float));
             memcpy(d_h + r * P, d_gemm_input + r * K + P, P * sizeof(float));
         }
     }
-    release(&up);
-    release(&recurrent);
 }
 
 /* The character CNN: convolutions, max pooling over positions, activation. A token needs the windows that start at its
    characters, and one of padding only. Tokens are processed in blocks of about ROWS windows, which stay in the cache.
-   ids (N, C), lengths (N), table (characters, D). Filters of widths[k] have a weight (widths[k] * D, filter_counts[k]) and a
-   bias. */
+   ids (N, C), lengths (N), table (characters, D), an operand. Filters of widths[k] have a weight (widths[k] * D,
+   filter_counts[k]) and a bias. */
 
 enum { ROWS = 128 }; /* more than a token's windows: char_cnn.py raises if there are more columns */
 
 typedef struct {
-    const blas_t *blas;
     int64_t columns, dim;
     const int32_t *ids, *lengths;
-    const float *table;
+    const void *table;
     int64_t n_widths;
     const int64_t *widths, *filter_counts;
 } cnn_t;
@@ -236,14 +371,14 @@ static int64_t n_windows(const cnn_t *cnn, int64_t token, int64_t width) {
     return (length < last ? length : last) + 1;
 }
 
-/* Write the windows (rows, width * D) of tokens a .. b, one token after another. Returns their number. */
-static int64_t fill_windows(const cnn_t *cnn, int64_t a, int64_t b, int64_t width, float *windows) {
-    int64_t D = cnn->dim, rows = 0;
+/* Write the windows (rows, width * D) of tokens a .. b, one token after another. Returns their number. bytes: of a vector. */
+static int64_t fill_windows(const cnn_t *cnn, int64_t a, int64_t b, int64_t width, int64_t bytes, void *windows) {
+    int64_t rows = 0;
     for (int64_t token = a; token < b; token++) {
         const int32_t *ids = cnn->ids + token * cnn->columns;
         for (int64_t s = 0, n = n_windows(cnn, token, width); s < n; s++, rows++)
             for (int64_t w = 0; w < width; w++)
-                memcpy(windows + (rows * width + w) * D, cnn->table + ids[s + w] * D, D * sizeof(float));
+                memcpy((char *)windows + (rows * width + w) * bytes, (const char *)cnn->table + ids[s + w] * bytes, bytes);
     }
     return rows;
 }
@@ -261,12 +396,13 @@ static int64_t largest(const int64_t *values, int64_t n) {
     return most;
 }
 
-/* Compute features (N, F) of tokens begin .. end, and in argmax (N, F), unless NULL, the window each comes from. Returns 0 if
-   out of memory. */
-int cnn_forward(const blas_t *blas, int64_t columns, int64_t dim, const int32_t *ids, const int32_t *lengths,
-                const float *table, int64_t n_widths, const int64_t *widths, const int64_t *filter_counts, int64_t begin, int64_t end,
-                const float *const *weights, const float *const *biases, int is_tanh, float *features, uint8_t *argmax) {
-    const cnn_t cnn = {blas, columns, dim, ids, lengths, table, n_widths, widths, filter_counts};
+/* Compute features (N, F) of tokens begin .. end, and in argmax (N, F), unless NULL, the window each comes from. filters: the
+   weights. Returns 0 if out of memory. */
+int cnn_forward(int64_t columns, int64_t dim, const int32_t *ids, const int32_t *lengths, const void *table,
+                int64_t n_widths, const int64_t *widths, const int64_t *filter_counts, int64_t begin, int64_t end,
+                const rhs_t *const *filters, const float *const *biases, int is_tanh, float *features, uint8_t *argmax) {
+    const cnn_t cnn = {columns, dim, ids, lengths, table, n_widths, widths, filter_counts};
+    int is_half = filters[0]->blas->engine != NULL;
     int64_t width = largest(cnn.widths, cnn.n_widths), number = largest(cnn.filter_counts, cnn.n_widths), F = 0, F0 = 0;
     for (int64_t k = 0; k < cnn.n_widths; k++) F += cnn.filter_counts[k];
     float *windows = alloc_aligned(ROWS * width * cnn.dim), *sums = alloc_aligned(ROWS * number);
@@ -276,9 +412,9 @@ int cnn_forward(const blas_t *blas, int64_t columns, int64_t dim, const int32_t 
         b = block_end(&cnn, a, end);
         F0 = 0;
         for (int64_t k = 0; k < cnn.n_widths; F0 += cnn.filter_counts[k++]) {
-            int64_t K = cnn.widths[k] * cnn.dim, n = cnn.filter_counts[k];
-            int64_t rows = fill_windows(&cnn, a, b, cnn.widths[k], windows);
-            cnn.blas->product(ROW_MAJOR, AS_IS, AS_IS, rows, n, K, 1.0f, windows, K, weights[k], n, 0.0f, sums, n);
+            int64_t n = cnn.filter_counts[k], bytes = cnn.dim * (is_half ? sizeof(uint16_t) : sizeof(float));
+            int64_t rows = fill_windows(&cnn, a, b, cnn.widths[k], bytes, windows);
+            multiply(is_half ? (rows + 31) / 32 * 32 : rows, windows, filters[k], sums); /* oneDNN compiles for each number */
             const float *row = sums, *bias = biases[k];
             for (int64_t token = a; token < b; token++) {
                 float *restrict best = features + token * F + F0;
@@ -322,11 +458,11 @@ static void add_pair_gradients(int64_t K, float d, const float *restrict window,
 
 /* Add the gradients of tokens begin .. end to d_table (characters, D), d_weights and d_biases, from d_features (N, F). Each
    feature comes from one window: a matrix product over all windows would mostly multiply zeros. Returns 0 if out of memory. */
-int cnn_backward(const blas_t *blas, int64_t columns, int64_t dim, const int32_t *ids, const int32_t *lengths,
+int cnn_backward(int64_t columns, int64_t dim, const int32_t *ids, const int32_t *lengths,
                  const float *table, int64_t n_widths, const int64_t *widths, const int64_t *filter_counts, int64_t begin, int64_t end,
                  const float *const *weights, int is_tanh, const float *features, const uint8_t *argmax,
                  const float *d_features, float *d_table, float *const *d_weights, float *const *d_biases) {
-    const cnn_t cnn = {blas, columns, dim, ids, lengths, table, n_widths, widths, filter_counts};
+    const cnn_t cnn = {columns, dim, ids, lengths, table, n_widths, widths, filter_counts};
     int64_t width = largest(cnn.widths, cnn.n_widths), number = largest(cnn.filter_counts, cnn.n_widths), D = cnn.dim, F = 0;
     for (int64_t k = 0; k < cnn.n_widths; k++) F += cnn.filter_counts[k];
     enum { FILTERS_PER_BLOCK = 16 };
@@ -340,7 +476,7 @@ int cnn_backward(const blas_t *blas, int64_t columns, int64_t dim, const int32_t
         memset(d_filters, 0, n * K * sizeof(float));
         for (int64_t a = begin, b; a < end; a = b) {
             b = block_end(&cnn, a, end);
-            int64_t rows = fill_windows(&cnn, a, b, cnn.widths[k], windows);
+            int64_t rows = fill_windows(&cnn, a, b, cnn.widths[k], D * sizeof(float), windows);
             for (int64_t token = a, row = 0; token < b; row += n_windows(&cnn, token++, cnn.widths[k])) first[token - a] = row;
             memset(d_windows, 0, rows * K * sizeof(float));
             for (int64_t f0 = 0; f0 < n; f0 += FILTERS_PER_BLOCK)
@@ -450,9 +586,12 @@ int softmax_loss(const blas_t *blas, int64_t M, int64_t S, int64_t P, const floa
                  float *d_h, float *d_table, float *d_bias, float *d_target) {
     enum { SLICE = 128 };
     float *logits = alloc_aligned(at_most(SLICE, M) * S);
-    if (!logits) return 0;
+    void *operand = blas->engine ? alloc_bytes(at_most(SLICE, M) * (S + P) * sizeof(uint16_t)) : logits;
+    if (!logits || !operand) return 0;
+    blas_t exact = *blas; /* logits are never products of bfloat16 */
+    exact.engine = NULL;
     int64_t slices = (M + SLICE - 1) / SLICE, hit = 0;
-    rhs_t across = prepare_rhs(blas, TRANSPOSED, P, S, table, slices, M), back = prepare_rhs(blas, AS_IS, S, P, table, slices, M);
+    rhs_t across = prepare_rhs(&exact, TRANSPOSED, P, S, table, slices, M), back = prepare_rhs(blas, AS_IS, S, P, table, slices, M);
     double sum = 0;
     memset(d_table, 0, S * P * sizeof(float));
     memset(d_bias, 0, S * sizeof(float));
@@ -468,13 +607,20 @@ int softmax_loss(const blas_t *blas, int64_t M, int64_t S, int64_t P, const floa
             sum += logf(total) + row_max - target_logit;
             d_target[a + row] = target_exp / (total * M) - 1.0f / M;
             scale_and_add(S, x, 1.0f / (total * M), d_bias);
+            if (blas->engine) round_to_bfloat16(S, x, row_of(blas, operand, row * S));
         }
-        multiply(n, logits, &back, d_h + a * P);
-        blas->product(ROW_MAJOR, TRANSPOSED, AS_IS, S, P, n, 1.0f, logits, S, h + a * P, P, 1.0f, d_table, P);
+        multiply(n, operand, &back, d_h + a * P);
+        const void *h_operand = h + a * P;
+        if (blas->engine) {
+            h_operand = row_of(blas, operand, n * S);
+            round_to_bfloat16(n * P, h + a * P, (void *)h_operand);
+        }
+        product(blas, TRANSPOSED, AS_IS, S, P, n, operand, h_operand, 1, d_table);
     }
     *loss = sum / M;
     release(&across);
     release(&back);
+    if (blas->engine) free(operand);
     free(logits);
     return 1;
 }

@@ -15,6 +15,7 @@ import shlex
 import stat
 import subprocess
 import tempfile
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -22,18 +23,20 @@ import numpy as np
 
 from elmo_core.machine import messages, products, runtime
 from elmo_core.machine.runtime import paddle
+from elmo_core.network import onednn
 
 SOURCE = Path(__file__).with_name("fused.c")
 FLAGS = "-O3 -march=native -mprefer-vector-width=512 -fno-math-errno -fno-trapping-math -shared -fPIC"
 BUILD_SECONDS = 60
 ROW_MAJOR, AS_IS, TRANSPOSED, PACKED, RIGHT_SIDE = 101, 111, 112, 151, 162  # as in fused.c
-FUNCTION = re.compile(r"^(int|void) (\w+)\((.*?)\) {", re.MULTILINE | re.DOTALL)  # in fused.c, unless static
+FUNCTION = re.compile(r"^(int|void|rhs_t) \*?(\w+)\((.*?)\) {", re.MULTILINE | re.DOTALL)  # in fused.c, unless static
 PARAMETER = re.compile(r"(\w+) ((?:[*\s]|const\b|restrict\b)*)(\w+)(?:,|$)")
 NUMBERS = {"int": ctypes.c_int, "int64_t": ctypes.c_int64, "float": ctypes.c_float}
+DTYPES = {"float": "float32", "uint16_t": "bfloat16"}
 
 
 class Kernel:
-    """The functions of fused.c as methods, with the parameters declared there, except `blas`.
+    """The functions of fused.c as methods, with the parameters declared there, except `blas`, that of the current precision.
 
     A pointer takes a NumPy array or CPU tensor, contiguous and of the declared type, a sequence of integers or of tensors,
     or None. Raises MemoryError if a function runs out of memory.
@@ -44,20 +47,42 @@ class Kernel:
         if _packed_products_work(mkl):
             functions += [mkl.cblas_sgemm_alloc, mkl.cblas_sgemm_pack, mkl.cblas_sgemm_compute, mkl.cblas_sgemm_free]
         addresses = [ctypes.cast(function, ctypes.c_void_p) for function in functions]
-        self.blas = (ctypes.c_void_p * 5)(*addresses)  # a blas_t
+        addresses += [None] * (5 - len(addresses))
+        n_onednn = len(onednn.FUNCTIONS) + 3
+        self.blas = (ctypes.c_void_p * (5 + n_onednn))(*addresses)  # a blas_t
+        self.bfloat16_blas = None if onednn.missing() else type(self.blas)(*addresses, *onednn.addresses())
         for result, name, declared in FUNCTION.findall(SOURCE.read_text(encoding="utf-8")):
             function = getattr(library, name)
-            function.restype = None if result == "void" else ctypes.c_int
+            function.restype = {"void": None, "int": ctypes.c_int, "rhs_t": ctypes.c_void_p}[result]
             types = {parameter: (kind, stars.count("*")) for kind, stars, parameter in PARAMETER.findall(declared)}
             setattr(self, name, functools.partial(self._call, function, types))
 
-    def _call(self, function: Callable, types: dict[str, tuple[str, int]], /, *arguments, **keywords) -> None:
-        first = (self.blas,) if "blas" in types else ()
+    def packs(self, n_products: int, rows: int) -> bool:
+        """Whether fused.c packs the right-hand side of so many products with so many rows in total."""
+        return products.bfloat16_enabled() or bool(self.blas[1] and n_products > 2 and rows >= 4 * n_products)
+
+    def _call(self, function: Callable, types: dict[str, tuple[str, int]], /, *arguments, **keywords) -> int | None:
+        first = (self.bfloat16_blas if products.bfloat16_enabled() else self.blas,) if "blas" in types else ()
         values = {**dict(zip(types, (*first, *arguments), strict=False)), **keywords}
         if len(first) + len(arguments) + len(keywords) != len(types) or values.keys() != types.keys():
             raise TypeError(f"fused.c: expected the arguments {', '.join(types)}")
-        if function(*[_c_argument(values[name], *kind) for name, kind in types.items()]) == 0:
+        result = function(*[_c_argument(values[name], *kind) for name, kind in types.items()])
+        if result == 0:
             raise MemoryError("no memory for the loops of fused.c")
+        if error := onednn.failed.value:
+            onednn.failed.value = 0
+            raise MemoryError(f"oneDNN: error {error}, 1 if there is no memory")
+        return result
+
+
+class Packed:
+    """The right-hand side of many products, a matrix or its transpose, packed by fused.c in the current precision."""
+
+    def __init__(self, matrix: paddle.Tensor, transposed: bool, n_products: int, rows: int):
+        self.matrix = None if kernel().packs(n_products, rows) else matrix  # not packed: it is read again
+        shape = matrix.shape[::-1] if transposed else matrix.shape
+        self.address = kernel().create_rhs(TRANSPOSED if transposed else AS_IS, *shape, matrix, n_products, rows)
+        weakref.finalize(self, kernel().destroy_rhs, ctypes.c_void_p(self.address)).atexit = False
 
 
 def _packed_products_work(mkl: ctypes.CDLL) -> bool:
@@ -90,14 +115,16 @@ def _c_argument(value, kind: str, stars: int):
     """Convert a value to a C argument of type `kind` with this number of `*`."""
     if not stars:
         return NUMBERS[kind](value)
-    if value is None or isinstance(value, ctypes.Array):
+    if value is None or isinstance(value, ctypes.Array | ctypes.c_void_p):
         return value
+    if isinstance(value, Packed):
+        return ctypes.c_void_p(value.address)
     if isinstance(value, Sequence):
         if stars == 1:
             return (NUMBERS[kind] * len(value))(*value)
         return (ctypes.c_void_p * len(value))(*(_c_argument(tensor, kind, 1) for tensor in value))
     is_tensor = isinstance(value, paddle.Tensor)
-    if str(value.dtype).removeprefix("paddle.") != kind.removesuffix("_t").replace("float", "float32"):
+    if kind != "void" and str(value.dtype).removeprefix("paddle.") != DTYPES.get(kind, kind.removesuffix("_t")):
         raise TypeError(f"fused.c: found {value.dtype}, expected {kind}.")
     if not (value.is_contiguous() and value.place.is_cpu_place() if is_tensor else value.flags.c_contiguous):
         raise TypeError("fused.c takes contiguous arrays on the CPU only.")
@@ -106,8 +133,9 @@ def _c_argument(value, kind: str, stars: int):
 
 def is_supported(x: paddle.Tensor) -> bool:
     """Whether the compiled loops are available and support this tensor's device and dtype."""
-    fits = x.dtype == paddle.float32 and x.place.is_cpu_place() and not products.bfloat16_enabled()
-    return fits and kernel() is not None
+    bfloat16 = products.bfloat16_enabled()
+    fits = (x.dtype == paddle.float32 or (bfloat16 and x.dtype == paddle.bfloat16)) and x.place.is_cpu_place()
+    return fits and kernel() is not None and not (bfloat16 and kernel().bfloat16_blas is None)
 
 
 @functools.cache

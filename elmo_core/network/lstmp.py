@@ -31,9 +31,10 @@ from typing import NamedTuple
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.machine.products import amp_matmul, amp_operand
+from elmo_core.machine import products
 from elmo_core.machine.runtime import paddle, run_in_parallel, to_tensor
 from elmo_core.network import fused
+from elmo_core.network.matmul import amp_matmul, amp_operand, packed
 
 MAX_GATE_ELEMENTS = 2**26  # 256 MB of float32: bounds the gate inputs held in memory at once
 State = tuple[paddle.Tensor, paddle.Tensor]  # h (B, P) and c (B, H)
@@ -146,12 +147,14 @@ def run_layer(
     tensors = [LayerInput(x, *state, *d.weights()) for d, x, state in zip(directions, inputs, states, strict=True)]
     config, is_fused = directions[0].config, fused.is_supported(inputs[0])
     training = paddle.is_grad_enabled() and not all(tensor.stop_gradient for tensor in _flatten(tensors))
-    fits = len(inputs[0]) * 4 * states[0][1].shape[1] <= MAX_GATE_ELEMENTS
-    if indices and not (is_fused and (fits or training)):
+    width, rows = 4 * states[0][1].shape[1], sum(batch_sizes)
+    if indices and not (is_fused and (len(inputs[0]) * width <= MAX_GATE_ELEMENTS or training)):
         tensors = [t._replace(x=paddle.gather(t.x, index)) for t, index in zip(tensors, indices, strict=True)]
         indices = None
     if is_fused:
-        indices = indices or [None] * len(tensors)
+        # few rows: reading W_x in one product, not in each step, saves time
+        few = rows < 4 * len(batch_sizes) and rows * width <= MAX_GATE_ELEMENTS and not training
+        indices = indices or [paddle.arange(rows) if few else None] * len(tensors)
         runs = [_FusedDirection(config, batch_sizes, i, t) for i, t in zip(indices, tensors, strict=True)]
     else:
         runs = [_StackedDirections(config, batch_sizes, tensors)]
@@ -165,7 +168,7 @@ class LayerFunction(paddle.autograd.PyLayer):
 
     @staticmethod
     def forward(ctx, runs, *tensors):
-        ctx.runs = runs
+        ctx.runs, ctx.precision = runs, products.current()
         ctx.needs_grad = [not tensor.stop_gradient for run in runs for tensor in _flatten(run.directions)]
         return tuple(_flatten(_run_forward(runs, training=True)))
 
@@ -173,7 +176,8 @@ class LayerFunction(paddle.autograd.PyLayer):
     def backward(ctx, *gradients):
         outputs = iter(_layer_outputs(gradients))
         tasks = [partial(run.backward, list(itertools.islice(outputs, len(run.directions)))) for run in ctx.runs]
-        gradients = [gradient for inputs in run_in_parallel(tasks) for gradient in _flatten(inputs)]
+        with products.precision(ctx.precision):
+            gradients = [gradient for inputs in run_in_parallel(tasks) for gradient in _flatten(inputs)]
         return tuple(d if needed else None for d, needed in zip(gradients, ctx.needs_grad, strict=True))
 
 
@@ -203,66 +207,80 @@ class _FusedDirection:
             forget[2 * cell_dim : 3 * cell_dim] = self.config.forget_bias
             bias = tensors.bias + forget
             if self.index is None:  # the kernel multiplies x together with h
-                weight = paddle.concat([tensors.input_weight, tensors.recurrent_weight])
                 inputs = {"x": tensors.x, "gate_inputs": bias, "indices": None}
             else:
-                weight = tensors.recurrent_weight
-                products = amp_matmul(tensors.x, tensors.input_weight).add_(bias)
-                inputs = {"x": None, "gate_inputs": products, "indices": self.index}
+                gate_inputs = amp_matmul(tensors.x, tensors.input_weight).add_(bias)
+                inputs = {"x": None, "gate_inputs": gate_inputs, "indices": self.index}
             m, n = sum(self.batch_sizes), self.batch_sizes[0]
             kept, empty = m if training else n, partial(paddle.empty, dtype=bias.dtype)
             saved = {
-                "gemm_input": empty([kept, len(weight)]),
-                "cell_output": empty([kept, cell_dim]),
+                "gemm_input": self._operand([kept, (1 + (self.index is None)) * projection_dim]),
+                "cell_output": self._operand([kept, cell_dim]),
                 "gates": empty([m, 4 * cell_dim]) if training else None,
                 "cells": empty([m, cell_dim]) if training else None,
             }
             output = LayerOutput(empty([m, projection_dim]), tensors.h.clone(), tensors.c.clone())
-            sums = empty([n, 4 * cell_dim])
-            shared = self._shared_arguments(weight)
-            fused.kernel().lstmp_forward(**shared, **inputs, **saved, **output._asdict(), preactivations=sums)
+            weights = {"recurrent": self._packed(), "down": self._packed(tensors.projection_weight)}
+            arguments = {**self._shared_arguments(), **weights, **inputs, **saved, **output._asdict()}
+            fused.kernel().lstmp_forward(**arguments, preactivations=empty([n + 1, 4 * cell_dim]))
             if training:  # detached: saving the output itself would create a reference cycle that is never freed
-                self.saved = weight, saved, output.outputs.detach()
+                self.saved = saved, output.outputs.detach()
             return [output]
 
     def backward(self, gradients: list[LayerOutput]) -> list[LayerInput]:
         (tensors,), (d_output,) = self.directions, gradients
-        weight, saved, outputs = self.saved
+        saved, outputs = self.saved
         gates, cells = saved["gates"], saved["cells"]
         with paddle.no_grad():
             d_h, d_c, d_bias = d_output.h.clone(), d_output.c.clone(), paddle.empty_like(tensors.bias)
             d_projected = paddle.empty_like(outputs)
+            d_gates, d_outgoing = (self._operand(x.shape, x) for x in (gates, d_projected))
             d_x = paddle.empty_like(tensors.x) if self.index is None else None
             empty = partial(paddle.empty, dtype=cells.dtype)
-            n, width = self.batch_sizes[0], cells.shape[1]
-            scratch = {"d_cell_output": empty([n, width]), "d_gemm_input": empty([n, len(weight)])}
+            n, widths = self.batch_sizes[0], (cells.shape[1], saved["gemm_input"].shape[1])
+            scratch = {"d_cell_output": empty([n, widths[0]]), "d_gemm_input": empty([n, widths[1]])}
             inputs = {
                 "initial_c": tensors.c.contiguous(),
                 "outputs": outputs,
                 "d_outputs": d_output.outputs.contiguous(),
             }
             results = {"d_h": d_h, "d_c": d_c, "d_projected": d_projected, "d_x": d_x, "d_bias": d_bias}
-            shared = self._shared_arguments(weight)
+            results |= {"d_gates": d_gates, "d_outgoing": d_outgoing}
+            weights = {
+                "recurrent": self._packed(transposed=True),
+                "up": self._packed(tensors.projection_weight, transposed=True),
+            }
+            shared = {**self._shared_arguments(), **weights}
             # gates is overwritten by its gradient
             fused.kernel().lstmp_backward(**shared, **inputs, cells=cells, gates=gates, **results, **scratch)
-            d_weight = amp_matmul(saved["gemm_input"], gates, transpose_x=True)
+            d_weight = amp_matmul(saved["gemm_input"], d_gates, transpose_x=True)
             if self.index is None:
                 d_input_weight, d_recurrent_weight = d_weight.split(2)
             else:  # sum the gate gradients of all entries that read the same vector
                 zeros = paddle.zeros([len(tensors.x), gates.shape[1]], gates.dtype)
-                d_gates = zeros.index_add_(self.index, 0, gates)
+                d_gates = amp_operand(zeros.index_add_(self.index, 0, gates))
                 d_x = amp_matmul(d_gates, tensors.input_weight, transpose_y=True)
                 d_input_weight, d_recurrent_weight = amp_matmul(tensors.x, d_gates, transpose_x=True), d_weight
-            d_projection_weight = amp_matmul(saved["cell_output"], d_projected, transpose_x=True)
+            d_projection_weight = amp_matmul(saved["cell_output"], d_outgoing, transpose_x=True)
             return [LayerInput(d_x, d_h, d_c, d_input_weight, d_recurrent_weight, d_bias, d_projection_weight)]
 
-    def _shared_arguments(self, weight: paddle.Tensor) -> dict:
+    def _packed(self, *weights: paddle.Tensor, transposed: bool = False) -> fused.Packed:
+        """A right-hand side of every step; without `weights`, what the kernel multiplies with h, or with x and h."""
+        (tensors,) = self.directions
+        recurrent = (*[tensors.input_weight] * (self.index is None), tensors.recurrent_weight)
+        return packed(weights or recurrent, transposed, len(self.batch_sizes), sum(self.batch_sizes))
+
+    def _operand(self, shape: Sequence[int], same: paddle.Tensor | None = None) -> paddle.Tensor:
+        """Memory for operands of products; in float32, `same` if given."""
+        if products.bfloat16_enabled():
+            return paddle.empty(shape, "bfloat16")
+        return paddle.empty(shape) if same is None else same
+
+    def _shared_arguments(self) -> dict:
         """The arguments that both kernels take."""
-        projection = self.directions[0].projection_weight
-        (H, P), steps = projection.shape, len(self.batch_sizes)
+        (H, P), steps = self.directions[0].projection_weight.shape, len(self.batch_sizes)
         clips = {"cell_clip": self.config.cell_clip or math.inf, "proj_clip": self.config.proj_clip or math.inf}
-        shapes = {"steps": steps, "batch_sizes": self.batch_sizes, "P": P, "H": H}
-        return {**shapes, **clips, "weight": weight, "projection": projection}
+        return {"steps": steps, "batch_sizes": self.batch_sizes, "P": P, "H": H, **clips}
 
 
 class _StackedDirections:

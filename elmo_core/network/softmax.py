@@ -16,9 +16,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from elmo_core.machine.products import amp_matmul
 from elmo_core.machine.runtime import paddle, run_in_parallel, to_tensor
 from elmo_core.network import fused
+from elmo_core.network.matmul import amp_matmul
 from elmo_core.network.row_gradients import gather_rows
 
 LOGITS_PER_SLICE = 2**22  # elements per slice of logits, small enough for the cache

@@ -89,7 +89,7 @@ class Corpus:
                 self.check(path, counts)
             total += counts
         self.check(self.paths[0] if len(self.paths) == 1 else f"{len(self.paths)} files", total)
-        warn_if_unsegmented(self.paths[0], known=vocabulary)
+        warn_if_unsegmented(self.paths[0], known=vocabulary, words=vocabulary.words if vocabulary else ())
         return total
 
 

@@ -5,26 +5,28 @@ from collections.abc import Container, Iterable, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
-from elmo_core.machine.messages import log
+from elmo_core.machine.messages import UserError, log
+from elmo_core.text.segmenter import HAN, Segmenter, warn_if_traditional
 from elmo_core.text.text_files import read_sentences
-from elmo_core.text.tokenise import TOKENISERS
+from elmo_core.text.tokenise import CHINESE, LANGUAGES, Tokeniser
 
 AUTO = "auto"  # recognise the language
-CHOICES = (AUTO, *TOKENISERS)
-HAN = re.compile("[\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+CHOICES = (AUTO, *LANGUAGES)
 KANA = re.compile("[\u3041-\u30ff]")
 LETTERS = re.compile(r"[^\W\d_]+")
 SAMPLE = 10_000  # texts or tokens that are looked at
 
 
 def recognise(texts: Iterable[str], words: Sequence[str] = ()) -> str:
-    """Recognise the language of texts: zh, en, or any, as in TOKENISERS.
+    """Recognise the language of texts: zh, characters, en, or any, as in LANGUAGES.
 
     words: the vocabulary of the ELMo that reads the texts, by decreasing frequency. If it is Chinese, a tenth of Chinese
     characters among the texts' words is enough, otherwise half. Other texts are cut as those of the ELMo were.
     """
     of_elmo = _language(" ".join(words[:SAMPLE]), 0.5)
     of_texts = _language(" ".join(islice(texts, SAMPLE)), 0.1 if of_elmo == "zh" else 0.5)
+    if of_texts == "zh" and of_elmo == "zh" and all(len(HAN.findall(word)) < 2 for word in words[:SAMPLE]):
+        return "characters"
     if of_texts == "zh" or of_elmo in (None, "zh"):
         return of_texts or of_elmo or "en"
     return of_elmo
@@ -45,23 +47,42 @@ def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) 
     """Return `lang`; if it is "auto", the texts' language. Warns if it does not suit them. words: see `recognise`."""
     texts = list(islice(texts, SAMPLE))
     found = recognise(texts, words)
+    if found in CHINESE and lang in (AUTO, *CHINESE):
+        warn_if_traditional("".join(texts), words)
     if lang == AUTO:
         log.info(f"language      {found}, recognised by the text")
         return found
-    if lang == "en" and found == "zh":
+    if lang == "en" and found in CHINESE:
         log.warning("The text has many Chinese characters, which the language `en` does not segment. Use `zh`.")
     if lang == "none":
         warn_if_unsegmented("The text", chain.from_iterable(map(str.split, texts)))
     return lang
 
 
-def warn_if_unsegmented(source: Path | str, tokens: Iterable[str] | None = None, known: Container[str] | None = None):
-    """Warn if most tokens are unknown words, or if they are phrases of Chinese.
+def make_tokeniser(
+    lang: str, texts: Iterable[str], words: Sequence[str] = (), user_dict: Path | str | None = None
+) -> Tokeniser:
+    """Make the tokeniser of texts. lang, words: see `choose_language`. user_dict: file of a dictionary for jieba."""
+    lang = choose_language(lang, texts, words)
+    if user_dict and lang != "zh":
+        raise UserError(f"`user_dict` has no effect with the language `{lang}`. Use `zh`, whose words are jieba's.")
+    return Tokeniser(lang, Segmenter.from_file(user_dict) if user_dict else None)
 
-    source: a file, or the name of the tokens in the message. tokens: by default those of the file.
+
+def warn_if_unsegmented(
+    source: Path | str,
+    tokens: Iterable[str] | None = None,
+    known: Container[str] | None = None,
+    words: Sequence[str] = (),
+):
+    """Warn if most tokens are unknown words, or if they are phrases of Chinese, or traditional unlike `words`.
+
+    source: a file, or the name of the tokens in the message. tokens: by default those of the file. words: see `recognise`.
     """
     tokens = chain.from_iterable(read_sentences(source)) if tokens is None else tokens
     sample = list(islice(tokens, SAMPLE))
+    if words:
+        warn_if_traditional("".join(sample), words)
     n_unknown = 0 if known is None else sum(token not in known for token in sample)
     lengths = [n for n in (len(HAN.findall(token)) for token in sample) if n]
     if sum(lengths) > 4 * len(lengths) > 0.4 * len(sample):

@@ -6,20 +6,21 @@ dashes become ASCII; an abbreviation's full stop is not doubled at the end of a 
 `do n't`, unless `--negation lm1b` selects that corpus's own `don 't`; and missing spaces are restored (`fun--really`,
 `bad.The`).
 
-Chinese words are jieba's; a sentence includes its closing quotation marks and brackets.
+Chinese words are jieba's, or characters; a sentence includes its closing quotation marks and brackets.
 
 Any other script: words as in Unicode's UAX 29. Where a script has no spaces, they are single characters (Chinese) or
 combinations of a character with its marks (Thai, Lao, Khmer, Burmese).
 """
 
 import html
-import logging
 import re
 import unicodedata
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
+
+from elmo_core.text.segmenter import Segmenter, segmenter, warn_if_traditional
 
 HAS_WORD = re.compile(r"[^\W_]")
 # In a tag, only attributes follow the name: `x<b or y>b` and `0 <p and p> 1` are plain text.
@@ -182,11 +183,17 @@ CONTINUES_ZH = re.compile(r"\s*[，、；：,;:。！？…!?]")
 SPLIT_RUN_ZH = re.compile(r"(?<=…) (?=…)|(?<=—) (?=—)|(?<=[０-９Ａ-Ｚａ-ｚ]) (?=[０-９Ａ-Ｚａ-ｚ])")
 
 
-def chinese(paragraph: str) -> Iterator[list[str]]:
-    """The sentences of a Chinese paragraph, each a list of words."""
-    cut = jieba_cut()
+def chinese(paragraph: str, segment: Segmenter | None = None) -> Iterator[list[str]]:
+    """The sentences of a Chinese paragraph, each a list of words. segment: by default jieba without a dictionary."""
+    cut = (segment or segmenter()).cut
     for sentence in split_chinese(paragraph):
         yield SPLIT_RUN_ZH.sub("", " ".join(cut(sentence))).split()
+
+
+def characters(paragraph: str) -> Iterator[list[str]]:
+    """The sentences of a Chinese paragraph, each a list of characters."""
+    for sentence in split_chinese(paragraph):
+        yield [character for character in sentence if not character.isspace()]
 
 
 def split_chinese(text: str) -> list[str]:
@@ -203,18 +210,6 @@ def split_chinese(text: str) -> list[str]:
             sentences.append(text[start:end].strip())
             start = end
     return [*sentences, text[start:].strip()] if text[start:].strip() else sentences
-
-
-@cache
-def jieba_cut() -> Callable[[str], list[str]]:
-    """Load jieba silently; returns its segmentation function."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import jieba
-
-    jieba.setLogLevel(logging.WARNING)
-    jieba.initialize()
-    return jieba.lcut
 
 
 SENTENCE_END_ANY = r"""
@@ -250,22 +245,39 @@ def any_script(paragraph: str) -> Iterator[list[str]]:
             start = end
 
 
-def sentences(line: str, lang: str, form: str = "NFC", negation: str = "treebank") -> list[list[str]]:
-    """The sentences of a line of raw text, each a list of tokens. lang: a key of TOKENISERS."""
-    if lang == "none":
-        return [tokens] if (tokens := line.split()) else []
-    split = {"en": partial(english, negation=negation), "zh": chinese, "any": any_script}[lang]
-    invisible = NOT_JOINING if lang == "any" else INVISIBLE
-    return [tokens for paragraph in paragraphs(line, form, invisible) for tokens in split(paragraph)]
+CHINESE = ("zh", "characters")
+LANGUAGES = ("en", "zh", "characters", "any", "none")  # characters: Chinese ones; none: split at white space
 
 
-def _as_corpus(lang: str, text: str) -> list[str]:
-    """Tokenise as `preprocess.py text` does: in English `it 's`, `do n't`, and no HTML.
+@dataclass(frozen=True)
+class Tokeniser:
+    """Splits raw text into sentences and tokens.
 
-    rt-polarity itself does not split clitics (`it's`): vectors trained on such a corpus lack these words.
+    lang: one of LANGUAGES. segment: of Chinese words, see `chinese`. words: vocabulary of the model that reads the tokens.
     """
-    return list(chain.from_iterable(sentences(text, lang)))
 
+    lang: str
+    segment: Segmenter | None = None
+    words: Sequence[str] = ()
 
-LANGUAGES = ("en", "zh", "any", "none")  # none: split at white space
-TOKENISERS: dict[str, Callable[[str], list[str]]] = {lang: partial(_as_corpus, lang) for lang in LANGUAGES}
+    def sentences(self, line: str, form: str = "NFC", negation: str = "treebank") -> list[list[str]]:
+        """The sentences of a line of raw text, each a list of tokens."""
+        if self.lang == "none":
+            return [tokens] if (tokens := line.split()) else []
+        split = {
+            "en": partial(english, negation=negation),
+            "zh": partial(chinese, segment=self.segment),
+            "characters": characters,
+            "any": any_script,
+        }[self.lang]
+        if self.words and self.lang in CHINESE:
+            warn_if_traditional(line, self.words)
+        invisible = NOT_JOINING if self.lang == "any" else INVISIBLE
+        return [tokens for paragraph in paragraphs(line, form, invisible) for tokens in split(paragraph)]
+
+    def __call__(self, text: str) -> list[str]:
+        """The tokens of a text, as `preprocess.py text` makes them: in English `it 's`, `do n't`, and no HTML.
+
+        rt-polarity itself does not split clitics (`it's`): vectors trained on such a corpus lack these words.
+        """
+        return list(chain.from_iterable(self.sentences(text)))

@@ -88,6 +88,7 @@ class Classifier(TrainedModel):
         progress: Progress | None = None,
         device: str = "auto",
         lang: str = AUTO,
+        user_dict: Path | str | None = None,
         max_seq_len: int = ClassifierSettings.max_seq_len,
         class_weights: str | Mapping[str, float] | None = None,
         head: str = ClassifierSettings.head,
@@ -129,7 +130,8 @@ class Classifier(TrainedModel):
         save_dir: folder of the classifier; without one, nothing is written. overwrite: replace the classifier there.
         resume: continue an interrupted training.
         progress: called with the scores of each epoch.
-        lang: how texts are tokenised: en, zh, any or none (auto: recognised). max_seq_len: truncate texts to so many tokens.
+        lang: how texts are tokenised: en, zh, characters, any or none (auto: recognised). user_dict: a file of words for
+        jieba, which tokenises zh. max_seq_len: truncate texts to so many tokens.
         class_weights: of classes in the loss (others: 1), or "balanced": equal total weight of all classes.
         head: how a text's token vectors become one: their mean; max; attention, a mean with one trained weight per token;
         lstm, the maximum over the states of a BiLSTM; cnn, the maximum over filters of three to five tokens. head_dim: size
@@ -194,13 +196,13 @@ class Classifier(TrainedModel):
 
     def probabilities(self, texts: Sequence[Text]) -> np.ndarray:
         """Probabilities (n, classes), whose columns are in the order of `classes`."""
-        pairs, lang, max_tokens = self.settings.pairs, self.settings.lang, self.settings.max_seq_len
+        pairs, max_tokens = self.settings.pairs, self.settings.max_seq_len
         texts = check_texts(texts, ("text", "text2") if pairs else ("text",))
         arrays = [np.zeros((0, len(self.classes)), np.float32)]
         for k in range(0, len(texts), TEXTS_PER_GROUP):
             group = texts[k : k + TEXTS_PER_GROUP]
             stacked = list(chain.from_iterable(zip(*group, strict=True))) if pairs else group
-            arrays.append(self._probabilities(tokenise_texts(stacked, lang, max_tokens)))
+            arrays.append(self._probabilities(tokenise_texts(stacked, self.tokeniser, max_tokens)))
         return np.concatenate(arrays)
 
     predict_proba = probabilities  # as in scikit-learn
@@ -225,7 +227,7 @@ class Classifier(TrainedModel):
         """
         check_texts([text], ("text", "text2") if self.settings.pairs else ("text",))
         parts = text if self.settings.pairs else [text]
-        sentences = tokenise_texts(parts, self.settings.lang, self.settings.max_seq_len)
+        sentences = tokenise_texts(parts, self.tokeniser, self.settings.max_seq_len)
         with self.inference():
             weights = self.network.explain(sentences)
         pairs = [list(zip(tokens, row, strict=True)) for tokens, row in zip(sentences, weights, strict=True)]
@@ -250,7 +252,7 @@ class Classifier(TrainedModel):
         """Read and tokenise labelled texts."""
         source = load_texts((texts, labels) if labels is not None else texts, "texts")
         examples = read_known(source, columns, self.classes, self.settings.pairs, self.columns)
-        return as_texts(examples, self.classes, self.settings.lang, self.settings.max_seq_len, source)
+        return as_texts(examples, self.classes, self.tokeniser, self.settings.max_seq_len, source)
 
     def score(self, data: Texts, indices: np.ndarray | None = None) -> Results:
         """Score the classifier on labelled texts, or on some of them."""

@@ -19,7 +19,7 @@ from elmo_core.config import MAX_SIZE
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.row_gradients import embedding_lookup
 from elmo_core.settings import setting
-from elmo_core.text.tokenise import TOKENISERS
+from elmo_core.text.tokenise import LANGUAGES
 from elmo_core.text.tokens import Tokens
 from elmo_tasks.classification.heads import CNN_WIDTHS, HEADS
 from elmo_tasks.classification.words import Words
@@ -50,7 +50,7 @@ class ClassifierSettings(ELMoSettings):
     hidden_dim: int = setting(64, "size of the layer before the classes; 0: none", below=MAX_SIZE, minimum=0)
     dropout: float = setting(0.5, "dropout before the classes", below=1)
     columns: str = setting("")  # of text, label and second text in the training file, joined by tabs; "": usual ones
-    lang: str = setting("en", choices=tuple(TOKENISERS))
+    lang: str = setting("en", choices=LANGUAGES)
     max_seq_len: int = setting(256, "truncate texts to N tokens")
     pairs: bool = setting(False)
     reads_elmo: bool = setting(False)

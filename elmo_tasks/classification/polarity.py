@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.machine.messages import UserError, format_count, log
-from elmo_core.text.language import choose_language
+from elmo_core.text.language import make_tokeniser
 from elmo_tasks.classification.texts import Texts, read_lines, tokenise_texts
 
 FILES = (("rt-polarity.pos", 1), ("rt-polarity.neg", 0))  # in the order that gives the published scripts' split
@@ -23,7 +23,9 @@ def check_folder(folder: Path) -> None:
             )
 
 
-def read_reviews(folder: Path, lang: str, max_tokens: int, words: Sequence[str] = ()) -> Texts:
+def read_reviews(
+    folder: Path, lang: str, max_tokens: int, words: Sequence[str] = (), user_dict: Path | str | None = None
+) -> Texts:
     """Read rt-polarity.pos (label 1) and rt-polarity.neg (label 0), one review per line."""
     check_folder(folder)
     texts, labels = [], []
@@ -36,5 +38,5 @@ def read_reviews(folder: Path, lang: str, max_tokens: int, words: Sequence[str] 
             log.warning(f"{folder / name}: {format_count(len(lines) - len(reviews), 'blank lines')} skipped.")
         texts += reviews
         labels += [label] * len(reviews)
-    lang = choose_language(lang, texts, words)
-    return Texts(texts, tokenise_texts(texts, lang, max_tokens, folder), np.array(labels), lang=lang)
+    tokeniser = make_tokeniser(lang, texts, words, user_dict)
+    return Texts(texts, tokenise_texts(texts, tokeniser, max_tokens, folder), np.array(labels), tokeniser=tokeniser)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.text.shading import article, shaded, shaded_page
+from elmo_core.text.tokenise import CHINESE
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.texts import iter_texts
 
@@ -45,7 +46,7 @@ def _formatted(text: tuple[str, ...], row: np.ndarray, classes: Sequence[str], f
 def explanation_page(classifier: Classifier, texts: Iterable[tuple[str, ...]]) -> str:
     """An HTML page of texts, or pairs, whose words are shaded by the weights of `Classifier.explain`."""
     articles, is_attention = [], classifier.settings.head == "attention"
-    space = "" if classifier.settings.lang == "zh" else " "
+    space = "" if classifier.settings.lang in CHINESE else " "
     for text in texts:
         given = text if classifier.settings.pairs else text[0]
         row, parts = classifier.probabilities([given])[0], classifier.explain(given)

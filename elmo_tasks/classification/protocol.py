@@ -39,7 +39,8 @@ def load(options: Mapping[str, Any]) -> Texts:
     """Read and tokenise the texts of a call. A folder is that of the polarity dataset."""
     texts = options["texts"]
     source = load_texts(texts if options["labels"] is None else (texts, options["labels"]), "texts")
-    tokenisation = options["lang"], options["max_seq_len"], model_files.vocabulary_words(options["elmo"])
+    words = model_files.vocabulary_words(options["elmo"])
+    tokenisation = options["lang"], options["max_seq_len"], words, options["user_dict"]
     if isinstance(source, Path) and (source.is_dir() or (not source.suffix and not source.exists())):
         return read_reviews(source, *tokenisation)
     parts = [None if options[name] is None else load_texts(options[name], name) for name in ("dev", "test")]
@@ -90,7 +91,8 @@ def cross_validate(
             check_folder()  # another run may have ended since
 
         ranks.run_on_main(lock)
-        inputs = [source.fingerprint[:12] for source in (trainer.pretrained, trainer.vectors) if source]
+        inputs = trainer.pretrained, trainer.vectors, run.data.tokeniser.segment
+        inputs = [source.fingerprint[:12] for source in inputs if source]
         done = ranks.run_on_main(lambda: cache.open({**run.settings, "weights": " ".join(inputs)}))
         for number in done:
             log.info(f"{run.folds[number - 1].name}  restored")
@@ -148,7 +150,8 @@ def prepare(options: Mapping[str, Any], protocol: str, folds: int) -> "CrossVali
     make(ClassifierTraining, {"seed": options["seed"]})
     data, seed = load(options), options["seed"]
     parts = [only_fold(data, seed)] if protocol == "train" else make_folds(data, folds, protocol, seed)
-    settings = {name: str(value) for name, value in {**options, "lang": data.lang}.items() if name not in NOT_COMPARED}
+    options = {**options, "lang": data.tokeniser.lang}
+    settings = {name: str(value) for name, value in options.items() if name not in NOT_COMPARED}
     return CrossValidation(
         data, parts, seed, {**settings, "folds": str(folds), "protocol": protocol, "data": data.identity}
     )

@@ -7,7 +7,7 @@ predict may be bare lines.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -20,8 +20,8 @@ from elmo_core.machine import disk
 from elmo_core.machine.checks import as_list, check_texts, describe
 from elmo_core.machine.messages import UserError, format_count, join_names, log
 from elmo_core.text import text_files
-from elmo_core.text.language import choose_language
-from elmo_core.text.tokenise import TOKENISERS
+from elmo_core.text.language import make_tokeniser
+from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import digest
 from elmo_tasks.classification.scores import CLASSES
 
@@ -73,7 +73,7 @@ class Texts:
     texts: as in the files; a pair is two, separated by a tab.
     sentences: the tokens of each text; for pairs those of all first texts, then those of all second ones.
     labels: (n,) indices of classes.
-    lang: the language as which they were tokenised.
+    tokeniser: by which.
     unit: what the texts are called.
     n_dev, n_test: how many texts at the end come from the dev file and, behind those, from the test file.
     """
@@ -82,7 +82,7 @@ class Texts:
     sentences: list[list[str]]
     labels: np.ndarray
     classes: Sequence[str] = CLASSES
-    lang: str = ""
+    tokeniser: Tokeniser = field(default_factory=lambda: Tokeniser("none"))
     unit: str = "reviews"
     n_dev: int = 0
     n_test: int = 0
@@ -120,15 +120,16 @@ def read_texts(
     lang: str,
     max_tokens: int,
     words: Sequence[str] = (),
+    user_dict: Path | str | None = None,
 ) -> Texts:
-    """Read all files. The classes are the labels of the training file. columns: see `read_file`; words: `recognise`."""
+    """Read all files. The classes are the labels of the training file. columns: see `read_file`; others: see there."""
     examples = read_file(train, columns)
     classes, pairs = _classes(train, examples, bool(columns) or isinstance(train, Given)), len(examples[0].texts) == 2
     if isinstance(dev, Path) and isinstance(test, Path) and dev.samefile(test):
         log.warning(f"{test} is both `dev` and `test`: test scores will be optimistic.")
     dev, test = (read_known(path, columns, classes, pairs) if path else [] for path in (dev, test))
-    lang = choose_language(lang, chain.from_iterable(example.texts for example in examples), words)
-    data = as_texts([*examples, *dev, *test], classes, lang, max_tokens, train)
+    tokeniser = make_tokeniser(lang, chain.from_iterable(example.texts for example in examples), words, user_dict)
+    data = as_texts([*examples, *dev, *test], classes, tokeniser, max_tokens, train)
     data.n_dev, data.n_test = len(dev), len(test)
     counts = np.bincount(data.labels)
     log.info(f"classes       {join_names([f'{name} {n:,}' for name, n in zip(classes, counts, strict=True)])}")
@@ -166,14 +167,16 @@ def read_known(
     return examples
 
 
-def as_texts(examples: Sequence[Example], classes: Sequence[str], lang: str, max_tokens: int, source: Path) -> Texts:
+def as_texts(
+    examples: Sequence[Example], classes: Sequence[str], tokeniser: Tokeniser, max_tokens: int, source: Path
+) -> Texts:
     """Tokenise examples. source: their file, used in error messages."""
     sides = list(zip(*(example.texts for example in examples), strict=True))
-    sentences = tokenise_texts(list(chain.from_iterable(sides)), lang, max_tokens, source)
+    sentences = tokenise_texts(list(chain.from_iterable(sides)), tokeniser, max_tokens, source)
     index = {name: k for k, name in enumerate(classes)}
     labels = np.array([index[example.label] for example in examples])
     texts = ["\t".join(example.texts) for example in examples]
-    return Texts(texts, sentences, labels, classes, lang, "pairs" if len(sides) > 1 else "texts")
+    return Texts(texts, sentences, labels, classes, tokeniser, "pairs" if len(sides) > 1 else "texts")
 
 
 def read_file(path: Path, columns: Sequence[str] | None = None, usual: Sequence[str] = ()) -> list[Example]:
@@ -345,9 +348,11 @@ def read_groups(path: Path) -> Iterator[list[str]]:
 # Tokens
 
 
-def tokenise_texts(texts: Sequence[str], lang: str, max_tokens: int, source: str | Path = "") -> list[list[str]]:
+def tokenise_texts(
+    texts: Sequence[str], tokeniser: Tokeniser, max_tokens: int, source: str | Path = ""
+) -> list[list[str]]:
     """The first tokens of each text. Logs how many texts are cut; without `source`, their file, only once."""
-    sentences = list(map(TOKENISERS[lang], texts))
+    sentences = list(map(tokeniser, texts))
     if long := sum(len(sentence) > max_tokens for sentence in sentences):
         if source:
             log.warning(

@@ -69,7 +69,7 @@ class Trainer:
         self.progress = options["progress"]
         self.class_weights = None if class_weights is None else paddle.to_tensor(class_weights.astype(np.float32))
         names = {field.name for settings in SETTINGS for field in fields(settings)}
-        self.options = {name: value for name, value in options.items() if name in names} | {"lang": data.lang}
+        self.options = {name: value for name, value in options.items() if name in names} | {"lang": data.tokeniser.lang}
         self.options["columns"] = "\t".join(options["columns"] or ())
         self.grid = grid_of(self.options, *SETTINGS)
         self.options |= {"reads_elmo": pretrained is not None, "pairs": data.are_pairs}
@@ -143,6 +143,7 @@ class Trainer:
         shared |= {} if settings.word_vectors_trainable else {"words_layer": self.fixed_words}
         parts = {"classes": list(self.data.classes), "data": self.data.identity, "words": words}
         parts |= {"settings": settings, "pretrained": self.pretrained, "vectors": self.vectors}
+        parts["user_dict"] = self.data.tokeniser.segment
         model = self.kind(parts, paddle.get_device(), **shared)
         network = model.network
         if not (start or run.best):

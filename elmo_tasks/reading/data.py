@@ -21,6 +21,7 @@ from typing import Any
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.text_files import line_groups
+from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.reading.text import Text, TokenSpan
 from elmo_tasks.records import Lines, Record, number_records, read_records
 
@@ -175,10 +176,10 @@ def _locate_answer(answer: str, start: int, text: str) -> int | None:
 class TokenisedPassage:
     """A passage and its questions as tokens."""
 
-    def __init__(self, passage: Passage, language: str):
+    def __init__(self, passage: Passage, tokeniser: Tokeniser):
         self.passage = passage
-        self.text = Text.from_string(passage.text, language)
-        self.questions = [(question, Text.from_question(question.text, language)) for question in passage.questions]
+        self.text = Text.from_string(passage.text, tokeniser)
+        self.questions = [(question, Text.from_question(question.text, tokeniser)) for question in passage.questions]
 
     def texts(self) -> list[Text]:
         return [self.text, *(text for _, text in self.questions)]
@@ -191,8 +192,8 @@ class TokenisedPassage:
             yield question.id, text, next(filter(None, spans), None)
 
 
-def tokenise_passages(passages: Iterable[Passage], lang: str) -> list[TokenisedPassage]:
-    tokenised = [TokenisedPassage(passage, lang) for passage in passages]
+def tokenise_passages(passages: Iterable[Passage], tokeniser: Tokeniser) -> list[TokenisedPassage]:
+    tokenised = [TokenisedPassage(passage, tokeniser) for passage in passages]
     if blank := [passage for passage in tokenised if not passage.text.tokens]:
         raise UserError(f"The passage {blank[0].passage.text!r:.60} has no words.")
     return tokenised

@@ -21,7 +21,7 @@ from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.char_cnn import Maximum
 from elmo_core.settings import setting
-from elmo_core.text.tokenise import TOKENISERS
+from elmo_core.text.tokenise import LANGUAGES
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.reading.batch import FEATURES, Batch, PaddedTexts
 from elmo_tasks.reading.text import Window
@@ -40,7 +40,7 @@ class ReaderSettings(ELMoSettings):
     word_dim: int = setting(100, "size of the word embeddings that are trained with the task", below=MAX_SIZE)
     hidden_dim: int = setting(100, "size of a GRU", below=MAX_SIZE)
     dropout: float = setting(0.2, "dropout of the network", below=1)
-    lang: str = setting("en", "how text is tokenised", choices=tuple(TOKENISERS))
+    lang: str = setting("en", "how text is tokenised", choices=LANGUAGES)
     max_seq_len: int = setting(512, "tokens per window; longer passages are read in several windows")
     doc_stride: int = setting(256, "tokens between the starts of windows")
     max_answer_length: int = setting(50, "maximum tokens in an answer")

@@ -18,7 +18,7 @@ from elmo_core.machine.checks import check_number, check_texts
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.settings import check_effects, first_of, make
-from elmo_core.text.language import AUTO, choose_language
+from elmo_core.text.language import AUTO, make_tokeniser
 from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches
 from elmo_core.weights.model_files import vocabulary_words
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, question_groups, training_groups
@@ -73,6 +73,7 @@ class Reader(TrainedModel):
         progress: Progress | None = None,
         device: str = "auto",
         lang: str = AUTO,
+        user_dict: Path | str | None = None,
         layers: str = ReaderSettings.layers,
         elmo_dropout: Several = ReaderSettings.elmo_dropout,
         elmo_l2_coef: Several = ReaderSettings.elmo_l2_coef,
@@ -107,7 +108,8 @@ class Reader(TrainedModel):
         save_dir: folder of the reader; without one, nothing is written. overwrite: replace the reader there. resume:
         continue an interrupted training.
         progress: called with the scores of each epoch.
-        lang: how text is tokenised: en, zh, any, none, or auto: recognised.
+        lang: how text is tokenised: en, zh, characters, any, none, or auto: recognised. user_dict: a file of words for
+        jieba, which tokenises zh.
         layers: concat, mix, average, top, a number, or some layers, as in concat:0,1. random_weights: ablation: all, or
         lstm. cache_gb: memory for the layers of the biLM; larger caches go to a file in save_dir.
         word_vectors: a file in word2vec's or GloVe's format; word_vectors_limit: only its first N.
@@ -132,18 +134,20 @@ class Reader(TrainedModel):
         ):
             read = {name: read_passages(part, name) for name, part in parts.items() if part is not None}
             texts = [passage.text for passage in read["examples"]]
-            options["lang"] = choose_language(lang, texts, vocabulary_words(elmo))
+            tokeniser = make_tokeniser(lang, texts, vocabulary_words(elmo), user_dict)
+            options["lang"] = tokeniser.lang
             questions = (question for passage in read["examples"] for question in passage.questions)
             options["no_answer"] = not all(question.answers for question in questions)
             settings = make(ReaderSettings, {name: first_of(value) for name, value in options.items()})
-            data = {name: tokenise_passages(passages, settings.lang) for name, passages in read.items()}
+            data = {name: tokenise_passages(passages, tokeniser) for name, passages in read.items()}
             train = data.pop("examples")
             if dev is None:
                 train, data["dev"] = hold_out(train, seed)
             groups = training_groups(train, max_seq_len, doc_stride, settings.no_answer)
             inputs = load_inputs(options, (passage.text.tokens for passage in train))
             tokens = (token for passage in train for text in passage.texts() for token in text.tokens)
-            parts, data = {"words": Vocabulary.frequent(tokens, min_count), **inputs}, {"training": train, **data}
+            parts = {"words": Vocabulary.frequent(tokens, min_count), "user_dict": tokeniser.segment, **inputs}
+            data = {"training": train, **data}
             texts = (text for part in data.values() for passage in part for text in passage.texts())
             sentences = [sentence for text in texts for sentence in text.sentences]
 
@@ -159,7 +163,7 @@ class Reader(TrainedModel):
 
     def evaluate(self, examples: Path | str | Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Score the reader on a file or on dictionaries, as `train` takes them."""
-        return self.score(tokenise_passages(read_passages(examples, "examples"), self.settings.lang)).to_dict()
+        return self.score(tokenise_passages(read_passages(examples, "examples"), self.tokeniser)).to_dict()
 
     def answer(self, question: str, passage: str, k: int = 1) -> list[Answer]:
         """The k best answers, best first. Their texts differ; they may overlap. One may be "", see `Answer`."""
@@ -175,8 +179,7 @@ class Reader(TrainedModel):
         by_passage: dict[str, list[Question]] = {}
         for number, (question, passage) in enumerate(questions):
             by_passage.setdefault(passage, []).append(Question(str(number), question, [], []))
-        language = self.settings.lang
-        passages = (TokenisedPassage(Passage(text, asked), language) for text, asked in by_passage.items())
+        passages = (TokenisedPassage(Passage(text, asked), self.tokeniser) for text, asked in by_passage.items())
         answers = dict(self._answers((passage for passage in passages if passage.text.tokens), k))
         return [answers.get(str(number), []) for number in range(len(questions))]
 

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from elmo_core.machine.messages import format_count
-from elmo_core.text.tokenise import HAS_WORD, TOKENISERS
+from elmo_core.text.tokenise import HAS_WORD, Tokeniser
 from elmo_tasks.reading.data import Passage
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -28,7 +28,7 @@ def squad_words(text: str) -> list[str]:
 
 def unicode_words(text: str) -> list[str]:
     """Lower-case words of any language, without punctuation."""
-    return [word for word in TOKENISERS["any"](text.lower()) if HAS_WORD.search(word)]
+    return [word for word in Tokeniser("any")(text.lower()) if HAS_WORD.search(word)]
 
 
 def word_f1(words: Callable[[str], list[str]], answer: str, predicted: str) -> float:
@@ -82,6 +82,7 @@ METRICS: dict[str, tuple[Callable, Callable, Callable]] = {
     "none": _word_metrics(lambda text: text.lower().split()),
     "zh": (cmrc_characters, cmrc_f1, lambda text: list("".join(text.split()))),
 }
+METRICS["characters"] = METRICS["zh"]
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elmo_core.text.offsets import token_offsets
-from elmo_core.text.tokenise import sentences
+from elmo_core.text.tokenise import Tokeniser
 
 EMPTY_QUESTION = "？"  # replaces a question without words
 
@@ -34,20 +34,20 @@ class Text:
     offsets: np.ndarray
 
     @classmethod
-    def from_string(cls, text: str, language: str) -> "Text":
+    def from_string(cls, text: str, tokeniser: Tokeniser) -> "Text":
         split, offsets, begin = [], [], 0
         for line in text.split("\n"):  # a sentence ends with its line
-            in_line = [tuple(tokens) for tokens in sentences(line, language)]
+            in_line = [tuple(tokens) for tokens in tokeniser.sentences(line)]
             split += in_line
             offsets.append(token_offsets(list(chain.from_iterable(in_line)), line) + begin)
             begin += len(line) + 1
         return cls(text, split, np.concatenate(offsets))
 
     @classmethod
-    def from_question(cls, text: str, language: str) -> "Text":
+    def from_question(cls, text: str, tokeniser: Tokeniser) -> "Text":
         """The same. A question without words becomes a question mark."""
-        question = cls.from_string(text, language)
-        return question if question.tokens else cls.from_string(EMPTY_QUESTION, language)
+        question = cls.from_string(text, tokeniser)
+        return question if question.tokens else cls.from_string(EMPTY_QUESTION, tokeniser)
 
     @cached_property
     def tokens(self) -> list[str]:

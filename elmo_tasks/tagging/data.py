@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +12,14 @@ import numpy as np
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, join_names, log
-from elmo_core.text.language import AUTO, HAN, choose_language, recognise
+from elmo_core.text.language import AUTO, HAN, SAMPLE, choose_language, recognise
+from elmo_core.text.segmenter import warn_if_traditional
 from elmo_core.text.text_files import read_entries
+from elmo_core.text.tokenise import CHINESE
 from elmo_core.text.tokens import UNK_ID, Vocabulary, digest, pad_rows, shuffled_batches
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.tagging.pieces import joined_words
-from elmo_tasks.tagging.scheme import forbidden_transitions, split_lac_label
-from elmo_tasks.tagging.text import CHARACTERS
+from elmo_tasks.tagging.scheme import are_of_words, forbidden_transitions, split_lac_label
 
 
 @dataclass
@@ -99,15 +101,19 @@ def detect_language(
     if segmentation == "feature":
         return "none"
     language = recognise(tokens, words)
-    single = language == "zh" and all(len(token) == 1 for token in tokens if HAN.search(token))
-    return CHARACTERS if single else language
+    if language not in CHINESE:
+        return language
+    if words:
+        warn_if_traditional("".join(tokens[:SAMPLE]), words)
+    return "characters" if all(len(token) == 1 for token in tokens if HAN.search(token)) else "zh"
 
 
-def known_words(sentences: Sequence[Sentence], scheme: str) -> set[str]:
-    """The words of training sentences; in LAC's scheme, joined from their tokens."""
-    if scheme != "lac":
-        return {token for sentence in sentences for token in sentence.tokens}
-    return {word for sentence in sentences for word, _ in joined_words(sentence.tokens, sentence.labels)}
+def known_words(sentences: Sequence[Sentence], scheme: str) -> Vocabulary | None:
+    """The words of training sentences, joined from their tokens; None if the labels are not of words."""
+    if not are_of_words({label for sentence in sentences for label in sentence.labels}, scheme):
+        return None
+    words = (joined_words(sentence.tokens, sentence.labels, scheme) for sentence in sentences)
+    return Vocabulary.frequent(word for word, _ in chain.from_iterable(words))
 
 
 def make_labels(sentences: Sequence[Sentence]) -> Labels:

@@ -25,12 +25,13 @@ from elmo_core.machine import disk
 from elmo_core.machine.checks import check_sentences
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.language import AUTO, HAN, recognise
+from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.text_files import line_groups, read_lines
+from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.tagging.columns import CHARACTER_WITH_POSITION, parse_token, read_columns
 from elmo_tasks.tagging.data import Sentence
 from elmo_tasks.tagging.pieces import PieceSplitter
 from elmo_tasks.tagging.scheme import OUTSIDE, split_lac_label
-from elmo_tasks.tagging.text import CHARACTERS
 from elmo_tasks.tagging.text_spans import SPAN_KEYS, Faults, find_spans, label_tokens
 
 FORMATS = ("columns", "tsv", "tagged", "segmented", "json", "csv")
@@ -49,8 +50,8 @@ class SentenceReader:
     """Reads labelled sentences.
 
     format: one of FORMATS; by default recognised. token, label: columns, or keys of JSON. segmentation, feature: see
-    columns.py. label_names: the names of labels that are numbers, or a file of them. pieces: splits tagged words. lang: how
-    texts with spans are tokenised; auto: recognised by the first file of them.
+    columns.py. label_names: the names of labels that are numbers, or a file of them. pieces: splits tagged words. lang,
+    segment: how texts with spans are tokenised, see `Tokeniser`; auto: recognised by the first file of them.
     """
 
     format: str | None = None
@@ -61,6 +62,7 @@ class SentenceReader:
     label_names: LabelNames = None
     pieces: PieceSplitter | None = None
     lang: str = AUTO
+    segment: Segmenter | None = None
     faults: Faults = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self):
@@ -110,7 +112,7 @@ class SentenceReader:
         texts = list(filter(None, (self.text(record) for _, record in rows if isinstance(record, dict))))
         if self.lang == AUTO and texts:
             language = recognise(texts)
-            self.lang = CHARACTERS if language == "zh" else language
+            self.lang = "characters" if language == "zh" else language
         found = (self.sentences(record, where, format_name) for where, record in rows)
         return [sentence for sentence in chain.from_iterable(found) if sentence.tokens]
 
@@ -153,7 +155,8 @@ class SentenceReader:
                 spans = find_spans(record, text, [self.label] if isinstance(self.label, str) else SPAN_KEYS, where)
                 if spans is None:
                     self.faults["texts that were not annotated or accepted, left out"].append(where)
-                return [] if spans is None else label_tokens(text, spans, self.lang, where, self.faults)
+                tokeniser = Tokeniser(self.lang, self.segment)
+                return [] if spans is None else label_tokens(text, spans, tokeniser, where, self.faults)
             self.label_names = record.get("names", self.label_names)
             if self.key("tokens") not in record and "names" in record:
                 return []

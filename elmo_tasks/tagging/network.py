@@ -15,14 +15,14 @@ from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.settings import setting
 from elmo_core.text.characters import CharTable
+from elmo_core.text.segmenter import Segmenter
+from elmo_core.text.tokenise import LANGUAGES
 from elmo_core.text.tokens import Tokens, pad_rows
-from elmo_tasks.characters import jieba_words
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.shapes import Shapes, recurrent
 from elmo_tasks.tagging.crf import LinearChainCRF
 from elmo_tasks.tagging.data import Batch, Labels
 from elmo_tasks.tagging.scheme import SCHEMES, forbidden_transitions
-from elmo_tasks.tagging.text import LANGUAGES
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
@@ -69,7 +69,7 @@ class BiGRUCRF(nn.Layer):
 
     elmo: with one mix for each of settings.elmo_at. vectors: word vectors of a file, fixed or, if
     settings.word_vectors_trainable, plus a trained offset for each training word. features: the values of the tokens'
-    feature column, if any.
+    feature column, if any. segment: finds the words if settings.words is jieba.
     """
 
     def __init__(
@@ -80,9 +80,10 @@ class BiGRUCRF(nn.Layer):
         elmo: ELMo | None = None,
         vectors: WordVectors | None = None,
         features: Sequence[str] = (),
+        segment: Segmenter | None = None,
     ):
         super().__init__()
-        self.settings, self.vectors = settings, vectors
+        self.settings, self.vectors, self.segment = settings, vectors, segment
         self.elmo_at = settings.elmo_at.split(",") if elmo else []
         self.feature_numbers = {value: number for number, value in enumerate(features, 1)}  # 0: unknown
         rate = paddle.ParamAttr(initializer=nn.initializer.Uniform(-0.1, 0.1), learning_rate=settings.emb_lr_factor)
@@ -145,9 +146,9 @@ class BiGRUCRF(nn.Layer):
 
     def _elmo(self, sentences: Sequence[Sequence[str]]) -> list[paddle.Tensor]:
         """ELMo's output (B, T, D) for each of elmo_at."""
-        if self.settings.words == "tokens":
+        if not self.segment:
             return self.elmo(sentences)[0]
-        words, word_index = jieba_words(sentences)
+        words, word_index = self.segment.words_of(sentences)
         layers, word_mask = self.elmo.layers(words)  # (B, W, 2P), (B, W)
         lengths = np.array(list(map(len, word_index)))
         starts = word_mask.shape[1] * np.repeat(np.arange(len(word_index)), lengths)
@@ -164,7 +165,7 @@ class BiGRUCRF(nn.Layer):
         return self.word_embedding(to_tensor(batch.ids))
 
     def _word_vectors(self, batch: Batch) -> paddle.Tensor:
-        vectors = to_tensor(self.vectors.lookup(batch.tokens, self.settings.words))
+        vectors = to_tensor(self.vectors.lookup(batch.tokens, self.segment))
         if self.settings.word_vectors_trainable:
             vectors = vectors + self.vector_change(to_tensor(batch.ids))
         return vectors

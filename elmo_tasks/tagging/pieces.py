@@ -56,10 +56,10 @@ class PieceSplitter:
         return ["".join(islice(characters, len(token))) for token in tokens], tokens
 
 
-def joined_words(tokens: Sequence[str], labels: Sequence[str]) -> TaggedWords:
-    """Join tokens into tagged words, by labels of LAC's scheme. A token outside all words gets the tag O."""
+def joined_words(tokens: Sequence[str], labels: Sequence[str], scheme: str = "lac") -> TaggedWords:
+    """Join tokens into tagged words by their labels. A token outside all words gets the tag O."""
     words, done = [], 0
-    for begin, end, tag in spans(labels):
+    for begin, end, tag in spans(labels, scheme):
         words += [(token, OUTSIDE) for token in tokens[done:begin]]
         words.append(("".join(tokens[begin:end]), tag))
         done = end

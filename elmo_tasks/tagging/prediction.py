@@ -15,7 +15,7 @@ from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.text import Line
 
 INPUT_FORMATS = (TEXT, *FORMATS)
-OUTPUT_FORMATS = ("columns", "json", "tagged")
+OUTPUT_FORMATS = ("columns", "json", "tagged", "words")
 MIN_ROWS = 5  # fewer lines than that are not recognised as columns
 
 
@@ -26,17 +26,20 @@ def tag(
 
     reader: its format is that of the input; by default recognised. lang: by default as in training. format_name: as below.
     """
+    scheme = tagger.settings.scheme
     for lines in input_lines(tagger, groups, source, reader, lang):
         results = iter(tagger.tagged(filter(None, lines), with_spans=format_name == "json"))
-        yield "".join(formatted(line, *next(results), format_name) if line else "\n" for line in lines)
+        yield "".join(formatted(line, *next(results), format_name, scheme) if line else "\n" for line in lines)
 
 
-def formatted(line: Line, labels: list[str], spans: list, format_name: str) -> str:
+def formatted(line: Line, labels: list[str], spans: list, format_name: str, scheme: str) -> str:
     """The output for a line, with a final newline.
 
-    format_name: columns (a line per token, then a blank one), tagged (one line of `word/TAG`, in LAC's scheme), or json (one
-    line with the text, its tokens, their labels, and the spans).
+    format_name: columns (a line per token, then a blank one), tagged (one line of `word/TAG`, in LAC's scheme), words (one
+    line of words), or json (one line with the text, its tokens, their labels, and the spans).
     """
+    if format_name == "words":
+        return " ".join(word for word, _ in joined_words(line.words, labels, scheme)) + "\n"
     if format_name == "tagged":
         return " ".join(f"{word}/{tag}" for word, tag in joined_words(line.words, labels)) + "\n"
     if format_name == "columns":

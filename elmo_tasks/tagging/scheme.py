@@ -61,6 +61,13 @@ def spans(labels: Sequence[str], scheme: str = "lac") -> list[tuple[int, int, st
     return result
 
 
+def are_of_words(labels: Iterable[str], scheme: str) -> bool:
+    """Whether labels say of each token which word it belongs to: in LAC's scheme, or without tags and O."""
+    return scheme == "lac" or all(
+        prefix != OUTSIDE and not tag for prefix, tag in (prefix_and_tag(x, scheme) for x in labels)
+    )
+
+
 def detect_scheme(sentences: Iterable[Sequence[str]]) -> str:
     """Detect the scheme of labelled sentences. It is IOB1, not BIO, if every B directly follows a span of its tag."""
     sentences = list(sentences)

@@ -39,14 +39,18 @@ class Counts:
 class Score:
     """Counts per tag, and of unknown words: those that do not occur in the training sentences.
 
-    In LAC's scheme a span is one word, joined from its tokens; in the others a span is unknown if one of its tokens is.
+    of_words: spans are words, joined from their tokens; otherwise a span is unknown if one of its tokens is.
     """
 
     tags: dict[str, Counts] = field(default_factory=dict)
     unknown: Counts = field(default_factory=Counts)
     scheme: str = "lac"
+    of_words: bool = False  # always in LAC's scheme
     n_tokens: int = 0
     n_correct: int = 0  # tokens
+
+    def __post_init__(self):
+        self.of_words |= self.scheme == "lac"
 
     @property
     def total(self) -> Counts:
@@ -64,9 +68,9 @@ class Score:
         self.n_correct += sum(map(str.__eq__, gold, predicted))
         for span in sorted(gold_spans | predicted_spans):
             begin, end, tag = span
-            words = ["".join(tokens[begin:end])] if self.scheme == "lac" else tokens[begin:end]
+            words = ["".join(tokens[begin:end])] if self.of_words else tokens[begin:end]
             is_known = known is None or all(word in known for word in words)
-            for counts in [self.tags.setdefault(tag, Counts()), *([] if is_known else [self.unknown])]:
+            for counts in [self.tags.setdefault(tag or "words", Counts()), *([] if is_known else [self.unknown])]:
                 counts.correct += span in gold_spans and span in predicted_spans
                 counts.predicted += span in predicted_spans
                 counts.gold += span in gold_spans
@@ -85,7 +89,7 @@ class Score:
     @property
     def unit(self) -> str:
         """The things that are counted."""
-        return {"lac": "words", "plain": "tokens"}.get(self.scheme, "spans")
+        return "words" if self.of_words else "tokens" if self.scheme == "plain" else "spans"
 
     @property
     def value(self) -> float:
@@ -111,7 +115,7 @@ class Score:
 
     def table(self) -> str:
         """One line per tag, the most frequent first, then totals: all spans, each subtype, unknown words."""
-        rows = sorted(((tag or "words", n) for tag, n in self.tags.items()), key=lambda pair: -pair[1].gold)
+        rows = sorted(self.tags.items(), key=lambda pair: -pair[1].gold)
         subtypes = [(f"all .{name}", counts) for name, counts in self.subtypes.items()]
         unknown = [("unknown words", self.unknown)] if self.unknown.gold else []
         return "\n".join(

@@ -3,9 +3,11 @@
 FOLDER/        as in elmo_tasks/saved.py, and
   vocab.txt    the words of the training data
   labels.txt   the labels
+  words.txt    the words of the training data, if the labels are of words that are joined from tokens
   pieces.txt   the vocabulary whose pieces the tokens are; absent if they are whole words
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -19,9 +21,9 @@ from elmo_core.machine.checks import check_sentence, check_sentences, checked
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.settings import check_effects, first_of, make
 from elmo_core.text.language import AUTO
+from elmo_core.text.segmenter import Segmenter, segmenter
 from elmo_core.text.tokens import Vocabulary, restore_order, sentence_batches
 from elmo_core.weights.model_files import vocabulary_words
-from elmo_tasks.characters import jieba_words
 from elmo_tasks.saved import TrainedModel, part
 from elmo_tasks.tagging.columns import parse_token
 from elmo_tasks.tagging.data import (
@@ -38,9 +40,9 @@ from elmo_tasks.tagging.data import (
 from elmo_tasks.tagging.formats import LabelledSentences, LabelNames, SentenceReader
 from elmo_tasks.tagging.network import BiGRUCRF, TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter
-from elmo_tasks.tagging.scheme import detect_scheme, spans
+from elmo_tasks.tagging.scheme import are_of_words, detect_scheme, spans
 from elmo_tasks.tagging.score import Score
-from elmo_tasks.tagging.text import CHARACTERS, Line, Span, tokeniser
+from elmo_tasks.tagging.text import Line, Span
 from elmo_tasks.token_models import load_inputs, train_model
 from elmo_tasks.training import Progress, Several, TrainingSettings, grid_of, hold_out, training_folder
 
@@ -55,7 +57,7 @@ class Tagger(TrainedModel):
         tagger.predict(["The cat sat .".split()])      # [["B-NP", "I-NP", "B-VP", "O"]]
         tagger.spans(["The cat sat."])                 # [[Span(begin=0, end=7, text='The cat', label='NP', score=0.98), ..]]
 
-    words: the words of the training data.
+    words, known: the tokens of the training data, and the words joined from them, see `known_words`.
     pretrained: its biLM, if any.
     pieces: the vocabulary whose pieces the tokens are; None if they are whole words.
     vectors: word vectors of a file, if any.
@@ -68,6 +70,7 @@ class Tagger(TrainedModel):
     settings: TaggerSettings
     words: Vocabulary = part(Vocabulary, checkpoint.VOCABULARY)
     labels: Labels = part(Labels, "labels.txt")
+    known: Vocabulary | None = part(Vocabulary, "words.txt", default=None)
     pieces: Vocabulary | None = part(Vocabulary, "pieces.txt", default=None)
     features: Sequence[str] = part(list, default=())
     feature_column: int | None = part(int | None, default=None)
@@ -77,7 +80,7 @@ class Tagger(TrainedModel):
         elmo = self.settings.layer(self.pretrained, n_mixes) if self.pretrained else None
         parts = self.settings, len(self.words), self.labels, elmo, self.vectors, self.features
         self.check_shapes(BiGRUCRF.shapes(*parts))
-        return BiGRUCRF(*parts)
+        return BiGRUCRF(*parts, (self.user_dict or segmenter()) if self.settings.words == "jieba" else None)
 
     @classmethod
     def train(
@@ -95,6 +98,7 @@ class Tagger(TrainedModel):
         device: str = "auto",
         scheme: str | None = None,
         lang: str = AUTO,
+        user_dict: Path | str | None = None,
         segmentation: str = TaggerSettings.segmentation,
         words: str = TaggerSettings.words,
         pieces: Path | str | None = None,
@@ -143,6 +147,7 @@ class Tagger(TrainedModel):
         scheme: bio, iob1, bioes, plain or lac (default: detected). lang: how raw text is tokenised in prediction: en, zh,
         any, characters, none, or auto: recognised. segmentation: of characters with their index in the word (科0 技1):
         none, strip the index, or use it as a feature. words: what ELMo and word vectors look up: tokens, or jieba's words.
+        user_dict: a file of words for jieba.
         pieces: vocabulary whose entries the words of `word/TAG` are split into.
         data_format, token_column, label_column, label_names, feature_column: of files, see docs/sequence-tagging.md.
         layers: concat, mix, average, top, a number, or some layers, as in concat:0,1. elmo_at: input, output, or both, as
@@ -161,7 +166,8 @@ class Tagger(TrainedModel):
         vocabulary, elmo_words = Vocabulary.from_file(Path(pieces)) if pieces else None, vocabulary_words(elmo)
         splitter = PieceSplitter(vocabulary.words if vocabulary else elmo_words, whole=vocabulary is None)
         files = data_format, token_column, label_column
-        reader = SentenceReader(*files, segmentation, feature_column, label_names, splitter, lang)
+        own_words = Segmenter.from_file(user_dict) if user_dict else None
+        reader = SentenceReader(*files, segmentation, feature_column, label_names, splitter, lang, own_words)
         parts = {"sentences": (sentences, labels) if labels is not None else sentences, "dev": dev, "test": test}
         with (
             training_folder(cls.kind, save_dir, overwrite, resume) as folder,
@@ -171,6 +177,8 @@ class Tagger(TrainedModel):
             train = data.pop("sentences")
             tokens = [sentence.tokens for sentence in train]
             options["lang"] = detect_language(tokens, segmentation, elmo_words, reader.lang)
+            if user_dict and options["lang"] != "zh" and words != "jieba":
+                raise UserError("`user_dict` has no effect without `lang=zh` or `words=jieba`.")
             is_tagged = isinstance(sentences, Path | str) and reader.format_of(Path(sentences)) == "tagged"
             options["scheme"] = scheme or ("lac" if is_tagged else detect_scheme(sentence.labels for sentence in train))
             settings = make(TaggerSettings, {name: first_of(value) for name, value in options.items()})
@@ -182,21 +190,29 @@ class Tagger(TrainedModel):
                 f"{len(train):,} training and {format_count(len(data['dev']), 'dev sentences')}, {len(tag_names)} labels, "
                 f"scheme {settings.scheme}; raw text is tokenised with `lang={settings.lang}`"
             )
-            inputs = load_inputs(options, (sentence.tokens for sentence in train))
+            segment = (own_words or segmenter()) if words == "jieba" else None
+            inputs = load_inputs(options, (sentence.tokens for sentence in train), segment)
             word_list = Vocabulary.frequent(token for sentence in train for token in sentence.tokens)
             vocabulary = vocabulary or pieces_of(settings.scheme, tag_names, inputs["pretrained"], word_list)
             features = sorted({t.feature for s in train for t in s.tokens}) if feature_column is not None else ()
-            dictionaries = {"words": word_list, "labels": tag_names, "pieces": vocabulary, "features": features}
-            parts = {**dictionaries, **inputs, "feature_column": feature_column}
-            data, known = {"training": train, **data}, known_words(train, settings.scheme)
+            known = known_words(train, settings.scheme)
+            dictionaries = {
+                "words": word_list,
+                "known": known,
+                "labels": tag_names,
+                "pieces": vocabulary,
+                "features": features,
+            }
+            parts = {**dictionaries, **inputs, "feature_column": feature_column, "user_dict": own_words}
+            data = {"training": train, **data}
             texts = [sentence.tokens for part in data.values() for sentence in part]
-            texts = jieba_words(texts)[0] if elmo and words == "jieba" else texts
+            texts = segment.words_of(texts)[0] if elmo and segment else texts
 
             def prepare(tagger: Tagger, batch_size: int) -> tuple[Callable, Callable]:
                 return training_batches(word_list, tag_names, train, batch_size), tagger.network.loss
 
             def score(tagger: Tagger, part: Sequence[Sentence]) -> Score:
-                return tagger.score(part, known)
+                return tagger.score(part)
 
             return train_model(cls, parts, options, grid, data, texts, prepare, score, folder)
 
@@ -245,10 +261,10 @@ class Tagger(TrainedModel):
         if self.features:
             raise UserError("This tagger was trained with `feature_column`: it tags columns, not text.")
         lang, segmentation = lang or self.settings.lang, self.settings.segmentation
-        words = tokeniser(lang)(text)
-        if self.settings.scheme == "lac" and lang != CHARACTERS:
+        words = dataclasses.replace(self.tokeniser, lang=lang)(text)
+        if self.settings.scheme == "lac" and lang != "characters":
             return Line(text, *self.piece_splitter.split_line(words))
-        if lang == CHARACTERS and segmentation == "strip":  # they carry no positions
+        if lang == "characters" and segmentation == "strip":  # they carry no positions
             segmentation = "none"
         return Line(text, words, [parse_token(word, segmentation, where) for word in words])
 
@@ -290,7 +306,7 @@ class Tagger(TrainedModel):
     ) -> SentenceReader:
         """A reader of files for this tagger."""
         how = self.settings.segmentation, self.feature_column, label_names, self.piece_splitter, self.settings.lang
-        return SentenceReader(data_format, token, label, *how)
+        return SentenceReader(data_format, token, label, *how, self.user_dict)
 
     def evaluate(
         self,
@@ -308,13 +324,11 @@ class Tagger(TrainedModel):
         warn_about_labels(self.labels, self.settings.scheme, [], {"given": data})
         return self.score(data).to_dict()
 
-    def score(
-        self, sentences: Sequence[Sentence], known: set[str] | None = None, predicted: Sequence[list[str]] | None = None
-    ) -> Score:
-        """Score the tagger. known: the words of the training data. predicted: its labels."""
-        if known is None and self.settings.scheme != "lac":  # in LAC's scheme words are joined from tokens
-            known = set(self.words.tokens)
-        score = Score(scheme=self.settings.scheme)
+    def score(self, sentences: Sequence[Sentence], predicted: Sequence[list[str]] | None = None) -> Score:
+        """Score the tagger. predicted: its labels."""
+        of_words = are_of_words(self.labels, self.settings.scheme)
+        known = self.known if of_words else self.words  # None in taggers of earlier versions
+        score = Score(scheme=self.settings.scheme, of_words=of_words)
         predicted = self.predict([s.tokens for s in sentences]) if predicted is None else predicted
         for sentence, labels in zip(sentences, predicted, strict=True):
             score.add(sentence.tokens, sentence.labels, labels, known)

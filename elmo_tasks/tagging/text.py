@@ -1,16 +1,12 @@
 """Lines of text as the tagger's tokens, with their offsets in the line."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from elmo_core.text.offsets import token_offsets
-from elmo_core.text.tokenise import TOKENISERS
 from elmo_tasks.tagging.scheme import spans
-
-CHARACTERS = "characters"  # each is a token
-LANGUAGES = (*TOKENISERS, CHARACTERS)
 
 
 class Span(NamedTuple):
@@ -49,10 +45,3 @@ class Line:
             begin, end = offsets[first][0], offsets[end - 1][1]
             result.append(Span(begin, end, self.text[begin:end], label, score))
         return result
-
-
-def tokeniser(lang: str) -> Callable[[str], list[str]]:
-    """The function that splits a line into words. lang: one of LANGUAGES."""
-    if lang == CHARACTERS:
-        return lambda line: [character for character in line if not character.isspace()]
-    return TOKENISERS[lang]

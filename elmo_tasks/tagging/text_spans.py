@@ -15,9 +15,9 @@ import numpy as np
 
 from elmo_core.machine.messages import UserError
 from elmo_core.text.offsets import token_offsets
+from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.tagging.data import Sentence
 from elmo_tasks.tagging.scheme import OUTSIDE
-from elmo_tasks.tagging.text import tokeniser
 
 SPAN_KEYS = ("label", "labels", "spans", "entities", "annotations")
 CharSpan = tuple[int, int, str]  # begin, end and label
@@ -57,14 +57,16 @@ def _span(item: Any) -> CharSpan:
     return begin, end, label[0] if isinstance(label, list) else label
 
 
-def label_tokens(text: str, spans: Sequence[CharSpan], lang: str, where: str, faults: Faults) -> list[Sentence]:
+def label_tokens(
+    text: str, spans: Sequence[CharSpan], tokeniser: Tokeniser, where: str, faults: Faults
+) -> list[Sentence]:
     """The sentences of a text, one per line, with the labels of its spans in BIO.
 
-    lang: see `tokeniser`. faults: spans that cannot be encoded as they are, are added to these.
+    faults: spans that cannot be encoded as they are, are added to these.
     """
     sentences, begin, encoded = [], 0, set()
     for line in text.split("\n"):
-        tokens = tokeniser(lang)(line)
+        tokens = tokeniser(line)
         labels, offsets = [OUTSIDE] * len(tokens), token_offsets(tokens, line) + begin
         for span in spans:
             first, end, label = span

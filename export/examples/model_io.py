@@ -11,11 +11,15 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.machine.messages import UserError
+from elmo_core.text.segmenter import Segmenter
+from elmo_core.text.tokenise import Tokeniser
 
 HERE = Path(__file__).resolve().parent
 MODEL = json.loads((HERE / "inputs.json").read_text(encoding="utf-8"))
 SETTINGS = MODEL["settings"]  # of the trained model
 LINES_PER_BATCH = 64
+DICTIONARY = HERE / "user_dict.txt"
+SEGMENT = Segmenter(DICTIONARY.read_text(encoding="utf-8").split("\n") if DICTIONARY.exists() else ())  # jieba
 
 Run = Callable[[dict[str, np.ndarray]], np.ndarray]  # the model's output for its inputs by name
 
@@ -42,26 +46,40 @@ def main(load: Callable[[], Run], predict: Callable) -> None:
         sys.exit(f"error: {error}")
 
 
+def tokeniser(lang: str) -> Tokeniser:
+    """Splits raw text as in training."""
+    return Tokeniser(lang, SEGMENT)
+
+
 def arrays(sentences: list[list[str]], **columns: list[list]) -> dict[str, np.ndarray]:
     """The inputs of sentences by name: int64, padded to the longest sentence.
 
     columns: for taggers that read them, `features` of the tokens, or `positions` of characters in words, from 1.
+    A tagger of jieba's words also gets these words and the index of each token's.
     """
-    lengths = np.array([len(sentence) for sentence in sentences], np.int64)
-    inputs = {"lengths": lengths}
+    inputs = {"lengths": np.array([len(sentence) for sentence in sentences], np.int64)}
+    if SETTINGS.get("words") == "jieba":  # those of characters
+        words, columns["word_index"] = SEGMENT.words_of(sentences)
+        inputs["word_lengths"] = np.array([len(sentence) for sentence in words], np.int64)
+        longest = inputs["word_lengths"].max(initial=0)
+        columns["word_index"] = [index + b * longest for b, index in enumerate(columns["word_index"])]
     for name, spec in MODEL["inputs"].items():
-        if spec["shape"][:2] != ["B", "T"]:
+        if spec["shape"][0] != "B":
             continue
+        of_words = spec["shape"][1] == "W"
+        lengths = inputs["word_lengths" if of_words else "lengths"]
         sizes = [len(sentences), lengths.max(initial=0), *spec["shape"][2:]]
         inputs[name] = np.full(sizes, spec["padding"], np.int64)
-        rows = sentences
-        if name in ("features", "positions"):
+        rows = words if of_words else sentences
+        if name in ("features", "positions", "word_index"):
             rows = columns.get(name) or [[0 if name == "positions" else ""] * n for n in lengths]
         for array, row in zip(inputs[name], rows, strict=True):
             for k, token in enumerate(row):
                 if len(sizes) == 3:
                     ids = characters(token, spec)
                     array[k, : len(ids)] = ids
+                elif name == "word_index":
+                    array[k] = token
                 else:
                     array[k] = min(token, spec["max_value"]) if name == "positions" else word(token, spec)
     return inputs

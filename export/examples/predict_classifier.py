@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from itertools import chain
 
-from model_io import SETTINGS, Run, arrays, table
+from model_io import SETTINGS, Run, arrays, table, tokeniser
 
 from elmo_core.machine.messages import UserError
-from elmo_core.text.tokenise import TOKENISERS
 
 
 def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterator[tuple[dict, str]]:
@@ -16,7 +15,7 @@ def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterato
     if wrong := [line for line, text in zip(lines, texts, strict=True) if len(text) != 1 + pairs]:
         raise UserError(f"{wrong[0]!r:.60}: expected two texts separated by a tab.")
     stacked = chain.from_iterable(zip(*texts, strict=True))  # all first texts, then all second ones
-    output = run(arrays([TOKENISERS[lang](text)[: SETTINGS["max_seq_len"]] for text in stacked]))
+    output = run(arrays([tokens[: SETTINGS["max_seq_len"]] for tokens in map(tokeniser(lang), stacked)]))
     names = list(table("labels.txt"))
     for text, row in zip(texts, output, strict=True):
         label, probabilities = names[row.argmax()], dict(zip(names, row.astype(float).round(6).tolist(), strict=True))

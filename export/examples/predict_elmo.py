@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator
 
-from model_io import SETTINGS, Run, arrays
-
-from elmo_core.text.tokenise import TOKENISERS
+from model_io import SETTINGS, Run, arrays, tokeniser
 
 
 def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterator[tuple[dict, str]]:
     """The tokens of each line and their vectors, or the mean of these; and the vectors' shape, as text."""
-    sentences = [TOKENISERS[lang](line) for line in lines]
+    sentences = list(map(tokeniser(lang), lines))
     output = run(arrays(sentences))
     for row, tokens in enumerate(sentences):
         vectors = output[..., row, :] if SETTINGS["pool"] else output[..., row, : len(tokens), :]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
-from model_io import SETTINGS, Run, arrays
+from model_io import SETTINGS, Run, arrays, tokeniser
 
 from elmo_core.machine.messages import UserError
 from elmo_tasks.reading.text import Answer, Text, Window, best_answers, question_features, span_scores, windows
@@ -23,7 +23,7 @@ def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterato
 
 def answers(run: Run, question: str, passage: str, lang: str = SETTINGS["lang"], k: int = 1) -> list[Answer]:
     """The k best answers, best first, as `Reader.answer` gives them."""
-    text, asked = Text.from_string(passage, lang), Text.from_question(question, lang)
+    text, asked = Text.from_string(passage, tokeniser(lang)), Text.from_question(question, tokeniser(lang))
     if not text.tokens:
         raise UserError(f"the passage {passage!r:.60} has no words.")
     longest = SETTINGS["max_answer_length"]

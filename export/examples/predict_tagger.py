@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator
 
-from model_io import MODEL, SETTINGS, Run, arrays, table
+from model_io import MODEL, SETTINGS, Run, arrays, table, tokeniser
 
 from elmo_core.machine.messages import UserError
 from elmo_tasks.tagging.pieces import PieceSplitter
-from elmo_tasks.tagging.text import CHARACTERS, Line, tokeniser
+from elmo_tasks.tagging.text import Line
 
 SCHEME = SETTINGS["scheme"]
 PIECES = PieceSplitter(table(SETTINGS["pieces"]), SETTINGS["whole"]) if SCHEME == "lac" else None
@@ -18,12 +18,12 @@ def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterato
     if "features" in MODEL["inputs"]:
         raise UserError("this tagger reads a feature of each token: pass both to model_io.arrays.")
     cut, names = tokeniser(lang), list(table("labels.txt"))
-    has_positions = SETTINGS["segmentation"] != "none" and lang != CHARACTERS
+    has_positions = SETTINGS["segmentation"] != "none" and lang != "characters"
     texts, positions = [], []
     for text in lines:
         words = cut(text)
         pairs = [split_position(word) if has_positions else (word, 0) for word in words]
-        split = PIECES.split_line(words) if PIECES and lang != CHARACTERS else (words, [token for token, _ in pairs])
+        split = PIECES.split_line(words) if PIECES and lang != "characters" else (words, [token for token, _ in pairs])
         texts.append(Line(text, *split))
         positions.append([position for _, position in pairs])
     sentences = [line.tokens for line in texts]

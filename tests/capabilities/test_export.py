@@ -22,8 +22,10 @@ import convert
 import export_model
 import run_finetune
 import run_tag
-from elmo import ELMoEmbedder
+from elmo import ELMoEmbedder, load_bilm
 from elmo_core.machine.messages import UserError
+from elmo_core.text.segmenter import Segmenter
+from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.heads import HEADS
@@ -139,6 +141,18 @@ def test_layers_and_pools(export, model, runtime, flags, layers, pool):
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize(("precision", "part", "tolerance"), [("float16", 0.6, 1e-3), ("int8", 0.4, 0.05)])
+def test_weights_in_fewer_bits_take_less_room(export, tmp_path, runtime, precision, part, tolerance):
+    prefix = tiny.save(tiny.random_bilm(scale=0.7, projection_dim=41, cell_dim=170), tmp_path / "model")
+    found = export(prefix, runtime, f"--precision={precision}")(SENTENCES)
+    (weights,) = [*(tmp_path / "exported").glob("*.onnx"), *(tmp_path / "exported").glob("*.pdiparams")][:1]
+    assert weights.stat().st_size < part * sum(4 * w.size for w in load_bilm(prefix)[0].parameters())
+    for row, vectors in enumerate(ELMoEmbedder(prefix, device="cpu").encode(SENTENCES)):
+        difference = np.abs(found[:, row, : vectors.shape[1]] - vectors).max(initial=0)
+        assert difference <= tolerance * np.abs(vectors).max(initial=0)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
 def test_bad_input_is_zeros_or_an_error(export, model, runtime):
     exported = export(model, runtime)
     arrays = exported.arrays(SENTENCES)
@@ -178,6 +192,7 @@ def random_tagger(folder: Path, **settings) -> Tagger:
     labels = Labels(["B-x", "I-x", "E-x", "S-x", "O"])
     settings = {"scheme": "bioes", "hidden_dim": 5, "word_dim": 4, "n_layers": 2, "layers": "mix", **settings}
     pretrained, vectors, features = None, None, settings.pop("features", ())
+    user_dict = settings.pop("user_dict", None)
     if settings["scheme"] == "lac":
         labels = Labels(["n", "n-B", "n-I", "v", "v-B", "v-I", "O"])
     pieces = Vocabulary([*SPECIAL_TOKENS, *settings.pop("pieces")]) if "pieces" in settings else None
@@ -195,6 +210,7 @@ def random_tagger(folder: Path, **settings) -> Tagger:
         pieces=pieces,
         vectors=vectors,
         features=features,
+        user_dict=user_dict,
     )
     random_weights(tagger.network, "elmo.bilm")
     tagger.network.emission.weight.set_value(4 * tagger.network.emission.weight)  # so that the labels vary
@@ -263,11 +279,19 @@ def test_characters_with_positions_and_features(export, tmp_path):
     assert [[tagger.labels.names[k] for k in row] for row in found] == tagger.predict([tokens])
 
 
-def test_a_tagger_of_jiebas_words_is_not_exported(tmp_path):
-    random_tagger(tmp_path, words="jieba")
-    with pytest.raises(UserError, match="jieba"):
-        export_model.main([str(tmp_path / "tagger"), f"--output={tmp_path / 'exported'}"])
-    assert not (tmp_path / "exported").exists()
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("settings", [{}, {"bilm": {"input": "word"}, "elmo_at": "input,output", "vectors": True}])
+def test_a_tagger_of_jiebas_words(export, tmp_path, runtime, settings):
+    tagger = random_tagger(tmp_path, words="jieba", lang="characters", char_cnn=True, **settings)
+    sentences = [list("很高兴在北京银行"), list("苹果很大"), [], ["the", "很", "bank"], list("很")]
+    exported = export(tmp_path / "tagger", runtime)
+    expected = [[tagger.labels.index[label] for label in labels] for labels in tagger.predict(sentences)]
+    assert [row.tolist() for row in exported(sentences)] == [labels + [-1] * (8 - len(labels)) for labels in expected]
+    assert [exported([sentence]).tolist() for sentence in sentences] == [[labels] for labels in expected]
+    inputs = exported.arrays(sentences)
+    inputs["elmo_words" if settings else "elmo_characters"][1, 0] = -5  # not an id
+    assert exported.run(inputs)[1].tolist() == [-1] * 8 and exported.run(inputs)[0].tolist() == expected[0]
+    assert exported([]).shape == (0, 0) and exported([[]]).shape == (1, 0)
 
 
 # Classifiers
@@ -368,8 +392,11 @@ def random_reader(folder: Path, **settings) -> Reader:
 @pytest.mark.parametrize("settings", [{}, {"layers": "mix"}, {"elmo": False}])
 def test_a_reader_gives_the_same_logits(export, tmp_path, runtime, settings):
     reader = random_reader(tmp_path, **settings)
-    exported, text = export(tmp_path / "reader", runtime), Text.from_string(raw_lines(1, tiny.WORDS[3:])[0], "en")
-    question, program = Text.from_question("Is the bank of Bank?", "en"), sys.modules["predict"]
+    exported, text = (
+        export(tmp_path / "reader", runtime),
+        Text.from_string(raw_lines(1, tiny.WORDS[3:])[0], Tokeniser("en")),
+    )
+    question, program = Text.from_question("Is the bank of Bank?", Tokeniser("en")), sys.modules["predict"]
     cover = windows(text, 7, 3)
     with reader.inference():
         groups = [QuestionGroup(window, [WindowQuestion("a", question)]) for window in cover]
@@ -397,6 +424,7 @@ def raw_lines(n: int, words: list[str], space: str = " ") -> list[str]:
     return ["".join(generator.choice(words) + generator.choice(ends) for _ in range(size)).strip() for size in sizes]
 
 
+JIEBA = {"words": "jieba", "lang": "characters", "user_dict": Segmenter(["很的 1000000"])}
 LAC = {"scheme": "lac", "lang": "zh", "elmo": False, "pieces": ["银行", "河", "苹果", "的"]}
 
 
@@ -409,18 +437,18 @@ def predicted(kind: str, lines: list[str], tmp_path: Path, heads: Path) -> tuple
     file, output, model = tmp_path / "lines", tmp_path / "output", heads / f"head of {kind}"
     file.write_text("\n".join([*lines, ""]), encoding="utf-8")
     script, flags = run_finetune, [f"--input={file}", f"--output={output}", "--output_format=json"]
-    if kind in ("tagger", "lac"):
-        random_tagger(tmp_path, **(LAC if kind == "lac" else {}))
+    if kind in ("tagger", "lac", "jieba"):
+        random_tagger(tmp_path, **{"lac": LAC, "jieba": JIEBA}.get(kind, {}))
         script, flags, model = run_tag, [*flags, "--data_format=text"], tmp_path / "tagger"
     script.main(["predict", f"--model_dir={model}", *flags])
     return model, [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("kind", ["tagger", "lac", "raw texts", "raw pairs", "reader"])
+@pytest.mark.parametrize("kind", ["tagger", "lac", "jieba", "raw texts", "raw pairs", "reader"])
 def test_the_programs_answer_raw_lines_without_this_project(tmp_path, heads, runtime, kind):
     lines, folder = raw_lines(70, tiny.WORDS[3:]), tmp_path / "exported"
-    if kind == "lac":
+    if kind in ("lac", "jieba"):
         lines = raw_lines(70, ["银行", "河流", "苹果", "很", "的", "Ａ１"], "")
     elif kind in ("raw pairs", "reader"):
         lines = [f"{a}\t{b}" for a, b in zip(raw_lines(90, ["the", "river"])[20:], lines, strict=True)]

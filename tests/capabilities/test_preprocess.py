@@ -115,7 +115,7 @@ def test_html_ends_paragraphs_and_leaves_nothing_behind():
     "raw", ["x<b or y>b holds", "if a <i and c> d", "0 <p and p> 1", "<u like this>", "<s=3 or t> 4"]
 )
 def test_what_only_looks_like_a_tag_is_text(raw):
-    assert "".join(map("".join, tokenise.sentences(raw, "any"))) == raw.replace(" ", "")
+    assert "".join(map("".join, tokenise.Tokeniser("any").sentences(raw))) == raw.replace(" ", "")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_what_only_looks_like_a_tag_is_text(raw):
     ],
 )
 def test_tags_are_removed(raw):
-    assert [*"".join(map("".join, tokenise.sentences(raw, "any")))] == ["a", "b"]
+    assert [*"".join(map("".join, tokenise.Tokeniser("any").sentences(raw)))] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -169,13 +169,13 @@ def test_tags_are_removed(raw):
     ],
 )
 def test_sentences_and_tokens_of_any_language(raw, sentences):
-    assert [" ".join(tokens) for tokens in tokenise.sentences(raw, "any")] == sentences
+    assert [" ".join(tokens) for tokens in tokenise.Tokeniser("any").sentences(raw)] == sentences
 
 
 @pytest.mark.parametrize("lang", ["en", "zh", "any"])
 def test_tokens_hold_no_white_space_and_nothing_invisible(lang):
     raw = "".join(f"ab{c}你好{c}" for c in SPACES + "\x00\x1b\u200b\ufeff\u00ad\u202e&#x3000;&#133;&#x2028;")
-    cut = [" ".join(tokens) for tokens in tokenise.sentences(raw, lang)]
+    cut = [" ".join(tokens) for tokens in tokenise.Tokeniser(lang).sentences(raw)]
     for sentence in cut:
         assert sentence.split() == sentence.split(" ")
         assert not re.search(r"[\x00-\x1f\x7f-\x9f\u200b\ufeff\u00ad\u202e]", sentence)

@@ -285,7 +285,7 @@ def test_tf32_is_off_unless_it_is_asked_for():
         pytest.skip(f"this build of paddle {paddle.__version__} has no TF32 to switch")
     products.use_tf32(True)
     assert core.get_cublas_switch() and core.get_cudnn_switch()
-    with products.full_precision():
+    with products.without_tf32():
         assert not core.get_cublas_switch() and not core.get_cudnn_switch()
     assert core.get_cublas_switch()
     runtime.set_device("cpu")

@@ -13,6 +13,7 @@ from sklearn import metrics
 import run_finetune
 from elmo_core.machine.messages import UserError
 from elmo_core.text.terminal import display_width
+from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.classification import folds, scores, texts
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.prediction import classify_lines
@@ -238,13 +239,15 @@ def test_the_language_is_recognised_and_saved(tmp_path, small_weights, elmo):
 
 
 def test_tokens_are_those_of_the_language(tmp_path):
-    assert texts.tokenise_texts(["It's fine."], "en", 9, tmp_path) == [["It", "'s", "fine", "."]]
-    assert texts.tokenise_texts(["酒店很好。早餐一般。"], "zh", 5, tmp_path) == [["酒店", "很", "好", "。", "早餐"]]
+    assert texts.tokenise_texts(["It's fine."], Tokeniser("en"), 9, tmp_path) == [["It", "'s", "fine", "."]]
+    assert texts.tokenise_texts(["酒店很好。早餐一般。"], Tokeniser("zh"), 5, tmp_path) == [
+        ["酒店", "很", "好", "。", "早餐"]
+    ]
 
 
 def test_cut_texts_are_counted_in_files_and_reported_once_in_predictions(messages):
     for k in range(3):
-        texts.tokenise_texts(["a b c", "a"], "none", 2, "file" if k == 2 else "")
+        texts.tokenise_texts(["a b c", "a"], Tokeniser("none"), 2, "file" if k == 2 else "")
     first, last = messages().strip().splitlines()
     assert "2 tokens" in first and "file: 1 of 2 texts" in last
 

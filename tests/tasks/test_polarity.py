@@ -80,7 +80,7 @@ def task(n: int = 90, changed: Fold | None = None) -> Texts:
         labels[changed.test] = 1 - labels[changed.test]
         for k in changed.test:
             sentences[k] = ["word0", "new"]
-    return Texts([" ".join(sentence) for sentence in sentences], sentences, labels, lang="none")
+    return Texts([" ".join(sentence) for sentence in sentences], sentences, labels)
 
 
 def trained(data: Texts, fold: Fold, pretrained=None, vectors=None, **changes) -> tuple[BestEpoch, BestEpoch | None]:
@@ -231,7 +231,7 @@ def test_word_vectors_are_written_and_read_in_every_form(vectors, tmp_path, name
 def test_fine_tuning_changes_trainable_weights_and_restarts_each_fold(checkpoints, vectors):
     reviews = polarity.read_reviews(SAMPLE, "en", 256)
     few = np.r_[0:30, 600:630]
-    data = Texts([""] * len(few), [reviews.sentences[k] for k in few], reviews.labels[few], lang="en")
+    data = Texts([""] * len(few), [reviews.sentences[k] for k in few], reviews.labels[few], tokeniser=reviews.tokeniser)
     source = PretrainedBiLM.from_path(checkpoints["word"]), WordVectors(vectors)
     trainer = Trainer(
         Classifier,

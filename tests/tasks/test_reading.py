@@ -11,6 +11,7 @@ import pytest
 from elmo import ELMo
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.reading.batch import NO_ANSWER, QuestionGroup, WindowQuestion, make_batch, training_groups
 from elmo_tasks.reading.data import Dataset, Passage, Question, TokenisedPassage, read_dataset
@@ -34,9 +35,10 @@ def passage(text: str = TEXT, questions: dict[str, str] = QUESTIONS, name: str =
 
 
 def group(text: str = TEXT, *questions: str, begin: int = 0, end: int | None = None) -> QuestionGroup:
-    whole = Text.from_string(text, "zh")
+    whole = Text.from_string(text, Tokeniser("zh"))
     questions = [
-        WindowQuestion(question, Text.from_string(question, "zh"), (1, 2)) for question in questions or QUESTIONS
+        WindowQuestion(question, Text.from_string(question, Tokeniser("zh")), (1, 2))
+        for question in questions or QUESTIONS
     ]
     return QuestionGroup(Window(whole, begin, len(whole.tokens) if end is None else end), questions)
 
@@ -57,7 +59,7 @@ def group(text: str = TEXT, *questions: str, begin: int = 0, end: int | None = N
     ],
 )
 def test_tokens_know_their_offsets(text, language, changed):
-    tokenised = Text.from_string(text, language)
+    tokenised = Text.from_string(text, Tokeniser(language))
     for token, (begin, end) in zip(tokenised.tokens, tokenised.offsets, strict=True):
         written = text[begin:end].replace("\u200b", "")
         assert written == token or (token in changed and len(written) == 1)
@@ -65,7 +67,7 @@ def test_tokens_know_their_offsets(text, language, changed):
 
 
 def test_an_answer_that_cuts_through_words_is_rounded_outwards():
-    text = Text.from_string("他在北京大学学习英语。", "zh")
+    text = Text.from_string("他在北京大学学习英语。", Tokeniser("zh"))
     begin = text.text.index("京大")
     span = text.token_span(begin, begin + 2)
     assert not span.exact and "京大" in text.text[slice(*text.char_span(span.first, span.last))]
@@ -76,7 +78,7 @@ def test_an_answer_that_cuts_through_words_is_rounded_outwards():
 
 
 def test_windows_hold_every_token_and_give_the_parts_of_sentences():
-    text = Text.from_string(TEXT, "zh")
+    text = Text.from_string(TEXT, Tokeniser("zh"))
     n = len(text.tokens)
     for size, stride in ((4, 2), (5, 5), (n, 3), (n - 1, 1), (3 * n, n)):
         cover = windows(text, size, stride)
@@ -341,7 +343,7 @@ def test_the_loss_of_no_answer_is_minus_its_log_probability(network):
 
 
 def test_the_best_spans_are_those_of_an_enumeration():
-    text, random = Text.from_string("a b c a b c a b c", "en"), np.random.default_rng(1)
+    text, random = Text.from_string("a b c a b c a b c", Tokeniser("en")), np.random.default_rng(1)
     for longest in (1, 3, 9, 50):
         row = random.standard_normal((2, 9)).astype(np.float32)
         spans = [(i, j) for i in range(9) for j in range(i, min(9, i + longest))]
@@ -379,7 +381,11 @@ def test_elmo_is_at_the_input_and_at_the_output_of_the_encoder(checkpoints):
 
 @pytest.mark.parametrize("cached", [False, True])
 def test_a_windows_layers_are_those_of_its_sentences(checkpoints, cached):
-    elmo, text, other = ELMo(checkpoints["char"]), Text.from_string(TEXT, "zh"), Text.from_string("医生在银行？", "zh")
+    elmo, text, other = (
+        ELMo(checkpoints["char"]),
+        Text.from_string(TEXT, Tokeniser("zh")),
+        Text.from_string("医生在银行？", Tokeniser("zh")),
+    )
     if cached:
         elmo.cache(text.sentences, 1)
     expected = np.concatenate(elmo.arrays(text.sentences), axis=1)  # (3, n, 2P)
@@ -395,7 +401,7 @@ def test_a_windows_layers_are_those_of_its_sentences(checkpoints, cached):
 def test_what_cannot_be_learnt_from_is_counted(messages):
     one = passage("老师住在北京。" * 3, {"老师住在哪里？": "北京", "谁住在北京？": "师住"})
     one.questions += [Question("lost", "谁？", ["广州"], [None]), Question("long", "谁？", ["北京。老师住在"], [4])]
-    groups = training_groups([TokenisedPassage(one, "zh")], 5, 5)
+    groups = training_groups([TokenisedPassage(one, Tokeniser("zh"))], 5, 5)
     assert [(one.window.begin, [question.id for question in one.questions]) for one in groups] == [(0, ["q0", "q1"])]
     assert "within a word: 1, not in their passage: 1, in no window: 1" in messages()
     with pytest.raises(UserError, match="No question"):
@@ -451,7 +457,7 @@ def test_a_reader_learns_what_its_passage_does_not_answer(tmp_path):
         found = saved.answer(question, TEXT, k)
         assert found == reader.answer(question, TEXT, k) and found[0].text == (answer or "") and len(found) == k
         assert answer or found[0] == Answer("", 0, 0, found[0].score)
-    reader.choose_threshold([TokenisedPassage(passage(), "zh")])  # in which all questions have an answer
+    reader.choose_threshold([TokenisedPassage(passage(), Tokeniser("zh"))])  # in which all questions have an answer
     assert all(reader.answer(question, TEXT)[0].text for question in QUESTIONS)
 
 
@@ -474,10 +480,10 @@ def test_answers_do_not_depend_on_the_batch(network):
         alone = reader.answer(question, text, k=4)
         assert_same_answers(several, alone)
         assert [one.text for one in alone] == [text[one.begin : one.end] for one in alone]
-    whole = Text.from_string(TEXT * 3, "zh")
+    whole = Text.from_string(TEXT * 3, Tokeniser("zh"))
     best = np.full((len(whole.tokens), 2), -np.inf)
     for window in windows(whole, 6, 3):
-        question = [WindowQuestion("q", Text.from_string("谁住在上海？", "zh"))]
+        question = [WindowQuestion("q", Text.from_string("谁住在上海？", Tokeniser("zh")))]
         logits = network(make_batch([QuestionGroup(window, question)], WORDS)).numpy()[0]
         best[window.begin : window.end] = np.maximum(best[window.begin : window.end], span_scores(logits, 2))
     expected = best_answers(whole, best, 4)

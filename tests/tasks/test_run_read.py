@@ -10,6 +10,7 @@ import pytest
 import run_read
 from args import with_flags
 from elmo_core.machine.messages import UserError
+from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.reading.data import read_dataset
 from elmo_tasks.reading.text import Text
 
@@ -136,7 +137,10 @@ def test_prepare_counts_and_writes(run, tmp_path):
     assert "2 passages, 4 questions" in printed and "within a word: 1" in printed
     assert "EM 75.00%" in printed
     lines = (tmp_path / "text").read_text(encoding="utf-8").splitlines()
-    assert lines[:3] == [" ".join(sentence) for sentence in Text.from_string(TEXT, "zh").sentences] and len(lines) == 4
+    assert (
+        lines[:3] == [" ".join(sentence) for sentence in Text.from_string(TEXT, Tokeniser("zh")).sentences]
+        and len(lines) == 4
+    )
 
 
 BASELINE = f"{TRAIN} --init_from_ckpt=none --save_dir=new --device=cpu"

@@ -7,6 +7,7 @@ import re
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -253,6 +254,33 @@ def test_tagged_words_from_training_to_raw_text(run, pieces):
     lines = run(predict, text="小明爱北京大学。\n\n苹果很好。\n").split("\n")
     assert lines[1:3] == ["", "苹果/n 很/c 好/v 。/w"]
     assert "".join(token.rpartition("/")[0] for token in lines[0].split()) == "小明爱北京大学。"
+
+
+def test_word_segmentation_from_training_to_words(run):
+    Path("train").write_text("他 在 北京 大学 学习\n我 爱 苹果 。\n" * 5, encoding="utf-8")
+    Path("test").write_text("他 爱 北京 。\n我 在 学\n", encoding="utf-8")
+    learns = ["--epochs=60", "--lr=0.03", "--batch_size=3", "--dropout=0", "--patience=0"]
+    printed = train(run, NO_ELMO, *learns, data="--train_file=train --dev_file=train --test_file=test")
+    assert "unknown words" in printed.partition("== test")[2] and "  1 word\n" in printed.partition("== test")[2]
+    predict = "predict --model_dir=tagger --device=cpu --output_format=words"
+    assert run(predict, text="我爱北京大学。\n\n他 在苹果 。\n") == "我 爱 北京 大学 。\n\n他 在 苹果 。\n"
+
+
+def test_a_taggers_dictionary_finds_the_words_that_elmo_reads(run, small_weights, monkeypatch):
+    Path("train").write_text("云\tB-x\n原\tI-x\n生\tI-x\n\n很\tO\n好\tO\n\n" * 9, encoding="utf-8")
+    Path("words.txt").write_text("云原生 100000 n\n", encoding="utf-8")
+    flags = [f"--init_from_ckpt={small_weights['word']}", "--words=jieba", "--user_dict=words.txt"]
+    train(run, *flags, data="--train_file=train")
+    assert Tagger("tagger").network.segment.words_of([["云", "原", "生", "很"]])[0] == [["云原生", "很"]]
+    scores = iter([Tagger("tagger").score(read_columns("train")), KeyboardInterrupt])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Tagger, "score", mock.Mock(side_effect=scores))
+        train(run, *flags, "--overwrite", data="--train_file=train")
+    Path("words.txt").write_text("云原 100000 n\n", encoding="utf-8")
+    with pytest.raises(UserError, match="user_dict"):
+        train(run, *flags, "--resume", data="--train_file=train")
+    with pytest.raises(UserError, match="user_dict"):
+        train(run, NO_ELMO, "--user_dict=words.txt", "--overwrite", data="--train_file=train")
 
 
 def test_pieces_default_to_elmos_vocabulary_in_lacs_scheme(run, small_weights):

@@ -1,5 +1,6 @@
 """Saved models: loading them again, damaged or moved files, and a process killed while saving."""
 
+import dataclasses
 import json
 import multiprocessing
 import os
@@ -18,6 +19,7 @@ from copies import COPIES
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.characters import CodePoints
+from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import published
 from elmo_tasks.classification.classifier import Classifier
@@ -301,6 +303,20 @@ def test_the_users_files_are_not_replaced(build, tmp_path):
     (tmp_path / "word_vectors.txt").unlink()
     build("reader").save(tmp_path)
     check_model_folder(tmp_path, "reader", overwrite=True)
+
+
+@pytest.mark.parametrize("kind", ["reader", "classifier", "tagger of all"])
+def test_a_model_keeps_its_dictionary(build, tmp_path, kind):
+    model = build(kind)
+    parts = {name: getattr(model, name) for name in ("settings", "vectors", *model._declared())}
+    model = type(model).create(**parts | {"user_dict": Segmenter(["师住在 100000"])})
+    model.save(tmp_path / "model")
+    loaded = type(model)(tmp_path / "model")
+    assert "师住在" in dataclasses.replace(loaded.tokeniser, lang="zh")("老师住在北京。")
+    assert loaded.values() == model.values()
+    (tmp_path / "model/user_dict.txt").write_text("老师住\n", encoding="utf-8")
+    with pytest.raises(UserError, match="user_dict"):
+        type(model)(tmp_path / "model")
 
 
 @pytest.mark.parametrize("name", ["vocab.txt", "labels.txt", "pieces.txt"])

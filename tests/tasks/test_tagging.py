@@ -15,12 +15,13 @@ import tiny
 from elmo import ELMoEmbedder
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.text.segmenter import segmenter
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.crf import LinearChainCRF
 from elmo_tasks.tagging.data import Labels, Sentence, detect_language, make_batch, training_batches
-from elmo_tasks.tagging.formats import SentenceReader
+from elmo_tasks.tagging.formats import SentenceReader, segmented_sentence
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter, joined_words
 from elmo_tasks.tagging.scheme import detect_scheme, forbidden_transitions, spans, split_lac_label
@@ -181,10 +182,16 @@ def test_unknown_words_are_scored_separately(scheme, tokens, gold, predicted, kn
     assert score.unknown == Counts(*counts) and ("unknown words" in score.table()) == any(counts)
 
 
-def test_the_table_of_word_segmentation_names_its_rows():
-    score = Score(scheme="bioes")
-    score.add("abc", list("BES"), list("BES"))
-    assert [line.split()[0] for line in score.table().splitlines()][:2] == ["words", "all"]
+def test_scores_of_word_segmentation_are_those_of_sighans_script():
+    """Its counts are of the words at the same place; the recall of unknown ones is R_OOV."""
+    known, sentences = {"北京", "大学", "爱", "学生"}, ["北京 大学 生", "爱 北京大学 学生"]
+    score = Score(scheme="bioes", of_words=True)
+    for gold, predicted in zip(sentences, ["北京 大学 生", "爱 北京 大学 学生"], strict=True):
+        gold, predicted = (segmented_sentence(line, "") for line in (gold, predicted))
+        score.add(gold.tokens, gold.labels, predicted.labels, known)
+    assert score.tags == {"words": Counts(5, 7, 6)} and score.unknown == Counts(1, 1, 2) and score.unknown.recall == 0.5
+    rows = [line.split("precision")[0].strip() for line in score.table().splitlines()]
+    assert rows == ["words", "all", "unknown words"] and score.table().endswith("2 words")
 
 
 def test_scores_are_pooled_by_subtype():
@@ -564,7 +571,7 @@ def test_characters_get_the_vectors_of_jiebas_words(small_weights, tmp_path):
         np.testing.assert_allclose(of_elmo[0], expected, atol=1e-5)
         assert not of_elmo[1, 2:].any()
     (tmp_path / "v.txt").write_text("2 3\n北京大学 1 2 3\n学生 4 5 6\n", encoding="utf-8")
-    of_words = WordVectors(tmp_path / "v.txt").lookup([tokens], "jieba")
+    of_words = WordVectors(tmp_path / "v.txt").lookup([tokens], segmenter())
     assert of_words[0, :, 0].tolist() == [1, 1, 1, 1, 0, 4, 4, 0, 0, 0, 0]
 
 
@@ -585,7 +592,7 @@ def sentences_to_learn() -> list[Sentence]:
 
 def train(tagger: Tagger, sentences: list[Sentence], dev: list[Sentence], settings: TrainingSettings):
     batches = training_batches(tagger.words, tagger.labels, sentences, settings.batch_size)
-    return fit(tagger, batches, tagger.network.loss, lambda _: tagger.score(dev, set()), settings)
+    return fit(tagger, batches, tagger.network.loss, lambda _: tagger.score(dev), settings)
 
 
 @pytest.mark.parametrize("kind", [None, "char"])
@@ -594,7 +601,7 @@ def test_a_tagger_learns(small_weights, kind):
     tagger = tagger_of(words_of(sentences), small_weights.get(kind))
     best = train(tagger, sentences, sentences[:9], TrainingSettings(epochs=60, batch_size=8, lr=0.02, patience=3))
     assert best.score.total.f1 > 0.98
-    assert tagger.score(sentences[:9], set()).total == best.score.total
+    assert tagger.score(sentences[:9]).total == best.score.total
 
 
 def test_learning_rates_of_the_parts(checkpoints):

@@ -1,0 +1,115 @@
+"""Matrix products in the current precision, and right-hand sides packed for many of them."""
+
+import ctypes
+import functools
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from elmo_core.machine import products
+from elmo_core.machine.checks import check_option
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import on_device, paddle
+from elmo_core.network import fused, onednn
+from elmo_core.network.fused import AS_IS, TRANSPOSED
+from elmo_core.settings import PRECISIONS
+
+SAMPLES = 256  # elements by which a change of a weight is noticed
+TRIAL = 64, 512, 4096  # rows, columns and depth of the products that `auto` compares
+
+
+def chosen_precision(name: str, device: str) -> str:
+    """Check the name of a precision, and choose for `auto`. Raises if the device has no bfloat16."""
+    check_option("precision", name, PRECISIONS)
+    if name == "float32":
+        return name
+    if problem := bfloat16_problem(device):
+        if name == "bfloat16":
+            raise UserError(f"`precision=bfloat16`: {problem}. Choose float32, or auto.")
+        return "float32"
+    return "bfloat16" if name == "bfloat16" or _bfloat16_is_faster(device) else "float32"
+
+
+def bfloat16_problem(device: str) -> str:
+    """What a device lacks for products in bfloat16; empty if nothing."""
+    if device.startswith("gpu"):
+        capable = paddle.device.cuda.get_device_capability(int(device.partition(":")[2] or 0)) >= (8, 0)
+        return "" if capable else "this GPU has no bfloat16 (an A100 or later has)"
+    if problem := onednn.missing():
+        return problem
+    return "" if fused.kernel() else "the compiled loops are missing, which need a C compiler and Paddle's MKL"
+
+
+@functools.cache
+def _bfloat16_is_faster(device: str) -> bool:
+    rows, columns, depth = TRIAL
+    with on_device(device), paddle.no_grad():
+        x, one = paddle.ones([rows, depth]), paddle.nn.initializer.Constant(1)
+        weight = paddle.create_parameter([depth, columns], "float32", default_initializer=one)
+        weight.stop_gradient = True  # packed once
+        seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
+        for name in 8 * list(seconds):
+            with products.without_tf32(name):
+                began = time.perf_counter()
+                amp_matmul(x, weight)[0, 0].item()
+                seconds[name].append(time.perf_counter() - began)
+    return min(seconds["bfloat16"]) < min(seconds["float32"])
+
+
+def amp_operand(x):
+    """Convert an operand for `amp_matmul`: once, if it is multiplied many times."""
+    if not products.bfloat16_enabled() or x.dtype == paddle.bfloat16:
+        return x
+    if fused.is_supported(x):
+        rounded, x = paddle.empty(x.shape, "bfloat16"), x.contiguous()
+        fused.kernel().round_to_bfloat16(x.size, x, rounded)
+        return rounded
+    rounded = x.astype("bfloat16")
+    return rounded if x.place.is_gpu_place() else rounded.astype(x.dtype)  # other CPUs only round their operands
+
+
+def amp_matmul(x, weight, transpose_x: bool = False, transpose_y: bool = False, add_to=None):
+    """Matrix product of x and a weight, or of an `amp_operand` of either, in float32 or, on a GPU, rounded to bfloat16.
+
+    add_to: a float32 matrix that the product is added to, with the compiled loops only.
+    """
+    if add_to is None and not (products.bfloat16_enabled() and fused.is_supported(x)):
+        dtype = weight.dtype if x.dtype == paddle.bfloat16 else x.dtype
+        x, weight = amp_operand(x), amp_operand(weight)
+        result = paddle.matmul(x, weight, transpose_x, transpose_y)
+        return amp_operand(result).astype(dtype) if products.bfloat16_enabled() else result
+    m, k = reversed(x.shape) if transpose_x else x.shape
+    result = paddle.empty([m, weight.shape[0 if transpose_y else 1]]) if add_to is None else add_to
+    if add_to is None and not transpose_x and _is_frozen(weight):
+        fused.kernel().multiply(m, amp_operand(x.contiguous()), packed([weight], transpose_y, 4, 4 * m), result)
+    else:
+        trans = [TRANSPOSED if transposed else AS_IS for transposed in (transpose_x, transpose_y)]
+        operands = amp_operand(x.contiguous()), amp_operand(weight)
+        fused.kernel().product(*trans, *result.shape, k, *operands, add_to is not None, result)
+    return result
+
+
+def packed(weights: Sequence[paddle.Tensor], transposed: bool, n_products: int, rows: int) -> fused.Packed:
+    """The weights, one above the other, as the right-hand side of so many products with so many rows in total.
+
+    Those of a frozen model are packed once.
+    """
+    is_kept = fused.kernel().packs(n_products, rows) and all(map(_is_frozen, weights))
+    cache = vars(weights[-1]).setdefault("packed", {}) if is_kept else {}
+    key = len(weights), transposed, products.bfloat16_enabled()
+    state = [(weight.data_ptr(), _samples(weight)) for weight in weights] if is_kept else None
+    if key not in cache or cache[key][0] != state:
+        matrix = paddle.concat(list(weights)) if len(weights) > 1 else weights[0]
+        cache[key] = state, fused.Packed(matrix, transposed, n_products, rows)
+    return cache[key][1]
+
+
+def _is_frozen(weight: paddle.Tensor) -> bool:
+    return weight.stop_gradient and isinstance(weight, paddle.base.framework.EagerParamBase)
+
+
+def _samples(weight: paddle.Tensor) -> bytes:
+    """Some of a weight's elements, without copying it."""
+    elements = np.frombuffer((ctypes.c_float * weight.size).from_address(weight.data_ptr()), np.float32)
+    return elements[:: max(1, weight.size // SAMPLES)].tobytes()

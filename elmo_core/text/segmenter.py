@@ -1,0 +1,127 @@
+"""Chinese text to words, with jieba and a dictionary of one's own."""
+
+import hashlib
+import logging
+import re
+import warnings
+from collections.abc import Sequence
+from functools import cache, cached_property
+from pathlib import Path
+
+import numpy as np
+
+from elmo_core.machine.messages import UserError, log
+
+HAN = re.compile("[\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+ENTRY = re.compile(r"(\S{1,100})(?: +(\d{1,18}))?(?: +[A-Za-z]\w*)?")
+
+
+class Segmenter:
+    """jieba with the words of a dictionary. It has a tokenizer of its own: the program's jieba is not changed.
+
+    entries: lines in jieba's format, a word, its frequency and its tag; the last two may be missing. source: their file.
+    """
+
+    def __init__(self, entries: Sequence[str] = (), source: str = "user_dict"):
+        self.entries, self.source, self._frequencies = list(entries), source, {}
+        for number, line in enumerate(entries, 1):
+            match = ENTRY.fullmatch(line.strip())
+            if match:
+                self._frequencies[match[1]] = match[2]
+            elif line.strip():
+                raise UserError(
+                    f"{source}:{number}: found {line!r:.60}, expected a word and, if given, its frequency and its tag, "
+                    "separated by spaces, as in 云计算 5 n."
+                )
+        self._split = {word for word, frequency in self._frequencies.items() if frequency and not int(frequency)}
+
+    @classmethod
+    def from_file(cls, path: Path | str) -> "Segmenter":
+        from elmo_core.machine import disk  # not at the top: exported programs are given the entries
+        from elmo_core.text.text_files import read_entries
+
+        disk.check_input(Path(path), "words, one per line, as for jieba")
+        return segmenter(tuple(read_entries(path)), str(path))
+
+    def save(self, path: Path) -> None:
+        from elmo_core.machine import disk
+
+        with disk.atomic_write(path) as file:
+            file.writelines(f"{line}\n" for line in self.entries)
+
+    @property
+    def fingerprint(self) -> str:
+        return hashlib.sha1("\n".join(self.entries).encode("utf-8", "surrogatepass")).hexdigest()
+
+    def __reduce__(self):
+        return segmenter, (tuple(self.entries), self.source)
+
+    @cached_property
+    def tokenizer(self):
+        """A `jieba.Tokenizer`, loaded silently."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import jieba
+
+        tokenizer, level, unmatched = jieba.Tokenizer(), jieba.default_logger.level, []
+        jieba.setLogLevel(logging.WARNING)
+        tokenizer.initialize()
+        jieba.setLogLevel(level)
+        for word, frequency in self._frequencies.items():
+            if not jieba.re_han_default.fullmatch(word):
+                unmatched.append(word)
+            elif word in self._split:
+                tokenizer.FREQ[word] = 0  # `add_word` would also change the program's jieba
+            else:
+                tokenizer.add_word(word, frequency)
+        if unmatched:
+            log.warning(
+                f"{self.source}: {len(unmatched):,} words have characters at which jieba always splits, and are not found. "
+                f"The first: {unmatched[0]}."
+            )
+        return tokenizer
+
+    def cut(self, text: str) -> list[str]:
+        """The words of a text. Those of frequency 0 are split into characters."""
+        words = self.tokenizer.lcut(text)
+        return [part for word in words for part in (word if word in self._split else [word])] if self._split else words
+
+    def words_of(self, sentences: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[np.ndarray]]:
+        """Segment sentences of characters. Returns their words and, per sentence, the index (T,) of each token's word.
+
+        A token of several characters belongs to the word of its first character.
+        """
+        words, word_index = [self.cut("".join(tokens)) for tokens in sentences], []
+        for tokens, segmented in zip(sentences, words, strict=True):
+            starts = np.cumsum([0, *map(len, tokens)])[:-1]
+            ends = np.cumsum(list(map(len, segmented)))
+            word_index.append(np.searchsorted(ends, starts, side="right"))
+        return words, word_index
+
+
+@cache
+def segmenter(entries: tuple[str, ...] = (), source: str = "user_dict") -> Segmenter:
+    """A shared Segmenter: jieba's dictionary is loaded once."""
+    return Segmenter(entries, source)
+
+
+def is_traditional(text: str) -> bool:
+    """Whether Chinese text is traditional: more of its characters are in Big5 alone than in GB2312 alone."""
+    han = "".join(HAN.findall(text))
+    big5, gb2312 = (han.encode(name, "ignore").decode(name) for name in ("big5", "gb2312"))
+    n_both = len(big5.encode("gb2312", "ignore")) // 2
+    return len(big5) - n_both > max(len(gb2312) - n_both, 0.1 * len(han))
+
+
+def warn_if_traditional(text: str, words: Sequence[str] = ()) -> None:
+    """Warn once if text is traditional, but the vocabulary of the model that reads it, or jieba's, is simplified."""
+    if is_traditional(text) and not is_traditional("".join(words[:10_000])):
+        _warn_of_traditional("the model's vocabulary" if words else "jieba's dictionary")
+
+
+@cache
+def _warn_of_traditional(what: str) -> None:
+    log.warning(
+        f"The text is in traditional Chinese, {what} in simplified. Convert it first, for instance with OpenCC: `opencc -c "
+        "t2s`. manylangs-chinese is a traditional model. This is logged once."
+    )

@@ -1,0 +1,132 @@
+"""Products in bfloat16: near the float64 reference, never without being asked for, and what is missing without them."""
+
+from unittest import mock
+
+import numpy as np
+import pytest
+import reference
+import tiny
+from reference import assert_close
+
+from elmo import ELMo, ELMoEmbedder, load_bilm
+from elmo_core.machine import products, runtime
+from elmo_core.machine.messages import UserError
+from elmo_core.machine.runtime import paddle
+from elmo_core.network import fused, matmul, onednn
+
+SENTENCES = [*tiny.SENTENCES, *([word] * n for n, word in enumerate(tiny.WORDS[3:], 1))]
+
+
+@pytest.fixture
+def bfloat16():
+    """On a machine with bfloat16. Restores float32."""
+    if problem := matmul.bfloat16_problem("cpu"):
+        pytest.skip(problem)
+    with products.precision("bfloat16"):
+        yield
+
+
+@pytest.fixture
+def model(tmp_path):
+    sizes = {"projection_dim": 40, "cell_dim": 70, "filters": ((1, 12), (3, 36))}
+    bilm = tiny.random_bilm(scale=0.7, cell_clip=0.0, proj_clip=0.0, **sizes)  # no clip jumps
+    for weight in bilm.token_encoder.parameters():  # no gate saturates
+        weight.set_value(0.3 * weight.numpy())
+    return tiny.save(bilm, tmp_path / "model")
+
+
+def rounded(x: np.ndarray) -> np.ndarray:
+    """x in bfloat16, as float64: the 16 upper bits, rounded to even."""
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(np.float32).astype(np.float64)
+
+
+@pytest.mark.usefixtures("bfloat16")
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 7, 5), (37, 70, 83), (130, 16, 33)])
+def test_a_product_is_exact_but_for_the_rounding_of_its_operands(m, k, n, frozen):
+    generator = np.random.default_rng(0)
+    for transposed in np.ndindex(2, 2):
+        a, b = (generator.standard_normal(shape, np.float32) for shape in ((m, k), (k, n)))
+        x, weight = (
+            paddle.to_tensor(array.T if flip else array) for array, flip in zip((a, b), transposed, strict=True)
+        )
+        if frozen:
+            initial = paddle.nn.initializer.Assign(weight)
+            weight = paddle.create_parameter(weight.shape, "float32", default_initializer=initial)
+            weight.stop_gradient = True
+        expected = rounded(a) @ rounded(b)
+        result = matmul.amp_matmul(x, weight, *map(bool, transposed))
+        np.testing.assert_allclose(result.numpy(), expected, atol=1e-4)
+        matmul.amp_matmul(x, weight, *map(bool, transposed), add_to=result)
+        np.testing.assert_allclose(result.numpy(), 2 * expected, atol=2e-4)
+
+
+@pytest.mark.usefixtures("bfloat16")
+def test_vectors_are_near_the_reference_and_those_of_float32_stay(model):
+    expected, _ = reference.embed(tiny.reference_of(load_bilm(model)[0]), SENTENCES)
+    embedder, half = ELMoEmbedder(model, device="cpu"), ELMoEmbedder(model, device="cpu", precision="bfloat16")
+    difference = 0.0
+    for _ in range(2):  # with other weights packed in between
+        assert_close(embedder.encode(SENTENCES), expected)
+        for found, one in zip(half.encode(SENTENCES), expected, strict=True):
+            difference = max(difference, np.abs(found - one).max(initial=0))
+    assert 1e-4 < difference < 0.02 * max(np.abs(one).max(initial=0) for one in expected)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_new_weights_of_a_frozen_layer_are_noticed(model, precision, request):
+    if precision == "bfloat16":
+        request.getfixturevalue("bfloat16")
+    bilm = load_bilm(model)
+    layer = ELMo(bilm, layers="top", dropout=0, precision=precision)
+    layer.eval()
+    sentences = SENTENCES * 4
+    before = layer(sentences)[0][0].numpy()
+    for weight in bilm[0].parameters():
+        weight.set_value(1.5 * weight.numpy())
+    after = layer(sentences)[0][0].numpy()
+    fresh = ELMo(bilm, layers="top", dropout=0, precision=precision)
+    fresh.eval()
+    for weight in bilm[0].parameters():
+        vars(weight).pop("packed", None)
+    np.testing.assert_array_equal(after, fresh(sentences)[0][0].numpy())
+    assert np.abs(after - before).max() > 0.01
+
+
+@pytest.mark.usefixtures("bfloat16")
+def test_a_layer_that_is_trained_learns_through_bfloat16(model):
+    gradients = {}
+    for precision in ("float32", "bfloat16"):
+        layer = ELMo(load_bilm(model), layers="top", trainable=True, dropout=0, precision=precision)
+        with products.precision("float32"):  # what counts is the forward pass
+            (layer(SENTENCES)[0][0] ** 2).mean().backward()
+        gradients[precision] = np.concatenate([weight.grad.numpy().ravel() for weight in layer.bilm.parameters()])
+    error = np.linalg.norm(gradients["bfloat16"] - gradients["float32"]) / np.linalg.norm(gradients["float32"])
+    assert 1e-4 < error < 0.25
+
+
+@pytest.mark.parametrize(
+    ("missing", "named"),
+    [
+        (mock.patch.object(runtime, "processor", lambda: "flags: avx2 avx512f"), "this processor"),
+        (mock.patch.object(onednn, "_library", lambda: None), "libdnnl"),
+        (mock.patch.object(fused, "kernel", lambda: None), "C compiler"),
+    ],
+)
+def test_what_is_missing_is_named(model, missing, named):
+    able = mock.patch.object(runtime, "processor", lambda: "flags: avx512_bf16")
+    with mock.patch.object(onednn, "missing", onednn.missing.__wrapped__), able, missing:
+        with pytest.raises(UserError, match=f"`precision=bfloat16`.*{named}"):
+            ELMoEmbedder(model, device="cpu", precision="bfloat16")
+        assert ELMoEmbedder(model, device="cpu", precision="auto").precision == "float32"
+    with pytest.raises(UserError, match=r"precision='half'.*auto"):
+        ELMoEmbedder(model, precision="half")
+
+
+@pytest.mark.usefixtures("bfloat16")
+@pytest.mark.parametrize("faster", [True, False])
+def test_auto_goes_by_a_trial(model, faster, monkeypatch):
+    assert matmul._bfloat16_is_faster("cpu") in (True, False)
+    monkeypatch.setattr(matmul, "_bfloat16_is_faster", lambda device: faster)
+    assert ELMoEmbedder(model, device="cpu", precision="auto").precision == ("bfloat16" if faster else "float32")

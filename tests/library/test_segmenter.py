@@ -1,0 +1,86 @@
+"""Chinese words with a dictionary of one's own, and traditional characters."""
+
+import copy
+import pickle
+
+import jieba
+import pytest
+
+from elmo_core.machine.messages import UserError
+from elmo_core.text.segmenter import Segmenter, _warn_of_traditional, is_traditional, segmenter
+from elmo_core.text.tokenise import Tokeniser
+
+TEXT = "小明在云原生团队做图神经网络"
+
+
+def test_a_dictionary_is_jiebas_own_but_does_not_change_the_programs_jieba(tmp_path):
+    lines = ["\ufeff云原生 10 n", "图神经网络", "", "在 0"]
+    (tmp_path / "words.txt").write_text("\n".join(lines), encoding="utf-8")
+    before, expected = jieba.lcut(TEXT), jieba.Tokenizer()
+    segment = Segmenter.from_file(tmp_path / "words.txt")
+    expected.load_userdict(str(tmp_path / "words.txt"))
+    assert segment.cut(TEXT) == expected.lcut(TEXT) == ["小明", "在", "云原生", "团队", "做", "图神经网络"]
+    assert jieba.lcut(TEXT) == before == segmenter().cut(TEXT) != segment.cut(TEXT)
+
+
+def test_a_word_of_frequency_0_is_split():
+    jieba_words = segmenter().cut("他在北京大学学习")
+    assert "北京大学" in jieba_words and "北京大学" not in Segmenter(["北京大学 0"]).cut("他在北京大学学习")
+    assert jieba.lcut("他在北京大学学习") == jieba_words
+
+
+def test_copies_segment_the_same_and_have_the_same_fingerprint(tmp_path):
+    segment = Segmenter(["云原生", "图神经网络 5"])
+    segment.cut(TEXT)
+    segment.save(tmp_path / "words.txt")
+    for other in (
+        copy.deepcopy(segment),
+        pickle.loads(pickle.dumps(segment)),
+        Segmenter.from_file(tmp_path / "words.txt"),
+    ):
+        assert other.cut(TEXT) == segment.cut(TEXT) and other.fingerprint == segment.fingerprint
+    assert Segmenter(["云原生"]).fingerprint != segment.fingerprint
+
+
+@pytest.mark.parametrize("line", ["云原生\t5 n x", "云原生 5 n x", "云原生 n 5", "云原生 -5", "云原生 0.5"])
+def test_a_broken_line_is_named(tmp_path, line):
+    (tmp_path / "words.txt").write_text(f"图神经网络\n{line}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"words\.txt:2: "):
+        Segmenter.from_file(tmp_path / "words.txt")
+
+
+def test_words_that_jieba_cannot_find_are_counted(caplog):
+    Segmenter(["云原生", "贝拉克·奥巴马", "《红楼梦》 3"]).cut(TEXT)
+    assert "2 words" in caplog.text and "贝拉克·奥巴马" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("臺灣大學的學生們在圖書館裡讀書", True),
+        ("台湾大学的学生们在图书馆里读书", False),
+        ("李喆在北京堃泰大厦工作，说韩语", False),  # names that GB2312 lacks
+        ("他说“臺灣”二字的写法很多，现在一般写作台湾", False),
+        ("今天天很好", False),
+        ("a fine film", False),
+        ("", False),
+    ],
+)
+def test_traditional_text(text, expected):
+    assert is_traditional(text) == expected
+
+
+@pytest.mark.parametrize(("words", "warned"), [(["学习", "银行"], 1), (["學習", "銀行"], 0), ((), 0)])
+def test_a_model_of_simplified_chinese_warns_of_traditional_text_once(caplog, words, warned):
+    _warn_of_traditional.cache_clear()
+    for _ in range(2):
+        Tokeniser("characters", words=words)("臺灣大學的學生們在圖書館裡讀書")
+    assert caplog.text.count("opencc") == warned
+
+
+def test_characters_have_the_sentences_of_chinese():
+    raw = "“走吧。”他说\u200b。<br>Ａ1 好 &amp; 坏……"
+    split = Tokeniser("characters").sentences(raw)
+    assert [" ".join(tokens) for tokens in split] == ["“ 走 吧 。 ”", "他 说 。", "Ａ 1 好 & 坏 … …"]
+    words = Tokeniser("zh").sentences(raw)
+    assert list(map("".join, split)) == list(map("".join, words))
