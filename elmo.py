@@ -17,18 +17,26 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from elmo_core import __version__
 from elmo_core.config import MAX_FLOAT, ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import products, runtime, versions
-from elmo_core.machine.checks import check_number, check_option, check_sentence, check_sentences, checked, describe
+from elmo_core.machine.checks import (
+    check_number,
+    check_option,
+    check_sentence,
+    check_sentences,
+    check_texts,
+    checked,
+    describe,
+)
 from elmo_core.machine.cosines import Neighbour, nearest, unit
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle, to_tensor
@@ -40,6 +48,8 @@ from elmo_core.network.surprisal_plot import plot_surprisal
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
 from elmo_core.network.token_tables import CachedTable, OOVCounter, PrecomputedTable, TokenTable
 from elmo_core.text.corpus import Corpus
+from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
+from elmo_core.text.offsets import token_offsets
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import (
     SPECIAL_TOKENS,
@@ -52,7 +62,7 @@ from elmo_core.text.tokens import (
     token_batch,
 )
 from elmo_core.weights import alignment, published
-from elmo_core.weights.model_files import read_model, resolve
+from elmo_core.weights.model_files import read_model, resolve, vocabulary_words
 from elmo_core.weights.published import install, models
 
 __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary"]
@@ -67,6 +77,7 @@ def __dir__() -> list[str]:
 
 MIN_FREE_BYTES = 1_000_000_000  # of the disk: cached layers do not use them
 TOKENS_PER_ROW = 64  # an embedder's batches hold at most batch_size * 64 tokens: longer sentences, fewer rows
+WINDOW_STEPS = 8192  # tokens of a longer sentence that are computed at once
 BiLMState = list[list[State]]  # [layer][direction]: h (B, P), c (B, H)
 Layers = str | int | Sequence[float]  # see `layer_choice`
 
@@ -154,6 +165,40 @@ class BiLM(nn.Layer):
         if choice and choice.matrices:
             layers = choice.aligned(layers, packing, n_tokens)
         return EncodedBatch(choice.select(layers) if choice else layers, packing, n_tokens, 1 - boundaries), state
+
+    def encode_long(
+        self, vectors: paddle.Tensor, index: np.ndarray, choice: "LayerChoice", dtype: str, pool: str | None
+    ) -> np.ndarray:
+        """The array (layers, n, 2P) of one sentence, n = 1 if pooled, computed in windows. index: (T,) into vectors.
+
+        Either direction continues each window from its state after the last one, so the vectors are those of `encode`.
+        """
+        first, half = 1 - choice.boundaries, self.config.projection_dim
+        n, state = len(index) - 2 * first, None
+        directions = index[: n + first], index[::-1][: n + first]
+        array = np.full(
+            (choice.n_layers, 1 if pool else n, 2 * half),
+            -np.inf if pool == "max" else 0,
+            np.float32 if pool else dtype,
+        )
+        sides = array[:, :, :half], array[:, ::-1, half:]  # each in the order in which its direction reads
+        for begin in range(0, n + first, WINDOW_STEPS):
+            steps = [order[begin : begin + WINDOW_STEPS] for order in directions]
+            used, inverse = np.unique(np.concatenate(steps), return_inverse=True)
+            packing, x = Packing.from_lengths([len(steps[0])]), paddle.gather(vectors, to_tensor(used))
+            layers, state = self.run(x, np.split(inverse.ravel(), 2), packing, state, 0.0, choice.max_layer)
+            skipped = max(first - begin, 0)  # a marker
+            at = begin + skipped - first
+            for k, pair in enumerate(choice.select(layers)):
+                for side, outputs in zip(sides, pair, strict=True):
+                    outputs = versions.to_array(outputs)[skipped:]
+                    if pool == "max":
+                        np.maximum(side[k, 0], outputs.max(axis=0), out=side[k, 0])
+                    elif pool:
+                        side[k, 0] += outputs.sum(axis=0, dtype=np.float64) / n
+                    else:
+                        side[k, at : at + len(outputs)] = outputs
+        return array.astype(dtype, copy=False)
 
     def forward(
         self, batch: LMBatch, state: BiLMState, candidates: Candidates, dropout: float = 0.0
@@ -422,7 +467,8 @@ class _Encoder:
         def read(encoded: EncodedBatch, group: Sequence) -> list[np.ndarray]:
             return encoded.arrays(dtype, self.pool)
 
-        return self._encoded(sentences, table, device, window, read, self.choice, whole=self.carry_state)
+        long = None if self.carry_state or self.choice.matrices else (dtype, self.pool)
+        return self._encoded(sentences, table, device, window, read, self.choice, self.carry_state, long)
 
     def _encoded(
         self,
@@ -433,8 +479,12 @@ class _Encoder:
         read: Callable[[EncodedBatch, Sequence], Iterable],
         choice: LayerChoice,
         whole: bool = False,
+        long: tuple[str, str | None] | None = None,
     ) -> Iterator[Any]:
-        """Yield what `read` makes of each sentence, given a batch's layers and its sentences."""
+        """Yield what `read` makes of each sentence, given a batch's layers and its sentences.
+
+        long: dtype and pool of the arrays of long sentences, which are computed in windows.
+        """
         batches, state = sentence_batches(sentences, self.batch_size, self.batch_size * TOKENS_PER_ROW, window), None
         if self.carry_state:  # in input order
             numbered = enumerate(sentences)
@@ -447,6 +497,9 @@ class _Encoder:
             nonlocal state
             self._oov_counter.update(list(itertools.chain.from_iterable(group)))
             with products.inference(device, self.precision):
+                if long and len(group) == 1 and len(group[0]) > WINDOW_STEPS:
+                    vectors, index, _ = table(group)
+                    return [self.bilm.encode_long(vectors, index[0], choice, *long)]
                 if self.carry_state:  # the last batch may have fewer rows
                     state = map_state(lambda rows: rows[: len(group)], state)
                 encoded, final = self.bilm.encode(*table(group), state, choice=choice, whole=whole)
@@ -664,6 +717,14 @@ def _on_disk(arrays: Iterable[np.ndarray], folder: Path, size: int) -> Iterator[
         yield copy
 
 
+class TextVectors(NamedTuple):
+    """A text's tokens, their begins and ends in it (n, 2), in characters, and their vectors; or a single one, if pooled."""
+
+    tokens: list[str]
+    offsets: np.ndarray
+    vectors: np.ndarray
+
+
 class ELMoEmbedder(_Encoder):
     """Compute ELMo vectors of sentences with a pretrained model.
 
@@ -728,7 +789,7 @@ class ELMoEmbedder(_Encoder):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return a copy's state, without caches and locks: a published model's name, any other's weights."""
-        made = ("bilm", "vocabulary", "token_table", "_softmax", "_oov_counter")
+        made = ("bilm", "vocabulary", "token_table", "_softmax", "_oov_counter", "words")
         state = {name: value for name, value in vars(self).items() if name not in made}
         name = None if self._prefix is None else published.name_of(self._prefix.resolve())
         state["model"] = name or (self.config, weights_of(self.bilm), self.vocabulary)
@@ -763,6 +824,38 @@ class ELMoEmbedder(_Encoder):
         if isinstance(sentences, str | bytes | np.ndarray) or not isinstance(sentences, Iterable):
             check_sentences(sentences)
         return self._encode(sentences, total=len(sentences) if isinstance(sentences, Sized) else None)
+
+    def encode_texts(
+        self, texts: Sequence[str], lang: str = AUTO, user_dict: str | Path | None = None
+    ) -> list[TextVectors]:
+        """Split raw texts into sentences of tokens and encode these.
+
+        lang: en, zh, characters, any, none (split at white space), or auto: recognised by the texts and the model's
+        vocabulary. user_dict: a file of words for jieba.
+        """
+        texts = check_texts(texts)
+        check_option("lang", lang, CHOICES)
+        if self.keep_sentence_boundaries:
+            raise UserError("keep_sentence_boundaries: encode_texts returns the vectors of tokens only.")
+        tokeniser = make_tokeniser(lang, texts, self.words, user_dict)
+        split = [tokeniser.sentences(text) or [[]] for text in texts]
+        arrays, result = iter(self.encode(list(itertools.chain.from_iterable(split)))), []
+        for text, sentences in zip(texts, split, strict=True):
+            tokens = list(itertools.chain.from_iterable(sentences))
+            vectors = list(itertools.islice(arrays, len(sentences)))
+            if self.pool == "mean":
+                vectors = np.average(vectors, 0, [max(1, len(sentence)) for sentence in sentences]).astype(self.dtype)
+            else:
+                vectors = np.max(vectors, 0) if self.pool else np.concatenate(vectors, -2)
+            result.append(TextVectors(tokens, token_offsets(tokens, text), vectors))
+        return result
+
+    @cached_property
+    def words(self) -> list[str]:
+        """The words of the model, by decreasing frequency, if they are known."""
+        if self.vocabulary:
+            return self.vocabulary.words
+        return vocabulary_words(self._prefix) if self._prefix and checkpoint.exists(self._prefix) else []
 
     def encode_tokens(self, tokens: Sequence[str]) -> np.ndarray:
         """Context-free token vectors (n, P): the LSTMs' input. Layer 0 is this vector twice, once per direction."""

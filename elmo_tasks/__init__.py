@@ -10,9 +10,15 @@ if TYPE_CHECKING:
     from elmo_tasks.classification.classifier import Classifier
     from elmo_tasks.reading.reader import Reader
     from elmo_tasks.tagging.tagger import Tagger
+    from elmo_tasks.vectorizer import ELMoVectorizer
 
-__all__ = ["Classifier", "Reader", "Tagger"]
-_MODULES = {"Classifier": "classification.classifier", "Reader": "reading.reader", "Tagger": "tagging.tagger"}
+_MODULES = {
+    "Classifier": "classification.classifier",
+    "ELMoVectorizer": "vectorizer",
+    "Reader": "reading.reader",
+    "Tagger": "tagging.tagger",
+}
+__all__ = ["Classifier", "ELMoVectorizer", "Reader", "Tagger"]
 
 
 def __dir__() -> list[str]:

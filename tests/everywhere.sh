@@ -66,6 +66,8 @@ leg "no compiler" "$numerics eval pages ranks" env CC=/bin/false XDG_CACHE_HOME=
 leg "ELMO_FUSED=0" "lstmp char_cnn pretrain" env ELMO_FUSED=0 $python
 leg "OMP_NUM_THREADS=1" "elmo embed" env OMP_NUM_THREADS=1 $python
 leg "no AVX-512 in MKL" "$numerics" env MKL_DEBUG_CPU_TYPE=5 $python
+$python -m pip install --quiet --disable-pip-version-check --target "$scratch/fastapi" fastapi
+leg "a service, with FastAPI" serving env PYTHONPATH="$scratch/fastapi" $python
 leg "LANG=C" "pages eval preprocess" env LANG=C LC_ALL=C $python
 for version in 3.10 3.13; do
     found=$(find_python $version)

@@ -254,19 +254,20 @@ static inline __attribute__((always_inline)) void cell_forward(int64_t H, const 
     }
 }
 
-/* One row of one step backward. gates: the activations, replaced by the preactivations' gradients; d_c (H): the gradient of
-   this step's c, replaced by that of the previous step's. */
-static void cell_backward(int64_t H, float *restrict gates, const float *restrict c, const float *restrict previous_c,
-                          const float *restrict d_m, float *restrict d_c, float cell_clip) {
+/* One row of one step backward. gates (4H): the activations; d_gates, perhaps the same memory: set to the preactivations'
+   gradients; d_c (H): the gradient of this step's c, replaced by that of the previous step's. */
+static void cell_backward(int64_t H, const float *gates, const float *restrict c, const float *restrict previous_c,
+                          const float *restrict d_m, float *restrict d_c, float cell_clip, float *d_gates) {
+#pragma GCC ivdep
     for (int64_t k = 0; k < H; k++) {
         float i = gates[k], j = gates[H + k], f = gates[2 * H + k], o = gates[3 * H + k];
         float t = tanh_approx(c[k]);
         float d = d_c[k] + d_m[k] * o * (1.0f - t * t);
         d = fabsf(c[k]) < cell_clip ? d : 0.0f;
-        gates[k] = d * j * i * (1.0f - i);
-        gates[H + k] = d * i * (1.0f - j * j);
-        gates[2 * H + k] = d * previous_c[k] * f * (1.0f - f);
-        gates[3 * H + k] = d_m[k] * t * o * (1.0f - o);
+        d_gates[k] = d * j * i * (1.0f - i);
+        d_gates[H + k] = d * i * (1.0f - j * j);
+        d_gates[2 * H + k] = d * previous_c[k] * f * (1.0f - f);
+        d_gates[3 * H + k] = d_m[k] * t * o * (1.0f - o);
         d_c[k] = d * f;
     }
 }
@@ -313,9 +314,9 @@ void lstmp_forward(int64_t steps, const int64_t *batch_sizes, int64_t P, int64_t
 }
 
 /* The right-hand sides are the transposed projection `up` (P, H) and `recurrent` (4H, P or 2P). gates: the activations, replaced
-   by the preactivations' gradients, whose sum is d_bias (4H). d_h, d_c: the gradients of the final state, replaced by those of
+   by the preactivations' gradients (in bfloat16 with x only d_gates has them), whose sum is d_bias (4H). d_h, d_c: the gradients of the final state, replaced by those of
    the initial one. d_projected (M, P): set to the gradient before the projection's clip. d_x (M, P): set to the gradient of x,
-   NULL without x. d_cell_output (B, H), d_gemm_input (B, 2P): scratch memory. The operands d_gates (M, 4H) and d_outgoing (M, P)
+   NULL without x. d_cell_output (B + 4, H), d_gemm_input (B, 2P): scratch memory. The operands d_gates (M, 4H) and d_outgoing (M, P)
    are set to gates and d_projected in bfloat16; in float32 they are the same memory. */
 void lstmp_backward(int64_t steps, const int64_t *batch_sizes, int64_t P, int64_t H, const rhs_t *recurrent, const rhs_t *up,
                     float cell_clip, float proj_clip, const float *initial_c, const float *outputs, const float *d_outputs,
@@ -323,6 +324,7 @@ void lstmp_backward(int64_t steps, const int64_t *batch_sizes, int64_t P, int64_
                     void *d_outgoing, float *d_x, float *d_bias, float *d_cell_output, float *d_gemm_input) {
     const blas_t *blas = up->blas;
     int64_t a = 0, K = recurrent->n;
+    float *scratch = d_cell_output + batch_sizes[0] * H;
     for (int64_t t = 0; t < steps; t++) a += batch_sizes[t];
     memset(d_bias, 0, 4 * H * sizeof(float));
     for (int64_t t = steps - 1; t >= 0; t--) {
@@ -338,8 +340,8 @@ void lstmp_backward(int64_t steps, const int64_t *batch_sizes, int64_t P, int64_
         if (blas->engine) round_to_bfloat16(n * P, d_output, output_operand);
         multiply(n, output_operand, up, d_cell_output);
         for (int64_t r = 0; r < n; r++) {
-            float *row = step_gates + r * 4 * H;
-            cell_backward(H, row, c + r * H, previous_c + r * H, d_cell_output + r * H, d_c + r * H, cell_clip);
+            float *gates_row = step_gates + r * 4 * H, *row = blas->engine && d_x ? scratch : gates_row;
+            cell_backward(H, gates_row, c + r * H, previous_c + r * H, d_cell_output + r * H, d_c + r * H, cell_clip, row);
             add_to(d_bias, row, 4 * H);
             if (blas->engine) round_to_bfloat16(4 * H, row, row_of(blas, gates_operand, r * 4 * H));
         }
@@ -588,16 +590,16 @@ int softmax_loss(const blas_t *blas, int64_t M, int64_t S, int64_t P, const floa
     float *logits = alloc_aligned(at_most(SLICE, M) * S);
     void *operand = blas->engine ? alloc_bytes(at_most(SLICE, M) * (S + P) * sizeof(uint16_t)) : logits;
     if (!logits || !operand) return 0;
-    blas_t exact = *blas; /* logits are never products of bfloat16 */
-    exact.engine = NULL;
     int64_t slices = (M + SLICE - 1) / SLICE, hit = 0;
-    rhs_t across = prepare_rhs(&exact, TRANSPOSED, P, S, table, slices, M), back = prepare_rhs(blas, AS_IS, S, P, table, slices, M);
+    rhs_t across = prepare_rhs(blas, TRANSPOSED, P, S, table, slices, M), back = prepare_rhs(blas, AS_IS, S, P, table, slices, M);
     double sum = 0;
     memset(d_table, 0, S * P * sizeof(float));
     memset(d_bias, 0, S * sizeof(float));
     for (int64_t a = 0; a < M; a += SLICE) {
         int64_t n = at_most(SLICE, M - a);
-        multiply(n, h + a * P, &across, logits);
+        const void *h_operand = blas->engine ? row_of(blas, operand, n * S) : h + a * P;
+        if (blas->engine) round_to_bfloat16(n * P, h + a * P, (void *)h_operand);
+        multiply(n, h_operand, &across, logits);
         for (int64_t row = 0; row < n; row++) {
             float *x = logits + row * S, target_logit = target_logits[a + row], row_max = target_logit;
             add_to(x, bias, S);
@@ -610,11 +612,6 @@ int softmax_loss(const blas_t *blas, int64_t M, int64_t S, int64_t P, const floa
             if (blas->engine) round_to_bfloat16(S, x, row_of(blas, operand, row * S));
         }
         multiply(n, operand, &back, d_h + a * P);
-        const void *h_operand = h + a * P;
-        if (blas->engine) {
-            h_operand = row_of(blas, operand, n * S);
-            round_to_bfloat16(n * P, h + a * P, (void *)h_operand);
-        }
         product(blas, TRANSPOSED, AS_IS, S, P, n, operand, h_operand, 1, d_table);
     }
     *loss = sum / M;

@@ -238,7 +238,7 @@ class _FusedDirection:
             d_x = paddle.empty_like(tensors.x) if self.index is None else None
             empty = partial(paddle.empty, dtype=cells.dtype)
             n, widths = self.batch_sizes[0], (cells.shape[1], saved["gemm_input"].shape[1])
-            scratch = {"d_cell_output": empty([n, widths[0]]), "d_gemm_input": empty([n, widths[1]])}
+            scratch = {"d_cell_output": empty([n + 4, widths[0]]), "d_gemm_input": empty([n, widths[1]])}
             inputs = {
                 "initial_c": tensors.c.contiguous(),
                 "outputs": outputs,

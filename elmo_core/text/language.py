@@ -60,9 +60,9 @@ def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) 
 
 
 def make_tokeniser(
-    lang: str, texts: Iterable[str], words: Sequence[str] = (), user_dict: Path | str | None = None
+    lang: str, texts: Iterable[str], words: Sequence[str] = (), user_dict: Path | str | Sequence[str] | None = None
 ) -> Tokeniser:
-    """Make the tokeniser of texts. lang, words: see `choose_language`. user_dict: file of a dictionary for jieba."""
+    """Make the tokeniser of texts. lang, words: see `choose_language`. user_dict: a dictionary for jieba."""
     lang = choose_language(lang, texts, words)
     if user_dict and lang != "zh":
         raise UserError(f"`user_dict` has no effect with the language `{lang}`. Use `zh`, whose words are jieba's.")

@@ -36,12 +36,17 @@ class Segmenter:
         self._split = {word for word, frequency in self._frequencies.items() if frequency and not int(frequency)}
 
     @classmethod
-    def from_file(cls, path: Path | str) -> "Segmenter":
+    def from_file(cls, path: Path | str | Sequence[str]) -> "Segmenter":
+        """Read a dictionary; or take its lines."""
+        if not isinstance(path, Path | str):
+            return segmenter(tuple(map(str, path)))
         from elmo_core.machine import disk  # not at the top: exported programs are given the entries
         from elmo_core.text.text_files import read_entries
 
         disk.check_input(Path(path), "words, one per line, as for jieba")
-        return segmenter(tuple(read_entries(path)), str(path))
+        if not any(map(str.strip, lines := tuple(read_entries(path)))):
+            raise UserError(f"{path}: it has no words. Expected one per line, as for jieba.")
+        return segmenter(lines, str(path))
 
     def save(self, path: Path) -> None:
         from elmo_core.machine import disk

@@ -88,7 +88,7 @@ class Classifier(TrainedModel):
         progress: Progress | None = None,
         device: str = "auto",
         lang: str = AUTO,
-        user_dict: Path | str | None = None,
+        user_dict: Path | str | Sequence[str] | None = None,
         max_seq_len: int = ClassifierSettings.max_seq_len,
         class_weights: str | Mapping[str, float] | None = None,
         head: str = ClassifierSettings.head,
@@ -130,8 +130,8 @@ class Classifier(TrainedModel):
         save_dir: folder of the classifier; without one, nothing is written. overwrite: replace the classifier there.
         resume: continue an interrupted training.
         progress: called with the scores of each epoch.
-        lang: how texts are tokenised: en, zh, characters, any or none (auto: recognised). user_dict: a file of words for
-        jieba, which tokenises zh. max_seq_len: truncate texts to so many tokens.
+        lang: how texts are tokenised: en, zh, characters, any or none (auto: recognised). user_dict: words
+        for jieba, which tokenises zh: a file, or a list of its lines. max_seq_len: truncate texts to so many tokens.
         class_weights: of classes in the loss (others: 1), or "balanced": equal total weight of all classes.
         head: how a text's token vectors become one: their mean; max; attention, a mean with one trained weight per token;
         lstm, the maximum over the states of a BiLSTM; cnn, the maximum over filters of three to five tokens. head_dim: size

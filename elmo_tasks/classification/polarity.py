@@ -24,7 +24,11 @@ def check_folder(folder: Path) -> None:
 
 
 def read_reviews(
-    folder: Path, lang: str, max_tokens: int, words: Sequence[str] = (), user_dict: Path | str | None = None
+    folder: Path,
+    lang: str,
+    max_tokens: int,
+    words: Sequence[str] = (),
+    user_dict: Path | str | Sequence[str] | None = None,
 ) -> Texts:
     """Read rt-polarity.pos (label 1) and rt-polarity.neg (label 0), one review per line."""
     check_folder(folder)

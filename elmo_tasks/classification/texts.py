@@ -120,7 +120,7 @@ def read_texts(
     lang: str,
     max_tokens: int,
     words: Sequence[str] = (),
-    user_dict: Path | str | None = None,
+    user_dict: Path | str | Sequence[str] | None = None,
 ) -> Texts:
     """Read all files. The classes are the labels of the training file. columns: see `read_file`; others: see there."""
     examples = read_file(train, columns)

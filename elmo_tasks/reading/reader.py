@@ -73,7 +73,7 @@ class Reader(TrainedModel):
         progress: Progress | None = None,
         device: str = "auto",
         lang: str = AUTO,
-        user_dict: Path | str | None = None,
+        user_dict: Path | str | Sequence[str] | None = None,
         layers: str = ReaderSettings.layers,
         elmo_dropout: Several = ReaderSettings.elmo_dropout,
         elmo_l2_coef: Several = ReaderSettings.elmo_l2_coef,
@@ -108,8 +108,8 @@ class Reader(TrainedModel):
         save_dir: folder of the reader; without one, nothing is written. overwrite: replace the reader there. resume:
         continue an interrupted training.
         progress: called with the scores of each epoch.
-        lang: how text is tokenised: en, zh, characters, any, none, or auto: recognised. user_dict: a file of words for
-        jieba, which tokenises zh.
+        lang: how text is tokenised: en, zh, characters, any, none, or auto: recognised. user_dict: words for jieba,
+        which tokenises zh: a file, or a list of its lines.
         layers: concat, mix, average, top, a number, or some layers, as in concat:0,1. random_weights: ablation: all, or
         lstm. cache_gb: memory for the layers of the biLM; larger caches go to a file in save_dir.
         word_vectors: a file in word2vec's or GloVe's format; word_vectors_limit: only its first N.

@@ -48,12 +48,13 @@ from elmo_tasks.training import Progress, Several, TrainingSettings, grid_of, ho
 
 BATCH_SIZE = 64  # maximum sentences per batch
 BATCH_TOKENS = 8192  # maximum tokens per batch, including padding
+MAX_TOKENS = 32_768  # of a text: 22 KB each with a small ELMo, 55 KB with the original
 
 
 class Tagger(TrainedModel):
     """Labels the tokens of sentences.
 
-        tagger = Tagger("runs/chunks")
+        tagger = Tagger("runs/tagger")
         tagger.predict(["The cat sat .".split()])      # [["B-NP", "I-NP", "B-VP", "O"]]
         tagger.spans(["The cat sat."])                 # [[Span(begin=0, end=7, text='The cat', label='NP', score=0.98), ..]]
 
@@ -98,7 +99,7 @@ class Tagger(TrainedModel):
         device: str = "auto",
         scheme: str | None = None,
         lang: str = AUTO,
-        user_dict: Path | str | None = None,
+        user_dict: Path | str | Sequence[str] | None = None,
         segmentation: str = TaggerSettings.segmentation,
         words: str = TaggerSettings.words,
         pieces: Path | str | None = None,
@@ -147,7 +148,7 @@ class Tagger(TrainedModel):
         scheme: bio, iob1, bioes, plain or lac (default: detected). lang: how raw text is tokenised in prediction: en, zh,
         any, characters, none, or auto: recognised. segmentation: of characters with their index in the word (科0 技1):
         none, strip the index, or use it as a feature. words: what ELMo and word vectors look up: tokens, or jieba's words.
-        user_dict: a file of words for jieba.
+        user_dict: words for jieba, a file or a list of its lines.
         pieces: vocabulary whose entries the words of `word/TAG` are split into.
         data_format, token_column, label_column, label_names, feature_column: of files, see docs/sequence-tagging.md.
         layers: concat, mix, average, top, a number, or some layers, as in concat:0,1. elmo_at: input, output, or both, as
@@ -286,7 +287,7 @@ class Tagger(TrainedModel):
         self, sentences: Iterable[Sequence[str]], window: float | None, scheme: str = ""
     ) -> Iterator[tuple[list[str], list[float]]]:
         """Yield the labels of each sentence and, given a scheme, the scores of their spans."""
-        batches = sentence_batches(sentences, BATCH_SIZE, BATCH_TOKENS, window)
+        batches = sentence_batches(_limited(sentences), BATCH_SIZE, BATCH_TOKENS, window)
         return restore_order((positions, self._decode(group, scheme)) for positions, group in batches)
 
     def _decode(self, group: Sequence[Sequence[str]], scheme: str) -> list[tuple[list[str], list[float]]]:
@@ -333,3 +334,15 @@ class Tagger(TrainedModel):
         for sentence, labels in zip(sentences, predicted, strict=True):
             score.add(sentence.tokens, sentence.labels, labels, known)
         return score
+
+
+def _limited(sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+    """Yield the sentences. Raise if one is too long for the memory."""
+    for number, tokens in enumerate(sentences):
+        if len(tokens) > MAX_TOKENS:
+            begin = " ".join(tokens[:5])
+            raise UserError(
+                f"sentence {number}, which begins with {begin!r:.60}, has {len(tokens):,} tokens, expected at most "
+                f"{MAX_TOKENS:,}. Split it, for example into sentences."
+            )
+        yield tokens

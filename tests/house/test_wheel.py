@@ -22,12 +22,12 @@ PAGES += ["README_zh.md", "docs/reference_zh.md"]
 BEFORE = """\
 run_embed.py --init_from_ckpt=checkpoints --input=sentences.txt --output=vectors.hdf5 --device=cpu
 run_embed.py --init_from_ckpt=checkpoints --vocab=vocab.txt --output=vocab_vectors.hdf5 --device=cpu
-run_tag.py train --train_file=chunks --save_dir=runs/chunks --init_from_ckpt=en-reviews --hidden_dim=32 --epochs=9 --lr=0.01
+run_tag.py train --train_file=chunks --save_dir=runs/tagger --init_from_ckpt=en-reviews --hidden_dim=32 --epochs=9 --lr=0.01
 run_read.py train --train_file=data/reading/dev.json --save_dir=runs/mrc --init_from_ckpt=none --lang=zh --epochs=1
 """
 SENT = """
 from elmo_tasks import Classifier, Reader, Tagger
-tagger = Tagger("runs/chunks")
+tagger = Tagger("runs/tagger")
 assert tagger.predict(["The cat sat on the mat .".split()]) == [["B-NP", "I-NP", "O", "O", "B-NP", "I-NP", "O"]]
 assert set(Classifier("model").predict(["The breakfast was good."])) <= {"good", "bad"}
 print(Reader("runs/mrc").answer("他在哪里？", "他在银行。")[0].text)
@@ -141,7 +141,7 @@ def test_it_runs_the_python_of_all_pages(library, readers_folder):
         script, *flags = shlex.split(line)
         importlib.import_module(script.removesuffix(".py")).main(flags)
     shutil.copytree("model", "runs/polarity")
-    shutil.copytree("runs/chunks", "runs/lac")
+    shutil.copytree("runs/tagger", "runs/lac")
     for name in ("dataset", "args", "tasks", "runtime", "checkpoint", "tokens", "config", "text"):
         Path(f"{name}.py").write_text("raise AssertionError('not the library')", encoding="utf-8")
     blocks = json.dumps({"sent": [SENT], **{page: python_blocks(page) for page in PAGES}})

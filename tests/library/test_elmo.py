@@ -135,13 +135,13 @@ def test_half_precision_stays_near_the_reference_and_spares_evaluation(n_candida
         bilm = tiny.random_bilm(dtype, input="word", cell_clip=3.0, proj_clip=3.0)
         state = random_state(bilm, len(SENTENCES))
         scores = bilm.log_probabilities(batch)[:2]
-        products.use_bfloat16(name == "half")
+        products.use("bfloat16" if name == "half" else "float32")
         try:
             loss = sum(bilm(batch, state, candidates)[0]) / 2
             loss.backward()
             np.testing.assert_allclose(bilm.log_probabilities(batch)[:2], scores, atol=1e-6)
         finally:
-            products.use_bfloat16(False)
+            products.use("float32")
         gradient = [tiny.dense_gradient(weight).ravel() for weight in bilm.parameters()]
         actual[name] = float(loss), np.concatenate(gradient)
     (loss, gradient), (half_loss, half_gradient) = actual["exact"], actual["half"]
@@ -227,6 +227,30 @@ def test_blank_tokens_and_no_break_spaces_are_unknown_characters(model, word_mod
     for name in (model, word_model):
         (array,) = ELMoEmbedder(name).encode([sentence])
         assert array.shape == (3, 5, 14)
+
+
+@pytest.mark.parametrize("pool", [None, "mean", "max"])
+def test_raw_texts_are_split_into_sentences(model, pool):
+    texts = ["“The  bank”… is good. A bank\n the river!", " ", "苹果"]
+    sentences = [['"', "The", "bank", '"', "...", "is", "good", "."], ["A", "bank"], ["the", "river", "!"]]
+    first, blank, last = ELMoEmbedder(model, pool=pool).encode_texts(texts, lang="en")
+    assert first.tokens == [token for sentence in sentences for token in sentence] and blank.tokens == []
+    places = [texts[0][begin:end] for begin, end in first.offsets]
+    assert places == ["“", "The", "bank", "”", "…", "is", "good", ".", "A", "bank", "the", "river", "!"]
+    expected = np.concatenate(ELMoEmbedder(model).encode(sentences), axis=1)
+    assert_close([first.vectors], [getattr(expected, pool)(axis=1) if pool else expected])
+    assert_close([last.vectors], ELMoEmbedder(model, pool=pool).encode([["苹果"]]))
+    assert not blank.vectors.any() and blank.vectors.shape == ELMoEmbedder(model, pool=pool).shape(0)
+    with pytest.raises(TypeError, match="expected a list of strings"):
+        ELMoEmbedder(model).encode_texts("苹果")
+
+
+def test_raw_text_is_split_in_the_language_of_the_model():
+    for name, tokens in (("zh-news", ["他", "在", "银行", "工作", "。"]), ("en-reviews", ["It", "'s", "good", "."])):
+        assert (
+            ELMoEmbedder(name).encode_texts(["他在银行工作。" if name == "zh-news" else "It's good."])[0].tokens
+            == tokens
+        )
 
 
 def test_layers_and_pooling(model):
@@ -460,6 +484,21 @@ def test_several_threads_may_share_an_embedder(model):
     with ThreadPoolExecutor(4) as pool:
         for actual, expected in zip(pool.map(embedder.encode, groups * 3), desired * 3, strict=True):
             assert_close(actual, expected)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"layers": "concat:0,2", "dtype": "float16"}, {"layers": [0.5, -1.0, 2.0]}, {"pool": "max"}]
+)
+@pytest.mark.parametrize("boundaries", [False, True])
+def test_a_long_sentence_has_the_same_vectors_in_windows(model, monkeypatch, options, boundaries):
+    long = [f"w{k % 7}" for k in range(23)]
+    for more in ({}, {"pool": "mean"}):
+        embedder = ELMoEmbedder(model, keep_sentence_boundaries=boundaries, **{**options, **more})
+        expected = embedder.encode([long, ["the"], []])
+        for window in (1, 4, 8, 22):
+            monkeypatch.setattr(elmo, "WINDOW_STEPS", window)
+            assert_close(embedder.encode([long, ["the"], []]), expected, 1e-3 if "dtype" in options else 1e-6)
+        monkeypatch.undo()
 
 
 @pytest.mark.slow

@@ -47,6 +47,7 @@ def test_a_broken_line_is_named(tmp_path, line):
     (tmp_path / "words.txt").write_text(f"图神经网络\n{line}\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"words\.txt:2: "):
         Segmenter.from_file(tmp_path / "words.txt")
+    assert Segmenter.from_file(["云原生 9"]).cut("在云原生") == ["在", "云原生"]
 
 
 def test_words_that_jieba_cannot_find_are_counted(caplog):

@@ -29,6 +29,7 @@ from elmo_core.network.surprisal import Surprisals
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.reading.reader import Reader
 from elmo_tasks.tagging.tagger import Tagger
+from elmo_tasks.tagging.text import Span
 
 PAGES = [
     "README.md",
@@ -298,7 +299,7 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
 def test_the_reference_has_the_names_of_the_code():
     """Each function and method that it writes with its parameters has these, and each class's table has all parameters."""
     text = (PROJECT / "docs/reference.md").read_text(encoding="utf-8")
-    owners = [elmo, elmo.ELMoEmbedder, elmo.ELMo, Surprisals, Tagger, Classifier, Reader]
+    owners = [elmo, elmo.ELMoEmbedder, elmo.ELMo, Surprisals, Tagger, Span, Classifier, Reader]
     for name, listed in re.findall(r"`(\w+)\(([\w, =.]*)\)`", text.replace("`elmo(", "`forward(")):
         signatures = [inspect.signature(getattr(owner, name)) for owner in owners if hasattr(owner, name)]
         parameters = set(re.findall(r"(\w+)(?:=[\w.]+)?(?:, |$)", listed))

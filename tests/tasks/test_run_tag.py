@@ -349,6 +349,7 @@ MISTAKES = [  # flags, pattern of the message
     (f"{BASELINE} --resume", "no interrupted training"),
     ("evaluate --model_dir=tagger --test_file=train --mistakes=train", "--mistakes"),
     ("evaluate --model_dir=tagger --test_file=missing", "missing"),
+    ("predict --model_dir=tagger --input=long --device=cpu", "32,769 tokens"),
 ]
 
 
@@ -360,6 +361,7 @@ def folder(checkpoints, tmp_path_factory) -> Path:
     for name, text in contents.items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "latin").write_bytes(b"a\n\xe9\n")
+    (folder / "long").write_text("a\n" + "b " * 32_769, encoding="utf-8")
     run_tag.main(["train", f"--train_file={folder / 'train'}", f"--save_dir={folder / 'tagger'}", NO_ELMO, *QUICK])
     return folder
 

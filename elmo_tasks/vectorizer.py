@@ -1,0 +1,50 @@
+"""ELMo's vectors of texts in scikit-learn."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elmo import ELMoEmbedder, Layers
+from elmo_core.machine.checks import check_option, check_texts
+from elmo_core.machine.optional import import_optional
+from elmo_core.text.language import AUTO, choose_language
+
+base, validation = (import_optional(f"sklearn.{name}", "ELMoVectorizer") for name in ("base", "utils.validation"))
+
+
+class ELMoVectorizer(base.TransformerMixin, base.BaseEstimator):
+    """Makes one vector of each text: the mean or maximum over its tokens.
+
+        make_pipeline(ELMoVectorizer("en-reviews"), LogisticRegression()).fit(texts, labels)
+
+    model: a checkpoint, or a model's name. layers, pool, batch_size, device: as of `ELMoEmbedder`. lang, user_dict: as of
+    its `encode_texts`; auto: recognised by the texts that `fit` receives.
+    """
+
+    def __init__(
+        self,
+        model: str | Path = "en-reviews",
+        layers: Layers = "average",
+        pool: str = "mean",
+        lang: str = AUTO,
+        user_dict: str | Path | None = None,
+        batch_size: int = 128,
+        device: str = "auto",
+    ):
+        self.model, self.layers, self.pool, self.lang, self.user_dict = model, layers, pool, lang, user_dict
+        self.batch_size, self.device = batch_size, device
+
+    def fit(self, texts: Sequence[str], y: Any = None) -> "ELMoVectorizer":
+        check_option("pool", self.pool, ("mean", "max"))
+        self.embedder_ = ELMoEmbedder(self.model, self.batch_size, self.device, self.layers, self.pool)
+        self.lang_ = choose_language(self.lang, check_texts(texts), self.embedder_.words)
+        return self
+
+    def transform(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the vectors (n, D) of n texts."""
+        validation.check_is_fitted(self)
+        vectors = [text.vectors.ravel() for text in self.embedder_.encode_texts(texts, self.lang_, self.user_dict)]
+        return np.array(vectors, np.float32).reshape(len(vectors), math.prod(self.embedder_.shape(1)))
